@@ -1,0 +1,18 @@
+"""The overlay's state in this process: which patches are on, and who watches.
+
+Both are set before tinygrad is imported and not changed after that: tinygrad's schedule cache does not know
+about patches, so another state is another process.
+"""
+from __future__ import annotations
+from typing import Any
+
+patches: frozenset[str] = frozenset()
+patches_spec: str = ""
+
+# the tool's observer, or None. It has one method for each decision the overlay reports; see vmapdbg/capture/recorder.py.
+# The overlay calls it and never needs an answer: with None the decisions are the same.
+observer: Any = None
+
+def set_patches(spec:str) -> None:
+  global patches, patches_spec
+  patches, patches_spec = frozenset(name for name in spec.split(",") if name), spec

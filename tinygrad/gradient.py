@@ -1,0 +1,63 @@
+"""Gradients through a vmap scope (patch vmap-ops)."""
+from __future__ import annotations
+import dataclasses
+from types import ModuleType
+from tinygrad.gradient import compute_gradient as stock_compute_gradient
+from tinygrad.uop.ops import GroupOp, Ops, PatternMatcher, UOp, UPat, all_metadata
+from tinygrad_overlay._patching import expect
+from tinygrad_overlay.schedule._scopes import vmap_ranges
+
+def leave_scope(ctx:UOp, ret:UOp) -> tuple:
+  # each step of the RANGE read its own slice: the slices of the gradient are collected again
+  return (UOp(Ops.VMAPOUT, ctx.dtype, (ctx,)+ret.src[1:]),)+(None,)*(len(ret.src)-1)
+
+def enter_scope(ctx:UOp, ret:UOp) -> tuple: return (UOp(Ops.VMAPIN, ctx.dtype, (ctx,)+ret.src[1:]),)+(None,)*(len(ret.src)-1)
+
+vmap_gradient = PatternMatcher([(UPat(Ops.VMAPIN, name="ret"), leave_scope), (UPat(Ops.VMAPOUT, name="ret"), enter_scope)])
+
+def sum_over(grad:UOp, ranges:list[UOp]) -> UOp:
+  """The sum of an inner gradient over steps of RANGEs: (4,) inside a scope of size 3 is (3, 4) after VMAPOUT, and (4,) summed."""
+  if not ranges: return grad
+  varg = (*ranges, *[UOp.const(ranges[0].dtype, 0)]*len(grad.shape))
+  return UOp(Ops.VMAPOUT, grad.dtype, (grad, *varg)).r(Ops.ADD, tuple(range(len(ranges)))).reshape(grad.shape)
+
+def compute_gradient(root:UOp, root_grad:UOp, targets:set[UOp]) -> dict[UOp, UOp]:
+  """Stock's, and for a graph with vmap scopes: node -> its gradient.
+
+  A value from outside a scope that is used inside it is used by every step: where its gradient leaves the scope it is summed over the
+  RANGE. That must happen on the edge, before it meets gradients from outside. Ranges that are open in root or in root_grad
+  are those of a scope around the whole gradient: every step has a gradient of its own.
+  """
+  named = vmap_ranges(UOp.sink(root, root_grad).toposort())
+  if not named: return stock_compute_gradient(root, root_grad, targets)
+  around = {**root.ranges, **root_grad.ranges}
+  grads = {root: root_grad}
+  for node in reversed(upstream._deepwalk(root, targets)):
+    if node not in grads: continue
+    of_srcs = pm_gradient.rewrite(node, ctx=grads[node])
+    if of_srcs is None: raise RuntimeError(f"failed to compute gradient for {node.op}: there is no rule for it")
+    for src,grad in zip(node.src, of_srcs, strict=True):
+      if grad is None: continue
+      grad = sum_over(grad, [r for r in grad.ranges if r in named and r not in src.ranges and r not in around])
+      mark_backward(node, grad, grads[node])
+      grads[src] = grads[src]+grad if src in grads else grad
+  return {node:end_other_ranges(grad, named, around) for node,grad in grads.items()}
+
+def end_other_ranges(grad:UOp, named:frozenset[UOp], around:dict) -> UOp:
+  # ranges that no vmap scope brought are ended as stock ends them
+  others = [r for r in grad.ranges if r not in named and r not in around]
+  return grad.reduce(*others, arg=Ops.ADD) if others else grad
+
+def mark_backward(node:UOp, grad:UOp, upstream_grad:UOp) -> None:
+  if not (forward:=all_metadata.get(node, ())): return
+  backward = tuple(dataclasses.replace(m, backward=True) for m in forward)
+  known = {node, upstream_grad, *node.src}
+  for u in grad.toposort(lambda u: u not in known): all_metadata[u] = all_metadata.get(u, ())+backward
+
+def patch(module:ModuleType) -> None:
+  global pm_gradient, upstream
+  upstream = module
+  expect(module, "compute_gradient", "root", "root_grad", "targets")
+  expect(module, "_deepwalk", "root", "targets")
+  pm_gradient = module.pm_gradient = vmap_gradient+module.pm_gradient
+  module.compute_gradient = compute_gradient

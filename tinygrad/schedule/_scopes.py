@@ -1,0 +1,108 @@
+"""Prepares vmap scopes for the rangeify pass: RANGEs with ids of their own, and nothing inside a scope that cannot be there."""
+from __future__ import annotations
+import itertools
+from tinygrad.uop.ops import GroupOp, Ops, UOp, consumer_map_from_toposort
+
+class VmapScopeError(RuntimeError):
+  """A graph does inside a vmap scope what the scheduler cannot do there. The message is a sentence: what, where, what to do."""
+
+# the arg of a VMAPOUT that stands for CONTIGUOUS over VMAPOUT: its buffer is never removed
+KEEP = "contiguous"
+
+def vmap_ranges(toposort) -> frozenset[UOp]:
+  """The RANGEs that a VMAPIN or VMAPOUT of the graph names."""
+  return frozenset(r for x in toposort if x.op in GroupOp.VMap for r in x.src[1:] if r.op is Ops.RANGE)
+
+def open_vmap_ranges(*us:UOp) -> list[UOp]:
+  """The vmap RANGEs that are open in any of the values: not empty inside a scope."""
+  if not (open_ranges:={r:None for u in us for r in u.ranges}): return []
+  named = vmap_ranges(UOp.sink(*us).toposort())
+  return [r for r in open_ranges if r in named]
+
+def name_ranges(ranges) -> str: return ", ".join(f"{r.render()} (size {r.src[0].render()})" for r in ranges)
+
+def describe_place(x:UOp) -> str:
+  name = f"{x.op.name} of shape {x._shape}"
+  if not x.metadata: return name
+  return f"{name} ({x.metadata[0].name} at {x.metadata[0].caller})" if x.metadata[0].caller else f"{name} ({x.metadata[0].name})"
+
+def prepare_scopes(tsink:UOp, toposort:dict[UOp, None]) -> UOp:
+  """Returns the graph with scopes that the pass can take. Raises VmapScopeError for what it cannot.
+
+   1. each RANGE has an id that no other has, below zero: the pass numbers its own from zero, and it sorts by id
+   2. CONTIGUOUS over VMAPOUT is one buffer, not a buffer and its copy
+   3. a COPY inside a scope copies the whole batch: it stands between a VMAPOUT and a VMAPIN
+  """
+  scope_ranges = vmap_ranges(toposort)
+  if names:=rename_ranges(toposort, scope_ranges):
+    toposort = (tsink:=tsink.substitute(names)).toposort()
+    scope_ranges = vmap_ranges(toposort)
+  for x in toposort: check_op(x, [r for r in x.ranges if r in scope_ranges])
+  kept = find_kept(toposort)
+  new: dict[UOp, UOp] = {}
+  for x in toposort:
+    srcs = tuple(new[s] for s in x.src)
+    new[x] = x.replace(src=srcs) if srcs != x.src else x
+    if x in kept: new[x] = kept[x](new[x])
+    elif x.op is Ops.COPY and (open_ranges:=[r for r in x.ranges if r in scope_ranges]): new[x] = copy_whole_batch(new[x], open_ranges)
+  return new[tsink]
+
+def rename_ranges(toposort:dict[UOp, None], scope_ranges:frozenset[UOp]) -> dict[UOp, UOp]:
+  taken = {x.arg[0] for x in toposort if x.op is Ops.RANGE and x not in scope_ranges}
+  free = itertools.count(min([0, *taken, *(r.arg[0] for r in scope_ranges)])-1, -1)
+  names: dict[UOp, UOp] = {}
+  for r in (x for x in toposort if x in scope_ranges):
+    if r.arg[0] >= 0 or r.arg[0] in taken: names[r] = r.replace(arg=(next(free),)+r.arg[1:])
+    else: taken.add(r.arg[0])
+  return names
+
+def find_kept(toposort:dict[UOp, None]) -> dict:
+  """Returns node -> what to do with its new form, for each VMAPOUT under a CONTIGUOUS and for that CONTIGUOUS."""
+  kept: dict = {}
+  consumers = consumer_map_from_toposort(toposort)
+  for x in toposort:
+    # a CONTIGUOUS with opts asks for a kernel of its own
+    if x.op is not Ops.CONTIGUOUS or x.arg is not None or len(x.src) != 1: continue
+    source = x.src[0]
+    while source.op is Ops.RESHAPE: source = source.src[0]
+    if source.op is not Ops.VMAPOUT: continue
+    if x.src[0] is source:
+      tag = (kept[source].tag if source in kept else source.tag or ())+(x.tag or ())
+      kept[source], kept[x] = Keep(tag), take_source
+    elif all(c.op is Ops.SINK for c in consumers[x]):
+      # only an output may be the RESHAPE itself: with other consumers it would be dissolved into their indices
+      kept.setdefault(source, Keep(source.tag or ()))
+      kept[x] = take_tagged_source
+  return kept
+
+class Keep:
+  def __init__(self, tag:tuple): self.tag = tag
+  def __call__(self, vmapout:UOp) -> UOp: return vmapout.replace(arg=KEEP, tag=self.tag or None)
+
+def take_source(contiguous:UOp) -> UOp: return contiguous.src[0]
+def take_tagged_source(contiguous:UOp) -> UOp: return contiguous.src[0].replace(tag=contiguous.tag)
+
+def copy_whole_batch(copy:UOp, ranges:list[UOp]) -> UOp:
+  source, device = copy.src
+  varg = (*ranges, *[UOp.const(ranges[0].dtype, 0)]*len(source.shape))
+  batch = UOp(Ops.VMAPOUT, source.dtype, (source, *varg))
+  # the copy is a tensor of another shape: it does not carry the tag of the one inside the scope
+  return UOp(Ops.VMAPIN, copy.dtype, (copy.replace(src=(batch, device), tag=None), *varg))
+
+CANNOT_BE_IN_SCOPE = {
+  Ops.ASSIGN: "assigns to a buffer inside the vmap scope of {}: every element would write the same place; compute a new value instead",
+  Ops.STORE: "stores inside the vmap scope of {}: every element would write the same place; compute a new value instead",
+  Ops.KERNEL: "is a custom kernel inside the vmap scope of {}: the scheduler cannot see into it; call it on the whole batch",
+  Ops.BUFFER_VIEW: "is a view of a buffer inside the vmap scope of {}: it has no place for the batch; take the view before the scope",
+  Ops.ENCDEC: "decodes inside the vmap scope of {}: it takes whole buffers; decode before the scope",
+  Ops.MSELECT: "selects a device inside the vmap scope of {}: sharded tensors cannot be in a scope",
+  Ops.MSTACK: "stacks devices inside the vmap scope of {}: sharded tensors cannot be in a scope",
+}
+
+def check_op(x:UOp, open_ranges:list[UOp]) -> None:
+  if open_ranges and (why:=CANNOT_BE_IN_SCOPE.get(x.op)) is not None:
+    raise VmapScopeError(f"{describe_place(x)} {why.format(name_ranges(open_ranges))}")
+  if x.op is Ops.SINK and open_ranges:
+    output = next(s for s in x.src if any(r in s.ranges for r in open_ranges))
+    raise VmapScopeError(f"{describe_place(output)} cannot be realized: it is inside the vmap scope of {name_ranges(open_ranges)} and has one value"
+                         " for each step of the RANGE; leave the scope with VMAPOUT first")

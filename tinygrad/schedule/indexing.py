@@ -1,0 +1,265 @@
+"""Our rangeify pass: gives each node of the tensor graph its ranges and decides which nodes become buffers.
+
+It takes the place of `run_rangeify`. With no VMAPIN or VMAPOUT in the graph its result is that of tinygrad 0.12.0, to the key of each kernel's AST.
+With them it also tracks **ambient ranges**: the vmap RANGEs a node depends on that its own range tuple does not hold,
+because VMAPOUT strips them on the way in (patches vmap-ops, ambient-ranges, nested-ranges; seeds 000, 001, 004).
+
+ 1. scopes     refuse what cannot be done inside one, give each RANGE an id of its own (_scopes.py)
+ 2. realize    find the nodes that are buffers whatever their ranges are
+ 3. ambient    propagate the vmap RANGEs forward, from VMAPIN to what depends on it
+ 4. ranges     backward, from outputs to inputs: the ranges on each node's output, then on its inputs
+ 5. apply      put BUFFERIZE and INDEX where the decisions of 2 and 4 say
+"""
+from __future__ import annotations
+import functools, operator
+from dataclasses import dataclass, field
+from types import ModuleType
+from tinygrad.dtype import dtypes, AddrSpace
+from tinygrad.helpers import PCONTIG, all_same, cpu_profile
+from tinygrad.schedule import indexing as upstream
+from tinygrad.schedule.indexing import ALWAYS_CONTIGUOUS, BufferizeOpts, IndexingContext, apply_movement_op, render_ranges
+from tinygrad.uop.ops import AxisType, GroupOp, Ops, PatternMatcher, UOp, UPat, consumer_map_from_toposort, graph_rewrite, profile_matches
+from tinygrad.uop.symbolic import symbolic
+from tinygrad_overlay import _state
+from tinygrad_overlay._patching import expect, replace_function, replace_rules
+from tinygrad_overlay.schedule._scopes import KEEP, prepare_scopes, vmap_ranges
+
+Ranges = tuple[UOp, ...]
+
+@dataclass(frozen=True)
+class NodeOpts(BufferizeOpts):
+  """BufferizeOpts that remembers which node it is the buffer of, for the observer. Equality, hash and repr are stock's."""
+  node: UOp|None = field(default=None, compare=False, repr=False)
+NodeOpts.__name__ = NodeOpts.__qualname__ = "BufferizeOpts"
+
+@dataclass
+class VmapContext(IndexingContext):
+  """What stock's context holds, and `vmap_map`: node -> the ambient ranges it depends on."""
+  vmap_map: dict[UOp, Ranges] = field(default_factory=dict)
+
+@dataclass(frozen=True)
+class PassState:
+  """What the later stages of the same schedule ask of the pass: its context, and the vmap RANGEs of its graph."""
+  ctx: IndexingContext
+  scope_ranges: frozenset[UOp]
+last_pass = PassState(IndexingContext(), frozenset())
+
+# *** 2. realize: these are buffers whatever their ranges are
+
+ALWAYS_REALIZED = {Ops.COPY, Ops.BUFFER_VIEW, Ops.CONTIGUOUS, Ops.STORE, Ops.ENCDEC, Ops.VMAPOUT}
+REALIZES_SOURCES = {Ops.COPY, Ops.MSELECT, Ops.MSTACK, Ops.ENCDEC}
+
+def find_realized(toposort:dict[UOp, None]) -> dict[UOp, tuple[str, UOp]]:
+  """Returns node -> (reason, the node that asks for it), for all that is realized by rule."""
+  found: dict[UOp, tuple[str, UOp]] = {}
+  for x in toposort:
+    if x.op in ALWAYS_REALIZED: found.setdefault(x, ("always", x))
+    if x.op in REALIZES_SOURCES:
+      for s in x.src:
+        if s.base.op not in ALWAYS_CONTIGUOUS: found.setdefault(s, ("source-of", x))
+    elif x.op is Ops.SINK:
+      for s in x.src:
+        if s.base.op not in ALWAYS_CONTIGUOUS: found.setdefault(s.base, ("output", x))
+    elif x.op is Ops.ASSIGN:
+      if x.src[1].op not in ALWAYS_CONTIGUOUS: found.setdefault(x.src[1], ("assign", x))
+      # a kernel that is assigned is a buffer already
+      if x.src[1].op is not Ops.KERNEL: found.setdefault(x, ("assign", x))
+    elif x.op is Ops.REDUCE and any(r.arg[-1] == AxisType.OUTER for r in x.src[1:]): found.setdefault(x, ("outer-reduce", x))
+  return found
+
+# *** 3. ambient: which vmap RANGEs a node depends on
+
+def find_ambient_ranges(toposort:dict[UOp, None], scope_ranges:frozenset[UOp]) -> dict[UOp, Ranges]:
+  """Returns vmap_map. A node has the union of its sources' ambient ranges, less those that it ends itself.
+
+  Without nested-ranges the first source that has any decides and VMAPOUT has none, which is right for one level only (seed 001).
+  Propagation is forward, so that a constant used inside the scope is not marked: it does not vary, its buffer has no batch axis.
+  """
+  vmap_map: dict[UOp, Ranges] = {}
+  if "nested-ranges" not in _state.patches:
+    for x in toposort:
+      if x.op is Ops.VMAPIN: vmap_map[x] = tuple(a for a in x.src[1:] if a.op is Ops.RANGE)
+      elif x.op is not Ops.VMAPOUT and (first:=next((vmap_map[s] for s in x.src if s in vmap_map), None)): vmap_map[x] = first
+    return vmap_map
+  for x in toposort:
+    if x.op is Ops.RANGE or x.dtype.scalar() == dtypes.index: continue
+    # UOp.ranges is the union over the sources less what the op ends; a BUFFER or a KERNEL has none
+    if ambient:=tuple(r for r in x.ranges if r in scope_ranges): vmap_map[x] = ambient
+  return vmap_map
+
+# *** 4. ranges
+
+class RangeAssignment:
+  """The backward walk. Invariants, for each node x after its visit:
+
+   1. range_map[x] = (ranges on its inputs, ranges on its output), one for each axis; ambient ranges are in neither
+   2. realize_map[x], if there, lists the axes with ranges of their own: all of them is a GLOBAL buffer, some a LOCAL one
+   3. ending[x] maps each range that ends in an EXPAND below x, and that no realized node cut off, to that EXPAND
+  """
+  def __init__(self, toposort:dict[UOp, None], ctx:VmapContext, consumers:dict[UOp, dict[UOp, None]]):
+    self.toposort, self.ctx, self.consumers = toposort, ctx, consumers
+    self.ending: dict[UOp, dict[UOp, UOp]] = {}
+
+  def run(self, debug:bool) -> None:
+    for x in reversed(self.toposort):
+      # these have no ranges: a kernel's are internal, an index is made of ranges
+      if x.op in {Ops.DEVICE, Ops.UNIQUE, Ops.KERNEL} or x.dtype.scalar() == dtypes.index: continue
+      self.ending[x] = self.collect_ending(x)
+      if (out_rngs:=self.output_ranges(x)) is None: continue
+      if self.ending[x] and x.op in ENDS_RANGES: out_rngs = self.end_ranges(x, out_rngs)
+      rngs = self.input_ranges(x, out_rngs)
+      self.ctx.range_map[x] = (rngs, out_rngs)
+      if debug: self.print_node(x, rngs, out_rngs)
+
+  def collect_ending(self, x:UOp) -> dict[UOp, UOp]:
+    ending: dict[UOp, UOp] = {}
+    for c in self.consumers[x]:
+      if below:=self.ending.get(c): ending = {**below, **ending}
+    return ending
+
+  def output_ranges(self, x:UOp) -> Ranges|None:
+    """New where x is realized, the consumer's where there is one, merged where there are more. None: x has no ranges."""
+    if x in self.ctx.realize_map:
+      self.ending[x] = {}
+      self.ctx.realize_map[x] = list(range(len(x.shape)))
+      # a VMAPOUT brings the ranges of its batch axes along, the others are new
+      if x.op is Ops.VMAPOUT: return tuple(a if a.op is Ops.RANGE else self.ctx.new_range(s) for a,s in zip(x.src[1:], x.shape))
+      return tuple(self.ctx.new_range(s) for s in x.shape)
+    # like SINK, these take each source as it is
+    if x.op in {Ops.MSTACK, Ops.MSELECT}: return None
+    consumer_rngs = [self.ctx.range_map[c][0] for c in self.consumers[x] if c in self.ctx.range_map]
+    if len(consumer_rngs) == 0: return None
+    return consumer_rngs[0] if len(consumer_rngs) == 1 else self.merge_consumers(x, consumer_rngs)
+
+  def merge_consumers(self, x:UOp, consumer_rngs:list[Ranges]) -> Ranges:
+    """Consumers that ask for the same ranges (valids apart) share them; else x is realized, on the axes where they disagree."""
+    axes = [([r.get_idx() for r in rngs], [r.get_valid() for r in rngs]) for rngs in zip(*consumer_rngs)]
+    agree = [all_same(idxs) for idxs,_ in axes]
+    shared = agree if PCONTIG or all(agree) else [False]*len(axes)
+    out_rngs, new_axes = [], []
+    for i,(idxs,valids) in enumerate(axes):
+      if shared[i]:
+        # valid where any of the consumers is
+        valid = functools.reduce(operator.or_, valids, UOp.const(dtypes.bool, False))
+        out_rngs.append(graph_rewrite(valid.where(idxs[0], UOp.invalid()), symbolic, name="minimum_valid"))
+      else:
+        out_rngs.append(self.ctx.new_range(x.shape[i]))
+        new_axes.append(i)
+    if new_axes:
+      self.ctx.realize_map[x] = new_axes
+      if _state.observer is not None: _state.observer.consumers_disagree(x, [i for i,same in enumerate(agree) if not same], self.consumers[x], self.ctx)
+    return tuple(out_rngs)
+
+  def end_ranges(self, x:UOp, out_rngs:Ranges) -> Ranges:
+    """A range ends in an EXPAND below x: x is realized, so that it is not computed again for each element of the EXPAND."""
+    ending, self.ending[x] = self.ending[x], {}
+    axes = list(self.ctx.realize_map.get(x) or [])
+    if PCONTIG > 1:
+      # only where the axis uses a range that comes after one that ends
+      ended = [i for i,r in enumerate(out_rngs) if i not in axes and any(rr.arg > e.arg for e in ending for rr in r.ranges)]
+    else: ended = [i for i in range(len(out_rngs)) if i not in axes]
+    axes += ended
+    if not axes: return out_rngs
+    self.ctx.realize_map[x] = axes
+    if _state.observer is not None and ended: _state.observer.ranges_end(x, ended, ending)
+    return tuple(self.ctx.new_range(x.shape[i]) if i in axes else r for i,r in enumerate(out_rngs))
+
+  def input_ranges(self, x:UOp, out_rngs:Ranges) -> Ranges:
+    """Swizzled by a movement op, without the batch axes below VMAPOUT, with them above VMAPIN, new for what a REDUCE_AXIS reduces."""
+    if x.op in GroupOp.Movement:
+      rngs = apply_movement_op(x.op, x.src[0].shape, x.marg, out_rngs)
+      # an EXPAND to a RANGE injects that range, any other one ends the ranges of the axes it expands
+      if x.op is Ops.EXPAND and not any(isinstance(s, UOp) and s.op is Ops.RANGE for s in x.shape):
+        for r,o in zip(rngs, out_rngs):
+          if r is not o: self.ending[x].update((e, x) for e in o.ranges)
+      return rngs
+    if x.op is Ops.REDUCE_AXIS:
+      return tuple(self.ctx.new_range(s, axistype=AxisType.REDUCE) if i in x.arg[1] else r for i,(r,s) in enumerate(zip(out_rngs, x.src[0].shape)))
+    if x.op is Ops.VMAPOUT: return tuple(r for a,r in zip(x.src[1:], out_rngs) if a.op is Ops.CONST)
+    if x.op is Ops.VMAPIN:
+      stays = iter(out_rngs)
+      return tuple(a if a.op is Ops.RANGE else next(stays) for a in x.src[1:])
+    return out_rngs
+
+  def print_node(self, x:UOp, rngs:Ranges, out_rngs:Ranges) -> None:
+    realized = self.ctx.realize_map.get(x)
+    if x.op is Ops.RESHAPE or len(rngs) != len(out_rngs):
+      shown = f"{render_ranges(rngs, realized=realized)} -> {render_ranges(out_rngs, realized=realized)}"
+    else: shown = render_ranges(rngs, out_rngs, realized=realized)
+    print("***" if x in self.ctx.realize_map else "   ", f"{len(self.consumers[x]):2d} {str(x.op):20s} {str(x._shape):35s} {len(self.ending[x]):2d}", shown)
+
+# the ops at which ending ranges are looked at
+ENDS_RANGES = GroupOp.Elementwise | {Ops.REDUCE_AXIS}
+
+# *** 5. apply
+
+NOT_INDEXED = {Ops.BUFFERIZE, Ops.INDEX, Ops.AFTER}
+IS_BUFFER = {Ops.BUFFER, Ops.BUFFER_VIEW, Ops.MSTACK, Ops.MSELECT, Ops.AFTER}
+
+def create_bufferize_and_index(ctx:VmapContext, x:UOp) -> UOp|None:
+  """Puts BUFFERIZE and INDEX between x and each of its sources that is realized, INDEX alone on one that is a buffer already."""
+  if x.op in NOT_INDEXED: return None
+  new_srcs = tuple(index_source(ctx, x, s) if s.op in IS_BUFFER or s in ctx.realize_map else s for s in x.src)
+  # the scope is in the ranges now; nothing is left for VMAPIN and VMAPOUT to say, unless one stands for a CONTIGUOUS
+  if x.op in GroupOp.VMap: return UOp(Ops.CONTIGUOUS, x.dtype, new_srcs[:1]) if is_kept(x) and x.src[0].op is not Ops.CONTIGUOUS else new_srcs[0]
+  return x.replace(src=new_srcs) if new_srcs != x.src else None
+
+def is_kept(x:UOp) -> bool: return x.op is Ops.VMAPOUT and x.arg == KEEP
+
+def index_source(ctx:VmapContext, x:UOp, s:UOp) -> UOp:
+  if s.op in IS_BUFFER: return s.index(*ctx.range_map[x][0]) if x in ctx.range_map else s
+  axes = ctx.realize_map[s]
+  assert axes is not None, f"{s.op} is in the realize map, but has no ranges"
+  closed = tuple(r for i,r in enumerate(ctx.range_map[s][1]) if i in axes)
+  if s.op is Ops.STORE:
+    del ctx.realize_map[s]
+    return s.end(*[r for r in closed if r.op is Ops.RANGE])
+  # the source of a COPY must stay a buffer, and what is one by its op too
+  removable = x.op is not Ops.COPY and s.op not in ALWAYS_CONTIGUOUS and not is_kept(s)
+  is_global = len(ctx.range_map[s][1]) == len(axes)
+  # the ambient ranges are looked up by the buffer's node, not by who reads it: a reader may be a node that the rewrite just made.
+  # A LOCAL buffer has none, it lives inside one step of the loop.
+  ambient = ctx.vmap_map.get(s, ()) if is_global and "ambient-ranges" in _state.patches else ()
+  # a value inside a scope is no tensor of the user's: its tag must not map a (4,) tensor to the (3, 4) buffer
+  tag = s.tag if is_global and s not in ctx.vmap_map else None
+  opts = make_opts(s, s.device if is_global else None, AddrSpace.GLOBAL if is_global else AddrSpace.LOCAL, removable)
+  buf = UOp(Ops.BUFFERIZE, s.dtype, src=(s,)+ambient+closed, arg=opts, tag=tag)
+  if _state.observer is not None: _state.observer.bufferize_made(s, buf, ambient)
+  if x not in ctx.range_map: return buf
+  return buf.index(*ambient, *[r for i,r in enumerate(ctx.range_map[x][0]) if i in axes])
+
+def make_opts(node:UOp, device, addrspace:AddrSpace, removable:bool) -> BufferizeOpts:
+  if _state.observer is None: return BufferizeOpts(device, addrspace, removable)
+  return NodeOpts(device, addrspace, removable, node)
+
+# *** the pass
+
+@profile_matches
+def run_rangeify(tsink:UOp, debug:bool=False) -> tuple[UOp, IndexingContext]:
+  """Takes the place of stock's run_rangeify: tensor graph -> graph of BUFFERIZE and INDEX, and the context with the maps.
+
+  Raises VmapScopeError when the graph does inside a vmap scope what the scheduler cannot do there.
+  """
+  global last_pass
+  ctx, scope_ranges = VmapContext(), vmap_ranges(toposort:=tsink.toposort())
+  if scope_ranges:
+    toposort = (tsink:=prepare_scopes(tsink, toposort)).toposort()
+    scope_ranges = vmap_ranges(toposort)
+    ctx.vmap_map = find_ambient_ranges(toposort, scope_ranges)
+  last_pass = PassState(ctx, scope_ranges)
+  forced = find_realized(toposort)
+  ctx.realize_map.update((x, None) for x in forced)
+  with cpu_profile("consumer map in rangeify", "TINY"): consumers = consumer_map_from_toposort(toposort)
+  if _state.observer is not None: _state.observer.pass_starts(tsink, toposort, consumers, forced, ctx, scope_ranges)
+  RangeAssignment(toposort, ctx, consumers).run(debug)
+  if _state.observer is not None: _state.observer.ranges_assigned(ctx)
+  tsink = graph_rewrite(tsink, pm_apply_rangeify, ctx=ctx, bottom_up=True, name="apply rangeify")
+  return tsink, ctx
+
+pm_apply_rangeify: PatternMatcher
+
+def patch(module:ModuleType) -> None:
+  global pm_apply_rangeify
+  stock = expect(module, "create_bufferize_and_index_based_on_ranges", "ctx", "x")
+  pm_apply_rangeify = module.pm_apply_rangeify = replace_rules(module.pm_apply_rangeify, lambda f: f is stock, create_bufferize_and_index)
+  replace_function(module, "run_rangeify", run_rangeify, "args", "kwargs")

@@ -1,0 +1,93 @@
+"""What happens to a BUFFERIZE after the pass: removed, or stored, and by which kernel (patches close-ranges, vmap-ops; seeds 003, 004)."""
+from __future__ import annotations
+from types import ModuleType
+from tinygrad.dtype import AddrSpace
+from tinygrad.schedule import rangeify as upstream
+from tinygrad.uop.ops import AxisType, Ops, UOp, range_str
+from tinygrad_overlay import _state
+from tinygrad_overlay._patching import UnknownShape, expect, replace_function, replace_rules
+from tinygrad_overlay.schedule import indexing
+
+# *** removing a buffer
+
+def remove_bufferize(src:UOp, buf:UOp, idx:UOp) -> UOp|None:
+  """Stock's cost function decides; the ranges of a vmap scope may stand on both sides of the buffer, so they are set apart first."""
+  if (apart:=set_ranges_apart(buf, idx)) is not buf: src, buf, idx = apart.src[0], apart, idx.replace(src=(apart,)+idx.src[1:])
+  ret = stock_remove_bufferize(src, buf, idx)
+  if _state.observer is not None: _state.observer.removal_tried(src, buf, idx, ret)
+  return ret
+
+def set_ranges_apart(buf:UOp, idx:UOp) -> UOp:
+  """Returns `buf` closing RANGEs that its reader's index does not use.
+
+  Where one scope feeds another with the same RANGE (r), inlining replaces r by an expression of r (2-r after a flip), and the rewrite
+  would replace the r in there again, for ever.
+  """
+  if not indexing.last_pass.scope_ranges or buf.op is not Ops.BUFFERIZE: return buf
+  pairs = [(k,v) for k,v in zip(buf.src[1:], idx.src[1:]) if k.op is Ops.RANGE and k is not v]
+  used = UOp.sink(*[v for _,v in pairs]).ranges
+  if not (shared:=[k for k,_ in pairs if k in used]): return buf
+  fresh = {k:k.replace(arg=(next(indexing.last_pass.ctx.range_idx),)+k.arg[1:]) for k in shared}
+  src = buf.src[0].substitute(fresh, extra_pm=upstream.pm_gate_substitute)
+  return buf.replace(src=(src,)+tuple(fresh.get(r, r) for r in buf.src[1:]))
+
+# *** storing a buffer
+
+def is_scope_range(r:UOp, *axis_types:AxisType) -> bool: return r.arg[-1] in axis_types and r.replace(tag=None) in indexing.last_pass.scope_ranges
+
+def bufferize_to_store(ctx, x:UOp, idx:UOp, allow_locals=True) -> UOp|None:
+  """Stock makes the store; with close-ranges it closes every open range of its value, not only those of its address."""
+  ret = stock_bufferize_to_store(ctx, x, idx, allow_locals)
+  if ret is None or x.arg.addrspace != AddrSpace.GLOBAL: return ret
+  if indexing.last_pass.scope_ranges and "close-ranges" in _state.patches and is_plain_store(x.src[0]): ret = close_ranges(ret, x)
+  if _state.observer is not None: _state.observer.buffer_stored(x, ret)
+  return ret
+
+def is_plain_store(value:UOp) -> bool:
+  # an ASSIGN stores where its target is, a REDUCE over an OUTER range adds to its buffer: stock closes what they have
+  return value.op is not Ops.ASSIGN and not (value.op is Ops.REDUCE and any(r.arg[-1] == AxisType.OUTER for r in value.src[1:]))
+
+def close_ranges(after:UOp, x:UOp) -> UOp:
+  """A LOOP range is closed in the kernel, around the store. An OUTER range of a vmap scope stays open: the kernel takes it as a variable,
+  and the schedule runs the kernel once for each of its values."""
+  buf, stored = after.src
+  store, ended = (stored.src[0], stored.src[1:]) if stored.op is Ops.END else (stored, ())
+  open_ranges = [r for r in x.src[0].ranges if r.arg[-1] != AxisType.OUTER]
+  closed = [r for r in dict.fromkeys((*ended, *open_ranges)) if not is_scope_range(r, AxisType.OUTER)]
+  return after.replace(src=(buf, store.end(*sorted(closed, key=lambda r: r.arg))))
+
+def renumber_range(ctx, r:UOp) -> UOp|None:
+  if r.tag == () and is_scope_range(r, AxisType.OUTER): return UOp.variable(outer_variable_name(r), r.vmin, r.vmax)
+  return stock_renumber_range(ctx, r)
+
+def outer_variable_name(r:UOp) -> str: return "range_"+range_str(r)
+
+def add_buffers(ctx, x:UOp, idx:UOp): return bufferize_to_store(ctx, x, idx, allow_locals=False)
+
+def split_store(ctx:list[UOp], x:UOp) -> UOp|None:
+  ret = stock_split_store(ctx, x)
+  if _state.observer is not None and ret is not None: _state.observer.kernel_split(x, ret)
+  return ret
+
+def tag_uop(ctx:list[UOp], x:UOp) -> UOp|None:
+  ret = stock_tag_uop(ctx, x)
+  if _state.observer is not None and ret is not None: _state.observer.uop_tagged(ctx)
+  return ret
+
+def patch(module:ModuleType) -> None:
+  global stock_remove_bufferize, stock_bufferize_to_store, stock_renumber_range, stock_split_store, stock_tag_uop
+  stock_remove_bufferize = replace_function(module, "remove_bufferize", remove_bufferize, "src", "buf", "idx")
+  stock_bufferize_to_store = replace_function(module, "bufferize_to_store", bufferize_to_store, "ctx", "x", "idx", "allow_locals")
+  stock_renumber_range = replace_function(module, "renumber_range", renumber_range, "ctx", "r")
+  stock_split_store = replace_function(module, "split_store", split_store, "ctx", "x")
+  stock_tag_uop = replace_function(module, "tag_uop", tag_uop, "ctx", "x")
+  for name in ("pm_const_buffer_folding", "pm_remove_bufferize"):
+    setattr(module, name, replace_rules(getattr(module, name), lambda f: f is stock_remove_bufferize, remove_bufferize))
+  # pm_add_buffers calls it through a lambda, which holds the old name
+  module.pm_add_buffers = replace_rules(module.pm_add_buffers, lambda f: "bufferize_to_store" in f.__code__.co_names, add_buffers)
+  module.pm_add_buffers_local = replace_rules(module.pm_add_buffers_local, lambda f: f is stock_bufferize_to_store, bufferize_to_store)
+  module.to_define_global = replace_rules(module.to_define_global, lambda f: f is stock_renumber_range, renumber_range)
+  module.split_kernels = replace_rules(module.split_kernels, lambda f: f is stock_split_store, split_store)
+  module.add_tags = replace_rules(module.add_tags, lambda f: f is stock_tag_uop, tag_uop)
+  if module.run_rangeify is not indexing.run_rangeify: raise UnknownShape("rangeify.run_rangeify is not the one that indexing.py has")
+  expect(module, "get_rangeify_map", "sink")

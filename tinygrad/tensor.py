@@ -1,0 +1,85 @@
+"""Tensor.vmapin and Tensor.vmapout, and what writes to a tensor in place when it is inside a vmap scope (patch vmap-ops)."""
+from __future__ import annotations
+import functools
+from types import ModuleType
+from typing import Any
+from tinygrad.dtype import dtypes
+from tinygrad.helpers import TRACEMETA
+from tinygrad.uop.ops import Ops, UOp
+from tinygrad_overlay._patching import expect
+from tinygrad_overlay.schedule._scopes import VmapScopeError, name_ranges, open_vmap_ranges
+
+def vmapin(self, varg:tuple[UOp, ...]):
+  """Enters a vmap scope: one slice of this tensor for each step of the RANGEs in `varg`.
+
+  `varg` has one entry for each axis: a RANGE (LOOP or OUTER, as large as the axis) maps the axis, CONST 0 keeps it.
+  (3, 6) with (RANGE(3), 0) -> (6,). Raises ValueError when they do not fit.
+  """
+  return self._apply_uop(UOp.vmapin, extra_args=(varg,))
+
+def vmapout(self, varg:tuple[UOp, ...]):
+  """Leaves a vmap scope: collects the slices of the RANGEs in `varg` along new axes.
+
+  `varg` has one entry for each axis of the result: a RANGE puts its axis there, CONST 0 takes the next axis of this tensor.
+  (6,) with (RANGE(3), 0) -> (3, 6). Raises ValueError when they do not fit.
+  """
+  return self._apply_uop(UOp.vmapout, extra_args=(varg,))
+
+# the bases whose assign writes memory that was there before the scope
+OUTSIDE_BASES = {Ops.BUFFER, Ops.VMAPIN, Ops.MSTACK}
+
+def refuse_outside(name:str, target:UOp, ranges:list[UOp]) -> None:
+  if target.base.op in OUTSIDE_BASES:
+    raise VmapScopeError(f"{name} to a tensor of shape {target.shape} from outside the vmap scope of {name_ranges(ranges)}: every element would write"
+                         " the same memory; write to a tensor made inside the scope, x.contiguous() or x*1 make one")
+
+def assign(self, x):
+  if isinstance(x, Tensor) and x.uop is not self.uop and (ranges:=open_vmap_ranges(self.uop, x.uop)): refuse_outside("assign", self.uop, ranges)
+  return stock_assign(self, x)
+
+def clone(self):
+  # inside a scope there is no memory to clone into: the scheduler makes the buffer, with the batch
+  if not open_vmap_ranges(self.uop): return stock_clone(self)
+  ret = self.contiguous()
+  if self.grad is not None: ret.grad = self.grad.clone()
+  return ret
+
+def tensors_of(indices:Any) -> list: return [i for i in (indices if isinstance(indices, (tuple, list)) else (indices,)) if isinstance(i, Tensor)]
+
+def setitem(self, indices, v) -> None:
+  """Inside a scope a setitem makes the new value: there is no memory of one element's own to write to."""
+  ranges = open_vmap_ranges(self.uop, *[t.uop for t in (v, *tensors_of(indices)) if isinstance(t, Tensor)])
+  if not ranges: return stock_setitem(self, indices, v)
+  refuse_outside("setitem", self.uop, ranges)
+  if not isinstance(v, Tensor): v = Tensor(v, device=self.device, dtype=self.dtype)
+  if self.requires_grad or v.requires_grad: raise NotImplementedError("setitem with requires_grad is not supported")
+  entries = indices if isinstance(indices, (tuple, list)) else (indices,)
+  # an index by tensors gives the whole new value, like a list of ints does
+  if any(isinstance(i, (Tensor, list, tuple)) for i in entries) or isinstance(indices, list): new = self._getitem(indices, v)
+  else: new = write_view(self, self._getitem(indices), v)
+  if new.shape != self.shape:
+    raise VmapScopeError(f"setitem inside the vmap scope of {name_ranges(ranges)} cannot mix slices with indices by tensors or lists: it would write"
+                         f" shape {new.shape} over {self.shape}; write the two steps one by one")
+  self.replace(new.cast(self.dtype))
+
+def write_view(target, view, v):
+  """Returns `target` with `v` in the place of its `view`, which is made of movement ops: their transpose puts v back in place."""
+  v = v.cast(view.dtype)._broadcast_to(view.shape)
+  if view.uop is target.uop: return v
+  placed, written = (put_back(target.uop, view.uop, u) for u in (v.uop, v.ones_like().uop))
+  return Tensor(written, device=target.device).cast(dtypes.bool).where(Tensor(placed, device=target.device), target)
+
+def put_back(target:UOp, view:UOp, value:UOp) -> UOp:
+  """The transpose of the movement ops from `target` to `view`, applied to `value`: the value in its place, zero elsewhere."""
+  return gradient.compute_gradient(view, value, {target})[target]
+
+def patch(module:ModuleType) -> None:
+  global Tensor, gradient, stock_assign, stock_clone, stock_setitem
+  from tinygrad import gradient
+  Tensor = module.Tensor
+  stock_assign, stock_clone = expect(Tensor, "assign", "self", "x"), expect(Tensor, "clone", "self")
+  stock_setitem = expect(Tensor, "__setitem__", "self", "indices", "v")
+  methods = {"vmapin":vmapin, "vmapout":vmapout, "assign":assign, "clone":clone, "__setitem__":setitem}
+  for name,method in methods.items():
+    # tinygrad wraps each method to note which one made a UOp
+    setattr(Tensor, name, functools.wraps(method)(module._metadata_wrapper(method)) if TRACEMETA >= 1 else method)

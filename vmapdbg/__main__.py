@@ -1,0 +1,5 @@
+"""`python -m vmapdbg`."""
+
+from vmapdbg.cli import main
+
+main()

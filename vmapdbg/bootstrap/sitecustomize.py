@@ -1,0 +1,38 @@
+"""Installs the overlay when Python starts, then runs the sitecustomize that this file stands in front of.
+
+The folder of this file is put on PYTHONPATH by `vmapdbg.overlay.child_environment`, so that workers (pytest-xdist,
+spawned processes, BEAM search) get the overlay of the process that started them.
+"""
+
+import os
+import sys
+
+
+def _install_overlay() -> None:
+    package_root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    try:
+        from vmapdbg.overlay import install
+    except ImportError:
+        # the worker runs with another sys.path: the overlay lies where this file lies
+        sys.path.append(package_root)
+        try:
+            from vmapdbg.overlay import install
+        finally:
+            sys.path.remove(package_root)
+    install()
+
+
+def _run_shadowed() -> None:
+    here = os.path.dirname(os.path.abspath(__file__))
+    from importlib.machinery import PathFinder
+    from importlib.util import module_from_spec
+
+    others = [entry for entry in sys.path if os.path.abspath(entry or os.curdir) != here]
+    spec = PathFinder.find_spec("sitecustomize", others)
+    if spec is not None and spec.loader is not None:
+        spec.loader.exec_module(module_from_spec(spec))
+
+
+if "VMAPDBG_PATCHES" in os.environ:
+    _install_overlay()
+_run_shadowed()

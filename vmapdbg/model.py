@@ -1,0 +1,252 @@
+"""The data every part of vmapdbg speaks: one Capture of one run of a snippet.
+
+These frozen dataclasses are the JSON contract (schema 1): field names are the JSON keys, in this order. The
+child process builds a Capture, `store` reads and writes it, `render` shows it. Nothing here knows tinygrad.
+
+Terms are tinygrad's own. One is ours: an **ambient range** of a node is a vmap RANGE that the node's value
+depends on and that its own range tuple (`in_ranges`, `out_ranges`) does not hold, because VMAPOUT strips it on
+the way in. A buffer for such a node needs its ambient ranges as extra dimensions, or every batch element lands
+in the same place.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+SCHEMA = 1
+"""Version of the JSON contract. It changes when a field is renamed, removed or changes its meaning."""
+
+
+@dataclass(frozen=True)
+class Realized:
+    """Why a node is written to a buffer.
+
+    `axes` are the axes given new ranges (all of them: a GLOBAL buffer; some: a LOCAL one). `reason` is one of
+    `output`, `always`, `source-of`, `assign`, `outer-reduce`, `consumers-disagree`, `ending-ranges`. `detail` is a
+    sentence that names the op, the consumers or the ranges that caused it.
+    """
+
+    axes: tuple[int, ...]
+    reason: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Node:
+    """One UOp of the tensor graph as the rangeify pass saw it.
+
+    `shape` is None for an op without one. `src` are node ids. Ranges are rendered as tinygrad renders them
+    (`r4`, `rm1`, `(r4*2+r5)`), one an axis; `ambient` are range names. `line` is `file:number` of the user's code.
+    """
+
+    id: int
+    op: str
+    dtype: str
+    shape: tuple[int | str, ...] | None
+    src: tuple[int, ...]
+    in_ranges: tuple[str, ...] | None
+    out_ranges: tuple[str, ...] | None
+    ambient: tuple[str, ...]
+    realized: Realized | None
+    line: str | None
+
+
+@dataclass(frozen=True)
+class Range:
+    """One RANGE of a schedule: its rendered name, its size (a string where symbolic), LOOP, REDUCE or OUTER,
+    and whether a VMAPIN or VMAPOUT brought it."""
+
+    name: str
+    size: int | str
+    axis_type: str
+    vmap: bool
+
+
+@dataclass(frozen=True)
+class VmapEntry:
+    """One line of `vmap_map`: the ambient ranges that `node` depends on."""
+
+    node: int
+    ranges: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Bufferize:
+    """One BUFFERIZE the pass made for `node`.
+
+    `closed_ranges` are its dimensions, ambient ones first; `size` is in elements, `bytes` in bytes. `outcome` is
+    `kept` or `removed`, `reason` the test of the cost function that decided it, with its numbers.
+    """
+
+    node: int
+    closed_ranges: tuple[str, ...]
+    ambient: tuple[str, ...]
+    size: int
+    bytes: int
+    addrspace: str
+    outcome: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class BufferArg:
+    """One buffer argument of a kernel. `size` is in elements, `access` is `read`, `write` or `read-write`."""
+
+    name: str
+    size: int
+    dtype: str
+    access: str
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One compute kernel as rendered for `target`.
+
+    `local_bytes` is LOCAL (threadgroup, shared) memory. `threads` is global x local size, the threads a CPU
+    kernel splits its work over included. `executed_ops` is what the linear program executes: each op times the
+    trip counts of the loops around it times the threads, over all `launches`. `bytes` is what those loads and
+    stores move. `redundancy` is executed ops over the ops the tensor graph asks for (None where it asks for
+    none). `launches` is how often the schedule runs it (an OUTER range runs one kernel many times). `key` is
+    the hex `ast.key`. `outputs` are the nodes whose buffers it writes, `nodes` all nodes computed in it.
+    """
+
+    name: str
+    target: str
+    source: str
+    global_size: tuple[int | str, ...]
+    local_size: tuple[int | str, ...] | None
+    local_bytes: int
+    threads: int
+    executed_ops: int
+    bytes: int
+    redundancy: float | None
+    buffers: tuple[BufferArg, ...]
+    nodes: tuple[int, ...]
+    lines: tuple[str, ...]
+    outputs: tuple[int, ...]
+    launches: int
+    key: str
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """One schedule the snippet made: the graph, the decisions, the kernels. `copies` counts what is no compute
+    kernel (copies between devices, views)."""
+
+    index: int
+    line: str | None
+    copies: int
+    nodes: tuple[Node, ...]
+    ranges: tuple[Range, ...]
+    vmap_map: tuple[VmapEntry, ...]
+    bufferizes: tuple[Bufferize, ...]
+    kernels: tuple[Kernel, ...]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fault that a lint rule found; `code` is stable (`VD101`)."""
+
+    code: str
+    kernel: str | None
+    node: int | None
+    line: str | None
+    message: str
+
+
+@dataclass(frozen=True)
+class Versions:
+    """What the capture was made with."""
+
+    vmapdbg: str
+    tinygrad: str
+    python: str
+
+
+@dataclass(frozen=True)
+class SnippetError:
+    """How the snippet ended, when not well: the exception's type name, its message, the user's `file:line`."""
+
+    type: str
+    message: str
+    line: str | None
+
+
+@dataclass(frozen=True)
+class Capture:
+    """All that one run of a snippet showed."""
+
+    schema: int
+    versions: Versions
+    snippet: str
+    target: str
+    patches: dict[str, bool]
+    error: SnippetError | None
+    schedules: tuple[Schedule, ...]
+    findings: tuple[Finding, ...]
+
+
+def to_data(value: Any) -> Any:
+    """Turns model objects into plain JSON data: dataclasses to dicts in field order, tuples to lists."""
+    if is_dataclass(value):
+        return {field.name: to_data(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, tuple):
+        return [to_data(item) for item in value]
+    if isinstance(value, dict):
+        return {key: to_data(item) for key, item in value.items()}
+    return value
+
+
+def from_data(data: Any) -> Capture:
+    """Builds a Capture from plain JSON data.
+
+    Raises ValueError with the path of the first field that is missing or has the wrong type. Keys that
+    schema 1 does not know are ignored, so that a file of a later minor version still loads.
+    """
+    return _build(Capture, data, "capture")
+
+
+def _build(kind: Any, data: Any, path: str) -> Any:
+    if is_dataclass(kind):
+        return _build_dataclass(kind, data, path)
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin is tuple:
+        if not isinstance(data, list):
+            raise ValueError(f"{path}: expected a list, not {type(data).__name__}")
+        return tuple(_build(args[0], item, f"{path}[{i}]") for i, item in enumerate(data))
+    if origin is dict:
+        if not isinstance(data, dict):
+            raise ValueError(f"{path}: expected an object, not {type(data).__name__}")
+        return {key: _build(args[1], item, f"{path}.{key}") for key, item in data.items()}
+    if origin in (typing.Union, types.UnionType):
+        return _build_union(args, data, path)
+    if kind is float and isinstance(data, int) and not isinstance(data, bool):
+        return float(data)
+    if not isinstance(data, kind) or (kind is int and isinstance(data, bool)):
+        raise ValueError(f"{path}: expected {kind.__name__}, not {type(data).__name__}")
+    return data
+
+
+def _build_dataclass(kind: Any, data: Any, path: str) -> Any:
+    if not isinstance(data, dict):
+        raise ValueError(f"{path}: expected an object, not {type(data).__name__}")
+    hints = typing.get_type_hints(kind)
+    missing = [field.name for field in fields(kind) if field.name not in data]
+    if missing:
+        raise ValueError(f"{path}: {missing[0]} is missing")
+    return kind(**{name: _build(hint, data[name], f"{path}.{name}") for name, hint in hints.items()})
+
+
+def _build_union(options: tuple[Any, ...], data: Any, path: str) -> Any:
+    if data is None and type(None) in options:
+        return None
+    rest = [option for option in options if option is not type(None)]
+    for option in rest:
+        if isinstance(option, type) and not is_dataclass(option) and type(data) is option:
+            return data
+    if data is None:
+        raise ValueError(f"{path}: must not be null")
+    return _build(rest[0], data, path)

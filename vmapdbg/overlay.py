@@ -1,0 +1,176 @@
+"""Installs the overlay: patches the installed tinygrad 0.12.0 while it is imported, module by module.
+
+`install` puts one finder in front of `sys.meta_path`. When a module that the overlay changes is imported, the
+finder lets the installed file run and then calls `patch(module)` of the overlay file of the same name, before the
+importer sees the module: a later `from tinygrad.x import name` gets the patched name. The overlay files are
+loaded as `tinygrad_overlay.*`, so they never stand in the way of the installed package.
+
+The state of the patches is read once from `VMAPDBG_PATCHES`. `child_environment` makes a Python process install
+the overlay at its start (its workers too), through the `sitecustomize` in `vmapdbg/bootstrap`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.metadata
+import importlib.util
+import os
+import sys
+import types
+from collections.abc import Sequence
+from pathlib import Path
+
+TINYGRAD_VERSION = "0.12.0"
+PATCHES_VARIABLE = "VMAPDBG_PATCHES"
+BOOTSTRAP_DIR = Path(__file__).parent / "bootstrap"
+OVERLAY_PACKAGE = "tinygrad_overlay"
+
+
+class OverlayError(ImportError):
+    """The overlay cannot be installed; the message is one line for the user."""
+
+
+def overlay_dir() -> Path:
+    """Returns the folder of the overlay: packed inside this package in a wheel, beside it in a checkout."""
+    packed = Path(__file__).parent / "_overlay"
+    return packed if packed.is_dir() else Path(__file__).parent.parent / "tinygrad"
+
+
+def patched_modules(folder: Path) -> dict[str, str]:
+    """Returns tinygrad module name -> overlay module name, for each overlay file that patches one.
+
+    An overlay file patches the upstream module that has its name; one that upstream has no counterpart for (its
+    folder marks it by an underscore) is a part of the overlay itself.
+    """
+    modules = {}
+    for file in sorted(folder.rglob("*.py")):
+        parts = list(file.relative_to(folder).with_suffix("").parts)
+        if any(part.startswith("_") and part != "__init__" for part in parts):
+            continue
+        if parts[-1] == "__init__":
+            parts.pop()
+        name = ".".join(parts)
+        modules[f"tinygrad.{name}"] = f"{OVERLAY_PACKAGE}.{name}"
+    return modules
+
+
+class PatchingLoader(importlib.abc.Loader):
+    """Runs the installed module, then the overlay's `patch` on it."""
+
+    def __init__(self, loader: importlib.abc.Loader, overlay_name: str):
+        self.loader, self.overlay_name = loader, overlay_name
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType | None:
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        self.loader.exec_module(module)
+        # a second import of the same module (after a del sys.modules[...]) needs an overlay bound to the new one
+        sys.modules.pop(self.overlay_name, None)
+        importlib.import_module(self.overlay_name).patch(module)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.loader, name)
+
+
+class OverlayFinder(importlib.abc.MetaPathFinder):
+    """Finds tinygrad modules as the other finders do, and has those that the overlay changes patched."""
+
+    def __init__(self, modules: dict[str, str]):
+        self.modules = modules
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != "tinygrad" and fullname not in self.modules:
+            return None
+        spec = self._find_installed(fullname, path, target)
+        if spec is None:
+            return None
+        if fullname == "tinygrad":
+            _check_version(spec)
+            return spec
+        assert spec.loader is not None, f"{fullname} has no loader"
+        spec.loader = PatchingLoader(spec.loader, self.modules[fullname])
+        return spec
+
+    def _find_installed(
+        self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None
+    ) -> importlib.machinery.ModuleSpec | None:
+        for finder in sys.meta_path:
+            if finder is self or not hasattr(finder, "find_spec"):
+                continue
+            spec = finder.find_spec(fullname, path, target)
+            if spec is not None:
+                return spec
+        return None
+
+
+def _check_version(spec: importlib.machinery.ModuleSpec) -> None:
+    if spec.origin is None:  # only the folder of the overlay itself, or another one without an __init__.py
+        raise OverlayError(f"tinygrad is not installed (pip install tinygrad=={TINYGRAD_VERSION})")
+    try:
+        distribution = importlib.metadata.distribution("tinygrad")
+    except importlib.metadata.PackageNotFoundError:
+        raise OverlayError(
+            f"tinygrad at {spec.origin} is no installed release: vmapdbg patches tinygrad {TINYGRAD_VERSION}"
+            f" (pip install tinygrad=={TINYGRAD_VERSION})"
+        ) from None
+    if distribution.version != TINYGRAD_VERSION:
+        raise OverlayError(
+            f"tinygrad {distribution.version} is installed, but vmapdbg patches {TINYGRAD_VERSION}"
+            f" (pip install tinygrad=={TINYGRAD_VERSION})"
+        )
+    installed = Path(str(distribution.locate_file("tinygrad/__init__.py")))
+    if not _same_file(Path(spec.origin), installed):
+        raise OverlayError(f"tinygrad would be imported from {spec.origin}, not from the installed {installed}")
+
+
+def _same_file(left: Path, right: Path) -> bool:
+    return left.exists() and right.exists() and left.samefile(right)
+
+
+def install(patches: str | None = None) -> None:
+    """Installs the overlay in this process. `patches` is the comma separated list of the switchable patches that
+    are on (default: the environment variable).
+
+    Calling it again with the same patches does nothing. Raises OverlayError when tinygrad is imported already, or
+    when the overlay is installed with other patches.
+    """
+    chosen = os.environ.get(PATCHES_VARIABLE, "") if patches is None else patches
+    if is_installed():
+        installed = sys.modules[f"{OVERLAY_PACKAGE}._state"].patches_spec
+        if installed != chosen:
+            raise OverlayError(f"the overlay is installed already, with the patches {installed or 'none'!r}")
+        return
+    if "tinygrad" in sys.modules:
+        raise OverlayError("tinygrad is imported already: the overlay must be installed before it")
+    folder = overlay_dir()
+    package = types.ModuleType(OVERLAY_PACKAGE, "The overlay on tinygrad, see tinygrad/README.md.")
+    package.__path__ = [str(folder)]
+    sys.modules[OVERLAY_PACKAGE] = package
+    importlib.import_module(f"{OVERLAY_PACKAGE}._state").set_patches(chosen)
+    sys.meta_path.insert(0, OverlayFinder(patched_modules(folder)))
+
+
+def is_installed() -> bool:
+    """Tells whether the overlay is installed in this process."""
+    return any(isinstance(finder, OverlayFinder) for finder in sys.meta_path)
+
+
+def child_environment(patches: str | None, environment: dict[str, str]) -> dict[str, str]:
+    """Returns `environment` changed so that a Python process started with it, and each Python process that it
+    starts, installs the overlay with `patches`; None takes the overlay out of an environment."""
+    changed = dict(environment)
+    entries = [entry for entry in changed.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    entries = [entry for entry in entries if Path(entry) != BOOTSTRAP_DIR]
+    changed.pop(PATCHES_VARIABLE, None)
+    if patches is not None:
+        entries.insert(0, str(BOOTSTRAP_DIR))
+        changed[PATCHES_VARIABLE] = patches
+    changed.pop("PYTHONPATH", None)
+    if entries:
+        changed["PYTHONPATH"] = os.pathsep.join(entries)
+    return changed

@@ -1,0 +1,78 @@
+"""The patches by name: what each does, which document asked for it, and how a `--patches` value is read.
+
+The table is the tool's. The overlay itself reads only the names that are on, from one environment variable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class PatchError(ValueError):
+    """A `--patches` value that names no patch; the message is one line for the user."""
+
+
+@dataclass(frozen=True)
+class Patch:
+    """One patch of the overlay. `seed` names the document that specifies it."""
+
+    name: str
+    summary: str
+    seed: str
+    switchable: bool = True
+
+
+PATCHES = (
+    Patch(
+        "vmap-ops",
+        "VMAPIN and VMAPOUT: shape rules, spec, Tensor and UOp methods, range assignment",
+        "004",
+        switchable=False,
+    ),
+    Patch(
+        "ambient-ranges",
+        "ambient ranges (vmap_map) in BUFFERIZE and INDEX of nodes realized inside a scope",
+        "000, 004",
+    ),
+    Patch(
+        "nested-ranges",
+        "a node's ambient ranges are the union over its sources, less what a VMAPOUT ends",
+        "001",
+    ),
+    Patch("close-ranges", "a global store closes every open range of its value", "003"),
+)
+
+SWITCHABLE = tuple(patch.name for patch in PATCHES if patch.switchable)
+
+
+def parse_patches(spec: str) -> frozenset[str]:
+    """Returns the names of the switchable patches that `spec` turns on.
+
+    `all`, `none`, or a list: names alone turn on just those, `-name` after `all` turns one off.
+    `all,-close-ranges`, `ambient-ranges,close-ranges`. Raises PatchError.
+    """
+    chosen: set[str] = set()
+    for item in (part.strip() for part in spec.split(",")):
+        off, name = item.startswith("-"), item.lstrip("-+")
+        if name == "all" and not off:
+            chosen |= set(SWITCHABLE)
+        elif name == "none" and not off:
+            chosen.clear()
+        elif name in SWITCHABLE:
+            (chosen.discard if off else chosen.add)(name)
+        elif name in {patch.name for patch in PATCHES}:
+            if off:
+                raise PatchError(f"patch {name!r} is always on: it only adds the ops")
+        else:
+            raise PatchError(f"unknown patch {item!r}: choose from all, none, {', '.join(SWITCHABLE)}")
+    return frozenset(chosen)
+
+
+def format_patches(chosen: frozenset[str]) -> str:
+    """Returns the names in table order, comma separated: the value of the environment variable."""
+    return ",".join(name for name in SWITCHABLE if name in chosen)
+
+
+def patch_states(chosen: frozenset[str]) -> dict[str, bool]:
+    """Returns every patch of the table with its state, in table order."""
+    return {patch.name: not patch.switchable or patch.name in chosen for patch in PATCHES}

@@ -1,0 +1,116 @@
+"""Numbers, names and places as short strings. The same value gives the same string everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import PurePosixPath
+
+from vmapdbg.model import Capture
+
+_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
+_PREFIXES = ((10**15, "P"), (10**12, "T"), (10**9, "G"))
+
+
+def format_bytes(count: int) -> str:
+    """Returns a number of bytes for people: `48 B`, `40 KiB`, `1.5 MiB`. Below 1024 it is exact."""
+    if abs(count) < 1024:
+        return f"{count} B"
+    value, power = count / 1024, 0
+    # 1023.95 is what would be rounded to 1024.0.
+    while abs(value) >= 1023.95 and power < len(_UNITS) - 1:
+        value, power = value / 1024, power + 1
+    return f"{value:.1f}".removesuffix(".0") + f" {_UNITS[power]}"
+
+
+def format_count(count: int) -> str:
+    """Returns a number of ops or elements: exact with commas, and from a billion on `1.23 G`."""
+    if abs(count) < _PREFIXES[-1][0]:
+        return f"{count:,}"
+    size, prefix = next(item for item in _PREFIXES if abs(count) >= item[0])
+    return f"{count / size:,.2f} {prefix}"
+
+
+def format_plural(count: int, noun: str, plural: str | None = None) -> str:
+    """Returns `1 kernel`, `2 kernels`."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def format_ids(ids: Iterable[int]) -> str:
+    """Returns node ids in order, runs of three or more joined: `5, 7-12, 15`."""
+    parts: list[str] = []
+    run: list[int] = []
+    for number in [*sorted(set(ids)), None]:
+        if run and (number is None or number != run[-1] + 1):
+            parts += [f"{run[0]}-{run[-1]}"] if len(run) > 2 else [str(item) for item in run]
+            run = []
+        if number is not None:
+            run.append(number)
+    return ", ".join(parts)
+
+
+def format_shape(shape: Sequence[int | str] | None) -> str:
+    """Returns a shape as Python writes the tuple, and nothing for a node without one."""
+    if shape is None:
+        return ""
+    return f"({shape[0]},)" if len(shape) == 1 else "(" + ", ".join(str(size) for size in shape) + ")"
+
+
+def format_dims(dims: Sequence[int | str] | None) -> str:
+    """Returns launch dimensions as `32x16x1`, and `-` where a target has none."""
+    return "-" if not dims else "x".join(str(dim) for dim in dims)
+
+
+class Places:
+    """The user's `file:number` places, each file by the shortest end of its path that no other file has.
+
+    `full` maps the short name to the path where the two differ, so that nothing is lost.
+    """
+
+    def __init__(self, capture: Capture) -> None:
+        files = {_split_place(place)[0] for place in _collect_places(capture)}
+        self._short = {file: _shorten(file, files) for file in sorted(files)}
+        self._snippet = capture.snippet
+        self.full = {short: file for file, short in self._short.items() if short != file}
+
+    def format(self, place: str | None, *, brief: bool = False) -> str:
+        """Returns one place, short; nothing for None. With `brief` a place in the snippet is only `:number`."""
+        if place is None:
+            return ""
+        file, number = _split_place(place)
+        return number if brief and file == self._snippet else self._short.get(file, file) + number
+
+    def format_all(self, places: Iterable[str]) -> str:
+        """Returns several places by file, lines in order: `a.py:9, 12; b.py:3`."""
+        lines: dict[str, set[str]] = {}
+        for place in places:
+            file, number = _split_place(place)
+            lines.setdefault(self._short.get(file, file), set()).add(number.removeprefix(":"))
+        return "; ".join(f"{file}:{', '.join(_sort_numbers(lines[file]))}" for file in sorted(lines))
+
+
+def _sort_numbers(numbers: set[str]) -> list[str]:
+    return sorted(numbers, key=lambda number: (len(number), number))
+
+
+def _split_place(place: str) -> tuple[str, str]:
+    file, colon, number = place.rpartition(":")
+    return (file, colon + number) if colon and number.isdigit() else (place, "")
+
+
+def _collect_places(capture: Capture) -> Iterable[str]:
+    places: list[str | None] = [finding.line for finding in capture.findings]
+    places.append(capture.error.line if capture.error is not None else None)
+    for schedule in capture.schedules:
+        places.append(schedule.line)
+        places += [node.line for node in schedule.nodes]
+        places += [line for kernel in schedule.kernels for line in kernel.lines]
+    return (place for place in places if place is not None)
+
+
+def _shorten(file: str, files: set[str]) -> str:
+    parts = PurePosixPath(file).parts
+    others = [PurePosixPath(other).parts for other in files if other != file]
+    for length in range(1, len(parts)):
+        if all(other[-length:] != parts[-length:] for other in others):
+            return "/".join(parts[-length:])
+    return file

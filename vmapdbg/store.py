@@ -1,0 +1,73 @@
+"""Reads and writes files: captures as JSON, and any output file in one atomic step."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+from vmapdbg.model import SCHEMA, Capture, from_data, to_data
+
+
+class StoreError(Exception):
+    """A file cannot be read or written; the message is one line for the user."""
+
+
+def dump_capture(capture: Capture) -> str:
+    """Returns the one JSON document of a capture, newline at the end. The same capture gives the same bytes."""
+    return json.dumps(to_data(capture), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def save_capture(capture: Capture, path: Path) -> None:
+    """Writes a capture to `path`. Raises StoreError; the file is then as it was before."""
+    write_atomically(path, dump_capture(capture))
+
+
+def load_capture(path: Path) -> Capture:
+    """Reads a capture. Raises StoreError when the file is not there, no capture, or of another schema."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise StoreError(f"{path} is no vmapdbg capture: it is not text") from error
+    return parse_capture(text, str(path))
+
+
+def parse_capture(text: str, name: str) -> Capture:
+    """Builds a capture from its JSON text; `name` stands in the message of the StoreError it raises."""
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise StoreError(f"{name} is no vmapdbg capture: {error}") from error
+    schema = data.get("schema") if isinstance(data, dict) else None
+    if not isinstance(schema, int):
+        raise StoreError(f"{name} is no vmapdbg capture: it has no schema number")
+    if schema != SCHEMA:
+        age = "newer" if schema > SCHEMA else "older"
+        raise StoreError(f"{name} has schema {schema}, {age} than the {SCHEMA} that this vmapdbg reads")
+    try:
+        return from_data(data)
+    except ValueError as error:
+        raise StoreError(f"{name} is no vmapdbg capture: {error}") from error
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Writes `text` to `path` by way of a file beside it, so that a reader sees the old file or the new one.
+
+    Raises StoreError when it cannot; no half-written file stays behind.
+    """
+    temporary: str | None = None
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)
+        os.replace(temporary, path)
+    except OSError as error:
+        if temporary is not None and os.path.exists(temporary):
+            os.unlink(temporary)
+        raise StoreError(f"cannot write {path}: {error.strerror}") from error
