@@ -6,6 +6,7 @@ from typing import Any
 from tinygrad.dtype import dtypes
 from tinygrad.helpers import TRACEMETA
 from tinygrad.uop.ops import Ops, UOp
+from tinygrad_overlay import _state
 from tinygrad_overlay._patching import expect
 from tinygrad_overlay.schedule._scopes import VmapScopeError, name_ranges, open_vmap_ranges
 
@@ -83,3 +84,4 @@ def patch(module:ModuleType) -> None:
   for name,method in methods.items():
     # tinygrad wraps each method to note which one made a UOp
     setattr(Tensor, name, functools.wraps(method)(module._metadata_wrapper(method)) if TRACEMETA >= 1 else method)
+  if _state.observer is not None: _state.observer.tensor_ready(module)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import importlib
 import importlib.abc
 import importlib.machinery
-import importlib.metadata
 import importlib.util
 import os
 import sys
@@ -90,7 +89,7 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
         if spec is None:
             return None
         if fullname == "tinygrad":
-            _check_version(spec)
+            _check_found(spec)
             return spec
         assert spec.loader is not None, f"{fullname} has no loader"
         spec.loader = PatchingLoader(spec.loader, self.modules[fullname])
@@ -108,23 +107,36 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
         return None
 
 
-def _check_version(spec: importlib.machinery.ModuleSpec) -> None:
-    if spec.origin is None:  # only the folder of the overlay itself, or another one without an __init__.py
-        raise OverlayError(f"tinygrad is not installed (pip install tinygrad=={TINYGRAD_VERSION})")
+def check_installed() -> None:
+    """Raises OverlayError unless the installed tinygrad is the release that the overlay patches."""
+    # it costs more than the rest of this module, and each Python process with the overlay imports this module
+    import importlib.metadata
+
     try:
-        distribution = importlib.metadata.distribution("tinygrad")
+        found = importlib.metadata.version("tinygrad")
     except importlib.metadata.PackageNotFoundError:
+        raise OverlayError(f"tinygrad is not installed ({_HOW_TO_INSTALL})") from None
+    if found != TINYGRAD_VERSION:
         raise OverlayError(
-            f"tinygrad at {spec.origin} is no installed release: vmapdbg patches tinygrad {TINYGRAD_VERSION}"
-            f" (pip install tinygrad=={TINYGRAD_VERSION})"
-        ) from None
-    if distribution.version != TINYGRAD_VERSION:
-        raise OverlayError(
-            f"tinygrad {distribution.version} is installed, but vmapdbg patches {TINYGRAD_VERSION}"
-            f" (pip install tinygrad=={TINYGRAD_VERSION})"
+            f"tinygrad {found} is installed, but vmapdbg patches {TINYGRAD_VERSION} ({_HOW_TO_INSTALL})"
         )
-    installed = Path(str(distribution.locate_file("tinygrad/__init__.py")))
-    if not _same_file(Path(spec.origin), installed):
+
+
+_HOW_TO_INSTALL = f"pip install tinygrad=={TINYGRAD_VERSION}"
+
+
+def installed_folder() -> Path:
+    """Returns the folder of the installed tinygrad."""
+    import importlib.metadata
+
+    return Path(str(importlib.metadata.distribution("tinygrad").locate_file("tinygrad")))
+
+
+def _check_found(spec: importlib.machinery.ModuleSpec) -> None:
+    check_installed()
+    installed = installed_folder() / "__init__.py"
+    # no origin: a folder without an __init__.py, such as that of the overlay itself
+    if spec.origin is None or not _same_file(Path(spec.origin), installed):
         raise OverlayError(f"tinygrad would be imported from {spec.origin}, not from the installed {installed}")
 
 
@@ -141,7 +153,7 @@ def install(patches: str | None = None) -> None:
     """
     chosen = os.environ.get(PATCHES_VARIABLE, "") if patches is None else patches
     if is_installed():
-        installed = sys.modules[f"{OVERLAY_PACKAGE}._state"].patches_spec
+        installed = sys.modules[f"{OVERLAY_PACKAGE}._state"].patches_spec  # type: ignore[attr-defined]
         if installed != chosen:
             raise OverlayError(f"the overlay is installed already, with the patches {installed or 'none'!r}")
         return

@@ -148,7 +148,10 @@ def _stack_kernel(size: int) -> Kernel:
         CLOSED_SOURCE if size == 6 else LOST_SOURCE,
         executed_ops=69,
         bytes=144,
-        buffers=(BufferArg(f"data0_{size}", size, "double", "write"), BufferArg("data1_12", 12, "double", "read")),
+        buffers=(
+            BufferArg(f"data0_{size}", size, "double", "write"),
+            BufferArg("data1_12", 12, "double", "read"),
+        ),
         nodes=(4, 5, 6, 7, 8, 10, 11, 18),
         lines=(f"{SNIPPET}:14", f"{SNIPPET}:15"),
         outputs=(18,),
@@ -179,30 +182,58 @@ def _gather_kernel(size: int) -> Kernel:
 def _lost_nodes() -> tuple[Node, ...]:
     rm1 = ("rm1",)
     out = Realized((0, 1), "output", "the schedule returns it")
-    add = Realized((0,), "ending-ranges", "r1 of REDUCE_AXIS 23 ends below it and EXPAND 20 reads it again for every r0")
+    add = Realized(
+        (0,), "ending-ranges", "r1 of REDUCE_AXIS 23 ends below it and EXPAND 20 reads it again for every r0"
+    )
     s14, s15, s16, s17 = (f"{SNIPPET}:{line}" for line in (14, 15, 16, 17))
     return (
         make_node(0, "LUNIQUE", None),
         make_node(1, "DEVICE", None),
         make_node(2, "BUFFER", (12,), src=(0, 1), ranges=("(rm1+r3*3)",)),
-        make_node(3, "RESHAPE", (4, 3), src=(2,), in_ranges=("(rm1+r3*3)",), out_ranges=("r3", "rm1"), line=s14),
-        make_node(4, "VMAPIN", (4,), src=(3,), in_ranges=("r3", "rm1"), out_ranges=("r3",), ambient=rm1, line=s14),
+        make_node(
+            3, "RESHAPE", (4, 3), src=(2,), in_ranges=("(rm1+r3*3)",), out_ranges=("r3", "rm1"), line=s14
+        ),
+        make_node(
+            4, "VMAPIN", (4,), src=(3,), in_ranges=("r3", "rm1"), out_ranges=("r3",), ambient=rm1, line=s14
+        ),
         make_node(5, "SHRINK", (2,), src=(4,), ranges=("r3",), ambient=rm1, line=s15),
-        make_node(6, "REDUCE_AXIS", (1,), src=(5,), in_ranges=("r3",), out_ranges=("0",), ambient=rm1, line=s15),
+        make_node(
+            6, "REDUCE_AXIS", (1,), src=(5,), in_ranges=("r3",), out_ranges=("0",), ambient=rm1, line=s15
+        ),
         make_node(7, "PAD", (2,), src=(6,), in_ranges=("0",), out_ranges=("r2",), ambient=rm1, line=s15),
-        make_node(8, "SHRINK", (2,), src=(4,), in_ranges=("(r4+2)",), out_ranges=("r4",), ambient=rm1, line=s15),
-        make_node(10, "REDUCE_AXIS", (1,), src=(8,), in_ranges=("r4",), out_ranges=("0",), ambient=rm1, line=s15),
+        make_node(
+            8, "SHRINK", (2,), src=(4,), in_ranges=("(r4+2)",), out_ranges=("r4",), ambient=rm1, line=s15
+        ),
+        make_node(
+            10, "REDUCE_AXIS", (1,), src=(8,), in_ranges=("r4",), out_ranges=("0",), ambient=rm1, line=s15
+        ),
         make_node(11, "PAD", (2,), src=(10,), in_ranges=("0",), out_ranges=("r2",), ambient=rm1, line=s15),
         make_node(18, "ADD", (2,), src=(7, 11), ranges=("r2",), ambient=rm1, realized=add, line=s15),
         make_node(19, "CONST", (), ranges=()),
-        make_node(20, "EXPAND", (2, 2), src=(18,), in_ranges=("r1",), out_ranges=("r0", "r1"), ambient=rm1, line=s16),
+        make_node(
+            20, "EXPAND", (2, 2), src=(18,), in_ranges=("r1",), out_ranges=("r0", "r1"), ambient=rm1, line=s16
+        ),
         make_node(21, "BUFFER", (2,), src=(0, 1), ranges=("r0",), dtype="int", line=s16),
         make_node(22, "WHERE", (2, 2), src=(21, 20, 19), ranges=("r0", "r1"), ambient=rm1, line=s16),
         make_node(
-            23, "REDUCE_AXIS", (2, 1), src=(22,), in_ranges=("r0", "r1"), out_ranges=("r0", "0"), ambient=rm1, line=s16
+            23,
+            "REDUCE_AXIS",
+            (2, 1),
+            src=(22,),
+            in_ranges=("r0", "r1"),
+            out_ranges=("r0", "0"),
+            ambient=rm1,
+            line=s16,
         ),
         make_node(
-            24, "VMAPOUT", (3, 2), src=(23,), in_ranges=("r0",), out_ranges=("rm1", "r0"), realized=out, line=s17
+            24,
+            "VMAPOUT",
+            (3, 2),
+            src=(23,),
+            in_ranges=("r0",),
+            out_ranges=("rm1", "r0"),
+            realized=out,
+            line=s17,
         ),
         make_node(25, "SINK", (3, 2), src=(24,)),
     )
@@ -213,7 +244,9 @@ def long_graph(count: int = 300) -> Capture:
     nodes = [make_node(0, "BUFFER", (4096,), ranges=("r0",))]
     for number in range(1, count):
         reduce = number % 50 == 0
-        realized = Realized((0,), "consumers-disagree", f"ADD {number + 1} and ADD {number + 2} want other ranges")
+        realized = Realized(
+            (0,), "consumers-disagree", f"ADD {number + 1} and ADD {number + 2} want other ranges"
+        )
         nodes.append(
             make_node(
                 number,
@@ -250,7 +283,8 @@ def many_kernels(count: int = 24) -> Capture:
                 bytes=131_200 * (number + 1),
                 redundancy=37.25 if number == 6 else None if same else 1.0,
                 buffers=tuple(
-                    BufferArg(f"data{i}_{32768 >> i}", 32768 >> i, "float", "read" if i else "write") for i in range(4)
+                    BufferArg(f"data{i}_{32768 >> i}", 32768 >> i, "float", "read" if i else "write")
+                    for i in range(4)
                 ),
                 nodes=tuple(range(number * 7, number * 7 + 7)),
                 lines=tuple(f"/home/me/llm/model/attention.py:{40 + line}" for line in range(number % 3 + 1)),

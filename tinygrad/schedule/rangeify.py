@@ -38,7 +38,9 @@ def is_scope_range(r:UOp, *axis_types:AxisType) -> bool: return r.arg[-1] in axi
 def bufferize_to_store(ctx, x:UOp, idx:UOp, allow_locals=True) -> UOp|None:
   """Stock makes the store; with close-ranges it closes every open range of its value, not only those of its address."""
   ret = stock_bufferize_to_store(ctx, x, idx, allow_locals)
-  if ret is None or x.arg.addrspace != AddrSpace.GLOBAL: return ret
+  if ret is None or x.arg.addrspace != AddrSpace.GLOBAL:
+    if _state.observer is not None: _state.observer.buffer_stored(x, None)
+    return ret
   if indexing.last_pass.scope_ranges and "close-ranges" in _state.patches and is_plain_store(x.src[0]): ret = close_ranges(ret, x)
   if _state.observer is not None: _state.observer.buffer_stored(x, ret)
   return ret
@@ -64,22 +66,16 @@ def outer_variable_name(r:UOp) -> str: return "range_"+range_str(r)
 
 def add_buffers(ctx, x:UOp, idx:UOp): return bufferize_to_store(ctx, x, idx, allow_locals=False)
 
-def split_store(ctx:list[UOp], x:UOp) -> UOp|None:
-  ret = stock_split_store(ctx, x)
-  if _state.observer is not None and ret is not None: _state.observer.kernel_split(x, ret)
-  return ret
-
 def tag_uop(ctx:list[UOp], x:UOp) -> UOp|None:
   ret = stock_tag_uop(ctx, x)
   if _state.observer is not None and ret is not None: _state.observer.uop_tagged(ctx)
   return ret
 
 def patch(module:ModuleType) -> None:
-  global stock_remove_bufferize, stock_bufferize_to_store, stock_renumber_range, stock_split_store, stock_tag_uop
+  global stock_remove_bufferize, stock_bufferize_to_store, stock_renumber_range, stock_tag_uop
   stock_remove_bufferize = replace_function(module, "remove_bufferize", remove_bufferize, "src", "buf", "idx")
   stock_bufferize_to_store = replace_function(module, "bufferize_to_store", bufferize_to_store, "ctx", "x", "idx", "allow_locals")
   stock_renumber_range = replace_function(module, "renumber_range", renumber_range, "ctx", "r")
-  stock_split_store = replace_function(module, "split_store", split_store, "ctx", "x")
   stock_tag_uop = replace_function(module, "tag_uop", tag_uop, "ctx", "x")
   for name in ("pm_const_buffer_folding", "pm_remove_bufferize"):
     setattr(module, name, replace_rules(getattr(module, name), lambda f: f is stock_remove_bufferize, remove_bufferize))
@@ -87,7 +83,6 @@ def patch(module:ModuleType) -> None:
   module.pm_add_buffers = replace_rules(module.pm_add_buffers, lambda f: "bufferize_to_store" in f.__code__.co_names, add_buffers)
   module.pm_add_buffers_local = replace_rules(module.pm_add_buffers_local, lambda f: f is stock_bufferize_to_store, bufferize_to_store)
   module.to_define_global = replace_rules(module.to_define_global, lambda f: f is stock_renumber_range, renumber_range)
-  module.split_kernels = replace_rules(module.split_kernels, lambda f: f is stock_split_store, split_store)
   module.add_tags = replace_rules(module.add_tags, lambda f: f is stock_tag_uop, tag_uop)
   if module.run_rangeify is not indexing.run_rangeify: raise UnknownShape("rangeify.run_rangeify is not the one that indexing.py has")
   expect(module, "get_rangeify_map", "sink")

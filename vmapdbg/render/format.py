@@ -73,7 +73,7 @@ class Places:
         self.full = {short: file for file, short in self._short.items() if short != file}
 
     def format(self, place: str | None, *, brief: bool = False) -> str:
-        """Returns one place, short; nothing for None. With `brief` a place in the snippet is only `:number`."""
+        """Returns one place, short; nothing for None. With `brief` one in the snippet is only `:number`."""
         if place is None:
             return ""
         file, number = _split_place(place)

@@ -1,8 +1,8 @@
 """Lays text out for a terminal or a pipe: a page of a fixed width, and tables that fold instead of cutting.
 
-Everything becomes a list of lines (rich Text) that are no wider than the page. Only ASCII is drawn, no boxes:
-the output must survive a pipe, a log and a copy. A table that is too wide moves whole columns to a second line
-of each row before it folds a cell.
+Everything becomes a list of lines (rich Text) that are no wider than the page. Only ASCII is drawn, no
+boxes: the output must survive a pipe, a log and a copy. A table that is too wide moves whole columns to a
+second line of each row before it folds a cell.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ _BETWEEN = " | "
 _MOST_FOLDS = 3
 _NARROWEST = 6
 _NARROWEST_PAGE = 24
-# Control and bidirectional characters and lone surrogates: they would move the cursor, colour a pipe or fail to encode.
+# Control and bidirectional characters and lone surrogates: they would move the cursor, colour a pipe, or fail
+# to encode.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -43,7 +44,7 @@ class Page:
         self.show_all = show_all
 
     def text(self, value: str, style: str = "") -> Text:
-        """Returns the Text of a string that may come from a user: markup stays what it is, escapes are shown."""
+        """Returns the Text of a string that may come from a user: no markup is read, escapes are shown."""
         return Text(escape_unsafe(value, self.console.encoding), style=style)
 
     def join(self, *parts: str | Text | tuple[str, str]) -> Text:
@@ -57,13 +58,13 @@ class Page:
         return self.text(part) if isinstance(part, str) else self.text(*part)
 
     def wrap(self, text: Text, *, indent: int = 0, hang: int = 0) -> list[Text]:
-        """Returns `text` as lines of the page's width, `indent` spaces before the first, `hang` more before others."""
+        """Returns `text` as lines of the page's width, `indent` spaces before each, `hang` more from line 2."""
         if indent + text.cell_len <= self.width and "\n" not in text.plain:
             return [_indent(text, indent)]
         head = _fold(self.console, text, self.width - indent)
         if len(head) == 1 or not hang:
             return [_indent(line, indent) for line in head]
-        # Fold again with the narrower width, the first line getting the columns that hang takes from the others.
+        # The first line has `hang` more columns than the others, so what follows it is folded anew.
         first, rest = head[0], text[len(head[0].plain) :]
         rest = rest[len(rest.plain) - len(rest.plain.lstrip()) :]
         more = _fold(self.console, rest, self.width - indent - hang)
@@ -93,10 +94,10 @@ class _Lines:
 class Column:
     """A column of a table.
 
-    `comfort` is the width that it keeps before others leave the row, `most` the width it never exceeds. Columns
-    with `leaves` go to a second line when the page is too narrow, the smallest number first, as `label value`
-    (`label` None: the title). `optional` ones are left out instead. `own_line` is for sentences.
-    A cell that does not fit is first folded before `split`.
+    `comfort` is the width that it keeps before others leave the row, `most` the width it never exceeds.
+    Columns with `leaves` go to a second line when the page is too narrow, the smallest number first, as
+    `label value` (`label` None: the title). `optional` ones are left out instead. `own_line` is for
+    sentences. A cell that does not fit is first folded before `split`.
     """
 
     title: str
@@ -132,7 +133,7 @@ def lay_out_table(
     inside = _choose_columns(columns, natural, page.width - indent)
     widths = _choose_widths({i: natural[i] for i in inside}, columns, page.width - indent)
     titles = [Text(columns[i].title, style="dim") for i in inside]
-    lines = list(_lay_out_cells(page, columns, widths, dict(zip(inside, titles)), indent))
+    lines = list(_lay_out_cells(page, columns, widths, dict(zip(inside, titles, strict=True)), indent))
     below = [i for i in used if i not in widths and not columns[i].optional]
     hang = indent + (next(iter(widths.values())) + _GAP if widths else 0)
     for row in rows:

@@ -35,9 +35,10 @@ def print_capture(
 ) -> None:
     """Prints a capture: header, schedules, and the findings that belong to nothing printed.
 
-    `only` chooses sections. `schedule` is the index of one schedule, or `all`; None prints all, but when there are
-    more than four, those with nothing new (only copies, or the kernels of an earlier one) get one line. `show_all`
-    keeps every node and every kernel apart. Raises ValueError for a section or an index that is not there.
+    `only` chooses sections. `schedule` is the index of one schedule, or `all`; None prints all, but when
+    there are more than four, those with nothing new (only copies, or the kernels of an earlier one) get one
+    line. `show_all` keeps every node and every kernel apart. Raises ValueError for a section or an index that
+    is not there.
     """
     chosen = _choose_schedules(capture, schedule)
     if unknown := sorted(set(only) - set(SECTIONS)):
@@ -63,7 +64,7 @@ def print_capture(
 
 
 def print_patches(patches: Sequence[Patch], states: Mapping[str, bool], console: Console) -> None:
-    """Prints the table of patches: name, `on`, `off` or `always`, what each does, and the seed that asked for it.
+    """Prints the table of patches: name, `on`, `off` or `always`, what each does, and the seed it is from.
 
     `states` maps a patch's name to whether it is on; a switchable patch that it does not name is off.
     """

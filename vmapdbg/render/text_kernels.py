@@ -27,7 +27,7 @@ _COLUMNS = (
 
 
 def kernel_identity(kernel: Kernel) -> str:
-    """Returns what two kernels share when they are the same program: the key, or the source where there is none."""
+    """Returns what two kernels share when they are the same program: the key, without one the source."""
     return kernel.key or kernel.source
 
 

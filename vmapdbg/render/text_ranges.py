@@ -56,8 +56,8 @@ def choose_nodes(view: ScheduleView) -> list[Node]:
     """Returns the nodes worth a row, outputs first.
 
     Of a long graph these are the realized nodes, the borders of vmap scopes, the reduces, the nodes where
-    different ambient ranges meet, and those that a finding is about. Constants and what is made of them, devices and
-    index arithmetic without ranges are noise even in a short one.
+    different ambient ranges meet, and those that a finding is about. Constants and what is made of them,
+    devices and index arithmetic without ranges are noise even in a short one.
     """
     ordered = _sort_outputs_first(view.schedule.nodes)
     if view.page.show_all:

@@ -9,7 +9,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from vmapdbg.model import Kernel
-from vmapdbg.render.format import format_plural
+from vmapdbg.render.format import format_ids, format_plural
 from vmapdbg.render.layout import Page, escape_unsafe
 from vmapdbg.render.view import ScheduleView
 
@@ -50,18 +50,19 @@ class SourceListing:
         """Returns the source section of a schedule as lines."""
         page = view.page
         lines: list[Text] = []
-        again: list[tuple[str, str]] = []
+        again: dict[tuple[str, str], list[int]] = {}
         for number, kernel in enumerate(view.schedule.kernels):
             place = f"#{number} {kernel.name}"
-            earlier = self._first.setdefault(kernel.source, f"{place} of schedule {view.schedule.index}")
-            if earlier != f"{place} of schedule {view.schedule.index}":
-                again.append((place, earlier))
-                continue
-            lines += [Text()] if lines else []
-            lines += _format_kernel_source(page, place, kernel)
+            here = f"{place} of schedule {view.schedule.index}"
+            first = self._first.setdefault(kernel.source, here)
+            if first == here:
+                lines += [Text()] if lines else []
+                lines += _format_kernel_source(page, place, kernel)
+            else:
+                again.setdefault((kernel.name, first), []).append(number)
         lines += [Text()] if lines and again else []
-        for place, earlier in again:
-            note = f"{place}: same source as {earlier}"
+        for (name, first), numbers in again.items():
+            note = f"#{format_ids(numbers)} {name}: same source as {first}"
             lines += page.wrap(page.text(note, "dim"), hang=2)
         if not lines:
             return page.wrap(page.join(("Source", "bold"), ("  no kernel", "dim")))
@@ -89,7 +90,7 @@ def highlight(code: str, target: str) -> Text:
 
 
 def fold_code(code: Text, width: int) -> list[Text]:
-    """Returns the lines of `code`, those wider than `width` folded between tokens, the rest indented further."""
+    """Returns the lines of `code`, those wider than `width` folded between tokens and indented further."""
     lines: list[Text] = []
     plain = not code.spans
     for line in map(Text, code.plain.split("\n")) if plain else code.split("\n", allow_blank=True):
@@ -109,7 +110,7 @@ def _fold_line(line: Text, width: int) -> list[Text]:
 
 
 def _find_cuts(line: str, width: int, hang: int) -> list[int]:
-    """Returns the offsets to cut at: after a space near the end of the room, else before the token that is too much.
+    """Returns the offsets to cut at: after a space near the end of the room, else before the token too much.
 
     A token wider than a whole line is cut where the line ends.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import cached_property
 
@@ -28,7 +29,7 @@ class Findings:
         return self._take(i for i, found in enumerate(self._all) if found.kernel == kernel.name)
 
     def take_for_node(self, node: Node) -> list[Finding]:
-        """Returns the findings about a node and no kernel. Ids repeat between schedules, so the line must agree."""
+        """Returns the findings about a node and no kernel. Ids repeat by schedule: the line must agree."""
         return self._take(i for i, found in enumerate(self._all) if self._is_about(found, node))
 
     def has_for_node(self, node: Node) -> bool:
@@ -99,10 +100,10 @@ class ScheduleView:
         return tuple(name for name in self.ambient_of(bufferize) if name not in bufferize.closed_ranges)
 
     def lost(self, bufferize: Bufferize) -> tuple[str, ...]:
-        """Returns the ambient ranges whose iterations overwrite each other in the buffer: all but the last are lost.
+        """Returns the ambient ranges whose iterations overwrite each other in the buffer: the last stays.
 
-        A LOCAL buffer lives inside the loop, an OUTER range runs the whole kernel anew, and a removed BUFFERIZE
-        has no buffer: there an ambient range may stay open.
+        A LOCAL buffer lives inside the loop, an OUTER range runs the whole kernel anew, and a removed
+        BUFFERIZE has no buffer: there an ambient range may stay open.
         """
         if bufferize.outcome != "kept" or bufferize.addrspace != "GLOBAL":
             return ()
@@ -112,7 +113,7 @@ class ScheduleView:
         return name in self.ranges and self.ranges[name].axis_type == "OUTER"
 
     def range_names(self, names: Iterable[str], *, ambient: Iterable[str] = (), mark: bool = False) -> Text:
-        """Returns ranges as `rm1*, r4`: vmap ranges coloured, ambient ones (all of them with `mark`) with a `*`."""
+        """Returns ranges as `rm1*, r4`: vmap ranges coloured, ambient ones (with `mark` all) with a `*`."""
         marked = set(ambient)
         parts: list[Text] = []
         for name in names:
@@ -138,10 +139,5 @@ class ScheduleView:
 
 def _style_name(text: Text, name: str) -> None:
     """Colours a range name inside an expression such as `(rm1*4+r4)`, and not inside `rm10`."""
-    plain, start = text.plain, text.plain.find(name)
-    while start >= 0:
-        end = start + len(name)
-        around = plain[max(start - 1, 0) : start] + plain[end : end + 1]
-        if not any(char.isalnum() or char == "_" for char in around):
-            text.stylize(VMAP, start, end)
-        start = plain.find(name, end)
+    for match in re.finditer(rf"(?<!\w){re.escape(name)}(?!\w)", text.plain):
+        text.stylize(VMAP, *match.span())

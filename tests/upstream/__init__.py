@@ -1,0 +1,11 @@
+"""Runs tinygrad's own tests on stock tinygrad and on the overlay, and compares them test by test.
+
+`python -m tests.upstream` from the root of the checkout. A failure means: a program that works on tinygrad 0.12.0
+does something else once vmapdbg's overlay is installed, although it uses nothing of it.
+
+    fetch.py           tinygrad's sdist from the package index -> its test folder, in .cache/upstream
+    sides.py           one run of pytest, on stock or on the overlay -> SideResult
+    compare.py         (SideResult, SideResult, listed differences) -> Verdict
+    differences.toml   the differences that are meant, each with its reason
+    plugin/            the pytest plugin that both runs load: outcomes, AST keys, what runs in each worker
+"""

@@ -1,0 +1,200 @@
+"""`python -m tests.upstream`: fetch, run both sides, compare, print. Exit code 0: alike; 1: not; 2: could not run."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.upstream.compare import (
+    SCHEDULES,
+    Difference,
+    SideResult,
+    TableError,
+    TestResult,
+    Verdict,
+    find_differences,
+    judge,
+    read_listed,
+)
+from tests.upstream.fetch import FetchError, fetch_upstream
+from tests.upstream.sides import Bench, RunError, Side
+from vmapdbg.overlay import TINYGRAD_VERSION
+from vmapdbg.patches import PatchError, parse_patches
+
+ROOT = Path(__file__).parents[2]
+CACHE_DIR = ROOT / ".cache" / "upstream"
+FILES = "test_schedule.py test_rangeify.py test_outerworld.py test_softmax_fusion.py test_ops.py".split()
+NEEDS_TORCH = {"test_ops.py"}
+# more than this is no flake
+MOST_RERUN = 40
+# a few tests of stock fail without a network or torch; many mean that nothing runs at all, on neither side
+MOST_STOCK_FAILURES = 0.15
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parse_arguments(arguments)
+    try:
+        return compare_sides(options)
+    except (FetchError, RunError, TableError, PatchError) as error:
+        print(f"tests.upstream: {error}", file=sys.stderr)
+        return 2
+
+
+def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.upstream", description=__doc__)
+    parser.add_argument(
+        "--files", nargs="+", default=FILES, metavar="FILE", help="files of upstream's test folder"
+    )
+    parser.add_argument("-n", dest="workers", type=int, default=2, help="pytest-xdist workers (default 2)")
+    parser.add_argument(
+        "--patches", default="all", metavar="SPEC", help="patches of the overlay (default all)"
+    )
+    parser.add_argument("--timeout", type=float, default=1200, metavar="S", help="seconds for one side")
+    parser.add_argument("--fresh", action="store_true", help="run stock again, even if its outcome is cached")
+    return parser.parse_args(arguments)
+
+
+def compare_sides(options: argparse.Namespace) -> int:
+    parse_patches(options.patches)
+    listed = read_listed(Path(__file__).parent / "differences.toml")
+    upstream = fetch_upstream(CACHE_DIR, TINYGRAD_VERSION)
+    files = choose_files(options.files, upstream)
+    bench = Bench(upstream, CACHE_DIR, options.workers, options.timeout)
+    paths = [f"test/{file}" for file in files]
+    stock = run_stock(bench, paths, options.fresh)
+    print_side("stock", stock)
+    check_stock(stock)
+    side = Side("overlay", options.patches)
+    overlay = bench.run(side, paths)
+    print_side(f"overlay (patches {options.patches})", overlay)
+    stock, overlay = rerun_differing(bench, side, stock, overlay)
+    verdict = judge(find_differences(stock, overlay), listed, files)
+    print_verdict(verdict, stock, overlay)
+    return 1 if verdict.failed else 0
+
+
+def choose_files(wanted: Sequence[str], upstream: Path) -> list[str]:
+    """Returns the files to run: those that exist, without those that need what is not installed."""
+    names = [name.removeprefix("test/") for name in wanted]
+    for name in names:
+        if not (upstream / "test" / name).is_file():
+            raise RunError(f"upstream has no test/{name}")
+    if importlib.util.find_spec("torch") is not None:
+        return names
+    for name in sorted(NEEDS_TORCH.intersection(names)):
+        print(f"{name} skipped: torch is not installed (pip install vmapdbg[upstream])")
+    chosen = [name for name in names if name not in NEEDS_TORCH]
+    if not chosen:
+        raise RunError("nothing is left to run")
+    return chosen
+
+
+def run_stock(bench: Bench, paths: list[str], fresh: bool) -> SideResult:
+    """Returns stock's outcome, from the cache where nothing that can change it has changed."""
+    cached = bench.stock_cache_file(paths)
+    if cached.is_file() and not fresh:
+        print(f"stock: outcome of an earlier run ({cached.relative_to(ROOT)})")
+        return SideResult.from_json(json.loads(cached.read_text()))
+    result = bench.run(Side("stock", None), paths)
+    partial = cached.with_suffix(f".{os.getpid()}.tmp")
+    partial.write_text(json.dumps(result.to_json()))
+    partial.replace(cached)
+    return result
+
+
+def check_stock(stock: SideResult) -> None:
+    counts = stock.count_outcomes()
+    bad = counts["failed"] + counts["error"] + counts["crashed"]
+    if not stock.tests or bad > MOST_STOCK_FAILURES * len(stock.tests):
+        failed = (
+            test.message for test in stock.tests.values() if test.outcome in ("failed", "error", "crashed")
+        )
+        common = Counter(failed).most_common(1)
+        raise RunError(
+            f"stock itself fails {bad} of {len(stock.tests)} tests, so there is nothing to compare with"
+            + (f"; most often: {common[0][0]}" if common else "")
+        )
+
+
+def rerun_differing(
+    bench: Bench, side: Side, stock: SideResult, overlay: SideResult
+) -> tuple[SideResult, SideResult]:
+    """Runs each test that differs once more on both sides, in one process and without the others."""
+    differing = sorted({difference.test for difference in find_differences(stock, overlay)})
+    if not differing or len(differing) > MOST_RERUN:
+        return stock, overlay
+    print(f"{len(differing)} tests differ, running them alone on both sides:")
+    again_stock = run_alone(bench, Side("stock", None), stock, differing)
+    again_overlay = run_alone(bench, side, overlay, differing)
+    still = {difference.test for difference in find_differences(again_stock, again_overlay)}
+    for test in differing:
+        print(f"  {test}: {'differs again' if test in still else 'alike now'}")
+    return stock.replaced(again_stock.tests), overlay.replaced(again_overlay.tests)
+
+
+def run_alone(bench: Bench, side: Side, before: SideResult, tests: list[str]) -> SideResult:
+    """Returns the results of `tests` run without xdist. One that the side does not have stays missing."""
+    present = [test for test in tests if test in before.tests]
+    if not present:
+        return SideResult({})
+    try:
+        return bench.run(Side(f"{side.name}-again", side.patches), present, workers=0)
+    except RunError as error:
+        # a crash takes the process of all of them along: the first outcome stands
+        print(f"  {str(error).splitlines()[0]}")
+        return SideResult({test: before.tests[test] for test in present})
+
+
+def print_side(title: str, side: SideResult) -> None:
+    counts = side.count_outcomes()
+    parts = [f"{count} {outcome}" for outcome, count in sorted(counts.items())]
+    schedules, kernels = sum_schedules(side.tests.values())
+    print(
+        f"{title}: {len(side.tests)} tests: {', '.join(parts)}; {schedules} schedules, {kernels} kernels",
+        end="",
+    )
+    print(f" ({side.seconds:.0f} s)", flush=True)
+
+
+def sum_schedules(tests: object) -> tuple[int, int]:
+    results: list[TestResult] = list(tests)  # type: ignore[call-overload]
+    return sum(test.schedules for test in results), sum(test.kernels for test in results)
+
+
+def print_verdict(verdict: Verdict, stock: SideResult, overlay: SideResult) -> None:
+    for difference in verdict.unlisted:
+        print_difference("DIFFERENT", difference)
+    for difference in verdict.listed:
+        print_difference("listed", difference)
+    for entry in verdict.stale:
+        print(
+            f"STALE {entry.test} ({entry.kind}): listed in differences.toml, but there is no such difference"
+        )
+    names = stock.tests.keys() | overlay.tests.keys()
+    differing = {difference.test for difference in verdict.unlisted + verdict.listed}
+    alike = [
+        test for name, test in overlay.tests.items() if name not in differing and test.digest is not None
+    ]
+    schedules, kernels = sum_schedules(alike)
+    print(
+        f"compared: {len(names)} tests by outcome, {schedules} schedules with {kernels} kernels alike by AST key"
+    )
+    unlisted = len({difference.test for difference in verdict.unlisted})
+    print(f"tests.upstream: {len(names) - unlisted} passed, {unlisted + len(verdict.stale)} failed")
+
+
+def print_difference(label: str, difference: Difference) -> None:
+    what = "scheduled" if difference.kind == SCHEDULES else "outcome"
+    print(f"{label} {difference.test}: {what}: stock {difference.stock}, overlay {difference.overlay}")
+    for line in difference.message.splitlines():
+        print(f"    {line}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,192 @@
+"""The child: installs the overlay, runs the snippet as `__main__`, writes a Capture. `python -m vmapdbg.capture.child`."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import sys
+import traceback
+import types
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from vmapdbg import __version__, model, overlay
+from vmapdbg.capture.lines import find_user_line, set_internal_folders
+from vmapdbg.capture.recorder import Recorder
+from vmapdbg.patches import parse_patches, patch_states
+from vmapdbg.store import save_capture
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the parent asks for. `output` is the file that the Capture is written to."""
+
+    snippet: str
+    arguments: list[str]
+    target: str
+    patches: str
+    output: str
+
+
+def main() -> None:
+    request = Request(**json.loads(sys.argv[1]))
+    recorder = Recorder()
+    try:
+        prepare(request, recorder)
+        error = None
+    except overlay.OverlayError as refused:
+        error = model.SnippetError("OverlayError", str(refused), None)
+    else:
+        error = run_snippet(request)
+    sys.stdout.flush()
+    write_capture(request, recorder, error)
+
+
+def prepare(request: Request, recorder: Recorder) -> None:
+    """Installs the overlay and the observer. Nothing of tinygrad is imported: the snippet may set its environment."""
+    overlay.check_installed()
+    overlay.install(request.patches)
+    set_internal_folders(str(overlay.overlay_dir()), str(overlay.installed_folder()))
+    sys.modules[f"{overlay.OVERLAY_PACKAGE}._state"].observer = recorder  # type: ignore[attr-defined]
+    fall_back_to_python_device()
+
+
+# what names a device for tinygrad; see DEV in its documentation of the environment
+DEVICE_VARIABLES = ("DEV", "METAL", "AMD", "NV", "CUDA", "QCOM", "CL", "CPU", "DSP", "WEBGPU", "PYTHON", "NULL")
+
+
+def fall_back_to_python_device() -> None:
+    """Where the CPU device would be used and there is no clang for it, uses the PYTHON device, and says so."""
+    chosen = any(os.environ.get(name, "0") not in ("", "0") for name in DEVICE_VARIABLES)
+    compiler = shutil.which(os.environ.get("CC", "clang"))
+    if chosen or compiler is not None or os.environ.get("CPU_LLVM", "0") not in ("", "0"):
+        return
+    if any(Path(device).exists() for device in ("/dev/nvidiactl", "/dev/kfd")) or sys.platform == "darwin":
+        return
+    os.environ["DEV"] = "PYTHON"
+    print("vmapdbg: no clang for the CPU device, running on the PYTHON device (slow)", file=sys.stderr)
+
+
+def run_snippet(request: Request) -> model.SnippetError | None:
+    """Runs the snippet, then schedules the Tensors that it left lazy in its globals. Its error goes to stderr."""
+    main_module = types.ModuleType("__main__")
+    main_module.__file__ = request.snippet
+    main_module.__builtins__ = __builtins__  # type: ignore[attr-defined]
+    sys.modules["__main__"] = main_module
+    sys.argv = [request.snippet, *request.arguments]
+    sys.path[0] = str(Path(request.snippet).resolve().parent)
+    try:
+        code = compile(Path(request.snippet).read_bytes(), request.snippet, "exec")
+        exec(code, main_module.__dict__)
+        schedule_lazy_tensors(main_module.__dict__.values())
+    except SystemExit as ended:
+        return explain_exit(ended)
+    except BaseException as error:
+        if not isinstance(error, (Exception, KeyboardInterrupt)):
+            raise
+        return explain_error(error)
+    return None
+
+
+def explain_exit(ended: SystemExit) -> model.SnippetError | None:
+    if ended.code in (None, 0):
+        return None
+    # as Python does: a message goes to stderr, and the status is 1
+    if not isinstance(ended.code, int):
+        print(ended.code, file=sys.stderr)
+    status = ended.code if isinstance(ended.code, int) else 1
+    return model.SnippetError("SystemExit", str(status), None)
+
+
+def explain_error(error: BaseException) -> model.SnippetError:
+    """Prints the snippet's own traceback, without the tool's frames, and returns what it says."""
+    shown = traceback.TracebackException.from_exception(error)
+    strip_own_frames(shown)
+    print("".join(shown.format()), end="", file=sys.stderr)
+    line = next((f"{f.filename}:{f.lineno}" for f in reversed(shown.stack) if is_user_file(f.filename)), None)
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        line = f"{error.filename}:{error.lineno}"
+    message = str(error).splitlines()[0] if str(error) else ""
+    return model.SnippetError(type(error).__name__, message, line)
+
+
+def strip_own_frames(shown: traceback.TracebackException) -> None:
+    own = (str(Path(__file__).resolve().parent.parent) + os.sep, str(overlay.overlay_dir().resolve()) + os.sep)
+    shown.stack[:] = [f for f in shown.stack if not os.path.abspath(f.filename).startswith(own)]
+    for linked in (shown.__cause__, shown.__context__):
+        if linked is not None:
+            strip_own_frames(linked)
+
+
+def is_user_file(filename: str) -> bool:
+    return not filename.startswith("<frozen") and str(overlay.installed_folder()) not in os.path.abspath(filename)
+
+
+def schedule_lazy_tensors(values: Iterable[Any]) -> None:
+    """Schedules, and does not run, the Tensors that no other one of them is made from."""
+    if "tinygrad" not in sys.modules:
+        return
+    from tinygrad.tensor import Tensor
+
+    scopes = sys.modules[f"{overlay.OVERLAY_PACKAGE}.schedule._scopes"]
+    tensors = list(dict.fromkeys(find_tensors(list(values), Tensor)))
+    lazy = [t for t in tensors if not is_settled(t) and not scopes.open_vmap_ranges(t.uop)]  # type: ignore[attr-defined]
+    inner = {u for t in lazy for u in t.uop.base.backward_slice}
+    ends = [t for t in lazy if t.uop.base not in inner]
+    if ends:
+        ends[0].schedule_with_vars(*ends[1:])
+
+
+def find_tensors(values: Iterable[Any], kind: type) -> Iterable[Any]:
+    for value in values:
+        if isinstance(value, kind):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from find_tensors(value, kind)
+        elif isinstance(value, dict) and type(value) is dict:
+            yield from find_tensors(value.values(), kind)
+
+
+def is_settled(tensor: Any) -> bool:
+    """There is nothing to schedule for a buffer, or a constant."""
+    base = tensor.uop.base
+    return base.op.name in {"BUFFER", "CONST", "BUFFER_VIEW", "MSTACK"} or tensor.uop.is_realized
+
+
+def write_capture(request: Request, recorder: Recorder, error: model.SnippetError | None) -> None:
+    schedules: tuple[model.Schedule, ...] = ()
+    if recorder.schedules:
+        # what is rendered now is the tool's own, and not a schedule of the snippet's
+        sys.modules[f"{overlay.OVERLAY_PACKAGE}._state"].observer = None  # type: ignore[attr-defined]
+        from vmapdbg.capture.extract import build_schedules
+
+        schedules = build_schedules(recorder.schedules, request.target)
+    capture = model.Capture(
+        schema=model.SCHEMA,
+        versions=model.Versions(__version__, installed_version(), platform.python_version()),
+        snippet=request.snippet,
+        target=request.target,
+        patches=patch_states(parse_patches(request.patches or "none")),
+        error=error,
+        schedules=schedules,
+        findings=(),
+    )
+    save_capture(capture, Path(request.output))
+
+
+def installed_version() -> str:
+    try:
+        return version("tinygrad")
+    except ImportError:
+        return "none"
+
+
+__all__ = ["Request", "find_user_line", "main"]
+
+if __name__ == "__main__":
+    main()

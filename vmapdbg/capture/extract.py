@@ -1,0 +1,286 @@
+"""Turns what the recorder kept into the model. Runs in the child, after the snippet."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from tinygrad.dtype import dtypes
+from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp, renderer
+
+from vmapdbg import model
+from vmapdbg.capture.programs import count_work, op_weight, render_program
+from vmapdbg.capture.recorder import BufferizeRecord, PassRecord, ScheduleRecord
+
+# what is no value of the program: where things are, and the schedule's own root
+_NOT_NODES = {Ops.DEVICE, Ops.UNIQUE, Ops.LUNIQUE, Ops.SINK, Ops.RANGE}
+
+
+def build_schedules(records: list[ScheduleRecord], target: str) -> tuple[model.Schedule, ...]:
+    """Returns the schedules of a snippet in the order it made them, their kernels rendered for `target`."""
+    built: dict[int, PassView] = {}
+    schedules = []
+    for index, record in enumerate(records):
+        if record.passed is None:  # the graph was refused before the pass could look at it
+            schedules.append(model.Schedule(index, record.line, 0, (), (), (), (), ()))
+            continue
+        view = built.setdefault(id(record.passed), PassView(record.passed, target))
+        schedules.append(view.build(index, record.line))
+    return tuple(schedules)
+
+
+class PassView:
+    """The model's view of one run of the pass."""
+
+    def __init__(self, record: PassRecord, target: str):
+        self.record, self.target = record, target
+        self.uops = [u for u in record.toposort if _is_node(u)]
+        self.ids = {u: i for i, u in enumerate(self.uops)}
+        self.names: dict[UOp, str] = {}
+        self.lines = self._find_lines()
+        self.parts: dict[str, Any] | None = None
+
+    def build(self, index: int, line: str | None) -> model.Schedule:
+        if self.parts is None:
+            self.parts = {
+                "nodes": tuple(self.build_node(u) for u in self.uops),
+                "ranges": self.build_ranges(),
+                "vmap_map": tuple(
+                    model.VmapEntry(self.ids[u], self.render_all(ranges))
+                    for u, ranges in self.record.context.vmap_map.items()
+                    if u in self.ids
+                ),
+                "bufferizes": tuple(
+                    self.build_bufferize(u, b) for u, b in self.record.bufferizes.items() if u in self.ids
+                ),
+                "kernels": tuple(self.build_kernels()),
+                "copies": sum(ast.op is not Ops.SINK for ast, _ in self.record.kernels),
+            }
+        return model.Schedule(index=index, line=line, **self.parts)
+
+    # *** names
+
+    def render(self, u: UOp) -> str:
+        """tinygrad's `render()`, remembering the parts: thousands of nodes share few index expressions."""
+        if u not in self.names:
+            for part in u.toposort(gate=lambda x: x not in self.names):
+                self.names[part] = renderer.rewrite(part, ctx=self.names)
+        return self.names[u]
+
+    def render_all(self, ranges: Iterable[UOp]) -> tuple[str, ...]:
+        return tuple(self.render(r) for r in ranges)
+
+    def label(self, u: UOp) -> str:
+        return f"{u.op.name} {self.ids[u]}" if u in self.ids else u.op.name
+
+    def _find_lines(self) -> dict[UOp, str]:
+        """node -> user's line. A node that tinygrad put in itself has the line of the first of its consumers."""
+        lines: dict[UOp, str] = {}
+        for u in reversed(self.uops):
+            found = self._own_line(u)
+            if found is None:
+                consumers = self.record.consumers.get(u, {})
+                found = next((lines[c] for c in consumers if c in lines), None)
+            if found is not None:
+                lines[u] = found
+        return lines
+
+    def _own_line(self, u: UOp) -> str | None:
+        tags = [t for t in u.tag or () if isinstance(t, int) and t < len(self.record.tagged)]
+        for source in (u, *(self.record.tagged[t] for t in tags)):
+            for note in source.metadata or ():
+                if note.caller:
+                    return note.caller
+        return None
+
+    # *** nodes
+
+    def build_node(self, u: UOp) -> model.Node:
+        ranges = self.record.context.range_map.get(u)
+        return model.Node(
+            id=self.ids[u],
+            op=u.op.name,
+            dtype=str(u.dtype).removeprefix("dtypes."),
+            shape=_sizes(u._shape),
+            src=tuple(self.ids[s] for s in u.src if s in self.ids),
+            in_ranges=None if ranges is None else self.render_all(ranges[0]),
+            out_ranges=None if ranges is None else self.render_all(ranges[1]),
+            ambient=self.render_all(self.record.context.vmap_map.get(u, ())),
+            realized=self.build_realized(u),
+            line=self.lines.get(u),
+        )
+
+    def build_realized(self, u: UOp) -> model.Realized | None:
+        record = self.record
+        if u in record.forced:
+            reason, cause = record.forced[u]
+            return model.Realized(tuple(range(len(u.shape))), reason, self.explain_forced(u, reason, cause))
+        disagreement, ending = record.disagreements.get(u), record.endings.get(u)
+        if disagreement is None and ending is None:
+            return None
+        axes = record.context.realize_map.get(u) or []
+        details = []
+        if disagreement is not None:
+            details.append(self.explain_disagreement(disagreement.axes, disagreement.asked))
+        if ending is not None:
+            details.append(self.explain_ending(ending.ranges))
+        reason = "consumers-disagree" if disagreement is not None else "ending-ranges"
+        return model.Realized(tuple(sorted(axes)), reason, "; ".join(details))
+
+    def explain_forced(self, u: UOp, reason: str, cause: UOp) -> str:
+        if reason == "always":
+            kept = " for a CONTIGUOUS over it" if u.op is Ops.VMAPOUT and u.arg is not None else ""
+            return f"{u.op.name} is always realized{kept}"
+        if reason == "output":
+            return "an output of the schedule"
+        if reason == "outer-reduce":
+            return "a REDUCE over an OUTER range"
+        if reason == "assign":
+            return "an ASSIGN" if cause is u else f"the value of {self.label(cause)}"
+        return f"source of {self.label(cause)}"
+
+    def explain_disagreement(self, axes: list[int], asked: list[tuple[UOp, UOp]]) -> str:
+        shown: dict[str, str] = {}
+        for consumer, r in asked:
+            shown.setdefault(self.render(r), self.label(consumer))
+        wants = [f"{label} asks {text}" for text, label in list(shown.items())[:3]]
+        more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
+        return f"axis {axes[0]}: {', '.join(wants)}{more}"
+
+    def explain_ending(self, ranges: dict[UOp, UOp]) -> str:
+        by_expand: dict[UOp, list[str]] = {}
+        for r, expand in ranges.items():
+            by_expand.setdefault(expand, []).append(self.render(r))
+        parts = [f"{', '.join(names)} end{'s' * (len(names) == 1)} at {self.label(expand)}"
+                 for expand, names in list(by_expand.items())[:3]]  # fmt: skip
+        return "; ".join(parts)
+
+    def build_ranges(self) -> tuple[model.Range, ...]:
+        found: dict[UOp, None] = dict.fromkeys(sorted(self.record.scope_ranges, key=lambda r: -r.arg[0]))
+        for ins, outs in self.record.context.range_map.values():
+            for r in (*ins, *outs):
+                found.update(r.ranges)
+        for r, expanded in self.record.context.vmap_map.items():
+            found.update(dict.fromkeys(expanded))
+        return tuple(
+            model.Range(self.render(r), _size(r.src[0]), r.arg[-1].name, r in self.record.scope_ranges)
+            for r in found
+        )
+
+    # *** buffers
+
+    def build_bufferize(self, node: UOp, record: BufferizeRecord) -> model.Bufferize:
+        buffer = record.buffer
+        size = math.prod(int(s) for s in buffer.shape)
+        return model.Bufferize(
+            node=self.ids[node],
+            closed_ranges=self.render_all(buffer.src[1:]),
+            ambient=self.render_all(record.ambient),
+            size=size,
+            bytes=size * buffer.dtype.itemsize,
+            addrspace=buffer.arg.addrspace.name,
+            outcome="kept" if record.stored else "removed",
+            reason=self.explain_outcome(node, record),
+        )
+
+    def explain_outcome(self, node: UOp, record: BufferizeRecord) -> str:
+        if not self.record.kernels and not record.stored:
+            return "the schedule failed before its buffers were made"
+        if record.verdict is not None and record.verdict[0] == record.stored:
+            return record.verdict[1]
+        if record.stored:
+            return "an output of the schedule" if self._is_output(node) else "no rule removed it"
+        return "folded: its reader has the same index, or its value is a constant"
+
+    def _is_output(self, node: UOp) -> bool:
+        return any(s.base is node for s in self.record.tsink.src)
+
+    # *** kernels
+
+    def build_kernels(self) -> Iterable[model.Kernel]:
+        for ast, buffers in self.record.kernels:
+            if ast.op is Ops.SINK:
+                yield self.build_kernel(ast, buffers)
+
+    def build_kernel(self, ast: UOp, buffers: tuple[UOp, ...]) -> model.Kernel:
+        program = render_program(ast, self.target)
+        uops = program.uops or []
+        work, launches = count_work(uops), self.count_launches(ast)
+        nodes = self.find_computed(buffers)
+        asked = sum(self.count_asked(u) for u in nodes)
+        executed = work.ops * launches
+        return model.Kernel(
+            name=program.function_name,
+            target=self.target,
+            source=program.src.strip("\n") + "\n",
+            global_size=tuple(_size(s) for s in program.global_size),
+            local_size=None if program.local_size is None else tuple(_size(s) for s in program.local_size),
+            local_bytes=work.local_bytes,
+            threads=work.threads,
+            executed_ops=executed,
+            bytes=work.bytes * launches,
+            redundancy=round(executed / asked, 4) if asked else None,
+            buffers=tuple(_buffer_args(uops, program.outs, program.ins)),
+            nodes=tuple(sorted(self.ids[u] for u in nodes)),
+            lines=tuple(sorted({self.lines[u] for u in nodes if u in self.lines}, key=_line_order)),
+            outputs=tuple(self.ids[self.record.buffers[b]] for b in buffers[:1] if b in self.record.buffers),
+            launches=launches,
+            key=ast.key.hex(),
+        )
+
+    def count_launches(self, ast: UOp) -> int:
+        outer = {f"range_{self.render(r)[1:]}" for r in self.record.scope_ranges if r.arg[-1] == AxisType.OUTER}
+        return math.prod(int(v.vmax) + 1 for v in ast.variables() if v.expr in outer) if outer else 1
+
+    def find_computed(self, buffers: tuple[UOp, ...]) -> list[UOp]:
+        """The nodes a kernel computes: from the one it writes back to those whose buffers it reads."""
+        written = [self.record.buffers[b] for b in buffers[:1] if b in self.record.buffers]
+        read = {self.record.buffers[b] for b in buffers[1:] if b in self.record.buffers}
+        if not written:
+            return []
+        found = written[0].toposort(gate=lambda u: u is written[0] or (u not in read and u.op is not Ops.KERNEL))
+        return [u for u in found if u in self.ids and u.op is not Ops.BUFFER]
+
+    def count_asked(self, u: UOp) -> int:
+        """The ops the tensor graph asks for at this node: one an element, for each step of its ambient ranges."""
+        if u.op is Ops.REDUCE_AXIS:
+            op, elements = u.arg[0], _count_elements(u.src[0])
+        elif u.op in GroupOp.ALU:
+            op, elements = u.op, _count_elements(u)
+        else:
+            return 0
+        batch = math.prod(int(r.vmax) + 1 for r in self.record.context.vmap_map.get(u, ()))
+        operand = u.src[-1].dtype if u.op is not Ops.REDUCE_AXIS else u.dtype
+        return elements * batch * op_weight(op, operand, self.target)
+
+
+def _is_node(u: UOp) -> bool:
+    return u.op not in _NOT_NODES and u.dtype.scalar() != dtypes.index
+
+
+def _size(s: Any) -> int | str:
+    if isinstance(s, UOp):
+        return s.arg if s.op is Ops.CONST else s.render()
+    return int(s)
+
+
+def _sizes(shape: tuple[Any, ...] | None) -> tuple[int | str, ...] | None:
+    return None if shape is None else tuple(_size(s) for s in shape)
+
+
+def _count_elements(u: UOp) -> int:
+    return math.prod(int(s.vmax) if isinstance(s, UOp) else s for s in u.shape)
+
+
+def _buffer_args(uops: list[UOp], outs: list[int], ins: list[int]) -> Iterable[model.BufferArg]:
+    for u in sorted((u for u in uops if u.op is Ops.DEFINE_GLOBAL), key=lambda u: u.arg):
+        size = u.ptrdtype.size
+        access = "-".join(word for word, slots in (("read", ins), ("write", outs)) if u.arg in slots)
+        dtype = str(u.dtype.base).removeprefix("dtypes.")
+        yield model.BufferArg(f"data{u.arg}_{size}", size, dtype, access or "read")
+
+
+def _line_order(line: str) -> tuple[str, int]:
+    file, _, number = line.rpartition(":")
+    return file, int(number)

@@ -1,0 +1,208 @@
+"""The overlay's observer: keeps what the overlay reports until the snippet is done. Runs in the child.
+
+The overlay calls one method for each decision; nothing is computed here that can wait, so that the snippet
+runs at its own speed. `extract` turns the records into the model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+from vmapdbg.capture.lines import find_user_line, note_lines
+
+UOp = Any
+
+
+@dataclass
+class Disagreement:
+    """The consumers of a node asked for different ranges on `axes`; `asked` is (consumer, range) on the first of them."""
+
+    axes: list[int]
+    asked: list[tuple[UOp, UOp]]
+
+
+@dataclass
+class Ending:
+    """`axes` of a node were given new ranges because ranges end in EXPANDs below it: `ranges` maps each to its EXPAND."""
+
+    axes: list[int]
+    ranges: dict[UOp, UOp]
+
+
+@dataclass
+class BufferizeRecord:
+    """One BUFFERIZE that the pass made; `verdict` is (kept?, why) of the cost function's last test of it."""
+
+    buffer: UOp
+    ambient: tuple[UOp, ...]
+    stored: bool = False
+    verdict: tuple[bool, str] | None = None
+
+
+@dataclass
+class PassRecord:
+    """One run of the rangeify pass and what came of its buffers."""
+
+    tsink: UOp
+    toposort: dict[UOp, None]
+    consumers: dict[UOp, dict[UOp, None]]
+    forced: dict[UOp, tuple[str, UOp]]
+    context: Any
+    scope_ranges: frozenset[UOp]
+    disagreements: dict[UOp, Disagreement] = field(default_factory=dict)
+    endings: dict[UOp, Ending] = field(default_factory=dict)
+    bufferizes: dict[UOp, BufferizeRecord] = field(default_factory=dict)
+    tagged: list[UOp] = field(default_factory=list)
+    # BUFFER UOp -> the node it holds; a kernel is known by the buffer it writes
+    buffers: dict[UOp, UOp] = field(default_factory=dict)
+    # (ast, BUFFER UOps, output first) in the order of the schedule; an OUTER scope's kernel stands there once
+    kernels: list[tuple[UOp, tuple[UOp, ...]]] = field(default_factory=list)
+
+
+@dataclass
+class ScheduleRecord:
+    """One schedule the snippet asked for. `passed` is None until the pass has run for it."""
+
+    line: str | None
+    key: bytes
+    passed: PassRecord | None = None
+
+
+class Recorder:
+    """What the snippet scheduled, in order."""
+
+    def __init__(self) -> None:
+        self.schedules: list[ScheduleRecord] = []
+        self._by_key: dict[bytes, PassRecord] = {}
+        self._tagged: list[UOp] = []
+        self._current: PassRecord | None = None
+
+    # *** what the overlay calls
+
+    def tensor_ready(self, module: ModuleType) -> None:
+        note_lines(module)
+
+    def schedule_asked(self, key: bytes, cached: bool) -> None:
+        # a schedule that tinygrad has in its cache is captured whole: from the record of the first time
+        record = ScheduleRecord(find_user_line(), key, self._by_key.get(key) if cached else None)
+        self.schedules.append(record)
+
+    def uop_tagged(self, tagged: list[UOp]) -> None:
+        self._tagged = tagged
+
+    def pass_starts(
+        self,
+        tsink: UOp,
+        toposort: dict[UOp, None],
+        consumers: dict[UOp, dict[UOp, None]],
+        forced: dict[UOp, tuple[str, UOp]],
+        context: Any,
+        scope_ranges: frozenset[UOp],
+    ) -> None:
+        record = PassRecord(
+            tsink, toposort, consumers, forced, context, scope_ranges, tagged=self._tagged
+        )
+        self._current, self._tagged = record, []
+        if not self.schedules or self.schedules[-1].passed is not None:
+            # the pass was called by hand, not for a schedule
+            self.schedules.append(ScheduleRecord(find_user_line(), b""))
+        self.schedules[-1].passed = record
+        self._by_key[self.schedules[-1].key] = record
+
+    def consumers_disagree(
+        self, x: UOp, axes: list[int], consumers: dict[UOp, None], context: Any
+    ) -> None:
+        assert self._current is not None
+        asked = [(c, context.range_map[c][0][axes[0]]) for c in consumers if c in context.range_map]
+        self._current.disagreements[x] = Disagreement(axes, asked)
+
+    def ranges_end(self, x: UOp, axes: list[int], ending: dict[UOp, UOp]) -> None:
+        assert self._current is not None
+        self._current.endings[x] = Ending(axes, ending)
+
+    def bufferize_made(self, node: UOp, buffer: UOp, ambient: tuple[UOp, ...]) -> None:
+        assert self._current is not None
+        self._current.bufferizes.setdefault(node, BufferizeRecord(buffer, ambient))
+
+    def removal_tried(self, src: UOp, buffer: UOp, index: UOp, result: UOp | None) -> None:
+        record = self._bufferize_of(buffer)
+        if record is not None:
+            record.verdict = (result is None, explain_verdict(src, buffer, result))
+
+    def buffer_stored(self, buffer: UOp, stored: UOp) -> None:
+        record = self._bufferize_of(buffer)
+        if record is None:
+            return
+        record.stored = True
+        # a LOCAL buffer is stored inside its kernel, when that is lowered
+        if stored is not None:
+            assert self._current is not None
+            self._current.buffers[stored.base.buf_uop] = buffer.arg.node
+
+    def schedule_created(self, items: list[Any], buffers: UOp) -> None:
+        assert self._current is not None
+        self._current.kernels = [
+            (item.ast, used.src) for item, used in zip(items, buffers.src, strict=True)
+        ]
+
+    def _bufferize_of(self, buffer: UOp) -> BufferizeRecord | None:
+        node = getattr(buffer.arg, "node", None)
+        return self._current.bufferizes.get(node) if self._current is not None else None
+
+
+def explain_verdict(src: UOp, buffer: UOp, result: UOp | None) -> str:
+    """Says which test of the cost function decided, with its numbers. `result` is None where the buffer was kept."""
+    ops = type(src.op)
+    if src.op in {ops.CONTIGUOUS, ops.COPY, ops.ASSIGN, ops.ENCDEC, ops.NOOP}:
+        return f"{src.op.name} is never removed"
+    if not buffer.arg.removable:
+        return "not removable: a COPY reads it, or it is a buffer by its op"
+    if src.op is ops.THREEFRY:
+        return "THREEFRY is never buffered"
+    accessed, reduces = _accessed_buffers(src)
+    if len(accessed) > 3 and result is None:
+        return f"its value reads {len(accessed)} buffers, more than 3"
+    readers = [r for r in reduces if _reads_buffer(r.src[0])]
+    if readers:
+        who = "a reduce in its value reads" if len(readers) == 1 else f"{len(readers)} reduces in its value read"
+        again = "it would run again for each element read" if result is None else "removed all the same, by PCONTIG"
+        return f"{who} a buffer: {again}"
+    if result is None:
+        return "kept by the cost function"
+    count = f"{len(accessed)} buffer{'s' * (len(accessed) != 1)}"
+    return f"its value reads {count} (3 are allowed), none of them in a reduce"
+
+
+def _accessed_buffers(src: UOp) -> tuple[list[UOp], list[UOp]]:
+    ops = type(src.op)
+    accessed: list[UOp] = []
+    reduces: list[UOp] = []
+
+    def visit(x: UOp) -> bool:
+        if x.op is ops.BUFFER or _is_global_bufferize(x):
+            accessed.append(x)
+        if x.op is ops.REDUCE:
+            reduces.append(x)
+        return not _is_global_bufferize(x)
+
+    src.toposort(gate=visit)
+    return list(dict.fromkeys(accessed)), reduces
+
+
+def _is_global_bufferize(x: UOp) -> bool:
+    return x.op is type(x.op).BUFFERIZE and x.arg.addrspace.name == "GLOBAL"
+
+
+def _reads_buffer(value: UOp) -> bool:
+    ops = type(value.op)
+    found = False
+
+    def visit(x: UOp) -> bool:
+        nonlocal found
+        found = found or x.op in {ops.BUFFER, ops.BUFFERIZE}
+        return not found
+
+    value.toposort(gate=visit)
+    return found
