@@ -7,18 +7,30 @@
 #   vmapdbg show samples/lost_range.py
 #   vmapdbg show samples/lost_range.py --patches all,-ambient-ranges
 #
-# expect: reduce_index == [[3, 15], [5, 17], [7, 19]]
-# expect: kernel r_3_2_2_2 has "data0_6" and "int alu0 = (Lidx2<<1);"
-# expect[all,-ambient-ranges]: reduce_index == [[7, 19], [7, 19], [7, 19]]
-# expect[all,-ambient-ranges]: kernel r_3_2_2_2 has "data0_2" and "*(data0_2+0) ="
+# expect: prints "reduce+index    [[3.0, 15.0], [5.0, 17.0], [7.0, 19.0]]"
+# expect: prints "no reduce+index [[3.0, 15.0], [5.0, 17.0], [7.0, 19.0]]"
+# expect: prints "matmul+index    [[27.0, 75.0], [31.0, 87.0], [35.0, 99.0]]"
+# expect: kernel r_3_2_2_2 has "data0_6", "int alu0 = (Lidx2<<1);", "*(data0_6+(alu0+1)) =", "*(data0_6+alu0) ="
+# expect[all,-ambient-ranges]: prints "reduce+index    [[7.0, 19.0], [7.0, 19.0], [7.0, 19.0]]"
+# expect[all,-ambient-ranges]: prints "no reduce+index [[7.0, 19.0], [7.0, 19.0], [7.0, 19.0]]"
+# expect[all,-ambient-ranges]: prints "matmul+index    [[35.0, 99.0], [35.0, 99.0], [35.0, 99.0]]"
+# expect[all,-ambient-ranges]: kernel r_3_2_2_2 has "data0_2", "*(data0_2+0) =", "*(data0_2+1) ="
 from tinygrad import Tensor, UOp, dtypes
 from tinygrad.uop.ops import AxisType
 
 X = Tensor.arange(12, dtype=dtypes.float64).reshape(4, 3).contiguous().realize()
+M = Tensor([[0, 1], [1, 2], [1, 4], [2, 5]], dtype=dtypes.float64).realize()
 batch = UOp.range(3, -1, AxisType.LOOP)
 keep = UOp.const(dtypes.index, 0)
 x = X.vmapin((keep, batch))  # (4,): one column of X for each step of the batch
 
-# stack gives its ADD two readers through the index, and a reduce must not run twice: it becomes a buffer
-reduce_index = Tensor.stack(x[:2].sum(), x[2:].sum())[[0, 1]].vmapout((batch, keep))
-print(reduce_index.tolist())
+# `stack` makes an ADD, and the index after it reads that ADD once for each element it picks: it becomes a buffer
+reduce_index = Tensor.stack(x[:2].sum(), x[2:].sum())[[0, 1]]
+print("reduce+index   ", reduce_index.vmapout((batch, keep)).tolist())
+
+# the same without a reduce of its own
+no_reduce_index = Tensor.stack(x[0] + x[1], x[2] + x[3]).contiguous()[[0, 1]]
+print("no reduce+index", no_reduce_index.vmapout((batch, keep)).tolist())
+
+matmul_index = (x @ M)[[0, 1]]
+print("matmul+index   ", matmul_index.vmapout((batch, keep)).tolist())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -171,6 +172,11 @@ def show(
     end_after(capture)
 
 
+def import_renderers() -> None:
+    """Imports what prints the report: a third of a second that the child's run hides."""
+    importlib.import_module("vmapdbg.render.text")
+
+
 def check_snippet(snippet: str) -> None:
     path = Path(snippet)
     if path.is_dir():
@@ -183,7 +189,7 @@ def check_snippet(snippet: str) -> None:
 
 def capture_job(job: Job) -> Capture:
     try:
-        capture = run_job(job)
+        capture = run_job(job, meanwhile=import_renderers)
     except ChildDied as error:
         raise Failure(str(error), EXIT_CHILD) from None
     if capture.error is not None and capture.error.type == "OverlayError":

@@ -11,8 +11,10 @@ in the same place.
 
 from __future__ import annotations
 
+import functools
 import types
 import typing
+from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -36,7 +38,7 @@ class Realized:
 
 @dataclass(frozen=True)
 class Node:
-    """One UOp of the tensor graph as the rangeify pass saw it.
+    """One UOp of the tensor graph as the rangeify pass saw it. A node's id is larger than those of its sources.
 
     `shape` is None for an op without one. `src` are node ids. Ranges are rendered as tinygrad renders them
     (`r4`, `rm1`, `(r4*2+r5)`), one an axis; `ambient` are range names. `line` is `file:number` of the user's code.
@@ -191,13 +193,21 @@ class Capture:
 
 def to_data(value: Any) -> Any:
     """Turns model objects into plain JSON data: dataclasses to dicts in field order, tuples to lists."""
-    if is_dataclass(value):
-        return {field.name: to_data(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, tuple):
+    kind = type(value)
+    if kind is str or kind is int:
+        return value
+    if kind is tuple:
         return [to_data(item) for item in value]
-    if isinstance(value, dict):
+    if kind is dict:
         return {key: to_data(item) for key, item in value.items()}
+    if is_dataclass(kind):
+        return {name: to_data(getattr(value, name)) for name in _field_names(kind)}
     return value
+
+
+@functools.cache
+def _field_names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
 def from_data(data: Any) -> Capture:
@@ -206,47 +216,111 @@ def from_data(data: Any) -> Capture:
     Raises ValueError with the path of the first field that is missing or has the wrong type. Keys that
     schema 1 does not know are ignored, so that a file of a later minor version still loads.
     """
-    return _build(Capture, data, "capture")
+    try:
+        return _builder(Capture)(data)
+    except _WrongData as wrong:
+        raise ValueError(f"{'.'.join(['capture', *reversed(wrong.path)])}: {wrong}") from None
 
 
-def _build(kind: Any, data: Any, path: str) -> Any:
-    if is_dataclass(kind):
-        return _build_dataclass(kind, data, path)
+class _WrongData(Exception):
+    """What is wrong; each level that it passes adds its part of the path, innermost first."""
+
+    def __init__(self, message: str, *path: str):
+        super().__init__(message)
+        self.path = list(path)
+
+
+_Build = Callable[[Any], Any]
+
+
+@functools.cache
+def _builder(kind: Any) -> _Build:
+    """Returns the function that builds a value of a type from plain data. A capture has many thousand values of few types."""
     origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if is_dataclass(kind):
+        return _build_dataclass(kind)
     if origin is tuple:
-        if not isinstance(data, list):
-            raise ValueError(f"{path}: expected a list, not {type(data).__name__}")
-        return tuple(_build(args[0], item, f"{path}[{i}]") for i, item in enumerate(data))
+        return _build_tuple(_builder(args[0]))
     if origin is dict:
-        if not isinstance(data, dict):
-            raise ValueError(f"{path}: expected an object, not {type(data).__name__}")
-        return {key: _build(args[1], item, f"{path}.{key}") for key, item in data.items()}
+        return _build_dict(_builder(args[1]))
     if origin in (typing.Union, types.UnionType):
-        return _build_union(args, data, path)
-    if kind is float and isinstance(data, int) and not isinstance(data, bool):
-        return float(data)
-    if not isinstance(data, kind) or (kind is int and isinstance(data, bool)):
-        raise ValueError(f"{path}: expected {kind.__name__}, not {type(data).__name__}")
-    return data
+        return _build_union(args)
+    return _build_plain(kind)
 
 
-def _build_dataclass(kind: Any, data: Any, path: str) -> Any:
-    if not isinstance(data, dict):
-        raise ValueError(f"{path}: expected an object, not {type(data).__name__}")
-    hints = typing.get_type_hints(kind)
-    missing = [field.name for field in fields(kind) if field.name not in data]
-    if missing:
-        raise ValueError(f"{path}: {missing[0]} is missing")
-    return kind(**{name: _build(hint, data[name], f"{path}.{name}") for name, hint in hints.items()})
-
-
-def _build_union(options: tuple[Any, ...], data: Any, path: str) -> Any:
-    if data is None and type(None) in options:
-        return None
-    rest = [option for option in options if option is not type(None)]
-    for option in rest:
-        if isinstance(option, type) and not is_dataclass(option) and type(data) is option:
+def _build_plain(kind: type) -> _Build:
+    def build(data: Any) -> Any:
+        if type(data) is kind:
             return data
-    if data is None:
-        raise ValueError(f"{path}: must not be null")
-    return _build(rest[0], data, path)
+        if kind is float and type(data) is int:
+            return float(data)
+        raise _WrongData(f"expected {kind.__name__}, not {type(data).__name__}")
+
+    return build
+
+
+def _build_tuple(build_item: _Build) -> _Build:
+    def build(data: Any) -> Any:
+        if type(data) is not list:
+            raise _WrongData(f"expected a list, not {type(data).__name__}")
+        try:
+            return tuple([build_item(item) for item in data])
+        except _WrongData:
+            # the fast way does not know which one it was
+            for number, item in enumerate(data):
+                _name_part(build_item, item, str(number))
+            raise
+
+    return build
+
+
+def _build_dict(build_item: _Build) -> _Build:
+    def build(data: Any) -> Any:
+        if type(data) is not dict:
+            raise _WrongData(f"expected an object, not {type(data).__name__}")
+        return {key: _name_part(build_item, item, key) for key, item in data.items()}
+
+    return build
+
+
+def _build_union(options: tuple[Any, ...]) -> _Build:
+    plain = tuple(o for o in options if isinstance(o, type) and o is not types.NoneType and not is_dataclass(o))
+    rest = [o for o in options if o is not types.NoneType and o not in plain]
+    build_rest = _builder(rest[0]) if rest else _builder(plain[0])
+    optional = types.NoneType in options
+
+    def build(data: Any) -> Any:
+        if data is None:
+            if optional:
+                return None
+            raise _WrongData("must not be null")
+        return data if type(data) in plain else build_rest(data)
+
+    return build
+
+
+def _build_dataclass(kind: Any) -> _Build:
+    hints = typing.get_type_hints(kind)
+    builders = [(name, _builder(hints[name])) for name in _field_names(kind)]
+
+    def build(data: Any) -> Any:
+        if type(data) is not dict:
+            raise _WrongData(f"expected an object, not {type(data).__name__}")
+        try:
+            return kind(*[build_field(data[name]) for name, build_field in builders])
+        except KeyError as missing:
+            raise _WrongData(f"{missing.args[0]} is missing") from None
+        except _WrongData:
+            for name, build_field in builders:
+                _name_part(build_field, data[name], name)
+            raise
+
+    return build
+
+
+def _name_part(build: _Build, data: Any, part: str) -> Any:
+    try:
+        return build(data)
+    except _WrongData as wrong:
+        wrong.path.append(part)
+        raise

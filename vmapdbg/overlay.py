@@ -68,7 +68,10 @@ class PatchingLoader(importlib.abc.Loader):
         self.loader.exec_module(module)
         # a second import of the same module (after a del sys.modules[...]) needs an overlay bound to the new one
         sys.modules.pop(self.overlay_name, None)
-        importlib.import_module(self.overlay_name).patch(module)
+        try:
+            importlib.import_module(self.overlay_name).patch(module)
+        except sys.modules[f"{OVERLAY_PACKAGE}._patching"].UnknownShape as unknown:  # type: ignore[attr-defined]
+            raise OverlayError(str(unknown)) from None
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.loader, name)
@@ -163,6 +166,7 @@ def install(patches: str | None = None) -> None:
     package = types.ModuleType(OVERLAY_PACKAGE, "The overlay on tinygrad, see tinygrad/README.md.")
     package.__path__ = [str(folder)]
     sys.modules[OVERLAY_PACKAGE] = package
+    importlib.import_module(f"{OVERLAY_PACKAGE}._patching")
     importlib.import_module(f"{OVERLAY_PACKAGE}._state").set_patches(chosen)
     sys.meta_path.insert(0, OverlayFinder(patched_modules(folder)))
 

@@ -95,7 +95,7 @@ def loop(
         dtype_of: tuple[Any, ...] = ()
         for i in range(_size(xs, axes)):
             args = [
-                x if a is None else Tensor(np.take(v, i, axis=a), dtype=x.dtype, device=x.device)
+                x if a is None else Tensor(np.asarray(np.take(v, i, axis=a)), dtype=x.dtype, device=x.device)
                 for x, v, a in zip(xs, arrays, axes, strict=True)
             ]
             ret = fn(*args)

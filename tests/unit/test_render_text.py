@@ -347,7 +347,7 @@ def test_source_of_every_target_survives_highlighting(target: str) -> None:
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("terminal", [False, True])
 def test_markup_in_the_users_strings_stays_text(width: int, terminal: bool) -> None:
-    node = make_node(1, "ADD", ("[red]n[/red]",), ranges=("[r4]",), ambient=("[bold]",), line="[b].py:3")
+    node = make_node(1, "ADD", ("[red]n",), ranges=("[r4]",), ambient=("[bold]",), line="[b].py:3")
     kernel = make_kernel("[blue]k", "[/red] a[r4]", buffers=(), lines=("[b].py:3",))
     capture = make_capture(
         make_schedule(nodes=(node,), kernels=(kernel,), line=":smile:.py:1"),
@@ -356,7 +356,7 @@ def test_markup_in_the_users_strings_stays_text(width: int, terminal: bool) -> N
         findings=(Finding("[VD]", None, None, None, "[/] [green]"),),
     )
     output = re.sub(r"\x1b\[[0-9;]*m", "", render(capture, width, terminal=terminal))
-    for text in ("[red]n[/red]", "[r4]", "[bold]*", "[b].py:3", "[blue]k", "[/red] a[r4]", ":smile:.py:1"):
+    for text in ("[red]n", "[r4]", "[bold]*", "[b].py:3", "[blue]k", "[/red] a[r4]", ":smile:.py:1"):
         assert text in output
     for text in ("[link=x]s[/link].py", "failed: [E]", "[/nope] [red]", "[VD] [/] [green]"):
         assert text in output

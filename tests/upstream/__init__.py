@@ -1,7 +1,7 @@
 """Runs tinygrad's own tests on stock tinygrad and on the overlay, and compares them test by test.
 
-`python -m tests.upstream` from the root of the checkout. A failure means: a program that works on tinygrad 0.12.0
-does something else once vmapdbg's overlay is installed, although it uses nothing of it.
+`python -m tests.upstream` from the root of the checkout. A failure means: a program that works on tinygrad
+0.12.0 does something else once vmapdbg's overlay is installed, although it uses nothing of it.
 
     fetch.py           tinygrad's sdist from the package index -> its test folder, in .cache/upstream
     sides.py           one run of pytest, on stock or on the overlay -> SideResult

@@ -1,4 +1,7 @@
-"""`python -m tests.upstream`: fetch, run both sides, compare, print. Exit code 0: alike; 1: not; 2: could not run."""
+"""`python -m tests.upstream`: fetch, run both sides, compare, print.
+
+Exit code 0: alike; 1: not alike; 2: it could not be run.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tests.upstream.compare import (
@@ -29,7 +32,14 @@ from vmapdbg.patches import PatchError, parse_patches
 
 ROOT = Path(__file__).parents[2]
 CACHE_DIR = ROOT / ".cache" / "upstream"
-FILES = "test_schedule.py test_rangeify.py test_outerworld.py test_softmax_fusion.py test_ops.py".split()
+FILES = [
+    "test_schedule.py",
+    "test_rangeify.py",
+    "test_outerworld.py",
+    "test_softmax_fusion.py",
+    "test_ops.py",
+]
+BROKEN = ("failed", "error", "crashed")
 NEEDS_TORCH = {"test_ops.py"}
 # more than this is no flake
 MOST_RERUN = 40
@@ -48,15 +58,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.upstream", description=__doc__)
-    parser.add_argument(
-        "--files", nargs="+", default=FILES, metavar="FILE", help="files of upstream's test folder"
-    )
-    parser.add_argument("-n", dest="workers", type=int, default=2, help="pytest-xdist workers (default 2)")
-    parser.add_argument(
-        "--patches", default="all", metavar="SPEC", help="patches of the overlay (default all)"
-    )
-    parser.add_argument("--timeout", type=float, default=1200, metavar="S", help="seconds for one side")
-    parser.add_argument("--fresh", action="store_true", help="run stock again, even if its outcome is cached")
+    add = parser.add_argument
+    add("--files", nargs="+", default=FILES, metavar="FILE", help="files of upstream's test folder")
+    add("-n", dest="workers", type=int, default=2, help="pytest-xdist workers (default 2)")
+    add("--patches", default="all", metavar="SPEC", help="patches of the overlay (default all)")
+    add("--timeout", type=float, default=1200, metavar="S", help="seconds for one side (default 1200)")
+    add("--fresh", action="store_true", help="run stock again, even if its outcome is cached")
     return parser.parse_args(arguments)
 
 
@@ -110,16 +117,12 @@ def run_stock(bench: Bench, paths: list[str], fresh: bool) -> SideResult:
 
 def check_stock(stock: SideResult) -> None:
     counts = stock.count_outcomes()
-    bad = counts["failed"] + counts["error"] + counts["crashed"]
-    if not stock.tests or bad > MOST_STOCK_FAILURES * len(stock.tests):
-        failed = (
-            test.message for test in stock.tests.values() if test.outcome in ("failed", "error", "crashed")
-        )
-        common = Counter(failed).most_common(1)
-        raise RunError(
-            f"stock itself fails {bad} of {len(stock.tests)} tests, so there is nothing to compare with"
-            + (f"; most often: {common[0][0]}" if common else "")
-        )
+    bad = sum(counts[outcome] for outcome in BROKEN)
+    if stock.tests and bad <= MOST_STOCK_FAILURES * len(stock.tests):
+        return
+    messages = Counter(test.message for test in stock.tests.values() if test.outcome in BROKEN)
+    common = "".join(f"; most often: {message}" for message, _ in messages.most_common(1))
+    raise RunError(f"stock itself fails {bad} of {len(stock.tests)} tests, nothing to compare with{common}")
 
 
 def rerun_differing(
@@ -153,17 +156,14 @@ def run_alone(bench: Bench, side: Side, before: SideResult, tests: list[str]) ->
 
 def print_side(title: str, side: SideResult) -> None:
     counts = side.count_outcomes()
-    parts = [f"{count} {outcome}" for outcome, count in sorted(counts.items())]
+    parts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
     schedules, kernels = sum_schedules(side.tests.values())
-    print(
-        f"{title}: {len(side.tests)} tests: {', '.join(parts)}; {schedules} schedules, {kernels} kernels",
-        end="",
-    )
-    print(f" ({side.seconds:.0f} s)", flush=True)
+    scheduled = f"{schedules} schedules, {kernels} kernels"
+    print(f"{title}: {len(side.tests)} tests: {parts}; {scheduled} ({side.seconds:.0f} s)", flush=True)
 
 
-def sum_schedules(tests: object) -> tuple[int, int]:
-    results: list[TestResult] = list(tests)  # type: ignore[call-overload]
+def sum_schedules(tests: Iterable[TestResult]) -> tuple[int, int]:
+    results = list(tests)
     return sum(test.schedules for test in results), sum(test.kernels for test in results)
 
 
@@ -173,18 +173,11 @@ def print_verdict(verdict: Verdict, stock: SideResult, overlay: SideResult) -> N
     for difference in verdict.listed:
         print_difference("listed", difference)
     for entry in verdict.stale:
-        print(
-            f"STALE {entry.test} ({entry.kind}): listed in differences.toml, but there is no such difference"
-        )
+        print(f"STALE {entry.test}: differences.toml lists a difference in {entry.kind} that is not there")
     names = stock.tests.keys() | overlay.tests.keys()
     differing = {difference.test for difference in verdict.unlisted + verdict.listed}
-    alike = [
-        test for name, test in overlay.tests.items() if name not in differing and test.digest is not None
-    ]
-    schedules, kernels = sum_schedules(alike)
-    print(
-        f"compared: {len(names)} tests by outcome, {schedules} schedules with {kernels} kernels alike by AST key"
-    )
+    schedules, kernels = sum_schedules(test for name, test in overlay.tests.items() if name not in differing)
+    print(f"compared: {len(names)} tests; {schedules} schedules with {kernels} kernels are alike by AST key")
     unlisted = len({difference.test for difference in verdict.unlisted})
     print(f"tests.upstream: {len(names) - unlisted} passed, {unlisted + len(verdict.stale)} failed")
 

@@ -18,7 +18,7 @@ class TableError(Exception):
 
 @dataclass(frozen=True)
 class TestResult:
-    """What one test did on one side. `digest` is None where the test never ran: it was skipped, or crashed."""
+    """What one test did on one side. `digest` is None where it never ran: skipped, or crashed."""
 
     outcome: str
     message: str = ""
@@ -110,7 +110,7 @@ def describe_kernels(test: TestResult) -> str:
 
 
 def judge(differences: list[Difference], listed: Iterable[Listed], files: Iterable[str]) -> Verdict:
-    """Sorts the differences. `files` are those that ran: an entry about another file is neither met nor stale."""
+    """Sorts the differences. An entry about a file that is not in `files` did not run: it is not stale."""
     ran = set(files)
     entries = [entry for entry in listed if entry.test.split("::")[0].rsplit("/", 1)[-1] in ran]
     met = [difference for difference in differences if any(entry.covers(difference) for entry in entries)]
@@ -135,10 +135,7 @@ def read_listed(path: Path) -> list[Listed]:
 
 def read_entry(path: Path, kind: str, entry: dict[str, str]) -> Listed:
     required = {"test", "reason"} | ({"stock", "overlay"} if kind == OUTCOME else set())
-    if set(entry) != required or not all(
-        isinstance(value, str) and value.strip() for value in entry.values()
-    ):
-        raise TableError(
-            f"{path.name}: a [[{kind}]] entry has exactly {', '.join(sorted(required))}: {entry}"
-        )
+    filled = all(isinstance(value, str) and value.strip() for value in entry.values())
+    if set(entry) != required or not filled:
+        raise TableError(f"{path.name}: a [[{kind}]] entry has {', '.join(sorted(required))}, not {entry}")
     return Listed(kind=kind, **entry)

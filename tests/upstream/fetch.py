@@ -48,8 +48,8 @@ def download_sdist(into: Path, version: str) -> Path:
 
 
 def unpack_tests(sdist: Path, into: Path) -> None:
-    """Writes the regular files below `<top>/test/` to `into/test/`, and nothing else that the archive may hold:
-    no link, no device, no path that leads outside."""
+    """Writes the regular files below `<top>/test/` to `into/test/`, and nothing else that the archive may
+    hold: no link, no device, no path that leads outside."""
     with tarfile.open(sdist) as archive:
         for member in archive:
             parts = PurePosixPath(member.name).parts[1:]

@@ -25,10 +25,11 @@ from vmapdbg.patches import format_patches, parse_patches
 PLUGIN_DIR = Path(__file__).parent / "plugin"
 PLUGIN_NAME = "vmapdbg_upstream_plugin"
 # settings of tinygrad and pytest that a user may have set, and that change what the tests do
-REMOVED_VARIABLES = (
-    "BEAM CI CPU CPU_LLVM DEBUG FUSE_OPTIM IMAGE JIT NOOPT NULL PCONTIG PYTHON SPEC SPLIT_REDUCEOP TRACEMETA VIZ "
-    "PYTEST_ADDOPTS PYTEST_PLUGINS PYTEST_XDIST_WORKER"
-).split()
+REMOVED_VARIABLES = {
+    *("BEAM", "CPU", "CPU_LLVM", "DEBUG", "FUSE_OPTIM", "IMAGE", "JIT", "NOOPT", "NULL", "PCONTIG", "PYTHON"),
+    *("SPEC", "SPLIT_REDUCEOP", "TRACEMETA", "VIZ"),
+    *("CI", "PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_XDIST_WORKER"),
+}
 
 
 class RunError(Exception):
@@ -64,7 +65,7 @@ class Bench:
     timeout: float
 
     def run(self, side: Side, tests: Sequence[str], workers: int | None = None) -> SideResult:
-        """Runs `tests` (files or test ids) on `side`; its output goes to `<cache>/<side>.log`. Raises RunError."""
+        """Runs `tests` (files or test ids) on `side`, the output goes to a log file. Raises RunError."""
         workers = self.workers if workers is None else workers
         with tempfile.TemporaryDirectory(dir=self.cache_dir, prefix="report-") as report:
             started = time.monotonic()
@@ -150,8 +151,10 @@ def read_workers(report: Path) -> list[list[dict[str, Any]]]:
 
 
 def check_workers(side: Side, report: Path, expected: int) -> None:
-    """Raises RunError unless every process that ran tests ran on what the side is about: without this proof an
-    overlay that never reached the workers would compare stock with stock, and pass."""
+    """Raises RunError unless every process that ran tests ran on what the side is about.
+
+    Without this proof an overlay that never reached the workers would compare stock with stock, and pass.
+    """
     starts = [line for lines in read_workers(report) for line in lines if "overlay" in line]
     if len(starts) < expected:
         raise RunError(f"{side.name}: {len(starts)} of {expected} workers said what they run on")

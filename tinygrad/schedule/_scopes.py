@@ -19,7 +19,7 @@ def open_vmap_ranges(*us:UOp) -> list[UOp]:
   named = vmap_ranges(UOp.sink(*us).toposort())
   return [r for r in open_ranges if r in named]
 
-def name_ranges(ranges) -> str: return ", ".join(f"{r.render()} (size {r.src[0].render()})" for r in ranges)
+def name_ranges(ranges) -> str: return ", ".join(f"{r.render(simplify=False)} (size {r.src[0].render()})" for r in ranges)
 
 def describe_place(x:UOp) -> str:
   name = f"{x.op.name} of shape {x._shape}"

@@ -10,8 +10,8 @@ from tinygrad_overlay._patching import UnknownShape
 stock_shape = UOp.__dict__["_shape"].fxn
 
 def describe_varg(varg:tuple) -> str:
-  return "("+", ".join(f"RANGE({v.src[0].render()}) {v.render()}" if isinstance(v, UOp) and v.op is Ops.RANGE else
-                       v.render() if isinstance(v, UOp) else str(v) for v in varg)+")"
+  return "("+", ".join(f"RANGE({v.src[0].render()}) {v.render(simplify=False)}" if isinstance(v, UOp) and v.op is Ops.RANGE else
+                       v.render(simplify=False) if isinstance(v, UOp) else str(v) for v in varg)+")"
 
 def check_varg(name:str, varg:tuple) -> None:
   """Each entry of a varg is a RANGE (the axis that is mapped) or CONST 0 (an axis that stays). Raises ValueError."""
@@ -20,9 +20,9 @@ def check_varg(name:str, varg:tuple) -> None:
       got = f"{v.op} of dtype {v.dtype}" if isinstance(v, UOp) else repr(v)
       raise ValueError(f"{name}: each varg must be a RANGE or CONST 0 of dtypes.index, not {got} in {describe_varg(varg)}")
     if v.op is Ops.RANGE and v.arg[-1] not in {AxisType.LOOP, AxisType.OUTER}:
-      raise ValueError(f"{name}: RANGE {v.render()} must be LOOP or OUTER, not {v.arg[-1].name}")
+      raise ValueError(f"{name}: RANGE {v.render(simplify=False)} must be LOOP or OUTER, not {v.arg[-1].name}")
     if v.op is Ops.RANGE and not (v.src[0].op is Ops.CONST and v.src[0].arg > 0):
-      raise ValueError(f"{name}: the size of RANGE {v.render()} must be a positive number, not {v.src[0].render()}")
+      raise ValueError(f"{name}: the size of RANGE {v.render(simplify=False)} must be a positive number, not {v.src[0].render()}")
   ranges = [v for v in varg if v.op is Ops.RANGE]
   if not ranges: raise ValueError(f"{name}: the varg {describe_varg(varg)} names no RANGE, so it maps no axis")
   if len(set(ranges)) != len(ranges): raise ValueError(f"{name}: the varg {describe_varg(varg)} names a RANGE twice")
@@ -35,7 +35,7 @@ def vmapin_shape(u:UOp) -> tuple:
     raise ValueError(f"VMAPIN: the input of shape {shape} has {len(shape)} axes, the varg {describe_varg(varg)} has {len(varg)} entries")
   for axis,(size,v) in enumerate(zip(shape, varg)):
     if v.op is Ops.RANGE and v.src[0].arg != size:
-      raise ValueError(f"VMAPIN: RANGE {v.render()} has size {v.src[0].arg}, but axis {axis} of the input of shape {shape} has size {size}")
+      raise ValueError(f"VMAPIN: RANGE {v.render(simplify=False)} has size {v.src[0].arg}, but axis {axis} of the input of shape {shape} has size {size}")
   return tuple(size for size,v in zip(shape, varg) if v.op is Ops.CONST)
 
 def vmapout_shape(u:UOp) -> tuple:
@@ -70,7 +70,7 @@ def vmapin(self:UOp, varg:tuple) -> UOp:
     raise ValueError(f"VMAPIN: a tensor of symbolic shape {self.shape} cannot enter a vmap scope")
   for v in varg:
     if v.op is Ops.RANGE and v in self.ranges:
-      raise ValueError(f"VMAPIN: RANGE {v.render()} is open already in the input of shape {self.shape}; a nested scope needs an axis id of its own")
+      raise ValueError(f"VMAPIN: RANGE {v.render(simplify=False)} is open already in the input of shape {self.shape}; a nested scope needs an axis id of its own")
   return validated(UOp(Ops.VMAPIN, self.dtype, (self,)+varg))
 
 def vmapout(self:UOp, varg:tuple) -> UOp:

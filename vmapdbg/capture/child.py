@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import platform
@@ -16,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from vmapdbg import __version__, model, overlay
-from vmapdbg.capture.lines import find_user_line, set_internal_folders
+from vmapdbg.capture.lines import set_internal_folders
 from vmapdbg.capture.recorder import Recorder
 from vmapdbg.patches import parse_patches, patch_states
-from vmapdbg.store import save_capture
+from vmapdbg.store import dump_compact, write_atomically
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,14 @@ def main() -> None:
     recorder = Recorder()
     try:
         prepare(request, recorder)
-        error = None
     except overlay.OverlayError as refused:
         error = model.SnippetError("OverlayError", str(refused), None)
     else:
         error = run_snippet(request)
     sys.stdout.flush()
+    # the records keep every UOp alive: collecting garbage would walk them all again and again, and find none
+    gc.disable()
+    gc.freeze()
     write_capture(request, recorder, error)
 
 
@@ -86,6 +89,8 @@ def run_snippet(request: Request) -> model.SnippetError | None:
         schedule_lazy_tensors(main_module.__dict__.values())
     except SystemExit as ended:
         return explain_exit(ended)
+    except overlay.OverlayError as refused:
+        return model.SnippetError("OverlayError", str(refused), None)
     except BaseException as error:
         if not isinstance(error, (Exception, KeyboardInterrupt)):
             raise
@@ -176,7 +181,7 @@ def write_capture(request: Request, recorder: Recorder, error: model.SnippetErro
         schedules=schedules,
         findings=(),
     )
-    save_capture(capture, Path(request.output))
+    write_atomically(Path(request.output), dump_compact(capture))
 
 
 def installed_version() -> str:
@@ -184,9 +189,6 @@ def installed_version() -> str:
         return version("tinygrad")
     except ImportError:
         return "none"
-
-
-__all__ = ["Request", "find_user_line", "main"]
 
 if __name__ == "__main__":
     main()

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from vmapdbg.patches import format_patches
 from vmapdbg.store import load_capture
 
 # the targets that tinygrad 0.12.0 has a renderer for; capture/programs.py has them
-TARGETS = ("c", "metal", "cuda", "opencl", "hip", "wgsl", "llvm", "ptx")
+TARGETS = ("c", "metal", "cuda", "opencl", "hip", "wgsl", "llvm")
 
 
 class ChildDied(Exception):
@@ -37,8 +38,8 @@ class Job:
     quiet_stdout: bool
 
 
-def run_job(job: Job) -> Capture:
-    """Runs the snippet in a child and returns what it captured, errors of the snippet included.
+def run_job(job: Job, meanwhile: Callable[[], object] | None = None) -> Capture:
+    """Runs the snippet in a child and returns what it captured, errors of the snippet included. While it runs, the parent calls `meanwhile`.
 
     Raises ChildDied when there is no Capture. Ctrl-C ends the child, and what it started, too.
     """
@@ -46,6 +47,8 @@ def run_job(job: Job) -> Capture:
         output = Path(folder) / "capture.json"
         process = start_child(job, output)
         try:
+            if meanwhile is not None:
+                meanwhile()
             status = process.wait(job.timeout)
         except subprocess.TimeoutExpired:
             raise ChildDied(

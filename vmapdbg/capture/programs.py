@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tinygrad.codegen import get_program
@@ -12,44 +13,34 @@ from tinygrad.dtype import AddrSpace, PtrDType, dtypes
 from tinygrad.engine.realize import method_cache
 from tinygrad.helpers import Context
 from tinygrad.renderer import ProgramSpec, Renderer
-from tinygrad.renderer.cstyle import (
-    AMDHIPRenderer,
-    ClangJITRenderer,
-    ClangRenderer,
-    CUDARenderer,
-    MetalRenderer,
-    OpenCLRenderer,
-)
-from tinygrad.renderer.llvmir import LLVMRenderer
-from tinygrad.renderer.ptx import PTXRenderer
-from tinygrad.renderer.wgsl import WGSLRenderer
 from tinygrad.uop.ops import GroupOp, Ops, UOp
 
 
-class OfflineHIPRenderer(AMDHIPRenderer):
-    """The HIP renderer without its compiler, which needs AMD's libraries."""
-
-    def __init__(self, arch: str):
-        self.arch, self.tensor_cores = arch, self.get_tensor_cores(arch)
-
-
-# the architectures stand for the current common ones: tensor cores and limits depend on them
-RENDERERS: dict[str, Any] = {
-    "c": ClangRenderer,
-    "metal": MetalRenderer,
-    "cuda": lambda: CUDARenderer("sm_80"),
-    "opencl": OpenCLRenderer,
-    "hip": lambda: OfflineHIPRenderer("gfx1100"),
-    "wgsl": WGSLRenderer,
-    "llvm": LLVMRenderer,
-    "ptx": lambda: PTXRenderer("sm_80"),
+# target -> (module of tinygrad.renderer, class, architecture). The architectures stand for the current common ones: tensor
+# cores depend on them. capture/launcher.py has the names.
+RENDERERS: dict[str, tuple[str, str, str | None]] = {
+    "c": ("cstyle", "ClangRenderer", None),
+    "metal": ("cstyle", "MetalRenderer", None),
+    "cuda": ("cstyle", "CUDARenderer", "sm_80"),
+    "opencl": ("cstyle", "OpenCLRenderer", None),
+    "hip": ("cstyle", "AMDHIPRenderer", "gfx1100"),
+    "wgsl": ("wgsl", "WGSLRenderer", None),
+    "llvm": ("llvmir", "LLVMRenderer", None),
 }
 
 
 @functools.cache
 def make_renderer(target: str) -> Renderer:
-    """Returns the renderer of a target of `launcher.TARGETS`."""
-    return RENDERERS[target]()
+    """Returns the renderer of a target of `launcher.TARGETS`. Only the module of that target is imported."""
+    module, name, arch = RENDERERS[target]
+    kind = getattr(importlib.import_module(f"tinygrad.renderer.{module}"), name)
+    if target == "hip":  # its constructor opens the compiler, which needs AMD's libraries
+        kind = type(name, (kind,), {"__init__": _init_without_compiler})
+    return kind() if arch is None else kind(arch)
+
+
+def _init_without_compiler(self: Any, arch: str) -> None:
+    self.arch, self.tensor_cores = arch, self.get_tensor_cores(arch)
 
 
 @functools.cache
@@ -63,16 +54,28 @@ def _compiled_for_cpu() -> dict[bytes, ProgramSpec]:
 
 
 def _has_clang_renderer(runner: Any) -> bool:
-    return type(runner.dev.renderer) is ClangJITRenderer
+    return type(runner.dev.renderer).__name__ == "ClangJITRenderer"
 
 
 def render_program(ast: UOp, target: str) -> ProgramSpec:
     """Returns the program of a kernel's AST: its source, launch dimensions and linear UOps."""
     if target == "c" and (compiled := _compiled_for_cpu().get(ast.key)) is not None:
         return compiled
+    return _render(ast.key, KeyedAST(ast), target)
+
+
+@dataclass(frozen=True)
+class KeyedAST:
+    """An AST that counts as equal to every other one: its key is compared beside it."""
+
+    ast: UOp = field(compare=False)
+
+
+@functools.cache
+def _render(key: bytes, keyed: KeyedAST, target: str) -> ProgramSpec:
     # BEAM times kernels on the device; without the device there is nothing to time
     with Context(BEAM=0):
-        return get_program(ast, make_renderer(target))
+        return get_program(keyed.ast, make_renderer(target))
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from rich.text import Text
 _GAP = 2
 _BETWEEN = " | "
 _MOST_FOLDS = 3
-_NARROWEST = 6
+_NARROWEST = 2
 _NARROWEST_PAGE = 24
 # Control and bidirectional characters and lone surrogates: they would move the cursor, colour a pipe, or fail
 # to encode.
@@ -58,7 +58,7 @@ class Page:
         return self.text(part) if isinstance(part, str) else self.text(*part)
 
     def wrap(self, text: Text, *, indent: int = 0, hang: int = 0) -> list[Text]:
-        """Returns `text` as lines of the page's width, `indent` spaces before each, `hang` more from line 2."""
+        """Returns `text` as lines of the page's width, after `indent` spaces; `hang` more after the first."""
         if indent + text.cell_len <= self.width and "\n" not in text.plain:
             return [_indent(text, indent)]
         head = _fold(self.console, text, self.width - indent)

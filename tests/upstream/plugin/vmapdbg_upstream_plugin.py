@@ -2,11 +2,12 @@
 
 It writes into the folder that VMAPDBG_UPSTREAM_REPORT names:
 
-    outcomes.json        test id -> [outcome, message], from the process that sees all reports (a crashed worker's too)
-    worker-<id>.jsonl    a first line that says what the worker runs on, then for each test the AST keys that it scheduled
+    outcomes.json        test id -> [outcome, message], from the process that sees all reports
+    worker-<id>.jsonl    a line that says what the worker runs on, then one for each test: what it scheduled
 
-It also makes the tests independent of which worker ran what before them, the same way on both sides: tinygrad's
-schedule cache does not know about PCONTIG, and its random state makes the first draw another graph than the second.
+It also makes the tests independent of which worker ran what before them, the same way on both sides:
+tinygrad's schedule cache does not know about PCONTIG, and with its random state the first draw is another
+graph than the second.
 """
 
 from __future__ import annotations
@@ -130,6 +131,7 @@ class ScheduleRecorder:
 
 def start_from_known_state() -> None:
     import numpy as np
+
     from tinygrad import Tensor
     from tinygrad.engine.schedule import schedule_cache
 

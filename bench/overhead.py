@@ -1,0 +1,101 @@
+"""What the tool costs: `python -m bench.overhead [--runs N]`.
+
+ 1. `vmapdbg show` against `DEBUG=4 python` on the same program with the same patches (at most 1.3)
+ 2. our rangeify pass with the observer off against stock's `run_rangeify` (at most 1.05)
+
+Each figure is a ratio of medians; the two sides take turns in one run, so that a machine that slows down slows both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from vmapdbg.overlay import child_environment
+from vmapdbg.patches import SWITCHABLE
+
+ROOT = Path(__file__).parent.parent
+ALL = ",".join(SWITCHABLE)
+PROGRAMS = {"softmax sample": ROOT / "samples/softmax.py", "24-layer transformer": ROOT / "bench/transformer.py"}
+
+
+def time_command(command: list[str], environment: dict[str, str]) -> float:
+    started = time.perf_counter()
+    subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+    return time.perf_counter() - started
+
+
+def compare(left: list[float], right: list[float]) -> str:
+    a, b = statistics.median(left), statistics.median(right)
+    return f"{a:7.3f} s / {b:7.3f} s = {a / b:5.2f}   (pairs {min(map(divide, left, right)):.2f}..{max(map(divide, left, right)):.2f})"
+
+
+def divide(a: float, b: float) -> float:
+    return a / b
+
+
+def measure_show(program: Path, runs: int) -> str:
+    """`show` on the program with its last Tensor realized, against DEBUG=4 on the same."""
+    with tempfile.TemporaryDirectory() as folder:
+        snippet = Path(folder) / "snippet.py"
+        # DEBUG=4 shows only what runs, so the lazy result is realized for both
+        snippet.write_text(program.read_text(encoding="utf-8") + "\nout.realize()\n", encoding="utf-8")
+        base = {**os.environ, "PYTHONPATH": str(ROOT)}
+        show = [sys.executable, "-m", "vmapdbg", "show", str(snippet)]
+        plain = [sys.executable, str(snippet)]
+        debug = {**child_environment(ALL, base), "DEBUG": "4"}
+        time_command(show, base), time_command(plain, debug)  # the first run fills tinygrad's compile cache
+        pairs = [(time_command(show, base), time_command(plain, debug)) for _ in range(runs)]
+    return compare([a for a, _ in pairs], [b for _, b in pairs])
+
+
+PASS_TIMER = """
+import runpy, statistics, sys, time
+import tinygrad.schedule.rangeify as rangeify, tinygrad.schedule.indexing as indexing
+run, graphs = rangeify.run_rangeify, []
+def keep(tsink, debug=False):
+  graphs.append(tsink)
+  return run(tsink, debug)
+rangeify.run_rangeify = keep
+globals_ = runpy.run_path(sys.argv[1])
+globals_["out"].schedule()
+times = []
+for _ in range(int(sys.argv[2])):
+  indexing.apply_movement_op.cache_clear(), indexing._apply_reshape.cache_clear()
+  started = time.perf_counter()
+  run(graphs[-1])
+  times.append(time.perf_counter() - started)
+print(statistics.median(times))
+"""
+
+
+def time_pass(program: Path, patches: str | None, repeats: int) -> float:
+    environment = child_environment(patches, {**os.environ, "PYTHONPATH": str(ROOT), "NULL": "1"})
+    command = [sys.executable, "-c", PASS_TIMER, str(program), str(repeats)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return float(done.stdout.split()[-1])
+
+
+def measure_pass(program: Path, runs: int) -> str:
+    pairs = [(time_pass(program, ALL, 5), time_pass(program, None, 5)) for _ in range(runs)]
+    return compare([a for a, _ in pairs], [b for _, b in pairs])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=5, help="pairs a figure")
+    runs = parser.parse_args().runs
+    for name, program in PROGRAMS.items():
+        print(f"show / DEBUG=4           {name:22s} {measure_show(program, runs)}")
+    for name, program in PROGRAMS.items():
+        print(f"our pass / run_rangeify  {name:22s} {measure_pass(program, runs)}")
+
+
+if __name__ == "__main__":
+    main()

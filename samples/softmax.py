@@ -1,0 +1,12 @@
+# softmax, exp(x - max) / sum(exp(x - max)): two reduces a row, each read back by each element of the row (seed 002).
+#
+# What to see: three kernels: the maximum, the sum, the division. The range map names the EXPAND at which each row's range ends.
+#
+#   vmapdbg show samples/softmax.py
+#
+# expect: kernels 3
+from tinygrad import Tensor
+
+x = Tensor.empty(256, 256)
+out = x.softmax()
+# `out` is left lazy: it is scheduled and rendered, and never run

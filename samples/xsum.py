@@ -1,0 +1,12 @@
+# x * sum(x): a reduce and the elementwise that reads it back (seed 002).
+#
+# What to see: the REDUCE_AXIS ends its range at the EXPAND ("ending-ranges") and becomes a buffer: two kernels.
+#
+#   vmapdbg show samples/xsum.py --only ranges,kernels
+#
+# expect: kernels 2
+# expect: prints "[10.0, 20.0, 30.0, 40.0]"
+from tinygrad import Tensor
+
+x = Tensor([1.0, 2.0, 3.0, 4.0])
+print((x * x.sum()).tolist())

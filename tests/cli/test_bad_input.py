@@ -1,0 +1,232 @@
+"""Bad input gets one clear line on stderr and the documented exit code, and nothing is lost or half written."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tool import ROOT, run_tool, show_json
+
+
+def write(folder: Path, text: str) -> str:
+    (folder / "snippet.py").write_text(text, encoding="utf-8")
+    return "snippet.py"
+
+
+def assert_one_line(done: subprocess.CompletedProcess[str], code: int, *words: str) -> None:
+    assert done.returncode == code, done
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1, done.stderr
+    assert all(word in lines[0] for word in ("vmapdbg:", *words)), lines
+
+
+USAGE = [
+    (["show", "missing.py"], ["no file missing.py"]),
+    (["show", "."], ["directory"]),
+    (["show"], ["SNIPPET"]),
+    (["show", "ok.py", "--patches", "all,-nonsense"], ["unknown patch '-nonsense'", "close-ranges"]),
+    (["show", "ok.py", "--patches", "all,-vmap-ops"], ["vmap-ops", "always on"]),
+    (["show", "ok.py", "--target", "abacus"], ["abacus", "metal"]),
+    (["show", "ok.py", "--only", "ranges,soup"], ["'soup'", "bufferize"]),
+    (["show", "ok.py", "--schedule", "last"], ["'last'"]),
+    (["show", "ok.py", "--schedule", "7"], ["no schedule 7", "made 1"]),
+    (["show", "ok.py", "--timeout", "-1"], ["-1"]),
+    (["show", "ok.py", "--nonsense"], ["--nonsense"]),
+    (["nonsense"], ["nonsense"]),
+    (["show", "ok.py", "--save", "no/such/folder.json"], ["cannot write", "no/such"]),
+    (["run", "missing.py"], ["no file missing.py"]),
+    (["run", "-m"], ["-m"]),
+    (["patches", "--patches", "soup"], ["'soup'"]),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), USAGE, ids=[" ".join(case[0]) for case in USAGE])
+def test_usage_is_told_in_one_line(arguments: list[str], words: list[str], tmp_path: Path) -> None:
+    (tmp_path / "ok.py").write_text(
+        "from tinygrad import Tensor\nx = Tensor.empty(3) + 1\n", encoding="utf-8"
+    )
+    assert_one_line(run_tool(*arguments, cwd=tmp_path), 2, *words)
+
+
+def test_syntax_error_shows_the_users_line(tmp_path: Path) -> None:
+    done = run_tool("show", write(tmp_path, "x = 1\ny = = 2\n"), cwd=tmp_path)
+    assert done.returncode == 3
+    assert done.stdout == ""
+    assert 'File "snippet.py", line 2' in done.stderr
+    assert "SyntaxError" in done.stderr.splitlines()[-1]
+    assert "vmapdbg" not in done.stderr
+
+
+def test_exception_shows_the_snippets_own_traceback(tmp_path: Path) -> None:
+    done = run_tool("show", write(tmp_path, "def f():\n  raise ValueError('no [b]good[/b]')\nf()\n"), cwd=tmp_path)
+    assert done.returncode == 3
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert lines[0].startswith("Traceback")
+    assert lines[-1] == "ValueError: no [b]good[/b]"
+    assert [line.strip() for line in lines if "File" in line] == [
+        'File "snippet.py", line 3, in <module>',
+        'File "snippet.py", line 2, in f',
+    ]
+
+
+def test_exception_is_in_the_json_with_the_schedules_before_it(tmp_path: Path) -> None:
+    name = write(tmp_path, "from tinygrad import Tensor\n(Tensor.ones(3)*2).contiguous().realize()\nraise KeyError('k')\n")
+    done = run_tool("show", name, "--json", cwd=tmp_path)
+    assert done.returncode == 3
+    capture = json.loads(done.stdout)
+    assert capture["error"] == {"type": "KeyError", "message": "'k'", "line": "snippet.py:3"}
+    assert len(capture["schedules"]) == 1
+
+
+def test_sys_exit_ends_with_the_snippets_code_named(tmp_path: Path) -> None:
+    done = run_tool("show", write(tmp_path, "import sys\nsys.exit(3)\n"), cwd=tmp_path)
+    assert_one_line(done, 3, "exited with status 3")
+
+
+def test_sys_exit_zero_is_no_failure(tmp_path: Path) -> None:
+    name = write(tmp_path, "import sys\nfrom tinygrad import Tensor\nTensor.ones(3).contiguous().realize()\nsys.exit(0)\n")
+    done = run_tool("show", name, cwd=tmp_path)
+    assert done.returncode == 0
+    assert "1 kernel" in done.stdout
+
+
+def test_endless_loop_is_stopped_with_what_it_started(tmp_path: Path) -> None:
+    marker = tmp_path / "worker.pid"
+    name = write(
+        tmp_path,
+        "import subprocess, sys\n"
+        "w = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        f"open({str(marker)!r}, 'w').write(str(w.pid))\n"
+        "while True: pass\n",
+    )
+    done = run_tool("show", name, "--timeout", "2", cwd=tmp_path)
+    assert_one_line(done, 4, "did not end within 2 seconds")
+    worker = int(marker.read_text())
+    for _ in range(50):
+        if not is_running(worker):
+            return
+        time.sleep(0.1)
+    raise AssertionError("a process that the snippet started is still there")
+
+
+def is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def test_segfault_is_named(tmp_path: Path) -> None:
+    name = write(tmp_path, "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
+    assert_one_line(run_tool("show", name, cwd=tmp_path), 4, "SIGSEGV")
+
+
+def test_child_that_ends_without_a_word_is_named(tmp_path: Path) -> None:
+    assert_one_line(run_tool("show", write(tmp_path, "import os\nos._exit(7)\n"), cwd=tmp_path), 4, "status 7")
+
+
+def test_snippet_without_tensors_says_so(tmp_path: Path) -> None:
+    assert_one_line(run_tool("show", write(tmp_path, "x = 1\n"), cwd=tmp_path), 0, "made no schedule")
+
+
+def test_megabytes_of_output_go_to_the_user_and_not_into_the_json(tmp_path: Path) -> None:
+    name = write(tmp_path, "from tinygrad import Tensor\nfor _ in range(40000): print('x'*100)\ny = Tensor.ones(3)+1\n")
+    capture, printed = show_json(tmp_path / name, cwd=tmp_path)
+    assert capture["error"] is None
+    assert printed.count("x" * 100) == 40000
+
+
+ODD_IMPORTS = [
+    "import importlib\nops = importlib.import_module('tinygrad.uop.ops')\n",
+    "from tinygrad.schedule.indexing import run_rangeify\n",
+    "import tinygrad.codegen.opt.postrange\n",
+    "import sys\nimport tinygrad\nfor n in [n for n in sys.modules if n.split('.')[0] == 'tinygrad']: del sys.modules[n]\n",
+    "import os\nos.environ['DEBUG'] = '0'\n__import__('tinygrad.nn')\n",
+]
+
+
+@pytest.mark.parametrize("imports", ODD_IMPORTS)
+def test_overlay_is_there_however_tinygrad_is_imported(imports: str, tmp_path: Path) -> None:
+    body = (
+        "from tinygrad import Tensor, UOp\n"
+        "from tinygrad.uop import Ops\n"
+        "assert hasattr(Ops, 'VMAPIN')\n"
+        "r = UOp.range(3, -1)\n"
+        "out = Tensor.ones(3, 2).contiguous().vmapin((r, 0)).sum().vmapout((r,))\n"
+    )
+    capture, printed = show_json(tmp_path / write(tmp_path, imports + body), cwd=tmp_path)
+    assert capture["error"] is None, printed
+    assert any(node["op"] == "VMAPOUT" for node in capture["schedules"][-1]["nodes"])
+
+
+def test_another_tinygrad_on_the_path_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "tinygrad").mkdir()
+    (tmp_path / "tinygrad" / "__init__.py").write_text("Tensor = None\n", encoding="utf-8")
+    done = run_tool("show", write(tmp_path, "from tinygrad import Tensor\n"), cwd=tmp_path)
+    assert_one_line(done, 2, "would be imported from")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "words"), [("0.13.0", "tinygrad 0.13.0 is installed, but vmapdbg patches 0.12.0")]
+)
+def test_wrong_tinygrad_version_is_one_line(metadata: str, words: str, tmp_path: Path) -> None:
+    """The metadata of a later release in front of the installed one stands for that release."""
+    info = tmp_path / "site" / f"tinygrad-{metadata}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: tinygrad\nVersion: {metadata}\n", encoding="utf-8")
+    name = write(tmp_path, "from tinygrad import Tensor\n")
+    path = os.pathsep.join([str(tmp_path / "site"), str(ROOT)])
+    done = run_tool("show", name, cwd=tmp_path, PYTHONPATH=path)
+    assert_one_line(done, 2, words)
+
+
+def test_device_that_is_not_there_is_the_snippets_error(tmp_path: Path) -> None:
+    name = write(tmp_path, "from tinygrad import Tensor\n(Tensor([1.0], device='METAL')+1).realize()\n")
+    done = run_tool("show", name, cwd=tmp_path)
+    assert done.returncode == 3
+    assert done.stderr.startswith("Traceback")
+    assert "capture/child" not in done.stderr
+
+
+def test_read_only_folder_is_no_reason_to_stop(tmp_path: Path) -> None:
+    (tmp_path / ".vmapdbg").write_text("a file where the folder should be", encoding="utf-8")
+    name = write(tmp_path, "from tinygrad import Tensor\nx = Tensor.empty(3) + 1\n")
+    assert run_tool("show", name, cwd=tmp_path).returncode == 0
+
+
+def test_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
+    name = write(tmp_path, "from tinygrad import Tensor\nx = Tensor.empty(3) + 1\n")
+    (tmp_path / "out.json").mkdir()
+    done = run_tool("show", name, "--save", "out.json", cwd=tmp_path)
+    assert done.returncode == 2
+    assert list(tmp_path.glob(".out*")) == []
+
+
+def test_interrupt_ends_the_child(tmp_path: Path) -> None:
+    name = write(tmp_path, "import os, time\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(60)\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "vmapdbg", "show", name],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    pid_file = tmp_path / "pid"
+    for _ in range(200):
+        if pid_file.exists() and pid_file.read_text():
+            break
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert errors.split("\n") == ["", "vmapdbg: interrupted", ""]  # the first ends the line that shows ^C
+    assert not is_running(int(pid_file.read_text()))

@@ -1,0 +1,76 @@
+"""Each sample says in its header what to see, under which patches; here it is looked at.
+
+    # expect: prints "TEXT"                  the sample prints a line that ends so
+    # expect: kernels N                      its last schedule has N compute kernels
+    # expect: launches A, B, ...             how often each kernel of the capture is launched
+    # expect: kernel NAME has "TEXT", ...    a kernel of that name has each text in its source
+    # expect[SPEC]: error "TEXT"             with --patches SPEC it fails with that message
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tool import ROOT, show_json
+
+SAMPLES = sorted((ROOT / "samples").glob("*.py"))
+EXPECTATION = re.compile(r"# expect(?:\[(?P<patches>[^]]*)\])?: (?P<what>.*)")
+
+
+def read_expectations(sample: Path) -> dict[str, list[str]]:
+    """Returns `--patches` value -> what is expected with it."""
+    found: dict[str, list[str]] = {}
+    for match in EXPECTATION.finditer(sample.read_text(encoding="utf-8")):
+        found.setdefault(match["patches"] or "all", []).append(match["what"])
+    return found
+
+
+def list_cases() -> Iterator[Any]:
+    for sample in SAMPLES:
+        for patches, expected in read_expectations(sample).items():
+            yield pytest.param(sample, patches, expected, id=f"{sample.stem}-{patches}")
+
+
+def check(expected: str, capture: dict[str, Any], printed: list[str]) -> None:
+    kernels = [kernel for schedule in capture["schedules"] for kernel in schedule["kernels"]]
+    word, _, rest = expected.partition(" ")
+    texts = re.findall(r'"([^"]*)"', rest)
+    if word == "prints":
+        assert any(line.endswith(texts[0]) for line in printed), f"{texts[0]!r} is not in {printed}"
+    elif word == "kernels":
+        assert len(capture["schedules"][-1]["kernels"]) == int(rest)
+    elif word == "launches":
+        assert [kernel["launches"] for kernel in kernels] == [int(n) for n in rest.split(",")]
+    elif word == "kernel":
+        name = rest.split()[0]
+        sources = [kernel["source"] for kernel in kernels if kernel["name"] == name]
+        assert any(all(text in source for text in texts) for source in sources), sources or f"no kernel {name}"
+    elif word == "error":
+        assert capture["error"] is not None
+        assert texts[0] in capture["error"]["message"]
+    else:
+        raise AssertionError(f"no such expectation: {expected}")
+
+
+@pytest.mark.parametrize(("sample", "patches", "expected"), list(list_cases()))
+def test_sample_shows_what_its_header_says(
+    sample: Path, patches: str, expected: list[str], tmp_path: Path
+) -> None:
+    """A user who follows the header of a sample sees something else."""
+    capture, printed = show_json(sample, "--patches", patches, cwd=tmp_path)
+    for what in expected:
+        check(what, capture, printed.splitlines())
+    if not any(what.startswith("error") for what in expected):
+        assert capture["error"] is None, capture["error"]
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.stem)
+def test_sample_has_an_expectation_and_a_story(sample: Path) -> None:
+    assert read_expectations(sample), "no expectation in its header"
+    text = sample.read_text(encoding="utf-8")
+    assert "# What to see:" in text
+    assert f"vmapdbg show samples/{sample.name}" in text

@@ -1,0 +1,32 @@
+"""Runs the command line as a user does: a process of its own, outside the checkout's tinygrad folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def run_tool(
+    *arguments: str, cwd: Path, timeout: float = 120, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Runs `vmapdbg ARGUMENTS` in `cwd` with its output piped; `variables` are added to the environment."""
+    command = [sys.executable, "-m", "vmapdbg", *arguments]
+    # the checkout is installed or on the path of whoever runs the tests; the child runs elsewhere
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    environment = {**os.environ, "PYTHONPATH": path, "COLUMNS": "80", **variables}
+    return subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=timeout, check=False
+    )
+
+
+def show_json(snippet: Path, *arguments: str, cwd: Path, **variables: str) -> tuple[dict[str, Any], str]:
+    """Returns the capture of `show --json`, and what the snippet printed."""
+    done = run_tool("show", str(snippet), "--json", *arguments, cwd=cwd, **variables)
+    assert done.stdout, done.stderr
+    return json.loads(done.stdout), done.stderr

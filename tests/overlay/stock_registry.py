@@ -1,0 +1,36 @@
+"""What the programs of stock_*.py share: how one is registered, and what they are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tinygrad import Device, Tensor, dtypes
+
+Program = Callable[..., Any]
+PROGRAMS: list[tuple[str, Program, tuple[Any, ...], bool]] = []
+FLOATS = (dtypes.float32, dtypes.half, dtypes.bfloat16, dtypes.double)
+INTS = (dtypes.int8, dtypes.int32, dtypes.uint8, dtypes.int64)
+MATRICES = ((3, 5), (16, 16), (1, 7), (8, 128))
+DEVICES = tuple(f"{Device.DEFAULT}:{i}" for i in range(4))
+
+
+def program(*variants: Any, executes: bool = False) -> Callable[[Program], Program]:
+    """Registers a program once for each variant, a tuple of its arguments; a bare value is the only argument."""
+
+    def register(function: Program) -> Program:
+        for variant in variants or ((),):
+            arguments = variant if isinstance(variant, tuple) else (variant,)
+            PROGRAMS.append((function.__name__, function, arguments, executes))
+        return function
+
+    return register
+
+
+def shapes(*choices: tuple[int, ...]) -> list[tuple[tuple[int, ...]]]:
+    return [(choice,) for choice in choices]
+
+
+def data(*shape: Any, dtype: Any = dtypes.float32, **options: Any) -> Tensor:
+    """Returns a tensor that is a buffer already."""
+    return Tensor.empty(*shape, dtype=dtype, **options)

@@ -1,0 +1,129 @@
+"""What a vmapped program costs: as many kernels as the program that a user batches by hand, and no copy at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scopes import LOOP, OUTER, assert_same, numbers, vmap
+from tinygrad import Tensor
+from tinygrad.engine.realize import ExecItem
+from tinygrad.helpers import GlobalCounters
+from tinygrad.uop.ops import Ops
+
+BATCH = 5
+Fn = Callable[[Tensor], Tensor]
+
+
+def tensor(*shape: int, seed: int = 0) -> Tensor:
+    return Tensor(numbers(*shape, seed=seed)).realize()
+
+
+W, V, K = tensor(6, 6, seed=1), tensor(6, seed=2), tensor(2, 1, 2, 2, seed=3)
+
+
+def same(fn: Fn) -> tuple[Fn, Fn]:
+    return fn, fn
+
+
+# name -> the function of one element of shape (4, 6), and the same on the batch (5, 4, 6), written by hand
+PROGRAMS: dict[str, tuple[Fn, Fn]] = {
+    "elementwise": same(lambda x: x * 2 + V.sin()),
+    "sum": (lambda x: x.sum(), lambda x: x.sum((1, 2))),
+    "sum of an axis": (lambda x: x.sum(0), lambda x: x.sum(1)),
+    "mean": (lambda x: x.mean(), lambda x: x.mean((1, 2))),
+    "max": (lambda x: x.max(1), lambda x: x.max(2)),
+    "matmul": same(lambda x: x @ W),
+    "two matmuls": same(lambda x: (x @ W).relu() @ W),
+    "softmax": same(lambda x: x.softmax()),
+    "log_softmax": same(lambda x: x.log_softmax()),
+    "layernorm": same(lambda x: x.layernorm()),
+    "rmsnorm": same(lambda x: x * (x.square().mean(-1, keepdim=True) + 1e-5).rsqrt()),
+    "std": (lambda x: x.std(), lambda x: x.std((1, 2))),
+    "stack": (
+        lambda x: Tensor.stack(x[0, :2].sum(), x[0, 2:].sum()),
+        lambda x: Tensor.stack(x[:, 0, :2].sum(1), x[:, 0, 2:].sum(1), dim=1),
+    ),
+    "stack and index": (
+        lambda x: Tensor.stack(x[0, :2].sum(), x[0, 2:].sum())[[0, 1]],
+        lambda x: Tensor.stack(x[:, 0, :2].sum(1), x[:, 0, 2:].sum(1), dim=1)[:, [0, 1]],
+    ),
+    "matmul and index": (lambda x: (x @ W)[[0, 2]], lambda x: (x @ W)[:, [0, 2]]),
+    "cumsum": (lambda x: x.cumsum(1), lambda x: x.cumsum(2)),
+    "argmax": (lambda x: x.argmax(1), lambda x: x.argmax(2)),
+    "attention": same(lambda x: x.scaled_dot_product_attention(x, x)),
+    "conv2d": (
+        lambda x: x.reshape(1, 1, 4, 6).conv2d(K),
+        lambda x: x.reshape(BATCH, 1, 4, 6).conv2d(K).unsqueeze(1),
+    ),
+    "max_pool2d": (
+        lambda x: x.reshape(1, 1, 4, 6).max_pool2d(),
+        lambda x: x.reshape(BATCH, 1, 4, 6).max_pool2d().unsqueeze(1),
+    ),
+    "contiguous": same(lambda x: (x * 2).contiguous() + 1),
+    "pad and flip": (
+        lambda x: x.pad(((1, 1), (0, 0))).flip(0),
+        lambda x: x.pad(((0, 0), (1, 1), (0, 0))).flip(1),
+    ),
+    "cat": (lambda x: Tensor.cat(x, x * 2, dim=0), lambda x: Tensor.cat(x, x * 2, dim=1)),
+    "x*sum(x)": (lambda x: x * x.sum(1, keepdim=True), lambda x: x * x.sum(2, keepdim=True)),
+}
+
+
+def compute_kernels(result: Tensor) -> list[ExecItem]:
+    """The kernels that `.numpy()` of a result runs, without copies between devices."""
+    return [item for item in result.contiguous().schedule() if item.ast.op is Ops.SINK]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_as_many_kernels_as_batched_by_hand(name: str) -> None:
+    element, batch = PROGRAMS[name]
+    x = tensor(BATCH, 4, 6)
+    vmapped, by_hand = vmap(element)(x), batch(x)
+    assert vmapped.shape == by_hand.shape
+    assert len(compute_kernels(vmapped)) == len(compute_kernels(by_hand))
+    assert_same(vmap(element)(x), batch(x))
+
+
+@pytest.mark.parametrize("name", ["elementwise", "softmax", "stack and index"])
+def test_outer_runs_each_kernel_once_for_each_element(name: str) -> None:
+    element, batch = PROGRAMS[name]
+    x = tensor(BATCH, 4, 6)
+    by_hand = compute_kernels(batch(x))
+    steps = compute_kernels(vmap(element, axis_type=OUTER)(x))
+    assert len(steps) == BATCH * len(by_hand)
+    assert len({item.ast.key for item in steps}) == len(by_hand)
+
+
+@pytest.mark.parametrize("name", ["elementwise", "sum", "softmax", "stack and index"])
+def test_the_batch_at_another_axis_costs_no_kernel(name: str) -> None:
+    element, batch = PROGRAMS[name]
+    x = tensor(BATCH, 4, 6)
+    by_hand = batch(x)
+    vmapped = vmap(element, out_axis=-1)(x)
+    assert len(compute_kernels(vmapped)) == len(compute_kernels(by_hand))
+
+
+@pytest.mark.parametrize("name", ["elementwise", "matmul", "softmax"])
+def test_numpy_twice_runs_nothing_the_second_time(name: str) -> None:
+    """A result that is realized stays realized."""
+    element, _ = PROGRAMS[name]
+    y = vmap(element)(tensor(BATCH, 4, 6)).realize()
+    GlobalCounters.reset()
+    first = y.numpy()
+    assert GlobalCounters.kernel_count == 0
+    np.testing.assert_array_equal(first, y.numpy())
+
+
+def test_elementwise_after_the_scope_adds_no_kernel() -> None:
+    x = tensor(BATCH, 4, 6)
+    vmapped, by_hand = vmap(lambda a: a * 2)(x), x * 2
+    for post in (lambda y: y + 1, lambda y: y.sum(), lambda y: y.sum(0), lambda y: y @ W, lambda y: y.T):
+        assert len(compute_kernels(post(vmapped))) == len(compute_kernels(post(by_hand)))
+
+
+def test_nested_scopes_are_one_kernel() -> None:
+    x = tensor(3, 5, 6)
+    y = vmap(vmap(lambda a: (a * a).sum(), axis_type=LOOP))(x)
+    assert len(compute_kernels(y)) == 1

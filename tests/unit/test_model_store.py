@@ -1,0 +1,129 @@
+"""A capture survives the trip through JSON, and a file that is none is refused by name."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import captures
+import pytest
+
+from vmapdbg.model import SCHEMA, Capture, from_data, to_data
+from vmapdbg.store import (
+    StoreError,
+    dump_capture,
+    dump_compact,
+    load_capture,
+    parse_capture,
+    save_capture,
+    write_atomically,
+)
+
+CAPTURES = [
+    captures.lost_range(),
+    captures.lost_range(fixed=False),
+    captures.failed_snippet(),
+    captures.many_kernels(),
+    captures.long_graph(),
+]
+
+
+@pytest.mark.parametrize("capture", CAPTURES, ids=range(len(CAPTURES)))
+def test_capture_survives_the_trip(capture: Capture) -> None:
+    assert parse_capture(dump_capture(capture), "x") == capture
+    assert parse_capture(dump_compact(capture), "x") == capture
+    assert dump_capture(parse_capture(dump_compact(capture), "x")) == dump_capture(capture)
+
+
+def test_keys_are_the_contract() -> None:
+    """Scripts read these keys: a rename breaks them."""
+    data = to_data(CAPTURES[0])
+    assert list(data) == ["schema", "versions", "snippet", "target", "patches", "error", "schedules", "findings"]
+    schedule = next(s for c in CAPTURES for s in to_data(c)["schedules"] if s["kernels"] and s["bufferizes"])
+    contract = {
+        "schedule": (schedule, "index line copies nodes vmap_map bufferizes kernels"),
+        "node": (schedule["nodes"][0], "id op dtype shape src in_ranges out_ranges ambient realized line"),
+        "bufferize": (
+            schedule["bufferizes"][0],
+            "node closed_ranges ambient size bytes addrspace outcome reason",
+        ),
+        "kernel": (
+            schedule["kernels"][0],
+            "name target source global_size local_size local_bytes threads executed_ops bytes redundancy buffers nodes lines",
+        ),
+        "buffer": (schedule["kernels"][0]["buffers"][0], "name size dtype access"),
+    }
+    for name, (found, keys) in contract.items():
+        assert set(keys.split()) <= set(found), name
+
+
+def changed(path: list[str | int], value: object) -> str:
+    data = to_data(next(c for c in CAPTURES if c.schedules and c.schedules[0].kernels))
+    place = data
+    for step in path[:-1]:
+        place = place[step]
+    if value is DELETE:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = value
+    return json.dumps(data)
+
+
+DELETE = object()
+WRONG = [
+    ("", "no vmapdbg capture"),
+    ("[]", "has no schema number"),
+    ("{}", "has no schema number"),
+    ('{"schema": 2}', "schema 2, newer than the 1"),
+    ('{"schema": 0}', "schema 0, older than the 1"),
+    ('{"schema": 1}', "capture: versions is missing"),
+    (changed(["schedules", 0, "nodes", 0, "id"], "x"), "capture.schedules.0.nodes.0.id: expected int, not str"),
+    (changed(["schedules", 0, "nodes", 0, "id"], True), "capture.schedules.0.nodes.0.id: expected int, not bool"),
+    (changed(["schedules", 0, "kernels", 0, "source"], DELETE), "capture.schedules.0.kernels.0: source is missing"),
+    (changed(["schedules", 0, "kernels"], None), "capture.schedules.0.kernels: expected a list, not NoneType"),
+    (changed(["patches"], {"a": "yes"}), "capture.patches.a: expected bool, not str"),
+    (changed(["snippet"], None), "capture.snippet: expected str, not NoneType"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG, ids=range(len(WRONG)))
+def test_a_file_that_is_no_capture_says_where(text: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "c.json"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(StoreError) as raised:
+        load_capture(file)
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_unknown_keys_are_ignored() -> None:
+    data = to_data(CAPTURES[0])
+    assert from_data({**data, "later": 1}) == CAPTURES[0]
+    assert data["schema"] == SCHEMA
+
+
+def test_binary_and_missing_files_are_one_line(tmp_path: Path) -> None:
+    (tmp_path / "b").write_bytes(b"\xff\xfe\x00")
+    for name, word in (("b", "not text"), ("missing", "cannot read"), (".", "cannot read")):
+        with pytest.raises(StoreError, match=word):
+            load_capture(tmp_path / name)
+
+
+def test_failed_write_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "out.json"
+    save_capture(CAPTURES[0], file)
+    before = file.read_bytes()
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(StoreError, match="No space left"):
+        write_atomically(file, "half")
+    assert file.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_lone_surrogates_do_not_lose_the_capture() -> None:
+    """A path that is no UTF-8 reaches Python as surrogates."""
+    odd = replace(CAPTURES[0], snippet="a\udcff.py")
+    with pytest.raises(UnicodeEncodeError):
+        odd.snippet.encode()
+    assert parse_capture(dump_capture(odd), "x") == odd

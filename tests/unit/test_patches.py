@@ -1,0 +1,36 @@
+"""What a `--patches` value turns on."""
+
+from __future__ import annotations
+
+import pytest
+
+from vmapdbg.patches import SWITCHABLE, PatchError, format_patches, parse_patches, patch_states
+
+
+@pytest.mark.parametrize(
+    ("spec", "on"),
+    [
+        ("all", set(SWITCHABLE)),
+        ("none", set()),
+        ("all,-close-ranges", set(SWITCHABLE) - {"close-ranges"}),
+        ("ambient-ranges,close-ranges", {"ambient-ranges", "close-ranges"}),
+        (" ambient-ranges , -ambient-ranges", set()),
+        ("vmap-ops", set()),
+        ("all,none", set()),
+    ],
+)
+def test_spec(spec: str, on: set[str]) -> None:
+    assert parse_patches(spec) == on
+    assert parse_patches(format_patches(parse_patches(spec)) or "none") == on
+
+
+@pytest.mark.parametrize("spec", ["", "everything", "all,-fuse", "-all", "-none", "all;none", "all,-vmap-ops"])
+def test_wrong_spec_is_one_sentence(spec: str) -> None:
+    with pytest.raises(PatchError) as raised:
+        parse_patches(spec)
+    assert "\n" not in str(raised.value)
+
+
+def test_states_name_every_patch() -> None:
+    states = patch_states(frozenset({"nested-ranges"}))
+    assert states == {"vmap-ops": True, "ambient-ranges": False, "nested-ranges": True, "close-ranges": False}
