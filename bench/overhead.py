@@ -22,7 +22,10 @@ from vmapdbg.patches import SWITCHABLE
 
 ROOT = Path(__file__).parent.parent
 ALL = ",".join(SWITCHABLE)
-PROGRAMS = {"softmax sample": ROOT / "samples/softmax.py", "24-layer transformer": ROOT / "bench/transformer.py"}
+PROGRAMS = {
+    "softmax sample": ROOT / "samples/softmax.py",
+    "24-layer transformer": ROOT / "bench/transformer.py",
+}
 
 
 def time_command(command: list[str], environment: dict[str, str]) -> float:
@@ -33,11 +36,8 @@ def time_command(command: list[str], environment: dict[str, str]) -> float:
 
 def compare(left: list[float], right: list[float]) -> str:
     a, b = statistics.median(left), statistics.median(right)
-    return f"{a:7.3f} s / {b:7.3f} s = {a / b:5.2f}   (pairs {min(map(divide, left, right)):.2f}..{max(map(divide, left, right)):.2f})"
-
-
-def divide(a: float, b: float) -> float:
-    return a / b
+    ratios = [x / y for x, y in zip(left, right, strict=True)]
+    return f"{a:7.3f} s / {b:7.3f} s = {a / b:5.2f}   (pairs {min(ratios):.2f}..{max(ratios):.2f})"
 
 
 def measure_show(program: Path, runs: int) -> str:

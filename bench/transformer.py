@@ -1,6 +1,4 @@
-"""A 24-layer transformer's forward pass, left lazy: about 5,000 UOps and 264 kernels. The program `bench.overhead` measures."""
-
-
+"""A 24-layer transformer's forward pass, left lazy: 4,500 nodes, 288 kernels. Measured by `bench.overhead`."""
 
 from tinygrad import Tensor
 

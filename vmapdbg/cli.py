@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import click
 
@@ -28,7 +28,7 @@ class Failure(click.ClickException):
 
     def __init__(self, message: str, exit_code: int):
         super().__init__(message)
-        self.exit_code = exit_code
+        self.exit_code = exit_code  # type: ignore[misc]
 
     def show(self, file: Any = None) -> None:
         click.echo(f"vmapdbg: {self.message}", err=True)
@@ -62,9 +62,7 @@ class PatchesType(click.ParamType):
 
     name = "SPEC"
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> frozenset[str]:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> frozenset[str]:
         if isinstance(value, frozenset):
             return value
         try:
@@ -78,9 +76,7 @@ class SectionsType(click.ParamType):
 
     name = "SECTIONS"
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
         if isinstance(value, tuple):
             return value
         names = [name.strip() for name in str(value).split(",")]
@@ -95,11 +91,9 @@ class ScheduleType(click.ParamType):
 
     name = "N|all"
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int | str:
-        if value == "all" or isinstance(value, int):
-            return value
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | Literal["all"]:
+        if value == "all":
+            return "all"
         try:
             return int(str(value))
         except ValueError:
@@ -139,7 +133,7 @@ def show(
     arguments: tuple[str, ...],
     target: str,
     only: tuple[str, ...],
-    schedule: int | str | None,
+    schedule: int | Literal["all"] | None,
     show_all: bool,
     as_json: bool,
     save: Path | None,
@@ -197,7 +191,9 @@ def capture_job(job: Job) -> Capture:
     return capture
 
 
-def print_report(capture: Capture, only: tuple[str, ...], schedule: int | str | None, show_all: bool) -> None:
+def print_report(
+    capture: Capture, only: tuple[str, ...], schedule: int | Literal["all"] | None, show_all: bool
+) -> None:
     count = len(capture.schedules)
     if isinstance(schedule, int) and not 0 <= schedule < count:
         raise Failure(f"there is no schedule {schedule}: {capture.snippet} made {count}", EXIT_USAGE)

@@ -1,4 +1,4 @@
-"""Remembers the last snippet and its options in `.vmapdbg/` under the working directory, for commands without a SNIPPET."""
+"""Remembers the last snippet and its options in `.vmapdbg/` under the working directory."""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ _Build = Callable[[Any], Any]
 
 @functools.cache
 def _builder(kind: Any) -> _Build:
-    """Returns the function that builds a value of a type from plain data. A capture has many thousand values of few types."""
+    """Returns the function that builds a value of a type: a capture has many thousand values of few types."""
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if is_dataclass(kind):
         return _build_dataclass(kind)

@@ -120,9 +120,7 @@ def check_installed() -> None:
     except importlib.metadata.PackageNotFoundError:
         raise OverlayError(f"tinygrad is not installed ({_HOW_TO_INSTALL})") from None
     if found != TINYGRAD_VERSION:
-        raise OverlayError(
-            f"tinygrad {found} is installed, but vmapdbg patches {TINYGRAD_VERSION} ({_HOW_TO_INSTALL})"
-        )
+        raise OverlayError(f"tinygrad {found} is installed, but vmapdbg patches {TINYGRAD_VERSION} ({_HOW_TO_INSTALL})")
 
 
 _HOW_TO_INSTALL = f"pip install tinygrad=={TINYGRAD_VERSION}"

@@ -16,12 +16,12 @@ class StoreError(Exception):
 
 def dump_capture(capture: Capture) -> str:
     """Returns the one JSON document of a capture, newline at the end. The same capture gives the same bytes."""
-    return json.dumps(to_data(capture), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(to_data(capture), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
 
 
 def dump_compact(capture: Capture) -> str:
     """Returns the same document on one line, for a program to read: ten times faster to write."""
-    return json.dumps(to_data(capture), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return json.dumps(to_data(capture), separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def save_capture(capture: Capture, path: Path) -> None:

@@ -49,9 +49,7 @@ USAGE = [
 
 @pytest.mark.parametrize(("arguments", "words"), USAGE, ids=[" ".join(case[0]) for case in USAGE])
 def test_usage_is_told_in_one_line(arguments: list[str], words: list[str], tmp_path: Path) -> None:
-    (tmp_path / "ok.py").write_text(
-        "from tinygrad import Tensor\nx = Tensor.empty(3) + 1\n", encoding="utf-8"
-    )
+    (tmp_path / "ok.py").write_text("from tinygrad import Tensor\nx = Tensor.empty(3) + 1\n", encoding="utf-8")
     assert_one_line(run_tool(*arguments, cwd=tmp_path), 2, *words)
 
 
@@ -78,7 +76,10 @@ def test_exception_shows_the_snippets_own_traceback(tmp_path: Path) -> None:
 
 
 def test_exception_is_in_the_json_with_the_schedules_before_it(tmp_path: Path) -> None:
-    name = write(tmp_path, "from tinygrad import Tensor\n(Tensor.ones(3)*2).contiguous().realize()\nraise KeyError('k')\n")
+    name = write(
+        tmp_path,
+        "from tinygrad import Tensor\n(Tensor.ones(3)*2).contiguous().realize()\nraise KeyError('k')\n",
+    )
     done = run_tool("show", name, "--json", cwd=tmp_path)
     assert done.returncode == 3
     capture = json.loads(done.stdout)
@@ -92,7 +93,10 @@ def test_sys_exit_ends_with_the_snippets_code_named(tmp_path: Path) -> None:
 
 
 def test_sys_exit_zero_is_no_failure(tmp_path: Path) -> None:
-    name = write(tmp_path, "import sys\nfrom tinygrad import Tensor\nTensor.ones(3).contiguous().realize()\nsys.exit(0)\n")
+    name = write(
+        tmp_path,
+        "import sys\nfrom tinygrad import Tensor\nTensor.ones(3).contiguous().realize()\nsys.exit(0)\n",
+    )
     done = run_tool("show", name, cwd=tmp_path)
     assert done.returncode == 0
     assert "1 kernel" in done.stdout
@@ -149,7 +153,7 @@ ODD_IMPORTS = [
     "import importlib\nops = importlib.import_module('tinygrad.uop.ops')\n",
     "from tinygrad.schedule.indexing import run_rangeify\n",
     "import tinygrad.codegen.opt.postrange\n",
-    "import sys\nimport tinygrad\nfor n in [n for n in sys.modules if n.split('.')[0] == 'tinygrad']: del sys.modules[n]\n",
+    "import sys\nimport tinygrad\nfor n in list(sys.modules):\n  if n.split('.')[0] == 'tinygrad': del sys.modules[n]\n",
     "import os\nos.environ['DEBUG'] = '0'\n__import__('tinygrad.nn')\n",
 ]
 

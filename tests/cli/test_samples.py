@@ -1,10 +1,10 @@
 """Each sample says in its header what to see, under which patches; here it is looked at.
 
-    # expect: prints "TEXT"                  the sample prints a line that ends so
-    # expect: kernels N                      its last schedule has N compute kernels
-    # expect: launches A, B, ...             how often each kernel of the capture is launched
-    # expect: kernel NAME has "TEXT", ...    a kernel of that name has each text in its source
-    # expect[SPEC]: error "TEXT"             with --patches SPEC it fails with that message
+# expect: prints "TEXT"                  the sample prints a line that ends so
+# expect: kernels N                      its last schedule has N compute kernels
+# expect: launches A, B, ...             how often each kernel of the capture is launched
+# expect: kernel NAME has "TEXT", ...    a kernel of that name has each text in its source
+# expect[SPEC]: error "TEXT"             with --patches SPEC it fails with that message
 """
 
 from __future__ import annotations
@@ -57,9 +57,7 @@ def check(expected: str, capture: dict[str, Any], printed: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("sample", "patches", "expected"), list(list_cases()))
-def test_sample_shows_what_its_header_says(
-    sample: Path, patches: str, expected: list[str], tmp_path: Path
-) -> None:
+def test_sample_shows_what_its_header_says(sample: Path, patches: str, expected: list[str], tmp_path: Path) -> None:
     """A user who follows the header of a sample sees something else."""
     capture, printed = show_json(sample, "--patches", patches, cwd=tmp_path)
     for what in expected:

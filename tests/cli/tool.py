@@ -12,9 +12,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent.parent
 
 
-def run_tool(
-    *arguments: str, cwd: Path, timeout: float = 120, **variables: str
-) -> subprocess.CompletedProcess[str]:
+def run_tool(*arguments: str, cwd: Path, timeout: float = 120, **variables: str) -> subprocess.CompletedProcess[str]:
     """Runs `vmapdbg ARGUMENTS` in `cwd` with its output piped; `variables` are added to the environment."""
     command = [sys.executable, "-m", "vmapdbg", *arguments]
     # the checkout is installed or on the path of whoever runs the tests; the child runs elsewhere

@@ -66,9 +66,7 @@ def vmap(
     def wrapped(*xs: Tensor) -> Any:
         axes = _per_item(in_axis, len(xs))
         r = make_range(_size(xs, axes), axis_id, axis_type) if rng is None else rng
-        inner = [
-            x if a is None else x.vmapin(varg_in(r, x.ndim, a)) for x, a in zip(xs, axes, strict=True)
-        ]
+        inner = [x if a is None else x.vmapin(varg_in(r, x.ndim, a)) for x, a in zip(xs, axes, strict=True)]
         ret = fn(*inner)
         if not isinstance(ret, tuple):
             assert isinstance(out_axis, int)
@@ -130,9 +128,7 @@ def unroll(
             assert isinstance(out_axis, int)
             return Tensor.stack(*rows, dim=out_axis)
         outs = _per_item(out_axis, len(rows[0]))
-        return tuple(
-            Tensor.stack(*parts, dim=a) for parts, a in zip(zip(*rows, strict=True), outs, strict=True)
-        )
+        return tuple(Tensor.stack(*parts, dim=a) for parts, a in zip(zip(*rows, strict=True), outs, strict=True))
 
     return wrapped
 
@@ -188,9 +184,7 @@ def check(program: Callable[..., Any], *arrays: np.ndarray) -> None:
     assert_same(got, want)
 
 
-def check_map(
-    fn: Callable[..., Any], *arrays: np.ndarray, in_axis: Any = 0, out_axis: Any = 0, **options: Any
-) -> None:
+def check_map(fn: Callable[..., Any], *arrays: np.ndarray, in_axis: Any = 0, out_axis: Any = 0, **options: Any) -> None:
     """Compares `vmap(fn)` with the loop over single elements."""
     got = vmap(fn, in_axis, out_axis, **options)(*[Tensor(a) for a in arrays])
     want = loop(fn, in_axis, out_axis)(*[Tensor(a) for a in arrays])

@@ -25,13 +25,7 @@ def movement(*shape: int) -> Any:
     )
 
 
-@program(
-    *(
-        (mode, shape)
-        for mode in ("reflect", "replicate", "circular")
-        for shape in ((1, 2, 4, 4), (1, 1, 6, 5))
-    )
-)
+@program(*((mode, shape) for mode in ("reflect", "replicate", "circular") for shape in ((1, 2, 4, 4), (1, 1, 6, 5))))
 def pad_modes(mode: str, shape: tuple[int, ...]) -> Any:
     x = data(*shape)
     return x.pad((1, 2, 2, 1), mode=mode) * 2, x.exp().pad((1, 1, 1, 1), mode=mode).sum((2, 3))

@@ -73,9 +73,7 @@ class Block:
 
     def __call__(self, x: Tensor) -> Tensor:
         batch, length, width = x.shape
-        q, k, v = (
-            self.qkv(self.first(x)).reshape(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4).chunk(3)
-        )
+        q, k, v = self.qkv(self.first(x)).reshape(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4).chunk(3)
         mixed = q[0].scaled_dot_product_attention(k[0], v[0], is_causal=True)
         x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
         y = self.second(x)
@@ -112,9 +110,7 @@ def matmuls(n: int, k: int, m: int) -> Any:
     return a @ b, (a @ b).relu() @ c, a.T @ a, (a @ b + c.T).sum(0), a.linear(b, data(m)).tanh()
 
 
-@program(
-    *(("ij,jk->ik", (3, 4), (4, 5)), ("bij,bjk->bik", (2, 3, 4), (2, 4, 3)), ("ij,ij->", (3, 4), (3, 4)))
-)
+@program(*(("ij,jk->ik", (3, 4), (4, 5)), ("bij,bjk->bik", (2, 3, 4), (2, 4, 3)), ("ij,ij->", (3, 4), (3, 4))))
 def einsum(formula: str, left: tuple[int, ...], right: tuple[int, ...]) -> Any:
     return Tensor.einsum(formula, data(*left), data(*right)), Tensor.einsum("ij->ji", data(3, 4)) + 1
 
@@ -128,9 +124,7 @@ def matmul_dtypes(dtype: Any) -> Any:
 @program(*((stride, padding, groups) for stride in (1, 2) for padding in (0, 1) for groups in (1, 4)))
 def convolutions(stride: int, padding: int, groups: int) -> Any:
     x, w, bias = data(2, 4, 9, 9), data(8, 4 // groups, 3, 3), data(8)
-    return x.conv2d(w, bias, groups, stride, 1, padding), x.conv2d(
-        w, None, groups, stride, 2, padding
-    ).relu().max(1)
+    return x.conv2d(w, bias, groups, stride, 1, padding), x.conv2d(w, None, groups, stride, 2, padding).relu().max(1)
 
 
 @program(1, 2)
@@ -159,9 +153,7 @@ def convolutional_net(batch: int, training: bool) -> Any:
     ]
     layers += [Tensor.relu, lambda x: x.flatten(1), nn.Linear(8 * 4 * 4, 10)]
     with Tensor.train(training):
-        weights = [
-            p.requires_grad_() for p in nn.state.get_parameters(layers) if p.requires_grad is not False
-        ]
+        weights = [p.requires_grad_() for p in nn.state.get_parameters(layers) if p.requires_grad is not False]
         out = data(batch, 1, 14, 14).sequential(layers)
         if not training:
             return out
@@ -181,21 +173,13 @@ def winograd(backward: bool) -> Any:
 
 @program("nearest", "linear", "nearest-exact")
 def interpolate(mode: str) -> Any:
-    return data(1, 2, 5, 7).interpolate((8, 4), mode=mode), data(1, 2, 4, 4).interpolate(
-        (8, 8), mode=mode
-    ).sum()
+    return data(1, 2, 5, 7).interpolate((8, 4), mode=mode), data(1, 2, 4, 4).interpolate((8, 8), mode=mode).sum()
 
 
 # *** gradients and optimizers
 
 
-@program(
-    *(
-        (shape, name)
-        for shape in ((3, 4), (8, 2))
-        for name in ("softmax", "cumsum", "max", "std", "gelu", "sort")
-    )
-)
+@program(*((shape, name) for shape in ((3, 4), (8, 2)) for name in ("softmax", "cumsum", "max", "std", "gelu", "sort")))
 def gradients(shape: tuple[int, ...], name: str) -> Any:
     x = data(*shape).requires_grad_()
     out = {

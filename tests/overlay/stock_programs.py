@@ -1,7 +1,7 @@
 """Schedules programs that have no VMAP op, and prints the AST keys of every kernel.
 
-`python stock_programs.py` does it on the tinygrad that this process has, stock or with the overlay, and prints one
-JSON document: {"overlay": bool, "patches": [..], "schedules": {"PCONTIG=0 softmax(3, 5)": [[key, ..], ..]}}.
+`python stock_programs.py` does it on the tinygrad that this process has, stock or with the overlay. It prints one
+JSON document: {"overlay": bool, "patches": [..], "schedules": {"PCONTIG=0 spread(3, 5)": [[key, ..], ..]}}.
 Nothing is run but what a TinyJit has to run to capture it. `test_stock_keys.py` compares several processes.
 """
 
@@ -56,13 +56,11 @@ class Recorder:
         if self.executes:
             self.run(*arguments, **options)
 
-    def record(
-        self, function: Program, arguments: tuple[Any, ...], executes: bool, together: bool
-    ) -> list[list[str]]:
+    def record(self, function: Program, arguments: tuple[Any, ...], executes: bool, together: bool) -> list[list[str]]:
         """Returns the schedules of one program: its results scheduled one after the other, or all at once.
 
-        The programs are independent: each starts with an empty schedule cache, which does not know about PCONTIG,
-        and with the same random state. An exception is a part of the result: it must be the same one everywhere.
+        Each program starts with the same random state, and with an empty schedule cache, which does not know
+        about PCONTIG. An exception is a part of the result: it must be the same one everywhere.
         """
         self.schedules, self.executes = [], executes
         schedule_cache.clear()

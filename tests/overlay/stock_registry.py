@@ -16,7 +16,7 @@ DEVICES = tuple(f"{Device.DEFAULT}:{i}" for i in range(4))
 
 
 def program(*variants: Any, executes: bool = False) -> Callable[[Program], Program]:
-    """Registers a program once for each variant, a tuple of its arguments; a bare value is the only argument."""
+    """Registers a program once for each variant: a tuple of its arguments, or its only argument."""
 
     def register(function: Program) -> Program:
         for variant in variants or ((),):

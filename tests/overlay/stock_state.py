@@ -208,19 +208,12 @@ def looped_rows(n: int, m: int) -> Any:
 def looped_reduces(n: int, m: int) -> Any:
     row = UOp.range(n, -1)
     x, y = data(n, m, 2), data(m, n)
-    return (x[row].sum(0) * 3).reshape(1, 2).expand(row, 2).contiguous(), (y[:, row] + 1).reshape(
-        m, 1
-    ).expand(m, row).contiguous()
+    return (x[row].sum(0) * 3).reshape(1, 2).expand(row, 2).contiguous(), (y[:, row] + 1).reshape(m, 1).expand(
+        m, row
+    ).contiguous()
 
 
-@program(
-    *(
-        (n, m, kind)
-        for n in (3, 6)
-        for m in (2, 5)
-        for kind in (AxisType.LOOP, AxisType.OUTER, AxisType.REDUCE)
-    )
-)
+@program(*((n, m, kind) for n in (3, 6) for m in (2, 5) for kind in (AxisType.LOOP, AxisType.OUTER, AxisType.REDUCE)))
 def summed_over_range(n: int, m: int, kind: AxisType) -> Any:
     step = UOp.range(n, -1, kind)
     x, weights = data(1, m), data(n, m, m)

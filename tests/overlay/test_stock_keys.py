@@ -1,6 +1,7 @@
-"""The overlay leaves programs that use nothing of it alone: same schedules, same kernels, to the key of each AST.
+"""The overlay leaves programs that use nothing of it alone: the same kernels, to the key of each AST.
 
-A failure means that a user who debugs an ordinary program with vmapdbg is shown kernels that tinygrad would not make.
+A failure means that a user who debugs an ordinary program with vmapdbg is shown kernels that tinygrad would
+not make. The programs are those of stock_*.py.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from vmapdbg.overlay import child_environment
 from vmapdbg.patches import format_patches, parse_patches
+
+Schedules = list[list[str]]
 
 PROGRAMS = Path(__file__).parent / "stock_programs.py"
 # the patches of vmap; those of fusion change the kernels of ordinary programs, that is what they are for
@@ -56,59 +57,46 @@ def record_schedules(patches: str | None) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-@pytest.fixture(scope="module")
-def documents() -> dict[str, dict[str, Any]]:
+def test_programs_without_vmap_are_scheduled_as_by_stock() -> None:
+    """All patches off, and all vmap patches on. It is one test, so that xdist records each side once."""
     with ThreadPoolExecutor(max_workers=2) as pool:
-        return dict(zip(SIDES, pool.map(record_schedules, SIDES.values()), strict=True))
+        documents = dict(zip(SIDES, pool.map(record_schedules, SIDES.values()), strict=True))
+    check_sides(documents)
+    stock = documents["stock"]["schedules"]
+    check_programs(stock)
+    for name in ("none", "vmap"):
+        overlay = documents[name]["schedules"]
+        differing = [program for program in stock | overlay if stock.get(program) != overlay.get(program)]
+        shown = [f"  {key}: {describe(stock.get(key))} -> {describe(overlay.get(key))}" for key in differing[:20]]
+        found = f"{len(differing)} of {len(stock)} programs are scheduled differently"
+        assert not differing, "\n".join([f"patches {name}: {found}", *shown])
+    print("compared twice:", count_all(stock))
 
 
-def assert_equal_schedules(stock: dict[str, Any], overlay: dict[str, Any], report: Any) -> None:
-    left, right = stock["schedules"], overlay["schedules"]
-    differing = [name for name in left if left[name] != right.get(name)]
-    shown = "\n".join(
-        f"  {name}: {describe(left[name])} -> {describe(right.get(name))}" for name in differing[:20]
-    )
-    assert not differing, f"{len(differing)} of {len(left)} programs are scheduled differently:\n{shown}"
-    assert left.keys() == right.keys()
-    report("programs", len(left))
-    report("schedules", sum(len(schedules) for schedules in left.values()))
-    report("kernels", sum(len(keys) for schedules in left.values() for keys in schedules))
+def check_sides(documents: dict[str, dict[str, Any]]) -> None:
+    """Each process ran on what it should: otherwise stock would be compared with stock."""
+    states = {name: (document["overlay"], document["patches"]) for name, document in documents.items()}
+    vmap_patches = sorted(VMAP_PATCHES.split(","))
+    assert states == {"stock": (False, []), "none": (True, []), "vmap": (True, vmap_patches)}
 
 
-def describe(schedules: list[list[str]] | None) -> str:
+def check_programs(stock: dict[str, Schedules]) -> None:
+    """The programs are enough, and they work: one that raises compares little.
+
+    With PCONTIG stock itself raises in some; there the overlay must raise the same.
+    """
+    raised = [name for name in stock if "PCONTIG=0" in name and "raised" in describe(stock[name])]
+    assert raised == []
+    assert count_all(stock)["schedules"] > 1500
+
+
+def count_all(programs: dict[str, Schedules]) -> dict[str, int]:
+    schedules = [keys for found in programs.values() for keys in found]
+    return {"programs": len(programs), "schedules": len(schedules), "kernels": sum(map(len, schedules))}
+
+
+def describe(schedules: Schedules | None) -> str:
     if schedules is None:
         return "missing"
     raised = [key for keys in schedules for key in keys if key.startswith("raised")]
     return f"kernels {[len(keys) for keys in schedules]} {' '.join(raised)}".strip()
-
-
-@pytest.mark.xdist_group("stock-keys")
-class TestStockKeys:
-    """One class, so that `--dist loadgroup` makes the three recordings once."""
-
-    def test_sides_are_what_they_should_be(self, documents: dict[str, dict[str, Any]]) -> None:
-        """Otherwise the next two tests would compare stock with stock."""
-        states = {name: (document["overlay"], document["patches"]) for name, document in documents.items()}
-        assert states == {
-            "stock": (False, []),
-            "none": (True, []),
-            "vmap": (True, sorted(VMAP_PATCHES.split(","))),
-        }
-
-    def test_programs_schedule(self, documents: dict[str, dict[str, Any]]) -> None:
-        """A program that raises compares nothing. (With PCONTIG stock raises in some: there it must be equal.)"""
-        schedules = documents["stock"]["schedules"]
-        raised = [
-            name
-            for name in schedules
-            if name.startswith("PCONTIG=0") and "raised" in describe(schedules[name])
-        ]
-        assert raised == []
-        assert sum(len(found) for found in schedules.values()) > 1000
-        assert len(schedules) > 400
-
-    def test_all_patches_off(self, documents: dict[str, dict[str, Any]], record_property: Any) -> None:
-        assert_equal_schedules(documents["stock"], documents["none"], record_property)
-
-    def test_vmap_patches_on(self, documents: dict[str, dict[str, Any]], record_property: Any) -> None:
-        assert_equal_schedules(documents["stock"], documents["vmap"], record_property)

@@ -190,29 +190,17 @@ def _lost_nodes() -> tuple[Node, ...]:
         make_node(0, "LUNIQUE", None),
         make_node(1, "DEVICE", None),
         make_node(2, "BUFFER", (12,), src=(0, 1), ranges=("(rm1+r3*3)",)),
-        make_node(
-            3, "RESHAPE", (4, 3), src=(2,), in_ranges=("(rm1+r3*3)",), out_ranges=("r3", "rm1"), line=s14
-        ),
-        make_node(
-            4, "VMAPIN", (4,), src=(3,), in_ranges=("r3", "rm1"), out_ranges=("r3",), ambient=rm1, line=s14
-        ),
+        make_node(3, "RESHAPE", (4, 3), src=(2,), in_ranges=("(rm1+r3*3)",), out_ranges=("r3", "rm1"), line=s14),
+        make_node(4, "VMAPIN", (4,), src=(3,), in_ranges=("r3", "rm1"), out_ranges=("r3",), ambient=rm1, line=s14),
         make_node(5, "SHRINK", (2,), src=(4,), ranges=("r3",), ambient=rm1, line=s15),
-        make_node(
-            6, "REDUCE_AXIS", (1,), src=(5,), in_ranges=("r3",), out_ranges=("0",), ambient=rm1, line=s15
-        ),
+        make_node(6, "REDUCE_AXIS", (1,), src=(5,), in_ranges=("r3",), out_ranges=("0",), ambient=rm1, line=s15),
         make_node(7, "PAD", (2,), src=(6,), in_ranges=("0",), out_ranges=("r2",), ambient=rm1, line=s15),
-        make_node(
-            8, "SHRINK", (2,), src=(4,), in_ranges=("(r4+2)",), out_ranges=("r4",), ambient=rm1, line=s15
-        ),
-        make_node(
-            10, "REDUCE_AXIS", (1,), src=(8,), in_ranges=("r4",), out_ranges=("0",), ambient=rm1, line=s15
-        ),
+        make_node(8, "SHRINK", (2,), src=(4,), in_ranges=("(r4+2)",), out_ranges=("r4",), ambient=rm1, line=s15),
+        make_node(10, "REDUCE_AXIS", (1,), src=(8,), in_ranges=("r4",), out_ranges=("0",), ambient=rm1, line=s15),
         make_node(11, "PAD", (2,), src=(10,), in_ranges=("0",), out_ranges=("r2",), ambient=rm1, line=s15),
         make_node(18, "ADD", (2,), src=(7, 11), ranges=("r2",), ambient=rm1, realized=add, line=s15),
         make_node(19, "CONST", (), ranges=()),
-        make_node(
-            20, "EXPAND", (2, 2), src=(18,), in_ranges=("r1",), out_ranges=("r0", "r1"), ambient=rm1, line=s16
-        ),
+        make_node(20, "EXPAND", (2, 2), src=(18,), in_ranges=("r1",), out_ranges=("r0", "r1"), ambient=rm1, line=s16),
         make_node(21, "BUFFER", (2,), src=(0, 1), ranges=("r0",), dtype="int", line=s16),
         make_node(22, "WHERE", (2, 2), src=(21, 20, 19), ranges=("r0", "r1"), ambient=rm1, line=s16),
         make_node(
@@ -244,9 +232,7 @@ def long_graph(count: int = 300) -> Capture:
     nodes = [make_node(0, "BUFFER", (4096,), ranges=("r0",))]
     for number in range(1, count):
         reduce = number % 50 == 0
-        realized = Realized(
-            (0,), "consumers-disagree", f"ADD {number + 1} and ADD {number + 2} want other ranges"
-        )
+        realized = Realized((0,), "consumers-disagree", f"ADD {number + 1} and ADD {number + 2} want other ranges")
         nodes.append(
             make_node(
                 number,
@@ -283,8 +269,7 @@ def many_kernels(count: int = 24) -> Capture:
                 bytes=131_200 * (number + 1),
                 redundancy=37.25 if number == 6 else None if same else 1.0,
                 buffers=tuple(
-                    BufferArg(f"data{i}_{32768 >> i}", 32768 >> i, "float", "read" if i else "write")
-                    for i in range(4)
+                    BufferArg(f"data{i}_{32768 >> i}", 32768 >> i, "float", "read" if i else "write") for i in range(4)
                 ),
                 nodes=tuple(range(number * 7, number * 7 + 7)),
                 lines=tuple(f"/home/me/llm/model/attention.py:{40 + line}" for line in range(number % 3 + 1)),

@@ -12,7 +12,13 @@ import pytest
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE, OVERLAY = ROOT / "vmapdbg", ROOT / "tinygrad"
 # the child's side, which may import tinygrad
-CHILD_SIDE = {"capture/child.py", "capture/extract.py", "capture/programs.py", "capture/recorder.py", "capture/lines.py"}
+CHILD_SIDE = {
+    "capture/child.py",
+    "capture/extract.py",
+    "capture/programs.py",
+    "capture/recorder.py",
+    "capture/lines.py",
+}
 # who may be imported by whom: model <- store, render <- cli
 ALLOWED = {
     "model.py": set(),
@@ -52,7 +58,10 @@ def test_imports_go_one_way(file: Path) -> None:
         return
     own = {name.removeprefix("vmapdbg.") for name in imported(file) if name.startswith("vmapdbg.")}
     for name in own:
-        assert any(name == allowed or name.startswith(allowed + ".") for allowed in ALLOWED[rule]), (place_of(file), name)
+        assert any(name == allowed or name.startswith(allowed + ".") for allowed in ALLOWED[rule]), (
+            place_of(file),
+            name,
+        )
 
 
 @pytest.mark.parametrize("file", sorted(OVERLAY.rglob("*.py")), ids=lambda file: file.relative_to(OVERLAY).as_posix())

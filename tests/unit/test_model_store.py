@@ -39,7 +39,16 @@ def test_capture_survives_the_trip(capture: Capture) -> None:
 def test_keys_are_the_contract() -> None:
     """Scripts read these keys: a rename breaks them."""
     data = to_data(CAPTURES[0])
-    assert list(data) == ["schema", "versions", "snippet", "target", "patches", "error", "schedules", "findings"]
+    assert list(data) == [
+        "schema",
+        "versions",
+        "snippet",
+        "target",
+        "patches",
+        "error",
+        "schedules",
+        "findings",
+    ]
     schedule = next(s for c in CAPTURES for s in to_data(c)["schedules"] if s["kernels"] and s["bufferizes"])
     contract = {
         "schedule": (schedule, "index line copies nodes vmap_map bufferizes kernels"),
@@ -50,7 +59,8 @@ def test_keys_are_the_contract() -> None:
         ),
         "kernel": (
             schedule["kernels"][0],
-            "name target source global_size local_size local_bytes threads executed_ops bytes redundancy buffers nodes lines",
+            "name target source global_size local_size local_bytes threads executed_ops bytes redundancy buffers nodes"
+            " lines",
         ),
         "buffer": (schedule["kernels"][0]["buffers"][0], "name size dtype access"),
     }
@@ -78,10 +88,22 @@ WRONG = [
     ('{"schema": 2}', "schema 2, newer than the 1"),
     ('{"schema": 0}', "schema 0, older than the 1"),
     ('{"schema": 1}', "capture: versions is missing"),
-    (changed(["schedules", 0, "nodes", 0, "id"], "x"), "capture.schedules.0.nodes.0.id: expected int, not str"),
-    (changed(["schedules", 0, "nodes", 0, "id"], True), "capture.schedules.0.nodes.0.id: expected int, not bool"),
-    (changed(["schedules", 0, "kernels", 0, "source"], DELETE), "capture.schedules.0.kernels.0: source is missing"),
-    (changed(["schedules", 0, "kernels"], None), "capture.schedules.0.kernels: expected a list, not NoneType"),
+    (
+        changed(["schedules", 0, "nodes", 0, "id"], "x"),
+        "capture.schedules.0.nodes.0.id: expected int, not str",
+    ),
+    (
+        changed(["schedules", 0, "nodes", 0, "id"], True),
+        "capture.schedules.0.nodes.0.id: expected int, not bool",
+    ),
+    (
+        changed(["schedules", 0, "kernels", 0, "source"], DELETE),
+        "capture.schedules.0.kernels.0: source is missing",
+    ),
+    (
+        changed(["schedules", 0, "kernels"], None),
+        "capture.schedules.0.kernels: expected a list, not NoneType",
+    ),
     (changed(["patches"], {"a": "yes"}), "capture.patches.a: expected bool, not str"),
     (changed(["snippet"], None), "capture.snippet: expected str, not NoneType"),
 ]
@@ -110,7 +132,9 @@ def test_binary_and_missing_files_are_one_line(tmp_path: Path) -> None:
             load_capture(tmp_path / name)
 
 
-def test_failed_write_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_leaves_the_old_file_and_nothing_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "out.json"
     save_capture(CAPTURES[0], file)
     before = file.read_bytes()

@@ -46,9 +46,7 @@ CAPTURES = {
 def render(capture: Capture, width: int = 80, *, terminal: bool = False, **options: Any) -> str:
     """The output as a pipe (or, with `terminal`, a colour terminal) gets it."""
     file = io.StringIO()
-    console = Console(
-        file=file, width=width, force_terminal=terminal, color_system="truecolor" if terminal else None
-    )
+    console = Console(file=file, width=width, force_terminal=terminal, color_system="truecolor" if terminal else None)
     print_capture(capture, console, **options)
     return file.getvalue()
 
@@ -127,9 +125,7 @@ def test_a_closed_ambient_range_is_marked_and_not_alarmed(width: int) -> None:
 )
 def test_an_open_range_that_loses_nothing_raises_no_alarm(changes: dict[str, Any], note: str | None) -> None:
     bufferize = replace(Bufferize(1, ("r2",), (), 2, 16, "GLOBAL", "kept", "why"), **changes)
-    schedule = make_schedule(
-        nodes=(make_node(1, "ADD", ranges=("r2",), ambient=("rm1",)),), bufferizes=(bufferize,)
-    )
+    schedule = make_schedule(nodes=(make_node(1, "ADD", ranges=("r2",), ambient=("rm1",)),), bufferizes=(bufferize,))
     output = flatten(render(make_capture(schedule)))
     assert "NOT closed" not in output
     assert ("stays open" in output) == (note is not None)
@@ -244,16 +240,12 @@ def test_vmap_map_puts_nodes_with_the_same_ranges_in_one_line() -> None:
 def test_an_empty_vmap_map_says_whether_that_is_the_patch() -> None:
     schedule = make_schedule(nodes=(make_node(4, "VMAPIN", ranges=("r0",)),))
     off = make_capture(schedule, patches={"vmap-ops": True, "ambient-ranges": False})
-    assert "vmap_map empty although the graph has a VMAPIN (patch ambient-ranges is off)" in flatten(
-        render(off)
-    )
+    assert "vmap_map empty although the graph has a VMAPIN (patch ambient-ranges is off)" in flatten(render(off))
     assert "no VMAPIN in this graph" in render(make_capture(make_schedule()))
 
 
 def test_a_removed_bufferize_says_so_and_why() -> None:
-    bufferize = Bufferize(
-        1, ("r2",), (), 2_000_000, 8_000_000, "GLOBAL", "removed", "one consumer, ratio 1.0"
-    )
+    bufferize = Bufferize(1, ("r2",), (), 2_000_000, 8_000_000, "GLOBAL", "removed", "one consumer, ratio 1.0")
     output = flatten(section(render(make_capture(make_schedule(bufferizes=(bufferize,)))), "BUFFERIZE"))
     assert "0 kept (0 B GLOBAL), 1 removed" in output
     assert "2,000,000 7.6 MiB GLOBAL removed: one consumer, ratio 1.0" in output
@@ -285,9 +277,7 @@ def test_a_kernel_says_local_memory_launches_redundancy_and_findings(width: int)
     assert "launched 12 times" in rows
     assert "37.2x" in rows
     assert rows.count("VD102 40,960 bytes of LOCAL memory, Metal has 32,768") == 1
-    assert (
-        rows.index("r_7_32_16_4_5") < rows.index("VD102") < rows.index("r_8_32_16_4_6") < rows.index("VD104")
-    )
+    assert rows.index("r_7_32_16_4_5") < rows.index("VD102") < rows.index("r_8_32_16_4_6") < rows.index("VD104")
 
 
 def test_identical_kernels_stand_in_one_row_and_their_source_once() -> None:
@@ -460,9 +450,7 @@ texts = st.text(max_size=120)
 
 @settings(max_examples=60, deadline=None)
 @given(texts, texts, texts, st.integers(min_value=30, max_value=200), st.booleans())
-def test_no_string_of_the_user_breaks_the_output(
-    one: str, two: str, three: str, width: int, show_all: bool
-) -> None:
+def test_no_string_of_the_user_breaks_the_output(one: str, two: str, three: str, width: int, show_all: bool) -> None:
     node = make_node(1, "ADD", (two, 3), ranges=(one, three), ambient=(two,), line=one)
     kernel = make_kernel(three, two, target="c", lines=(one, two))
     bufferize = Bufferize(1, (one,), (two,), 2, 16, "GLOBAL", "kept", three)

@@ -125,9 +125,7 @@ def check_stock(stock: SideResult) -> None:
     raise RunError(f"stock itself fails {bad} of {len(stock.tests)} tests, nothing to compare with{common}")
 
 
-def rerun_differing(
-    bench: Bench, side: Side, stock: SideResult, overlay: SideResult
-) -> tuple[SideResult, SideResult]:
+def rerun_differing(bench: Bench, side: Side, stock: SideResult, overlay: SideResult) -> tuple[SideResult, SideResult]:
     """Runs each test that differs once more on both sides, in one process and without the others."""
     differing = sorted({difference.test for difference in find_differences(stock, overlay)})
     if not differing or len(differing) > MOST_RERUN:

@@ -74,9 +74,7 @@ class Bench:
             log = self.log_file(side)
             # 0: all passed, 1: some failed; 2 to 5: interrupted, internal error, usage, nothing collected
             if code not in (0, 1) or not (Path(report) / "outcomes.json").is_file():
-                raise RunError(
-                    f"{side.name}: pytest ended with exit code {code}, see {log}\n{read_tail(log)}"
-                )
+                raise RunError(f"{side.name}: pytest ended with exit code {code}, see {log}\n{read_tail(log)}")
             check_workers(side, Path(report), max(1, workers))
             return SideResult(read_report(Path(report)), seconds)
 

@@ -1,4 +1,7 @@
-"""The child: installs the overlay, runs the snippet as `__main__`, writes a Capture. `python -m vmapdbg.capture.child`."""
+"""The child: installs the overlay, runs the snippet as `__main__`, writes a Capture.
+
+Started by `launcher` as `python -m vmapdbg.capture.child REQUEST`.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,20 @@ def prepare(request: Request, recorder: Recorder) -> None:
 
 
 # what names a device for tinygrad; see DEV in its documentation of the environment
-DEVICE_VARIABLES = ("DEV", "METAL", "AMD", "NV", "CUDA", "QCOM", "CL", "CPU", "DSP", "WEBGPU", "PYTHON", "NULL")
+DEVICE_VARIABLES = (
+    "DEV",
+    "METAL",
+    "AMD",
+    "NV",
+    "CUDA",
+    "QCOM",
+    "CL",
+    "CPU",
+    "DSP",
+    "WEBGPU",
+    "PYTHON",
+    "NULL",
+)
 
 
 def fall_back_to_python_device() -> None:
@@ -121,7 +137,10 @@ def explain_error(error: BaseException) -> model.SnippetError:
 
 
 def strip_own_frames(shown: traceback.TracebackException) -> None:
-    own = (str(Path(__file__).resolve().parent.parent) + os.sep, str(overlay.overlay_dir().resolve()) + os.sep)
+    own = (
+        str(Path(__file__).resolve().parent.parent) + os.sep,
+        str(overlay.overlay_dir().resolve()) + os.sep,
+    )
     shown.stack[:] = [f for f in shown.stack if not os.path.abspath(f.filename).startswith(own)]
     for linked in (shown.__cause__, shown.__context__):
         if linked is not None:
@@ -189,6 +208,7 @@ def installed_version() -> str:
         return version("tinygrad")
     except ImportError:
         return "none"
+
 
 if __name__ == "__main__":
     main()

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from tinygrad.dtype import dtypes
-from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp, renderer
+from tinygrad.uop import GroupOp, Ops
+from tinygrad.uop.ops import AxisType, UOp, renderer
 
 from vmapdbg import model
 from vmapdbg.capture.programs import count_work, op_weight, render_program
@@ -65,7 +66,7 @@ class PassView:
         """tinygrad's `render()`, remembering the parts: thousands of nodes share few index expressions."""
         if u not in self.names:
             for part in u.toposort(gate=lambda x: x not in self.names):
-                self.names[part] = renderer.rewrite(part, ctx=self.names)
+                self.names[part] = str(renderer.rewrite(part, ctx=self.names))
         return self.names[u]
 
     def render_all(self, ranges: Iterable[UOp]) -> tuple[str, ...]:
@@ -87,12 +88,9 @@ class PassView:
         return lines
 
     def _own_line(self, u: UOp) -> str | None:
-        tags = [t for t in u.tag or () if isinstance(t, int) and t < len(self.record.tagged)]
-        for source in (u, *(self.record.tagged[t] for t in tags)):
-            for note in source.metadata or ():
-                if note.caller:
-                    return note.caller
-        return None
+        tags = [t for t in u.tag or () if isinstance(t, int) and t < len(self.record.notes)]
+        notes = [note for t in tags for note in self.record.notes[t] or ()]
+        return next((note.caller for note in notes if note.caller), None)
 
     # *** nodes
 
@@ -130,7 +128,7 @@ class PassView:
 
     def explain_forced(self, u: UOp, reason: str, cause: UOp) -> str:
         if reason == "always":
-            kept = " for a CONTIGUOUS over it" if u.op is Ops.VMAPOUT and u.arg is not None else ""
+            kept = " for a CONTIGUOUS over it" if u.op.name == "VMAPOUT" and u.arg is not None else ""
             return f"{u.op.name} is always realized{kept}"
         if reason == "output":
             return "an output of the schedule"
@@ -161,11 +159,10 @@ class PassView:
         for ins, outs in self.record.context.range_map.values():
             for r in (*ins, *outs):
                 found.update(r.ranges)
-        for r, expanded in self.record.context.vmap_map.items():
-            found.update(dict.fromkeys(expanded))
+        for ambient in self.record.context.vmap_map.values():
+            found.update(dict.fromkeys(ambient))
         return tuple(
-            model.Range(self.render(r), _size(r.src[0]), r.arg[-1].name, r in self.record.scope_ranges)
-            for r in found
+            model.Range(self.render(r), _size(r.src[0]), r.arg[-1].name, r in self.record.scope_ranges) for r in found
         )
 
     # *** buffers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -27,8 +28,11 @@ class ChildDied(Exception):
 
 @dataclass(frozen=True)
 class Job:
-    """One run of a snippet. `timeout` is in seconds, None waits for ever. With `quiet_stdout` what the snippet prints goes
-    to stderr, because stdout carries data."""
+    """One run of a snippet.
+
+    `timeout` is in seconds, None waits for ever. With `quiet_stdout` what the snippet prints goes to stderr, because
+    stdout carries data.
+    """
 
     snippet: str
     arguments: tuple[str, ...]
@@ -39,7 +43,9 @@ class Job:
 
 
 def run_job(job: Job, meanwhile: Callable[[], object] | None = None) -> Capture:
-    """Runs the snippet in a child and returns what it captured, errors of the snippet included. While it runs, the parent calls `meanwhile`.
+    """Runs the snippet in a child and returns what it captured, errors of the snippet included.
+
+    While the child runs, the parent calls `meanwhile`.
 
     Raises ChildDied when there is no Capture. Ctrl-C ends the child, and what it started, too.
     """
@@ -82,10 +88,8 @@ def start_child(job: Job, output: Path) -> subprocess.Popen[bytes]:
 
 
 def stop_group(process: subprocess.Popen[bytes]) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
     process.wait()
 
 

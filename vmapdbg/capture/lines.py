@@ -1,12 +1,13 @@
 """Which line of the user's code made a UOp: runs in the child.
 
-tinygrad notes for each UOp the Tensor method that made it (`Metadata`), and carries that note through its rewrites. We put
-the user's line into the note's `caller`, which tinygrad leaves empty unless TRACEMETA is 2.
+tinygrad notes for each UOp the Tensor method that made it (`Metadata`), and carries that note through its rewrites.
+We put the user's line into the note's `caller`, which tinygrad leaves empty unless TRACEMETA is 2.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import sys
 import sysconfig
@@ -59,7 +60,7 @@ def note_lines(tensor_module: ModuleType) -> None:
     tensor = tensor_module.Tensor
     for name, method in list(vars(tensor).items()):
         if getattr(method, "__qualname__", None) and hasattr(method, "__wrapped__") and callable(method):
-            setattr(tensor, name, _noting(method.__wrapped__, tensor_module._METADATA, tensor_module.Metadata))
+            setattr(tensor, name, _noting(inspect.unwrap(method), tensor_module._METADATA, tensor_module.Metadata))
 
 
 def _noting(method: Callable[..., Any], current: Any, note: Any) -> Callable[..., Any]:

@@ -13,11 +13,11 @@ from tinygrad.dtype import AddrSpace, PtrDType, dtypes
 from tinygrad.engine.realize import method_cache
 from tinygrad.helpers import Context
 from tinygrad.renderer import ProgramSpec, Renderer
-from tinygrad.uop.ops import GroupOp, Ops, UOp
+from tinygrad.uop import GroupOp, Ops
+from tinygrad.uop.ops import UOp
 
-
-# target -> (module of tinygrad.renderer, class, architecture). The architectures stand for the current common ones: tensor
-# cores depend on them. capture/launcher.py has the names.
+# target -> (module of tinygrad.renderer, class, architecture); capture/launcher.py has the names. The architectures stand
+# for the current common ones: tensor cores depend on them.
 RENDERERS: dict[str, tuple[str, str, str | None]] = {
     "c": ("cstyle", "ClangRenderer", None),
     "metal": ("cstyle", "MetalRenderer", None),
@@ -133,8 +133,8 @@ def _address_arithmetic(uops: list[UOp]) -> set[UOp]:
 def op_weight(op: Ops, dtype: Any, target: str) -> int:
     """Returns how many ops the target executes for one `op` of the tensor graph.
 
-    An op that the target has counts as one. One that it has not (EXP2 on the CPU is a polynomial) is measured: a kernel of that op alone
-    is rendered and counted.
+    An op that the target has counts as one. One that it has not (EXP2 on the CPU is a polynomial) is measured: a
+    kernel of that op alone is rendered and counted.
     """
     renderer = make_renderer(target)
     if op in renderer.code_for_op or (op is Ops.MULACC):

@@ -17,7 +17,7 @@ UOp = Any
 
 @dataclass
 class Disagreement:
-    """The consumers of a node asked for different ranges on `axes`; `asked` is (consumer, range) on the first of them."""
+    """The consumers of a node asked for different ranges on `axes`; `asked` has (consumer, range) on the first."""
 
     axes: list[int]
     asked: list[tuple[UOp, UOp]]
@@ -25,7 +25,7 @@ class Disagreement:
 
 @dataclass
 class Ending:
-    """`axes` of a node were given new ranges because ranges end in EXPANDs below it: `ranges` maps each to its EXPAND."""
+    """`axes` of a node got new ranges because ranges end in EXPANDs below it: `ranges` maps each to its EXPAND."""
 
     axes: list[int]
     ranges: dict[UOp, UOp]
@@ -54,7 +54,9 @@ class PassRecord:
     disagreements: dict[UOp, Disagreement] = field(default_factory=dict)
     endings: dict[UOp, Ending] = field(default_factory=dict)
     bufferizes: dict[UOp, BufferizeRecord] = field(default_factory=dict)
-    tagged: list[UOp] = field(default_factory=list)
+    # tag -> tinygrad's notes on the UOp with that tag, as they are now: a later line that makes the same UOp
+    # rewrites them
+    notes: list[Any] = field(default_factory=list)
     # BUFFER UOp -> the node it holds; a kernel is known by the buffer it writes
     buffers: dict[UOp, UOp] = field(default_factory=dict)
     # (ast, BUFFER UOps, output first) in the order of the schedule; an OUTER scope's kernel stands there once
@@ -102,7 +104,13 @@ class Recorder:
         scope_ranges: frozenset[UOp],
     ) -> None:
         record = PassRecord(
-            tsink, toposort, consumers, forced, context, scope_ranges, tagged=self._tagged
+            tsink,
+            toposort,
+            consumers,
+            forced,
+            context,
+            scope_ranges,
+            notes=[u.metadata for u in self._tagged],
         )
         self._current, self._tagged = record, []
         if not self.schedules or self.schedules[-1].passed is not None:
@@ -111,9 +119,7 @@ class Recorder:
         self.schedules[-1].passed = record
         self._by_key[self.schedules[-1].key] = record
 
-    def consumers_disagree(
-        self, x: UOp, axes: list[int], consumers: dict[UOp, None], context: Any
-    ) -> None:
+    def consumers_disagree(self, x: UOp, axes: list[int], consumers: dict[UOp, None], context: Any) -> None:
         assert self._current is not None
         asked = [(c, context.range_map[c][0][axes[0]]) for c in consumers if c in context.range_map]
         self._current.disagreements[x] = Disagreement(axes, asked)
@@ -143,9 +149,7 @@ class Recorder:
 
     def schedule_created(self, items: list[Any], buffers: UOp) -> None:
         assert self._current is not None
-        self._current.kernels = [
-            (item.ast, used.src) for item, used in zip(items, buffers.src, strict=True)
-        ]
+        self._current.kernels = [(item.ast, used.src) for item, used in zip(items, buffers.src, strict=True)]
 
     def _bufferize_of(self, buffer: UOp) -> BufferizeRecord | None:
         node = getattr(buffer.arg, "node", None)

@@ -124,9 +124,7 @@ class Row:
     style: str = ""
 
 
-def lay_out_table(
-    page: Page, columns: Sequence[Column], rows: Sequence[Row], *, indent: int = 2
-) -> list[Text]:
+def lay_out_table(page: Page, columns: Sequence[Column], rows: Sequence[Row], *, indent: int = 2) -> list[Text]:
     """Returns a table as lines: titles, then the rows. Columns without any content do not appear."""
     used = [i for i in range(len(columns)) if any(row.cells[i].plain for row in rows)]
     natural = {i: _measure(columns[i], [row.cells[i] for row in rows]) for i in used}
@@ -152,11 +150,7 @@ def _lay_out_row(
 ) -> Iterator[Text]:
     cells = {i: row.cells[i] for i in widths}
     # A cell that would fold many times goes below as well, where it has the whole width.
-    long = [
-        i
-        for i, cell in cells.items()
-        if len(_fold(page.console, cell, widths[i], columns[i].split)) > _MOST_FOLDS
-    ]
+    long = [i for i, cell in cells.items() if len(_fold(page.console, cell, widths[i], columns[i].split)) > _MOST_FOLDS]
     short: list[Text] = []
     own: list[Text] = []
     for i in sorted([*below, *long]):
@@ -207,9 +201,7 @@ def _measure(column: Column, cells: Sequence[Text]) -> int:
 
 def _choose_columns(columns: Sequence[Column], natural: dict[int, int], width: int) -> list[int]:
     inside = list(natural)
-    for i in sorted(
-        (i for i in natural if columns[i].leaves is not None), key=lambda i: columns[i].leaves or 0
-    ):
+    for i in sorted((i for i in natural if columns[i].leaves is not None), key=lambda i: columns[i].leaves or 0):
         needed = sum(min(natural[j], columns[j].comfort) for j in inside) + _GAP * (len(inside) - 1)
         if needed > width and len(inside) > 1:
             inside.remove(i)

@@ -179,9 +179,7 @@ def _find_brief(capture: Capture, findings: Findings) -> dict[int, str]:
 def _format_brief(view: ScheduleView, reason: str) -> list[Text]:
     page = view.page
     name = (f"-- schedule {view.schedule.index}", "bold")
-    line = page.join(
-        name, *_describe_schedule(view), (f"  ({reason}; --schedule {view.schedule.index})", "dim")
-    )
+    line = page.join(name, *_describe_schedule(view), (f"  ({reason}; --schedule {view.schedule.index})", "dim"))
     return page.wrap(line, hang=3)
 
 

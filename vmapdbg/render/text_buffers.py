@@ -42,9 +42,7 @@ def format_alerts(view: ScheduleView) -> list[Text]:
     lost = [(item, names) for item in view.schedule.bufferizes if (names := view.lost(item))]
     lines: list[Text] = []
     for item, names in lost[:_MOST_ALERTS]:
-        alert = (
-            f"!! BUFFERIZE of node {item.node} {view.op(item.node)}: ambient {', '.join(names)} is NOT closed"
-        )
+        alert = f"!! BUFFERIZE of node {item.node} {view.op(item.node)}: ambient {', '.join(names)} is NOT closed"
         lines += view.page.wrap(view.page.text(alert, ALERT), indent=2, hang=3)
     if len(lost) > _MOST_ALERTS:
         more = format_plural(len(lost) - _MOST_ALERTS, "BUFFERIZE", "BUFFERIZEs")

@@ -118,9 +118,7 @@ def _format_facts(view: ScheduleView, numbers: list[int]) -> list[Text]:
     if places := view.places.format_all(line for item in kernels for line in item.lines):
         facts.append(page.join(("lines ", "dim"), places))
     if len(numbers) > 1:
-        facts.append(
-            page.join((f"{len(numbers)} times the same, also ", "dim"), f"#{format_ids(numbers[1:])}")
-        )
+        facts.append(page.join((f"{len(numbers)} times the same, also ", "dim"), f"#{format_ids(numbers[1:])}"))
     return facts
 
 

@@ -86,9 +86,7 @@ def _sort_outputs_first(nodes: Iterable[Node]) -> list[Node]:
 def _find_noise(nodes_sources_first: Iterable[Node]) -> set[int]:
     noise: set[int] = set()
     for node in nodes_sources_first:
-        plain = node.op in _NOISE or (
-            not node.in_ranges and not node.out_ranges and node.op not in _ALWAYS_SHOWN
-        )
+        plain = node.op in _NOISE or (not node.in_ranges and not node.out_ranges and node.op not in _ALWAYS_SHOWN)
         constant = node.op in _ONLY_MOVES and bool(node.src) and all(src in noise for src in node.src)
         if node.realized is None and (plain or constant):
             noise.add(node.id)

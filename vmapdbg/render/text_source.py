@@ -35,9 +35,7 @@ _LEXERS = {
     "ptx": "ptx",
 }
 # What a fold must not cut: an identifier or number, an operator, a string, a run of spaces.
-_TOKEN = re.compile(
-    r'"(?:\\.|[^"\\])*"|[\w.$@%]+|\s+|->|<<=?|>>=?|[-+*/<>=!&|]=|&&|\|\||\+\+|--|::|//|/\*|\*/|.'
-)
+_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[\w.$@%]+|\s+|->|<<=?|>>=?|[-+*/<>=!&|]=|&&|\|\||\+\+|--|::|//|/\*|\*/|.')
 
 
 class SourceListing:

@@ -57,9 +57,7 @@ class Findings:
 class ScheduleView:
     """A schedule, the page it is printed on, and what is looked up by node or by range name."""
 
-    def __init__(
-        self, capture: Capture, schedule: Schedule, page: Page, places: Places, findings: Findings
-    ) -> None:
+    def __init__(self, capture: Capture, schedule: Schedule, page: Page, places: Places, findings: Findings) -> None:
         self.capture = capture
         self.schedule = schedule
         self.page = page
@@ -90,9 +88,7 @@ class ScheduleView:
     def ambient_of(self, bufferize: Bufferize) -> tuple[str, ...]:
         """Returns the ambient ranges of a BUFFERIZE's node, from wherever the capture has them."""
         node = self.nodes.get(bufferize.node)
-        mapped = [
-            name for entry in self.schedule.vmap_map if entry.node == bufferize.node for name in entry.ranges
-        ]
+        mapped = [name for entry in self.schedule.vmap_map if entry.node == bufferize.node for name in entry.ranges]
         return tuple(dict.fromkeys([*(node.ambient if node else ()), *mapped, *bufferize.ambient]))
 
     def not_closed(self, bufferize: Bufferize) -> tuple[str, ...]:
@@ -129,9 +125,7 @@ class ScheduleView:
 
     def notes_for(self, findings: Iterable[Finding]) -> list[Text]:
         """Returns findings as notes: code, then message."""
-        return [
-            self.page.join((found.code, ALERT), " ", found.message, *self._at(found)) for found in findings
-        ]
+        return [self.page.join((found.code, ALERT), " ", found.message, *self._at(found)) for found in findings]
 
     def _at(self, found: Finding) -> list[str]:
         return [] if found.line is None else [f" ({self.places.format(found.line)})"]

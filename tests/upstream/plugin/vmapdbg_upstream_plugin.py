@@ -124,14 +124,11 @@ class ScheduleRecorder:
         finally:
             kernels = sum(len(schedule) for schedule in self.schedules)
             digest = hashlib.sha256(json.dumps(self.schedules).encode()).hexdigest()
-            self.write(
-                {"test": item.nodeid, "schedules": len(self.schedules), "kernels": kernels, "digest": digest}
-            )
+            self.write({"test": item.nodeid, "schedules": len(self.schedules), "kernels": kernels, "digest": digest})
 
 
 def start_from_known_state() -> None:
     import numpy as np
-
     from tinygrad import Tensor
     from tinygrad.engine.schedule import schedule_cache
 
