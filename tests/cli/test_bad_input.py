@@ -153,7 +153,7 @@ ODD_IMPORTS = [
     "import importlib\nops = importlib.import_module('tinygrad.uop.ops')\n",
     "from tinygrad.schedule.indexing import run_rangeify\n",
     "import tinygrad.codegen.opt.postrange\n",
-    "import sys\nimport tinygrad\nfor n in list(sys.modules):\n  if n.split('.')[0] == 'tinygrad': del sys.modules[n]\n",
+    "import sys, tinygrad\nfor n in list(sys.modules):\n  if n.split('.')[0] == 'tinygrad': del sys.modules[n]\n",
     "import os\nos.environ['DEBUG'] = '0'\n__import__('tinygrad.nn')\n",
 ]
 

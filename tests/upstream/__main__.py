@@ -9,6 +9,7 @@ import argparse
 import importlib.util
 import json
 import os
+import signal
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -49,6 +50,8 @@ MOST_STOCK_FAILURES = 0.15
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse_arguments(arguments)
+    # what `timeout` sends: pytest runs in a session of its own, and is ended on the way out
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))
     try:
         return compare_sides(options)
     except (FetchError, RunError, TableError, PatchError) as error:

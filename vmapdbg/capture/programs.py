@@ -16,8 +16,8 @@ from tinygrad.renderer import ProgramSpec, Renderer
 from tinygrad.uop import GroupOp, Ops
 from tinygrad.uop.ops import UOp
 
-# target -> (module of tinygrad.renderer, class, architecture); capture/launcher.py has the names. The architectures stand
-# for the current common ones: tensor cores depend on them.
+# target -> (module of tinygrad.renderer, class, architecture); capture/launcher.py has the names. The architectures
+# stand for the current common ones: tensor cores depend on them.
 RENDERERS: dict[str, tuple[str, str, str | None]] = {
     "c": ("cstyle", "ClangRenderer", None),
     "metal": ("cstyle", "MetalRenderer", None),
