@@ -1,0 +1,217 @@
+"""What `show` captures and prints, on small programs whose numbers can be worked out by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tool import ROOT, run_tool, show_json
+
+TARGETS = {
+    "c": "void E_",
+    "metal": "kernel void",
+    "cuda": "__global__ void",
+    "opencl": "__kernel void",
+    "hip": "__attribute__((global)) void",
+    "wgsl": "@compute @workgroup_size",
+    "llvm": "define void @E_",
+}
+
+
+def show_text(tmp_path: Path, text: str, *arguments: str, **variables: str) -> tuple[dict[str, Any], str]:
+    snippet = tmp_path / "snippet.py"
+    snippet.write_text("from tinygrad import Tensor, TinyJit, UOp, dtypes\n" + text, encoding="utf-8")
+    return show_json(snippet, *arguments, cwd=tmp_path, **variables)
+
+
+def only_kernel(capture: dict[str, Any]) -> dict[str, Any]:
+    (kernel,) = capture["schedules"][-1]["kernels"]
+    return kernel
+
+
+@pytest.mark.parametrize(("target", "text"), TARGETS.items())
+def test_source_is_rendered_for_the_target_without_its_device(target: str, text: str, tmp_path: Path) -> None:
+    capture, _ = show_text(tmp_path, "out = Tensor.empty(64, 64) + 1\n", "--target", target)
+    kernel = only_kernel(capture)
+    assert capture["target"] == kernel["target"] == target
+    assert text in kernel["source"]
+    assert kernel["executed_ops"] == 64 * 64
+    assert kernel["bytes"] == 2 * 4 * 64 * 64
+
+
+@pytest.mark.parametrize("target", ["c", "metal", "cuda", "opencl"])
+def test_executed_ops_of_a_matmul_are_its_multiplies_and_adds(target: str, tmp_path: Path) -> None:
+    """tinygrad's own estimate loses the factor of the threads where they stand inside loops."""
+    capture, _ = show_text(tmp_path, "out = Tensor.empty(64, 32) @ Tensor.empty(32, 128)\n", "--target", target)
+    kernel = only_kernel(capture)
+    asked = 2 * 64 * 128 * 32
+    # the first add of an unrolled reduce may be saved, and a GROUP adds its partial sums once more
+    assert asked * 0.9 <= kernel["executed_ops"] <= asked * 1.1
+    assert 0.9 <= kernel["redundancy"] <= 1.1
+
+
+def test_redundant_work_is_counted(tmp_path: Path) -> None:
+    """On Metal a row of 32 is summed by 16 threads, and then each of them adds up the 16 partial sums."""
+    text = "out = Tensor.empty(32, 32).sum(1)\n"
+    plain, _ = show_text(tmp_path, text, "--target", "c")
+    grouped, _ = show_text(tmp_path, text, "--target", "metal")
+    assert only_kernel(plain)["redundancy"] == 1.0
+    kernel = only_kernel(grouped)
+    assert kernel["local_size"] == [16, 1, 1]
+    assert kernel["executed_ops"] == 32 * (32 + 16 * 16)
+    assert kernel["redundancy"] == 9.0
+
+
+def test_transcendental_ops_count_as_what_the_target_executes(tmp_path: Path) -> None:
+    """exp2 is one op on Metal and a polynomial on the CPU; neither is redundant work."""
+    for target, least in (("metal", 1), ("c", 10)):
+        capture, _ = show_text(tmp_path, "out = Tensor.empty(64).exp2()\n", "--target", target)
+        kernel = only_kernel(capture)
+        assert kernel["executed_ops"] >= least * 64
+        assert kernel["redundancy"] == pytest.approx(1.0, abs=0.1)
+
+
+def test_local_memory_and_threads_are_those_of_the_program(tmp_path: Path) -> None:
+    capture, _ = show_text(tmp_path, "out = Tensor.empty(4, 4096).sum(1)\n", "--target", "metal")
+    kernel = only_kernel(capture)
+    assert kernel["local_bytes"] > 0
+    threads = 1
+    for size in (*kernel["global_size"], *kernel["local_size"]):
+        threads *= size
+    assert kernel["threads"] == threads
+
+
+def test_schedule_cache_hides_nothing(tmp_path: Path) -> None:
+    text = "def f():\n  return (Tensor([1.0, 2.0]).realize() + 1).contiguous().realize()\nf()\nf()\n"
+    capture, _ = show_text(tmp_path, text)
+    first, _, second = capture["schedules"][1:4]
+    assert first["kernels"]
+    assert {**first, "index": 0} == {**second, "index": 0}
+    assert first["line"] == second["line"] == "snippet.py:3"
+
+
+def test_lazy_tensors_are_scheduled_and_not_run(tmp_path: Path) -> None:
+    text = (
+        "import atexit\nfrom tinygrad import GlobalCounters\n"
+        "atexit.register(lambda: print('kernels run:', GlobalCounters.kernel_count))\n"
+        "middle = Tensor.empty(4) + 1\nends = {'a': [(middle * 2).sum()]}\nother = Tensor.empty(3).exp2()\n"
+    )
+    capture, printed = show_text(tmp_path, text)
+    assert "kernels run: 0" in printed
+    (schedule,) = capture["schedules"]
+    # `middle` is a step on the way to an end, and no output of its own
+    assert len(schedule["kernels"]) == 2
+    assert schedule["line"] is None
+
+
+def test_a_value_left_inside_a_scope_is_no_output(tmp_path: Path) -> None:
+    text = "r = UOp.range(3, -1)\nx = Tensor.empty(3, 2).vmapin((r, 0))\nout = x.sum().vmapout((r,))\n"
+    capture, _ = show_text(tmp_path, text)
+    assert capture["error"] is None
+    assert len(capture["schedules"][0]["kernels"]) == 1
+
+
+def test_lines_are_the_users_through_functions_loops_and_files(tmp_path: Path) -> None:
+    (tmp_path / "layers.py").write_text("def scale(x):\n  return x * 3\n", encoding="utf-8")
+    text = (
+        "import layers\nx = Tensor.empty(4)\n"  # lines 2, 3
+        "for _ in range(2):\n  x = layers.scale(x)\n"  # 4, 5
+        "out = (x.square()\n       .sum())\n"  # 6, 7
+    )
+    capture, _ = show_text(tmp_path, text)
+    lines = {node["op"]: node["line"] for node in capture["schedules"][0]["nodes"]}
+    assert lines["REDUCE_AXIS"] == "snippet.py:7"
+    assert "layers.py:2" in only_kernel(capture)["lines"]
+    assert all(line.split(":")[0] in {"snippet.py", "layers.py"} for line in only_kernel(capture)["lines"])
+
+
+def test_reasons_name_their_causes(tmp_path: Path) -> None:
+    """The decisions of the pass on x * sum(x): why each node is, or is not, a buffer."""
+    capture, _ = show_text(tmp_path, "x = Tensor.empty(4, 8)\nout = x * x.sum(1, keepdim=True)\n")
+    nodes = {node["id"]: node for node in capture["schedules"][0]["nodes"]}
+    realized = {node["op"]: node["realized"] for node in nodes.values() if node["realized"] is not None}
+    assert realized["MUL"]["reason"] == "output"
+    assert realized["REDUCE_AXIS"]["reason"] == "ending-ranges"
+    (expand,) = [node["id"] for node in nodes.values() if node["op"] == "EXPAND"]
+    assert f"at EXPAND {expand}" in realized["REDUCE_AXIS"]["detail"]
+    outcomes = {nodes[b["node"]]["op"]: b for b in capture["schedules"][0]["bufferizes"]}
+    assert outcomes["REDUCE_AXIS"]["outcome"] == "kept"
+    assert "a reduce in its value reads a buffer" in outcomes["REDUCE_AXIS"]["reason"]
+    assert (outcomes["REDUCE_AXIS"]["size"], outcomes["REDUCE_AXIS"]["bytes"]) == (4, 16)
+
+
+def test_consumers_that_disagree_are_named(tmp_path: Path) -> None:
+    capture, _ = show_text(tmp_path, "x = Tensor.empty(4, 4) + 1\nout = x + x.T\n")
+    (reason,) = [
+        node["realized"] for node in capture["schedules"][0]["nodes"]
+        if node["realized"] is not None and node["realized"]["reason"] == "consumers-disagree"
+    ]  # fmt: skip
+    assert reason["axes"] == [0, 1]
+    assert "asks r0" in reason["detail"]
+    assert "asks r1" in reason["detail"]
+
+
+def test_kernels_are_tied_to_their_nodes(tmp_path: Path) -> None:
+    capture, _ = show_text(tmp_path, "x = Tensor.empty(256, 256)\nout = x.softmax()\n")
+    (schedule,) = capture["schedules"]
+    kept = {b["node"] for b in schedule["bufferizes"] if b["outcome"] == "kept"}
+    assert [k["outputs"][0] for k in schedule["kernels"]] == sorted(kept)
+    ids = {node["id"] for node in schedule["nodes"]}
+    assert all(set(kernel["nodes"]) <= ids for kernel in schedule["kernels"])
+    assert all(set(node["src"]) <= set(range(node["id"])) for node in schedule["nodes"])
+
+
+def test_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
+    sample = str(ROOT / "samples" / "nested_jvp.py")
+    runs = [run_tool("show", sample, "--json", cwd=tmp_path, PYTHONHASHSEED=seed).stdout for seed in "12"]
+    assert runs[0] == runs[1]
+    assert json.loads(runs[0])["schedules"]
+
+
+def test_saved_capture_is_what_json_prints(tmp_path: Path) -> None:
+    done = run_tool("show", str(ROOT / "samples" / "xsum.py"), "--json", "--save", "x.json", cwd=tmp_path)
+    assert (tmp_path / "x.json").read_text(encoding="utf-8") == done.stdout
+
+
+def test_snippet_gets_its_arguments_and_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("value = 7\n", encoding="utf-8")
+    text = "import sys, beside\nassert __name__ == '__main__'\nprint(sys.argv, beside.value)\n"
+    (tmp_path / "snippet.py").write_text(text, encoding="utf-8")
+    done = run_tool("show", "snippet.py", "--", "--steps", "3", cwd=tmp_path)
+    assert done.stdout == "['snippet.py', '--steps', '3'] 7\n"
+
+
+def test_snippet_may_set_tinygrads_environment(tmp_path: Path) -> None:
+    """Nothing of tinygrad is imported before the snippet."""
+    text = "import os, sys\nassert 'tinygrad.helpers' not in sys.modules\nos.environ['DEV'] = 'NULL'\n"
+    (tmp_path / "snippet.py").write_text(
+        text + "from tinygrad import Device\nprint(Device.DEFAULT)\n", encoding="utf-8"
+    )
+    assert run_tool("show", "snippet.py", cwd=tmp_path).stdout == "NULL\n"
+
+
+def test_without_clang_the_snippet_runs_on_the_python_device(tmp_path: Path) -> None:
+    snippet = str(ROOT / "samples" / "lost_range.py")
+    done = run_tool("show", snippet, "--only", "vmap", cwd=tmp_path, PATH="/nonexistent", DEV="", CC="clang")
+    assert done.returncode == 0, done.stderr
+    assert "reduce+index    [[3.0, 15.0], [5.0, 17.0], [7.0, 19.0]]" in done.stdout
+    assert done.stderr.splitlines() == ["vmapdbg: no clang for the CPU device, running on the PYTHON device (slow)"]
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+@pytest.mark.parametrize("sample", ["lost_range", "softmax"])
+def test_text_keeps_to_the_width_and_is_plain_when_piped(sample: str, width: int, tmp_path: Path) -> None:
+    done = run_tool("show", str(ROOT / "samples" / f"{sample}.py"), cwd=tmp_path, COLUMNS=str(width))
+    assert done.returncode == 0
+    assert "\x1b" not in done.stdout
+    report = done.stdout[done.stdout.index("target ") :]
+    assert max(map(len, report.splitlines())) <= width
+
+
+def test_show_remembers_the_snippet_for_the_commands_that_follow(tmp_path: Path) -> None:
+    run_tool("show", str(ROOT / "samples" / "xsum.py"), "--patches", "all,-close-ranges", cwd=tmp_path)
+    kept = json.loads((tmp_path / ".vmapdbg" / "last.json").read_text(encoding="utf-8"))
+    assert kept["snippet"].endswith("xsum.py")
+    assert kept["patches"] == "ambient-ranges,nested-ranges"

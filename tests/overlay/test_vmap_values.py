@@ -1,0 +1,960 @@
+"""Values of vmapped programs against the loop over single elements. Each row of the data is different, so that a row
+that gets the value of another one (seed 000: of the last one) is seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scopes import (
+    LOOP,
+    OUTER,
+    Map,
+    assert_same,
+    check,
+    check_map,
+    loop,
+    make_range,
+    numbers,
+    unroll,
+    varg_in,
+    varg_out,
+    vmap,
+)
+from tinygrad import Tensor, TinyJit, UOp, dtypes
+from tinygrad.uop.ops import AxisType
+
+F32, F64, I32 = np.float32, np.float64, np.int32
+BOTH = pytest.mark.parametrize("axis_type", [LOOP, OUTER], ids=["loop", "outer"])
+
+_weights: dict[tuple[Any, ...], np.ndarray] = {}
+
+
+def weight(x: Tensor, *shape: int, seed: int = 1) -> Tensor:
+    """A constant from outside of the scope, of the dtype of x."""
+    array = _weights.setdefault((*shape, seed), numbers(*shape, dtype=F64, seed=seed))
+    return Tensor(array.astype(np.float64)).cast(x.dtype)
+
+
+# *** single functions. The element has shape (4, 6); seed 004 section 6.1 to 6.5 and what the issue lists
+
+
+def set_ints(x: Tensor) -> Tensor:
+    z = x * 2
+    z[0] = 7
+    z[-1, 2] = 3
+    return z
+
+
+def set_slices(x: Tensor) -> Tensor:
+    z = x * 2
+    z[1:3] = x[2:]
+    z[:, :2] = 1
+    return z
+
+
+def set_strides(x: Tensor) -> Tensor:
+    z = x + 1
+    z[::2, ::3] = x[:2, :2]
+    z[..., 5] = x[..., 0]
+    return z
+
+
+def set_lists(x: Tensor) -> Tensor:
+    z = x * 1
+    z[[0, 2]] = x[1:3]
+    return z
+
+
+def set_tensors(x: Tensor) -> Tensor:
+    z = x * 1
+    z[Tensor([3, 1])] = x[:2] * 5
+    return z
+
+
+def set_at_an_index_of_the_element(x: Tensor) -> Tensor:
+    z = x * 1
+    z[x[:, 0].argmax()] = 11
+    return z
+
+
+def set_in_zeros(x: Tensor) -> Tensor:
+    z = Tensor.zeros(4, 6, dtype=x.dtype).contiguous()
+    z[::2] = x[:2]
+    return z + x
+
+
+def set_twice_and_read_between(x: Tensor) -> Tensor:
+    z = x * 1
+    z[0] = x[1]
+    before = z[0].sum()
+    z[0] = 2
+    z[1:] += 1
+    return z * before
+
+
+def in_place(x: Tensor) -> Tensor:
+    z = x * 1
+    z += 1
+    z.assign(z * 2)
+    return z
+
+
+FLOAT_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    # 6.1
+    "unary": lambda x: x.exp2() + x.sin() + x.abs().sqrt() + (x.abs() + 1).log() + x.tanh() + x.sigmoid(),
+    "gelu silu": lambda x: x.gelu() + x.silu() + x.leaky_relu() + x.softplus(),
+    "division": lambda x: x / (weight(x, 6).abs() + 1) + 1 / (x.square() + 1),
+    "pow": lambda x: x.abs() ** 1.5,
+    "cast to half": lambda x: x.cast(dtypes.float16),
+    "rounding": lambda x: x.floor() + x.ceil() * 2 + x.round() * 4 + x.trunc() * 8,
+    # 6.2
+    "mean": lambda x: x - x.mean(),
+    "mean of an axis": lambda x: x.mean(0) + x.mean(1).sum(),
+    "std var": lambda x: Tensor.stack(x.std(), x.var(), x.std(0).sum(), x.var(1).sum()),
+    "softmax": lambda x: x.softmax(),
+    "softmax of an axis": lambda x: x.softmax(0),
+    "log_softmax": lambda x: x.log_softmax(),
+    "logsumexp": lambda x: x.logsumexp(1),
+    "layernorm": lambda x: x.layernorm(),
+    "batched norm": lambda x: (x - x.mean(0)) * (x.var(0) + 1e-5).rsqrt() * weight(x, 6),
+    "rmsnorm": lambda x: x * (x.square().mean(-1, keepdim=True) + 1e-5).rsqrt(),
+    "softmax of softmax": lambda x: (x.softmax() @ weight(x, 6, 6)).softmax(),
+    "attention": lambda x: x.scaled_dot_product_attention(x * 2, x + 1),
+    "attention causal": lambda x: x.scaled_dot_product_attention(x, x, is_causal=True),
+    "attention of heads": lambda x: x.reshape(4, 2, 3)
+    .transpose(0, 1)
+    .scaled_dot_product_attention(*[x.reshape(4, 2, 3).transpose(0, 1)] * 2),
+    "cross entropy": lambda x: x.sparse_categorical_crossentropy(Tensor([1, 0, 3, 5])),
+    "interpolate": lambda x: x.reshape(1, 1, 4, 6).interpolate((7, 3)),
+    "interpolate nearest": lambda x: x.reshape(1, 1, 4, 6).interpolate((8, 12), mode="nearest"),
+    "avg_pool2d": lambda x: x.reshape(1, 1, 4, 6).avg_pool2d((2, 3)),
+    "newton schulz": lambda x: x @ x.T @ x * 0.01,
+    "dropout that is off": lambda x: x.dropout(0.5) + 1,
+    "normalized then indexed": lambda x: x.layernorm()[[3, 0, 3]],
+    "to another device and back": lambda x: ((x * 2).to("CPU:1") + 1).to(x.device),
+}
+
+FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    # 6.1
+    "elementwise": lambda x: x * weight(x, 6) + 2 * x - 1,
+    "where": lambda x: (x > 0).where(x, -x.sum()),
+    "comparisons": lambda x: (x > 1) & (x != x.max()) | (x <= -3),
+    "minimum maximum clamp": lambda x: x.minimum(2).maximum(-x.flip(0)).clamp(-20, 20),
+    "cast to int": lambda x: x.cast(dtypes.int32) + 1,
+    "masked_fill": lambda x: x.masked_fill(x > 1, 9),
+    "mask from outside": lambda x: Tensor([True, False, True, True, False, True]).where(x, 0),
+    # 6.2
+    "sum": lambda x: x.sum(),
+    "sum of an axis": lambda x: x.sum(axis=0),
+    "sum of all axes kept": lambda x: x * x.sum((0, 1), keepdim=True),
+    "min max": lambda x: Tensor.stack(x.max(), x.min(), x.max(0).sum(), x.min(1).sum()),
+    "prod": lambda x: (x[:2, :3] + 1).prod(),
+    "argmax argmin": lambda x: x.argmax(1) + x.argmin(1) * 10 + x.argmax(),
+    "any all": lambda x: Tensor.stack((x > 3).any(), (x > -50).all(), (x > 0).any(0).all()),
+    "matmul": lambda x: x @ weight(x, 6, 5),
+    "matrix times element": lambda x: weight(x, 3, 4) @ x,
+    "element times itself": lambda x: x @ x.T,
+    "dot": lambda x: x[0].dot(x[1]) + x[2].dot(weight(x, 6)),
+    "einsum": lambda x: Tensor.einsum("ij,jk,i->ik", x, weight(x, 6, 3), weight(x, 4)),
+    "cumsum": lambda x: x.cumsum(1),
+    "cumsum of the other axis": lambda x: x.cumsum(0).flip(0),
+    "cummax": lambda x: x.cummax(1)[0] if isinstance(x.cummax(1), tuple) else x.cummax(1),
+    # 6.3
+    "reshape": lambda x: x.reshape(2, 12).reshape(3, 8) * 2,
+    "flatten": lambda x: x.flatten() + 1,
+    "transpose": lambda x: x.transpose() * weight(x, 4),
+    "permute": lambda x: x.reshape(2, 2, 6).permute(2, 0, 1),
+    "expand": lambda x: x.unsqueeze(1).expand(4, 3, 6) * weight(x, 3, 6),
+    "shrink": lambda x: x.shrink(((1, 3), (2, 6))),
+    "slices": lambda x: x[1:3, 2:4] + x[:2, ::3],
+    "pad": lambda x: x.pad(((1, 0), (0, 2))),
+    "pad with a value": lambda x: x.pad(((1, 1), (0, 1)), value=5),
+    "pad circular": lambda x: x.reshape(1, 1, 4, 6).pad((1, 1, 2, 0), mode="circular"),
+    "flip": lambda x: x.flip(0) - x.flip((0, 1)),
+    "unsqueeze squeeze": lambda x: (x.unsqueeze(0) + 1).squeeze(0).unsqueeze(-1),
+    "roll": lambda x: x.roll(1, 0) + x.roll(-2, 1),
+    "repeat": lambda x: x.repeat(2, 3),
+    "repeat_interleave": lambda x: x.repeat_interleave(2, dim=0),
+    "tril triu": lambda x: x.tril() + x.triu(1) * 2,
+    "diagonal": lambda x: x[:, :4].diagonal(),
+    "unfold": lambda x: x.unfold(1, 3, 2),
+    # 6.4
+    "stack": lambda x: Tensor.stack(x, x * 2, weight(x, 4, 6)),
+    "stack along the last axis": lambda x: Tensor.stack(x, x.flip(0), dim=-1),
+    "stack of reduces": lambda x: Tensor.stack(x[:2].sum(), x[2:].sum()),
+    "cat": lambda x: Tensor.cat(x, weight(x, 2, 6), x[:1], dim=0),
+    "cat along the other axis": lambda x: Tensor.cat(x[:, 1:], x.cumsum(1), dim=1),
+    "split chunk": lambda x: x.split(2)[1] * x.chunk(2)[0],
+    # 6.5
+    "int index": lambda x: x[0] * x[-1, 2],
+    "list index": lambda x: x[[3, 0, 3]],
+    "list index of the other axis": lambda x: (x + 1)[:, [5, 0]],
+    "two lists": lambda x: (x * 2)[[0, 3], [1, 5]],
+    "tensor index": lambda x: x[Tensor([3, 0])],
+    "tensor index of both axes": lambda x: x[Tensor([[3], [0]]), Tensor([[1, 2]])],
+    "index that depends on the element": lambda x: weight(x, 4, 3)[x.argmax(0) % 4],
+    "index of the element by the element": lambda x: x[x.argmax(0)],
+    "index after reduce and stack": lambda x: Tensor.stack(x[:2].sum(), x[2:].sum())[[0, 1]],
+    "index after matmul": lambda x: (x @ weight(x, 6, 4))[[0, 2]],
+    "scalars of a stack": lambda x: (lambda f: Tensor.stack(f[0], f[4], f[8]))(
+        Tensor.stack(x[0] * 1, x[1] * 2, x[2] * x[3, 3]).flatten()
+    ),
+    "seed 003": lambda x: (lambda f: Tensor.stack(f[0], f[1]))(
+        Tensor.stack(*[x[0] * Tensor(row).cast(x.dtype) for row in np.eye(6)]).flatten()
+    ),
+    "gather": lambda x: x.gather(1, Tensor([[0, 5], [1, 1], [2, 0], [3, 4]])),
+    "gather by the element": lambda x: x.gather(0, x.argmax(0, keepdim=True)),
+    "scatter": lambda x: x.scatter(1, Tensor([[0], [5], [2], [1]]), x[:, :1] * 3),
+    "scatter_reduce": lambda x: x.scatter_reduce(0, Tensor([[0, 1, 2, 3, 0, 1]] * 2), x[2:], "sum"),
+    "one_hot": lambda x: x.argmax(1).one_hot(6),
+    # realized inside the scope
+    "contiguous": lambda x: (x * 2).contiguous() + 1,
+    "contiguous input": lambda x: x.contiguous() * 2,
+    "contiguous output": lambda x: (x * 2).contiguous(),
+    "contiguous of a reduce": lambda x: x.sum(1).contiguous() * x.sum(1).contiguous().sum(),
+    "clone": lambda x: (x * 2).clone() + x,
+    "clone input": lambda x: x.clone() + x.clone().sum(),
+    "sort": lambda x: x.sort(1)[0],
+    "sort of the other axis": lambda x: x.sort(0, descending=True)[0] * 2,
+    "argsort": lambda x: x.argsort(1),
+    "topk": lambda x: x.topk(2)[0],
+    "topk indices": lambda x: x.topk(3, dim=0)[1],
+    "conv2d": lambda x: x.reshape(1, 1, 4, 6).conv2d(weight(x, 2, 1, 3, 3), padding=1),
+    "conv2d with stride": lambda x: x.reshape(1, 2, 2, 6).conv2d(
+        weight(x, 4, 1, 2, 2), weight(x, 4), groups=2, stride=2
+    ),
+    "conv_transpose2d": lambda x: x.reshape(1, 1, 4, 6).conv_transpose2d(weight(x, 1, 2, 2, 2)),
+    "max_pool2d": lambda x: x.reshape(1, 1, 4, 6).max_pool2d((2, 2)),
+    "max_pool2d with overlap": lambda x: x.reshape(1, 1, 4, 6).max_pool2d((2, 3), stride=1),
+    "detach": lambda x: x.detach() * x,
+    # setitem on a tensor that the scope made
+    "set ints": set_ints,
+    "set slices": set_slices,
+    "set strides": set_strides,
+    "set lists": set_lists,
+    "set tensors": set_tensors,
+    "set at an index of the element": set_at_an_index_of_the_element,
+    "set in zeros": set_in_zeros,
+    "set twice": set_twice_and_read_between,
+    "in place": in_place,
+    # constants
+    "a constant": lambda x: Tensor.ones(3, dtype=x.dtype),
+    "a constant from outside": lambda x: weight(x, 3, 2),
+    "a computed constant": lambda x: weight(x, 4, 6).sum(0),
+    "arange full eye": lambda x: x * Tensor.arange(6) + Tensor.eye(4, 6) + Tensor.full((4, 6), 2),
+    "zeros_like": lambda x: x.ones_like() * 3 + x.zeros_like() + x.full_like(2),
+}
+
+INT_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "bitwise": lambda x: (x & 12) | (x ^ 5),
+    "shifts": lambda x: (x.abs() << 2) + (x.abs() >> 1),
+    "floor division": lambda x: x // 3 + x % 7,
+    "bitwise_not": lambda x: ~x,
+    "cast to float": lambda x: (x.cast(dtypes.float32) / 3).sum(),
+    "bool": lambda x: x.bool().logical_not(),
+}
+
+
+def at_axis(array: np.ndarray, axis: int) -> np.ndarray:
+    return np.ascontiguousarray(np.moveaxis(array, 0, axis))
+
+
+# the same function is seen with another batch size and other axes in each dtype
+@pytest.mark.parametrize(
+    ("dtype", "size", "in_axis", "out_axis"),
+    [(F32, 3, 0, 0), (F64, 2, 1, -1), (I32, 5, -1, 0)],
+    ids=["float32", "float64", "int32"],
+)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_function(name: str, dtype: type, size: int, in_axis: int, out_axis: int) -> None:
+    x = at_axis(numbers(size, 4, 6, dtype=dtype), in_axis)
+    check_map(FUNCTIONS[name], x, in_axis=in_axis, out_axis=out_axis)
+
+
+@pytest.mark.parametrize(("dtype", "size", "in_axis", "out_axis"), [(F32, 3, 1, 0), (F64, 2, 0, -1)])
+@pytest.mark.parametrize("name", FLOAT_FUNCTIONS)
+def test_float_function(name: str, dtype: type, size: int, in_axis: int, out_axis: int) -> None:
+    x = at_axis(numbers(size, 4, 6, dtype=dtype), in_axis)
+    check_map(FLOAT_FUNCTIONS[name], x, in_axis=in_axis, out_axis=out_axis)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.int64])
+@pytest.mark.parametrize("name", INT_FUNCTIONS)
+def test_int_function(name: str, dtype: type) -> None:
+    check_map(INT_FUNCTIONS[name], numbers(3, 4, 6, dtype=dtype))
+
+
+OUTER_FUNCTIONS = [
+    "elementwise",
+    "sum",
+    "matmul",
+    "index after reduce and stack",
+    "index after matmul",
+    "scalars of a stack",
+    "seed 003",
+    "contiguous",
+    "clone",
+    "topk",
+    "cumsum",
+    "conv2d",
+    "max_pool2d",
+    "gather by the element",
+    "set slices",
+    "set tensors",
+    "in place",
+    "a constant from outside",
+    "one_hot",
+]
+
+
+@pytest.mark.parametrize("name", OUTER_FUNCTIONS)
+def test_function_with_an_outer_range(name: str) -> None:
+    check_map(FUNCTIONS[name], numbers(3, 4, 6), axis_type=OUTER, out_axis=-1)
+
+
+@pytest.mark.parametrize("name", ["softmax", "attention", "layernorm", "std var", "softmax of softmax"])
+def test_float_function_with_an_outer_range(name: str) -> None:
+    check_map(FLOAT_FUNCTIONS[name], numbers(4, 3, 6), axis_type=OUTER, in_axis=1)
+
+
+SOME = ["index after reduce and stack", "contiguous", "cumsum", "sum", "transpose", "set slices"]
+
+
+@BOTH
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7])
+@pytest.mark.parametrize("name", SOME)
+def test_batch_size(name: str, size: int, axis_type: AxisType) -> None:
+    check_map(FUNCTIONS[name], numbers(size, 4, 6), axis_type=axis_type)
+
+
+def two_d(x: Tensor) -> Tensor:
+    return (x @ weight(x, x.shape[-1], 3)).contiguous() - x.sum()
+
+
+@pytest.mark.parametrize("in_axis", [0, 1, 2, -1, -2, -3])
+@pytest.mark.parametrize("out_axis", [0, 1, 2, -1, -2, -3])
+def test_any_in_axis_and_out_axis(in_axis: int, out_axis: int) -> None:
+    check_map(two_d, numbers(3, 5, 2), in_axis=in_axis, out_axis=out_axis)
+
+
+def test_a_scalar_element() -> None:
+    check_map(lambda a: a * 2 + 1, numbers(5))
+    check_map(lambda a: a.reshape(1).expand(3) * weight(a, 3), numbers(5), out_axis=1)
+
+
+def test_a_large_batch_of_odd_size() -> None:
+    """Large enough for the CPU device to split the batch axis into threads and unroll it."""
+    check_map(lambda a: (a.softmax() * a.sum()).contiguous() + 1, numbers(257, 33))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.bool_, np.uint8, np.int8, np.int64])
+def test_other_dtypes(dtype: type) -> None:
+    check_map(lambda a: Tensor.stack(a[0], a.flip(0)[0], a.max())[[2, 0]], numbers(3, 4, dtype=dtype))
+
+
+@BOTH
+def test_an_input_that_is_not_realized(axis_type: AxisType) -> None:
+    check(
+        lambda m, x: m(lambda a: a.softmax() * 2, axis_type=axis_type)((x * 3).flip(1).contiguous() - x),
+        numbers(3, 4),
+    )
+    check(lambda m, x: m(lambda a: a.sum() + a, axis_type=axis_type)(x.T + x.sum(1)), numbers(3, 4))
+
+
+def test_an_input_that_is_a_constant_or_a_view() -> None:
+    check(lambda m: m(lambda a: a + a.sum())(Tensor.ones(3, 4)))
+    check(lambda m: m(lambda a: a * a.sum())(Tensor.arange(12).reshape(3, 4)))
+    check(lambda m, x: m(lambda a: a * a.sum())(x.realize()[1:, ::2].T), numbers(4, 6))
+    check(lambda m, x: m(lambda a: a - a.max())(x.realize()[0].expand(5, 6)), numbers(4, 6))
+    check(lambda m, x: m(lambda a: a - a.max())(x.realize().pad(((1, 1), (0, 0)))), numbers(2, 3))
+
+
+# *** several inputs and results
+
+
+@BOTH
+def test_inputs_mapped_at_different_axes(axis_type: AxisType) -> None:
+    def fn(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+        return (a @ b).contiguous() + c.sum() * a.sum()
+
+    arrays = numbers(3, 2, 4), numbers(4, 5, 3, seed=1), numbers(6, 3, seed=2)
+    check_map(fn, *arrays, in_axis=(0, -1, 1), out_axis=1, axis_type=axis_type)
+
+
+@BOTH
+def test_an_input_that_is_not_mapped(axis_type: AxisType) -> None:
+    def fn(a: Tensor, w: Tensor) -> Tensor:
+        return (a @ w).softmax() + w.sum(0)
+
+    check_map(fn, numbers(3, 4), numbers(4, 5), in_axis=(0, None), axis_type=axis_type)
+    check_map(fn, numbers(4), numbers(4, 3, 5), in_axis=(None, 1), axis_type=axis_type)
+
+
+def test_the_same_tensor_mapped_and_whole() -> None:
+    check_map(lambda a, b: a * b.sum(0) + b[0], *[numbers(3, 4)] * 2, in_axis=(0, None))
+    check(lambda m, x: m(lambda a: (a * x).sum(0).softmax())(x), numbers(3, 4))
+    check(lambda m, x: m(lambda a, b: (a * b).sum(), (0, 1))(x, x), numbers(3, 3))
+
+
+def test_the_same_range_on_two_axes_of_two_inputs() -> None:
+    r = make_range(3)
+    x, y = numbers(3, 4), numbers(2, 3, seed=1)
+    got = (Tensor(x).vmapin(varg_in(r, 2, 0)).sum() * Tensor(y).vmapin(varg_in(r, 2, 1))).vmapout(
+        varg_out(r, 1, -1)
+    )
+    assert_same(got, (x.sum(1) * y).astype(F32))
+
+
+def test_two_ranges_in_one_vmapin() -> None:
+    r, s = make_range(3), make_range(4)
+    zero = UOp.const(dtypes.index, 0)
+    x = numbers(3, 5, 4)
+    inner = Tensor(x).vmapin((r, zero, s))
+    got = (inner.softmax() * inner.sum())[[4, 0]].vmapout((s, zero, r))
+    want = loop(loop(lambda a: (a.softmax() * a.sum())[[4, 0]], 1), 0, 1)(Tensor(x))
+    assert_same(got, want.permute(1, 2, 0) if want.shape == (2, 3, 4) else want.transpose(0, 0).permute(2, 0, 1))
+
+
+def several(a: Tensor) -> tuple[Tensor, ...]:
+    y = (a * 2).contiguous()
+    return y, y.sum(), (y.softmax() + a)[[1, 0]], a
+
+
+@BOTH
+@pytest.mark.parametrize("how", ["together", "one by one", "backwards", "lazy sum"])
+def test_several_results_of_one_scope(how: str, axis_type: AxisType) -> None:
+    got = vmap(several, 0, (0, 0, 1, -1), axis_type=axis_type)(Tensor(numbers(3, 4)))
+    want = loop(several, 0, (0, 0, 1, -1))(Tensor(numbers(3, 4)))
+    if how == "together":
+        Tensor.realize(*got)
+    if how == "one by one":
+        for v in got:
+            v.realize()
+    if how == "backwards":
+        for v in reversed(got):
+            v.realize()
+    if how == "lazy sum":
+        assert_same(got[0] + got[3].T * got[1].reshape(3, 1), want[0] + want[3].T * want[1].reshape(3, 1))
+    assert_same(got, want)
+
+
+def test_one_inner_value_as_two_results() -> None:
+    check_map(lambda a: ((y := a.softmax()), y), numbers(3, 4), out_axis=(0, 1))
+
+
+@BOTH
+def test_a_result_that_does_not_depend_on_the_range(axis_type: AxisType) -> None:
+    """It is the same in every row."""
+    check_map(lambda a, w: w * 2, numbers(3, 4), numbers(5), in_axis=(0, None), axis_type=axis_type)
+    check_map(lambda a, w: (a, w.softmax()), numbers(3, 4), numbers(5), in_axis=(0, None), axis_type=axis_type)
+
+
+@BOTH
+@pytest.mark.parametrize("out_axis", [0, 1])
+def test_a_contiguous_result_that_does_not_depend_on_the_range(out_axis: int, axis_type: AxisType) -> None:
+    check_map(
+        lambda a, w: (w * 2).contiguous(),
+        numbers(3, 4),
+        numbers(5),
+        in_axis=(0, None),
+        out_axis=out_axis,
+        axis_type=axis_type,
+    )
+
+
+def test_an_inner_value_used_in_two_scopes() -> None:
+    """A value from outside of both, and one VMAPIN with two VMAPOUTs around different values."""
+    r = make_range(3)
+    x = Tensor(numbers(3, 4))
+    inner = x.vmapin(varg_in(r, 2, 0))
+    shared = (inner * 3).contiguous()
+    first, second = shared.sum().vmapout((r,)), (shared.flip(0) + inner).vmapout(varg_out(r, 1, 1))
+    assert_same((first, second), loop(lambda a: ((a * 3).sum(), (a * 3).flip(0) + a), 0, (0, 1))(x))
+
+
+# *** after the scope: seed 004 section 6.6
+
+AFTER: dict[str, Callable[[Tensor], Tensor]] = {
+    "reshape": lambda y: y.reshape(y.numel() // 2, 2),
+    "flatten": lambda y: y.flatten(),
+    "transpose": lambda y: y.transpose(),
+    "pad": lambda y: y.pad(((1, 0), (0, 2))),
+    "flip": lambda y: y.flip(0),
+    "int index": lambda y: y[2, 3],
+    "slice": lambda y: y[1:3],
+    "list index": lambda y: y[[2, 0]],
+    "tensor index": lambda y: y[Tensor([1, 1, 2])],
+    "sum": lambda y: y.sum(),
+    "sum of the batch": lambda y: y.sum(0),
+    "sum of the rest": lambda y: y.sum(1),
+    "max": lambda y: y.max(0),
+    "equal": lambda y: y == 0.0,
+    "greater": lambda y: y > 1.0,
+    "matmul": lambda y: y @ weight(y, 4, 2),
+    "cat": lambda y: Tensor.cat(y, weight(y, 2, 4)),
+    "stack": lambda y: Tensor.stack(y, y * 2),
+    "softmax of the batch": lambda y: y.softmax(0),
+    "cumsum": lambda y: y.cumsum(0),
+    "plus itself flipped": lambda y: y + y.flip(0) * y.sum(0),
+    "expand": lambda y: y.unsqueeze(0).expand(2, 3, 4) + 1,
+    "contiguous": lambda y: y.contiguous() + y,
+    "contiguous of a view": lambda y: y.T.contiguous(),
+    "contiguous of a reshape": lambda y: y.reshape(4, 3).contiguous() * 2,
+    "clone": lambda y: y.clone() * 2,
+    "cast": lambda y: y.cast(dtypes.float64),
+}
+BEFORE: dict[str, Callable[[Tensor], Tensor]] = {
+    "elementwise": lambda a: a * 2 - 1,
+    "reduce": lambda a: Tensor.stack(a[:2].sum(), a[2:].sum(), a.max(), a[0])[[3, 0, 1, 2]],
+}
+
+
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize("after", AFTER)
+def test_after_the_scope(before: str, after: str) -> None:
+    check(lambda m, x: AFTER[after](m(BEFORE[before])(x)), numbers(3, 4))
+
+
+@pytest.mark.parametrize("after", ["flip", "sum of the batch", "contiguous", "reshape", "stack"])
+def test_after_an_outer_scope(after: str) -> None:
+    check(lambda m, x: AFTER[after](m(BEFORE["reduce"], axis_type=OUTER)(x)), numbers(3, 4))
+
+
+def test_the_result_assigned_to_a_buffer() -> None:
+    target = Tensor.zeros(3, 4).contiguous().realize()
+    x = Tensor(numbers(3, 4))
+    target.assign(vmap(lambda a: a.softmax())(x)).realize()
+    assert_same(target, loop(lambda a: a.softmax())(x))
+
+
+def test_setitem_on_the_result_and_from_the_result() -> None:
+    x = Tensor(numbers(3, 4))
+    y = vmap(lambda a: a * 2)(x).contiguous().realize()
+    y[0] = 5
+    target = Tensor.zeros(4, 4).contiguous().realize()
+    target[1:] = vmap(lambda a: a * 3)(x)
+    want = numbers(3, 4) * 2
+    want[0] = 5
+    assert_same(y, want)
+    assert_same(target, np.concatenate([np.zeros((1, 4), F32), numbers(3, 4) * 3]))
+
+
+# *** one scope after another, with the same RANGE
+
+BETWEEN: dict[str, Callable[[Tensor], Tensor]] = {
+    "as it is": lambda y: y,
+    "flip": lambda y: y.flip(0),
+    "transpose": lambda y: y.T,
+    "every second": lambda y: Tensor.cat(y[::2], y[1::2]),
+    "reshape": lambda y: y.reshape(2, 2, 4).transpose(0, 1).reshape(4, 4),
+    "roll": lambda y: y.roll(1, 0),
+    "sum": lambda y: y.sum(0, keepdim=True).expand(4, 4) + y,
+    "softmax of the batch": lambda y: y.softmax(0),
+    "contiguous": lambda y: y.flip(0).contiguous(),
+    "pad": lambda y: y.pad(((1, 0), (0, 0)))[:4],
+}
+CONTENTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "elementwise": lambda a: a * 2,
+    "softmax": lambda a: a.softmax(),
+    "contiguous": lambda a: (a * 2).contiguous() + 1,
+}
+
+
+@BOTH
+@pytest.mark.parametrize("between", BETWEEN)
+@pytest.mark.parametrize("contents", CONTENTS)
+def test_the_same_range_again_in_a_later_scope(contents: str, between: str, axis_type: AxisType) -> None:
+    """One VMAPOUT feeds another scope that has an equal RANGE: its steps are other steps."""
+
+    def program(m: Map, x: Tensor) -> Tensor:
+        y = BETWEEN[between](m(CONTENTS[contents], axis_id=-1, axis_type=axis_type)(x))
+        return m(lambda a: a * a.sum() + a.max(), axis_id=-1, axis_type=axis_type)(y)
+
+    check(program, numbers(4, 4))
+
+
+@BOTH
+def test_every_second_row_in_a_later_scope_with_the_same_id(axis_type: AxisType) -> None:
+    """Same axis id, another size."""
+
+    def program(m: Map, x: Tensor) -> Tensor:
+        y = m(lambda a: a.softmax(), axis_id=-1, axis_type=axis_type)(x)
+        return m(lambda a: (a * 2).contiguous() + a.sum(), axis_id=-1, axis_type=axis_type)(y[::2])
+
+    check(program, numbers(6, 4))
+
+
+@BOTH
+def test_a_chain_of_four_scopes_with_the_same_range(axis_type: AxisType) -> None:
+    def program(m: Map, x: Tensor) -> Tensor:
+        for _ in range(4):
+            x = m(lambda a: a.softmax() + a.flip(0), axis_id=-1, axis_type=axis_type)(x.flip(0).T)
+        return x
+
+    check(program, numbers(4, 4))
+
+
+@BOTH
+def test_scopes_with_the_same_range_that_meet_again(axis_type: AxisType) -> None:
+    def program(m: Map, x: Tensor) -> Tensor:
+        y = m(lambda a: a.softmax(), axis_id=-1, axis_type=axis_type)(x)
+        z = m(lambda a: a.cumsum(), axis_id=-1, axis_type=axis_type)(x.flip(0))
+        w = m(lambda a, b: a * b.sum(), axis_id=-1, axis_type=axis_type)(y, z.flip(0))
+        return w + y.flip(0) * z
+
+    check(program, numbers(3, 4))
+
+
+@pytest.mark.parametrize("axis_id", [0, 1, 3, 100])
+@BOTH
+def test_a_range_with_an_id_from_zero_up(axis_id: int, axis_type: AxisType) -> None:
+    """The ids of the pass itself start at 0: a RANGE of the user's must not be one of them."""
+    check_map(
+        lambda a: (a.sum() * a).contiguous().softmax() + 1,
+        numbers(3, 4),
+        axis_id=axis_id,
+        axis_type=axis_type,
+    )
+
+
+@BOTH
+@pytest.mark.parametrize("ids", [(-1, -1), (2, 2), (0, -1), (0, 1)])
+def test_two_ranges_with_the_same_id_and_different_sizes(ids: tuple[int, int], axis_type: AxisType) -> None:
+    def program(m: Map, x: Tensor) -> Tensor:
+        def outer(a: Tensor) -> Tensor:
+            return m(lambda b: (a * b).contiguous().sum() + b, axis_id=ids[1], axis_type=axis_type)(a)
+
+        return m(outer, axis_id=ids[0], axis_type=axis_type)(x)
+
+    check(program, numbers(3, 4))
+
+
+# *** nesting: seed 001 and seed 004 section 6.7
+
+
+@BOTH
+def test_an_inner_value_realized_that_mixes_two_ranges(axis_type: AxisType) -> None:
+    def program(m: Map, x: Tensor, y: Tensor) -> Tensor:
+        return m(
+            lambda b: m(lambda a: (a * b).contiguous() + 1, axis_type=axis_type)(x), axis_type=axis_type
+        )(y)
+
+    check(program, numbers(3, 4), numbers(5, 4, seed=1))
+
+
+@pytest.mark.parametrize("inner_type", [LOOP, OUTER])
+@pytest.mark.parametrize("outer_type", [LOOP, OUTER])
+@pytest.mark.parametrize("out_axis", [0, -1])
+def test_nested_softmax(outer_type: AxisType, inner_type: AxisType, out_axis: int) -> None:
+    def program(m: Map, x: Tensor) -> Tensor:
+        def outer(b: Tensor) -> Tensor:
+            rows = m(lambda a: (a.softmax() * b.sum(0)).softmax(), 1, out_axis, axis_type=inner_type)(b)
+            return rows.softmax(0) - b.sum()
+
+        return m(outer, 1, out_axis, axis_type=outer_type)(x)
+
+    check(program, numbers(4, 3, 4))
+
+
+@BOTH
+@pytest.mark.parametrize("depth", [2, 3, 4, 5])
+def test_nesting(depth: int, axis_type: AxisType) -> None:
+    """A prime of its own as the size of each level, the in-axis at alternating ends, stack, reduce and list index inside."""
+    sizes = (2, 3, 5, 7, 11)[:depth]
+
+    def level(m: Map, d: int) -> Callable[[Tensor], Tensor]:
+        def fn(a: Tensor) -> Tensor:
+            if d == depth:
+                return Tensor.stack(a.sum(), (a * a).sum(), a.max())[[0, 2, 1]]
+            inner = m(level(m, d + 1), d % 2 if a.ndim > 1 else 0, d % 2, axis_type=axis_type)(a)
+            return inner - inner.sum(0, keepdim=True) * 0.25
+
+        return fn
+
+    check(lambda m, x: level(m, 0)(x), numbers(*sizes[::-1], 2, dtype=F64))
+
+
+@pytest.mark.parametrize("depth", [3, 4, 5])
+def test_nesting_over_closed_over_values(depth: int) -> None:
+    """Every level is over a tensor of its own; the innermost value depends on all RANGEs at once."""
+    sizes = (2, 3, 5, 7, 11)[:depth]
+    arrays = [numbers(n, 2, dtype=F64, seed=n) for n in sizes]
+
+    def program(m: Map, *xs: Tensor) -> Tensor:
+        def level(rest: tuple[Tensor, ...], product: Tensor) -> Tensor:
+            if not rest:
+                return Tensor.stack(product.sum(), product.max()).contiguous()[[1, 0]]
+            return m(lambda a: level(rest[1:], product * a + 1))(rest[0])
+
+        return level(xs, Tensor.ones(2, dtype=dtypes.float64))
+
+    check(program, *arrays)
+
+
+@BOTH
+def test_an_inner_scope_over_a_tensor_that_the_outer_one_does_not_map(axis_type: AxisType) -> None:
+    def program(m: Map, x: Tensor, w: Tensor) -> Tensor:
+        def outer(a: Tensor) -> Tensor:
+            rows = m(lambda row: (row * 2).softmax(), axis_type=axis_type)(w)  # does not depend on a
+            return (rows @ a).softmax() + m(lambda row: row.sum() * a.sum(), axis_type=axis_type)(w)
+
+        return m(outer, axis_type=axis_type)(x)
+
+    check(program, numbers(3, 4), numbers(5, 4))
+
+
+def test_ranges_that_swap_places_in_the_next_scope() -> None:
+    def program(m: Map, x: Tensor) -> Tensor:
+        y = m(lambda a: m(lambda b: a * b.max(), axis_id=-2)(x), axis_id=-1)(x)
+        return m(lambda a: m(lambda b: a.sum(0) - b, axis_id=-1)(x.flip(0)), axis_id=-2)(y)
+
+    check(program, numbers(3, 4))
+
+
+def test_seed_001() -> None:
+    """The product rule under an outer scope, over a primal with an inner scope: d(g * stack(x*g)) by g was 0."""
+
+    def program(m: Map, z: Tensor, tangents: Tensor) -> Tensor:
+        def y_of(v: Tensor) -> Tensor:
+            return m(lambda e: e * v[2], 1)(v[:2].reshape(2, 1)).reshape(2)
+
+        def jvp(t: Tensor) -> Tensor:
+            y = y_of(z)
+            dy = m(lambda e, de: e * t[2] + de * z[2], 1)(z[:2].reshape(2, 1), t[:2].reshape(2, 1)).reshape(2)
+            stacked, dstacked = Tensor.stack(y[0], y[1]), Tensor.stack(dy[0], dy[1])
+            return stacked * t[2] + dstacked * z[2]
+
+        return m(jvp, 1, 1)(tangents)
+
+    z = np.array([2.0, 3.0, 5.0])
+    want = np.array([[25.0, 0, 20], [0, 25, 30]])
+    assert_same(program(vmap, Tensor(z), Tensor(np.eye(3))), want)
+    assert_same(program(loop, Tensor(z), Tensor(np.eye(3))), want)
+
+
+def test_the_seed_000_program() -> None:
+    """x of shape (3, 4) in float64; every row was the last one."""
+    x = np.arange(12, dtype=F64).reshape(3, 4)
+    got = vmap(lambda a: Tensor.stack(a[:2].sum(), a[2:].sum())[[0, 1]])(Tensor(x).realize())
+    assert_same(got, np.stack([x[:, :2].sum(1), x[:, 2:].sum(1)], 1))
+
+
+# *** schedules: once, again, under TinyJit
+
+
+def test_the_same_program_twice_with_other_data() -> None:
+    """The second schedule comes from tinygrad's schedule cache."""
+    fn = vmap(lambda a: (a.softmax() @ weight(a, 4, 4))[[2, 0]], axis_id=-7)
+    for seed in range(3):
+        x = Tensor(numbers(3, 4, seed=seed)).realize()
+        assert_same(fn(x), loop(lambda a: (a.softmax() @ weight(a, 4, 4))[[2, 0]])(x))
+
+
+@BOTH
+def test_under_tinyjit(axis_type: AxisType) -> None:
+    def element(a: Tensor) -> tuple[Tensor, Tensor]:
+        return (a @ weight(a, 4, 4)).softmax()[[2, 0]], Tensor.stack(a[:2].sum(), a[2:].sum())[[0, 1]]
+
+    weight(Tensor(1.0), 4, 4)
+    w = Tensor(_weights[(4, 4, 1)].astype(F32)).realize()
+
+    @TinyJit
+    def step(x: Tensor) -> tuple[Tensor, Tensor]:
+        first, second = vmap(lambda a: ((a @ w).softmax()[[2, 0]], element(a)[1]), 0, 0, axis_type=axis_type)(x)
+        return first.realize(), (second + 1).realize()
+
+    for seed in range(4):
+        x = Tensor(numbers(3, 4, seed=seed)).realize()
+        first, second = step(x)
+        want = loop(element)(x)
+        assert_same((first, second), (want[0], want[1] + 1))
+
+
+def test_with_an_unrelated_schedule_at_the_same_time() -> None:
+    x = Tensor(numbers(3, 4))
+    y, other = vmap(lambda a: a.softmax())(x), (x * 2).sum(0)
+    Tensor.realize(y, other)
+    assert_same(y, loop(lambda a: a.softmax())(x))
+    np.testing.assert_allclose(other.numpy(), numbers(3, 4).sum(0) * 2, rtol=1e-5)
+    assert_same(x, numbers(3, 4))
+
+
+# *** gradients
+
+GRADIENTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "matmul": lambda x, w: (x @ w).square().sum(),
+    "softmax": lambda x, w: ((x @ w).softmax() * x).sum(),
+    "relu": lambda x, w: (x @ w).relu().square().sum(),
+    "max": lambda x, w: (x @ w).max() * w.sum() + x.max().square(),
+    "contiguous": lambda x, w: ((x @ w).contiguous() * w.contiguous().sum(0)).square().sum(),
+    "index": lambda x, w: (x @ w)[[0, 2, 2]].square().sum(),
+    "stack and index": lambda x, w: Tensor.stack((x * w[0]).sum(), (x @ w).max())[[1, 0]].square().sum(),
+    "cumsum": lambda x, w: ((x * w.sum(1)).cumsum() * x).sum(),
+    "layernorm": lambda x, w: ((x @ w).layernorm() * x).sum(),
+    "sort": lambda x, w: ((x @ w).sort()[0] * w[1]).square().sum(),
+    "where": lambda x, w: (x > 0).where(x @ w, w.sum(0)).square().sum(),
+}
+
+
+def gradients(loss: Callable[..., Tensor], *arrays: np.ndarray) -> tuple[Tensor, ...]:
+    tensors = [Tensor(a, requires_grad=True) for a in arrays]
+    loss(*tensors).backward()
+    assert all(t.grad is not None for t in tensors)
+    return tuple(t.grad for t in tensors)  # type: ignore[misc]
+
+
+def check_gradients(loss: Callable[..., Tensor], *arrays: np.ndarray) -> None:
+    """`loss(map, *tensors)`: its gradients through scopes against those through lazily stacked slices."""
+    got = gradients(lambda *ts: loss(vmap, *ts), *arrays)
+    assert_same(got, gradients(lambda *ts: loss(unroll, *ts), *arrays))
+
+
+GX, GW = numbers(3, 4, dtype=F64), numbers(4, 4, dtype=F64, seed=1)
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_backward_through_a_scope(name: str) -> None:
+    fn = GRADIENTS[name]
+    check_gradients(lambda m, x, w: m(fn, (0, None))(x, w).square().sum(), GX, GW)
+
+
+@BOTH
+@pytest.mark.parametrize("name", ["softmax", "index", "contiguous", "stack and index"])
+def test_a_closed_over_weight_used_inside_and_outside(name: str, axis_type: AxisType) -> None:
+    fn = GRADIENTS[name]
+
+    def loss(m: Map, x: Tensor, w: Tensor) -> Tensor:
+        return (m(lambda a: fn(a, w), axis_type=axis_type)(x) * w.sum()).sum() + (w * w).sum() * x.sum()
+
+    check_gradients(loss, GX, GW)
+
+
+@pytest.mark.parametrize("name", ["softmax", "index", "layernorm"])
+def test_backward_through_nested_scopes(name: str) -> None:
+    fn = GRADIENTS[name]
+
+    def loss(m: Map, x: Tensor, w: Tensor) -> Tensor:
+        return m(lambda a: m(lambda row: (a * row).sum() * fn(a, w))(w).square().sum())(x).sum()
+
+    check_gradients(loss, GX, GW)
+
+
+@BOTH
+@pytest.mark.parametrize("name", ["softmax", "relu", "contiguous", "stack and index", "sort"])
+def test_vmap_of_a_gradient(name: str, axis_type: AxisType) -> None:
+    fn = GRADIENTS[name]
+    check_map(
+        lambda a, w: tuple(fn(a, w).gradient(a, w)), GX, GW, in_axis=(0, None), axis_type=axis_type
+    )
+
+
+def test_backward_through_a_vmap_of_a_gradient() -> None:
+    fn = GRADIENTS["softmax"]
+
+    def loss(m: Map, x: Tensor, w: Tensor) -> Tensor:
+        return m(lambda a: fn(a, w).gradient(a)[0])(x).square().sum()
+
+    check_gradients(loss, GX, GW)
+
+
+@BOTH
+def test_vmap_over_cotangents(axis_type: AxisType) -> None:
+    def program(m: Map, x: Tensor, w: Tensor, cotangents: Tensor) -> tuple[Tensor, ...]:
+        y = (x @ w).tanh() * x
+        return m(lambda ct: tuple(y.gradient(x, w, gradient=ct)), axis_type=axis_type)(cotangents)
+
+    arrays = GX[0], GW, np.eye(4)
+    got, want = (program(m, *[Tensor(a) for a in arrays]) for m in (vmap, loop))
+    assert_same(got, want)
+
+
+@BOTH
+def test_vmap_over_cotangents_of_a_primal_with_a_scope(axis_type: AxisType) -> None:
+    def program(m: Map, primal: Map, x: Tensor, w: Tensor, cotangents: Tensor) -> tuple[Tensor, ...]:
+        y = primal(lambda a: (a * x).softmax(), axis_type=axis_type)(w)
+        return m(lambda ct: tuple(y.gradient(x, w, gradient=ct)), axis_type=axis_type)(cotangents)
+
+    arrays = GX[0], GW, numbers(5, 4, 4, dtype=F64, seed=4)
+    got = program(vmap, vmap, *[Tensor(a) for a in arrays])
+    assert_same(got, program(loop, unroll, *[Tensor(a) for a in arrays]))
+
+
+@pytest.mark.parametrize("order", ["jacobian", "hessian"])
+def test_a_derivative_of_each_element(order: str) -> None:
+    """Nested: a scope over elements, and in it one over the rows of the identity."""
+
+    def program(m: Map, x: Tensor, w: Tensor, eye: Tensor) -> Tensor:
+        def one(a: Tensor) -> Tensor:
+            y = (a @ w).tanh() * a
+            if order == "hessian":
+                y = y.sum().gradient(a)[0]
+            return m(lambda ct: y.gradient(a, gradient=ct)[0])(eye)
+
+        return m(one)(x)
+
+    arrays = [Tensor(v) for v in (GX, GW, np.eye(4))]
+    assert_same(program(vmap, *arrays), program(unroll, *arrays))
+
+
+@BOTH
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_gradient_at_other_axes(axis: int, axis_type: AxisType) -> None:
+    def loss(m: Map, x: Tensor, w: Tensor) -> Tensor:
+        y = m(lambda a, b: a * b.softmax(), (axis, 1), axis, axis_type=axis_type)(x, w)
+        return (y * w).square().sum()
+
+    check_gradients(loss, numbers(4, 4, dtype=F64, seed=3), GW)
+
+
+def test_gradient_of_a_tensor_mapped_and_whole() -> None:
+    check_gradients(lambda m, w: m(lambda a: (w @ a).softmax() * a)(w).square().sum(), GW)
+
+
+def test_gradient_through_two_scopes_with_the_same_range() -> None:
+    def loss(m: Map, x: Tensor, w: Tensor) -> Tensor:
+        y = m(lambda a: a * w.sum(0), axis_id=-1)(x)
+        return m(lambda a: (a @ w).softmax(), axis_id=-1)(y.flip(0)).square().sum()
+
+    check_gradients(loss, GX, GW)
+
+
+def test_gradient_of_a_result_that_does_not_depend_on_the_range() -> None:
+    check_gradients(lambda m, x, w: (m(lambda a: w.sum(0))(x) * x).sum(), GX, GW)
+
+
+def test_gradient_of_several_results() -> None:
+    def loss(m: Map, x: Tensor, w: Tensor) -> Tensor:
+        first, second = m(lambda a: (a @ w, (w @ a).softmax()))(x)
+        return (first * second).sum()
+
+    check_gradients(loss, GX, GW)
+
+
+def test_tensor_gradient_through_a_scope() -> None:
+    x, w = Tensor(GX), Tensor(GW)
+    got = vmap(lambda a: (a @ w).softmax())(x).square().sum().gradient(x, w)
+    want = unroll(lambda a: (a @ w).softmax())(x).square().sum().gradient(x, w)
+    assert_same(tuple(got), tuple(want))
+
+
+def test_a_training_step() -> None:
+    """Gradients of a weight under an optimizer, three steps: the loss goes where the loop's goes."""
+    from tinygrad.nn.optim import SGD
+
+    losses = []
+    for m in (vmap, unroll):
+        w = Tensor(GW.astype(F32), requires_grad=True)
+        optimizer = SGD([w], lr=0.01)
+        with Tensor.train():
+            for step in range(3):
+                x = Tensor(numbers(3, 4, seed=step))
+                optimizer.zero_grad()
+                loss = m(lambda a, w=w: ((a @ w).softmax() - a).square().mean())(x).mean()
+                loss.backward()
+                optimizer.step()
+        losses.append((loss.item(), w.numpy()))
+    np.testing.assert_allclose(losses[0][0], losses[1][0], rtol=1e-4)
+    np.testing.assert_allclose(losses[0][1], losses[1][1], rtol=1e-4, atol=1e-5)
