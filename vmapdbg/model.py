@@ -42,6 +42,7 @@ class Node:
 
     `shape` is None for an op without one. `src` are node ids. Ranges are rendered as tinygrad renders them
     (`r4`, `rm1`, `(r4*2+r5)`), one an axis; `ambient` are range names. `line` is `file:number` of the user's code.
+    `arg` is what else makes the op what it is: the axes of a reduce, the argument of a movement op, a constant, a varg.
     """
 
     id: int
@@ -54,6 +55,7 @@ class Node:
     ambient: tuple[str, ...]
     realized: Realized | None
     line: str | None
+    arg: str
 
 
 @dataclass(frozen=True)
@@ -134,9 +136,21 @@ class Kernel:
 
 
 @dataclass(frozen=True)
+class Output:
+    """One tensor that the snippet realized. `digest` is the hex sha256 of its bytes; `sample` has at most 1,024 of its
+    elements, evenly spaced from the first (every one of them where there are no more), NaN and infinities as
+    `"nan"`, `"inf"`, `"-inf"`."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    digest: str
+    sample: tuple[float | str, ...]
+
+
+@dataclass(frozen=True)
 class Schedule:
     """One schedule the snippet made: the graph, the decisions, the kernels. `copies` counts what is no compute
-    kernel (copies between devices, views)."""
+    kernel (copies between devices, views). `outputs` are read only where they are asked for, as `diff` does."""
 
     index: int
     line: str | None
@@ -146,6 +160,7 @@ class Schedule:
     vmap_map: tuple[VmapEntry, ...]
     bufferizes: tuple[Bufferize, ...]
     kernels: tuple[Kernel, ...]
+    outputs: tuple[Output, ...]
 
 
 @dataclass(frozen=True)

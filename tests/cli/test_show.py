@@ -57,7 +57,7 @@ def test_redundant_work_is_counted(tmp_path: Path) -> None:
     text = "out = Tensor.empty(32, 32).sum(1)\n"
     plain, _ = show_text(tmp_path, text, "--target", "c")
     grouped, _ = show_text(tmp_path, text, "--target", "metal")
-    assert only_kernel(plain)["redundancy"] == 1.0
+    assert only_kernel(plain)["redundancy"] == pytest.approx(1.0, abs=0.05)
     kernel = only_kernel(grouped)
     assert kernel["local_size"] == [16, 1, 1]
     assert kernel["executed_ops"] == 32 * (32 + 16 * 16)

@@ -73,7 +73,7 @@ void r_3_2_2({dtype}* restrict data0_6, double* restrict data1_{size}, int* rest
 def make_node(id: int, op: str, shape: tuple[int | str, ...] | None = (2,), **changes: Any) -> Node:
     """A node with the ranges `changes` gives it; `ranges` sets in and out at once."""
     ranges = changes.pop("ranges", None)
-    node = Node(id, op, "double", shape, (), ranges, ranges, (), None, None)
+    node = Node(id, op, "double", shape, (), ranges, ranges, (), None, None, "")
     return replace(node, **changes)
 
 
@@ -102,7 +102,7 @@ def make_kernel(name: str, source: str = "void f() {}\n", **changes: Any) -> Ker
 
 def make_schedule(index: int = 0, **changes: Any) -> Schedule:
     """An empty schedule."""
-    return replace(Schedule(index, None, 0, (), (), (), (), ()), **changes)
+    return replace(Schedule(index, None, 0, (), (), (), (), (), ()), **changes)
 
 
 def make_capture(*schedules: Schedule, **changes: Any) -> Capture:

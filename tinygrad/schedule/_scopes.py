@@ -1,7 +1,7 @@
 """Prepares vmap scopes for the rangeify pass: RANGEs with ids of their own, and nothing inside a scope that cannot be there."""
 from __future__ import annotations
 import itertools
-from tinygrad.uop.ops import GroupOp, Ops, UOp, consumer_map_from_toposort
+from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp, consumer_map_from_toposort
 
 class VmapScopeError(RuntimeError):
   """A graph does inside a vmap scope what the scheduler cannot do there. The message is a sentence: what, where, what to do."""
@@ -37,7 +37,7 @@ def prepare_scopes(tsink:UOp, toposort:dict[UOp, None]) -> UOp:
   if names:=rename_ranges(toposort, scope_ranges):
     toposort = (tsink:=tsink.substitute(names)).toposort()
     scope_ranges = vmap_ranges(toposort)
-  for x in toposort: check_op(x, [r for r in x.ranges if r in scope_ranges])
+  for x in toposort: check_op(x, [r for r in x.ranges if r in scope_ranges], scope_ranges)
   kept = find_kept(toposort)
   new: dict[UOp, UOp] = {}
   for x in toposort:
@@ -99,7 +99,10 @@ CANNOT_BE_IN_SCOPE = {
   Ops.MSTACK: "stacks devices inside the vmap scope of {}: sharded tensors cannot be in a scope",
 }
 
-def check_op(x:UOp, open_ranges:list[UOp]) -> None:
+def check_op(x:UOp, open_ranges:list[UOp], scope_ranges:frozenset[UOp]) -> None:
+  if x.op is Ops.REDUCE and (outer:=[r for r in x.src[1:] if r in scope_ranges and r.arg[-1] == AxisType.OUTER]):
+    raise VmapScopeError(f"{describe_place(x)} reduces over the OUTER RANGE {name_ranges(outer)} of a vmap scope: the kernel runs once for each step"
+                         " and has no sum of them; leave the scope with VMAPOUT and reduce the axis")
   if open_ranges and (why:=CANNOT_BE_IN_SCOPE.get(x.op)) is not None:
     raise VmapScopeError(f"{describe_place(x)} {why.format(name_ranges(open_ranges))}")
   if x.op is Ops.SINK and open_ranges:

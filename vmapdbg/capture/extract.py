@@ -24,7 +24,7 @@ def build_schedules(records: list[ScheduleRecord], target: str) -> tuple[model.S
     schedules = []
     for index, record in enumerate(records):
         if record.passed is None:  # the graph was refused before the pass could look at it
-            schedules.append(model.Schedule(index, record.line, 0, (), (), (), (), ()))
+            schedules.append(model.Schedule(index, record.line, 0, (), (), (), (), (), ()))
             continue
         view = built.setdefault(id(record.passed), PassView(record.passed, target))
         schedules.append(view.build(index, record.line))
@@ -58,7 +58,7 @@ class PassView:
                 "kernels": tuple(self.build_kernels()),
                 "copies": sum(ast.op is not Ops.SINK for ast, _ in self.record.kernels),
             }
-        return model.Schedule(index=index, line=line, **self.parts)
+        return model.Schedule(index=index, line=line, outputs=(), **self.parts)
 
     # *** names
 
@@ -107,7 +107,21 @@ class PassView:
             ambient=self.render_all(self.record.context.vmap_map.get(u, ())),
             realized=self.build_realized(u),
             line=self.lines.get(u),
+            arg=self.describe_arg(u),
         )
+
+    def describe_arg(self, u: UOp) -> str:
+        if u.op in GroupOp.Movement:
+            return "(" + ", ".join(_describe_sizes(part) for part in u.marg) + ")"
+        if u.op is Ops.REDUCE_AXIS:
+            return f"{u.arg[0].name} {u.arg[1]}"
+        if u.op.name in {"VMAPIN", "VMAPOUT"}:
+            return "(" + ", ".join(self.render(v) for v in u.src[1:]) + ")"
+        if u.op in {Ops.CONST, Ops.BUFFER, Ops.MSELECT, Ops.BIND, Ops.DEFINE_VAR} and u.arg is not None:
+            return str(u.arg)
+        if u.op is Ops.COPY:
+            return str(u.device)
+        return ""
 
     def build_realized(self, u: UOp) -> model.Realized | None:
         record = self.record
@@ -264,6 +278,12 @@ def _size(s: Any) -> int | str:
 
 def _sizes(shape: tuple[Any, ...] | None) -> tuple[int | str, ...] | None:
     return None if shape is None else tuple(_size(s) for s in shape)
+
+
+def _describe_sizes(part: Any) -> str:
+    if isinstance(part, tuple):
+        return "(" + ", ".join(str(_size(s)) for s in part) + ")"
+    return str(part) if isinstance(part, bool) else str(_size(part))
 
 
 def _count_elements(u: UOp) -> int:
