@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
-from vmapdbg.capture.launcher import Job, run_job
+from vmapdbg.capture.launcher import Job, Streams, run_job
 from vmapdbg.patches import parse_patches
 from vmapdbg.render import print_capture
 
@@ -20,8 +20,8 @@ PICTURES = {"show.svg": "all", "show-without-ambient-ranges.svg": "all,-ambient-
 
 
 def draw(file: Path, patches: str) -> None:
-    job = Job(SAMPLE, (), "c", parse_patches(patches), None, quiet_stdout=True)
-    capture = run_job(job)
+    job = Job(SAMPLE, (), "c", parse_patches(patches), None)
+    capture = run_job(job, Streams(stdout=2))
     # the one that reduces and indexes; the others of the sample are its inputs and variants
     shown = next(s for s in capture.schedules if any(k.name == "r_3_2_2_2" for k in s.kernels))
     capture = replace(capture, schedules=(shown,))

@@ -6,18 +6,19 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 import click
 
 from vmapdbg import __version__
-from vmapdbg.capture.launcher import TARGETS, ChildDied, Job, run_job
-from vmapdbg.memory import remember_job
+from vmapdbg.capture.launcher import TARGETS, ChildDied, Job, Streams, run_job
+from vmapdbg.memory import NothingRemembered, recall_job, remember_job
 from vmapdbg.model import Capture
 from vmapdbg.overlay import child_environment
 from vmapdbg.patches import PATCHES, PatchError, format_patches, parse_patches, patch_states
-from vmapdbg.store import StoreError, dump_capture, save_capture
+from vmapdbg.store import StoreError, dump_capture, load_capture, save_capture
 
 EXIT_USAGE, EXIT_SNIPPET, EXIT_CHILD = 2, 3, 4
 SECTIONS = ("ranges", "vmap", "bufferize", "kernels", "source")
@@ -103,9 +104,13 @@ class ScheduleType(click.ParamType):
 patches_option = click.option(
     "--patches",
     type=PatchesType(),
-    default="all",
-    show_default=True,
-    help="Which patches are on: all, none, or a list such as all,-close-ranges.",
+    help="Which patches are on: all, none, or a list such as all,-close-ranges.  [default: all]",
+)
+
+
+target_option = click.option("--target", type=click.Choice(TARGETS), help="Render source for it.  [default: c]")
+timeout_option = click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), help="Stop the snippet after this many seconds."
 )
 
 
@@ -118,26 +123,24 @@ def main() -> None:
 @main.command()
 @click.argument("snippet")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@click.option("--target", type=click.Choice(TARGETS), default="c", show_default=True, help="Render source for it.")
+@target_option
 @click.option("--only", type=SectionsType(), default=SECTIONS, help=f"Print only these: {','.join(SECTIONS)}.")
 @click.option("--schedule", type=ScheduleType(), help="Print only this schedule.")
 @click.option("--all", "show_all", is_flag=True, help="Print every node of a long graph.")
 @click.option("--json", "as_json", is_flag=True, help="Print the capture as one JSON document.")
 @click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Write the capture to a file, too.")
 @patches_option
-@click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), help="Stop the snippet after this many seconds."
-)
+@timeout_option
 def show(
     snippet: str,
     arguments: tuple[str, ...],
-    target: str,
+    target: str | None,
     only: tuple[str, ...],
     schedule: int | Literal["all"] | None,
     show_all: bool,
     as_json: bool,
     save: Path | None,
-    patches: frozenset[str],
+    patches: frozenset[str] | None,
     timeout: float | None,
 ) -> None:
     """Run SNIPPET and show what the scheduler did: ranges, vmap_map, BUFFERIZE, kernels, source.
@@ -151,9 +154,9 @@ def show(
       vmapdbg show train.py --target metal --save after.json -- --steps 1
     """
     check_snippet(snippet)
-    job = Job(snippet, arguments, target, patches, timeout, quiet_stdout=as_json)
+    job = Job(snippet, arguments, target or "c", on(patches), timeout)
     remember_job(job)
-    capture = capture_job(job)
+    capture = capture_job(job, as_json)
     try:
         if save is not None:
             save_capture(capture, save)
@@ -171,6 +174,10 @@ def import_renderers() -> None:
     importlib.import_module("vmapdbg.render.text")
 
 
+def on(patches: frozenset[str] | None) -> frozenset[str]:
+    return parse_patches("all") if patches is None else patches
+
+
 def check_snippet(snippet: str) -> None:
     path = Path(snippet)
     if path.is_dir():
@@ -181,9 +188,11 @@ def check_snippet(snippet: str) -> None:
         raise Failure(f"{snippet} cannot be read", EXIT_USAGE)
 
 
-def capture_job(job: Job) -> Capture:
+def capture_job(job: Job, quiet_stdout: bool = False) -> Capture:
+    """Runs the job. With `quiet_stdout` what the snippet prints goes to stderr, because stdout carries data."""
+    streams = Streams(stdout=sys.stderr.fileno() if quiet_stdout else None)
     try:
-        capture = run_job(job, meanwhile=import_renderers)
+        capture = run_job(job, streams, meanwhile=import_renderers)
     except ChildDied as error:
         raise Failure(str(error), EXIT_CHILD) from None
     if capture.error is not None and capture.error.type == "OverlayError":
@@ -225,10 +234,92 @@ def end_after(capture: Capture) -> None:
     sys.exit(EXIT_SNIPPET)
 
 
+@main.command()
+@click.argument("subject", required=False)
+@click.argument("snippet", required=False)
+@click.option("--schedule", type=click.IntRange(min=0), help="Look only at this schedule.")
+@target_option
+@patches_option
+@timeout_option
+def why(
+    subject: str | None,
+    snippet: str | None,
+    schedule: int | None,
+    target: str | None,
+    patches: frozenset[str] | None,
+    timeout: float | None,
+) -> None:
+    """Explain every decision about SUBJECT: a node's number, a kernel's name, or a line such as model.py:12.
+
+    Without SUBJECT: one line for each buffer between two kernels, and why they are not one. SNIPPET is a Python file
+    or a saved capture; without it, the snippet of the last show.
+
+    \b
+    Examples:
+      vmapdbg why 48
+      vmapdbg why r_3_2_2_2 samples/lost_range.py
+      vmapdbg why samples/lost_range.py:28
+      vmapdbg why
+    """
+    if snippet is None and subject is not None and subject.endswith((".py", ".json")):
+        subject, snippet = None, subject
+    capture = find_capture(snippet, target, patches, timeout)
+    if not capture.schedules:
+        print_report(capture, SECTIONS, None, False)
+        end_after(capture)
+        return
+    from vmapdbg.render.text_why import print_explanations
+    from vmapdbg.why import UnknownSubject, explain
+
+    try:
+        explanations = explain(capture, subject, schedule)
+    except UnknownSubject as error:
+        raise Failure(str(error), EXIT_USAGE) from None
+    print_explanations(explanations, make_console())
+    end_after(capture)
+
+
+def find_capture(
+    snippet: str | None, target: str | None, patches: frozenset[str] | None, timeout: float | None
+) -> Capture:
+    """Returns the capture of a saved file, or of a run of the snippet; what it prints goes to stderr."""
+    if snippet is not None and snippet.endswith(".json"):
+        return read_capture(snippet)
+    return capture_job(find_job(snippet, target, patches, timeout), quiet_stdout=True)
+
+
+def read_capture(file: str) -> Capture:
+    try:
+        return load_capture(Path(file))
+    except StoreError as error:
+        raise Failure(str(error), EXIT_USAGE) from None
+
+
+def find_job(snippet: str | None, target: str | None, patches: frozenset[str] | None, timeout: float | None) -> Job:
+    """Returns the job for a snippet, or the remembered one with the options that are given in place of its own."""
+    if snippet is not None:
+        check_snippet(snippet)
+        job = Job(snippet, (), target or "c", on(patches), timeout)
+        remember_job(job)
+        return job
+    try:
+        job = recall_job()
+    except NothingRemembered as error:
+        raise Failure(str(error), EXIT_USAGE) from None
+    check_snippet(job.snippet)
+    click.echo(f"vmapdbg: using {job.snippet}, from the last show", err=True)
+    return replace(
+        job,
+        target=target or job.target,
+        patches=job.patches if patches is None else patches,
+        timeout=timeout or job.timeout,
+    )
+
+
 @main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @patches_option
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
-def run(patches: frozenset[str], program: tuple[str, ...]) -> None:
+def run(patches: frozenset[str] | None, program: tuple[str, ...]) -> None:
     """Run a program on patched tinygrad: SCRIPT [ARGS] or -m MODULE [ARGS].
 
     Python processes that it starts (pytest-xdist workers, spawn, BEAM) get the same overlay and patches.
@@ -242,14 +333,14 @@ def run(patches: frozenset[str], program: tuple[str, ...]) -> None:
             raise Failure("-m needs the name of a module", EXIT_USAGE)
     else:
         check_snippet(program[0])
-    environment = child_environment(format_patches(patches), dict(os.environ))
+    environment = child_environment(format_patches(on(patches)), dict(os.environ))
     sys.stdout.flush()
     os.execve(sys.executable, [sys.executable, *program], environment)
 
 
 @main.command()
 @patches_option
-def patches(patches: frozenset[str]) -> None:
+def patches(patches: frozenset[str] | None) -> None:
     """Show the patches, what each does, and its state.
 
     \b
@@ -258,4 +349,4 @@ def patches(patches: frozenset[str]) -> None:
     """
     from vmapdbg.render.text import print_patches
 
-    print_patches(PATCHES, patch_states(patches), make_console())
+    print_patches(PATCHES, patch_states(on(patches)), make_console())

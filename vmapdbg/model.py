@@ -27,8 +27,8 @@ class Realized:
     """Why a node is written to a buffer.
 
     `axes` are the axes given new ranges (all of them: a GLOBAL buffer; some: a LOCAL one). `reason` is one of
-    `output`, `always`, `source-of`, `assign`, `outer-reduce`, `consumers-disagree`, `ending-ranges`. `detail` is a
-    sentence that names the op, the consumers or the ranges that caused it.
+    `output`, `always`, `source-of`, `assign`, `outer-reduce`, `consumers-disagree`, `ending-ranges`, and `stock`
+    without the overlay. `detail` is a sentence that names the op, the consumers or the ranges that caused it.
     """
 
     axes: tuple[int, ...]

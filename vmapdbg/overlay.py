@@ -18,7 +18,8 @@ import importlib.util
 import os
 import sys
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 TINYGRAD_VERSION = "0.12.0"
@@ -55,38 +56,36 @@ def patched_modules(folder: Path) -> dict[str, str]:
     return modules
 
 
-class PatchingLoader(importlib.abc.Loader):
-    """Runs the installed module, then the overlay's `patch` on it."""
+Patch = Callable[[types.ModuleType], None]
 
-    def __init__(self, loader: importlib.abc.Loader, overlay_name: str):
-        self.loader, self.overlay_name = loader, overlay_name
+
+class PatchingLoader(importlib.abc.Loader):
+    """Runs the installed module, then `patch` on it, before the importer sees it."""
+
+    def __init__(self, loader: importlib.abc.Loader, patch: Patch):
+        self.loader, self.patch = loader, patch
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType | None:
         return self.loader.create_module(spec)
 
     def exec_module(self, module: types.ModuleType) -> None:
         self.loader.exec_module(module)
-        # a second import of the same module (after a del sys.modules[...]) needs an overlay bound to the new one
-        sys.modules.pop(self.overlay_name, None)
-        try:
-            importlib.import_module(self.overlay_name).patch(module)
-        except sys.modules[f"{OVERLAY_PACKAGE}._patching"].UnknownShape as unknown:  # type: ignore[attr-defined]
-            raise OverlayError(str(unknown)) from None
+        self.patch(module)
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.loader, name)
 
 
-class OverlayFinder(importlib.abc.MetaPathFinder):
-    """Finds tinygrad modules as the other finders do, and has those that the overlay changes patched."""
+class PatchingFinder(importlib.abc.MetaPathFinder):
+    """Finds tinygrad modules as the other finders do, and has those that are named patched."""
 
-    def __init__(self, modules: dict[str, str]):
-        self.modules = modules
+    def __init__(self, patches: dict[str, Patch]):
+        self.patches = patches
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != "tinygrad" and fullname not in self.modules:
+        if fullname != "tinygrad" and fullname not in self.patches:
             return None
         spec = self._find_installed(fullname, path, target)
         if spec is None:
@@ -95,7 +94,7 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
             _check_found(spec)
             return spec
         assert spec.loader is not None, f"{fullname} has no loader"
-        spec.loader = PatchingLoader(spec.loader, self.modules[fullname])
+        spec.loader = PatchingLoader(spec.loader, self.patches[fullname])
         return spec
 
     def _find_installed(
@@ -145,6 +144,16 @@ def _same_file(left: Path, right: Path) -> bool:
     return left.exists() and right.exists() and left.samefile(right)
 
 
+def apply_overlay(overlay_name: str, module: types.ModuleType) -> None:
+    """Patches `module` by its overlay file. Raises OverlayError when the module is not what the file knows."""
+    # a second import of the same module (after a del sys.modules[...]) needs an overlay bound to the new one
+    sys.modules.pop(overlay_name, None)
+    try:
+        importlib.import_module(overlay_name).patch(module)
+    except sys.modules[f"{OVERLAY_PACKAGE}._patching"].UnknownShape as unknown:  # type: ignore[attr-defined]
+        raise OverlayError(str(unknown)) from None
+
+
 def install(patches: str | None = None) -> None:
     """Installs the overlay in this process. `patches` is the comma separated list of the switchable patches that
     are on (default: the environment variable).
@@ -166,12 +175,13 @@ def install(patches: str | None = None) -> None:
     sys.modules[OVERLAY_PACKAGE] = package
     importlib.import_module(f"{OVERLAY_PACKAGE}._patching")
     importlib.import_module(f"{OVERLAY_PACKAGE}._state").set_patches(chosen)
-    sys.meta_path.insert(0, OverlayFinder(patched_modules(folder)))
+    names = patched_modules(folder)
+    sys.meta_path.insert(0, PatchingFinder({name: partial(apply_overlay, names[name]) for name in names}))
 
 
 def is_installed() -> bool:
     """Tells whether the overlay is installed in this process."""
-    return any(isinstance(finder, OverlayFinder) for finder in sys.meta_path)
+    return OVERLAY_PACKAGE in sys.modules
 
 
 def child_environment(patches: str | None, environment: dict[str, str]) -> dict[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from scopes import LOOP, OUTER, assert_same, numbers, vmap
+from scopes import OUTER, ZERO, assert_same, make_range, numbers, vmap
 from tinygrad import Tensor
 from tinygrad.engine.realize import ExecItem
 from tinygrad.helpers import GlobalCounters
@@ -123,7 +123,16 @@ def test_elementwise_after_the_scope_adds_no_kernel() -> None:
         assert len(compute_kernels(post(vmapped))) == len(compute_kernels(post(by_hand)))
 
 
-def test_nested_scopes_are_one_kernel() -> None:
+@pytest.mark.parametrize("name", ["elementwise", "softmax"])
+def test_nested_scopes_cost_no_kernel(name: str) -> None:
+    """A reduce as the last op of the inner scope costs one more, so it is not among these."""
+    element, _ = PROGRAMS[name]
+    x = tensor(3, 5, 4, 6)
+    assert len(compute_kernels(vmap(vmap(element))(x))) == len(compute_kernels(element(x)))
+
+
+def test_two_ranges_in_one_scope_cost_no_kernel() -> None:
+    r, s = make_range(3), make_range(5)
     x = tensor(3, 5, 6)
-    y = vmap(vmap(lambda a: (a * a).sum(), axis_type=LOOP))(x)
-    assert len(compute_kernels(y)) == 1
+    inner = (x.vmapin((r, s, ZERO)) @ W).sum()
+    assert len(compute_kernels(inner.vmapout((r, s)))) == len(compute_kernels((x @ W).sum(-1)))

@@ -17,14 +17,17 @@ CHILD_SIDE = {
     "capture/extract.py",
     "capture/programs.py",
     "capture/recorder.py",
-    "capture/lines.py",
+    "capture/lines.py", "capture/stock.py", "capture/values.py",
 }
 # who may be imported by whom: model <- store, render <- cli
 ALLOWED = {
     "model.py": set(),
     "patches.py": set(),
     "store.py": {"model"},
-    "render": {"model", "patches", "render"},
+    "why.py": {"model"},
+    "diff": {"model", "diff"},
+    "diff.py": {"model"},
+    "render": {"model", "patches", "render", "store", "diff", "why"},
     "overlay.py": set(),
     "memory.py": {"capture.launcher", "patches", "store"},
     "capture/launcher.py": {"model", "overlay", "patches", "store"},

@@ -22,24 +22,30 @@ from typing import Any
 from vmapdbg import __version__, model, overlay
 from vmapdbg.capture.lines import set_internal_folders
 from vmapdbg.capture.recorder import Recorder
+from vmapdbg.capture.stock import observe_stock
 from vmapdbg.patches import parse_patches, patch_states
 from vmapdbg.store import dump_compact, write_atomically
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the parent asks for. `output` is the file that the Capture is written to."""
+    """What the parent asks for.
+
+    `output` is the file that the Capture is written to. `patches` is None for stock tinygrad, without the overlay. With
+    `values` the tensors that the snippet realizes are read.
+    """
 
     snippet: str
     arguments: list[str]
     target: str
-    patches: str
+    patches: str | None
     output: str
+    values: bool
 
 
 def main() -> None:
     request = Request(**json.loads(sys.argv[1]))
-    recorder = Recorder()
+    recorder = Recorder(request.values)
     try:
         prepare(request, recorder)
     except overlay.OverlayError as refused:
@@ -56,9 +62,12 @@ def main() -> None:
 def prepare(request: Request, recorder: Recorder) -> None:
     """Installs the overlay and the observer. Nothing of tinygrad is imported: the snippet may set its environment."""
     overlay.check_installed()
-    overlay.install(request.patches)
     set_internal_folders(str(overlay.overlay_dir()), str(overlay.installed_folder()))
-    sys.modules[f"{overlay.OVERLAY_PACKAGE}._state"].observer = recorder  # type: ignore[attr-defined]
+    if request.patches is None:
+        observe_stock(recorder)
+    else:
+        overlay.install(request.patches)
+        sys.modules[f"{overlay.OVERLAY_PACKAGE}._state"].observer = recorder  # type: ignore[attr-defined]
     fall_back_to_python_device()
 
 
@@ -157,9 +166,8 @@ def schedule_lazy_tensors(values: Iterable[Any]) -> None:
         return
     from tinygrad.tensor import Tensor
 
-    scopes = sys.modules[f"{overlay.OVERLAY_PACKAGE}.schedule._scopes"]
     tensors = list(dict.fromkeys(find_tensors(list(values), Tensor)))
-    lazy = [t for t in tensors if not is_settled(t) and not scopes.open_vmap_ranges(t.uop)]  # type: ignore[attr-defined]
+    lazy = [t for t in tensors if not is_settled(t) and not t.uop.ranges]
     inner = {u for t in lazy for u in t.uop.base.backward_slice}
     ends = [t for t in lazy if t.uop.base not in inner]
     if ends:
@@ -185,8 +193,6 @@ def is_settled(tensor: Any) -> bool:
 def write_capture(request: Request, recorder: Recorder, error: model.SnippetError | None) -> None:
     schedules: tuple[model.Schedule, ...] = ()
     if recorder.schedules:
-        # what is rendered now is the tool's own, and not a schedule of the snippet's
-        sys.modules[f"{overlay.OVERLAY_PACKAGE}._state"].observer = None  # type: ignore[attr-defined]
         from vmapdbg.capture.extract import build_schedules
 
         schedules = build_schedules(recorder.schedules, request.target)
@@ -195,7 +201,7 @@ def write_capture(request: Request, recorder: Recorder, error: model.SnippetErro
         versions=model.Versions(__version__, installed_version(), platform.python_version()),
         snippet=request.snippet,
         target=request.target,
-        patches=patch_states(parse_patches(request.patches or "none")),
+        patches={} if request.patches is None else patch_states(parse_patches(request.patches or "none")),
         error=error,
         schedules=schedules,
         findings=(),

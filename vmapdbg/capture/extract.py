@@ -27,7 +27,7 @@ def build_schedules(records: list[ScheduleRecord], target: str) -> tuple[model.S
             schedules.append(model.Schedule(index, record.line, 0, (), (), (), (), (), ()))
             continue
         view = built.setdefault(id(record.passed), PassView(record.passed, target))
-        schedules.append(view.build(index, record.line))
+        schedules.append(view.build(index, record))
     return tuple(schedules)
 
 
@@ -42,7 +42,7 @@ class PassView:
         self.lines = self._find_lines()
         self.parts: dict[str, Any] | None = None
 
-    def build(self, index: int, line: str | None) -> model.Schedule:
+    def build(self, index: int, asked: ScheduleRecord) -> model.Schedule:
         if self.parts is None:
             self.parts = {
                 "nodes": tuple(self.build_node(u) for u in self.uops),
@@ -58,7 +58,7 @@ class PassView:
                 "kernels": tuple(self.build_kernels()),
                 "copies": sum(ast.op is not Ops.SINK for ast, _ in self.record.kernels),
             }
-        return model.Schedule(index=index, line=line, outputs=(), **self.parts)
+        return model.Schedule(index=index, line=asked.line, outputs=tuple(asked.outputs), **self.parts)
 
     # *** names
 
@@ -130,7 +130,9 @@ class PassView:
             return model.Realized(tuple(range(len(u.shape))), reason, self.explain_forced(u, reason, cause))
         disagreement, ending = record.disagreements.get(u), record.endings.get(u)
         if disagreement is None and ending is None:
-            return None
+            if (stock_axes := record.context.realize_map.get(u)) is None:
+                return None
+            return model.Realized(tuple(stock_axes), "stock", "stock tinygrad does not say why")
         axes = record.context.realize_map.get(u) or []
         details = []
         if disagreement is not None:

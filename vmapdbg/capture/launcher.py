@@ -10,8 +10,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from vmapdbg.model import Capture
 from vmapdbg.overlay import child_environment
@@ -30,28 +32,45 @@ class ChildDied(Exception):
 class Job:
     """One run of a snippet.
 
-    `timeout` is in seconds, None waits for ever. With `quiet_stdout` what the snippet prints goes to stderr, because
-    stdout carries data.
+    `patches` is None for stock tinygrad, without the overlay. `timeout` is in seconds, None waits for ever. With
+    `values` the tensors that the snippet realizes are read into the Capture.
     """
 
     snippet: str
     arguments: tuple[str, ...]
     target: str
-    patches: frozenset[str]
+    patches: frozenset[str] | None
     timeout: float | None
-    quiet_stdout: bool
+    values: bool = False
 
 
-def run_job(job: Job, meanwhile: Callable[[], object] | None = None) -> Capture:
+@dataclass(frozen=True)
+class Streams:
+    """Where the child's stdout and stderr go; None is the tool's own."""
+
+    stdout: IO[bytes] | int | None = None
+    stderr: IO[bytes] | int | None = None
+
+
+@dataclass(frozen=True)
+class Side:
+    """What came of one of two runs: the Capture, or how the child died, and what the snippet printed."""
+
+    capture: Capture | None
+    died: str | None
+    stdout: bytes
+    stderr: bytes
+
+
+def run_job(job: Job, streams: Streams = Streams(), meanwhile: Callable[[], object] | None = None) -> Capture:
     """Runs the snippet in a child and returns what it captured, errors of the snippet included.
 
-    While the child runs, the parent calls `meanwhile`.
-
-    Raises ChildDied when there is no Capture. Ctrl-C ends the child, and what it started, too.
+    While the child runs, the parent calls `meanwhile`. Raises ChildDied when there is no Capture. Ctrl-C ends the
+    child, and what it started, too.
     """
     with tempfile.TemporaryDirectory(prefix="vmapdbg-") as folder:
         output = Path(folder) / "capture.json"
-        process = start_child(job, output)
+        process = start_child(job, output, streams)
         try:
             if meanwhile is not None:
                 meanwhile()
@@ -68,29 +87,67 @@ def run_job(job: Job, meanwhile: Callable[[], object] | None = None) -> Capture:
         return load_capture(output)
 
 
-def start_child(job: Job, output: Path) -> subprocess.Popen[bytes]:
-    patches = format_patches(job.patches)
+def run_pair(before: Job, after: Job) -> tuple[Side, Side]:
+    """Runs two jobs at the same time. What their snippets print is kept, not shown."""
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        sides = [pool.submit(run_side, job) for job in (before, after)]
+        try:
+            return sides[0].result(), sides[1].result()
+        except KeyboardInterrupt:
+            stop_all()
+            raise
+
+
+def run_side(job: Job) -> Side:
+    with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+        capture, died = None, None
+        try:
+            capture = run_job(job, Streams(stdout, stderr))
+        except ChildDied as error:
+            died = str(error)
+        stdout.seek(0)
+        stderr.seek(0)
+        return Side(capture, died, stdout.read(), stderr.read())
+
+
+_running: set[subprocess.Popen[bytes]] = set()
+
+
+def start_child(job: Job, output: Path, streams: Streams) -> subprocess.Popen[bytes]:
+    patches = None if job.patches is None else format_patches(job.patches)
     request = {
         "snippet": job.snippet,
         "arguments": list(job.arguments),
         "target": job.target,
         "patches": patches,
         "output": str(output),
+        "values": job.values,
     }
     sys.stdout.flush()
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-m", "vmapdbg.capture.child", json.dumps(request)],
         env=child_environment(patches, dict(os.environ)),
-        stdout=sys.stderr.fileno() if job.quiet_stdout else None,
+        stdout=streams.stdout,
+        stderr=streams.stderr,
         # a group of its own, so that all that the snippet starts can be stopped with it
         start_new_session=True,
     )
+    _running.add(process)
+    return process
 
 
 def stop_group(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+    _running.discard(process)
+
+
+def stop_all() -> None:
+    """Stops the children of every thread: only the main one hears of Ctrl-C."""
+    for process in list(_running):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def explain_status(status: int) -> str:

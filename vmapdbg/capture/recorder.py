@@ -11,6 +11,8 @@ from types import ModuleType
 from typing import Any
 
 from vmapdbg.capture.lines import find_user_line, note_lines
+from vmapdbg.capture.values import note_values
+from vmapdbg.model import Output
 
 UOp = Any
 
@@ -70,12 +72,14 @@ class ScheduleRecord:
     line: str | None
     key: bytes
     passed: PassRecord | None = None
+    outputs: list[Output] = field(default_factory=list)
 
 
 class Recorder:
     """What the snippet scheduled, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, values: bool = False) -> None:
+        self._values = values
         self.schedules: list[ScheduleRecord] = []
         self._by_key: dict[bytes, PassRecord] = {}
         self._tagged: list[UOp] = []
@@ -85,6 +89,8 @@ class Recorder:
 
     def tensor_ready(self, module: ModuleType) -> None:
         note_lines(module)
+        if self._values:
+            note_values(module, lambda: len(self.schedules), lambda output: self.schedules[-1].outputs.append(output))
 
     def schedule_asked(self, key: bytes, cached: bool) -> None:
         # a schedule that tinygrad has in its cache is captured whole: from the record of the first time
