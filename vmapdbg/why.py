@@ -132,7 +132,7 @@ class ScheduleGraph:
 
     def describe_ambient(self, node: Node) -> Iterable[str]:
         for name in node.ambient:
-            entries = [n for n in self.find_sources(node) if n.op == "VMAPIN" and name in _varg(n)]
+            entries = [n for n in self.find_sources(node) if _enters(n, name)]
             places = ", ".join(f"{_label(n)}{f' ({n.line})' if n.line else ''}" for n in entries[:3])
             yield f"{self.sizes.get(name, name)} from {places or 'its own varg'}"
 
@@ -307,8 +307,8 @@ def _describe_shape(shape: tuple[int | str, ...]) -> str:
     return f"({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
 
 
-def _varg(node: Node) -> set[str]:
-    return {part.strip() for part in node.arg.strip("()").split(",")}
+def _enters(node: Node, name: str) -> bool:
+    return node.op == "VMAPIN" and name in (node.in_ranges or ()) and name not in (node.out_ranges or ())
 
 
 def _same_place(line: str, asked: str) -> bool:

@@ -17,7 +17,9 @@ CHILD_SIDE = {
     "capture/extract.py",
     "capture/programs.py",
     "capture/recorder.py",
-    "capture/lines.py", "capture/stock.py", "capture/values.py",
+    "capture/lines.py",
+    "capture/stock.py",
+    "capture/values.py",
 }
 # who may be imported by whom: model <- store, render <- cli
 ALLOWED = {

@@ -69,7 +69,7 @@ def test_unknown_subject_is_one_sentence(subject: str | None, schedule: int | No
 
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_text_keeps_to_the_width(width: int) -> None:
-    for capture in (captures.lost_range(fixed=False), captures.many_kernels(), captures.long_graph()):
+    for capture in (captures.lost_range(fixed=False), captures.long_graph()):
         for subject in (None, "3"):
             file = io.StringIO()
             print_explanations(explain(capture, subject, None), Console(file=file, width=width))
