@@ -3,7 +3,7 @@ from __future__ import annotations
 import dataclasses
 from types import ModuleType
 from tinygrad.gradient import compute_gradient as stock_compute_gradient
-from tinygrad.uop.ops import GroupOp, Ops, PatternMatcher, UOp, UPat, all_metadata
+from tinygrad.uop.ops import Ops, PatternMatcher, UOp, UPat, all_metadata
 from tinygrad_overlay._patching import expect
 from tinygrad_overlay.schedule._scopes import vmap_ranges
 

@@ -54,14 +54,18 @@ def setitem(self, indices, v) -> None:
   refuse_outside("setitem", self.uop, ranges)
   if not isinstance(v, Tensor): v = Tensor(v, device=self.device, dtype=self.dtype)
   if self.requires_grad or v.requires_grad: raise NotImplementedError("setitem with requires_grad is not supported")
-  entries = indices if isinstance(indices, (tuple, list)) else (indices,)
-  # an index by tensors gives the whole new value, like a list of ints does
-  if any(isinstance(i, (Tensor, list, tuple)) for i in entries) or isinstance(indices, list): new = self._getitem(indices, v)
-  else: new = write_view(self, self._getitem(indices), v)
-  if new.shape != self.shape:
-    raise VmapScopeError(f"setitem inside the vmap scope of {name_ranges(ranges)} cannot mix slices with indices by tensors or lists: it would write"
-                         f" shape {new.shape} over {self.shape}; write the two steps one by one")
+  entries = list(indices) if isinstance(indices, tuple) else [indices]
+  if not any(is_list_index(i) for i in entries): new = write_view(self, self._getitem(indices), v)
+  elif all(is_list_index(i) or isinstance(i, slice) for i in entries):
+    # the slices make a view, the lists write to it: an index by lists gives the whole new value of what it indexes
+    view = self._getitem(tuple(slice(None) if is_list_index(i) else i for i in entries))
+    new = write_view(self, view, view._getitem(tuple(i if is_list_index(i) else slice(None) for i in entries), v))
+  else:
+    raise VmapScopeError(f"setitem inside the vmap scope of {name_ranges(ranges)} cannot mix an int, None or ... with indices by tensors or lists;"
+                         " write a slice such as 0:1 for the int")
   self.replace(new.cast(self.dtype))
+
+def is_list_index(index:Any) -> bool: return isinstance(index, (Tensor, list, tuple))
 
 def write_view(target, view, v):
   """Returns `target` with `v` in the place of its `view`, which is made of movement ops: their transpose puts v back in place."""

@@ -2,115 +2,44 @@
 
 from __future__ import annotations
 
-import importlib
+import json
 import os
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 import click
 
 from vmapdbg import __version__
-from vmapdbg.capture.launcher import TARGETS, ChildDied, Job, Streams, run_job
-from vmapdbg.memory import NothingRemembered, recall_job, remember_job
-from vmapdbg.model import Capture
-from vmapdbg.overlay import child_environment
-from vmapdbg.patches import PATCHES, PatchError, format_patches, parse_patches, patch_states
-from vmapdbg.store import StoreError, dump_capture, load_capture, save_capture
-
-EXIT_USAGE, EXIT_SNIPPET, EXIT_CHILD = 2, 3, 4
-SECTIONS = ("ranges", "vmap", "bufferize", "kernels", "source")
-
-
-class Failure(click.ClickException):
-    """Ends the tool with one line on stderr and an exit code."""
-
-    def __init__(self, message: str, exit_code: int):
-        super().__init__(message)
-        self.exit_code = exit_code  # type: ignore[misc]
-
-    def show(self, file: Any = None) -> None:
-        click.echo(f"vmapdbg: {self.message}", err=True)
-
-
-class Commands(click.Group):
-    """A group whose usage errors are one line."""
-
-    def main(self, args: Sequence[str] | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
-        try:
-            status = super().main(args=args, **{**extra, "standalone_mode": False})
-        except click.UsageError as error:
-            command = error.ctx.command_path if error.ctx is not None else "vmapdbg"
-            click.echo(f"vmapdbg: {error.format_message().rstrip('.')} (see {command} --help)", err=True)
-            sys.exit(EXIT_USAGE)
-        except click.ClickException as error:
-            error.show()
-            sys.exit(error.exit_code)
-        except (click.Abort, KeyboardInterrupt):
-            click.echo("vmapdbg: interrupted", err=True)
-            sys.exit(130)
-        except BrokenPipeError:
-            # the reader of a pipe has seen enough (head, less)
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(0)
-        sys.exit(status if isinstance(status, int) else 0)
-
-
-class PatchesType(click.ParamType):
-    """A `--patches` value."""
-
-    name = "SPEC"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> frozenset[str]:
-        if isinstance(value, frozenset):
-            return value
-        try:
-            return parse_patches(str(value))
-        except PatchError as error:
-            self.fail(str(error), param, ctx)
-
-
-class SectionsType(click.ParamType):
-    """A comma separated list of sections."""
-
-    name = "SECTIONS"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        if isinstance(value, tuple):
-            return value
-        names = [name.strip() for name in str(value).split(",")]
-        for name in names:
-            if name not in SECTIONS:
-                self.fail(f"unknown section {name!r}: choose from {', '.join(SECTIONS)}", param, ctx)
-        return tuple(name for name in SECTIONS if name in names)
-
-
-class ScheduleType(click.ParamType):
-    """The number of a schedule, or `all`."""
-
-    name = "N|all"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | Literal["all"]:
-        if value == "all":
-            return "all"
-        try:
-            return int(str(value))
-        except ValueError:
-            self.fail(f"{value!r} is no schedule number and not 'all'", param, ctx)
-
-
-patches_option = click.option(
-    "--patches",
-    type=PatchesType(),
-    help="Which patches are on: all, none, or a list such as all,-close-ranges.  [default: all]",
+from vmapdbg.capture.launcher import Job
+from vmapdbg.memory import remember_job
+from vmapdbg.model import Capture, to_data
+from vmapdbg.options import (
+    EXIT_CHILD,
+    EXIT_SNIPPET,
+    EXIT_USAGE,
+    SECTIONS,
+    Commands,
+    Failure,
+    ScheduleType,
+    SectionsType,
+    patches_option,
+    target_option,
+    timeout_option,
 )
-
-
-target_option = click.option("--target", type=click.Choice(TARGETS), help="Render source for it.  [default: c]")
-timeout_option = click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), help="Stop the snippet after this many seconds."
+from vmapdbg.overlay import child_environment
+from vmapdbg.patches import PATCHES, format_patches, patch_states
+from vmapdbg.store import StoreError, dump_capture, save_capture
+from vmapdbg.subjects import (
+    capture_job,
+    check_snippet,
+    find_capture,
+    find_job,
+    find_sides,
+    on,
+    read_capture,
+    side_capture,
 )
 
 
@@ -167,37 +96,6 @@ def show(
     else:
         print_report(capture, only, schedule, show_all)
     end_after(capture)
-
-
-def import_renderers() -> None:
-    """Imports what prints the report: a third of a second that the child's run hides."""
-    importlib.import_module("vmapdbg.render.text")
-
-
-def on(patches: frozenset[str] | None) -> frozenset[str]:
-    return parse_patches("all") if patches is None else patches
-
-
-def check_snippet(snippet: str) -> None:
-    path = Path(snippet)
-    if path.is_dir():
-        raise Failure(f"{snippet} is a directory, not a Python file", EXIT_USAGE)
-    if not path.exists():
-        raise Failure(f"there is no file {snippet}", EXIT_USAGE)
-    if not os.access(path, os.R_OK):
-        raise Failure(f"{snippet} cannot be read", EXIT_USAGE)
-
-
-def capture_job(job: Job, quiet_stdout: bool = False) -> Capture:
-    """Runs the job. With `quiet_stdout` what the snippet prints goes to stderr, because stdout carries data."""
-    streams = Streams(stdout=sys.stderr.fileno() if quiet_stdout else None)
-    try:
-        capture = run_job(job, streams, meanwhile=import_renderers)
-    except ChildDied as error:
-        raise Failure(str(error), EXIT_CHILD) from None
-    if capture.error is not None and capture.error.type == "OverlayError":
-        raise Failure(capture.error.message, EXIT_USAGE)
-    return capture
 
 
 def print_report(
@@ -279,41 +177,155 @@ def why(
     end_after(capture)
 
 
-def find_capture(
-    snippet: str | None, target: str | None, patches: frozenset[str] | None, timeout: float | None
-) -> Capture:
-    """Returns the capture of a saved file, or of a run of the snippet; what it prints goes to stderr."""
-    if snippet is not None and snippet.endswith(".json"):
-        return read_capture(snippet)
-    return capture_job(find_job(snippet, target, patches, timeout), quiet_stdout=True)
+@main.command()
+@click.argument("inputs", nargs=-1)
+@click.option(
+    "--baseline",
+    is_flag=False,
+    flag_value="none",
+    default="none",
+    help="The before: none (every switchable patch off), stock (no overlay), a patch list, or a saved capture.",
+)
+@target_option
+@patches_option
+@timeout_option
+@click.option("--all", "show_all", is_flag=True, help="Print what did not change, too.")
+@click.option("--unified", is_flag=True, help="Print changed source in one column.")
+@click.option("--json", "as_json", is_flag=True, help="Print the differences as one JSON document.")
+@click.option("--exit-code", is_flag=True, help="End with 1 when there are differences.")
+def diff(
+    inputs: tuple[str, ...],
+    baseline: str,
+    target: str | None,
+    patches: frozenset[str] | None,
+    timeout: float | None,
+    show_all: bool,
+    unified: bool,
+    as_json: bool,
+    exit_code: bool,
+) -> None:
+    """Show what the patches change: INPUTS is a SNIPPET, or two saved captures, or nothing for the last snippet.
+
+    Both sides run at the same time; what the snippet prints on them is compared, too.
+
+    \b
+    Examples:
+      vmapdbg diff --baseline
+      vmapdbg diff samples/lost_range.py --baseline=all,-ambient-ranges
+      vmapdbg diff samples/softmax.py --baseline=stock --exit-code
+      vmapdbg diff before.json after.json --json
+    """
+    inputs, baseline = untangle_baseline(inputs, baseline)
+    before, after, printed = find_pair(inputs, baseline, target, patches, timeout)
+    from vmapdbg.diff import diff_captures
+
+    found = diff_captures(before, after, printed)
+    if as_json:
+        sys.stdout.write(dump_diff(found))
+    else:
+        from vmapdbg.render import print_diff
+
+        print_diff(found, make_console(), show_all=show_all, unified=unified)
+    if after.error is not None:
+        sys.exit(EXIT_CHILD if after.error.type == "ChildDied" else EXIT_SNIPPET)
+    sys.exit(1 if exit_code and not found.is_empty else 0)
 
 
-def read_capture(file: str) -> Capture:
+def dump_diff(found: Any) -> str:
+    return json.dumps(to_data(found), indent=1, allow_nan=False) + "\n"
+
+
+def untangle_baseline(inputs: tuple[str, ...], baseline: str) -> tuple[tuple[str, ...], str]:
+    """`--baseline snippet.py` means `snippet.py --baseline`."""
+    if baseline.endswith(".py"):
+        return (baseline, *inputs), "none"
+    return inputs, baseline
+
+
+def find_pair(
+    inputs: tuple[str, ...],
+    baseline: str,
+    target: str | None,
+    patches: frozenset[str] | None,
+    timeout: float | None,
+) -> tuple[Capture, Capture, tuple[str, str] | None]:
+    """Returns before, after, and what the snippet printed on both where it ran."""
+    if len(inputs) > 2:
+        raise Failure("diff takes one snippet or two saved captures", EXIT_USAGE)
+    if len(inputs) == 2:
+        return read_capture(inputs[0]), read_capture(inputs[1]), None
+    if inputs and inputs[0].endswith(".json"):
+        if not baseline.endswith(".json"):
+            raise Failure(
+                "a saved capture is compared with another one: vmapdbg diff before.json after.json", EXIT_USAGE
+            )
+        return read_capture(baseline), read_capture(inputs[0]), None
+    job = replace(find_job(inputs[0] if inputs else None, target, patches, timeout), values=True)
+    sides = find_sides(job, baseline)
+    sys.stderr.buffer.write(sides[1].stdout + sides[1].stderr)
+    sys.stderr.flush()
+    printed = None if baseline.endswith(".json") else (decode(sides[0].stdout), decode(sides[1].stdout))
+    return side_capture(sides[0], job), side_capture(sides[1], job), printed
+
+
+def decode(output: bytes) -> str:
+    return output.decode("utf-8", "backslashreplace")
+
+
+@main.command()
+@click.argument("snippet", required=False)
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="svg, png, pdf, dot or json.")
+@click.option(
+    "--stage",
+    type=click.Choice(["tensor", "ranges", "kernels"]),
+    default="tensor",
+    show_default=True,
+    help="What is drawn.",
+)
+@click.option("--schedule", type=click.IntRange(min=0), help="Draw this schedule; default: the last with kernels.")
+@click.option("--around", type=click.IntRange(min=0), help="Draw only what is near this node.")
+@click.option("--depth", type=click.IntRange(min=0), help="How far from --around, in edges.")
+@click.option("--diff", "with_baseline", is_flag=True, help="Draw the baseline over it: removed red, added green.")
+@click.option("--baseline", default="none", help="The before of --diff.", show_default=True)
+@target_option
+@patches_option
+@timeout_option
+def graph(
+    snippet: str | None,
+    output: Path,
+    stage: Literal["tensor", "ranges", "kernels"],
+    schedule: int | None,
+    around: int | None,
+    depth: int | None,
+    with_baseline: bool,
+    baseline: str,
+    target: str | None,
+    patches: frozenset[str] | None,
+    timeout: float | None,
+) -> None:
+    """Draw the schedule of SNIPPET (a Python file, a saved capture, or the last snippet) to a file.
+
+    \b
+    Examples:
+      vmapdbg graph -o out.svg
+      vmapdbg graph samples/lost_range.py -o kernels.svg --stage kernels
+      vmapdbg graph -o change.svg --diff --around 48 --depth 3
+    """
+    from vmapdbg.render.graph import GraphError, write_graph
+
+    other = None
+    if with_baseline:
+        inputs = () if snippet is None else (snippet,)
+        other, capture, _ = find_pair(inputs, baseline, target, patches, timeout)
+    else:
+        capture = find_capture(snippet, target, patches, timeout)
     try:
-        return load_capture(Path(file))
-    except StoreError as error:
+        notes = write_graph(capture, output, stage=stage, schedule=schedule, around=around, depth=depth, other=other)
+    except (GraphError, StoreError) as error:
         raise Failure(str(error), EXIT_USAGE) from None
-
-
-def find_job(snippet: str | None, target: str | None, patches: frozenset[str] | None, timeout: float | None) -> Job:
-    """Returns the job for a snippet, or the remembered one with the options that are given in place of its own."""
-    if snippet is not None:
-        check_snippet(snippet)
-        job = Job(snippet, (), target or "c", on(patches), timeout)
-        remember_job(job)
-        return job
-    try:
-        job = recall_job()
-    except NothingRemembered as error:
-        raise Failure(str(error), EXIT_USAGE) from None
-    check_snippet(job.snippet)
-    click.echo(f"vmapdbg: using {job.snippet}, from the last show", err=True)
-    return replace(
-        job,
-        target=target or job.target,
-        patches=job.patches if patches is None else patches,
-        timeout=timeout or job.timeout,
-    )
+    for note in (*notes, f"wrote {output}"):
+        click.echo(f"vmapdbg: {note}", err=True)
+    end_after(capture)
 
 
 @main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

