@@ -27,5 +27,6 @@ install(format_patches(parse_patches("all")))
 
 from tinygrad import Device  # noqa: E402
 
-# not through the environment: the children of other tests must not see it
-Device.DEFAULT = choose_device()
+if "DEV" not in os.environ:
+    # not through the environment: the children of other tests must not see it
+    Device.DEFAULT = choose_device()

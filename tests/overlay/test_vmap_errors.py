@@ -237,7 +237,6 @@ def test_the_message_names_the_line_of_the_op_and_the_range_of_the_scope() -> No
     assert f"{s.render()} (size 4)" in str(error.value)
 
 
-@pytest.mark.xfail(strict=True, reason="writes every row, as stock tinygrad 0.12.0 does outside a scope")
 @pytest.mark.parametrize("index", [(slice(0, 1), [0, 1]), (1, [0, 1])], ids=["slice and list", "int and list"])
 def test_setitem_that_mixes_lists_with_slices_or_ints_is_refused_or_right(index: tuple) -> None:
     def fn(a: Tensor) -> Tensor:

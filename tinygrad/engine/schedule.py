@@ -9,6 +9,9 @@ from tinygrad_overlay._patching import replace_function
 from tinygrad_overlay.schedule import indexing
 from tinygrad_overlay.schedule.rangeify import outer_variable_name
 
+# the variables that an OUTER scope of any schedule gave to its kernels, by name
+outer_variables: set[str] = set()
+
 def create_schedule(sched_sink:UOp) -> tuple[list[ExecItem], UOp]:
   """Stock orders the kernels; one inside an OUTER scope stands there once for each step, with the step bound to its variable.
 
@@ -18,6 +21,7 @@ def create_schedule(sched_sink:UOp) -> tuple[list[ExecItem], UOp]:
   if _state.observer is not None: _state.observer.schedule_created(items, buffers)
   outer = {outer_variable_name(r) for r in indexing.last_pass.scope_ranges if r.arg[-1] == AxisType.OUTER}
   if not outer: return items, buffers
+  outer_variables.update(outer)
   expanded = [(step, bufs) for item,bufs in zip(items, buffers.src) for step in expand_steps(item, outer)]
   return [step for step,_ in expanded], UOp.sink(*[bufs for _,bufs in expanded])
 

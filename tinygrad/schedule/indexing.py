@@ -17,7 +17,7 @@ from types import ModuleType
 from tinygrad.dtype import dtypes, AddrSpace
 from tinygrad.helpers import PCONTIG, all_same, cpu_profile
 from tinygrad.schedule.indexing import ALWAYS_CONTIGUOUS, BufferizeOpts, IndexingContext, apply_movement_op, render_ranges
-from tinygrad.uop.ops import AxisType, GroupOp, Ops, PatternMatcher, UOp, UPat, consumer_map_from_toposort, graph_rewrite, profile_matches
+from tinygrad.uop.ops import AxisType, GroupOp, Ops, PatternMatcher, UOp, consumer_map_from_toposort, graph_rewrite, profile_matches
 from tinygrad.uop.symbolic import symbolic
 from tinygrad_overlay import _state
 from tinygrad_overlay._patching import expect, replace_function, replace_rules
@@ -199,9 +199,15 @@ def create_bufferize_and_index(ctx:VmapContext, x:UOp) -> UOp|None:
   """Puts BUFFERIZE and INDEX between x and each of its sources that is realized, INDEX alone on one that is a buffer already."""
   if x.op in NOT_INDEXED: return None
   new_srcs = tuple(index_source(ctx, x, s) if s.op in IS_BUFFER or s in ctx.realize_map else s for s in x.src)
-  # the scope is in the ranges now; nothing is left for VMAPIN and VMAPOUT to say, unless one stands for a CONTIGUOUS
-  if x.op in GroupOp.VMap: return UOp(Ops.CONTIGUOUS, x.dtype, new_srcs[:1]) if is_kept(x) and x.src[0].op is not Ops.CONTIGUOUS else new_srcs[0]
+  if x.op in GroupOp.VMap: return dissolve_vmap_op(ctx, x, new_srcs[0])
   return x.replace(src=new_srcs) if new_srcs != x.src else None
+
+def dissolve_vmap_op(ctx:VmapContext, x:UOp, value:UOp) -> UOp:
+  """The scope is in the ranges now: nothing is left for VMAPIN and VMAPOUT to say, unless it stands for a CONTIGUOUS."""
+  if not is_kept(x): return value
+  # a buffer that is read in its own order is contiguous already
+  if x.src[0].op is Ops.CONTIGUOUS and value.src[1:] == ctx.range_map[x][1]: return value
+  return UOp(Ops.CONTIGUOUS, x.dtype, (value,))
 
 def is_kept(x:UOp) -> bool: return x.op is Ops.VMAPOUT and x.arg == KEEP
 

@@ -1,0 +1,18 @@
+"""Keeps the steps of an OUTER scope out of the JIT's graphs (patches vmap-ops, close-ranges)."""
+from __future__ import annotations
+import itertools
+from types import ModuleType
+from tinygrad.engine.realize import ExecItem
+from tinygrad_overlay._patching import replace_function
+from tinygrad_overlay.engine import schedule
+
+def is_step(item:ExecItem) -> bool: return any(name in schedule.outer_variables for name in item.fixedvars)
+
+def apply_graph_to_jit(jit_cache:list[ExecItem], input_buffers, var_vals, max_batch_size=0) -> list[ExecItem]:
+  """Stock batches kernels into graphs, and a graph has one value for each variable: steps, which differ in theirs, run one by one."""
+  runs = itertools.groupby(jit_cache, key=is_step)
+  return [item for steps,run in runs for item in (run if steps else stock_apply_graph_to_jit(list(run), input_buffers, var_vals, max_batch_size))]
+
+def patch(module:ModuleType) -> None:
+  global stock_apply_graph_to_jit
+  stock_apply_graph_to_jit = replace_function(module, "apply_graph_to_jit", apply_graph_to_jit, "jit_cache", "input_buffers", "var_vals", "max_batch_size")

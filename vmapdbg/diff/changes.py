@@ -1,0 +1,170 @@
+"""What the rangeify pass decided differently: nodes, `vmap_map`, BUFFERIZE."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import SequenceMatcher
+
+from vmapdbg.diff.naming import Renaming, choose_ranges
+from vmapdbg.diff.result import BufferizeChange, NodeChange, SameNode, VmapChange
+from vmapdbg.model import Bufferize, Node, Realized, Schedule
+
+# What a capture of stock tinygrad has instead of a reason.
+_NO_REASON = "stock"
+
+
+def choose_renaming(before: Schedule, after: Schedule, nodes: Mapping[int, int]) -> Renaming:
+    """Returns how the ranges of before are called after, given which nodes are the same."""
+    nodes_after = {node.id: node for node in after.nodes}
+    buffers_after = {item.node: item for item in after.bufferizes}
+    pairs: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
+    for node in before.nodes:
+        other = nodes_after.get(nodes.get(node.id, -1))
+        if other is not None:
+            pairs.append((node.in_ranges or (), other.in_ranges or ()))
+            pairs.append((node.out_ranges or (), other.out_ranges or ()))
+    for item in before.bufferizes:
+        buffer = buffers_after.get(nodes.get(item.node, -1))
+        if buffer is not None and len(buffer.closed_ranges) == len(item.closed_ranges):
+            pairs.append((item.closed_ranges, buffer.closed_ranges))
+    return Renaming(choose_ranges(pairs, before.ranges, after.ranges), nodes)
+
+
+def compare_nodes(
+    before: Schedule, after: Schedule, renaming: Renaming
+) -> tuple[tuple[NodeChange, ...], tuple[SameNode, ...]]:
+    """Returns the matched nodes that changed, and those that did not, by their ids after."""
+    nodes_after = {node.id: node for node in after.nodes}
+    changes: list[NodeChange] = []
+    same: list[SameNode] = []
+    for node in before.nodes:
+        if node.id not in renaming.nodes:
+            continue
+        other = nodes_after[renaming.nodes[node.id]]
+        if changed := _find_changed(node, other, renaming):
+            changes.append(NodeChange(node, other, changed))
+        else:
+            same.append(SameNode(node.id, other.id, other.op, other.shape, other.out_ranges, other.line))
+    return tuple(sorted(changes, key=lambda item: item.after.id)), tuple(sorted(same, key=lambda item: item.after))
+
+
+def _find_changed(before: Node, after: Node, renaming: Renaming) -> tuple[str, ...]:
+    same = {
+        "in_ranges": renaming.translate_all(before.in_ranges) == after.in_ranges,
+        "out_ranges": renaming.translate_all(before.out_ranges) == after.out_ranges,
+        "ambient": renaming.translate_all(before.ambient) == after.ambient,
+        "realized": _is_same_realized(before.realized, after.realized, renaming),
+    }
+    return tuple(name for name, equal in same.items() if not equal)
+
+
+def _is_same_realized(before: Realized | None, after: Realized | None, renaming: Renaming) -> bool:
+    if before is None or after is None:
+        return before is after
+    if before.axes != after.axes or _NO_REASON in (before.reason, after.reason):
+        return before.axes == after.axes
+    return before.reason == after.reason and renaming.translate_sentence(before.detail) == after.detail
+
+
+def compare_vmap_map(before: Schedule, after: Schedule, renaming: Renaming) -> tuple[VmapChange, ...]:
+    """Returns the nodes of both sides whose ambient ranges in `vmap_map` changed, by their ids after."""
+    ranges_before = {entry.node: entry.ranges for entry in before.vmap_map}
+    ranges_after = {entry.node: entry.ranges for entry in after.vmap_map}
+    ops = {node.id: node.op for node in after.nodes}
+    changes: list[VmapChange] = []
+    for one, other in sorted(renaming.nodes.items(), key=lambda pair: pair[1]):
+        left, right = ranges_before.get(one, ()), ranges_after.get(other, ())
+        if renaming.translate_all(left) != right:
+            changes.append(VmapChange(one, other, ops.get(other, "?"), left, right))
+    return tuple(changes)
+
+
+def compare_bufferizes(before: Schedule, after: Schedule, renaming: Renaming) -> tuple[BufferizeChange, ...]:
+    """Returns every BUFFERIZE of both sides, in the order of after, those of before alone at the end."""
+    left = {renaming.nodes.get(item.node): item for item in before.bufferizes if item.node in renaming.nodes}
+    changes = [_compare_bufferize(before, after, left.get(item.node), item, renaming) for item in after.bufferizes]
+    paired = {item.node for item in after.bufferizes}
+    for item in before.bufferizes:
+        if renaming.nodes.get(item.node) not in paired:
+            changes.append(_compare_bufferize(before, after, item, None, renaming))
+    return tuple(changes)
+
+
+def _compare_bufferize(
+    before: Schedule, after: Schedule, left: Bufferize | None, right: Bufferize | None, renaming: Renaming
+) -> BufferizeChange:
+    changed: tuple[str, ...] = ()
+    added, removed = _find_added(
+        () if left is None else left.closed_ranges, () if right is None else right.closed_ranges, renaming
+    )
+    if left is not None and right is not None:
+        changed = _find_changed_fields(left, right, renaming)
+    one_side = "only-after" if left is None else "only-before"
+    status = one_side if left is None or right is None else "changed" if changed else "unchanged"
+    ambient = dict.fromkeys([*find_ambient(before, left), *find_ambient(after, right)])
+    return BufferizeChange(
+        status=status,
+        op=_find_op(after, right) if right is not None else _find_op(before, left),
+        before=left,
+        after=right,
+        changed=changed,
+        added_ranges=added,
+        removed_ranges=removed,
+        ambient=tuple(ambient),
+        lost_before=find_lost(before, left),
+        lost_after=find_lost(after, right),
+    )
+
+
+def _find_op(schedule: Schedule, bufferize: Bufferize | None) -> str:
+    return next((node.op for node in schedule.nodes if bufferize is not None and node.id == bufferize.node), "?")
+
+
+def _find_changed_fields(left: Bufferize, right: Bufferize, renaming: Renaming) -> tuple[str, ...]:
+    same = {
+        "closed_ranges": renaming.translate_all(left.closed_ranges) == right.closed_ranges,
+        "ambient": renaming.translate_all(left.ambient) == right.ambient,
+        "size": left.size == right.size,
+        "bytes": left.bytes == right.bytes,
+        "addrspace": left.addrspace == right.addrspace,
+        "outcome": left.outcome == right.outcome,
+        "reason": renaming.translate_sentence(left.reason) == right.reason,
+    }
+    return tuple(name for name, equal in same.items() if not equal)
+
+
+def _find_added(
+    before: tuple[str, ...], after: tuple[str, ...], renaming: Renaming
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    left = renaming.translate_all(before) or ()
+    added: list[str] = []
+    removed: list[str] = []
+    for tag, i, j, k, m in SequenceMatcher(None, left, after, autojunk=False).get_opcodes():
+        if tag != "equal":
+            removed += before[i:j]
+            added += after[k:m]
+    return tuple(added), tuple(removed)
+
+
+def find_ambient(schedule: Schedule, bufferize: Bufferize | None) -> tuple[str, ...]:
+    """Returns the ambient ranges of a BUFFERIZE's node, from wherever the capture has them."""
+    if bufferize is None:
+        return ()
+    named: Iterable[tuple[str, ...]] = [
+        *(node.ambient for node in schedule.nodes if node.id == bufferize.node),
+        *(entry.ranges for entry in schedule.vmap_map if entry.node == bufferize.node),
+        bufferize.ambient,
+    ]
+    return tuple(dict.fromkeys(name for names in named for name in names))
+
+
+def find_lost(schedule: Schedule, bufferize: Bufferize | None) -> tuple[str, ...]:
+    """Returns the ambient ranges whose iterations overwrite each other: a kept GLOBAL buffer does not close them.
+
+    A LOCAL buffer lives inside the loop and an OUTER range runs the whole kernel anew: there one may stay open.
+    """
+    if bufferize is None or bufferize.outcome != "kept" or bufferize.addrspace != "GLOBAL":
+        return ()
+    outer = {item.name for item in schedule.ranges if item.axis_type == "OUTER"}
+    ambient = find_ambient(schedule, bufferize)
+    return tuple(name for name in ambient if name not in bufferize.closed_ranges and name not in outer)

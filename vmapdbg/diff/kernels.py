@@ -1,0 +1,138 @@
+"""Which kernels compute the same, and which several became one. Names and order do not count."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from functools import cached_property
+
+from vmapdbg.diff.nodes import match_by_levels
+from vmapdbg.diff.result import KernelChange, KernelSide
+from vmapdbg.diff.source import blank_lines, canonize_source
+from vmapdbg.model import Kernel, Schedule
+
+# Below this two kernels are not the same one, changed.
+_LEAST_ALIKE = 0.5
+_COST_FIELDS = ("global_size", "local_size", "local_bytes", "threads", "launches", "executed_ops", "bytes")
+
+
+@dataclass(frozen=True)
+class _Program:
+    """A kernel whose nodes are named as after names them; those that after does not have are negative."""
+
+    number: int
+    kernel: Kernel
+    outputs: frozenset[int]
+    nodes: frozenset[int]
+
+    @cached_property
+    def canonical(self) -> str:
+        return canonize_source(self.kernel.source, self.kernel.name)
+
+    @cached_property
+    def lines(self) -> list[str]:
+        return blank_lines(self.kernel.source, self.kernel.name)
+
+    @property
+    def side(self) -> KernelSide:
+        return KernelSide(self.number, self.kernel)
+
+
+def compare_kernels(before: Schedule, after: Schedule, nodes: Mapping[int, int]) -> tuple[KernelChange, ...]:
+    """Returns all kernels of both sides, matched: by what they write, by their key, by how alike they are.
+
+    `nodes` maps the node ids of before to those of after. In the order of after; kernels of before alone, and
+    those that were split, at the end.
+    """
+    left = [_make_program(i, kernel, nodes) for i, kernel in enumerate(before.kernels)]
+    right = [_make_program(i, kernel) for i, kernel in enumerate(after.kernels)]
+    same_outputs = _match_outputs(left, right)
+    fused = _find_absorbed(right, left, {j: i for i, j in same_outputs.items()})
+    split = _find_absorbed(left, right, same_outputs)
+    changes = [_join("fused-from", [left[i] for i in many], [right[one]]) for one, many in fused.items()]
+    changes += [_join("split-into", [left[one]], [right[i] for i in many]) for one, many in split.items()]
+    done_before = {side.number for change in changes for side in change.before}
+    done_after = {side.number for change in changes for side in change.after}
+    free = {i: j for i, j in same_outputs.items() if i not in done_before and j not in done_after}
+    changes += [_compare("outputs", left[i], right[j]) for i, j in free.items()]
+    rest_before = [item for item in left if item.number not in done_before | free.keys()]
+    rest_after = [item for item in right if item.number not in done_after | set(free.values())]
+    changes += _match_rest(rest_before, rest_after)
+    return tuple(sorted(changes, key=_place))
+
+
+def _make_program(number: int, kernel: Kernel, nodes: Mapping[int, int] | None = None) -> _Program:
+    outputs, inside = (
+        frozenset(ids if nodes is None else (nodes.get(i, -1 - i) for i in ids))
+        for ids in (kernel.outputs, kernel.nodes)
+    )
+    return _Program(number, kernel, outputs, inside)
+
+
+def _place(change: KernelChange) -> tuple[bool, int, int]:
+    first = change.after or change.before
+    return not change.after, first[0].number, change.before[0].number if change.before else -1
+
+
+def _match_outputs(before: Sequence[_Program], after: Sequence[_Program]) -> dict[int, int]:
+    def make_levels(programs: Sequence[_Program]) -> list[dict[int, Hashable]]:
+        writing = [item for item in programs if item.outputs]
+        return [
+            {item.number: (item.outputs, item.kernel.key, item.canonical) for item in writing},
+            {item.number: (item.outputs, item.kernel.key) for item in writing},
+            {item.number: item.outputs for item in writing},
+        ]
+
+    return match_by_levels(make_levels(before), make_levels(after))
+
+
+def _find_absorbed(
+    whole: Sequence[_Program], parts: Sequence[_Program], partner: Mapping[int, int]
+) -> dict[int, list[int]]:
+    """Maps each program of `whole` that computes what several of `parts` write to those.
+
+    A part that is absorbed writes what no program of `whole` writes any more. `partner` maps a program of `whole`
+    to the part with the same outputs.
+    """
+    written = frozenset(node for item in whole for node in item.outputs)
+    loose = [item for item in parts if item.outputs and not item.outputs & written]
+    found: dict[int, list[int]] = {}
+    for item in whole:
+        inside = [part.number for part in loose if part.outputs <= item.nodes]
+        inside += [partner[item.number]] if item.number in partner else []
+        if len(inside) > 1:
+            found[item.number] = sorted(inside)
+    return found
+
+
+def _join(status: str, before: Sequence[_Program], after: Sequence[_Program]) -> KernelChange:
+    return KernelChange(status, "nodes", tuple(i.side for i in before), tuple(i.side for i in after), ())
+
+
+def _compare(matched_by: str, before: _Program, after: _Program) -> KernelChange:
+    same_code = before.canonical == after.canonical
+    changed = [] if same_code else ["source"]
+    changed += [name for name in _COST_FIELDS if getattr(before.kernel, name) != getattr(after.kernel, name)]
+    status = "changed" if changed else "unchanged"
+    return KernelChange(status, matched_by, (before.side,), (after.side,), tuple(changed))
+
+
+def _match_rest(before: Sequence[_Program], after: Sequence[_Program]) -> list[KernelChange]:
+    """Matches kernels whose outputs say nothing: by key, by source, then the most alike first."""
+    changes: list[KernelChange] = []
+    left, right = {item.number: item for item in before}, {item.number: item for item in after}
+    for matched_by, found in (
+        ("key", match_by_levels(*[_key_levels(side.values()) for side in (left, right)])),
+        ("source", {}),
+        ("similarity", {}),
+    ):
+        if matched_by == "source":
+            found = match_by_levels(*[[{i: item.canonical for i, item in side.items()}] for side in (left, right)])
+        elif matched_by == "similarity":
+            found = _match_alike(list(left.values()), list(right.values()))
+        changes += [_compare(matched_by, left.pop(i), right.pop(j)) for i, j in found.items()]
+    changes += [KernelChange("only-before", "", (item.side,), (), ()) for item in left.values()]
+    changes += [KernelChange("only-after", "", (), (item.side,), ()) for item in right.values()]
+    return changes

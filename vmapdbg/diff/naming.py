@@ -1,0 +1,105 @@
+"""Names that mean nothing by themselves: which range of one side is which of the other."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping
+
+from vmapdbg.model import Range
+
+# A range that the pass numbered. `rm1` is the user's own: -1 in the program, on both sides.
+_NUMBERED = re.compile(r"\br\d\w*")
+_NODE = re.compile(r"\b([A-Z][A-Z_0-9]+) (\d+)\b")
+
+
+def find_ranges(expression: str) -> list[str]:
+    """Returns the numbered ranges of an expression such as `(r4*2+r5)`, in order."""
+    return _NUMBERED.findall(expression)
+
+
+def blank_ranges(expression: str, name_of: Callable[[str], str] | None = None) -> str:
+    """Returns an expression with each numbered range replaced: by `r`, or by what `name_of` gives for it."""
+    return _NUMBERED.sub("r" if name_of is None else lambda match: name_of(match[0]), expression)
+
+
+def choose_names(
+    votes: Mapping[tuple[str, str], int], may_pair: Callable[[str, str], bool] | None = None
+) -> dict[str, str]:
+    """Returns the one-to-one mapping that most votes are for; `may_pair` can forbid a pair."""
+    chosen: dict[str, str] = {}
+    taken: set[str] = set()
+    for before, after in sorted(votes, key=lambda pair: (-votes[pair], *sorted(map(_by_number, pair)))):
+        if before not in chosen and after not in taken and (may_pair is None or may_pair(before, after)):
+            chosen[before] = after
+            taken.add(after)
+    return chosen
+
+
+def _by_number(name: str) -> tuple[int, str]:
+    return len(name), name
+
+
+class Renaming:
+    """The ranges and nodes of before, as after calls them."""
+
+    def __init__(self, ranges: Mapping[str, str], nodes: Mapping[int, int]) -> None:
+        self.ranges = dict(ranges)
+        self.nodes = nodes
+
+    def translate(self, expression: str) -> str:
+        """Returns an expression of before in the names of after; a range without a partner becomes `r4'`."""
+        return blank_ranges(expression, lambda name: self.ranges.get(name, name + "'"))
+
+    def translate_all(self, expressions: Iterable[str] | None) -> tuple[str, ...] | None:
+        """Returns a tuple of expressions translated; None stays."""
+        return None if expressions is None else tuple(map(self.translate, expressions))
+
+    def translate_sentence(self, sentence: str) -> str:
+        """Returns a reason of before with its ranges, and its nodes (`EXPAND 50`), as after names them."""
+        return _NODE.sub(self._translate_node, self.translate(sentence))
+
+    def _translate_node(self, match: re.Match[str]) -> str:
+        number = int(match[2])
+        return f"{match[1]} {self.nodes[number]}" if number in self.nodes else f"{match[0]}'"
+
+
+def choose_ranges(
+    pairs: Iterable[tuple[tuple[str, ...], tuple[str, ...]]], before: Iterable[Range], after: Iterable[Range]
+) -> dict[str, str]:
+    """Returns which range of before is which of after.
+
+    `pairs` are the expressions of matched things; those of equal form vote for the ranges they name. Ranges that
+    no expression names are paired by size and axis type, in order. A vmap range keeps its name.
+    """
+    kinds_before, kinds_after = _kinds(before), _kinds(after)
+
+    def may_pair(one: str, other: str) -> bool:
+        return kinds_before.get(one) == kinds_after.get(other)
+
+    votes: Counter[tuple[str, str]] = Counter()
+    for one, other in pairs:
+        for left, right in zip(one, other, strict=False):
+            if blank_ranges(left) == blank_ranges(right):
+                votes.update(zip(find_ranges(left), find_ranges(right), strict=True))
+    chosen = choose_names(votes, may_pair)
+    chosen |= _pair_rest(kinds_before, kinds_after, chosen)
+    own = {name for name in kinds_before if not _NUMBERED.fullmatch(name) and may_pair(name, name)}
+    return {name: chosen.get(name, name) for name in kinds_before if name in chosen or name in own} | chosen
+
+
+def _kinds(ranges: Iterable[Range]) -> dict[str, Hashable]:
+    return {item.name: (item.size, item.axis_type, item.vmap) for item in ranges}
+
+
+def _pair_rest(before: Mapping[str, Hashable], after: Mapping[str, Hashable], chosen: Mapping[str, str]) -> dict[str, str]:
+    taken = set(chosen.values())
+    free: dict[Hashable, list[str]] = {}
+    for name, kind in after.items():
+        if name not in taken and _NUMBERED.fullmatch(name):
+            free.setdefault(kind, []).append(name)
+    rest: dict[str, str] = {}
+    for name, kind in before.items():
+        if name not in chosen and _NUMBERED.fullmatch(name) and free.get(kind):
+            rest[name] = free[kind].pop(0)
+    return rest

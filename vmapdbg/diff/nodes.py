@@ -1,0 +1,109 @@
+"""Which node of the one graph is which of the other. Ids and range numbers say nothing: structure does."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from vmapdbg.diff.naming import blank_ranges, find_ranges
+from vmapdbg.model import Node, Schedule
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Numbering:
+    """Gives equal things the same number, whichever side they are of. A Merkle hash that cannot collide."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Hashable, int] = {}
+
+    def __call__(self, *thing: Hashable) -> int:
+        return self._numbers.setdefault(thing, len(self._numbers))
+
+
+def match_nodes(before: Schedule, after: Schedule) -> dict[int, int]:
+    """Maps the id of each node of `before` to the id of the same node in `after`, where there is one.
+
+    The same node: op, dtype, shape, arg and sources are the same, all the way down. Of several such the one with
+    the same consumers, then the same decisions, then the order decides.
+    """
+    numbering = Numbering()
+    levels = [(_number_graph(before, numbering)), (_number_graph(after, numbering))]
+    return match_by_levels(*levels)
+
+
+def number_values(nodes: Iterable[Node], numbering: Numbering) -> dict[int, int]:
+    """Gives each node id the number of what the node computes."""
+    values: dict[int, int] = {}
+    for node in sorted(nodes, key=lambda node: node.id):
+        sources = tuple(values.get(src, -1) for src in node.src)
+        values[node.id] = numbering("value", node.op, node.dtype, node.shape, node.arg, sources)
+    return values
+
+
+def match_by_levels(before: Sequence[Mapping[int, Key]], after: Sequence[Mapping[int, Key]]) -> dict[int, int]:
+    """Pairs things whose keys are the same, first by the first level of keys, what is left by the next.
+
+    Of several with the same key the first goes with the first.
+    """
+    matched: dict[int, int] = {}
+    taken: set[int] = set()
+    for keys_before, keys_after in zip(before, after, strict=True):
+        free: dict[Key, list[int]] = {}
+        for item in sorted(keys_after, reverse=True):
+            if item not in taken:
+                free.setdefault(keys_after[item], []).append(item)
+        for item in sorted(keys_before):
+            if item not in matched and free.get(keys_before[item]):
+                matched[item] = free[keys_before[item]].pop()
+                taken.add(matched[item])
+    return matched
+
+
+def _number_graph(schedule: Schedule, numbering: Numbering) -> list[dict[int, int]]:
+    """Returns the levels of a schedule's nodes, the most particular first."""
+    values = number_values(schedule.nodes, numbering)
+    uses = _number_uses(schedule.nodes, values, numbering)
+    decided = {node.id: numbering("decided", uses[node.id], _decision(node)) for node in schedule.nodes}
+    ranges = _number_ranges(schedule, decided, numbering)
+    exact = {
+        node.id: numbering("exact", decided[node.id], _expressions(node, lambda name: f"r{ranges.get(name, -1)}_"))
+        for node in schedule.nodes
+    }
+    return [exact, decided, uses, values]
+
+
+def _number_uses(nodes: Iterable[Node], values: Mapping[int, int], numbering: Numbering) -> dict[int, int]:
+    """Tells apart nodes that compute the same by who reads them."""
+    readers: dict[int, list[tuple[int, int]]] = {}
+    uses: dict[int, int] = {}
+    for node in sorted(nodes, key=lambda node: -node.id):
+        read_by = tuple(sorted(readers.get(node.id, ())))
+        uses[node.id] = numbering("use", values[node.id], read_by)
+        for place, src in enumerate(node.src):
+            readers.setdefault(src, []).append((uses[node.id], place))
+    return uses
+
+
+def _number_ranges(schedule: Schedule, nodes: Mapping[int, int], numbering: Numbering) -> dict[str, int]:
+    """Tells ranges apart by what they are and which nodes name them."""
+    named: dict[str, list[tuple[int, int]]] = {item.name: [] for item in schedule.ranges}
+    for node in schedule.nodes:
+        for place, expression in enumerate((*(node.in_ranges or ()), "", *(node.out_ranges or ()))):
+            for name in find_ranges(expression):
+                named.setdefault(name, []).append((nodes[node.id], place))
+    kinds = {item.name: (item.size, item.axis_type, item.vmap) for item in schedule.ranges}
+    return {name: numbering("range", kinds.get(name), tuple(sorted(uses))) for name, uses in named.items()}
+
+
+def _decision(node: Node) -> Hashable:
+    realized = None if node.realized is None else (node.realized.axes, node.realized.reason)
+    return realized, node.ambient, _expressions(node)
+
+
+def _expressions(node: Node, name_of: object = None) -> Hashable:
+    both = (node.in_ranges, node.out_ranges)
+    return tuple(
+        None if side is None else tuple(blank_ranges(text, name_of) for text in side)  # type: ignore[arg-type]
+        for side in both
+    )

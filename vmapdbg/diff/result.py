@@ -1,0 +1,239 @@
+"""What a diff says. These frozen dataclasses are the JSON document of `vmapdbg diff --json` (its own schema number).
+
+`before` and `after` name the sides everywhere. Node ids and range names are those of their own side; the
+`renamed` of a schedule says which range of the one side is which of the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vmapdbg.model import Bufferize, Kernel, Node, Range, SnippetError, Versions
+
+DIFF_SCHEMA = 1
+"""Version of the diff's JSON. It changes when a field is renamed, removed or changes its meaning."""
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums over kernels, except `local_bytes` and `threads`: the most that one kernel has. `buffer_bytes` are the
+    GLOBAL BUFFERIZEs that were kept."""
+
+    kernels: int
+    copies: int
+    executed_ops: int
+    bytes: int
+    local_bytes: int
+    threads: int
+    buffer_bytes: int
+
+
+@dataclass(frozen=True)
+class Side:
+    """One capture: what it is of, how it ended, and the totals of its schedules."""
+
+    snippet: str
+    target: str
+    patches: dict[str, bool]
+    versions: Versions
+    error: SnippetError | None
+    schedules: int
+    totals: Totals
+
+
+@dataclass(frozen=True)
+class NodeChange:
+    """A node that is on both sides and was treated differently. `changed` has `in_ranges`, `out_ranges`,
+    `ambient`, `realized`."""
+
+    before: Node
+    after: Node
+    changed: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SameNode:
+    """A node that was treated the same on both sides: its two ids, the rest as it is after."""
+
+    before: int
+    after: int
+    op: str
+    shape: tuple[int | str, ...] | None
+    ranges: tuple[str, ...] | None
+    line: str | None
+
+
+@dataclass(frozen=True)
+class VmapChange:
+    """A node whose line in `vmap_map` changed; no ranges: it has none on that side."""
+
+    before: int
+    after: int
+    op: str
+    ranges_before: tuple[str, ...]
+    ranges_after: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class BufferizeChange:
+    """One BUFFERIZE on one side or both.
+
+    `status` is `unchanged`, `changed`, `only-before` or `only-after`; `changed` names the fields that differ.
+    `added_ranges` are closed after and not before, by their names after; `removed_ranges` the other way round.
+    `ambient` are the ambient ranges of the node on either side; `lost_before` and `lost_after` those that a kept
+    GLOBAL buffer does not close, so that the last iteration wins.
+    """
+
+    status: str
+    op: str
+    before: Bufferize | None
+    after: Bufferize | None
+    changed: tuple[str, ...]
+    added_ranges: tuple[str, ...]
+    removed_ranges: tuple[str, ...]
+    ambient: tuple[str, ...]
+    lost_before: tuple[str, ...]
+    lost_after: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class KernelSide:
+    """A kernel and its number in its schedule."""
+
+    number: int
+    kernel: Kernel
+
+
+@dataclass(frozen=True)
+class KernelChange:
+    """Kernels that compute the same.
+
+    `status` is `unchanged`, `changed`, `only-before`, `only-after`, `fused-from` (one after computes the outputs
+    of several before) or `split-into` (the other way round). `matched_by` is `outputs`, `nodes`, `key`, `source` or
+    `similarity`; empty for a kernel of one side. `changed` names the fields that differ, of a pair; `source` is no
+    change where only the kernel, its variables or its buffers have other names.
+    """
+
+    status: str
+    matched_by: str
+    before: tuple[KernelSide, ...]
+    after: tuple[KernelSide, ...]
+    changed: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ValueDiff:
+    """One output of a schedule, compared.
+
+    `status` is `equal` (to the bit), `close` (within `rtol` and `atol`), `different` or `unknown` (a side has no
+    such output). `first` is the place in the sample of the first element that differs, `index` its index in the
+    tensor where every element was sampled. Numbers are None where they say nothing, infinities and NaN are
+    `"inf"`, `"-inf"`, `"nan"`.
+    """
+
+    number: int
+    status: str
+    shape_before: tuple[int, ...] | None
+    shape_after: tuple[int, ...] | None
+    dtype_before: str | None
+    dtype_after: str | None
+    rtol: float
+    atol: float
+    max_absolute: float | str | None
+    max_relative: float | str | None
+    first: int | None
+    index: tuple[int, ...] | None
+    value_before: float | str | None
+    value_after: float | str | None
+    different: int
+    sampled: int
+
+
+@dataclass(frozen=True)
+class PrintedDiff:
+    """What the snippets printed: `line` is the number, from 1, of the first line that differs, None where none does;
+    a side that ended before it has None there."""
+
+    equal: bool
+    line: int | None
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True)
+class ScheduleDiff:
+    """A pair of schedules, or one that only one side has (`before` or `after` is None: the index).
+
+    `renamed` maps the range names of before to those of after, names that stay included; `removed_ranges` and
+    `added_ranges` have no partner. `values` is the worst of `outputs`: `different`, `unknown`, `close`, `equal`.
+    """
+
+    before: int | None
+    after: int | None
+    line_before: str | None
+    line_after: str | None
+    totals_before: Totals | None
+    totals_after: Totals | None
+    renamed: dict[str, str]
+    removed_ranges: tuple[Range, ...]
+    added_ranges: tuple[Range, ...]
+    nodes: tuple[NodeChange, ...]
+    nodes_only_before: tuple[Node, ...]
+    nodes_only_after: tuple[Node, ...]
+    same_nodes: tuple[SameNode, ...]
+    vmap_map: tuple[VmapChange, ...]
+    bufferizes: tuple[BufferizeChange, ...]
+    kernels: tuple[KernelChange, ...]
+    values: str
+    outputs: tuple[ValueDiff, ...]
+
+    @property
+    def is_pair(self) -> bool:
+        """Both sides have this schedule."""
+        return self.before is not None and self.after is not None
+
+    @property
+    def is_empty(self) -> bool:
+        """The scheduler did the same on both sides, and no value differs by more than rounding."""
+        return not (
+            not self.is_pair
+            or _copies(self.totals_before) != _copies(self.totals_after)
+            or self.removed_ranges
+            or self.added_ranges
+            or self.nodes
+            or self.nodes_only_before
+            or self.nodes_only_after
+            or self.vmap_map
+            or any(item.status != "unchanged" for item in (*self.bufferizes, *self.kernels))
+            or self.values == "different"
+        )
+
+
+def _copies(totals: Totals | None) -> int:
+    return 0 if totals is None else totals.copies
+
+
+@dataclass(frozen=True)
+class CaptureDiff:
+    """Two captures compared. Captures of different snippets are compared too; `same_snippet` then is false.
+
+    `values` is `different` where any output is, else `close` or `equal` where at least one was compared, else
+    `unknown`. `printed` is None where nobody recorded it. `schedules` are in the order of after, those of before
+    alone where they stood.
+    """
+
+    schema: int
+    kind: str
+    before: Side
+    after: Side
+    same_snippet: bool
+    values: str
+    printed: PrintedDiff | None
+    schedules: tuple[ScheduleDiff, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing changed. Patches, versions and targets are labels: that they differ is no change."""
+        ended = self.before.error == self.after.error
+        same_printed = self.printed is None or self.printed.equal
+        return ended and same_printed and all(item.is_empty for item in self.schedules)

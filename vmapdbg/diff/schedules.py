@@ -1,0 +1,83 @@
+"""Which schedule of the one run is which of the other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from vmapdbg.diff.nodes import Numbering, match_by_levels, number_values
+from vmapdbg.model import Schedule
+
+# Below this share of common nodes two schedules are not the same one, changed.
+_LEAST_ALIKE = 0.3
+# How far two changed schedules may stand from each other: a run can make thousands.
+_WINDOW = 64
+
+
+def match_schedules(before: Sequence[Schedule], after: Sequence[Schedule]) -> list[tuple[int | None, int | None]]:
+    """Pairs positions in `before` and `after` by what the schedules compute: the same graph first, then the most
+    nodes in common, then the order. A schedule without a partner stands with None.
+
+    The result is in the order of `after`; what only `before` has follows what stood before it there.
+    """
+    numbering = Numbering()
+    counts = [[_count_values(item, numbering) for item in side] for side in (before, after)]
+    graphs = [{i: numbering(*sorted(count.items())) for i, count in enumerate(side)} for side in counts]
+    matched = match_by_levels([graphs[0]], [graphs[1]])
+    matched |= _match_alike(counts[0], counts[1], matched)
+    matched |= _match_empty(before, after, matched)
+    return _order_pairs(len(before), len(after), matched)
+
+
+def _count_values(schedule: Schedule, numbering: Numbering) -> Counter[int]:
+    return Counter(number_values(schedule.nodes, numbering).values())
+
+
+def _match_alike(
+    before: Sequence[Counter[int]], after: Sequence[Counter[int]], matched: dict[int, int]
+) -> dict[int, int]:
+    taken = set(matched.values())
+    rest_before = [i for i in range(len(before)) if i not in matched]
+    rest_after = [i for i in range(len(after)) if i not in taken]
+    scored: list[tuple[float, int, int, int]] = []
+    for place, i in enumerate(rest_before):
+        for other, j in enumerate(rest_after[max(place - _WINDOW, 0) : place + _WINDOW], max(place - _WINDOW, 0)):
+            alike = _share(before[i], after[j])
+            if alike >= _LEAST_ALIKE:
+                scored.append((-alike, abs(place - other), i, j))
+    found: dict[int, int] = {}
+    for _, _, i, j in sorted(scored):
+        if i not in found and j not in taken:
+            found[i] = j
+            taken.add(j)
+    return found
+
+
+def _share(one: Counter[int], other: Counter[int]) -> float:
+    whole = one.total() + other.total()
+    return 2 * (one & other).total() / whole if whole else 1.0
+
+
+def _match_empty(before: Sequence[Schedule], after: Sequence[Schedule], matched: dict[int, int]) -> dict[int, int]:
+    """A schedule that was refused before the pass saw it has no nodes: the line it was asked for at decides."""
+    taken = set(matched.values())
+    found: dict[int, int] = {}
+    for i, one in enumerate(before):
+        for j, other in enumerate(after):
+            fits = one.line is not None and one.line == other.line and not (one.nodes and other.nodes)
+            if fits and i not in matched and i not in found and j not in taken:
+                found[i] = j
+                taken.add(j)
+    return found
+
+
+def _order_pairs(before: int, after: int, matched: dict[int, int]) -> list[tuple[int | None, int | None]]:
+    partner = {j: i for i, j in matched.items()}
+    pairs: list[tuple[int | None, int | None]] = []
+    waiting = [i for i in range(before) if i not in matched]
+    for j in range(after):
+        i = partner.get(j)
+        while i is not None and waiting and waiting[0] < i:
+            pairs.append((waiting.pop(0), None))
+        pairs.append((i, j))
+    return [*pairs, *((i, None) for i in waiting)]
