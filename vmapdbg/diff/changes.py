@@ -5,28 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from difflib import SequenceMatcher
 
-from vmapdbg.diff.naming import Renaming, choose_ranges
+from vmapdbg.diff.naming import Renaming, choose_ranges, find_ranges
 from vmapdbg.diff.result import BufferizeChange, NodeChange, SameNode, VmapChange
 from vmapdbg.model import Bufferize, Node, Realized, Schedule
 
 # What a capture of stock tinygrad has instead of a reason.
 _NO_REASON = "stock"
+# A range is made for a buffer; that other nodes have it too follows from that.
+_BUFFER_WEIGHT = 100_000
 
 
 def choose_renaming(before: Schedule, after: Schedule, nodes: Mapping[int, int]) -> Renaming:
     """Returns how the ranges of before are called after, given which nodes are the same."""
     nodes_after = {node.id: node for node in after.nodes}
-    buffers_after = {item.node: item for item in after.bufferizes}
-    pairs: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
+    buffers_after = {item.node: item for item in after.bufferizes if item.outcome == "kept"}
+    pairs: list[tuple[tuple[str, ...], tuple[str, ...], int]] = []
     for node in before.nodes:
         other = nodes_after.get(nodes.get(node.id, -1))
         if other is not None:
-            pairs.append((node.in_ranges or (), other.in_ranges or ()))
-            pairs.append((node.out_ranges or (), other.out_ranges or ()))
+            pairs.append((node.in_ranges or (), other.in_ranges or (), 1))
+            pairs.append((node.out_ranges or (), other.out_ranges or (), 1))
     for item in before.bufferizes:
         buffer = buffers_after.get(nodes.get(item.node, -1))
-        if buffer is not None and len(buffer.closed_ranges) == len(item.closed_ranges):
-            pairs.append((item.closed_ranges, buffer.closed_ranges))
+        if buffer is not None and item.outcome == "kept":
+            left, right = (tuple(name for name in one.closed_ranges if find_ranges(name)) for one in (item, buffer))
+            pairs += [(left, right, _BUFFER_WEIGHT)] if len(left) == len(right) else []
     return Renaming(choose_ranges(pairs, before.ranges, after.ranges), nodes)
 
 

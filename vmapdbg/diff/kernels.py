@@ -123,16 +123,61 @@ def _match_rest(before: Sequence[_Program], after: Sequence[_Program]) -> list[K
     """Matches kernels whose outputs say nothing: by key, by source, then the most alike first."""
     changes: list[KernelChange] = []
     left, right = {item.number: item for item in before}, {item.number: item for item in after}
-    for matched_by, found in (
-        ("key", match_by_levels(*[_key_levels(side.values()) for side in (left, right)])),
-        ("source", {}),
-        ("similarity", {}),
-    ):
-        if matched_by == "source":
-            found = match_by_levels(*[[{i: item.canonical for i, item in side.items()}] for side in (left, right)])
-        elif matched_by == "similarity":
-            found = _match_alike(list(left.values()), list(right.values()))
+    for matched_by, match in (("key", _match_keys), ("source", _match_sources), ("similarity", _match_alike)):
+        found = match(list(left.values()), list(right.values()))
         changes += [_compare(matched_by, left.pop(i), right.pop(j)) for i, j in found.items()]
     changes += [KernelChange("only-before", "", (item.side,), (), ()) for item in left.values()]
     changes += [KernelChange("only-after", "", (), (item.side,), ()) for item in right.values()]
     return changes
+
+
+def _match_keys(before: Sequence[_Program], after: Sequence[_Program]) -> dict[int, int]:
+    def make_levels(programs: Sequence[_Program]) -> list[dict[int, Hashable]]:
+        keyed = [item for item in programs if item.kernel.key]
+        return [
+            {item.number: (item.kernel.key, item.nodes, item.canonical) for item in keyed},
+            {item.number: (item.kernel.key, item.canonical) for item in keyed},
+            {item.number: item.kernel.key for item in keyed},
+        ]
+
+    return match_by_levels(make_levels(before), make_levels(after))
+
+
+def _match_sources(before: Sequence[_Program], after: Sequence[_Program]) -> dict[int, int]:
+    def make_levels(programs: Sequence[_Program]) -> list[dict[int, Hashable]]:
+        costs = {item.number: tuple(getattr(item.kernel, name) for name in _COST_FIELDS) for item in programs}
+        return [
+            {item.number: (item.canonical, costs[item.number]) for item in programs},
+            {item.number: item.canonical for item in programs},
+        ]
+
+    return match_by_levels(make_levels(before), make_levels(after))
+
+
+def _match_alike(before: Sequence[_Program], after: Sequence[_Program]) -> dict[int, int]:
+    scored = [
+        (-share, abs(i - j), i + j, one.number, other.number)
+        for i, one in enumerate(before)
+        for j, other in enumerate(after)
+        if (share := _find_likeness(one, other)) >= _LEAST_ALIKE
+    ]
+    found: dict[int, int] = {}
+    for *_, i, j in sorted(scored):
+        if i not in found and j not in found.values():
+            found[i] = j
+    return found
+
+
+def _find_likeness(one: _Program, other: _Program) -> float:
+    """The larger of two shares: the nodes that both compute, the lines that both have."""
+    nodes = _share(Counter(one.nodes), Counter(other.nodes))
+    # what the lines have in common in any order is the most that they can have in the same order
+    if _share(Counter(one.lines), Counter(other.lines)) < _LEAST_ALIKE:
+        return nodes
+    first, second = sorted((one.lines, other.lines))
+    return max(nodes, SequenceMatcher(None, first, second, autojunk=False).ratio())
+
+
+def _share(one: Counter[Hashable], other: Counter[Hashable]) -> float:
+    whole = one.total() + other.total()
+    return 2 * (one & other).total() / whole if whole else 0.0

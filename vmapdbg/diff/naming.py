@@ -65,12 +65,12 @@ class Renaming:
 
 
 def choose_ranges(
-    pairs: Iterable[tuple[tuple[str, ...], tuple[str, ...]]], before: Iterable[Range], after: Iterable[Range]
+    pairs: Iterable[tuple[tuple[str, ...], tuple[str, ...], int]], before: Iterable[Range], after: Iterable[Range]
 ) -> dict[str, str]:
     """Returns which range of before is which of after.
 
-    `pairs` are the expressions of matched things; those of equal form vote for the ranges they name. Ranges that
-    no expression names are paired by size and axis type, in order. A vmap range keeps its name.
+    `pairs` are the expressions of matched things and their weight; those of equal form vote for the ranges they
+    name. Ranges that no expression names are paired by size and axis type, in order. A vmap range keeps its name.
     """
     kinds_before, kinds_after = _kinds(before), _kinds(after)
 
@@ -78,10 +78,11 @@ def choose_ranges(
         return kinds_before.get(one) == kinds_after.get(other)
 
     votes: Counter[tuple[str, str]] = Counter()
-    for one, other in pairs:
+    for one, other, weight in pairs:
         for left, right in zip(one, other, strict=False):
             if blank_ranges(left) == blank_ranges(right):
-                votes.update(zip(find_ranges(left), find_ranges(right), strict=True))
+                for pair in zip(find_ranges(left), find_ranges(right), strict=True):
+                    votes[pair] += weight
     chosen = choose_names(votes, may_pair)
     chosen |= _pair_rest(kinds_before, kinds_after, chosen)
     own = {name for name in kinds_before if not _NUMBERED.fullmatch(name) and may_pair(name, name)}
@@ -92,7 +93,9 @@ def _kinds(ranges: Iterable[Range]) -> dict[str, Hashable]:
     return {item.name: (item.size, item.axis_type, item.vmap) for item in ranges}
 
 
-def _pair_rest(before: Mapping[str, Hashable], after: Mapping[str, Hashable], chosen: Mapping[str, str]) -> dict[str, str]:
+def _pair_rest(
+    before: Mapping[str, Hashable], after: Mapping[str, Hashable], chosen: Mapping[str, str]
+) -> dict[str, str]:
     taken = set(chosen.values())
     free: dict[Hashable, list[str]] = {}
     for name, kind in after.items():

@@ -165,7 +165,8 @@ class ScheduleDiff:
     """A pair of schedules, or one that only one side has (`before` or `after` is None: the index).
 
     `renamed` maps the range names of before to those of after, names that stay included; `removed_ranges` and
-    `added_ranges` have no partner. `values` is the worst of `outputs`: `different`, `unknown`, `close`, `equal`.
+    `added_ranges` have no partner. `values` is the worst of `outputs`: `different`, `close`, `equal`; `unknown`
+    where none was compared.
     """
 
     before: int | None

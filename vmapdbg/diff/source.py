@@ -62,7 +62,7 @@ def canonize_source(source: str, name: str) -> str:
     def rename(match: re.Match[str]) -> str:
         text = match[0]
         form = _find_form(text, {name})
-        if form == text or form == _KERNEL:
+        if form in (text, _KERNEL):
             return form
         if text not in numbers:
             numbers[text] = form.replace("#", str(counts[form]))
@@ -128,7 +128,9 @@ def _pair_block(before: Sequence[list[_Token]], after: Sequence[list[_Token]], l
     """Pairs the lines of two blocks in order, so that the sum of their likeness is the largest."""
     if not left or not right or len(left) * len(right) > _MOST_PAIRS:
         return [*((i, None) for i in left), *((None, j) for j in right)]
-    counts = [[Counter(token.text for token in side[i]) for i in block] for side, block in ((before, left), (after, right))]
+    counts = [
+        [Counter(token.text for token in side[i]) for i in block] for side, block in ((before, left), (after, right))
+    ]
     best = [[0.0] * (len(right) + 1) for _ in range(len(left) + 1)]
     alike = [[_share(one, other) for other in counts[1]] for one in counts[0]]
     for i in reversed(range(len(left))):

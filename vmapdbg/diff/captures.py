@@ -1,0 +1,102 @@
+"""Two captures in, one diff out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from vmapdbg.diff.changes import choose_renaming, compare_bufferizes, compare_nodes, compare_vmap_map
+from vmapdbg.diff.kernels import compare_kernels
+from vmapdbg.diff.nodes import match_nodes
+from vmapdbg.diff.result import DIFF_SCHEMA, CaptureDiff, ScheduleDiff, Side, Totals
+from vmapdbg.diff.schedules import match_schedules
+from vmapdbg.diff.values import compare_outputs, compare_printed, find_worst
+from vmapdbg.model import Capture, Range, Schedule
+
+_EMPTY = Schedule(-1, None, 0, (), (), (), (), (), ())
+
+
+def diff_captures(before: Capture, after: Capture, *, printed: tuple[str, str] | None = None) -> CaptureDiff:
+    """Compares two captures; `printed` is what their snippets wrote to stdout.
+
+    The same captures give the same diff, and `diff_captures(c, c)` is empty. Captures of different snippets are
+    compared as well as they can be.
+    """
+    pairs = match_schedules(before.schedules, after.schedules)
+    schedules = tuple(
+        _diff_schedules(
+            None if i is None else before.schedules[i],
+            None if j is None else after.schedules[j],
+        )
+        for i, j in pairs
+    )
+    return CaptureDiff(
+        schema=DIFF_SCHEMA,
+        kind="diff",
+        before=_describe_side(before),
+        after=_describe_side(after),
+        same_snippet=before.snippet == after.snippet,
+        values=find_worst(item.values for item in schedules),
+        printed=None if printed is None else compare_printed(*printed),
+        schedules=schedules,
+    )
+
+
+def _describe_side(capture: Capture) -> Side:
+    return Side(
+        snippet=capture.snippet,
+        target=capture.target,
+        patches=capture.patches,
+        versions=capture.versions,
+        error=capture.error,
+        schedules=len(capture.schedules),
+        totals=sum_totals(capture.schedules),
+    )
+
+
+def sum_totals(schedules: Iterable[Schedule]) -> Totals:
+    """Returns the totals of some schedules."""
+    every = list(schedules)
+    kernels = [kernel for item in every for kernel in item.kernels]
+    buffers = [buffer for item in every for buffer in item.bufferizes]
+    return Totals(
+        kernels=len(kernels),
+        copies=sum(item.copies for item in every),
+        executed_ops=sum(kernel.executed_ops for kernel in kernels),
+        bytes=sum(kernel.bytes for kernel in kernels),
+        local_bytes=max((kernel.local_bytes for kernel in kernels), default=0),
+        threads=max((kernel.threads for kernel in kernels), default=0),
+        buffer_bytes=sum(item.bytes for item in buffers if item.outcome == "kept" and item.addrspace == "GLOBAL"),
+    )
+
+
+def _diff_schedules(before: Schedule | None, after: Schedule | None) -> ScheduleDiff:
+    left, right = before or _EMPTY, after or _EMPTY
+    nodes = match_nodes(left, right)
+    renaming = choose_renaming(left, right, nodes)
+    changes, same = compare_nodes(left, right, renaming)
+    matched = set(nodes.values())
+    outputs = compare_outputs(left, right)
+    return ScheduleDiff(
+        before=None if before is None else before.index,
+        after=None if after is None else after.index,
+        line_before=left.line,
+        line_after=right.line,
+        totals_before=None if before is None else sum_totals([before]),
+        totals_after=None if after is None else sum_totals([after]),
+        renamed=renaming.ranges,
+        removed_ranges=_find_unnamed(left, set(renaming.ranges)),
+        added_ranges=_find_unnamed(right, set(renaming.ranges.values())),
+        nodes=changes,
+        nodes_only_before=tuple(node for node in left.nodes if node.id not in nodes),
+        nodes_only_after=tuple(node for node in right.nodes if node.id not in matched),
+        same_nodes=same,
+        vmap_map=compare_vmap_map(left, right, renaming),
+        bufferizes=compare_bufferizes(left, right, renaming),
+        kernels=compare_kernels(left, right, nodes),
+        values=find_worst(item.status for item in outputs),
+        outputs=outputs,
+    )
+
+
+def _find_unnamed(schedule: Schedule, paired: set[str]) -> tuple[Range, ...]:
+    return tuple(item for item in schedule.ranges if item.name not in paired)
