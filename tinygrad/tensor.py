@@ -54,16 +54,20 @@ def setitem(self, indices, v) -> None:
   refuse_outside("setitem", self.uop, ranges)
   if not isinstance(v, Tensor): v = Tensor(v, device=self.device, dtype=self.dtype)
   if self.requires_grad or v.requires_grad: raise NotImplementedError("setitem with requires_grad is not supported")
-  entries = list(indices) if isinstance(indices, tuple) else [indices]
+  entries = expand_ellipsis(list(indices) if isinstance(indices, tuple) else [indices], self.ndim)
   if not any(is_list_index(i) for i in entries): new = write_view(self, self._getitem(indices), v)
   elif all(is_list_index(i) or isinstance(i, slice) for i in entries):
     # the slices make a view, the lists write to it: an index by lists gives the whole new value of what it indexes
     view = self._getitem(tuple(slice(None) if is_list_index(i) else i for i in entries))
     new = write_view(self, view, view._getitem(tuple(i if is_list_index(i) else slice(None) for i in entries), v))
   else:
-    raise VmapScopeError(f"setitem inside the vmap scope of {name_ranges(ranges)} cannot mix an int, None or ... with indices by tensors or lists;"
+    raise VmapScopeError(f"setitem inside the vmap scope of {name_ranges(ranges)} cannot mix an int or None with indices by tensors or lists;"
                          " write a slice such as 0:1 for the int")
   self.replace(new.cast(self.dtype))
+
+def expand_ellipsis(entries:list, ndim:int) -> list:
+  if (at:=next((i for i,e in enumerate(entries) if e is Ellipsis), None)) is None: return entries
+  return entries[:at]+[slice(None)]*(ndim-sum(e is not None for e in entries)+1)+entries[at+1:]
 
 def is_list_index(index:Any) -> bool: return isinstance(index, (Tensor, list, tuple))
 

@@ -61,15 +61,15 @@ BAD_VMAPIN: dict[str, tuple[Callable[[], Tensor], str]] = {
     ),
     "a RANGE twice": (
         lambda: Tensor.ones(3, 3).vmapin((r := a_range(), r)),
-        r"names a RANGE twice",
+        r"names a RANGE twice for shape \(3, 3\)",
     ),
-    "no RANGE": (lambda: Tensor(X).vmapin((ZERO, ZERO)), r"names no RANGE"),
+    "no RANGE": (lambda: Tensor(X).vmapin((ZERO, ZERO)), r"names no RANGE, so it maps no axis of shape \(3, 4\)"),
     "a scalar": (lambda: Tensor(1.0).vmapin(()), r"names no RANGE"),
     "a RANGE that is no tuple": (lambda: Tensor(X).vmapin(a_range()), r"must be a tuple"),
     "an int that is no tuple": (lambda: Tensor(X).vmapin(0), r"must be a tuple"),
     "a REDUCE range": (
         lambda: Tensor(X).vmapin((a_range(3, AxisType.REDUCE), ZERO)),
-        r"RANGE rm1 must be LOOP or OUTER, not REDUCE",
+        r"RANGE rm1 must be LOOP or OUTER, not REDUCE, for shape \(3, 4\)",
     ),
     "a GLOBAL range": (
         lambda: Tensor(X).vmapin((a_range(3, AxisType.GLOBAL), ZERO)),
@@ -103,7 +103,7 @@ BAD_VMAPOUT: dict[str, tuple[Callable[[Tensor, UOp], Tensor], str]] = {
         r"inner result of shape \(4,\) has 1 axes, .* 2 entries",
     ),
     "no RANGE": (lambda v, r: v.vmapout((ZERO,)), r"names no RANGE"),
-    "a RANGE twice": (lambda v, r: v.vmapout((r, r, ZERO)), r"names a RANGE twice"),
+    "a RANGE twice": (lambda v, r: v.vmapout((r, r, ZERO)), r"names a RANGE twice for shape \(4,\)"),
     "a RANGE that is no tuple": (lambda v, r: v.vmapout(r), r"must be a tuple"),
     "a constant that is not 0": (
         lambda v, r: v.vmapout((r, UOp.const(dtypes.index, 2))),

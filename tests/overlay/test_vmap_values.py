@@ -24,6 +24,7 @@ from scopes import (
     vmap,
 )
 from tinygrad import Tensor, TinyJit, UOp, dtypes
+from tinygrad.uop import Ops
 from tinygrad.uop.ops import AxisType
 
 F32, F64, I32 = np.float32, np.float64, np.int32
@@ -995,3 +996,30 @@ def test_a_training_step() -> None:
         losses.append((loss.item(), w.numpy()))
     np.testing.assert_allclose(losses[0][0], losses[1][0], rtol=1e-4)
     np.testing.assert_allclose(losses[0][1], losses[1][1], rtol=1e-4, atol=1e-5)
+
+
+def test_setitem_with_an_ellipsis_and_a_list() -> None:
+    """`z[..., [0, 2]] = v` writes the same columns of every row, inside a scope as outside."""
+
+    def write(x: Tensor) -> Tensor:
+        z = x * 1
+        z[..., [0, 2]] = x[:, 1:3]
+        return z
+
+    values = numbers(2, 3, 4)
+    expected = values.copy()
+    expected[..., [0, 2]] = values[..., 1:3]
+    assert_same(vmap(write)(Tensor(values)).numpy(), expected)
+
+
+def test_a_scalar_of_the_scope_is_computed_once_for_each_element_of_the_batch() -> None:
+    """Without a buffer for it, `x.sum()` would run again for each element of x that reads it."""
+
+    def body(x: Tensor) -> Tensor:
+        return (x > 0).where(x, -x.sum())
+
+    values = numbers(3, 5)
+    expected = np.where(values > 0, values, -values.sum(1, keepdims=True))
+    assert_same(vmap(body)(Tensor(values)).numpy(), expected)
+    items = vmap(body)(Tensor(values).realize()).contiguous().schedule()
+    assert len([item for item in items if item.ast.op is Ops.SINK]) == 2

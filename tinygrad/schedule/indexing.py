@@ -158,9 +158,10 @@ class RangeAssignment:
       ended = [i for i,r in enumerate(out_rngs) if i not in axes and any(rr.arg > e.arg for e in ending for rr in r.ranges)]
     else: ended = [i for i in range(len(out_rngs)) if i not in axes]
     axes += ended
-    if not axes: return out_rngs
+    # a scalar has no axis, and stock lets it be computed again each time; inside a scope it has the batch
+    if not axes and not (out_rngs == () and x in self.ctx.vmap_map and "ambient-ranges" in _state.patches): return out_rngs
     self.ctx.realize_map[x] = axes
-    if _state.observer is not None and ended: _state.observer.ranges_end(x, ended, ending)
+    if _state.observer is not None and (ended or not axes): _state.observer.ranges_end(x, ended, ending)
     return tuple(self.ctx.new_range(x.shape[i]) if i in axes else r for i,r in enumerate(out_rngs))
 
   def input_ranges(self, x:UOp, out_rngs:Ranges) -> Ranges:

@@ -13,24 +13,24 @@ def describe_varg(varg:tuple) -> str:
   return "("+", ".join(f"RANGE({v.src[0].render()}) {v.render(simplify=False)}" if isinstance(v, UOp) and v.op is Ops.RANGE else
                        v.render(simplify=False) if isinstance(v, UOp) else str(v) for v in varg)+")"
 
-def check_varg(name:str, varg:tuple) -> None:
-  """Each entry of a varg is a RANGE (the axis that is mapped) or CONST 0 (an axis that stays). Raises ValueError."""
+def check_varg(name:str, varg:tuple, shape:tuple) -> None:
+  """Each entry of a varg is a RANGE (the axis that is mapped) or CONST 0 (an axis that stays). Raises ValueError, naming the shape it is for."""
   for v in varg:
     if not isinstance(v, UOp) or v.dtype != dtypes.index or not (v.op is Ops.RANGE or (v.op is Ops.CONST and v.arg == 0)):
       got = f"{v.op} of dtype {v.dtype}" if isinstance(v, UOp) else repr(v)
-      raise ValueError(f"{name}: each varg must be a RANGE or CONST 0 of dtypes.index, not {got} in {describe_varg(varg)}")
+      raise ValueError(f"{name}: each varg must be a RANGE or CONST 0 of dtypes.index, not {got} in {describe_varg(varg)} for shape {shape}")
     if v.op is Ops.RANGE and v.arg[-1] not in {AxisType.LOOP, AxisType.OUTER}:
-      raise ValueError(f"{name}: RANGE {v.render(simplify=False)} must be LOOP or OUTER, not {v.arg[-1].name}")
+      raise ValueError(f"{name}: RANGE {v.render(simplify=False)} must be LOOP or OUTER, not {v.arg[-1].name}, for shape {shape}")
     if v.op is Ops.RANGE and not (v.src[0].op is Ops.CONST and v.src[0].arg > 0):
-      raise ValueError(f"{name}: the size of RANGE {v.render(simplify=False)} must be a positive number, not {v.src[0].render()}")
+      raise ValueError(f"{name}: the size of RANGE {v.render(simplify=False)} must be a positive number, not {v.src[0].render()}, for shape {shape}")
   ranges = [v for v in varg if v.op is Ops.RANGE]
-  if not ranges: raise ValueError(f"{name}: the varg {describe_varg(varg)} names no RANGE, so it maps no axis")
-  if len(set(ranges)) != len(ranges): raise ValueError(f"{name}: the varg {describe_varg(varg)} names a RANGE twice")
+  if not ranges: raise ValueError(f"{name}: the varg {describe_varg(varg)} names no RANGE, so it maps no axis of shape {shape}")
+  if len(set(ranges)) != len(ranges): raise ValueError(f"{name}: the varg {describe_varg(varg)} names a RANGE twice for shape {shape}")
 
 def vmapin_shape(u:UOp) -> tuple:
   """(3, 6) with vargs (RANGE(3), 0) -> (6,): the axes with a RANGE go. Raises ValueError for vargs that do not fit."""
   varg, shape = u.src[1:], u.src[0].shape
-  check_varg("VMAPIN", varg)
+  check_varg("VMAPIN", varg, shape)
   if len(varg) != len(shape):
     raise ValueError(f"VMAPIN: the input of shape {shape} has {len(shape)} axes, the varg {describe_varg(varg)} has {len(varg)} entries")
   for axis,(size,v) in enumerate(zip(shape, varg)):
@@ -41,7 +41,7 @@ def vmapin_shape(u:UOp) -> tuple:
 def vmapout_shape(u:UOp) -> tuple:
   """(6,) with vargs (RANGE(3), 0) -> (3, 6): an axis comes in where a RANGE stands. Raises ValueError for vargs that do not fit."""
   varg, shape = u.src[1:], u.src[0].shape
-  check_varg("VMAPOUT", varg)
+  check_varg("VMAPOUT", varg, shape)
   if (stays:=sum(v.op is Ops.CONST for v in varg)) != len(shape):
     raise ValueError(f"VMAPOUT: the inner result of shape {shape} has {len(shape)} axes, the varg {describe_varg(varg)} has {stays} entries CONST 0")
   inner = iter(shape)
@@ -52,7 +52,7 @@ def _shape(self:UOp):
   return stock_shape(self)
 
 def to_varg(name:str, varg) -> tuple:
-  if not isinstance(varg, (tuple, list)): raise ValueError(f"{name}: the varg must be a tuple of RANGE and CONST 0, not {varg!r}")
+  if not isinstance(varg, (tuple, list)): raise ValueError(f"{name}: the varg must be a tuple of RANGE and CONST 0, not {describe_varg((varg,))[1:-1]}")
   return tuple(UOp.const(dtypes.index, v) if isinstance(v, int) and not isinstance(v, bool) else v for v in varg)
 
 def vmapin(self:UOp, varg:tuple) -> UOp:
@@ -61,7 +61,7 @@ def vmapin(self:UOp, varg:tuple) -> UOp:
   `varg` has one entry for each axis: a RANGE (LOOP or OUTER, as large as the axis) maps the axis, CONST 0 keeps it.
   (3, 6) with (RANGE(3), 0) -> (6,). Raises ValueError when they do not fit, or when the RANGE is open in this value.
   """
-  check_varg("VMAPIN", varg:=to_varg("VMAPIN", varg))
+  check_varg("VMAPIN", varg:=to_varg("VMAPIN", varg), self.shape)
   device = self.device
   if not isinstance(device, str): raise ValueError(f"VMAPIN: a tensor sharded over {device} cannot enter a vmap scope")
   if device.startswith(("DISK", "TINYFS")):
@@ -79,7 +79,7 @@ def vmapout(self:UOp, varg:tuple) -> UOp:
   `varg` has one entry for each axis of the result: a RANGE puts its axis there, CONST 0 takes the next axis of this value.
   (6,) with (RANGE(3), 0) -> (3, 6). Raises ValueError when they do not fit.
   """
-  check_varg("VMAPOUT", varg:=to_varg("VMAPOUT", varg))
+  check_varg("VMAPOUT", varg:=to_varg("VMAPOUT", varg), self.shape)
   return validated(UOp(Ops.VMAPOUT, self.dtype, (self,)+varg))
 
 def validated(u:UOp) -> UOp:

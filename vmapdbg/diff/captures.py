@@ -15,7 +15,7 @@ from vmapdbg.model import Capture, Range, Schedule
 _EMPTY = Schedule(-1, None, 0, (), (), (), (), (), ())
 
 
-def diff_captures(before: Capture, after: Capture, *, printed: tuple[str, str] | None = None) -> CaptureDiff:
+def diff_captures(before: Capture, after: Capture, printed: tuple[str, str] | None = None) -> CaptureDiff:
     """Compares two captures; `printed` is what their snippets wrote to stdout.
 
     The same captures give the same diff, and `diff_captures(c, c)` is empty. Captures of different snippets are
