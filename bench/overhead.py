@@ -2,6 +2,7 @@
 
  1. `vmapdbg show` against `DEBUG=4 python` on the same program with the same patches (at most 1.3)
  2. our rangeify pass with the observer off against stock's `run_rangeify` (at most 1.05)
+ 3. `vmapdbg diff` against `vmapdbg show` on the same program, on two cores (at most 1.3)
 
 Each figure is a ratio of medians; the two sides take turns in one run, so that a machine that slows down slows both.
 """
@@ -55,6 +56,14 @@ def measure_show(program: Path, runs: int) -> str:
     return compare([a for a, _ in pairs], [b for _, b in pairs])
 
 
+def measure_diff(program: Path, runs: int) -> str:
+    base = {**os.environ, "PYTHONPATH": str(ROOT)}
+    diff, show = ([sys.executable, "-m", "vmapdbg", command, str(program)] for command in ("diff", "show"))
+    time_command(diff, base), time_command(show, base)
+    pairs = [(time_command(diff, base), time_command(show, base)) for _ in range(runs)]
+    return compare([a for a, _ in pairs], [b for _, b in pairs])
+
+
 PASS_TIMER = """
 import runpy, statistics, sys, time
 import tinygrad.schedule.rangeify as rangeify, tinygrad.schedule.indexing as indexing
@@ -93,6 +102,8 @@ def main() -> None:
     runs = parser.parse_args().runs
     for name, program in PROGRAMS.items():
         print(f"show / DEBUG=4           {name:22s} {measure_show(program, runs)}")
+    for name, program in PROGRAMS.items():
+        print(f"diff / show              {name:22s} {measure_diff(program, runs)}")
     for name, program in PROGRAMS.items():
         print(f"our pass / run_rangeify  {name:22s} {measure_pass(program, runs)}")
 

@@ -59,15 +59,20 @@ def parse_capture(text: str, name: str) -> Capture:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Writes `text` to `path` by way of a file beside it, so that a reader sees the old file or the new one.
+    """Writes `text` to `path` in UTF-8, as `write_bytes_atomically` does."""
+    write_bytes_atomically(path, text.encode("utf-8"))
+
+
+def write_bytes_atomically(path: Path, content: bytes) -> None:
+    """Writes `content` to `path` by way of a file beside it, so that a reader sees the old file or the new one.
 
     Raises StoreError when it cannot; no half-written file stays behind.
     """
     temporary: str | None = None
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)

@@ -31,7 +31,7 @@ def test_spawned_processes_get_the_overlay(tmp_path: Path) -> None:
         "import multiprocessing, subprocess, sys\n"
         "def work(x):\n  from tinygrad.uop import Ops\n  return hasattr(Ops, 'VMAPIN')\n"
         "if __name__ == '__main__':\n"
-        "  with multiprocessing.get_context('spawn').Pool(1) as pool: print(pool.map(work, [1]))\n"
+        "  with multiprocessing.get_context('spawn').Pool(1) as pool: print(pool.map(work, [1]), flush=True)\n"
         "  subprocess.run([sys.executable, '-c', 'from tinygrad.uop import Ops; print(hasattr(Ops, \"VMAPIN\"))'])\n"
     )
     (tmp_path / "a.py").write_text(text, encoding="utf-8")

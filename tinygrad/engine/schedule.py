@@ -18,12 +18,13 @@ def create_schedule(sched_sink:UOp) -> tuple[list[ExecItem], UOp]:
   Each kernel is a loop of its own: all of its steps run before the next kernel starts. Its buffers hold the whole batch.
   """
   items, buffers = stock_create_schedule(sched_sink)
-  if _state.observer is not None: _state.observer.schedule_created(items, buffers)
   outer = {outer_variable_name(r) for r in indexing.last_pass.scope_ranges if r.arg[-1] == AxisType.OUTER}
-  if not outer: return items, buffers
-  outer_variables.update(outer)
-  expanded = [(step, bufs) for item,bufs in zip(items, buffers.src) for step in expand_steps(item, outer)]
-  return [step for step,_ in expanded], UOp.sink(*[bufs for _,bufs in expanded])
+  if outer and "close-ranges" in _state.patches:
+    outer_variables.update(outer)
+    expanded = [(step, bufs) for item,bufs in zip(items, buffers.src) for step in expand_steps(item, outer)]
+    items, buffers = [step for step,_ in expanded], UOp.sink(*[bufs for _,bufs in expanded])
+  if _state.observer is not None: _state.observer.schedule_created(items, buffers)
+  return items, buffers
 
 def expand_steps(item:ExecItem, outer:set[str]) -> list[ExecItem]:
   variables = [v for v in item.ast.variables() if v.expr in outer]

@@ -59,7 +59,7 @@ def close_ranges(after:UOp, x:UOp) -> UOp:
   return after.replace(src=(buf, store.end(*sorted(closed, key=lambda r: r.arg))))
 
 def renumber_range(ctx, r:UOp) -> UOp|None:
-  if r.tag == () and is_scope_range(r, AxisType.OUTER): return UOp.variable(outer_variable_name(r), r.vmin, r.vmax)
+  if r.tag == () and "close-ranges" in _state.patches and is_scope_range(r, AxisType.OUTER): return UOp.variable(outer_variable_name(r), r.vmin, r.vmax)
   return stock_renumber_range(ctx, r)
 
 def outer_variable_name(r:UOp) -> str: return "range_"+range_str(r)

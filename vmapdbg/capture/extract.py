@@ -8,7 +8,7 @@ from typing import Any
 
 from tinygrad.dtype import dtypes
 from tinygrad.uop import GroupOp, Ops
-from tinygrad.uop.ops import AxisType, UOp, renderer
+from tinygrad.uop.ops import UOp, renderer
 
 from vmapdbg import model
 from vmapdbg.capture.programs import count_work, op_weight, render_program
@@ -56,7 +56,7 @@ class PassView:
                     self.build_bufferize(u, b) for u, b in self.record.bufferizes.items() if u in self.ids
                 ),
                 "kernels": tuple(self.build_kernels()),
-                "copies": sum(ast.op is not Ops.SINK for ast, _ in self.record.kernels),
+                "copies": sum(ast.op is not Ops.SINK for ast, _, _ in self.record.kernels),
             }
         return model.Schedule(index=index, line=asked.line, outputs=tuple(asked.outputs), **self.parts)
 
@@ -212,14 +212,14 @@ class PassView:
     # *** kernels
 
     def build_kernels(self) -> Iterable[model.Kernel]:
-        for ast, buffers in self.record.kernels:
+        for ast, buffers, launches in self.record.kernels:
             if ast.op is Ops.SINK:
-                yield self.build_kernel(ast, buffers)
+                yield self.build_kernel(ast, buffers, launches)
 
-    def build_kernel(self, ast: UOp, buffers: tuple[UOp, ...]) -> model.Kernel:
+    def build_kernel(self, ast: UOp, buffers: tuple[UOp, ...], launches: int) -> model.Kernel:
         program = render_program(ast, self.target)
         uops = program.uops or []
-        work, launches = count_work(uops), self.count_launches(ast)
+        work = count_work(uops)
         nodes = self.find_computed(buffers)
         asked = sum(self.count_asked(u) for u in nodes)
         executed = work.ops * launches
@@ -241,10 +241,6 @@ class PassView:
             launches=launches,
             key=ast.key.hex(),
         )
-
-    def count_launches(self, ast: UOp) -> int:
-        outer = {f"range_{self.render(r)[1:]}" for r in self.record.scope_ranges if r.arg[-1] == AxisType.OUTER}
-        return math.prod(int(v.vmax) + 1 for v in ast.variables() if v.expr in outer) if outer else 1
 
     def find_computed(self, buffers: tuple[UOp, ...]) -> list[UOp]:
         """The nodes a kernel computes: from the one it writes back to those whose buffers it reads."""

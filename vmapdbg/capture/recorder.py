@@ -61,8 +61,8 @@ class PassRecord:
     notes: list[Any] = field(default_factory=list)
     # BUFFER UOp -> the node it holds; a kernel is known by the buffer it writes
     buffers: dict[UOp, UOp] = field(default_factory=dict)
-    # (ast, BUFFER UOps, output first) in the order of the schedule; an OUTER scope's kernel stands there once
-    kernels: list[tuple[UOp, tuple[UOp, ...]]] = field(default_factory=list)
+    # (ast, its BUFFER UOps, output first, how often it is launched) in the order of the schedule
+    kernels: list[tuple[UOp, tuple[UOp, ...], int]] = field(default_factory=list)
 
 
 @dataclass
@@ -155,11 +155,20 @@ class Recorder:
 
     def schedule_created(self, items: list[Any], buffers: UOp) -> None:
         assert self._current is not None
-        self._current.kernels = [(item.ast, used.src) for item, used in zip(items, buffers.src, strict=True)]
+        self._current.kernels = count_launches(items, buffers.src)
 
     def _bufferize_of(self, buffer: UOp) -> BufferizeRecord | None:
         node = getattr(buffer.arg, "node", None)
         return self._current.bufferizes.get(node) if self._current is not None else None
+
+
+def count_launches(items: list[Any], buffers: tuple[UOp, ...]) -> list[tuple[UOp, tuple[UOp, ...], int]]:
+    """The steps of an OUTER range are one kernel with another value of a variable: they are counted as its launches."""
+    counts: dict[tuple[Any, ...], int] = {}
+    for number, (item, used) in enumerate(zip(items, buffers, strict=True)):
+        step_of = (item.ast, used.src) if item.fixedvars else (item.ast, used.src, number)
+        counts[step_of] = counts.get(step_of, 0) + 1
+    return [(kernel[0], kernel[1], count) for kernel, count in counts.items()]
 
 
 def explain_verdict(src: UOp, buffer: UOp, result: UOp | None) -> str:

@@ -30,7 +30,8 @@ def choose_renaming(before: Schedule, after: Schedule, nodes: Mapping[int, int])
         if buffer is not None and item.outcome == "kept":
             left, right = (tuple(name for name in one.closed_ranges if find_ranges(name)) for one in (item, buffer))
             pairs += [(left, right, _BUFFER_WEIGHT)] if len(left) == len(right) else []
-    return Renaming(choose_ranges(pairs, before.ranges, after.ranges), nodes)
+    ranges = choose_ranges(pairs, before.ranges, after.ranges)
+    return Renaming(ranges, nodes, {item.name for item in before.ranges} - ranges.keys())
 
 
 def compare_nodes(

@@ -35,6 +35,10 @@ class _Program:
     def lines(self) -> list[str]:
         return blank_lines(self.kernel.source, self.kernel.name)
 
+    @cached_property
+    def costs(self) -> Hashable:
+        return tuple(getattr(self.kernel, name) for name in _COST_FIELDS)
+
     @property
     def side(self) -> KernelSide:
         return KernelSide(self.number, self.kernel)
@@ -80,7 +84,8 @@ def _match_outputs(before: Sequence[_Program], after: Sequence[_Program]) -> dic
     def make_levels(programs: Sequence[_Program]) -> list[dict[int, Hashable]]:
         writing = [item for item in programs if item.outputs]
         return [
-            {item.number: (item.outputs, item.kernel.key, item.canonical) for item in writing},
+            {item.number: (item.outputs, item.nodes, item.kernel.key, item.canonical, item.costs) for item in writing},
+            {item.number: (item.outputs, item.kernel.key, item.canonical, item.costs) for item in writing},
             {item.number: (item.outputs, item.kernel.key) for item in writing},
             {item.number: item.outputs for item in writing},
         ]
@@ -135,8 +140,8 @@ def _match_keys(before: Sequence[_Program], after: Sequence[_Program]) -> dict[i
     def make_levels(programs: Sequence[_Program]) -> list[dict[int, Hashable]]:
         keyed = [item for item in programs if item.kernel.key]
         return [
-            {item.number: (item.kernel.key, item.nodes, item.canonical) for item in keyed},
-            {item.number: (item.kernel.key, item.canonical) for item in keyed},
+            {item.number: (item.kernel.key, item.nodes, item.canonical, item.costs) for item in keyed},
+            {item.number: (item.kernel.key, item.canonical, item.costs) for item in keyed},
             {item.number: item.kernel.key for item in keyed},
         ]
 
@@ -145,9 +150,8 @@ def _match_keys(before: Sequence[_Program], after: Sequence[_Program]) -> dict[i
 
 def _match_sources(before: Sequence[_Program], after: Sequence[_Program]) -> dict[int, int]:
     def make_levels(programs: Sequence[_Program]) -> list[dict[int, Hashable]]:
-        costs = {item.number: tuple(getattr(item.kernel, name) for name in _COST_FIELDS) for item in programs}
         return [
-            {item.number: (item.canonical, costs[item.number]) for item in programs},
+            {item.number: (item.canonical, item.costs) for item in programs},
             {item.number: item.canonical for item in programs},
         ]
 

@@ -43,13 +43,18 @@ def _by_number(name: str) -> tuple[int, str]:
 class Renaming:
     """The ranges and nodes of before, as after calls them."""
 
-    def __init__(self, ranges: Mapping[str, str], nodes: Mapping[int, int]) -> None:
+    def __init__(self, ranges: Mapping[str, str], nodes: Mapping[int, int], lone: Iterable[str] = ()) -> None:
+        """`lone` are the ranges of before without a partner."""
         self.ranges = dict(ranges)
         self.nodes = nodes
+        self._lone = frozenset(lone)
 
     def translate(self, expression: str) -> str:
         """Returns an expression of before in the names of after; a range without a partner becomes `r4'`."""
-        return blank_ranges(expression, lambda name: self.ranges.get(name, name + "'"))
+        return blank_ranges(expression, self._translate_name)
+
+    def _translate_name(self, name: str) -> str:
+        return self.ranges.get(name, name + "'" if name in self._lone else name)
 
     def translate_all(self, expressions: Iterable[str] | None) -> tuple[str, ...] | None:
         """Returns a tuple of expressions translated; None stays."""

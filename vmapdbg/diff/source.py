@@ -155,7 +155,8 @@ def _pair_block(before: Sequence[list[_Token]], after: Sequence[list[_Token]], l
 def _share(one: Counter[str], other: Counter[str]) -> float:
     whole = one.total() + other.total()
     share = 2 * (one & other).total() / whole if whole else 0.0
-    return share if share >= _LEAST_ALIKE else 0.0
+    # to the third: one line with its own partner is better than two lines with each other's
+    return share**3 if share >= _LEAST_ALIKE else 0.0
 
 
 def _choose_variables(pairs: _Pairs, before: Sequence[list[_Token]], after: Sequence[list[_Token]]) -> dict[str, str]:

@@ -27,6 +27,7 @@ MARKS = {
 }
 """The mark of a status, and its colour."""
 
+_UNITS = ("k", "M", "G", "T", "P")
 _VMAP_NAME = re.compile(r"(?<!\w)rm\d\w*'?")
 
 
@@ -40,7 +41,7 @@ class DiffView:
         self.places = places
         ids = {item.before: item.after for item in schedule.same_nodes}
         ids |= {item.before.id: item.after.id for item in schedule.nodes}
-        self.renaming = Renaming(schedule.renamed, ids)
+        self.renaming = Renaming(schedule.renamed, ids, (item.name for item in schedule.removed_ranges))
 
     def mark(self, status: str) -> Text:
         """Returns the coloured mark of a status."""
@@ -87,9 +88,8 @@ def format_short(count: int) -> str:
     """Returns a number of ops in few characters: `950`, `9,500`, `5.6M`."""
     if abs(count) < 10_000:
         return f"{count:,}"
-    value, unit = float(count), ""
-    for unit in ("k", "M", "G", "T", "P"):
-        value /= 1000
-        if abs(value) < 999.5:
-            break
-    return f"{value:.3g}{unit}" if abs(value) < 999.5 else f"{value:,.0f}{unit}"
+    value, power = count / 1000, 0
+    # 999.5 is what would be rounded to 1000
+    while abs(value) >= 999.5 and power < len(_UNITS) - 1:
+        value, power = value / 1000, power + 1
+    return f"{value:.3g}{_UNITS[power]}" if abs(value) < 999.5 else f"{value:,.0f}{_UNITS[power]}"

@@ -67,9 +67,19 @@ class Places:
     """
 
     def __init__(self, capture: Capture) -> None:
-        files = {_split_place(place)[0] for place in _collect_places(capture)}
+        self._learn(_collect_places(capture), capture.snippet)
+
+    @classmethod
+    def of(cls, places: Iterable[str], snippet: str) -> Places:
+        """Returns the short names of some places."""
+        made = cls.__new__(cls)
+        made._learn(places, snippet)
+        return made
+
+    def _learn(self, places: Iterable[str], snippet: str) -> None:
+        files = {_split_place(place)[0] for place in places}
         self._short = {file: _shorten(file, files) for file in sorted(files)}
-        self._snippet = capture.snippet
+        self._snippet = snippet
         self.full = {short: file for file, short in self._short.items() if short != file}
 
     def format(self, place: str | None, *, brief: bool = False) -> str:

@@ -23,6 +23,13 @@ _NODE_COLUMNS = (
     Column("+ after", comfort=44, most=64, leaves=1, label="+", own_line=True),
     Column("line", comfort=14, most=32, leaves=4, label=""),
 )
+_SAME_COLUMNS = (
+    Column("node", right=True, comfort=5, most=16),
+    Column("op", comfort=11, most=32),
+    Column("shape", comfort=12, most=28, leaves=2),
+    Column("ranges", comfort=17, most=44),
+    Column("line", comfort=14, most=32, leaves=1, label=""),
+)
 _VMAP_COLUMNS = (
     Column("ambient", comfort=16, most=48),
     Column("count", right=True, comfort=5),
@@ -52,7 +59,7 @@ def format_nodes(view: DiffView) -> list[Text]:
     rows += [_format_lone_node(view, node, before=True) for node in reversed(schedule.nodes_only_before)]
     rows += [_format_lone_node(view, node, before=False) for node in reversed(schedule.nodes_only_after)]
     if not rows:
-        return []
+        return _format_same_nodes(view)
     counts = [f"{len(changes)} changed"] if changes else []
     counts += [f"{len(schedule.nodes_only_before)} only before"] if schedule.nodes_only_before else []
     counts += [f"{len(schedule.nodes_only_after)} only after"] if schedule.nodes_only_after else []
@@ -62,16 +69,32 @@ def format_nodes(view: DiffView) -> list[Text]:
     if len(shown) < len(rows):
         more = f"... {format_plural(len(rows) - len(shown), 'more row')} not shown: --all shows them"
         lines += page.wrap(page.text(more, "dim"), indent=2)
-    return lines
+    same = _format_same_nodes(view)
+    return [*lines, Text(), *same] if same else lines
+
+
+def _format_same_nodes(view: DiffView) -> list[Text]:
+    """With all: what is the same on both sides, as it is after."""
+    page, same = view.page, view.schedule.same_nodes
+    if not page.show_all or not same:
+        return []
+    rows = []
+    for item in reversed(same):
+        ids = str(item.after) if item.before == item.after else f"{item.before} -> {item.after}"
+        cells = [ids, item.op, format_shape(item.shape), ", ".join(item.ranges or ()), view.places.format(item.line)]
+        rows.append(Row([page.text(cell) for cell in cells], style="dim"))
+    title = page.join(("Nodes", "bold"), (f"  {len(same)} unchanged, outputs first", "dim"))
+    return [*page.wrap(title, hang=2), *lay_out_table(page, _SAME_COLUMNS, rows)]
 
 
 def _group_nodes(view: DiffView, changes: Iterable[NodeChange]) -> list[list[NodeChange]]:
     """Nodes with a changed realize decision each for itself and first; the others by how their ranges changed."""
     groups: dict[object, list[NodeChange]] = {}
     for item in sorted(changes, key=lambda item: ("realized" not in item.changed, -item.after.id)):
-        texts = _describe_node(view, item.before, item.changed), _describe_node(view, item.after, item.changed)
+        before = _describe_node(view, item.before, item.changed, before=True)
+        after = _describe_node(view, item.after, item.changed, before=False)
         alone = view.page.show_all or "realized" in item.changed
-        groups.setdefault(item.after.id if alone else (texts[0].plain, texts[1].plain), []).append(item)
+        groups.setdefault(item.after.id if alone else (before.plain, after.plain), []).append(item)
     return list(groups.values())
 
 
@@ -85,7 +108,7 @@ def _format_node_group(view: DiffView, group: list[NodeChange]) -> Row:
         page.text(", ".join(ops[:3]) + (f" and {len(ops) - 3} more" if len(ops) > 3 else "")),
         page.text(shapes.pop() if len(shapes) == 1 else ""),
         _describe_node(view, first.before, first.changed, before=True),
-        _describe_node(view, first.after, first.changed),
+        _describe_node(view, first.after, first.changed, before=False),
         page.text(view.places.format_all(lines)),
     ]
     return Row(cells)
@@ -112,18 +135,20 @@ def _format_lone_node(view: DiffView, node: Node, *, before: bool) -> Row:
     return Row(cells)
 
 
-def _describe_node(view: DiffView, node: Node, changed: tuple[str, ...], *, before: bool | None = None) -> Text:
+def _describe_node(view: DiffView, node: Node, changed: tuple[str, ...], *, before: bool) -> Text:
     """Returns what changed of one side: `r2 | ambient rm1* | realized, ending-ranges: ...`."""
     page = view.page
-    translate = view.renaming.translate_all if before is not False and before else lambda names: names
     parts: list[Text] = []
     if "in_ranges" in changed or "out_ranges" in changed:
-        parts.append(_describe_ranges(view, translate(node.in_ranges), translate(node.out_ranges)))
+        ins, outs = node.in_ranges, node.out_ranges
+        if before:
+            ins, outs = view.renaming.translate_all(ins), view.renaming.translate_all(outs)
+        parts.append(_describe_ranges(view, ins, outs))
     if "ambient" in changed:
         names = view.names(node.ambient, ambient=node.ambient) if node.ambient else page.text("none")
         parts.append(page.join(("ambient ", "dim"), names))
     if "realized" in changed:
-        parts.append(_describe_realized(view, node))
+        parts.append(_describe_realized(view, node, before=before))
     return Text(" | ").join(parts)
 
 
@@ -136,13 +161,14 @@ def _describe_ranges(view: DiffView, ins: tuple[str, ...] | None, outs: tuple[st
     return view.page.join(view.names(ins or ()), (" => ", "dim"), view.names(outs or ()))
 
 
-def _describe_realized(view: DiffView, node: Node) -> Text:
+def _describe_realized(view: DiffView, node: Node, *, before: bool) -> Text:
     if node.realized is None:
         return view.page.text("not realized")
     axes, rank = node.realized.axes, len(node.shape or ())
     which = f"{'axis' if len(axes) == 1 else 'axes'} {', '.join(map(str, axes))}"
     partial = f", only {which} (LOCAL)" if 0 < len(axes) < rank else ""
-    detail = f": {node.realized.detail}" if node.realized.detail else ""
+    sentence = view.renaming.translate_sentence(node.realized.detail) if before else node.realized.detail
+    detail = f": {sentence}" if sentence else ""
     return view.page.join((f"realized, {node.realized.reason}{partial}", NOTE), detail)
 
 
@@ -228,7 +254,7 @@ def _format_bufferize(view: DiffView, item: BufferizeChange) -> Row:
 
 
 def _format_outcome(view: DiffView, item: BufferizeChange, side: Bufferize) -> Text:
-    if item.status in ("changed", "unchanged") and ("outcome" in item.changed or "reason" in item.changed):
+    if item.status == "changed":
         return Text()
     only = {"only-before": "only before, ", "only-after": "only after, "}.get(item.status, "")
     return view.page.text(f"{only}{side.outcome}: {side.reason}")
@@ -238,7 +264,9 @@ def _format_decisions(view: DiffView, item: BufferizeChange) -> list[Text]:
     if item.before is None or item.after is None or not {"outcome", "reason"} & set(item.changed):
         return []
     return [
-        view.page.join((f"- {item.before.outcome}", BEFORE), f": {item.before.reason}"),
+        view.page.join(
+            (f"- {item.before.outcome}", BEFORE), f": {view.renaming.translate_sentence(item.before.reason)}"
+        ),
         view.page.join((f"+ {item.after.outcome}", AFTER), f": {item.after.reason}"),
     ]
 

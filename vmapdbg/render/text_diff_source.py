@@ -19,10 +19,13 @@ from vmapdbg.render.text_source import fold_code, highlight
 _TWO_COLUMNS = 100
 _CONTEXT = 3
 _SEPARATOR = 3
+# With a smaller share of lines the same, one column shows the whole of before, then the whole of after.
+_LEAST_SAME = 0.25
 MARKED_BEFORE = "bold reverse red"
 MARKED_AFTER = "bold reverse green"
 
 _Lines = tuple[list[Text], list[Text]]
+_Item = tuple[LinePair, Text | None, Text | None]
 
 
 class DiffListing:
@@ -70,7 +73,7 @@ def _format_change(view: DiffView, item: KernelChange, sources: tuple[str, str],
     page = view.page
     before, after = (escape_unsafe(source.strip("\n"), page.console.encoding) for source in sources)
     if not item.before or not item.after:
-        pairs = _list_one_side(before, after)
+        pairs = _list_apart(before, after)
     else:
         pairs = align_sources(before, after, {side.kernel.name for side in (*item.before, *item.after)})
     coloured = _colour(page, item, before, after)
@@ -80,13 +83,14 @@ def _format_change(view: DiffView, item: KernelChange, sources: tuple[str, str],
         return lines + list(_format_unified(page, item, pairs, coloured))
     if page.width >= _TWO_COLUMNS and not one_sided:
         return lines + list(_format_two_columns(page, pairs, coloured))
+    if sum(pair.is_same for pair in pairs) < len(pairs) * _LEAST_SAME:
+        pairs = _list_apart(before, after)
     return lines + list(_format_one_column(page, pairs, coloured))
 
 
-def _list_one_side(before: str, after: str) -> list[LinePair]:
-    if before:
-        return [LinePair(line, None) for line in before.split("\n")]
-    return [LinePair(None, line) for line in after.split("\n")]
+def _list_apart(before: str, after: str) -> list[LinePair]:
+    left = [LinePair(line, None) for line in before.split("\n")] if before else []
+    return left + ([LinePair(None, line) for line in after.split("\n")] if after else [])
 
 
 def _format_title(page: Page, item: KernelChange, pairs: Sequence[LinePair]) -> Text:
@@ -94,16 +98,17 @@ def _format_title(page: Page, item: KernelChange, pairs: Sequence[LinePair]) -> 
     what = f"{changed} of {format_plural(len(pairs), 'line')} changed" if changed else "the same"
     if not item.after or not item.before:
         what = f"{'only before' if item.before else 'only after'}, {format_plural(len(pairs), 'line')}"
-    if len(item.before) > 1 or len(item.after) > 1:
-        many = item.before if len(item.before) > 1 else item.after
-        verb = "fused from" if len(item.before) > 1 else "split into"
-        one = item.after if len(item.before) > 1 else item.before
-        named = f"{name_kernel(one[0])}  {verb} {', '.join(f'#{side.number}' for side in many)}"
-        return page.join((named, "bold"), (f"  {what}", "dim"))
-    if item.before and item.after and name_kernel(item.before[0]) != name_kernel(item.after[0]):
-        named = f"{name_kernel(item.before[0])} -> {name_kernel(item.after[0])}"
-        return page.join((named, "bold"), (f"  {what}", "dim"))
-    return page.join((_name_change(item), "bold"), (f"  {what}", "dim"))
+    return page.join((_describe_match(item), "bold"), (f"  {what}", "dim"))
+
+
+def _describe_match(item: KernelChange) -> str:
+    name = _name_change(item)
+    if item.status == "fused-from":
+        return f"{name}  fused from {', '.join(f'#{side.number}' for side in item.before)}"
+    if item.status == "split-into":
+        return f"{name_kernel(item.before[0])}  split into {', '.join(f'#{side.number}' for side in item.after)}"
+    before = "".join(map(name_kernel, item.before))
+    return f"{before} -> {name}" if before and before != name else name
 
 
 def _colour(page: Page, item: KernelChange, before: str, after: str) -> _Lines:
@@ -118,7 +123,7 @@ def _colour(page: Page, item: KernelChange, before: str, after: str) -> _Lines:
     return list(left), list(right)
 
 
-def _walk(pairs: Sequence[LinePair], coloured: _Lines) -> Iterator[tuple[LinePair, Text | None, Text | None]]:
+def _walk(pairs: Sequence[LinePair], coloured: _Lines) -> Iterator[_Item]:
     """Yields each pair with its two lines as Text, what changed inside them marked."""
     left, right = iter(coloured[0]), iter(coloured[1])
     for pair in pairs:
@@ -134,17 +139,12 @@ def _walk(pairs: Sequence[LinePair], coloured: _Lines) -> Iterator[tuple[LinePai
         yield pair, before, after
 
 
-_Item = tuple[LinePair, Text | None, Text | None]
-
-
 def _fold_same(page: Page, items: Iterable[_Item]) -> Iterator[_Item | int]:
     """Yields the pairs to show; a number stands for that many that are the same."""
     runs = [(same, list(run)) for same, run in groupby(items, key=lambda item: item[0].is_same)]
     for place, (same, run) in enumerate(runs):
         head = _CONTEXT if place > 0 else 0
         tail = _CONTEXT if place < len(runs) - 1 else 0
-        # the line that has the kernel's name is context, too
-        head = max(head, 1)
         if page.show_all or not same or len(run) <= head + tail + 1:
             yield from run
             continue
@@ -197,10 +197,7 @@ def _draw_carets(line: Text, style: str) -> Text | None:
 
 
 def _format_two_columns(page: Page, pairs: Sequence[LinePair], coloured: _Lines) -> Iterator[Text]:
-    half = (page.width - _SEPARATOR) // 2
-    width = min(half, max((text.cell_len for text in coloured[0]), default=0))
-    width = max(width, page.width - _SEPARATOR - max((text.cell_len for text in coloured[1]), default=0))
-    width = min(max(width, len("before")), half, max(max(text.cell_len for text in coloured[0]), len("before")))
+    width = _choose_width(page, coloured)
     rest = page.width - _SEPARATOR - width
     yield _join_columns(Text("before", style=BEFORE), " ", "", Text("after", style=AFTER), width)
     for item in _fold_same(page, _walk(pairs, coloured)):
@@ -214,11 +211,18 @@ def _format_two_columns(page: Page, pairs: Sequence[LinePair], coloured: _Lines)
         for number in range(max(len(left), len(right))):
             yield _join_columns(
                 left[number] if number < len(left) else Text(),
-                sign if number == 0 else " ",
-                style,
+                sign if number == 0 else "|",
+                style if number == 0 else "dim",
                 right[number] if number < len(right) else Text(),
                 width,
             )
+
+
+def _choose_width(page: Page, coloured: _Lines) -> int:
+    """The width of the left column: what it needs, or half of the page, or what the right one leaves."""
+    room = page.width - _SEPARATOR
+    left, right = (max(text.cell_len for text in side) for side in coloured)
+    return max(len("before"), min(left, max(room // 2, room - right)))
 
 
 def _find_sign(pair: LinePair) -> tuple[str, str]:
@@ -265,3 +269,9 @@ def _format_hunk(page: Page, hunk: list[_Item], numbers: list[int]) -> Iterator[
         for _, _, after in items:
             if after is not None:
                 yield from _put_sign("+", AFTER, fold_code(after, page.width - 2))
+
+
+def format_line_pair(page: Page, pair: LinePair) -> list[Text]:
+    """Returns one line that changed, before and after, with what changed marked."""
+    lines = ([Text(pair.before or "")], [Text(pair.after or "")])
+    return list(_format_one_column(page, [pair], lines))

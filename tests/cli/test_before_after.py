@@ -1,0 +1,141 @@
+"""`diff`, `graph` and `why` as they are typed, after a `show` and with a snippet named."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+from tool import ROOT, run_tool
+
+LOST = str(ROOT / "samples" / "lost_range.py")
+UNCLOSED = str(ROOT / "samples" / "unclosed_range.py")
+XSUM = str(ROOT / "samples" / "xsum.py")
+SMALL = "from tinygrad import Tensor\nx = Tensor.empty(4) + 1\n"
+
+
+def test_the_three_lines_work_one_after_the_other(tmp_path: Path) -> None:
+    (tmp_path / "snippet.py").write_text(Path(LOST).read_text(encoding="utf-8"), encoding="utf-8")
+    assert run_tool("show", "snippet.py", cwd=tmp_path).returncode == 0
+    done = run_tool("diff", "--baseline", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "using snippet.py" in done.stderr
+    assert "rm1" in done.stdout
+    done = run_tool("graph", "-o", "out.svg", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    root = ElementTree.parse(tmp_path / "out.svg").getroot()
+    assert root.tag.endswith("svg")
+    done = run_tool("why", cwd=tmp_path)
+    assert "not fused with" in done.stdout
+
+
+def test_nothing_remembered_is_one_line(tmp_path: Path) -> None:
+    for command in (["diff", "--baseline"], ["graph", "-o", "x.svg"], ["why"]):
+        done = run_tool(*command, cwd=tmp_path)
+        assert done.returncode == 2
+        assert done.stderr.splitlines() == [
+            "vmapdbg: no SNIPPET given, and none is remembered here: run vmapdbg show SNIPPET first"
+        ]
+
+
+def test_baseline_may_stand_on_either_side_of_the_snippet(tmp_path: Path) -> None:
+    left = run_tool("diff", LOST, "--baseline", "--json", cwd=tmp_path)
+    right = run_tool("diff", "--baseline", LOST, "--json", cwd=tmp_path)
+    assert left.returncode == right.returncode == 0, left.stderr
+    assert left.stdout == right.stdout
+    assert json.loads(left.stdout)
+
+
+def test_diff_finds_the_lost_range_and_the_wrong_values(tmp_path: Path) -> None:
+    done = run_tool("diff", LOST, "--baseline=all,-ambient-ranges", cwd=tmp_path, COLUMNS="100")
+    assert done.returncode == 0, done.stderr
+    assert "values different" in " ".join(done.stdout.split())
+    assert "data0_6" in done.stdout
+    assert "data0_2" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 100
+    assert "\x1b" not in done.stdout
+
+
+def test_diff_without_a_difference_says_so_and_exits_zero(tmp_path: Path) -> None:
+    done = run_tool("diff", XSUM, "--baseline=stock", "--exit-code", cwd=tmp_path)
+    kernels = run_tool("diff", XSUM, "--baseline=none", "--exit-code", cwd=tmp_path)
+    assert kernels.returncode == 0, kernels.stdout
+    assert done.returncode in (0, 1)
+    assert "values equal" in done.stdout
+
+
+def test_exit_code_tells_a_difference(tmp_path: Path) -> None:
+    assert run_tool("diff", LOST, "--exit-code", cwd=tmp_path).returncode == 1
+
+
+def test_a_before_that_fails_is_an_ordinary_before(tmp_path: Path) -> None:
+    done = run_tool("diff", UNCLOSED, "--baseline=all,-close-ranges", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "input to kernel must be AFTER or BUFFER" in " ".join(done.stdout.split())
+
+
+def test_an_after_that_fails_is_the_snippets_failure(tmp_path: Path) -> None:
+    done = run_tool("diff", UNCLOSED, "--patches=all,-close-ranges", "--baseline=all", cwd=tmp_path)
+    assert done.returncode == 3
+
+
+def test_a_before_that_hangs_or_dies_is_shown(tmp_path: Path) -> None:
+    text = SMALL + "import os, time\nif 'close-ranges' not in os.environ.get('VMAPDBG_PATCHES', ''): {}\n"
+    for action, word in (("time.sleep(60)", "did not end within"), ("os.kill(os.getpid(), 11)", "SIGSEGV")):
+        (tmp_path / "s.py").write_text(text.format(action), encoding="utf-8")
+        done = run_tool("diff", "s.py", "--timeout", "10", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert word in " ".join(done.stdout.split())
+
+
+def test_saved_captures_are_compared_where_tinygrad_is_not_installed(tmp_path: Path) -> None:
+    run_tool("show", LOST, "--save", "a.json", "--patches", "all,-ambient-ranges", cwd=tmp_path)
+    run_tool("show", LOST, "--save", "b.json", cwd=tmp_path)
+    code = "import sys; sys.modules['tinygrad'] = None; from vmapdbg.cli import main; main()"
+    command = [sys.executable, "-c", code, "diff", "a.json", "b.json"]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, env={"PYTHONPATH": str(ROOT)}, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "data0_6" in done.stdout
+    done = run_tool("graph", "b.json", "-o", "b.json.dot", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "b.json.dot").read_text(encoding="utf-8").startswith("digraph")
+
+
+BAD = [
+    (["diff", "missing.py"], "no file missing.py"),
+    (["diff", "a.py", "b.py", "c.py"], "one snippet or two saved captures"),
+    (["diff", "ok.py", "--baseline=soup"], "'soup'"),
+    (["diff", "ok.py", "--baseline=missing.json"], "cannot read missing.json"),
+    (["diff", "broken.json", "broken.json"], "no vmapdbg capture"),
+    (["diff", "future.json", "future.json"], "newer than the 1"),
+    (["diff", "ok.json"], "compared with another one"),
+    (["graph", "ok.py"], "'-o'"),
+    (["graph", "ok.py", "-o", "x.bmp"], "bmp"),
+    (["graph", "ok.py", "-o", "no/such/x.svg"], "no/such"),
+    (["graph", "ok.py", "-o", "x.svg", "--around", "9999"], "9999"),
+    (["graph", "ok.py", "-o", "x.svg", "--schedule", "7"], "7"),
+    (["why", "9999", "ok.py"], "no node 9999"),
+    (["why", "r_nonsense", "ok.py"], "r_nonsense"),
+    (["why", "3", "ok.py", "--schedule", "7"], "no schedule 7"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), BAD, ids=[" ".join(case[0]) for case in BAD])
+def test_bad_input_is_one_line(arguments: list[str], words: str, tmp_path: Path) -> None:
+    (tmp_path / "ok.py").write_text(SMALL, encoding="utf-8")
+    (tmp_path / "broken.json").write_text("{", encoding="utf-8")
+    (tmp_path / "ok.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "future.json").write_text('{"schema": 99}', encoding="utf-8")
+    before = sorted(tmp_path.iterdir())
+    done = run_tool(*arguments, cwd=tmp_path)
+    assert done.returncode == 2, done
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert words in done.stderr
+    assert done.stdout == ""
+    assert [p for p in sorted(tmp_path.iterdir()) if p.name != ".vmapdbg"] == before

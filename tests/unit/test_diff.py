@@ -1,0 +1,344 @@
+"""What `vmapdbg diff` finds: only what changed, all that changed, and by what is computed, not by names."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from captures import ALL_ON, lost_range, make_capture, make_kernel, make_node, make_schedule
+from diff_captures import disguise_capture, draw_capture, mutate_capture
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vmapdbg.diff import CaptureDiff, diff_captures, match_nodes, match_schedules
+from vmapdbg.diff.source import align_sources, canonize_source
+from vmapdbg.model import Bufferize, Capture, Kernel, Output, Range, Realized, SnippetError, to_data
+from vmapdbg.store import load_capture
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+SEEDS = st.integers(0, 10**6)
+
+
+def dump(diff: CaptureDiff) -> str:
+    return json.dumps(to_data(diff), allow_nan=False)
+
+
+def kernels_of(diff: CaptureDiff) -> list[tuple[str, list[int], list[int]]]:
+    return [
+        (item.status, [side.number for side in item.before], [side.number for side in item.after])
+        for schedule in diff.schedules
+        for item in schedule.kernels
+    ]
+
+
+def compare_kernels(before: list[Kernel], after: list[Kernel]) -> list[tuple[str, list[int], list[int]]]:
+    nodes = tuple(make_node(i, "ADD", arg=str(i)) for i in range(12))
+    sides = [make_capture(make_schedule(nodes=nodes, kernels=tuple(side))) for side in (before, after)]
+    return kernels_of(diff_captures(*sides))
+
+
+@given(draw_capture())
+def test_a_capture_does_not_differ_from_itself(capture: Capture) -> None:
+    assert diff_captures(capture, capture, ("a\n", "a\n")).is_empty
+
+
+@pytest.mark.parametrize("file", sorted(GOLDEN.glob("*.json")), ids=lambda file: file.name)
+def test_a_real_capture_does_not_differ_from_itself(file: Path) -> None:
+    capture = load_capture(file)
+    diff = diff_captures(capture, capture)
+    assert diff.is_empty
+    assert all(item.matched_by == "outputs" for schedule in diff.schedules for item in schedule.kernels)
+
+
+@settings(max_examples=200)
+@given(draw_capture(), SEEDS)
+def test_names_numbers_and_order_are_no_change(capture: Capture, seed: int) -> None:
+    diff = diff_captures(capture, disguise_capture(capture, seed))
+    assert diff.is_empty, [item for item in diff.schedules if not item.is_empty]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("file", sorted(GOLDEN.glob("*.json")), ids=lambda file: file.name)
+def test_names_numbers_and_order_are_no_change_in_real_captures(file: Path, seed: int) -> None:
+    capture = load_capture(file)
+    assert diff_captures(capture, disguise_capture(capture, seed)).is_empty
+
+
+@given(draw_capture(), SEEDS)
+def test_what_is_added_one_way_is_removed_the_other_way(capture: Capture, seed: int) -> None:
+    other = mutate_capture(capture, seed)
+    there, back = diff_captures(capture, other), diff_captures(other, capture)
+    swap = {"only-before": "only-after", "only-after": "only-before", "fused-from": "split-into"}
+    swap |= {"split-into": "fused-from"}
+    count = Counter(item.status for schedule in there.schedules for item in schedule.kernels)
+    mirrored = Counter(swap.get(item.status, item.status) for schedule in back.schedules for item in schedule.kernels)
+    assert count == mirrored
+    for side, mirror in (("nodes", "nodes"), ("nodes_only_before", "nodes_only_after"), ("vmap_map", "vmap_map")):
+        assert sum(len(getattr(item, side)) for item in there.schedules) == sum(
+            len(getattr(item, mirror)) for item in back.schedules
+        )
+    ranges = [sum(len(part.added_ranges) for item in there.schedules for part in item.bufferizes)]
+    ranges += [sum(len(part.removed_ranges) for item in back.schedules for part in item.bufferizes)]
+    assert ranges[0] == ranges[1]
+    assert there.is_empty == back.is_empty
+
+
+@given(draw_capture(), SEEDS)
+def test_the_same_input_gives_the_same_bytes(capture: Capture, seed: int) -> None:
+    other = mutate_capture(capture, seed)
+    assert dump(diff_captures(capture, other)) == dump(diff_captures(capture, other))
+
+
+@given(draw_capture(), SEEDS)
+def test_every_kernel_is_in_the_diff(capture: Capture, seed: int) -> None:
+    diff = diff_captures(capture, mutate_capture(capture, seed))
+    for schedule in diff.schedules:
+        if schedule.before is None:
+            continue
+        shown = {side.number for item in schedule.kernels for side in item.before}
+        assert shown == set(range(len(capture.schedules[schedule.before].kernels)))
+
+
+def test_the_document_says_what_it_is() -> None:
+    data = json.loads(dump(diff_captures(lost_range(fixed=False), lost_range())))
+    assert (data["schema"], data["kind"]) == (1, "diff")
+    assert data["before"]["patches"]["ambient-ranges"] is False
+
+
+def test_a_lost_range_is_found() -> None:
+    schedule = diff_captures(lost_range(fixed=False), lost_range()).schedules[0]
+    changed = [item for item in schedule.bufferizes if item.status != "unchanged"]
+    assert [(item.op, item.added_ranges, item.removed_ranges) for item in changed] == [("ADD", ("rm1",), ())]
+    assert (changed[0].lost_before, changed[0].lost_after) == (("rm1",), ())
+    assert changed[0].changed == ("closed_ranges", "ambient", "size", "bytes")
+    assert [item.status for item in schedule.kernels] == ["changed", "changed"]
+    assert schedule.nodes == ()
+
+
+def test_an_outer_range_that_stays_open_is_not_lost() -> None:
+    schedule = make_schedule(
+        nodes=(make_node(1, "ADD", ambient=("rm1",)),),
+        ranges=(Range("rm1", 3, "OUTER", True),),
+        bufferizes=(Bufferize(1, ("r2",), (), 2, 16, "GLOBAL", "kept", "why"),),
+    )
+    found = diff_captures(make_capture(schedule), make_capture(schedule)).schedules[0].bufferizes[0]
+    assert found.lost_before == ()
+
+
+# *** nodes
+
+
+def test_a_realize_decision_that_changed_has_both_reasons() -> None:
+    why = Realized((0,), "ending-ranges", "r0 ends at EXPAND 1")
+    nodes = (make_node(0, "BUFFER"), make_node(1, "EXPAND", src=(0,)), make_node(2, "ADD", src=(0,), realized=why))
+    after = (*nodes[:2], replace(nodes[2], realized=None))
+    diff = diff_captures(make_capture(make_schedule(nodes=nodes)), make_capture(make_schedule(nodes=after)))
+    assert [(item.changed, item.before.realized, item.after.realized) for item in diff.schedules[0].nodes] == [
+        (("realized",), why, None)
+    ]
+
+
+def test_a_node_number_in_a_reason_is_followed() -> None:
+    why = Realized((0,), "ending-ranges", "r0 ends at EXPAND 1")
+    nodes = (make_node(0, "BUFFER"), make_node(1, "EXPAND", src=(0,)), make_node(2, "ADD", src=(0,), realized=why))
+    moved = (
+        make_node(0, "BUFFER"),
+        make_node(1, "ADD", src=(0,), realized=replace(why, detail="r0 ends at EXPAND 2")),
+        make_node(2, "EXPAND", src=(0,)),
+    )
+    assert match_nodes(make_schedule(nodes=nodes), make_schedule(nodes=moved)) == {0: 0, 1: 2, 2: 1}
+    assert diff_captures(make_capture(make_schedule(nodes=nodes)), make_capture(make_schedule(nodes=moved))).is_empty
+
+
+def test_stock_tinygrad_gives_no_reasons_to_differ_in() -> None:
+    known = Realized((0,), "ending-ranges", "r0 ends")
+    sides = [
+        make_capture(make_schedule(nodes=(make_node(0, "ADD", realized=why),)))
+        for why in (Realized((0,), "stock", "stock tinygrad does not say why"), known)
+    ]
+    assert diff_captures(*sides).is_empty
+
+
+def test_equal_nodes_are_told_apart_by_who_reads_them() -> None:
+    def build(first: int, second: int) -> tuple:
+        return (
+            make_node(first, "BUFFER"),
+            make_node(second, "BUFFER"),
+            make_node(2, "NEG", src=(first,)),
+            make_node(3, "EXP2", src=(second,)),
+        )
+
+    found = match_nodes(make_schedule(nodes=build(0, 1)), make_schedule(nodes=build(1, 0)))
+    assert found == {0: 1, 1: 0, 2: 2, 3: 3}
+
+
+def test_a_range_of_another_kind_is_a_change() -> None:
+    node = make_node(0, "ADD", ranges=("r0",))
+    sides = [
+        make_capture(make_schedule(nodes=(node,), ranges=(Range("r0", 4, kind, False),))) for kind in ("LOOP", "REDUCE")
+    ]
+    diff = diff_captures(*sides).schedules[0]
+    assert [item.changed for item in diff.nodes] == [("in_ranges", "out_ranges")]
+    assert [item.name for item in diff.added_ranges] == ["r0"]
+
+
+# *** schedules
+
+
+def test_schedules_are_matched_by_content() -> None:
+    first, second, third = (make_schedule(i, nodes=(make_node(0, "ADD", arg=str(i)),)) for i in range(3))
+    assert match_schedules([first, second, third], [third, first]) == [(1, None), (2, 0), (0, 1)]
+
+
+def test_a_schedule_that_was_refused_is_matched_by_its_line() -> None:
+    whole = make_schedule(0, line="a.py:3", nodes=(make_node(0, "ADD"),))
+    assert match_schedules([make_schedule(0, line="a.py:3")], [whole]) == [(0, 0)]
+
+
+def test_a_side_that_ended_early_has_fewer_schedules() -> None:
+    whole = lost_range()
+    broken = replace(whole, schedules=(), error=SnippetError("ChildDied", "killed by SIGSEGV", None))
+    diff = diff_captures(broken, whole)
+    assert not diff.is_empty
+    assert [(item.before, item.after) for item in diff.schedules] == [(None, 0)]
+    assert diff.before.error == broken.error
+
+
+def test_labels_are_no_change() -> None:
+    capture = lost_range()
+    other = replace(capture, patches={**ALL_ON, "close-ranges": False}, snippet="other.py")
+    diff = diff_captures(capture, other)
+    assert diff.is_empty
+    assert not diff.same_snippet
+
+
+# *** kernels
+
+
+def test_the_kernels_that_became_one_are_named() -> None:
+    before = [
+        make_kernel("r_a", nodes=(0, 1), outputs=(1,), key="a"),
+        make_kernel("r_b", nodes=(2, 3), outputs=(3,), key="b"),
+        make_kernel("E_c", nodes=(4, 5), outputs=(5,), key="c"),
+    ]
+    after = [make_kernel("r_abc", nodes=(0, 1, 2, 3, 4, 5), outputs=(5,), key="d")]
+    assert compare_kernels(before, after) == [("fused-from", [0, 1, 2], [0])]
+    assert compare_kernels(after, before) == [("split-into", [0], [0, 1, 2])]
+
+
+def test_a_value_computed_again_by_each_reader_is_in_both() -> None:
+    before = [
+        make_kernel("r", nodes=(0,), outputs=(0,)),
+        make_kernel("x", nodes=(1,), outputs=(1,)),
+        make_kernel("y", nodes=(2,), outputs=(2,)),
+    ]
+    after = [make_kernel("x", nodes=(0, 1), outputs=(1,)), make_kernel("y", nodes=(0, 2), outputs=(2,))]
+    assert compare_kernels(before, after) == [("fused-from", [0, 1], [0]), ("fused-from", [0, 2], [1])]
+
+
+def test_kernels_are_matched_by_what_they_write_and_not_by_name() -> None:
+    one, two = make_kernel("E_4", outputs=(1,), key="a"), make_kernel("E_4n1", outputs=(2,), key="b")
+    swapped = [replace(two, name="E_4"), replace(one, name="E_4n1")]
+    assert compare_kernels([one, two], swapped) == [("unchanged", [1], [0]), ("unchanged", [0], [1])]
+
+
+def test_a_kernel_without_outputs_is_matched_by_its_source() -> None:
+    before = [make_kernel("E_4", "void E_4(float* data0_4) {\n  int alu0 = 1;\n}\n")]
+    after = [make_kernel("x"), make_kernel("E_4n1", "void E_4n1(float* data0_4) {\n  int alu7 = 1;\n}\n")]
+    assert compare_kernels(before, after) == [("only-after", [], [0]), ("unchanged", [0], [1])]
+
+
+def test_another_schedule_of_the_same_ast_is_a_change() -> None:
+    kernel = make_kernel("r_4", outputs=(1,), key="a")
+    assert compare_kernels([kernel], [replace(kernel, threads=64, global_size=(64, 1, 1))]) == [("changed", [0], [0])]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        ("int alu0 = val1;", "int alu3 = val0;", True),
+        ("for (int Lidx0 = 0;;) f(Lidx0);", "for (int Lidx2 = 0;;) f(Lidx2);", True),
+        ("r_4(data0_6)", "r_5(data1_6)", True),
+        ("r_4(data0_2)", "r_5(data0_6)", False),
+        ("alu0 = alu1;", "alu0 = alu0;", False),
+        ("float4 val0;", "float2 val0;", False),
+        ("Lidx0 = 1;", "Ridx0 = 1;", False),
+    ],
+)
+def test_renamed_variables_are_the_same_source(before: str, after: str, same: bool) -> None:
+    assert (canonize_source(before, "r_4") == canonize_source(after, "r_5")) == same
+    assert all(pair.is_same for pair in align_sources(before, after, {"r_4", "r_5"})) == same
+
+
+def test_marks_are_inside_the_line() -> None:
+    (pair,) = align_sources("*(data0_2+0) = (val3+val0);", "*(data0_6+alu0) = (val3+val0);", ())
+    assert pair.before is not None
+    assert pair.after is not None
+    assert [pair.before[slice(*mark)] for mark in pair.marks_before] == ["data0_2", "0"]
+    assert [pair.after[slice(*mark)] for mark in pair.marks_after] == ["data0_6", "alu0"]
+
+
+@given(st.text("ab01(){}\n alu_", max_size=60), st.text("ab01(){}\n alu_", max_size=60))
+def test_no_line_gets_lost(before: str, after: str) -> None:
+    pairs = align_sources(before, after, ())
+    assert [pair.before for pair in pairs if pair.before is not None] == before.strip("\n").split("\n")
+    assert [pair.after for pair in pairs if pair.after is not None] == after.strip("\n").split("\n")
+
+
+# *** values
+
+
+def compare_values(before: tuple, after: tuple, dtype: str = "float", shape: tuple[int, ...] | None = None):
+    outputs = [Output(shape or (len(side),), dtype, repr(side), side) for side in (before, after)]
+    diff = diff_captures(*(make_capture(make_schedule(outputs=(item,))) for item in outputs))
+    return diff.schedules[0].outputs[0]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "dtype", "status"),
+    [
+        ((1.0, 2.0), (1.0, 2.0), "float", "equal"),
+        ((1.0, 2.0), (1.0, 2.000001), "float", "close"),
+        ((1.0, 2.0), (1.0, 2.000001), "double", "different"),
+        ((1.0, 2.0), (1.0, 2.001), "half", "close"),
+        ((1.0, "nan"), (1.000001, "nan"), "float", "close"),
+        ((1.0, "inf"), (1.0, "-inf"), "float", "different"),
+        ((1.0, "inf"), (1.0, "nan"), "float", "different"),
+        ((1.0, 2.0), (1.0, 3.0), "int", "different"),
+    ],
+)
+def test_values(before: tuple, after: tuple, dtype: str, status: str) -> None:
+    assert compare_values(before, after, dtype).status == status
+
+
+def test_the_first_different_element_is_named() -> None:
+    found = compare_values((7.0, 19.0, 7.0, 19.0), (7.0, 15.0, 7.0, 17.0), shape=(2, 2))
+    assert (found.first, found.index, found.value_before, found.value_after) == (1, (0, 1), 19.0, 15.0)
+    assert (found.different, found.sampled, found.max_absolute) == (2, 4, 4.0)
+
+
+def test_an_integer_that_differs_outside_of_the_sample_is_different() -> None:
+    sides = [Output((4096,), "int", digest, (1.0,) * 1024) for digest in ("aa", "bb")]
+    diff = diff_captures(*(make_capture(make_schedule(outputs=(item,))) for item in sides))
+    assert diff.values == "different"
+    assert diff.schedules[0].outputs[0].first is None
+
+
+def test_values_that_nobody_read_are_unknown() -> None:
+    one = Output((1,), "float", "aa", (1.0,))
+    diff = diff_captures(make_capture(make_schedule(outputs=(one,))), make_capture(make_schedule()))
+    assert (diff.values, diff.is_empty) == ("unknown", True)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line"),
+    [("a\nb\n", "a\nc\n", (2, "b", "c")), ("a\n", "a\nb\n", (2, None, "b")), ("", "x", (1, None, "x"))],
+)
+def test_printed_lines_that_differ(before: str, after: str, line: tuple) -> None:
+    found = diff_captures(lost_range(), lost_range(), (before, after))
+    assert not found.is_empty
+    assert found.printed is not None
+    assert (found.printed.line, found.printed.before, found.printed.after) == line

@@ -1,0 +1,244 @@
+"""What a user reads in `vmapdbg diff`: the verdict first, only what changed, at any width, in colour and in a pipe.
+
+UPDATE_GOLDEN=1 writes the golden texts anew; look at what changed in them.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from captures import (
+    failed_snippet,
+    long_graph,
+    lost_range,
+    make_capture,
+    make_kernel,
+    make_node,
+    make_schedule,
+    many_kernels,
+)
+from diff_captures import draw_capture, mutate_capture
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.console import Console
+
+from vmapdbg.diff import CaptureDiff, diff_captures
+from vmapdbg.model import Capture, Output, SnippetError
+from vmapdbg.render import print_diff
+from vmapdbg.store import load_capture
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+PRINTED = (
+    "reduce+index    [[7.0, 19.0], [7.0, 19.0], [7.0, 19.0]]\n",
+    "reduce+index    [[3.0, 15.0], [5.0, 17.0], [7.0, 19.0]]\n",
+)
+
+
+def render(diff: CaptureDiff, width: int = 80, *, terminal: bool = False, **options: bool) -> str:
+    """The output as a pipe (or, with `terminal`, a colour terminal) gets it."""
+    file = io.StringIO()
+    console = Console(file=file, width=width, force_terminal=terminal, color_system="truecolor" if terminal else None)
+    print_diff(diff, console, **options)
+    return file.getvalue()
+
+
+def flatten(output: str) -> str:
+    return " ".join(output.split())
+
+
+def give_values(capture: Capture, *samples: tuple[float, ...]) -> Capture:
+    outputs = tuple(Output((len(sample),), "double", repr(sample), sample) for sample in samples)
+    return replace(capture, schedules=(replace(capture.schedules[0], outputs=outputs), *capture.schedules[1:]))
+
+
+def make_fusion() -> CaptureDiff:
+    nodes = tuple(make_node(i, "ADD", arg=str(i), line=f"a.py:{i}") for i in range(6))
+    source = "void {name}(float* data0_6) {{\n  int alu0 = {number};\n}}\n"
+    before = [
+        make_kernel(name, source.format(name=name, number=i), nodes=(2 * i, 2 * i + 1), outputs=(2 * i + 1,), key=name)
+        for i, name in enumerate(("r_a", "r_b", "E_c"))
+    ]
+    one = make_kernel("r_abc", source.format(name="r_abc", number=7), nodes=tuple(range(6)), outputs=(5,), threads=64)
+    sides = [make_capture(make_schedule(nodes=nodes, kernels=tuple(side))) for side in (before, [one])]
+    return diff_captures(*sides)
+
+
+def load_lost_range() -> CaptureDiff:
+    sides = [load_capture(GOLDEN / f"lost_range_{side}.json") for side in ("before", "after")]
+    return diff_captures(*sides, PRINTED)
+
+
+DIED = make_capture(error=SnippetError("ChildDied", "it was killed by SIGSEGV before it could report", None))
+DIFFS = {
+    "lost": diff_captures(lost_range(fixed=False), lost_range(), PRINTED),
+    "real": load_lost_range(),
+    "values": diff_captures(give_values(lost_range(), (7.0, 19.0)), give_values(lost_range(), (3.0, 19.0))),
+    "same": diff_captures(lost_range(), lost_range(), ("a\n", "a\n")),
+    "fusion": make_fusion(),
+    "failed": diff_captures(failed_snippet(), lost_range()),
+    "died": diff_captures(DIED, many_kernels()),
+    "other": diff_captures(long_graph(), many_kernels()),
+}
+WIDTHS = (60, 80, 120, 200)
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_golden(width: int) -> None:
+    """Real captures of samples/lost_range.py; the whole text is compared."""
+    file = GOLDEN / f"diff_lost_range_{width}.txt"
+    output = render(DIFFS["real"], width)
+    if os.environ.get("UPDATE_GOLDEN"):
+        file.write_text(output, encoding="utf-8")
+    assert output == file.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("options", [{}, {"show_all": True}, {"unified": True}], ids=str)
+@pytest.mark.parametrize("name", DIFFS)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_line_is_wider_than_the_page(name: str, width: int, options: dict[str, bool]) -> None:
+    output = render(DIFFS[name], width, **options)
+    assert max(cell_len(line) for line in output.splitlines()) <= width
+    assert all(line == line.rstrip() for line in output.splitlines())
+    assert output.isascii()
+
+
+@pytest.mark.parametrize("name", DIFFS)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_terminal_gets_the_same_text_with_colours(name: str, width: int) -> None:
+    coloured = render(DIFFS[name], width, terminal=True)
+    assert "\x1b[" in coloured
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", coloured)
+    assert [line.rstrip() for line in plain.splitlines()] == render(DIFFS[name], width).splitlines()
+
+
+def test_no_color_turns_the_colours_off_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    file = io.StringIO()
+    print_diff(DIFFS["real"], Console(file=file, width=80, force_terminal=True))
+    assert not re.search(r"\x1b\[[0-9;]*(3[0-7]|38|9[0-7])[;m]", file.getvalue())
+
+
+@settings(max_examples=40, deadline=None)
+@given(draw_capture(), st.integers(0, 10**6), st.integers(30, 200), st.booleans())
+def test_any_diff_prints_the_same_twice_and_fits(capture: Capture, seed: int, width: int, unified: bool) -> None:
+    diff = diff_captures(capture, mutate_capture(capture, seed))
+    output = render(diff, width, unified=unified)
+    assert output == render(diff, width, unified=unified)
+    assert max(cell_len(line) for line in output.splitlines()) <= width
+
+
+def test_the_verdict_is_the_first_line() -> None:
+    first = render(DIFFS["fusion"], 200).splitlines()[0]
+    assert first == "kernels 3 -> 1, executed ops 300 -> 100 (0.33x), moved 192 B -> 64 B (0.33x), threads 1 -> 64"
+    values = render(DIFFS["values"], 200).splitlines()[0]
+    assert values == "2 kernels the same, values different"
+
+
+def test_no_change_says_so_in_one_line() -> None:
+    output = render(DIFFS["same"])
+    assert output.splitlines()[0] == "no change: 2 kernels the same"
+    assert "= schedule 0  unchanged" in output
+    assert "Source" not in output
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_an_added_range_is_marked(width: int) -> None:
+    output = flatten(render(DIFFS["lost"], width))
+    assert "(+rm1*, r2)" in output
+    assert "!! before, ambient rm1 was NOT closed: only its last iteration survived; after, it is" in output
+
+
+def test_what_did_not_change_is_one_line() -> None:
+    output = render(DIFFS["lost"])
+    assert "= unchanged: 19 nodes, vmap_map, 1 BUFFERIZE" in output
+    assert "VMAPOUT  (rm1, r0)" not in output
+    assert "19 unchanged" in render(DIFFS["lost"], show_all=True)
+
+
+def test_changes_are_marked_inside_the_line_in_text_too() -> None:
+    lines = render(DIFFS["lost"]).splitlines()
+    place = lines.index("-     *(data0_2+0) = (val3+val0);")
+    assert lines[place + 1] == "        ^^^^^^^ ^"
+    assert lines[place + 2] == "+     *(data0_6+alu0) = (val3+val0);"
+
+
+def test_sources_stand_side_by_side_where_there_is_room() -> None:
+    assert re.search(r"\(val3\+val0\); +~ +\*\(data0_6\+alu0\)", render(DIFFS["lost"], 180))
+    assert not re.search(r"\(val3\+val0\); +~", render(DIFFS["lost"], 99))
+
+
+def test_unified_source_has_hunks() -> None:
+    output = render(DIFFS["lost"], 180, unified=True)
+    assert "--- before #0 r_3_2_2_2\n+++ after #0 r_3_2_2_2\n@@ -1,10 +1,11 @@" in output
+
+
+def test_fused_kernels_are_named() -> None:
+    output = flatten(render(DIFFS["fusion"]))
+    assert "fused from #0 r_a, #1 r_b, #2 E_c" in output
+    assert "5.64M" not in output
+    assert "Kernels 3 -> 1 kernel: 1 fused" in output
+
+
+def test_different_values_are_shown() -> None:
+    output = flatten(render(DIFFS["values"]))
+    assert "output 0 (2,) double: different at [0]: 7 -> 3; 1 of 2 sampled differ, by up to 4" in output
+
+
+def test_a_side_that_failed_is_shown_beside_the_other() -> None:
+    output = render(DIFFS["failed"], 200)
+    first = output.splitlines()[0]
+    assert first == "before RAISED ValueError before its first schedule; after made 1 schedule, 2 kernels"
+    assert "!! before raised ValueError at lost_range.py:12" in output
+    assert "[red](3, 4)[/red]" in output
+    assert "+ schedule 0  only after  (2 kernels + 1 copy)" in output
+
+
+def test_a_side_that_died_is_shown_beside_the_other() -> None:
+    output = render(DIFFS["died"], 200)
+    assert output.startswith("before DIED; after made 1 schedule, 24 kernels")
+    assert "!! before died\n   it was killed by SIGSEGV before it could report" in output
+
+
+def test_different_snippets_are_said_to_be() -> None:
+    assert "different snippets: compared as far as their graphs agree" in render(DIFFS["other"])
+
+
+def test_what_was_printed_is_compared() -> None:
+    output = render(DIFFS["lost"])
+    assert "Printed  the first difference is in line 1\n- reduce+index    [[7.0, 19.0]" in output
+
+
+def test_what_the_user_wrote_is_no_markup_and_no_escape() -> None:
+    diff = diff_captures(lost_range(), lost_range(), ("[red]a[/red]\x1b[31m\n", "[b]\u202e\n"))
+    output = render(diff)
+    assert "- [red]a[/red]\\x1b[31m" in output
+    assert "+ [b]\\u202e" in output
+
+
+def test_the_same_change_of_a_second_schedule_is_one_line() -> None:
+    before, after = lost_range(fixed=False), lost_range()
+    sides = [
+        replace(side, schedules=tuple(replace(side.schedules[0], index=i) for i in range(3)))
+        for side in (before, after)
+    ]
+    output = render(diff_captures(*sides))
+    assert "~ schedules 1, 2  the changes of schedule 0 again" in output
+    assert output.count("Source") == 1
+
+
+def test_a_long_list_of_nodes_is_cut_with_a_line_that_says_so() -> None:
+    before, after = long_graph(), long_graph()
+    nodes = tuple(
+        replace(node, in_ranges=(f"(r0*{node.id})",), out_ranges=("r0",)) if node.id % 2 else node
+        for node in after.schedules[0].nodes
+    )
+    after = replace(after, schedules=(replace(after.schedules[0], nodes=nodes),))
+    diff = diff_captures(before, after)
+    assert "more rows not shown: --all shows them" in render(diff)
+    assert "more rows not shown" not in render(diff, show_all=True)

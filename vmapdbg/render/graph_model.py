@@ -1,0 +1,125 @@
+"""A drawing as data: nodes, edges, clusters and a legend. It knows no Graphviz and nothing of what it shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from vmapdbg.model import SCHEMA, to_data
+
+COMMON, REMOVED, ADDED = "common", "removed", "added"
+SIGNS = {COMMON: "", REMOVED: "- ", ADDED: "+ "}
+
+# Okabe and Ito's colours, those that can be read as text on white; text repeats what each of them says.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#AA4499", "#8C6D00", "#3B7FB0", "#6B4C9A", "#555555")
+
+
+class GraphError(Exception):
+    """A graph cannot be drawn or written; the message is one line for the user."""
+
+
+@dataclass(frozen=True)
+class GraphNode:
+    """One thing drawn.
+
+    `id` is the id in the SVG: `node7` is node 7 of the capture, `bufferize7` its BUFFERIZE, `kernel0` a kernel.
+    `kind` chooses the shape (graph_dot.SHAPES). `lines` are the label, the first one is the title. `members` are
+    the capture's node ids that it stands for. `scope` is the id of its cluster. `alert` draws it loudly.
+    `realized` fills it. `weight` from 0 to 1 shades it by its share of the work.
+    """
+
+    id: str
+    kind: str
+    lines: tuple[str, ...]
+    tooltip: str = ""
+    members: tuple[int, ...] = ()
+    scope: str | None = None
+    mark: str = COMMON
+    alert: bool = False
+    realized: bool = False
+    weight: float = 0.0
+
+
+@dataclass(frozen=True)
+class GraphEdge:
+    """An arrow. `kind` is `data`, `kept` (out of a buffer), `removed` (by way of a removed BUFFERIZE) or `reference`."""
+
+    tail: str
+    head: str
+    label: str = ""
+    tooltip: str = ""
+    kind: str = "data"
+    mark: str = COMMON
+
+
+@dataclass(frozen=True)
+class GraphCluster:
+    """A frame around nodes, inside the frame `parent`; `range` gives its colour."""
+
+    id: str
+    parent: str | None
+    title: str
+    range: str
+
+
+@dataclass(frozen=True)
+class LegendEntry:
+    """One sample of the legend, drawn as a node of that kind (and mark) would be."""
+
+    kind: str
+    text: str
+    mark: str = COMMON
+    alert: bool = False
+    realized: bool = False
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A drawing. `range_colours` has the colour of each vmap range; `folded` counts the nodes not drawn, by why."""
+
+    stage: str
+    title: str
+    nodes: tuple[GraphNode, ...]
+    edges: tuple[GraphEdge, ...]
+    clusters: tuple[GraphCluster, ...]
+    legend: tuple[LegendEntry, ...]
+    range_colours: dict[str, str]
+    folded: dict[str, int]
+
+
+def graph_data(graph: Graph, notes: list[str]) -> dict[str, Any]:
+    """Returns a graph as JSON data."""
+    return {"schema": SCHEMA, "kind": "graph", **to_data(graph), "notes": list(notes)}
+
+
+def choose_colours(names: list[str]) -> dict[str, str]:
+    """Returns a colour for each vmap range, the same for the same names; they repeat after eight."""
+    return {name: PALETTE[number % len(PALETTE)] for number, name in enumerate(names)}
+
+
+def measure_ranks(graph: Graph) -> dict[str, int]:
+    """Returns the row of each node when every edge points down and each node stands as far down as its readers let it."""
+    tails: dict[str, list[str]] = {node.id: [] for node in graph.nodes}
+    heads: dict[str, list[str]] = {node.id: [] for node in graph.nodes}
+    for edge in graph.edges:
+        tails[edge.head].append(edge.tail)
+        heads[edge.tail].append(edge.head)
+    order = _sort_names(tails, heads)
+    early: dict[str, int] = {}
+    for name in order:
+        early[name] = max((early[tail] + 1 for tail in tails[name]), default=0)
+    late: dict[str, int] = {}
+    for name in reversed(order):
+        late[name] = min((late[head] - 1 for head in heads[name]), default=early[name])
+    return late
+
+
+def _sort_names(tails: dict[str, list[str]], heads: dict[str, list[str]]) -> list[str]:
+    waiting = {name: len(sources) for name, sources in tails.items()}
+    order = [name for name, count in waiting.items() if count == 0]
+    for name in order:
+        for head in heads[name]:
+            waiting[head] -= 1
+            if waiting[head] == 0:
+                order.append(head)
+    return order
