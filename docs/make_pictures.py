@@ -1,9 +1,10 @@
-"""Draws the pictures of the README from real output: `python docs/make_pictures.py` in the root of the checkout."""
+"""Draws the pictures of the README from real output: `python docs/make_pictures.py` in the root of a checkout."""
 
 from __future__ import annotations
 
 import io
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,29 +12,44 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
 from vmapdbg.capture.launcher import Job, Streams, run_job
+from vmapdbg.diff import diff_captures
+from vmapdbg.model import Capture
 from vmapdbg.patches import parse_patches
-from vmapdbg.render import print_capture
+from vmapdbg.render import print_capture, print_diff
+from vmapdbg.render.graph import write_graph
 
 FOLDER = Path(__file__).parent
 SAMPLE = "samples/lost_range.py"
-PICTURES = {"show.svg": "all", "show-without-ambient-ranges.svg": "all,-ambient-ranges"}
+LOST = "all,-ambient-ranges"
 
 
-def draw(file: Path, patches: str) -> None:
-    job = Job(SAMPLE, (), "c", parse_patches(patches), None)
-    capture = run_job(job, Streams(stdout=2))
-    # the one that reduces and indexes; the others of the sample are its inputs and variants
-    shown = next(s for s in capture.schedules if any(k.name == "r_3_2_2_2" for k in s.kernels))
-    capture = replace(capture, schedules=(shown,))
-    console = Console(record=True, width=100, force_terminal=True, color_system="truecolor", file=io.StringIO())
-    print_capture(capture, console)
-    option = "" if patches == "all" else f" --patches {patches}"
-    svg = console.export_svg(title=f"vmapdbg show {SAMPLE}{option}", theme=MONOKAI, unique_id=file.stem)
+def capture(patches: str) -> Capture:
+    """Returns the schedule that reduces and indexes; the others of the sample are its inputs and variants."""
+    made = run_job(Job(SAMPLE, (), "c", parse_patches(patches), None, values=True), Streams(stdout=2))
+    shown = next(s for s in made.schedules if any(k.name == "r_3_2_2_2" for k in s.kernels))
+    return replace(made, schedules=(shown,))
+
+
+def draw_terminal(name: str, title: str, width: int, show: Callable[[Console], None]) -> None:
+    console = Console(record=True, width=width, force_terminal=True, color_system="truecolor", file=io.StringIO())
+    show(console)
+    svg = console.export_svg(title=title, theme=MONOKAI, unique_id=name)
     # the reader's own monospace font will do: a picture should not fetch one from elsewhere
-    svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL).replace("Fira Code, monospace", "monospace")
-    file.write_text(svg, encoding="utf-8")
+    svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
+    (FOLDER / f"{name}.svg").write_text(svg.replace("Fira Code, monospace", "monospace"), encoding="utf-8")
+
+
+def main() -> None:
+    fixed, lost = capture("all"), capture(LOST)
+    command = f"vmapdbg show {SAMPLE}"
+    draw_terminal("show", command, 100, lambda console: print_capture(fixed, console))
+    draw_terminal(
+        "show-without-ambient-ranges", f"{command} --patches {LOST}", 100, lambda console: print_capture(lost, console)
+    )
+    changed = diff_captures(lost, fixed)
+    draw_terminal("diff", f"vmapdbg diff --baseline={LOST}", 140, lambda console: print_diff(changed, console))
+    write_graph(fixed, FOLDER / "graph.svg")
 
 
 if __name__ == "__main__":
-    for name, patches in PICTURES.items():
-        draw(FOLDER / name, patches)
+    main()

@@ -24,6 +24,12 @@ def import_renderers() -> None:
     importlib.import_module("vmapdbg.render.text")
 
 
+def import_diff() -> None:
+    """The same for what compares and prints two captures."""
+    importlib.import_module("vmapdbg.diff")
+    importlib.import_module("vmapdbg.render.text_diff")
+
+
 def on(patches: frozenset[str] | None) -> frozenset[str]:
     return parse_patches("all") if patches is None else patches
 
@@ -98,7 +104,7 @@ def find_sides(after: Job, baseline: str) -> tuple[Side, Side]:
         patches = None if baseline == "stock" else parse_patches(baseline)
     except PatchError as error:
         raise Failure(str(error), EXIT_USAGE) from None
-    return run_pair(replace(after, patches=patches), after)
+    return run_pair(replace(after, patches=patches), after, meanwhile=import_diff)
 
 
 def side_capture(side: Side, job: Job) -> Capture:

@@ -87,11 +87,12 @@ def run_job(job: Job, streams: Streams = Streams(), meanwhile: Callable[[], obje
         return load_capture(output)
 
 
-def run_pair(before: Job, after: Job) -> tuple[Side, Side]:
-    """Runs two jobs at the same time. What their snippets print is kept, not shown."""
+def run_pair(before: Job, after: Job, meanwhile: Callable[[], object]) -> tuple[Side, Side]:
+    """Runs two jobs at the same time, and calls `meanwhile`. What their snippets print is kept, not shown."""
     with ThreadPoolExecutor(max_workers=2) as pool:
         sides = [pool.submit(run_side, job) for job in (before, after)]
         try:
+            meanwhile()
             return sides[0].result(), sides[1].result()
         except KeyboardInterrupt:
             stop_all()
