@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from vmapdbg.model import Bufferize, Capture, Kernel, Node, Schedule
+from vmapdbg.ambient import find_lost
+from vmapdbg.model import Capture, Kernel, Node, Schedule
 
 
 class UnknownSubject(ValueError):
@@ -144,14 +145,8 @@ class ScheduleGraph:
         closed = ", ".join(f"{r}*" if r in ambient else r for r in made.closed_ranges) or "no range"
         yield f"closes {closed}: {made.size} elements, {made.bytes} bytes, {made.addrspace}"
         yield f"{made.outcome}: {made.reason}"
-        for name in self.find_lost(node, made):
+        for name in find_lost(self.schedule, made):
             yield f"ambient {name} is NOT closed: each step of it writes the same {made.size} elements, the last wins"
-
-    def find_lost(self, node: Node, made: Bufferize) -> list[str]:
-        if made.outcome != "kept" or made.addrspace != "GLOBAL":
-            return []
-        loops = {r.name for r in self.schedule.ranges if r.axis_type != "OUTER"}
-        return [name for name in node.ambient if name in loops and name not in made.closed_ranges]
 
     def describe_kernels(self, node: Node) -> Iterable[str]:
         if node.id in self.writer:

@@ -118,14 +118,14 @@ def test_a_lost_range_is_found() -> None:
     assert schedule.nodes == ()
 
 
-def test_an_outer_range_that_stays_open_is_not_lost() -> None:
+def test_an_outer_range_that_stays_open_is_lost_like_a_loop() -> None:
     schedule = make_schedule(
         nodes=(make_node(1, "ADD", ambient=("rm1",)),),
         ranges=(Range("rm1", 3, "OUTER", True),),
         bufferizes=(Bufferize(1, ("r2",), (), 2, 16, "GLOBAL", "kept", "why"),),
     )
     found = diff_captures(make_capture(schedule), make_capture(schedule)).schedules[0].bufferizes[0]
-    assert found.lost_before == ()
+    assert found.lost_before == ("rm1",)
 
 
 # *** nodes

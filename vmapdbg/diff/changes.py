@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from difflib import SequenceMatcher
 
+from vmapdbg.ambient import find_ambient, find_lost
 from vmapdbg.diff.naming import Renaming, choose_ranges, find_ranges
 from vmapdbg.diff.result import BufferizeChange, NodeChange, SameNode, VmapChange
 from vmapdbg.model import Bufferize, Node, Realized, Schedule
@@ -148,27 +149,3 @@ def _find_added(
             removed += before[i:j]
             added += after[k:m]
     return tuple(added), tuple(removed)
-
-
-def find_ambient(schedule: Schedule, bufferize: Bufferize | None) -> tuple[str, ...]:
-    """Returns the ambient ranges of a BUFFERIZE's node, from wherever the capture has them."""
-    if bufferize is None:
-        return ()
-    named: Iterable[tuple[str, ...]] = [
-        *(node.ambient for node in schedule.nodes if node.id == bufferize.node),
-        *(entry.ranges for entry in schedule.vmap_map if entry.node == bufferize.node),
-        bufferize.ambient,
-    ]
-    return tuple(dict.fromkeys(name for names in named for name in names))
-
-
-def find_lost(schedule: Schedule, bufferize: Bufferize | None) -> tuple[str, ...]:
-    """Returns the ambient ranges whose iterations overwrite each other: a kept GLOBAL buffer does not close them.
-
-    A LOCAL buffer lives inside the loop and an OUTER range runs the whole kernel anew: there one may stay open.
-    """
-    if bufferize is None or bufferize.outcome != "kept" or bufferize.addrspace != "GLOBAL":
-        return ()
-    outer = {item.name for item in schedule.ranges if item.axis_type == "OUTER"}
-    ambient = find_ambient(schedule, bufferize)
-    return tuple(name for name in ambient if name not in bufferize.closed_ranges and name not in outer)

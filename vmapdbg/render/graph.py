@@ -15,7 +15,7 @@ from vmapdbg.render.graph_dot import style_svg, write_dot
 from vmapdbg.render.graph_draw import PICTURES, TooSlow, check_format, draw_dot
 from vmapdbg.render.graph_fold import LEVEL_NOTES, LEVELS
 from vmapdbg.render.graph_items import Side, count_common
-from vmapdbg.render.graph_kernels import build_kernel_graph
+from vmapdbg.render.graph_kernels import add_kernel_legend, build_kernel_graph
 from vmapdbg.render.graph_model import Graph, GraphError, graph_data, measure_ranks
 from vmapdbg.render.graph_ranges import build_range_graph
 from vmapdbg.render.graph_tensor import add_legend, build_tensor_graph, count_near
@@ -27,6 +27,7 @@ FORMATS = (*PICTURES, "dot", "json")
 TIME_LIMIT = 12.0
 PATIENCE = 1.5  # seconds of layout: what takes longer is no pleasure to scroll through, either
 _DEPTH = 3
+_MANY = 200
 
 
 def write_graph(
@@ -44,9 +45,10 @@ def write_graph(
     """Draws one schedule of `capture` to `path` and returns notes for the user, one line each.
 
     The ending of `path` chooses the format (FORMATS). `other` is the baseline, laid under it. `around` keeps the nodes
-    at most `depth` edges from a node, `depth` alone those near the outputs. `fold` is how far the tensor graph is folded,
-    from 0 to 3; by default a picture is folded until it is quick to lay out. No layout takes more than `time_limit`
-    seconds: a graph that cannot be drawn in that is drawn in part. Raises GraphError with one line; the file is then as it was before.
+    at most `depth` edges from a node, `depth` alone those near the outputs. `fold` is how far the graph is folded, from
+    0 to 3; by default a picture is folded until it is quick to lay out. No layout takes more than `time_limit` seconds:
+    a graph that cannot be drawn in that is drawn in part. Raises GraphError with one line; the file is then as it was
+    before.
     """
     target = Path(path)
     kind = _check_path(target)
@@ -138,11 +140,15 @@ class _Drawing:
             raise GraphError(f"there is no stage {stage}: choose from {', '.join(STAGES)}")
         if fold is not None and fold not in LEVELS:
             raise GraphError(f"there is no folding {fold}: choose from 0 (all) to {LEVELS[-1]}")
+        if depth is not None and depth < 0:
+            raise GraphError(f"a depth of {depth} is too small: it counts edges from 0")
+        if stage == "kernels" and not after.schedule.kernels and not (before and before.schedule.kernels):
+            raise GraphError(f"schedule {after.schedule.index} has no kernels, only copies or nothing")
         if around is not None and around not in after.view.nodes:
             raise GraphError(f"there is no node {around} in schedule {after.schedule.index}")
         self.after, self.before, self.stage, self.notes = after, before, stage, notes
         self.around, self.depth, self.fold = around, depth, fold
-        self.left_out = 0
+        self.left_out = self.drawn = 0
 
     def build(self, level: int) -> Graph:
         """Returns the graph at a level of folding, cut to what was asked for."""
@@ -151,15 +157,16 @@ class _Drawing:
         title = f"{capture.snippet}   {what} of schedule {self.after.schedule.index}, target {capture.target}"
         title += "   - before, + after" if self.before is not None else ""
         if self.stage == "kernels":
-            graph = build_kernel_graph(self.after, self.before, title)
+            graph = build_kernel_graph(self.after, self.before, level, title)
         elif self.stage == "ranges":
             graph = build_range_graph(self.after, self.before, title)
         else:
             graph = build_tensor_graph(self.after, self.before, level, title)
+        self.drawn = self.count_drawn(graph)
         return self._cut(graph)
 
     def _cut(self, graph: Graph) -> Graph:
-        if self.around is None and self.depth is None or self.stage == "ranges" and self.around is None:
+        if self.around is None and (self.depth is None or self.stage == "ranges"):
             return graph
         centre = _find_centre(graph, self.around)
         if self.around is not None and not centre:
@@ -168,16 +175,19 @@ class _Drawing:
             near = _find_rows(graph, centre, _DEPTH if self.depth is None else self.depth)
         else:
             near = count_near(graph, centre, _DEPTH if self.depth is None else self.depth)
-        self.left_out = len(graph.nodes) - len(near)
+        self.left_out = self.drawn - self.count_drawn(keep_nodes(graph, near))
         return keep_nodes(graph, near)
 
     def draw(self, kind: str, seconds: float) -> bytes:
-        """Returns the picture at the first level that is quick to lay out, and so to look at: at the latest the last."""
+        """Returns the picture at the first level that is quick to lay out, and so to look at."""
         end = time.monotonic() + seconds
         levels = self.list_levels()
+        last = max(levels)
+        if last > 0 and self.fold is None and self.is_repetitive():
+            levels = levels[1:]
         for level in levels:
             graph = self.build(level)
-            final = level == levels[-1]
+            final = level == last
             left = end - time.monotonic()
             if estimate_seconds(graph) > (left if final else min(left / 2, PATIENCE)):
                 continue
@@ -187,13 +197,24 @@ class _Drawing:
                 continue
             self.note_folded(graph, level)
             return picture
-        return self._draw_part(self.build(levels[-1]), kind, levels[-1], end)
+        return self._draw_part(self.build(last), kind, last, end)
 
     def list_levels(self) -> tuple[int, ...]:
         """Returns the levels of folding to try: the one asked for, or all."""
-        if self.stage != "tensor":
-            return LEVELS[:1]
-        return LEVELS if self.fold is None else (self.fold,)
+        last = {"tensor": LEVELS[-1], "kernels": 1, "ranges": 0}[self.stage]
+        return tuple(range(last + 1)) if self.fold is None else (min(self.fold, last),)
+
+    def is_repetitive(self) -> bool:
+        """Whether many nodes are repeated layers, which nobody wants to scroll through."""
+        return self.stage != "ranges" and any(
+            count >= _MANY for why, count in self.build(1).folded.items() if why.startswith("repeated")
+        )
+
+    @staticmethod
+    def count_drawn(graph: Graph) -> int:
+        """Returns how many nodes stand for nodes of the capture (or kernels and buffers), before any are left out."""
+        extra = ("reference", "row-head") if graph.stage == "kernels" else ("reference", "row-head", "kept", "removed")
+        return sum(node.kind not in extra for node in graph.nodes)
 
     def _draw_part(self, graph: Graph, kind: str, level: int, end: float) -> bytes:
         """Returns the picture of as many nodes near the outputs as can be drawn in time."""
@@ -219,10 +240,9 @@ class _Drawing:
         folded = {why: count for why, count in graph.folded.items() if count}
         if folded:
             total = sum(folded.values())
-            nodes = len(self.after.schedule.nodes)
             parts = ", ".join(f"{count:,} {why}" for why, count in sorted(folded.items(), key=lambda item: -item[1]))
-            self.notes.append(f"folded {total:,} of {format_plural(nodes, 'node')}: {parts}")
-        if level and self.fold is None:
+            self.notes.append(f"folded {total:,} of {total + self.drawn:,} nodes: {parts}")
+        if level and self.fold is None and graph.folded:
             self.notes.append(f"folded to stay readable: {LEVEL_NOTES[level]} (--fold 0 draws all)")
         if self.left_out:
             self.notes.append(f"{format_plural(self.left_out, 'node')} further away not drawn")
@@ -270,7 +290,7 @@ def keep_nodes(graph: Graph, names: set[str]) -> Graph:
             scope = parents.get(scope)
     clusters = tuple(cluster for cluster in graph.clusters if cluster.id in used)
     part = replace(graph, nodes=nodes, edges=edges, clusters=clusters)
-    return add_legend(part) if graph.stage == "tensor" else part
+    return add_kernel_legend(part) if graph.stage == "kernels" else add_legend(part)
 
 
 def estimate_seconds(graph: Graph) -> float:

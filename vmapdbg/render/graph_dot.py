@@ -105,26 +105,34 @@ def _write_scope(
     inside: dict[str | None, list[GraphNode]],
     graph: Graph,
 ) -> None:
+    import graphviz
+
     for node in inside.get(scope, ()):
-        dot.node(node.id, **_node_attributes(node))
+        border = {"color": _colour_scope(graph, scope)} if node.kind in ("vmapin", "vmapout") and scope else {}
+        dot.node(node.id, **{**border, **_node_attributes(node)})
     for cluster in children.get(scope, ()):
         colour = graph.range_colours.get(cluster.range, _INK)
-        with dot.subgraph(name=f"cluster_{cluster.id}") as inner:
-            assert inner is not None
-            inner.attr(
-                id=cluster.id,
-                label=escape_lines([cluster.title]),
-                tooltip=escape_text(cluster.title),
-                labeljust="l",
-                fontname=FONT,
-                fontsize="13",
-                fontcolor=colour,
-                color=colour,
-                penwidth="1.5",
-                style="rounded,filled",
-                fillcolor=_tint(colour),
-            )
-            _write_scope(inner, cluster.id, children, inside, graph)
+        inner = graphviz.Digraph(f"cluster_{cluster.id}")
+        inner.attr(
+            id=cluster.id,
+            label=escape_lines([cluster.title]),
+            tooltip=escape_tip(cluster.title),
+            labeljust="l",
+            fontname=FONT,
+            fontsize="13",
+            fontcolor=colour,
+            color=colour,
+            penwidth="1.5",
+            style="rounded,filled",
+            fillcolor=_tint(colour),
+        )
+        _write_scope(inner, cluster.id, children, inside, graph)
+        dot.subgraph(inner)
+
+
+def _colour_scope(graph: Graph, scope: str) -> str:
+    name = next(cluster.range for cluster in graph.clusters if cluster.id == scope)
+    return graph.range_colours.get(name, _INK)
 
 
 def _write_rows(dot: graphviz.Digraph, graph: Graph) -> None:
@@ -154,13 +162,13 @@ def _tint(colour: str, share: float = 0.07) -> str:
 def _node_attributes(node: GraphNode) -> dict[str, str]:
     shape, style, fill = SHAPES[node.kind]
     attributes = {"id": node.id, "label": escape_lines(node.lines), "shape": shape, "style": style}
-    attributes["tooltip"] = escape_text(node.tooltip or node.lines[0])
+    attributes["tooltip"] = escape_tip(node.tooltip or node.lines[0])
     if fill:
         attributes["fillcolor"] = _shade(node.weight) if node.weight else _REALIZED if node.realized else fill
     if node.kind in ("vmapin", "vmapout"):
         attributes["peripheries"] = "2"
     if node.kind == "removed":
-        attributes |= {"fontcolor": "#666666", "color": "#888888"}
+        attributes |= {"fontcolor": "#666666", "color": "#888888", "fontsize": "9.5"}
     if node.kind == "reference":
         attributes |= {"fontsize": "9.5", "fontcolor": "#666666", "height": "0.2", "margin": "0.04,0.02"}
     if node.mark != COMMON:
@@ -186,41 +194,46 @@ def _write_edge(dot: graphviz.Digraph, edge: GraphEdge, number: int) -> None:
     if edge.label:
         attributes["label"] = escape_lines([f" {edge.label} "], end="")
     if edge.tooltip:
-        tip = escape_text(edge.tooltip)
+        tip = escape_tip(edge.tooltip)
         attributes |= {"edgetooltip": tip, "labeltooltip": tip}
     dot.edge(edge.tail, edge.head, id=f"edge-{number}", **attributes)
 
 
 def _write_legend(dot: graphviz.Digraph, legend: Sequence[LegendEntry]) -> None:
     """Rows of samples: a column of them would be stretched to the rows of the graph."""
-    with dot.subgraph(name="cluster_legend") as box:
-        assert box is not None
-        box.attr(
-            id="legend", label="legend", labeljust="l", fontsize="11", color="#BBBBBB", style="rounded", fontname=FONT
+    import graphviz
+
+    box = graphviz.Digraph("cluster_legend")
+    box.attr(id="legend", label="legend", labeljust="l", fontsize="11", color="#BBBBBB", style="rounded", fontname=FONT)
+    for number, entry in enumerate(legend):
+        name = f"legend-{number}"
+        sample = GraphNode(
+            name, entry.kind, (entry.text,), entry.text, (), None, entry.mark, entry.alert, entry.realized
         )
-        for number, entry in enumerate(legend):
-            name = f"legend-{number}"
-            sample = GraphNode(
-                name, entry.kind, (entry.text,), entry.text, (), None, entry.mark, entry.alert, entry.realized
-            )
-            box.node(name, **{**_node_attributes(sample), "fontsize": "10"})
-            if number >= _LEGEND_WIDTH:
-                box.edge(f"legend-{number - _LEGEND_WIDTH}", name, id=f"legend-edge-{number}", style="invis")
+        box.node(name, **{**_node_attributes(sample), "fontsize": "10"})
+        if number >= _LEGEND_WIDTH:
+            box.edge(f"legend-{number - _LEGEND_WIDTH}", name, id=f"legend-edge-{number}", style="invis")
+    dot.subgraph(box)
 
 
-def escape_text(text: str) -> str:
-    """Returns `text` so that Graphviz shows it as it is, newlines kept: no quote, entity or escape of it is read.
+def escape_tip(text: str) -> str:
+    """Returns `text` as a tooltip, newlines kept: Graphviz reads no quote, entity or escape of it.
 
-    What XML cannot hold is shown as `\\x1b`.
+    Escapes of a tooltip are read twice, those of a label once: a backslash is four here and two there.
     """
+    return html.escape(clean_text(text)).replace("\\", "\\\\\\\\").replace("\n", "\\n")
+
+
+def clean_text(text: str) -> str:
+    """Returns `text` as it is shown: what XML cannot hold, or would turn a line around, as an escape."""
     safe = _NOT_XML.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), _strip_format(text))
-    safe = safe.replace("\r\n", "\n").replace("\r", "\n").replace("\t", "    ")
-    return html.escape(safe).replace("\\", "\\\\").replace("\n", "\\n")
+    return safe.replace("\r\n", "\n").replace("\r", "\n").replace("\t", "    ")
 
 
 def escape_lines(lines: Iterable[str], end: str = "\\l") -> str:
     """Returns the lines of a label, each left-justified."""
-    return "".join(escape_text(line.replace("\n", " ").replace("\r", " ")) + end for line in lines)
+    clean = (clean_text(line.replace("\n", " ").replace("\r", " ")) for line in lines)
+    return "".join(html.escape(line).replace("\\", "\\\\") + end for line in clean)
 
 
 def _strip_format(text: str) -> str:

@@ -30,9 +30,13 @@ def draw_dot(source: str, kind: str, seconds: float) -> bytes:
     """Returns the picture of DOT source. Raises TooSlow after `seconds`, GraphError when it cannot be drawn."""
     check_format(kind)
     dot = shutil.which("dot")
-    if dot is None:
-        return _run([sys.executable, "-P", str(Path(__file__).with_name("graph_wasi.py"))], source, seconds)
-    return _run([dot, f"-T{kind}"], source, seconds)
+    if dot is not None:
+        try:
+            return _run([dot, f"-T{kind}"], source, seconds)
+        except GraphError:
+            if kind != "svg" or not _has_wasi():
+                raise
+    return _run([sys.executable, "-P", str(Path(__file__).with_name("graph_wasi.py"))], source, seconds)
 
 
 def _has_wasi() -> bool:

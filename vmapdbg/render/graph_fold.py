@@ -20,14 +20,18 @@ LEVEL_NOTES = ("", "repeated layers", "repeated layers and elementwise ops", "al
 
 MOVEMENT = frozenset({"RESHAPE", "PERMUTE", "EXPAND", "PAD", "SHRINK", "FLIP", "VIEW", "DETACH", "CONTIGUOUS_BACKWARD"})
 ELEMENTWISE = frozenset(
-    "ADD MUL SUB FDIV IDIV MOD MAX POW CAST BITCAST EXP2 LOG2 SIN SQRT RECIPROCAL NEG TRUNC WHERE CMPLT CMPNE CMPEQ "
-    "XOR OR AND SHL SHR THREEFRY MULACC CDIV FLOORDIV".split()
+    {
+        *("ADD", "MUL", "SUB", "FDIV", "IDIV", "CDIV", "FLOORDIV", "MOD", "MAX", "POW", "MULACC", "NEG", "RECIPROCAL"),
+        *("EXP2", "LOG2", "SIN", "SQRT", "TRUNC", "CAST", "BITCAST", "THREEFRY"),
+        *("WHERE", "CMPLT", "CMPNE", "CMPEQ", "XOR", "OR", "AND", "SHL", "SHR"),
+    }
 )
 REDUCE = frozenset({"REDUCE_AXIS", "REDUCE"})
 _ARITHMETIC = MOVEMENT | ELEMENTWISE | REDUCE
 _CONSTANTS = frozenset({"CONST", "VCONST"})
 _HIDDEN = frozenset({"LUNIQUE", "UNIQUE", "DEVICE", "SINK"})
 _BORDERS = frozenset({"VMAPIN", "VMAPOUT"})
+_SOURCES = frozenset({"input", "index"})  # groups that read nothing: their place among the others is by chance
 _LEAST_REPEATS = 3
 _MOST_TO_SEARCH = 3000
 
@@ -114,7 +118,7 @@ class _Joined:
         return not self.readers[key]
 
     def _join_index(self) -> None:
-        """Index arithmetic that hangs together becomes one node. Nothing else is among its sources: no cycle can arise."""
+        """Index arithmetic that hangs together becomes one node. It reads nothing else, so no cycle can arise."""
         parent = {key: key for key in self.index}
 
         def find(key: str) -> str:
@@ -173,7 +177,7 @@ class _Joined:
 
 def _is_free(item: Item, detail: int = 0) -> bool:
     """Whether an item is no boundary: no buffer of its own (at detail 2, none that was kept), no change to show."""
-    if item.changed or item.mark != COMMON and item.buffers:
+    if item.changed or (item.mark != COMMON and item.buffers):
         return False
     if item.node.realized is not None and not item.buffers:
         return False
@@ -203,37 +207,33 @@ def _choose_kind(group: Group) -> str:
 def _fold_repeats(folding: Folding) -> Folding:
     """Keeps the first copy of the longest repetition; the others become one group."""
     groups = folding.groups
-    spine = [group for group in groups if group.kind != "input"]
-    found = _find_repeats([_describe(group) for group in spine])
+    spine = [group for group in groups if group.kind not in _SOURCES]
+    found = find_repeats([_describe(group) for group in spine])
     if found is None:
         return folding
     start, period, count = found
     copies = spine[start + period : start + period * count]
     merged = Group(copies[-1].key, "repeat", [item for group in copies for item in group.items], repeats=count - 1)
     inside = {group.key for group in copies}
-    inside |= set(_find_own_inputs(folding, inside))
-    merged.items = [
-        *(item for group in groups if group.kind == "input" and group.key in inside for item in group.items),
-        *merged.items,
-    ]
-    rest = [
-        merged if group.key == merged.key else group
-        for group in groups
-        if group.key not in inside or group.key == merged.key
-    ]
+    inside |= set(_find_own_sources(folding, inside))
+    own = [item for group in groups if group.key in inside and group not in copies for item in group.items]
+    merged.items = [*own, *merged.items]
+    kept = [group for group in groups if group.key not in inside or group.key == merged.key]
     of = {key: merged.key if group in inside else group for key, group in folding.of.items()}
     folded = {**folding.folded, "repeated layers": len(inside) - 1}
-    return Folding(rest, of, folded)
+    return Folding([merged if group.key == merged.key else group for group in kept], of, folded)
 
 
-def _find_own_inputs(folding: Folding, inside: set[str]) -> Iterator[str]:
-    readers: dict[str, set[str | None]] = defaultdict(set)
+def _find_own_sources(folding: Folding, inside: set[str]) -> Iterator[str]:
+    """The groups without sources that only the copies read: their weights, their index arithmetic."""
+    readers: dict[str | None, set[str | None]] = defaultdict(set)
     for group in folding.groups:
         for item in group.items:
             for source in item.src:
-                readers[folding.of[source] or ""].add(group.key)
+                readers[folding.of[source]].add(group.key)
     for group in folding.groups:
-        if group.kind == "input" and readers[group.key] and readers[group.key] <= inside:
+        others = readers[group.key] - {group.key}
+        if group.kind in _SOURCES and others and others <= inside:
             yield group.key
 
 
@@ -243,7 +243,7 @@ def _describe(group: Group) -> tuple[object, ...]:
     return (group.kind, ops, last.node.shape, last.node.dtype, last.mark, last.path, len(last.buffers))
 
 
-def _find_repeats(sequence: list[tuple[object, ...]]) -> tuple[int, int, int] | None:
+def find_repeats(sequence: list[tuple[object, ...]]) -> tuple[int, int, int] | None:
     """Returns (start, period, count) of the repetition that saves most, where a period comes three times or more."""
     numbers: dict[tuple[object, ...], int] = {}
     codes = [numbers.setdefault(entry, len(numbers)) for entry in sequence[:_MOST_TO_SEARCH]]

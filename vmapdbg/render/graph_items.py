@@ -92,7 +92,8 @@ class Side:
 def match_nodes(before: Sequence[Node], after: Sequence[Node]) -> dict[int, int]:
     """Returns after's node id for each node id of before that computes the same.
 
-    Nodes are the same when op, dtype, shape, argument and, all the way up, sources are; equal ones are matched in order.
+    Nodes are the same when op, dtype, shape, argument and, all the way up, sources are. Equal ones are matched in
+    order.
     """
     waiting: dict[bytes, list[int]] = defaultdict(list)
     for number, key in _hash_nodes(after).items():
@@ -147,7 +148,9 @@ def _make_item(
     side: Side, node: Node, key: str, mark: str, order: dict[str, int], keys: dict[int, str] | None = None
 ) -> Item:
     known = side.view.nodes
-    sources = tuple((keys[source] if keys else str(source)) for source in node.src if source in known)
+    sources = tuple(
+        (keys[source] if keys else str(source)) for source in node.src if source in known and source < node.id
+    )
     buffers = tuple(side.mark_buffer(bufferize, mark) for bufferize in side.buffers[node.id])
     ambient = sort_scope(side.ambient_of(node), order)
     return Item(key, node, sources, None, mark, buffers, ambient, sort_scope(_find_scope(side, node), order))

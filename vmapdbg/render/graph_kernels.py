@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from vmapdbg.model import Kernel, Node
 from vmapdbg.render.format import format_bytes, format_count, format_ids, format_plural, format_shape
+from vmapdbg.render.graph_fold import find_repeats
 from vmapdbg.render.graph_items import Side, match_nodes
 from vmapdbg.render.graph_labels import shorten
 from vmapdbg.render.graph_model import ADDED, COMMON, REMOVED, SIGNS, Graph, GraphEdge, GraphNode, LegendEntry
@@ -19,11 +20,20 @@ _DTYPE_BYTES = {
     **dict.fromkeys(("long", "unsigned long", "ulong", "double"), 8),
 }
 _MOST_LINES = 3
+_LEGEND = {
+    "kernel": "a kernel; shaded by its share of the ops",
+    "buffer": "a buffer that comes in",
+    "kept": "a buffer that a kernel writes",
+    "repeat": "a repeated layer, folded",
+}
 _INPUTS = frozenset({"BUFFER", "COPY", "PARAM", "DEFINE_GLOBAL", "BUFFER_VIEW", "MSTACK"})
 
 
-def build_kernel_graph(after: Side, before: Side | None, title: str) -> Graph:
-    """Returns the kernels of a schedule and their buffers; with `before`, of both laid over each other."""
+def build_kernel_graph(after: Side, before: Side | None, level: int, title: str) -> Graph:
+    """Returns the kernels of a schedule and their buffers; with `before`, of both laid over each other.
+
+    From `level` 1 on repeated layers are drawn once.
+    """
     new, old = _Part(after, ADDED if before else COMMON), None
     if before is not None:
         old = _Part(before, REMOVED)
@@ -34,11 +44,50 @@ def build_kernel_graph(after: Side, before: Side | None, title: str) -> Graph:
         known = {node.id for node in nodes}
         nodes += [node for node in gone_nodes if node.id not in known]
         edges = _merge_edges(edges, gone_edges)
-    return Graph("kernels", title, tuple(nodes), tuple(edges), (), _make_legend(nodes), {}, {})
+    graph = Graph("kernels", title, tuple(nodes), tuple(edges), (), (), {}, {})
+    return add_kernel_legend(fold_kernels(graph) if level else graph)
+
+
+def fold_kernels(graph: Graph) -> Graph:
+    """Returns the graph with the repeated runs of kernels, and the buffers between them, drawn once."""
+    kernels = [node for node in graph.nodes if node.kind == "kernel"]
+    found = find_repeats([(*node.lines[0].split(" ")[1:], *node.lines[1:-1], node.mark) for node in kernels])
+    if found is None:
+        return graph
+    start, period, count = found
+    copies = kernels[start + period : start + period * count]
+    inside = {node.id for node in copies}
+    inside |= _find_inner_buffers(graph, inside)
+    known = {node.id: node for node in graph.nodes}
+    last = copies[-1]
+    times = format_plural(count - 1, "more time", "more times")
+    lines = (f"the {format_plural(period, 'kernel')} before, {times}", f"{copies[0].lines[0]} to {last.lines[0]}")
+    members = tuple(sorted({number for name in inside for number in known[name].members}))
+    merged = GraphNode(last.id, "repeat", lines, f"{lines[0]}\nnodes {format_ids(members)}", members, None, last.mark)
+    inside.discard(last.id)
+    nodes = tuple(merged if node.id == last.id else node for node in graph.nodes if node.id not in inside)
+    names = {name: last.id if name in inside else name for name in known}
+    moved = [replace(edge, tail=names[edge.tail], head=names[edge.head]) for edge in graph.edges]
+    edges = tuple(dict.fromkeys(edge for edge in moved if edge.tail != edge.head))
+    return replace(graph, nodes=nodes, edges=edges, folded={"repeated kernels and buffers": len(inside)})
+
+
+def _find_inner_buffers(graph: Graph, inside: set[str]) -> set[str]:
+    """The buffers that only these kernels touch, or that they both write and read."""
+    touching: dict[str, set[str]] = {}
+    writing: dict[str, set[str]] = {}
+    reading: dict[str, set[str]] = {}
+    for edge in graph.edges:
+        for one, other, place in ((edge.tail, edge.head, reading), (edge.head, edge.tail, writing)):
+            touching.setdefault(one, set()).add(other)
+            place.setdefault(one, set()).add(other)
+    buffers = [node.id for node in graph.nodes if node.kind in ("buffer", "kept")]
+    only = {name for name in buffers if touching.get(name) and touching[name] <= inside}
+    return only | {name for name in buffers if writing.get(name, set()) & inside and reading.get(name, set()) & inside}
 
 
 class _Part:
-    """The kernels of one side. `names` and `marks` are by kernel number and by node of a buffer; matching changes them."""
+    """The kernels of one side. Matching changes the names and marks of what both have."""
 
     def __init__(self, side: Side, mark: str) -> None:
         self.side, self.mark = side, mark
@@ -64,9 +113,7 @@ class _Part:
             if number in seen or number not in nodes:
                 continue
             seen.add(number)
-            if number in self.writers and number not in own:
-                found.add(number)
-            elif nodes[number].op in _INPUTS and number not in inside:
+            if (number in self.writers and number not in own) or (nodes[number].op in _INPUTS and number not in inside):
                 found.add(number)
             elif number not in inside:
                 waiting += nodes[number].src
@@ -100,12 +147,13 @@ class _Part:
         tip = f"kernel {number} {kernel.name}, target {kernel.target}\n  nodes {format_ids(kernel.nodes)}\n"
         tip += f"  writes nodes {format_ids(kernel.outputs)}\n  lines {', '.join(kernel.lines)}"
         shown = tuple(line for line in lines if line)
-        return GraphNode(name, "kernel", shown, tip, kernel.nodes, None, mark, alert, share)
+        return GraphNode(name, "kernel", shown, tip, kernel.nodes, mark=mark, alert=alert, weight=share)
 
     def _label_work(self, kernel: Kernel) -> list[str]:
-        share = f", {kernel.executed_ops / self.total:.0%} of all" if self.total and len(self.kernels) > 1 else ""
+        part = kernel.executed_ops / self.total if self.total else 0.0
+        share = f", {part:.0%} of all" if part >= 0.01 and len(self.kernels) > 1 else ""
         ops = f"{format_count(kernel.executed_ops)} ops executed{share}"
-        if kernel.redundancy is not None:
+        if kernel.redundancy:
             ops += f", redundancy {kernel.redundancy:.1f}x"
         local = f", {format_bytes(kernel.local_bytes)} LOCAL" if kernel.local_bytes else ""
         launches = f", {format_plural(kernel.launches, 'launch', 'launches')}" if kernel.launches != 1 else ""
@@ -149,7 +197,10 @@ def _size_input(node: Node) -> str:
 
 
 def _match_parts(old: _Part, new: _Part) -> None:
-    """Gives what both sides have one name and no mark: kernels by their key and what they write, buffers by node and size."""
+    """Gives what both sides have one name and no mark.
+
+    Kernels are the same by their key and what they write, buffers by node and size.
+    """
     matched = match_nodes(old.side.schedule.nodes, new.side.schedule.nodes)
     for number in old.buffers:
         other = matched.get(number)
@@ -188,19 +239,12 @@ def _merge_edges(new: Iterable[GraphEdge], old: Iterable[GraphEdge]) -> list[Gra
     return list(ends.values())
 
 
-def _make_legend(nodes: Iterable[GraphNode]) -> tuple[LegendEntry, ...]:
-    drawn = list(nodes)
-    kinds, marks = {node.kind for node in drawn}, {node.mark for node in drawn}
-    entries = [
-        LegendEntry(kind, text)
-        for kind, text in (
-            ("kernel", "a kernel; shaded by its share of the ops"),
-            ("buffer", "a buffer that comes in"),
-            ("kept", "a buffer that a kernel writes"),
-        )
-        if kind in kinds
-    ]
-    entries += [LegendEntry("kept", "loses a batch range", alert=True)] if any(node.alert for node in drawn) else []
+def add_kernel_legend(graph: Graph) -> Graph:
+    """Returns the graph with a legend of the kinds that it has."""
+    kinds, marks = {node.kind for node in graph.nodes}, {node.mark for node in graph.nodes}
+    entries = [LegendEntry(kind, text) for kind, text in _LEGEND.items() if kind in kinds]
+    if any(node.alert for node in graph.nodes if node.kind == "kept"):
+        entries.append(LegendEntry("kept", "loses a batch range", alert=True))
     entries += [LegendEntry("kernel", "- only before", REMOVED)] if REMOVED in marks else []
     entries += [LegendEntry("kernel", "+ only after", ADDED)] if ADDED in marks else []
-    return tuple(entries)
+    return replace(graph, legend=tuple(entries))

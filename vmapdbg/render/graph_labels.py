@@ -164,8 +164,9 @@ def label_buffer(buffer: BufferMark, side: Side) -> tuple[str, ...]:
     ambient = side.view.ambient_of(bufferize)
     closed = ", ".join(f"{name}*" if name in ambient else name for name in bufferize.closed_ranges)
     lost = [f"{name} NOT closed" for name in buffer.lost]
-    lines = [*lost, shorten(f"{sign}BUFFERIZE ({closed})"), size_text(bufferize, side)]
-    return (*lines, f"{bufferize.outcome}, {bufferize.addrspace}")
+    space = "" if bufferize.addrspace == "GLOBAL" else f" {bufferize.addrspace}"
+    size = f"{size_text(bufferize, side)}{space}, {bufferize.outcome}"
+    return (*lost, shorten(f"{sign}BUFFERIZE ({closed})"), size)
 
 
 def size_text(bufferize: Bufferize, side: Side) -> str:

@@ -42,7 +42,7 @@ class GraphNode:
 
 @dataclass(frozen=True)
 class GraphEdge:
-    """An arrow. `kind` is `data`, `kept` (out of a buffer), `removed` (by way of a removed BUFFERIZE) or `reference`."""
+    """An arrow. `kind` is `data`, `kept` (out of a buffer), `removed` (of a removed BUFFERIZE) or `reference`."""
 
     tail: str
     head: str
@@ -98,7 +98,7 @@ def choose_colours(names: list[str]) -> dict[str, str]:
 
 
 def measure_ranks(graph: Graph) -> dict[str, int]:
-    """Returns the row of each node when every edge points down and each node stands as far down as its readers let it."""
+    """Returns the row of each node: every edge points down, and a node stands as far down as its readers let it."""
     tails: dict[str, list[str]] = {node.id: [] for node in graph.nodes}
     heads: dict[str, list[str]] = {node.id: [] for node in graph.nodes}
     for edge in graph.edges:
@@ -107,10 +107,10 @@ def measure_ranks(graph: Graph) -> dict[str, int]:
     order = _sort_names(tails, heads)
     early: dict[str, int] = {}
     for name in order:
-        early[name] = max((early[tail] + 1 for tail in tails[name]), default=0)
+        early[name] = max((early.get(tail, 0) + 1 for tail in tails[name]), default=0)
     late: dict[str, int] = {}
     for name in reversed(order):
-        late[name] = min((late[head] - 1 for head in heads[name]), default=early[name])
+        late[name] = min((late.get(head, early[name] + 1) - 1 for head in heads[name]), default=early[name])
     return late
 
 
@@ -122,4 +122,5 @@ def _sort_names(tails: dict[str, list[str]], heads: dict[str, list[str]]) -> lis
             waiting[head] -= 1
             if waiting[head] == 0:
                 order.append(head)
-    return order
+    # where kernels of two sides are laid over each other there can be a circle
+    return list(dict.fromkeys([*order, *waiting]))

@@ -128,7 +128,7 @@ class _Draft:
         maker, item = self.groups[key], self.items[source]
         tail, kind = self._find_tail(maker, item)
         head = name_node(group.last)
-        label = _label_edge(maker, item, reader)
+        label = "" if "repeat" in (maker.kind, group.kind) else _label_edge(maker, item, reader)
         if (tail, head, label) not in seen:
             seen.add((tail, head, label))
             mark = max_mark(item.mark, reader.mark)

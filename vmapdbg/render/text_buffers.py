@@ -89,6 +89,5 @@ def _format_open_ranges(view: ScheduleView, item: Bufferize) -> list[Text]:
         )
         notes.append(view.page.text(alert, ALERT))
     if harmless and item.outcome == "kept":
-        where = "LOCAL, inside its loop" if item.addrspace != "GLOBAL" else "OUTER, one launch at a time"
-        notes.append(view.page.text(f"ambient {', '.join(harmless)} stays open: {where}", "dim"))
+        notes.append(view.page.text(f"ambient {', '.join(harmless)} stays open: LOCAL, inside its loop", "dim"))
     return notes

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from rich.text import Text
 
+from vmapdbg.ambient import find_ambient, find_lost
 from vmapdbg.model import Bufferize, Capture, Finding, Kernel, Node, Range, Schedule
 from vmapdbg.render.format import Places
 from vmapdbg.render.layout import Page
@@ -86,27 +87,16 @@ class ScheduleView:
         return "?" if node is None else node.op
 
     def ambient_of(self, bufferize: Bufferize) -> tuple[str, ...]:
-        """Returns the ambient ranges of a BUFFERIZE's node, from wherever the capture has them."""
-        node = self.nodes.get(bufferize.node)
-        mapped = [name for entry in self.schedule.vmap_map if entry.node == bufferize.node for name in entry.ranges]
-        return tuple(dict.fromkeys([*(node.ambient if node else ()), *mapped, *bufferize.ambient]))
+        """Returns the ambient ranges of a BUFFERIZE's node."""
+        return find_ambient(self.schedule, bufferize)
 
     def not_closed(self, bufferize: Bufferize) -> tuple[str, ...]:
         """Returns the ambient ranges that a BUFFERIZE does not close, whether that is a fault or not."""
         return tuple(name for name in self.ambient_of(bufferize) if name not in bufferize.closed_ranges)
 
     def lost(self, bufferize: Bufferize) -> tuple[str, ...]:
-        """Returns the ambient ranges whose iterations overwrite each other in the buffer: the last stays.
-
-        A LOCAL buffer lives inside the loop, an OUTER range runs the whole kernel anew, and a removed
-        BUFFERIZE has no buffer: there an ambient range may stay open.
-        """
-        if bufferize.outcome != "kept" or bufferize.addrspace != "GLOBAL":
-            return ()
-        return tuple(name for name in self.not_closed(bufferize) if not self._is_outer(name))
-
-    def _is_outer(self, name: str) -> bool:
-        return name in self.ranges and self.ranges[name].axis_type == "OUTER"
+        """Returns the ambient ranges whose iterations overwrite each other in the buffer: the last stays."""
+        return find_lost(self.schedule, bufferize)
 
     def range_names(self, names: Iterable[str], *, ambient: Iterable[str] = (), mark: bool = False) -> Text:
         """Returns ranges as `rm1*, r4`: vmap ranges coloured, ambient ones (with `mark` all) with a `*`."""

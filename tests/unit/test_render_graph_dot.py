@@ -1,0 +1,174 @@
+"""What is written into DOT and SVG: any text a user's names may hold, ids, tooltips, marks. Each layout takes half a
+second, so that one graph holds many texts."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from vmapdbg.render.graph_dot import clean_text, style_svg, write_dot
+from vmapdbg.render.graph_draw import draw_dot
+from vmapdbg.render.graph_model import (
+    ADDED,
+    REMOVED,
+    Graph,
+    GraphCluster,
+    GraphEdge,
+    GraphNode,
+    LegendEntry,
+    choose_colours,
+    measure_ranks,
+)
+
+SVG = "{http://www.w3.org/2000/svg}"
+TITLE = "{http://www.w3.org/1999/xlink}title"
+NASTY = [
+    "quotes \" and ' and `",
+    "<b>bold</b> & &lt; &amp;amp; &#65;",
+    "\\N \\G \\l \\n \\\\ \\",
+    "<HTML like>",
+    "a:port -> b; } // /* #",
+    "\x00\x07\x1b[31m red \x7f",
+    "line\nbreak\r\nand\ttab",
+    "\u202eturned\u2066 \u2028",
+    "\ud800 \uffff \U0001f600 \u00e4\u4e2d\u6587",
+    "",
+    " ",
+    "x" * 3000,
+    "%s {0} ${A} \\xff",
+]
+
+
+def make_graph(*nodes: GraphNode, **changes: object) -> Graph:
+    given_fields: dict[str, object] = {
+        "stage": "tensor",
+        "title": "t",
+        "nodes": nodes,
+        "edges": (),
+        "clusters": (),
+        "legend": (),
+        "range_colours": {},
+        "folded": {},
+    }
+    return Graph(**(given_fields | changes))  # type: ignore[arg-type]
+
+
+def draw(graph: Graph) -> ET.Element:
+    svg = style_svg(draw_dot(write_dot(graph), "svg", 30).decode("utf-8"), graph)
+    return ET.fromstring(svg)
+
+
+def find(root: ET.Element, name: str) -> ET.Element:
+    found = [part for part in root.iter(f"{SVG}g") if part.get("id") == name]
+    assert len(found) == 1, name
+    return found[0]
+
+
+def read_lines(part: ET.Element) -> list[str]:
+    return ["".join(text.itertext()) for text in part.iter(f"{SVG}text")]
+
+
+def read_tooltip(part: ET.Element) -> str | None:
+    return next((link.get(TITLE) for link in part.iter(f"{SVG}a")), None)
+
+
+def join_spaces(text: str) -> str:
+    """Graphviz makes every second of several spaces a no-break one."""
+    return text.replace("\u00a0", " ")
+
+
+def check_texts(texts: list[str]) -> None:
+    nodes = [GraphNode(f"node{i}", "op", (f"[{text}]",), f"[{text}]") for i, text in enumerate(texts)]
+    root = draw(make_graph(*nodes, title=f"[{texts[0]}]"))
+    for i, text in enumerate(texts):
+        shown = clean_text(f"[{text}]")
+        part = find(root, f"node{i}")
+        assert join_spaces(read_tooltip(part) or "") == join_spaces(shown)
+        line = clean_text(f"[{text}]".replace("\n", " ").replace("\r", " "))
+        assert join_spaces("".join(read_lines(part))) == join_spaces(line)
+
+
+def test_nasty_texts_are_shown_as_they_are() -> None:
+    """A file name with a quote or an arrow must not break the picture, nor vanish from it."""
+    check_texts(NASTY)
+
+
+@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.text(max_size=30), min_size=1, max_size=30))
+def test_any_text_is_shown_as_it_is(texts: list[str]) -> None:
+    check_texts(texts)
+
+
+def test_title_edges_scopes_and_legend_take_any_text() -> None:
+    name = "r<1>\"&'\\N"
+    nodes = (GraphNode("a", "op", (name,), scope="s"), GraphNode("b", "op", ("b",)))
+    root = draw(
+        make_graph(
+            *nodes,
+            edges=(GraphEdge("a", "b", name, name),),
+            clusters=(GraphCluster("s", None, f"vmap {name}", name),),
+            legend=(LegendEntry("op", name),),
+            range_colours=choose_colours([name]),
+        )
+    )
+    assert read_lines(find(root, "s"))[0] == f"vmap {name}"
+    assert read_lines(find(root, "edge-0")) == [f" {name} "]
+    assert read_lines(find(root, "legend-0")) == [name]
+
+
+def test_ranges_are_coloured_and_not_inside_other_names() -> None:
+    """`rm1` of `rm10` must not get the colour of rm1."""
+    colours = choose_colours(["rm1", "rm10"])
+    root = draw(make_graph(GraphNode("node1", "op", ("ADD", "rm1* rm10* xrm1")), range_colours=colours))
+    spans = [(span.text, span.get("fill")) for span in find(root, "node1").iter(f"{SVG}tspan")]
+    assert spans == [("rm1*", colours["rm1"]), ("rm10*", colours["rm10"])]
+
+
+def test_marks_have_colour_style_and_text() -> None:
+    """Colour alone does not tell added from removed for everyone."""
+    graph = make_graph(
+        GraphNode("gone", "op", ("- 1 ADD",), mark=REMOVED),
+        GraphNode("new", "op", ("+ 2 ADD",), mark=ADDED),
+        GraphNode("changed", "op", ("3 ADD", "- realized: a", "+ not realized")),
+        edges=(GraphEdge("gone", "changed", mark=REMOVED), GraphEdge("new", "changed", mark=ADDED)),
+    )
+    source = write_dot(graph)
+    gone = next(line for line in source.splitlines() if "id=gone" in line)
+    new = next(line for line in source.splitlines() if "id=new" in line)
+    assert "dashed" in gone
+    assert "bold" in new
+    texts = {("".join(text.itertext())): text for text in find(draw(graph), "changed").iter(f"{SVG}text")}
+    assert texts["- realized: a"].get("fill") != texts["+ not realized"].get("fill")
+    assert texts["3 ADD"].get("font-weight") == "bold"
+
+
+def test_ids_of_graphviz_do_not_collide_with_node_ids() -> None:
+    """`node2` in the picture is node 2 of the capture, not the second one drawn."""
+    root = draw(
+        make_graph(
+            GraphNode("node7", "op", ("7 ADD",)),
+            GraphNode("node1", "op", ("1 ADD",)),
+            edges=(GraphEdge("node1", "node7"),),
+            legend=(LegendEntry("op", "an op"),),
+        )
+    )
+    names = [part.get("id") for part in root.iter(f"{SVG}g") if part.get("id")]
+    assert len(names) == len(set(names))
+    assert read_lines(find(root, "node1")) == ["1 ADD"]
+
+
+def test_ranks_survive_a_circle() -> None:
+    graph = make_graph(
+        GraphNode("a", "op", ("a",)),
+        GraphNode("b", "op", ("b",)),
+        edges=(GraphEdge("a", "b"), GraphEdge("b", "a")),
+    )
+    assert set(measure_ranks(graph)) == {"a", "b"}
+
+
+@pytest.mark.parametrize("kind", ["op", "vmapin", "kept", "removed", "repeat", "index", "input", "kernel", "reference"])
+def test_every_kind_is_in_the_dot_source(kind: str) -> None:
+    assert f"id={kind}" in write_dot(make_graph(GraphNode(kind, kind, ("a",))))

@@ -1,0 +1,183 @@
+"""Folding loses no node without counting it, and never folds what the user must see."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from captures import lost_range, make_capture, make_node, make_schedule
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vmapdbg.model import Bufferize, Capture, Node, Realized
+from vmapdbg.render.graph_fold import LEVELS, Folding, fold_items
+from vmapdbg.render.graph_items import Side, collect_items, match_nodes
+
+REALIZED = Realized((0,), "ending-ranges", "r0 ends")
+
+
+def side_of(nodes: list[Node], *bufferizes: Bufferize) -> Side:
+    capture = make_capture(make_schedule(nodes=tuple(nodes), bufferizes=bufferizes))
+    return Side(capture, capture.schedules[0])
+
+
+def fold(nodes: list[Node], level: int = 0, *bufferizes: Bufferize) -> Folding:
+    return fold_items(collect_items(side_of(nodes, *bufferizes)), level)
+
+
+def keep(node: int, outcome: str = "kept") -> Bufferize:
+    return Bufferize(node, ("r0",), (), 2, 16, "GLOBAL", outcome, "because")
+
+
+def keys(folding: Folding) -> list[list[str]]:
+    return [[item.key for item in group.items] for group in folding.groups]
+
+
+def check_sums(folding: Folding, count: int) -> None:
+    drawn = [item for group in folding.groups for item in group.items]
+    assert len(folding.groups) + sum(folding.folded.values()) == count
+    assert len({item.key for item in drawn}) == len(drawn)
+    assert set(folding.of) >= {item.key for item in drawn}
+
+
+def test_movement_ops_join_to_the_last() -> None:
+    nodes = [
+        make_node(0, "BUFFER"),
+        make_node(1, "RESHAPE", src=(0,)),
+        make_node(2, "PERMUTE", src=(1,)),
+        make_node(3, "EXPAND", src=(2,)),
+        make_node(4, "ADD", src=(3,)),
+    ]
+    folding = fold(nodes)
+    assert keys(folding) == [["0"], ["1", "2", "3"], ["4"]]
+    assert folding.folded == {"joined": 2}
+
+
+@pytest.mark.parametrize("why", ["two readers", "realized", "kept", "other scope"])
+def test_movement_op_with_something_to_see_is_no_link(why: str) -> None:
+    """A chain must not swallow a node that has a buffer, another reader, or stands in another scope."""
+    changes: dict[str, Any] = {"realized": REALIZED} if why == "realized" else {}
+    nodes = [
+        make_node(0, "BUFFER"),
+        make_node(1, "RESHAPE", src=(0,), **changes),
+        make_node(2, "EXPAND", src=(1,), ambient=("rm1",) if why == "other scope" else ()),
+        make_node(3, "ADD", src=(1, 2) if why == "two readers" else (2,)),
+    ]
+    folding = fold(nodes, 0, *([keep(1)] if why == "kept" else []))
+    assert ["1"] in keys(folding)
+
+
+def test_constants_are_named_by_their_readers() -> None:
+    nodes = [
+        make_node(0, "BUFFER"),
+        make_node(1, "CONST", (), arg="2.5"),
+        make_node(2, "EXPAND", src=(1,)),
+        make_node(3, "MUL", src=(0, 2)),
+    ]
+    folding = fold(nodes)
+    assert keys(folding) == [["0"], ["3"]]
+    assert folding.groups[1].constants == ["2.5"]
+    assert folding.folded == {"constants": 2}
+
+
+def test_constant_that_is_the_output_is_drawn() -> None:
+    assert keys(fold([make_node(0, "CONST", (), arg="1")])) == [["0"]]
+
+
+def test_index_arithmetic_is_one_node() -> None:
+    """An arange is many nodes that nobody wrote."""
+    nodes = [
+        make_node(0, "CONST", (), arg="1"),
+        make_node(1, "EXPAND", src=(0,)),
+        make_node(2, "PAD", src=(1,)),
+        make_node(3, "CONST", (), arg="-1"),
+        make_node(4, "REDUCE_AXIS", src=(2,)),
+        make_node(5, "ADD", src=(4, 3)),
+        make_node(6, "BUFFER"),
+        make_node(7, "CMPNE", src=(6, 5)),
+    ]
+    folding = fold(nodes, 0, keep(5, "removed"))
+    assert sorted(keys(folding)) == [["4", "5"], ["6"], ["7"]]
+    assert folding.folded == {"constants": 4, "index arithmetic": 1}
+
+
+def test_kept_buffer_of_index_arithmetic_is_drawn() -> None:
+    nodes = [
+        make_node(0, "CONST", (), arg="1"),
+        make_node(1, "REDUCE_AXIS", src=(0,)),
+        make_node(2, "ADD", src=(1,), realized=REALIZED),
+    ]
+    assert ["2"] in keys(fold(nodes, 0, keep(2)))
+
+
+def test_repeated_layers_are_drawn_once() -> None:
+    nodes = layers(10)
+    folding = fold(nodes, 1)
+    check_sums(folding, len(nodes))
+    (repeat,) = [group for group in folding.groups if group.kind == "repeat"]
+    assert repeat.repeats == 9
+    assert len([group for group in folding.groups if group.kind == "reduce"]) == 1
+    # the weights of the folded layers are folded with them, that of the first is drawn
+    assert len([group for group in folding.groups if group.kind == "input"]) == 2
+
+
+def layers(count: int) -> list[Node]:
+    """x = sum(x * w) a layer, each with its own weight."""
+    nodes = [make_node(0, "BUFFER")]
+    for _ in range(count):
+        last = nodes[-1].id
+        nodes += [
+            make_node(last + 1, "BUFFER"),
+            make_node(last + 2, "MUL", src=(last, last + 1)),
+            make_node(last + 3, "REDUCE_AXIS", src=(last + 2,)),
+        ]
+    return nodes
+
+
+def graphs() -> st.SearchStrategy[list[Node]]:
+    ops = st.sampled_from(["ADD", "MUL", "RESHAPE", "EXPAND", "REDUCE_AXIS", "CONST", "BUFFER", "VMAPIN", "CAST"])
+    return st.lists(st.tuples(ops, st.integers(1, 9), st.integers(1, 9), st.booleans()), max_size=60).map(build)
+
+
+def build(rows: list[tuple[str, int, int, bool]]) -> list[Node]:
+    nodes: list[Node] = []
+    for number, (op, first, second, realized) in enumerate(rows):
+        near = [number - first] if op in ("RESHAPE", "EXPAND", "VMAPIN", "CAST") else [number - first, number - second]
+        src = tuple(source for source in near if source >= 0) if op not in ("CONST", "BUFFER") else ()
+        nodes.append(make_node(number, op, src=src, realized=REALIZED if realized and src else None))
+    return nodes
+
+
+@settings(deadline=None, max_examples=60)
+@given(graphs(), st.sampled_from(LEVELS), st.booleans())
+def test_every_node_is_drawn_or_counted(nodes: list[Node], level: int, kept: bool) -> None:
+    buffers = [keep(node.id, "kept" if kept else "removed") for node in nodes if node.realized is not None]
+    check_sums(fold(nodes, level, *buffers), len(nodes))
+
+
+@settings(deadline=None, max_examples=60)
+@given(graphs(), st.sampled_from(LEVELS))
+def test_folding_makes_no_circle(nodes: list[Node], level: int) -> None:
+    """A group must come after all that it reads: else no layout has outputs below inputs."""
+    folding = fold(nodes, level)
+    place = {group.key: number for number, group in enumerate(folding.groups)}
+    for group in folding.groups:
+        for item in group.items:
+            for source in item.src:
+                maker = folding.of[source]
+                if maker is not None and maker != group.key:
+                    assert place[maker] < place[group.key]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_sums_of_a_real_graph(level: int) -> None:
+    capture: Capture = lost_range()
+    side = Side(capture, capture.schedules[0])
+    check_sums(fold_items(collect_items(side), level), len(side.schedule.nodes))
+
+
+def test_equal_nodes_match_in_order_whatever_their_ids() -> None:
+    before = [make_node(0, "BUFFER"), make_node(1, "ADD", src=(0,)), make_node(2, "ADD", src=(0,))]
+    after = [make_node(5, "BUFFER"), make_node(6, "ADD", src=(5,)), make_node(9, "ADD", src=(5,))]
+    assert match_nodes(before, after) == {0: 5, 1: 6, 2: 9}
+    assert match_nodes(before, [make_node(0, "BUFFER", (3,))]) == {}
