@@ -285,6 +285,9 @@ def decode(output: bytes) -> str:
 @click.option("--schedule", type=click.IntRange(min=0), help="Draw this schedule; default: the last with kernels.")
 @click.option("--around", type=click.IntRange(min=0), help="Draw only what is near this node.")
 @click.option("--depth", type=click.IntRange(min=0), help="How far from --around, in edges.")
+@click.option(
+    "--fold", type=click.IntRange(0, 3), help="How much to fold: 0 nothing, 3 most; default: what the size asks for."
+)
 @click.option("--diff", "with_baseline", is_flag=True, help="Draw the baseline over it: removed red, added green.")
 @click.option("--baseline", default="none", help="The before of --diff.", show_default=True)
 @target_option
@@ -297,6 +300,7 @@ def graph(
     schedule: int | None,
     around: int | None,
     depth: int | None,
+    fold: int | None,
     with_baseline: bool,
     baseline: str,
     target: str | None,
@@ -320,7 +324,9 @@ def graph(
     else:
         capture = find_capture(snippet, target, patches, timeout)
     try:
-        notes = write_graph(capture, output, stage=stage, schedule=schedule, around=around, depth=depth, other=other)
+        notes = write_graph(
+            capture, output, stage=stage, schedule=schedule, around=around, depth=depth, other=other, fold=fold
+        )
     except (GraphError, StoreError) as error:
         raise Failure(str(error), EXIT_USAGE) from None
     for note in (*notes, f"wrote {output}"):

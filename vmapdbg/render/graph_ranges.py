@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vmapdbg.render.format import format_bytes, format_shape
-from vmapdbg.render.graph_fold import Folding, Group, fold_items
+from vmapdbg.render.graph_fold import Group, fold_items
 from vmapdbg.render.graph_items import Item, Side, collect_items
 from vmapdbg.render.graph_labels import join_ranges, make_tooltip, shorten, star_ranges
 from vmapdbg.render.graph_model import REMOVED, SIGNS, Graph, GraphNode, choose_colours
 from vmapdbg.render.graph_tensor import name_node
 
 HEADS = ("id", "op", "shape", "ranges in -> out", "ambient", "decision and buffer", "kernel", "line")
-_WIDEST = (12, 34, 22, 46, 14, 60, 18, 26)
+_WIDEST = (12, 34, 22, 46, 14, 90, 18, 26)
 
 
 def build_range_graph(after: Side, before: Side | None, title: str) -> Graph:
@@ -28,16 +28,12 @@ def build_range_graph(after: Side, before: Side | None, title: str) -> Graph:
     for group, row in zip(folding.groups, table, strict=True):
         nodes.append(_draw_row(group, _join_row(row, widths), after))
     names = sorted(after.view.vmap_names | (before.view.vmap_names if before else frozenset()))
-    return Graph("ranges", title, tuple(nodes), (), (), (), choose_colours(names), _count_folded(folding))
-
-
-def _count_folded(folding: Folding) -> dict[str, int]:
-    return folding.folded
+    return Graph("ranges", title, tuple(nodes), (), (), (), choose_colours(names), folding.folded)
 
 
 def _draw_row(group: Group, line: str, side: Side) -> GraphNode:
     last = group.last
-    alert = any(buffer.lost for buffer in last.buffers)
+    alert = any(buffer.lost for buffer in last.buffers if buffer.mark != REMOVED or last.mark == REMOVED)
     members = tuple(item.node.id for item in group.items)
     return GraphNode(
         name_node(last),
