@@ -99,7 +99,8 @@ def _describe_counts(page: Page, diff: CaptureDiff, totals: list[Text]) -> list[
     if diff.before.totals.kernels != diff.after.totals.kernels:
         return []
     kernels = [item for schedule in diff.schedules for item in schedule.kernels]
-    changed = sum(item.status != "unchanged" for item in kernels)
+    # a kernel that only one side has is none of the other's that changed
+    changed = sum(item.status not in ("unchanged", "only-before") for item in kernels)
     every = format_plural(diff.after.totals.kernels, "kernel")
     if changed:
         return [page.text(f"{changed} of {every} changed")]
