@@ -11,7 +11,7 @@ from tinygrad.uop import GroupOp, Ops
 from tinygrad.uop.ops import UOp, renderer
 
 from vmapdbg import model
-from vmapdbg.capture.programs import count_work, op_weight, render_program
+from vmapdbg.capture.programs import op_weight, render_program
 from vmapdbg.capture.recorder import BufferizeRecord, PassRecord, ScheduleRecord
 
 # what is no value of the program: where things are, and the schedule's own root
@@ -217,9 +217,9 @@ class PassView:
                 yield self.build_kernel(ast, buffers, launches)
 
     def build_kernel(self, ast: UOp, buffers: tuple[UOp, ...], launches: int) -> model.Kernel:
-        program = render_program(ast, self.target)
+        rendered = render_program(ast, self.target)
+        program, work = rendered.spec, rendered.work
         uops = program.uops or []
-        work = count_work(uops)
         nodes = self.find_computed(buffers)
         asked = sum(self.count_asked(u) for u in nodes)
         executed = work.ops * launches

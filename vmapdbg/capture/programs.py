@@ -57,10 +57,27 @@ def _has_clang_renderer(runner: Any) -> bool:
     return type(runner.dev.renderer).__name__ == "ClangJITRenderer"
 
 
-def render_program(ast: UOp, target: str) -> ProgramSpec:
-    """Returns the program of a kernel's AST: its source, launch dimensions and linear UOps."""
-    if target == "c" and (compiled := _compiled_for_cpu().get(ast.key)) is not None:
-        return compiled
+@dataclass(frozen=True)
+class Work:
+    """What one launch of a program does: arithmetic ops, bytes moved between it and GLOBAL memory, bytes of LOCAL
+    memory, threads."""
+
+    ops: int
+    bytes: int
+    local_bytes: int
+    threads: int
+
+
+@dataclass(frozen=True)
+class Program:
+    """A rendered kernel and the work of one launch of it."""
+
+    spec: ProgramSpec
+    work: Work
+
+
+def render_program(ast: UOp, target: str) -> Program:
+    """Returns the program of a kernel's AST: its source, launch dimensions, linear UOps, and what it does."""
     return _render(ast.key, KeyedAST(ast), target)
 
 
@@ -72,21 +89,13 @@ class KeyedAST:
 
 
 @functools.cache
-def _render(key: bytes, keyed: KeyedAST, target: str) -> ProgramSpec:
-    # BEAM times kernels on the device; without the device there is nothing to time
-    with Context(BEAM=0):
-        return get_program(keyed.ast, make_renderer(target))
-
-
-@dataclass(frozen=True)
-class Work:
-    """What one launch of a program does: arithmetic ops, bytes moved between it and GLOBAL memory, bytes of LOCAL
-    memory, threads."""
-
-    ops: int
-    bytes: int
-    local_bytes: int
-    threads: int
+def _render(key: bytes, keyed: KeyedAST, target: str) -> Program:
+    spec = _compiled_for_cpu().get(key) if target == "c" else None
+    if spec is None:
+        # BEAM times kernels on the device; without the device there is nothing to time
+        with Context(BEAM=0):
+            spec = get_program(keyed.ast, make_renderer(target))
+    return Program(spec, count_work(spec.uops or []))
 
 
 def count_work(uops: list[UOp]) -> Work:
