@@ -5,7 +5,7 @@ from types import ModuleType
 from tinygrad.gradient import compute_gradient as stock_compute_gradient
 from tinygrad.uop.ops import Ops, PatternMatcher, UOp, UPat, all_metadata
 from tinygrad_overlay._patching import expect
-from tinygrad_overlay.schedule._scopes import vmap_ranges
+from tinygrad_overlay.schedule._scopes import collect_batch, vmap_ranges
 
 def leave_scope(ctx:UOp, ret:UOp) -> tuple:
   # each step of the RANGE read its own slice: the slices of the gradient are collected again
@@ -18,8 +18,7 @@ vmap_gradient = PatternMatcher([(UPat(Ops.VMAPIN, name="ret"), leave_scope), (UP
 def sum_over(grad:UOp, ranges:list[UOp]) -> UOp:
   """The sum of an inner gradient over steps of RANGEs: (4,) inside a scope of size 3 is (3, 4) after VMAPOUT, and (4,) summed."""
   if not ranges: return grad
-  varg = (*ranges, *[UOp.const(ranges[0].dtype, 0)]*len(grad.shape))
-  return UOp(Ops.VMAPOUT, grad.dtype, (grad, *varg)).r(Ops.ADD, tuple(range(len(ranges)))).reshape(grad.shape)
+  return collect_batch(grad, ranges).r(Ops.ADD, tuple(range(len(ranges)))).reshape(grad.shape)
 
 def compute_gradient(root:UOp, root_grad:UOp, targets:set[UOp]) -> dict[UOp, UOp]:
   """Stock's, and for a graph with vmap scopes: node -> its gradient.

@@ -105,15 +105,20 @@ def print_report(
     if isinstance(schedule, int) and not 0 <= schedule < count:
         raise Failure(f"there is no schedule {schedule}: {capture.snippet} made {count}", EXIT_USAGE)
     if count == 0:
-        if capture.error is None:
-            click.echo(
-                f"vmapdbg: {capture.snippet} made no schedule: it realized nothing and left no lazy Tensor in a global",
-                err=True,
-            )
+        tell_no_schedule(capture)
         return
     from vmapdbg.render.text import print_capture
 
     print_capture(capture, make_console(), only=only, schedule=schedule, show_all=show_all)
+
+
+def tell_no_schedule(capture: Capture) -> None:
+    """Says why there is nothing to see, unless the snippet failed: that is told already."""
+    if capture.error is None:
+        click.echo(
+            f"vmapdbg: {capture.snippet} made no schedule: it realized nothing and left no lazy Tensor in a global",
+            err=True,
+        )
 
 
 def make_console() -> Any:
@@ -163,7 +168,7 @@ def why(
         subject, snippet = None, subject
     capture = find_capture(snippet, target, patches, timeout)
     if not capture.schedules:
-        print_report(capture, SECTIONS, None, False)
+        tell_no_schedule(capture)
         end_after(capture)
         return
     from vmapdbg.render.text_why import print_explanations

@@ -9,9 +9,10 @@ from captures import lost_range, make_capture, make_node, make_schedule
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vmapdbg.diff import match_nodes
 from vmapdbg.model import Bufferize, Capture, Node, Realized
 from vmapdbg.render.graph_fold import LEVELS, Folding, fold_items
-from vmapdbg.render.graph_items import Side, collect_items, match_nodes
+from vmapdbg.render.graph_items import Side, collect_items
 
 REALIZED = Realized((0,), "ending-ranges", "r0 ends")
 
@@ -179,5 +180,6 @@ def test_sums_of_a_real_graph(level: int) -> None:
 def test_equal_nodes_match_in_order_whatever_their_ids() -> None:
     before = [make_node(0, "BUFFER"), make_node(1, "ADD", src=(0,)), make_node(2, "ADD", src=(0,))]
     after = [make_node(5, "BUFFER"), make_node(6, "ADD", src=(5,)), make_node(9, "ADD", src=(5,))]
-    assert match_nodes(before, after) == {0: 5, 1: 6, 2: 9}
-    assert match_nodes(before, [make_node(0, "BUFFER", (3,))]) == {}
+    assert match_nodes(make_schedule(nodes=tuple(before)), make_schedule(nodes=tuple(after))) == {0: 5, 1: 6, 2: 9}
+    other = make_schedule(nodes=(make_node(0, "BUFFER", (3,)),))
+    assert match_nodes(make_schedule(nodes=tuple(before)), other) == {}

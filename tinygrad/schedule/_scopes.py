@@ -26,14 +26,13 @@ def describe_place(x:UOp) -> str:
   if not x.metadata: return name
   return f"{name} ({x.metadata[0].name} at {x.metadata[0].caller})" if x.metadata[0].caller else f"{name} ({x.metadata[0].name})"
 
-def prepare_scopes(tsink:UOp, toposort:dict[UOp, None]) -> UOp:
+def prepare_scopes(tsink:UOp, toposort:dict[UOp, None], scope_ranges:frozenset[UOp]) -> UOp:
   """Returns the graph with scopes that the pass can take. Raises VmapScopeError for what it cannot.
 
    1. each RANGE has an id that no other has, below zero: the pass numbers its own from zero, and it sorts by id
    2. CONTIGUOUS over VMAPOUT is one buffer, not a buffer and its copy
    3. a COPY inside a scope copies the whole batch: it stands between a VMAPOUT and a VMAPIN
   """
-  scope_ranges = vmap_ranges(toposort)
   if names:=rename_ranges(toposort, scope_ranges):
     toposort = (tsink:=tsink.substitute(names)).toposort()
     scope_ranges = vmap_ranges(toposort)
@@ -82,12 +81,15 @@ class Keep:
 def take_source(contiguous:UOp) -> UOp: return contiguous.src[0]
 def take_tagged_source(contiguous:UOp) -> UOp: return contiguous.src[0].replace(tag=contiguous.tag)
 
+def collect_batch(u:UOp, ranges:list[UOp]) -> UOp:
+  """(4,) inside a scope of size 3 -> (3, 4): the slices of a value along new first axes, one for each RANGE."""
+  return UOp(Ops.VMAPOUT, u.dtype, (u, *ranges, *[UOp.const(ranges[0].dtype, 0)]*len(u.shape)))
+
 def copy_whole_batch(copy:UOp, ranges:list[UOp]) -> UOp:
   source, device = copy.src
-  varg = (*ranges, *[UOp.const(ranges[0].dtype, 0)]*len(source.shape))
-  batch = UOp(Ops.VMAPOUT, source.dtype, (source, *varg))
+  batch = collect_batch(source, ranges)
   # the copy is a tensor of another shape: it does not carry the tag of the one inside the scope
-  return UOp(Ops.VMAPIN, copy.dtype, (copy.replace(src=(batch, device), tag=None), *varg))
+  return UOp(Ops.VMAPIN, copy.dtype, (copy.replace(src=(batch, device), tag=None), *batch.src[1:]))
 
 CANNOT_BE_IN_SCOPE = {
   Ops.ASSIGN: "assigns to a buffer inside the vmap scope of {}: every element would write the same place; compute a new value instead",

@@ -249,7 +249,7 @@ def run_rangeify(tsink:UOp, debug:bool=False) -> tuple[UOp, IndexingContext]:
   global last_pass
   ctx, scope_ranges = VmapContext(), vmap_ranges(toposort:=tsink.toposort())
   if scope_ranges:
-    toposort = (tsink:=prepare_scopes(tsink, toposort)).toposort()
+    toposort = (tsink:=prepare_scopes(tsink, toposort, scope_ranges)).toposort()
     scope_ranges = vmap_ranges(toposort)
     ctx.vmap_map = find_ambient_ranges(toposort, scope_ranges)
   last_pass = PassState(ctx, scope_ranges)

@@ -12,7 +12,7 @@ from tinygrad.uop.ops import UOp, renderer
 
 from vmapdbg import model
 from vmapdbg.capture.programs import op_weight, render_program
-from vmapdbg.capture.recorder import BufferizeRecord, PassRecord, ScheduleRecord
+from vmapdbg.capture.recorder import BufferizeRecord, PassRecord, ScheduleRecord, explain_verdict
 
 # what is no value of the program: where things are, and the schedule's own root
 _NOT_NODES = {Ops.DEVICE, Ops.UNIQUE, Ops.LUNIQUE, Ops.SINK, Ops.RANGE}
@@ -26,8 +26,9 @@ def build_schedules(records: list[ScheduleRecord], target: str) -> tuple[model.S
         if record.passed is None:  # the graph was refused before the pass could look at it
             schedules.append(model.Schedule(index, record.line, 0, (), (), (), (), (), ()))
             continue
-        view = built.setdefault(id(record.passed), PassView(record.passed, target))
-        schedules.append(view.build(index, record))
+        if id(record.passed) not in built:
+            built[id(record.passed)] = PassView(record.passed, target)
+        schedules.append(built[id(record.passed)].build(index, record))
     return tuple(schedules)
 
 
@@ -200,8 +201,8 @@ class PassView:
     def explain_outcome(self, node: UOp, record: BufferizeRecord) -> str:
         if not self.record.kernels and not record.stored:
             return "the schedule failed before its buffers were made"
-        if record.verdict is not None and record.verdict[0] == record.stored:
-            return record.verdict[1]
+        if record.verdict is not None and record.verdict.kept == record.stored:
+            return explain_verdict(record.verdict)
         if record.stored:
             return "an output of the schedule" if self._is_output(node) else "no rule removed it"
         return "folded: its reader has the same index, or its value is a constant"

@@ -138,8 +138,7 @@ def start_child(job: Job, output: Path, streams: Streams) -> subprocess.Popen[by
 
 
 def stop_group(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+    kill_group(process)
     process.wait()
     _running.discard(process)
 
@@ -147,8 +146,12 @@ def stop_group(process: subprocess.Popen[bytes]) -> None:
 def stop_all() -> None:
     """Stops the children of every thread: only the main one hears of Ctrl-C."""
     for process in list(_running):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
+        kill_group(process)
+
+
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def explain_status(status: int) -> str:

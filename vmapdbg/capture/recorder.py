@@ -34,13 +34,22 @@ class Ending:
 
 
 @dataclass
+class Verdict:
+    """What the cost function saw, and whether it kept the buffer."""
+
+    value: UOp
+    buffer: UOp
+    kept: bool
+
+
+@dataclass
 class BufferizeRecord:
-    """One BUFFERIZE that the pass made; `verdict` is (kept?, why) of the cost function's last test of it."""
+    """One BUFFERIZE that the pass made; `verdict` is that of the cost function's last test of it."""
 
     buffer: UOp
     ambient: tuple[UOp, ...]
     stored: bool = False
-    verdict: tuple[bool, str] | None = None
+    verdict: Verdict | None = None
 
 
 @dataclass
@@ -141,7 +150,7 @@ class Recorder:
     def removal_tried(self, src: UOp, buffer: UOp, index: UOp, result: UOp | None) -> None:
         record = self._bufferize_of(buffer)
         if record is not None:
-            record.verdict = (result is None, explain_verdict(src, buffer, result))
+            record.verdict = Verdict(src, buffer, kept=result is None)
 
     def buffer_stored(self, buffer: UOp, stored: UOp) -> None:
         record = self._bufferize_of(buffer)
@@ -171,8 +180,9 @@ def count_launches(items: list[Any], buffers: tuple[UOp, ...]) -> list[tuple[UOp
     return [(kernel[0], kernel[1], count) for kernel, count in counts.items()]
 
 
-def explain_verdict(src: UOp, buffer: UOp, result: UOp | None) -> str:
-    """Says which test of the cost function decided, with its numbers. `result` is None where the buffer was kept."""
+def explain_verdict(verdict: Verdict) -> str:
+    """Says which test of the cost function decided, with its numbers."""
+    src, buffer, kept = verdict.value, verdict.buffer, verdict.kept
     ops = type(src.op)
     if src.op in {ops.CONTIGUOUS, ops.COPY, ops.ASSIGN, ops.ENCDEC, ops.NOOP}:
         return f"{src.op.name} is never removed"
@@ -181,14 +191,14 @@ def explain_verdict(src: UOp, buffer: UOp, result: UOp | None) -> str:
     if src.op is ops.THREEFRY:
         return "THREEFRY is never buffered"
     accessed, reduces = _accessed_buffers(src)
-    if len(accessed) > 3 and result is None:
+    if len(accessed) > 3 and kept:
         return f"its value reads {len(accessed)} buffers, more than 3"
     readers = [r for r in reduces if _reads_buffer(r.src[0])]
     if readers:
         who = "a reduce in its value reads" if len(readers) == 1 else f"{len(readers)} reduces in its value read"
-        again = "it would run again for each element read" if result is None else "removed all the same, by PCONTIG"
+        again = "it would run again for each element read" if kept else "removed all the same, by PCONTIG"
         return f"{who} a buffer: {again}"
-    if result is None:
+    if kept:
         return "kept by the cost function"
     count = f"{len(accessed)} buffer{'s' * (len(accessed) != 1)}"
     return f"its value reads {count} (3 are allowed), none of them in a reduce"

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from vmapdbg.diff import CaptureDiff, ScheduleDiff
 from vmapdbg.diff.naming import Renaming
-from vmapdbg.render.format import Places
+from vmapdbg.render.format import Places, scale_down
 from vmapdbg.render.layout import Page
 from vmapdbg.render.view import VMAP
 
@@ -88,8 +88,6 @@ def format_short(count: int) -> str:
     """Returns a number of ops in few characters: `950`, `9,500`, `5.6M`."""
     if abs(count) < 10_000:
         return f"{count:,}"
-    value, power = count / 1000, 0
     # 999.5 is what would be rounded to 1000
-    while abs(value) >= 999.5 and power < len(_UNITS) - 1:
-        value, power = value / 1000, power + 1
+    value, power = scale_down(count, 1000, 999.5, len(_UNITS))
     return f"{value:.3g}{_UNITS[power]}" if abs(value) < 999.5 else f"{value:,.0f}{_UNITS[power]}"

@@ -15,11 +15,17 @@ def format_bytes(count: int) -> str:
     """Returns a number of bytes for people: `48 B`, `40 KiB`, `1.5 MiB`. Below 1024 it is exact."""
     if abs(count) < 1024:
         return f"{count} B"
-    value, power = count / 1024, 0
     # 1023.95 is what would be rounded to 1024.0.
-    while abs(value) >= 1023.95 and power < len(_UNITS) - 1:
-        value, power = value / 1024, power + 1
+    value, power = scale_down(count, 1024, 1023.95, len(_UNITS))
     return f"{value:.1f}".removesuffix(".0") + f" {_UNITS[power]}"
+
+
+def scale_down(count: int, base: int, limit: float, units: int) -> tuple[float, int]:
+    """Divides by `base` once, and on while the value is at least `limit` and there is a unit left: (value, unit)."""
+    value, unit = count / base, 0
+    while abs(value) >= limit and unit < units - 1:
+        value, unit = value / base, unit + 1
+    return value, unit
 
 
 def format_count(count: int) -> str:

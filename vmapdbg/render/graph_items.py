@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rich.console import Console
 
+from vmapdbg.diff import match_nodes
 from vmapdbg.model import Bufferize, Capture, Node, Schedule
 from vmapdbg.render.format import Places
 from vmapdbg.render.graph_model import ADDED, COMMON, REMOVED
@@ -89,34 +89,9 @@ class Side:
         return BufferMark(bufferize, self.view.lost(bufferize), mark)
 
 
-def match_nodes(before: Sequence[Node], after: Sequence[Node]) -> dict[int, int]:
-    """Returns after's node id for each node id of before that computes the same.
-
-    Nodes are the same when op, dtype, shape, argument and, all the way up, sources are. Equal ones are matched in
-    order.
-    """
-    waiting: dict[bytes, list[int]] = defaultdict(list)
-    for number, key in _hash_nodes(after).items():
-        waiting[key].append(number)
-    matched: dict[int, int] = {}
-    for number, key in _hash_nodes(before).items():
-        if waiting[key]:
-            matched[number] = waiting[key].pop(0)
-    return matched
-
-
-def _hash_nodes(nodes: Iterable[Node]) -> dict[int, bytes]:
-    hashes: dict[int, bytes] = {}
-    for node in nodes:
-        sources = [hashes.get(source, b"") for source in node.src]
-        content = repr((node.op, node.dtype, node.shape, node.arg, sources))
-        hashes[node.id] = hashlib.sha256(content.encode("utf-8", "backslashreplace")).digest()
-    return hashes
-
-
 def count_common(before: Schedule, after: Schedule) -> int:
     """Returns how many nodes two schedules share."""
-    return len(match_nodes(before.nodes, after.nodes))
+    return len(match_nodes(before, after))
 
 
 def collect_items(after: Side, before: Side | None = None) -> list[Item]:
@@ -124,7 +99,7 @@ def collect_items(after: Side, before: Side | None = None) -> list[Item]:
     order = order_scopes(after) if before is None else order_scopes(after) | order_scopes(before)
     if before is None:
         return [_make_item(after, node, str(node.id), COMMON, order) for node in after.schedule.nodes]
-    matched = match_nodes(before.schedule.nodes, after.schedule.nodes)
+    matched = match_nodes(before.schedule, after.schedule)
     twins = {new: old for old, new in matched.items()}
     old_keys = {
         node.id: str(matched[node.id]) if node.id in matched else f"b{node.id}" for node in before.schedule.nodes

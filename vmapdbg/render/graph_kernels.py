@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
+from vmapdbg.diff import match_nodes
 from vmapdbg.model import Kernel, Node
 from vmapdbg.render.format import format_bytes, format_count, format_ids, format_plural, format_shape
 from vmapdbg.render.graph_fold import find_repeats
-from vmapdbg.render.graph_items import Side, match_nodes
+from vmapdbg.render.graph_items import Side
 from vmapdbg.render.graph_labels import shorten
 from vmapdbg.render.graph_model import ADDED, COMMON, REMOVED, SIGNS, Graph, GraphEdge, GraphNode, LegendEntry
 
@@ -201,7 +202,7 @@ def _match_parts(old: _Part, new: _Part) -> None:
 
     Kernels are the same by their key and what they write, buffers by node and size.
     """
-    matched = match_nodes(old.side.schedule.nodes, new.side.schedule.nodes)
+    matched = match_nodes(old.side.schedule, new.side.schedule)
     for number in old.buffers:
         other = matched.get(number)
         if other in new.buffer_names and _measure(old, number) == _measure(new, other):
