@@ -97,6 +97,7 @@ class PatchingFinder(importlib.abc.MetaPathFinder):
             return None
         if fullname == "tinygrad":
             _check_found(spec)
+            _forget_overlay_modules()
             return spec
         assert spec.loader is not None, f"{fullname} has no loader"
         spec.loader = PatchingLoader(spec.loader, self.patches[fullname])
@@ -143,6 +144,13 @@ def _check_found(spec: importlib.machinery.ModuleSpec) -> None:
     # no origin: a folder without an __init__.py, such as that of the overlay itself
     if spec.origin is None or not _same_file(Path(spec.origin), installed):
         raise OverlayError(f"tinygrad would be imported from {spec.origin}, not from the installed {installed}")
+
+
+def _forget_overlay_modules() -> None:
+    # tinygrad imported again (after a del sys.modules[...]) is made of new classes: nothing may hold the old ones
+    kept = {f"{OVERLAY_PACKAGE}._state", f"{OVERLAY_PACKAGE}._patching"}
+    for name in [name for name in sys.modules if name.startswith(f"{OVERLAY_PACKAGE}.") and name not in kept]:
+        del sys.modules[name]
 
 
 def _same_file(left: Path, right: Path) -> bool:
