@@ -59,15 +59,16 @@ def prepare_scopes(tsink:UOp, toposort:dict[UOp, None], scope_ranges:frozenset[U
    1. each RANGE has an id that no other has, below zero: the pass numbers its own from zero, and it sorts by id
    2. CONTIGUOUS over VMAPOUT is one buffer, not a buffer and its copy
    3. a COPY inside a scope copies the whole batch: it stands between a VMAPOUT and a VMAPIN
+   4. a value that leaves its scope as an output is a buffer: what else uses it in the scope reads it from there
   """
   if names:=rename_ranges(toposort, scope_ranges):
     toposort = (tsink:=tsink.substitute(names)).toposort()
     scope_ranges = vmap_ranges(toposort)
   for x in toposort: check_op(x, [r for r in x.ranges if r in scope_ranges], scope_ranges)
-  kept = find_kept(toposort)
+  kept, leaving = find_kept(toposort), find_leaving(tsink, toposort)
   new: dict[UOp, UOp] = {}
-  for x in toposort:
-    srcs = tuple(new[s] for s in x.src)
+  for x in toposort if not leaving else order_leaving(tsink, leaving):
+    srcs = tuple(new[s] if (vmapout:=leaving.get(s)) is None or x is vmapout else enter_again(new[vmapout]) for s in x.src)
     new[x] = x.replace(src=srcs) if srcs != x.src else x
     if x in kept: new[x] = kept[x](new[x])
     elif x.op is Ops.COPY and (open_ranges:=[r for r in x.ranges if r in scope_ranges]): new[x] = copy_whole_batch(new[x], open_ranges)
@@ -100,6 +101,35 @@ def find_kept(toposort:dict[UOp, None]) -> dict:
       kept.setdefault(source, Keep(source.tag or ()))
       kept[x] = take_tagged_source
   return kept
+
+def find_leaving(tsink:UOp, toposort:dict[UOp, None]) -> dict[UOp, UOp]:
+  """Returns value -> the VMAPOUT that is an output of it, for each value that other nodes use too and that is made by a kernel."""
+  consumers = consumer_map_from_toposort(toposort)
+  leaving: dict[UOp, UOp] = {}
+  for out in tsink.src:
+    vmapout = out.base
+    while vmapout.op is Ops.CONTIGUOUS: vmapout = vmapout.src[0].base
+    if vmapout.op is Ops.VMAPOUT and len(consumers[value:=vmapout.src[0]]) > 1 and is_computed(value): leaving.setdefault(value, vmapout)
+  return leaving
+
+def order_leaving(tsink:UOp, leaving:dict[UOp, UOp]) -> list[UOp]:
+  """The graph's nodes, sources first, where what uses a leaving value comes after its VMAPOUT."""
+  order: dict[UOp, None] = {}
+  stack = [(tsink, False)]
+  while stack:
+    x, sources_done = stack.pop()
+    if x in order: continue
+    if sources_done: order[x] = None
+    else:
+      stack.append((x, True))
+      stack.extend((vmapout if (vmapout:=leaving.get(s)) is not None and vmapout is not x else s, False) for s in reversed(x.src))
+  return list(order)
+
+def is_computed(x:UOp) -> bool:
+  while x.op in GroupOp.Movement | GroupOp.VMap | {Ops.CONTIGUOUS}: x = x.src[0]
+  return x.op not in {Ops.BUFFER, Ops.CONST, Ops.AFTER, Ops.BUFFER_VIEW}
+
+def enter_again(vmapout:UOp) -> UOp: return UOp(Ops.VMAPIN, vmapout.dtype, (vmapout, *vmapout.src[1:]))
 
 class Keep:
   def __init__(self, tag:tuple): self.tag = tag

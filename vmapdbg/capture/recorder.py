@@ -6,6 +6,7 @@ runs at its own speed. `extract` turns the records into the model.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -150,6 +151,13 @@ class Recorder:
     def ranges_end(self, x: UOp, axes: list[int], ending: dict[UOp, UOp]) -> None:
         assert self._current is not None
         self._current.endings[x] = Ending(axes, ending)
+
+    def loops_named(self, named: Callable[[UOp], UOp]) -> None:
+        assert self._current is not None
+        for disagreement in self._current.disagreements.values():
+            disagreement.asked = [(c, named(r)) for c, r in disagreement.asked]
+        for ending in self._current.endings.values():
+            ending.ranges = {named(r): expand for r, expand in ending.ranges.items()}
 
     def bufferize_made(self, node: UOp, buffer: UOp, ambient: tuple[UOp, ...]) -> None:
         assert self._current is not None
