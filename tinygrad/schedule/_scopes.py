@@ -33,11 +33,14 @@ def is_padded(x:UOp) -> bool: return x.op is Ops.RANGE and (x.arg[0] <= FIRST_PA
 def is_own(x:UOp) -> bool: return x.op is Ops.RANGE and x.arg[0] <= FIRST_OWN_ID
 
 def name_own_ranges(toposort) -> dict[UOp, UOp]:
-  """Small ids for the RANGEs of tinygrad.func, in the order of the graph: the same program has the same graph each time it is built."""
+  """Small ids for the RANGEs of tinygrad.func, in the order of the graph: the same program has the same graph each time it is built.
+
+  A scope enters the graph before those inside it. Its id is below theirs, because loops are in the order of their ids.
+  """
   if not (own:=[x for x in toposort if is_own(x)]): return {}
   taken = {x.arg[0] for x in toposort if x.op is Ops.RANGE}
   ids, padded = itertools.count(-1, -1), itertools.count(SCHEDULED_PADDED_ID, -1)
-  return {r:r.replace(arg=(next(i for i in (padded if is_padded(r) else ids) if i not in taken),)+r.arg[1:]) for r in own}
+  return {r:r.replace(arg=(next(i for i in (padded if is_padded(r) else ids) if i not in taken),)+r.arg[1:]) for r in reversed(own)}
 
 def open_vmap_ranges(*us:UOp) -> list[UOp]:
   """The vmap RANGEs that are open in any of the values: not empty inside a scope."""

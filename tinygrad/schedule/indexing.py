@@ -98,8 +98,8 @@ def find_ambient_ranges(toposort:dict[UOp, None], scope_ranges:frozenset[UOp]) -
     return vmap_map
   for x in toposort:
     if x.op is Ops.RANGE or x.dtype.scalar() == dtypes.index: continue
-    # UOp.ranges is the union over the sources less what the op ends; a BUFFER or a KERNEL has none
-    if ambient:=tuple(r for r in x.ranges if r in scope_ranges): vmap_map[x] = ambient
+    # UOp.ranges is the union over the sources less what the op ends; a BUFFER or a KERNEL has none. The order is that of the loops.
+    if ambient:=tuple(sorted((r for r in x.ranges if r in scope_ranges), key=lambda r: r.arg)): vmap_map[x] = ambient
   return vmap_map
 
 # *** 4. ranges
@@ -161,8 +161,12 @@ class RangeAssignment:
     return ending
 
   def own_ranges(self, x:UOp) -> Ranges:
-    # a VMAPOUT brings the ranges of its batch axes along, the others are new
-    if x.op is Ops.VMAPOUT: return tuple(self.new_loop(a) if a.op is Ops.RANGE else self.ctx.new_range(s) for a,s in zip(x.src[1:], x.shape))
+    # A VMAPOUT brings the ranges of its batch axes along, the others are new. Loops are in the order of their ids: the loop over a batch axis that
+    # comes after others needs a new id to be inside theirs, as its store is.
+    if x.op is Ops.VMAPOUT:
+      leading = next((i for i,a in enumerate(x.src[1:]) if a.op is not Ops.RANGE), len(x.shape))
+      return tuple(self.new_loop(a) if a.op is Ops.RANGE and (i < leading or a not in self.free_ranges) else self.ctx.new_range(s)
+                   for i,(a,s) in enumerate(zip(x.src[1:], x.shape)))
     return tuple(self.ctx.new_range(s) for s in x.shape)
 
   def output_ranges(self, x:UOp) -> tuple[Ranges, dict[UOp, UOp]]|None:
