@@ -26,6 +26,8 @@ TINYGRAD_VERSION = "0.12.0"
 PATCHES_VARIABLE = "VMAPDBG_PATCHES"
 BOOTSTRAP_DIR = Path(__file__).parent / "bootstrap"
 OVERLAY_PACKAGE = "tinygrad_overlay"
+# the overlay files that are modules of their own: tinygrad has none of that name
+NEW_MODULES = {"tinygrad.func"}
 
 
 class OverlayError(ImportError):
@@ -53,7 +55,7 @@ def patched_modules(folder: Path) -> dict[str, str]:
             parts.pop()
         name = ".".join(parts)
         modules[f"tinygrad.{name}"] = f"{OVERLAY_PACKAGE}.{name}"
-    return modules
+    return {name: overlay_name for name, overlay_name in modules.items() if name not in NEW_MODULES}
 
 
 Patch = Callable[[types.ModuleType], None]
@@ -85,6 +87,9 @@ class PatchingFinder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
+        if fullname in NEW_MODULES:
+            file = overlay_dir() / f"{fullname.removeprefix('tinygrad.').replace('.', '/')}.py"
+            return importlib.util.spec_from_file_location(fullname, file)
         if fullname != "tinygrad" and fullname not in self.patches:
             return None
         spec = self._find_installed(fullname, path, target)
