@@ -46,8 +46,7 @@ class Propagation:
       if u in moving and u not in self.found: self.found[u] = self.without_derivative(u, self.push(u))
       for s in set(u.src):
         if last[s] is u and s is not out: self.found.pop(s, None)
-    assert not self.found[out].ranges, f"{describe_place(out)} is inside a vmap scope"
-    columns, sizes = self.sets.gather(self.found[out].ids.reshape(-1))
+    columns, sizes = self.sets.gather(self.over_steps(self.found[out]).reshape(-1))
     return np.repeat(np.arange(len(sizes)), sizes), columns.astype(np.int64)
 
   def without_derivative(self, u:UOp, value:Numbers) -> Numbers:
@@ -68,6 +67,10 @@ class Propagation:
       ids = self.unite(*[self.of(s) for s in u.src])
       return Numbers(ids.ranges, along_strides(lambda v: np.maximum(v, NONE), ids.ids))
     raise NotImplementedError(f"jacobian_sparsity: {describe_place(u)} moves with x, and there is no rule for what its elements depend on")
+
+  def over_steps(self, value:Numbers) -> Any:
+    """The union over the steps of the scopes that x and the result are in: a constant can differ from step to step."""
+    return self.sets.reduce(value.ids.reshape(math.prod(batch_shape(value)), -1).T, False) if value.ranges else value.ids
 
   # *** constants
 
