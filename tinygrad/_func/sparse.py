@@ -82,7 +82,8 @@ def sparse_jacobian(fn:Callable, x:Tensor, pattern:SparsityPattern|None=None, co
   check_pattern(pattern, (y.shape[0], int(x.numel())))
   if coloring is None: coloring = default_coloring(pattern)
   check_coloring(pattern, coloring)
-  compressed = unmark(compress(y, marked, coloring), marked).contiguous().reshape(-1)
+  # of an empty pattern nothing is computed, and nothing read
+  compressed = unmark(compress(y, marked, coloring), marked).contiguous().reshape(-1) if pattern.nnz else Tensor.zeros(1, dtype=y.dtype, device=x.device)
   return decompress(compressed, pattern, coloring, format)
 
 # *** checks

@@ -77,6 +77,8 @@ class Propagation:
   def of(self, u:UOp, exact:bool=False) -> Numbers:
     """The numbers of a source. `exact` asks for all zeros of a constant; without it, for those that are found without running a kernel."""
     if u in self.found: return self.found[u]
+    # 1/20 is a number, and needs no kernel
+    if u._shape == (): u = u.simplify()
     if u.op is Ops.CONST: return everywhere(ZERO if u.arg == 0 else NONE, u)
     if u.op in MOVEMENT: return MOVEMENT[u.op](u, self.of(u.src[0], exact))
     # what has no shape is a number that a RANGE counts
