@@ -21,20 +21,25 @@ from tinygrad.uop.ops import AxisType, GroupOp, Ops, PatternMatcher, UOp, consum
 from tinygrad.uop.symbolic import symbolic
 from tinygrad_overlay import _state
 from tinygrad_overlay._patching import expect, replace_function, replace_rules
+from tinygrad_overlay.schedule import _fusion
 from tinygrad_overlay.schedule._scopes import KEEP, prepare_scopes, vmap_ranges
 
 Ranges = tuple[UOp, ...]
 
 @dataclass(frozen=True)
 class NodeOpts(BufferizeOpts):
-  """BufferizeOpts that remembers which node it is the buffer of, for the observer. Equality, hash and repr are stock's."""
+  """BufferizeOpts that remembers which node it is the buffer of, for the observer and the guard. Equality, hash and repr are stock's."""
   node: UOp|None = field(default=None, compare=False, repr=False)
+  # one in a kernel's AST goes to other processes as stock's does
+  def __reduce__(self): return BufferizeOpts, (self.device, self.addrspace, self.removable)
 NodeOpts.__name__ = NodeOpts.__qualname__ = "BufferizeOpts"
 
 @dataclass
 class VmapContext(IndexingContext):
   """What stock's context holds, and `vmap_map`: node -> the ambient ranges it depends on."""
   vmap_map: dict[UOp, Ranges] = field(default_factory=dict)
+  # nodes in a scope that are a LOCAL buffer although all their axes are realized: their batch is not
+  local_in_scope: set[UOp] = field(default_factory=set)
 
 @dataclass(frozen=True)
 class PassState:
@@ -134,7 +139,8 @@ class RangeAssignment:
     """Consumers that ask for the same ranges (valids apart) share them; else x is realized, on the axes where they disagree."""
     axes = [([r.get_idx() for r in rngs], [r.get_valid() for r in rngs]) for rngs in zip(*consumer_rngs)]
     agree = [all_same(idxs) for idxs,_ in axes]
-    shared = agree if PCONTIG or all(agree) else [False]*len(axes)
+    differ = [i for i,same in enumerate(agree) if not same]
+    shared = agree if not differ or (PCONTIG and not self.is_barred(x, differ)) else [False]*len(axes)
     out_rngs, new_axes = [], []
     for i,(idxs,valids) in enumerate(axes):
       if shared[i]:
@@ -146,23 +152,37 @@ class RangeAssignment:
         new_axes.append(i)
     if new_axes:
       self.ctx.realize_map[x] = new_axes
-      if _state.observer is not None: _state.observer.consumers_disagree(x, [i for i,same in enumerate(agree) if not same], self.consumers[x], self.ctx)
+      if _state.observer is not None: _state.observer.consumers_disagree(x, differ, self.consumers[x], self.ctx)
     return tuple(out_rngs)
 
   def end_ranges(self, x:UOp, out_rngs:Ranges) -> Ranges:
     """A range ends in an EXPAND below x: x is realized, so that it is not computed again for each element of the EXPAND."""
     ending, self.ending[x] = self.ending[x], {}
     axes = list(self.ctx.realize_map.get(x) or [])
-    if PCONTIG > 1:
-      # only where the axis uses a range that comes after one that ends
-      ended = [i for i,r in enumerate(out_rngs) if i not in axes and any(rr.arg > e.arg for e in ending for rr in r.ranges)]
-    else: ended = [i for i in range(len(out_rngs)) if i not in axes]
-    axes += ended
+    every = [i for i in range(len(out_rngs)) if i not in axes]
     # a scalar has no axis, and stock lets it be computed again each time; inside a scope it has the batch
-    if not axes and not (out_rngs == () and x in self.ctx.vmap_map and "ambient-ranges" in _state.patches): return out_rngs
+    batched = out_rngs == () and x in self.ctx.vmap_map and "ambient-ranges" in _state.patches
+    ended, barrier = every, True
+    if PCONTIG > 1 or _fusion.removes_barriers():
+      # only where the axis uses a range that comes after one that ends
+      crossed = [i for i in every if any(rr.arg > e.arg for e in ending for rr in out_rngs[i].ranges)]
+      # written by hand the batch is an axis more, outside of the others: it is not crossed
+      in_scope = not axes and bool(crossed) and x in self.ctx.vmap_map and "ambient-ranges" in _state.patches and _fusion.removes_barriers()
+      if not self.is_barred(x, axes+crossed if in_scope or len(ended) > len(crossed) else []):
+        ended, barrier = crossed, not _fusion.removes_barriers()
+        if in_scope and len(crossed) == len(every): self.ctx.local_in_scope.add(x)
+        if not barrier and (len(ended) < len(every) or batched or in_scope): _fusion.report_fused(x, axes+ended)
+    axes += ended
+    if not axes and not (batched and barrier): return out_rngs
     self.ctx.realize_map[x] = axes
     if _state.observer is not None and (ended or not axes): _state.observer.ranges_end(x, ended, ending)
     return tuple(self.ctx.new_range(x.shape[i]) if i in axes else r for i,r in enumerate(out_rngs))
+
+  def is_barred(self, x:UOp, axes:list[int]) -> bool:
+    """Whether a barrier stands at x, where only `axes` would be realized else."""
+    refusal = _fusion.find_barrier(x) or _fusion.too_large_for_local(x, axes)
+    if refusal is not None and _state.observer is not None: _state.observer.fusion_refused(x, refusal)
+    return refusal is not None
 
   def input_ranges(self, x:UOp, out_rngs:Ranges) -> Ranges:
     """Swizzled by a movement op, without the batch axes below VMAPOUT, with them above VMAPIN, new for what a REDUCE_AXIS reduces."""
@@ -222,20 +242,23 @@ def index_source(ctx:VmapContext, x:UOp, s:UOp) -> UOp:
     return s.end(*[r for r in closed if r.op is Ops.RANGE])
   # the source of a COPY must stay a buffer, and what is one by its op too
   removable = x.op is not Ops.COPY and s.op not in ALWAYS_CONTIGUOUS and not is_kept(s)
-  is_global = len(ctx.range_map[s][1]) == len(axes)
+  is_global = len(ctx.range_map[s][1]) == len(axes) and s not in ctx.local_in_scope
   # the ambient ranges are looked up by the buffer's node, not by who reads it: a reader may be a node that the rewrite just made.
   # A LOCAL buffer has none, it lives inside one step of the loop.
   ambient = ctx.vmap_map.get(s, ()) if is_global and "ambient-ranges" in _state.patches else ()
   # a value inside a scope is no tensor of the user's: its tag must not map a (4,) tensor to the (3, 4) buffer
   tag = s.tag if is_global and s not in ctx.vmap_map else None
-  opts = make_opts(s, s.device if is_global else None, AddrSpace.GLOBAL if is_global else AddrSpace.LOCAL, removable)
+  # stock's LOCAL buffers have no device, and a constant without a device has no shape: folded under one it could not be indexed
+  device = s.device if is_global or "fuse-broadcast" in _state.patches else None
+  if not is_global: _fusion.report_local(s, closed)
+  opts = make_opts(s, device, AddrSpace.GLOBAL if is_global else AddrSpace.LOCAL, removable)
   buf = UOp(Ops.BUFFERIZE, s.dtype, src=(s,)+ambient+closed, arg=opts, tag=tag)
   if _state.observer is not None: _state.observer.bufferize_made(s, buf, ambient)
   if x not in ctx.range_map: return buf
   return buf.index(*ambient, *[r for i,r in enumerate(ctx.range_map[x][0]) if i in axes])
 
 def make_opts(node:UOp, device, addrspace:AddrSpace, removable:bool) -> BufferizeOpts:
-  if _state.observer is None: return BufferizeOpts(device, addrspace, removable)
+  if _state.observer is None and (_fusion.attempt is None or addrspace == AddrSpace.LOCAL): return BufferizeOpts(device, addrspace, removable)
   return NodeOpts(device, addrspace, removable, node)
 
 # *** the pass
@@ -256,6 +279,7 @@ def run_rangeify(tsink:UOp, debug:bool=False) -> tuple[UOp, IndexingContext]:
   forced = find_realized(toposort)
   ctx.realize_map.update((x, None) for x in forced)
   with cpu_profile("consumer map in rangeify", "TINY"): consumers = consumer_map_from_toposort(toposort)
+  if _fusion.attempt is not None: _fusion.attempt.toposort, _fusion.attempt.consumers = toposort, consumers
   if _state.observer is not None: _state.observer.pass_starts(tsink, toposort, consumers, forced, ctx, scope_ranges)
   RangeAssignment(toposort, ctx, consumers).run(debug)
   tsink = graph_rewrite(tsink, pm_apply_rangeify, ctx=ctx, bottom_up=True, name="apply rangeify")
