@@ -23,14 +23,17 @@ from tinygrad.uop.ops import AxisType, GroupOp, Ops, PatternMatcher, UOp, consum
 from tinygrad.uop.symbolic import symbolic
 from tinygrad_overlay import _state
 from tinygrad_overlay._patching import expect, replace_function, replace_rules
+from tinygrad_overlay.schedule import _fusion
 from tinygrad_overlay.schedule._scopes import KEEP, prepare_scopes, vmap_ranges
 
 Ranges = tuple[UOp, ...]
 
 @dataclass(frozen=True)
 class NodeOpts(BufferizeOpts):
-  """BufferizeOpts that remembers which node it is the buffer of, for the observer. Equality, hash and repr are stock's."""
+  """BufferizeOpts that remembers which node it is the buffer of, for the observer and the guard. Equality, hash and repr are stock's."""
   node: UOp|None = field(default=None, compare=False, repr=False)
+  # one in a kernel's AST goes to other processes as stock's does
+  def __reduce__(self): return BufferizeOpts, (self.device, self.addrspace, self.removable)
 NodeOpts.__name__ = NodeOpts.__qualname__ = "BufferizeOpts"
 
 class NodeRanges(NamedTuple):
@@ -43,6 +46,8 @@ class NodeRanges(NamedTuple):
 class VmapContext(IndexingContext):
   """What stock's context holds, and `vmap_map`: node -> the ambient ranges it depends on."""
   vmap_map: dict[UOp, Ranges] = field(default_factory=dict)
+  # nodes in a scope that are a LOCAL buffer although all their axes are realized: their batch is not
+  local_in_scope: set[UOp] = field(default_factory=set)
 
 @dataclass(frozen=True)
 class PassState:
@@ -188,8 +193,9 @@ class RangeAssignment:
     mine = self.ambient_of(x)
     agree, merged = merge_ranges([n.ins for n in readers])
     batch_agrees, batch = merge_ranges([tuple(n.ambient.get(r, r) for r in mine) for n in readers])
+    differ = [i for i,same in enumerate(agree) if not same]
     # a LOCAL buffer lives inside one step of the batch, and VMAPOUT has the batch in its axes
-    if all(batch_agrees) and (all(agree) or (PCONTIG and x.op is not Ops.VMAPOUT)): new_axes = [i for i,same in enumerate(agree) if not same]
+    if all(batch_agrees) and (not differ or (PCONTIG and x.op is not Ops.VMAPOUT and not self.is_barred(x, differ))): new_axes = differ
     else: new_axes = list(range(len(x.shape)))
     if all(batch_agrees) and not new_axes: return tuple(merged), dict(zip(mine, batch))
     self.ctx.realize_map[x] = new_axes
@@ -197,24 +203,40 @@ class RangeAssignment:
     own = self.own_ranges(x) if x.op is Ops.VMAPOUT else tuple(self.ctx.new_range(x.shape[i]) if i in new_axes else r for i,r in enumerate(merged))
     if _state.observer is not None:
       batch_axes = [r for r,same in zip(mine, batch_agrees) if not same]
-      _state.observer.consumers_disagree(x, [i for i,same in enumerate(agree) if not same], batch_axes, self.consumers[x], self.ctx)
+      _state.observer.consumers_disagree(x, differ, batch_axes, self.consumers[x], self.ctx)
     return own, ambient
 
   def end_ranges(self, x:UOp, out_rngs:Ranges, ambient:dict[UOp, UOp]) -> tuple[Ranges, dict[UOp, UOp]]:
     """A range ends below x, in an EXPAND: x is realized, so that it is not computed again for each element of the EXPAND."""
     ending, self.ending[x] = self.ending[x], {}
     axes = list(self.ctx.realize_map.get(x) or [])
-    if PCONTIG > 1:
-      # only where the axis uses a range that comes after one that ends
-      ended = [i for i,r in enumerate(out_rngs) if i not in axes and any(rr.arg > e.arg for e in ending for rr in r.ranges)]
-    else: ended = [i for i in range(len(out_rngs)) if i not in axes]
-    axes += ended
+    every = [i for i in range(len(out_rngs)) if i not in axes]
     # a scalar has no axis, and stock lets it be computed again each time; inside a scope it has the batch
-    if not axes and not (out_rngs == () and x in self.ctx.vmap_map and "ambient-ranges" in _state.patches): return out_rngs, ambient
+    batched = out_rngs == () and x in self.ctx.vmap_map and "ambient-ranges" in _state.patches
+    ended, barrier = every, True
+    if PCONTIG > 1 or _fusion.removes_barriers():
+      def is_crossed(r:UOp) -> bool: return any(rr.arg > e.arg for e in ending for rr in r.ranges)
+      crossed = [i for i in every if is_crossed(out_rngs[i])]
+      # The batch is an axis more. Where it is not crossed a LOCAL buffer of all other axes is inside its loop; where it is, there is no LOCAL buffer
+      # of the batch and some axes.
+      batch_crossed = any(is_crossed(bound) for bound in ambient.values()) and _fusion.removes_barriers()
+      in_scope = not axes and bool(crossed) and bool(ambient) and not batch_crossed and _fusion.removes_barriers()
+      if not batch_crossed and not self.is_barred(x, axes+crossed if in_scope or len(ended) > len(crossed) else []):
+        ended, barrier = crossed, not _fusion.removes_barriers()
+        if in_scope and len(crossed) == len(every): self.ctx.local_in_scope.add(x)
+        if not barrier and (len(ended) < len(every) or batched or in_scope): _fusion.report_fused(x, axes+ended)
+    axes += ended
+    if not axes and not (batched and barrier): return out_rngs, ambient
     self.ctx.realize_map[x] = axes
     if _state.observer is not None and (ended or not axes): _state.observer.ranges_end(x, ended, ending)
-    if len(axes) == len(out_rngs): ambient = self.unbound(x)
+    if len(axes) == len(out_rngs) and x not in self.ctx.local_in_scope: ambient = self.unbound(x)
     return tuple(self.ctx.new_range(x.shape[i]) if i in axes else r for i,r in enumerate(out_rngs)), ambient
+
+  def is_barred(self, x:UOp, axes:list[int]) -> bool:
+    """Whether a barrier stands at x, where only `axes` would be realized else."""
+    refusal = _fusion.find_barrier(x) or _fusion.too_large_for_local(x, axes)
+    if refusal is not None and _state.observer is not None: _state.observer.fusion_refused(x, refusal)
+    return refusal is not None
 
   def input_ranges(self, x:UOp, out_rngs:Ranges, ambient:dict[UOp, UOp]) -> Ranges:
     """Swizzled by a movement op, without the batch axes below VMAPOUT, with them above VMAPIN, new for what a REDUCE_AXIS reduces."""
@@ -291,13 +313,16 @@ def index_source(ctx:VmapContext, x:UOp, s:UOp) -> UOp:
     return s.end(*[r for r in closed if r.op is Ops.RANGE])
   # the source of a COPY must stay a buffer, and what is one by its op too
   removable = x.op is not Ops.COPY and s.op not in ALWAYS_CONTIGUOUS and not is_kept(s)
-  is_global = len(ctx.range_map[s][1]) == len(axes)
+  is_global = len(ctx.range_map[s][1]) == len(axes) and s not in ctx.local_in_scope
   # the ambient ranges are looked up by the buffer's node, not by who reads it: a reader may be a node that the rewrite just made.
   # A LOCAL buffer has none, it lives inside one step of the loop.
   ambient = ctx.vmap_map.get(s, ()) if is_global and "ambient-ranges" in _state.patches else ()
   # a value inside a scope is no tensor of the user's: its tag must not map a (4,) tensor to the (3, 4) buffer
   tag = s.tag if is_global and s not in ctx.vmap_map else None
-  opts = make_opts(s, s.device if is_global else None, AddrSpace.GLOBAL if is_global else AddrSpace.LOCAL, removable)
+  # stock's LOCAL buffers have no device, and a constant without a device has no shape: folded under one it could not be indexed
+  device = s.device if is_global or "fuse-broadcast" in _state.patches else None
+  if not is_global: _fusion.report_local(s, closed)
+  opts = make_opts(s, device, AddrSpace.GLOBAL if is_global else AddrSpace.LOCAL, removable)
   buf = UOp(Ops.BUFFERIZE, s.dtype, src=(s,)+ambient+closed, arg=opts, tag=tag)
   if _state.observer is not None: _state.observer.bufferize_made(s, buf, ambient)
   if x not in ctx.range_map: return buf
@@ -305,7 +330,7 @@ def index_source(ctx:VmapContext, x:UOp, s:UOp) -> UOp:
   return buf.index(*[reader.ambient.get(r, r) for r in ambient], *[r for i,r in enumerate(reader.ins) if i in axes])
 
 def make_opts(node:UOp, device, addrspace:AddrSpace, removable:bool) -> BufferizeOpts:
-  if _state.observer is None: return BufferizeOpts(device, addrspace, removable)
+  if _state.observer is None and (_fusion.attempt is None or addrspace == AddrSpace.LOCAL): return BufferizeOpts(device, addrspace, removable)
   return NodeOpts(device, addrspace, removable, node)
 
 # *** the pass
@@ -327,6 +352,7 @@ def run_rangeify(tsink:UOp, debug:bool=False) -> tuple[UOp, IndexingContext]:
   free_ranges = find_free_ranges(consumers, scope_ranges)
   forced = find_realized(toposort, free_ranges)
   ctx.realize_map.update((x, None) for x in forced)
+  if _fusion.attempt is not None: _fusion.attempt.toposort, _fusion.attempt.consumers = toposort, consumers
   if _state.observer is not None: _state.observer.pass_starts(tsink, toposort, consumers, forced, ctx, scope_ranges)
   RangeAssignment(toposort, ctx, consumers, free_ranges).run(debug)
   tsink = graph_rewrite(tsink, pm_apply_rangeify, ctx=ctx, bottom_up=True, name="apply rangeify")

@@ -5,8 +5,8 @@ from tinygrad.dtype import AddrSpace
 from tinygrad.schedule import rangeify as upstream
 from tinygrad.uop.ops import AxisType, Ops, UOp, range_str
 from tinygrad_overlay import _state
-from tinygrad_overlay._patching import UnknownShape, expect, replace_function, replace_rules
-from tinygrad_overlay.schedule import indexing
+from tinygrad_overlay._patching import UnknownShape, replace_function, replace_rules
+from tinygrad_overlay.schedule import _fusion, indexing
 
 # *** removing a buffer
 
@@ -42,6 +42,7 @@ def bufferize_to_store(ctx, x:UOp, idx:UOp, allow_locals=True) -> UOp|None:
     if _state.observer is not None: _state.observer.buffer_stored(x, None)
     return ret
   if indexing.last_pass.scope_ranges and "close-ranges" in _state.patches and is_plain_store(x.src[0]): ret = close_ranges(ret, x)
+  _fusion.report_buffer(ret.base.buf_uop, getattr(x.arg, "node", None))
   if _state.observer is not None: _state.observer.buffer_stored(x, ret)
   return ret
 
@@ -71,12 +72,25 @@ def tag_uop(ctx:list[UOp], x:UOp) -> UOp|None:
   if _state.observer is not None and ret is not None: _state.observer.uop_tagged(ctx)
   return ret
 
+# *** kernels
+
+def split_store(ctx:list[UOp], x:UOp) -> UOp|None:
+  ret = stock_split_store(ctx, x)
+  if ret is not None: _fusion.report_kernel(x, ret)
+  return ret
+
+def get_rangeify_map(sink:UOp) -> dict[UOp, UOp]:
+  """All stages from tensor graph to kernels; they run again where a fusion does not pay (patches fusion-guard, local-budget)."""
+  return _fusion.settle(lambda: stock_get_rangeify_map(sink))
+
 def patch(module:ModuleType) -> None:
-  global stock_remove_bufferize, stock_bufferize_to_store, stock_renumber_range, stock_tag_uop
+  global stock_remove_bufferize, stock_bufferize_to_store, stock_renumber_range, stock_tag_uop, stock_split_store, stock_get_rangeify_map
   stock_remove_bufferize = replace_function(module, "remove_bufferize", remove_bufferize, "src", "buf", "idx")
   stock_bufferize_to_store = replace_function(module, "bufferize_to_store", bufferize_to_store, "ctx", "x", "idx", "allow_locals")
   stock_renumber_range = replace_function(module, "renumber_range", renumber_range, "ctx", "r")
   stock_tag_uop = replace_function(module, "tag_uop", tag_uop, "ctx", "x")
+  stock_split_store = replace_function(module, "split_store", split_store, "ctx", "x")
+  stock_get_rangeify_map = replace_function(module, "get_rangeify_map", get_rangeify_map, "sink")
   for name in ("pm_const_buffer_folding", "pm_remove_bufferize"):
     setattr(module, name, replace_rules(getattr(module, name), lambda f: f is stock_remove_bufferize, remove_bufferize))
   # pm_add_buffers calls it through a lambda, which holds the old name
@@ -85,4 +99,4 @@ def patch(module:ModuleType) -> None:
   module.to_define_global = replace_rules(module.to_define_global, lambda f: f is stock_renumber_range, renumber_range)
   module.add_tags = replace_rules(module.add_tags, lambda f: f is stock_tag_uop, tag_uop)
   if module.run_rangeify is not indexing.run_rangeify: raise UnknownShape("rangeify.run_rangeify is not the one that indexing.py has")
-  expect(module, "get_rangeify_map", "sink")
+  module.split_kernels = replace_rules(module.split_kernels, lambda f: f is stock_split_store, split_store)

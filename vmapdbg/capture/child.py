@@ -5,6 +5,7 @@ Started by `launcher` as `python -m vmapdbg.capture.child REQUEST`.
 
 from __future__ import annotations
 
+import functools
 import gc
 import json
 import os
@@ -67,8 +68,17 @@ def prepare(request: Request, recorder: Recorder) -> None:
         observe_stock(recorder)
     else:
         overlay.install(request.patches)
-        sys.modules[f"{overlay.OVERLAY_PACKAGE}._state"].observer = recorder  # type: ignore[attr-defined]
+        state: Any = sys.modules[f"{overlay.OVERLAY_PACKAGE}._state"]
+        state.observer = recorder
+        state.find_renderer = functools.partial(find_renderer, request.target)
     fall_back_to_python_device()
+
+
+def find_renderer(target: str) -> Any:
+    """Returns the renderer of the target. tinygrad is imported here, when the scheduler asks and not before."""
+    from vmapdbg.capture.programs import make_renderer
+
+    return make_renderer(target)
 
 
 # what names a device for tinygrad; see DEV in its documentation of the environment

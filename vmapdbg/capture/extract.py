@@ -141,6 +141,9 @@ class PassView:
         if ending is not None:
             details.append(self.explain_ending(ending.ranges))
         reason = "consumers-disagree" if disagreement is not None else "ending-ranges"
+        if (refusal := record.refusals.get(u)) is not None:
+            reason = refusal.patch
+            details.insert(0, refusal.detail)
         return model.Realized(tuple(sorted(axes)), reason, "; ".join(details))
 
     def explain_forced(self, u: UOp, reason: str, cause: UOp) -> str:

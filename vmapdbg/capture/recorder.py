@@ -66,6 +66,8 @@ class PassRecord:
     scope_ranges: frozenset[UOp]
     disagreements: dict[UOp, Disagreement] = field(default_factory=dict)
     endings: dict[UOp, Ending] = field(default_factory=dict)
+    # node -> why a fusion was refused there; it has `patch` and `detail`
+    refusals: dict[UOp, Any] = field(default_factory=dict)
     bufferizes: dict[UOp, BufferizeRecord] = field(default_factory=dict)
     # tag -> tinygrad's notes on the UOp with that tag, as they are now: a later line that makes the same UOp
     # rewrites them
@@ -158,6 +160,14 @@ class Recorder:
             disagreement.asked = [(c, named(r)) for c, r in disagreement.asked]
         for ending in self._current.endings.values():
             ending.ranges = {named(r): expand for r, expand in ending.ranges.items()}
+
+    def fusion_refused(self, x: UOp, refusal: Any) -> None:
+        assert self._current is not None
+        self._current.refusals[x] = refusal
+
+    def pass_repeats(self) -> None:
+        # what was recorded since `pass_starts` was an attempt; the next one takes its place
+        self.schedules[-1].passed = None
 
     def bufferize_made(self, node: UOp, buffer: UOp, ambient: tuple[UOp, ...]) -> None:
         assert self._current is not None
