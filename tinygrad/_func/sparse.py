@@ -64,7 +64,7 @@ def jacobian_sparsity(fn:Callable, x:Tensor) -> SparsityPattern:
   marked, y = call("jacobian_sparsity", fn, x)
   return pattern_of(y, marked)
 
-def sparse_jacobian(fn:Callable, x:Tensor, pattern:SparsityPattern|None=None, coloring:Coloring|None=None, format:str="coo") -> SparseCOO|SparseCSR|Tensor:  # noqa: A002
+def sparse_jacobian(fn:Callable, x:Tensor, pattern:SparsityPattern|None=None, coloring:Coloring|None=None, format:str="coo") -> SparseCOO|SparseCSR|Tensor:
   """The Jacobian of `fn` at `x`, (m, n) for m elements of the result and n of x, of which only the places in `pattern` are computed.
 
    - `pattern`: what jacobian_sparsity found before, or a SparsityPattern of your own. It must have every place that is not zero: what it misses is added to
