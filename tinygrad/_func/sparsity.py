@@ -166,7 +166,7 @@ def along_strides(fn, *arrays):
 def evaluate(u:UOp) -> Numbers:
   """ZERO where a node that does not depend on x is zero, NONE elsewhere. It is computed by tinygrad."""
   if realize.capturing:
-    raise RuntimeError(f"jacobian_sparsity: {describe_place(u)} would be computed while TinyJit captures, and the pattern would be that of this call alone;"
+    raise RuntimeError(f"jacobian_sparsity: {describe_place(u)} is computed while TinyJit captures, and the pattern would be that of this call alone;"
                        " call jacobian_sparsity before, and give the pattern to sparse_jacobian")
   # one axis for each open RANGE, as Numbers has them
   ranges = tuple(u.ranges)
