@@ -6,7 +6,7 @@ from tinygrad.tensor import Tensor
 from tinygrad.dtype import dtypes
 from tinygrad.uop.ops import GroupOp, Ops, UOp, all_metadata
 from tinygrad_overlay._func.marked import call_marked, unmark
-from tinygrad_overlay._func.tree import describe_node, is_node, leaves, map_leaves, same_structure
+from tinygrad_overlay._func.tree import describe_node, first_difference, leaves, map_leaves
 from tinygrad_overlay.schedule._scopes import describe_place
 
 # the tangents of a node's sources; None is zero
@@ -48,17 +48,15 @@ def jvp_of(outputs:Any, inputs:Any, tangents:Any) -> Any:
   return push_forward(outputs, seeds)
 
 def check_tangents(of:str, primals:Any, name:str, tangents:Any) -> None:
-  if not same_structure(primals, tangents):
-    raise ValueError(f"jvp: {name} is {describe_tree(tangents)}, which is not the structure of {of}, {describe_tree(primals)}")
+  if (found:=first_difference(primals, tangents)) is not None:
+    path, x, t = found
+    raise ValueError(f"jvp: {name} must have the structure of {of}, but {name}{path} is {describe_node(t)}, and {of}{path} is {describe_node(x)}")
   for (path,x),(below,t) in zip(leaves(primals, of), leaves(tangents, name)):
     for where,v in ((path, x), (below, t)):
       if not isinstance(v, Tensor): raise TypeError(f"jvp: {where} is {v!r} of type {type(v).__name__}, not a Tensor")
     if not x.is_floating_point(): raise TypeError(f"jvp: {path} of shape {x.shape} is {x.dtype.name}, and only floats have a derivative")
     if x.shape != t.shape or x.dtype != t.dtype:
       raise ValueError(f"jvp: {below} of shape {t.shape} and {t.dtype.name} is no tangent of {path}, which has shape {x.shape} and {x.dtype.name}")
-
-def describe_tree(tree:Any) -> str:
-  return f"{describe_node(tree)} with {len(leaves(tree))} Tensors" if is_node(tree) else f"a {type(tree).__name__}"
 
 def check_results(name:str, tree:Any) -> None:
   for path,y in leaves(tree, "the result"):
