@@ -6,17 +6,14 @@ that all of them come up with many ops. `python -m tests.overlay.func_ops` runs 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from func_ops.cases import Case, Run, all_cases
 from func_ops.expected import expected_values
-from func_ops.oracle import evaluate
 from func_ops.table import OPS, why_not
-from tinygrad import Context, Device, Tensor
-from tinygrad.func import vmap
+from tinygrad import Device
 
 
 def chosen() -> Iterator[Case]:

@@ -23,6 +23,7 @@ def jvp(fn:Callable, primals:Any, tangents:Any) -> tuple[Any, Any]:
   """
   if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
     raise TypeError(f"jvp: primals and tangents are a tuple or a list of the arguments of the function, not {describe_node(primals)} and {describe_node(tangents)}")
+  check_function("jvp", fn)
   check_tangents("primals", primals, "tangents", tangents)
   marked, out = call_marked(fn, primals)
   check_results("jvp", out)
@@ -58,6 +59,9 @@ def check_tangents(of:str, primals:Any, name:str, tangents:Any) -> None:
     if x.shape != t.shape or x.dtype != t.dtype:
       raise ValueError(f"jvp: {below} of shape {t.shape} and {t.dtype.name} is no tangent of {path}, which has shape {x.shape} and {x.dtype.name}")
 
+def check_function(name:str, fn:Any) -> None:
+  if not callable(fn): raise TypeError(f"{name}: the function is of type {type(fn).__name__}, which cannot be called")
+
 def check_results(name:str, tree:Any) -> None:
   for path,y in leaves(tree, "the result"):
     if not isinstance(y, Tensor): raise TypeError(f"{name}: {path} is {y!r} of type {type(y).__name__}, not a Tensor")
@@ -66,9 +70,11 @@ def push_forward(outputs:Any, seeds:dict[UOp, UOp]) -> Any:
   """The tangents of the Tensors in `outputs`, for a graph in which the nodes of `seeds` have theirs."""
   found = [y for _,y in leaves(outputs)]
   tangents: dict[UOp, UOp] = dict(seeds)
-  for u in UOp.sink(*[y.uop for y in found]).toposort():
-    # an integer or bool does not move with its inputs, but for jumps
-    if u in seeds or not any(s in tangents for s in u.src) or not dtypes.is_float(u.dtype.scalar()): continue
+  sink = UOp.sink(*[y.uop for y in found])
+  for u in sink.toposort():
+    if u is sink or u in seeds or not any(s in tangents for s in u.src): continue
+    # an integer or bool does not move with its inputs, but for jumps. A node without a value, such as a custom kernel, may write what moves
+    if dtypes.is_int(u.dtype.scalar()) or dtypes.is_bool(u.dtype.scalar()): continue
     if (rule:=RULES.get(u.op)) is None:
       raise NotImplementedError(f"jvp: {describe_place(u)} has no derivative rule")
     if (tangent:=rule(u, [tangents.get(s) for s in u.src])) is None: continue

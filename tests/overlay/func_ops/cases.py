@@ -119,7 +119,9 @@ class Run:
         """`fn` under all its vmaps. `ndims`: (argument that it is laid out as, axes of one element)."""
         for level in range(self.depth):
             in_axes = tuple(self.batch_axis(i, ndim, level) for i, ndim in ndims)
-            outs = [place(self.case.axis, n + level) for n in (out_ndims if isinstance(out_ndims, list) else [out_ndims])]
+            outs = [
+                place(self.case.axis, n + level) for n in (out_ndims if isinstance(out_ndims, list) else [out_ndims])
+            ]
             fn = vmap(fn, in_axes, outs if isinstance(out_ndims, list) else outs[0], **dict(self.case.options))
         return fn
 
@@ -171,7 +173,9 @@ class Run:
 
         def fn(*args: Tensor) -> Any:
             y = op.fn(*args[:count])
-            return list(y.gradient(*[args[i] for i in moving], gradient=args[count].cast(y.dtype), materialize_grads=True))
+            return list(
+                y.gradient(*[args[i] for i in moving], gradient=args[count].cast(y.dtype), materialize_grads=True)
+            )
 
         out_ndims = [ndims[i][1] for i in moving]
         found = self.map(fn, [*ndims, (-1, values.ndim - self.depth)], out_ndims)(*xs, self.cotangent(values))

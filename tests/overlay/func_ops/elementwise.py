@@ -66,7 +66,12 @@ WHOLE = [
     op("xor", lambda x, y: x ^ y, I, J, moves=False),
     op("and or", lambda x, y: (x & y) | (x * 2), I, J, moves=False),
     op("bitwise_not", lambda x: ~x, I, moves=False),
-    op("shift", lambda x: (x << 2) + (x >> 1), Arg((2, 3), lambda rng, whole: rng.integers(0, 9, whole).astype(np.uint32)), moves=False),
+    op(
+        "shift",
+        lambda x: (x << 2) + (x >> 1),
+        Arg((2, 3), lambda rng, whole: rng.integers(0, 9, whole).astype(np.uint32)),
+        moves=False,
+    ),
     op("comparisons", lambda x, y: (x < y) ^ (x >= 0) ^ (y != 1), I, J, moves=False),
     op("logical_not", lambda x: x.logical_not(), bools(2, 3), moves=False),
     op("isnan", lambda x: (x.log().isnan()) | x.isinf(), some_of([-1, 0, 1], 2, 3), moves=False),

@@ -6,9 +6,7 @@ from . import elementwise, indexing, movement, networks, patterns, reductions
 from .data import Op
 
 ALL: list[Op] = [
-    found
-    for family in (elementwise, reductions, movement, indexing, networks, patterns)
-    for found in family.OPS
+    found for family in (elementwise, reductions, movement, indexing, networks, patterns) for found in family.OPS
 ]
 OPS: dict[str, Op] = {found.name: found for found in ALL}
 assert len(OPS) == len(ALL), "two ops of one name"
