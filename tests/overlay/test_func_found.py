@@ -1,0 +1,40 @@
+"""What random programs (`python -m tests.fuzz`) found wrong, each made small. Each was a wrong value, a crash or a hang."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scopes import numbers
+from tinygrad import Tensor
+from tinygrad.func import vmap
+
+METHODS = pytest.mark.parametrize("method", ["ranges", "pad_reduce"])
+X = numbers(3, 4, dtype=np.float64)
+
+
+def same(got: Tensor, want: Any) -> None:
+    np.testing.assert_allclose(got.numpy(), want, rtol=1e-9, atol=1e-12)
+
+
+@METHODS
+def test_gradient_of_one_element_to_the_whole_batch_is_zero_in_the_other_elements(method: str) -> None:
+    # it had the gradients of all elements in it
+    x = Tensor(X)
+    got = vmap(lambda e: e.square().sum().gradient(x)[0], in_axes=1, method=method)(x)
+    same(got, [np.where(np.arange(4) == i, 2 * X, 0) for i in range(4)])
+
+
+@METHODS
+def test_gradient_to_the_whole_batch_from_two_scopes_in(method: str) -> None:
+    x = Tensor(X)
+
+    def row(e: Tensor) -> Tensor:
+        return vmap(lambda s: (s.exp() * e.sum()).gradient(x)[0], method=method)(e)
+
+    want = np.zeros((4, 3, 3, 4))
+    for i, j in np.ndindex(4, 3):
+        want[i, j, :, i] = np.exp(X[j, i])
+        want[i, j, j, i] += np.exp(X[j, i]) * X[:, i].sum()
+    same(vmap(row, in_axes=1, method=method)(x), want)
