@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from .check import Outcome, Runner
+from .check import STOCK, Outcome, Runner
 from .generate import SeededDraw, generate
 from .program import Invalid, Program
 from .shrink import shrink
@@ -32,6 +32,8 @@ def main() -> int:
         else:
             outcome = runner.check(program)
             counts[outcome.kind] += 1
+            if outcome.kind == STOCK:
+                print(f"number {number}: {outcome.kind}: {first_line(outcome.detail)}", file=sys.stderr, flush=True)
             if outcome.failed:
                 found += 1
                 report(program, outcome, runner, f"seed{args.seed}_{number}", args)
@@ -68,10 +70,8 @@ def parse_shard(text: str) -> tuple[int, int]:
 def report(program: Program, outcome: Outcome, runner: Runner, name: str, args: argparse.Namespace) -> None:
     print(f"\n{name}: {outcome.kind}: {first_line(outcome.detail)}; making it smaller", file=sys.stderr, flush=True)
     program, outcome = shrink(program, outcome, runner.check, args.shrink_seconds)
-    without = runner.check_stock(program)
     detail = "\n".join(f"#   {line}" for line in (outcome.traceback or outcome.detail).strip().splitlines()[-8:])
-    stock = f"# without scopes: {without.kind}: {first_line(without.detail)}".rstrip(": ")
-    snippet = f"# {name}: {outcome.kind}\n{detail}\n{stock}\n{to_source(program)}"
+    snippet = f"# {name}: {outcome.kind}\n{detail}\n{to_source(program)}"
     print(snippet, flush=True)
     if args.out is not None:
         args.out.mkdir(parents=True, exist_ok=True)

@@ -16,6 +16,7 @@ from .worker import serve
 REFUSALS = ("is not in the graph of the outputs", "didn't JIT anything!")
 
 OK, WRONG, CRASH, HANG, REFUSED, UNKNOWN = "ok", "wrong values", "crash", "hang", "refused", "no reference"
+STOCK = "stock fails too"  # the same program without scopes fails in the same way
 FAILURES = (WRONG, CRASH, HANG)
 
 
@@ -89,15 +90,12 @@ class Runner:
             if not all(np.all(np.isfinite(w)) and np.max(np.abs(w)) < 1e4 for w in want):
                 return Outcome(UNKNOWN, "values too large")
         kind, answer = self.ask(to_source(program))
-        return judge(kind, answer, want, loose=is_loose(trace))
-
-    def check_stock(self, program: Program) -> Outcome:
-        """What comes of the same program without scopes: where that fails too, the fault is not a scope's."""
-        want, trace = evaluate(program)
-        kind, answer = self.ask(to_stock_source(program, lazy=True), stock=True)
-        if kind == "ok" and has_derivative(program):
-            return Outcome(UNKNOWN, "it is what the program with scopes is compared with")
-        return judge(kind, answer, want, loose=is_loose(trace))
+        outcome = judge(kind, answer, want, loose=is_loose(trace))
+        if outcome.failed and not has_derivative(program):
+            kind, answer = self.ask(to_stock_source(program, lazy=True), stock=True)
+            if judge(kind, answer, want, loose=is_loose(trace)).same_as(outcome):
+                return Outcome(STOCK, f"{outcome.kind}: {outcome.detail}")
+        return outcome
 
 
 def is_loose(trace: Trace) -> bool:

@@ -38,3 +38,12 @@ def test_gradient_to_the_whole_batch_from_two_scopes_in(method: str) -> None:
         want[i, j, :, i] = np.exp(X[j, i])
         want[i, j, j, i] += np.exp(X[j, i]) * X[:, i].sum()
     same(vmap(row, in_axes=1, method=method)(x), want)
+
+
+@METHODS
+def test_gradient_to_the_whole_batch_is_indexed_after_a_stack(method: str) -> None:
+    # codegen left an invalid index in the kernel
+    x = Tensor(X[0])
+    y = vmap(lambda e: e.square().gradient(x)[0], out_axes=1, method=method)(x)
+    diagonal = np.diag(2 * X[0])
+    same(Tensor.stack(y, y)[:, :, [1, 1]], np.stack([diagonal] * 2)[:, :, [1, 1]])
