@@ -12,7 +12,8 @@ from collections import Counter
 from pathlib import Path
 
 from .check import STOCK, Outcome, Runner
-from .generate import SeededDraw, generate
+from .draw import SeededDraw
+from .generate import generate
 from .program import Invalid, Program
 from .shrink import shrink
 from .source import to_source

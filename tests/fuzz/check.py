@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from .program import Array, Program, Trace, evaluate, has_derivative
+from .evaluate import Trace, evaluate
+from .op_parts import Array
+from .program import Program, has_derivative
 from .source import to_source, to_stock_source
 from .worker import serve
 
@@ -87,7 +89,7 @@ class Runner:
             kind, want = self.ask(to_stock_source(program), stock=True)
             if kind != "ok":
                 return Outcome(UNKNOWN, f"{kind}: {want[0]}", want[1])
-            if not all(np.all(np.isfinite(w)) and np.max(np.abs(w)) < 1e4 for w in want):
+            if not is_usable(want):
                 return Outcome(UNKNOWN, "values too large")
         kind, answer = self.ask(to_source(program))
         outcome = judge(kind, answer, want, loose=is_loose(trace))
@@ -96,6 +98,10 @@ class Runner:
             if judge(kind, answer, want, loose=is_loose(trace)).same_as(outcome):
                 return Outcome(STOCK, f"{outcome.kind}: {outcome.detail}")
         return outcome
+
+
+def is_usable(want: list[Array]) -> bool:
+    return all(np.all(np.isfinite(w)) and np.max(np.abs(w)) < 1e4 for w in want)
 
 
 def is_loose(trace: Trace) -> bool:

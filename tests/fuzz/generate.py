@@ -2,49 +2,18 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
-from .ops import OPS, Draw, Op
-from .program import (
-    Apply,
-    Array,
-    Body,
-    Derive,
-    Input,
-    Invalid,
-    Map,
-    Program,
-    Step,
-    check_value,
-    evaluate,
-    free_names,
-    input_value,
-    put_elements,
-    take_element,
-    used_program,
-)
+from .draw import Draw
+from .evaluate import check_value, evaluate, input_value, put_elements, take_element
+from .op_parts import Array, Op
+from .ops import OPS
+from .program import Apply, Body, Derive, Input, Invalid, Map, Program, Step, args_of, free_names, used_program
 
 
-class SeededDraw:
-    def __init__(self, seed: Any):
-        self.random = random.Random(repr(seed))
-
-    def integer(self, low: int, high: int) -> int:
-        return self.random.randint(low, high)
-
-    def choice(self, items: Sequence[Any]) -> Any:
-        return self.random.choice(items)
-
-    def chance(self, percent: int) -> bool:
-        return self.random.random() * 100 < percent
-
-
-def generate(draw: Draw, largest: int = 28) -> Program:
+def generate(draw: Draw, largest: int = 36) -> Program:
     """Raises Invalid where the choices led to a program that computes nothing of use."""
     return Generator(draw, largest).program()
 
@@ -62,8 +31,8 @@ class Scope:
 class Generator:
     def __init__(self, draw: Draw, largest: int):
         self.draw = draw
-        self.left = draw.integer(8, largest)
-        self.max_depth = draw.choice((1, 2, 2, 3))
+        self.left = draw.integer(largest // 3, largest)
+        self.max_depth = draw.choice((1, 2, 2, 3, 3))
         self.derives = draw.integer(1, 2) if draw.chance(30) else 0
         self.is_derived = self.derives > 0
         self.outer = draw.chance(30)
@@ -72,7 +41,6 @@ class Generator:
         self.values: dict[str, Array] = {}
         self.depends: dict[str, frozenset[str]] = {}  # all that a value is made of, itself included
         self.batches: dict[str, frozenset[int]] = {}  # the maps that it has an element of
-        self.folded: set[str] = set()  # inputs that are made of constants
         self.divided: set[str] = set()  # values that are made by a division
         self.count = 0
         self.maps = 0
@@ -91,14 +59,18 @@ class Generator:
             if self.derives:
                 self.derive(top)
         made = [n for n in top.names if n not in {x.name for x in inputs}]
-        if not any(isinstance(s, Map) for s in top.steps):
-            raise Invalid("no scope")
-        results = dict.fromkeys([made[-1], *(d.choice(made) for _ in range(d.integer(0, 3)))])
+        used = {a for s in top.steps for a in args_of(s)}
+        # what nothing else reads, so that few steps are for nothing
+        results = [n for n in reversed(made) if n not in used][: d.integer(2, 4)] or made[-1:]
+        if d.chance(30):
+            results.append(d.choice(made))
         mode = d.choice(("each", "each", "each", "together", "together", "together", "jit"))
         if mode == "jit":
             # the JIT takes buffers
             inputs = tuple(replace(x, kind="realized") for x in inputs)
-        program = used_program(Program(inputs, Body((), tuple(top.steps), tuple(results)), mode))
+        program = used_program(Program(inputs, Body((), tuple(top.steps), tuple(dict.fromkeys(results))), mode))
+        if not any(isinstance(s, Map) for s in program.body.steps):
+            raise Invalid("no scope")
         evaluate(program)
         return program
 
@@ -115,10 +87,9 @@ class Generator:
         dtype = self.float if d.chance(85) else d.choice(("int32", "bool"))
         kind = d.choice(("data", "realized", "realized", "arange" if dtype != "bool" else "data", "full"))
         name = self.new_name("x")
-        if kind in ("arange", "full"):
+        if kind in ("arange", "full") and self.is_derived:
             # what a derivative is taken at must be in the graph
-            kind = "data" if self.is_derived else kind
-            self.folded.add(name)
+            kind = "data"
         x = Input(name, shape, dtype, kind, self.count)
         self.know(name, input_value(x), frozenset(), frozenset())
         return x
@@ -131,7 +102,7 @@ class Generator:
 
     def step(self, scope: Scope) -> None:
         d = self.draw
-        if scope.depth < self.max_depth and self.maps < 5 and d.chance(18):
+        if scope.depth < self.max_depth and self.maps < 6 and d.chance(22):
             return self.map(scope)
         if self.derives and scope.depth and d.chance(8):
             return self.derive(scope)
@@ -153,16 +124,15 @@ class Generator:
         args = [first]
         if op.arity == 2:
             dtype = self.values[first].dtype
-            others = [n for n in scope.names if self.values[n].dtype == dtype or (name == "masked" and self.is_float(n))]
+            others = [
+                n for n in scope.names if self.values[n].dtype == dtype or (name == "masked" and self.is_float(n))
+            ]
             fits = [n for n in others if op.draw(self.draw, self.values[first], self.values[n]) is not None]
             if name == "masked":
                 fits = [n for n in fits if self.is_float(n)]
             if not fits:
                 return False
             args.append(self.draw.choice(fits))
-        # stock: an index made of an arange that is reduced makes codegen rewrite for ever
-        if name == "index_tensor" and any(self.depends[a] & self.folded for a in args):
-            return False
         # stock: a condition on a quotient is wrong where it is padded twice, as in a cumsum
         if name in CONDITIONS and any(self.depends[a] & self.divided for a in args):
             return False
@@ -233,7 +203,9 @@ class Generator:
         mine = frozenset(self.maps * 2 + i for i in range(count))
         body = self.body(scope, args, in_axes, ids, sizes, mine)
         if body is not None:
-            self.close(scope, Map((), tuple(args), tuple(in_axes), (), body, sizes, axis_type, method, tuple(ids)), mine)
+            self.close(
+                scope, Map((), tuple(args), tuple(in_axes), (), body, sizes, axis_type, method, tuple(ids)), mine
+            )
 
     def signed(self, axes: tuple[int | None, ...], ndim: int) -> tuple[int | None, ...]:
         return tuple(a - ndim if a is not None and self.draw.chance(25) else a for a in axes)

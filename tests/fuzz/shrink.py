@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from .evaluate import Trace, batch_places, evaluate
 from .ops import OPS
 from .program import (
     Apply,
@@ -18,12 +19,9 @@ from .program import (
     Map,
     Program,
     Step,
-    Trace,
     all_steps,
     args_of,
-    batch_places,
     bodies,
-    evaluate,
     outs_of,
     used_program,
 )
@@ -279,6 +277,4 @@ def with_sizes(program: Program, sizes: dict[int, int]) -> Program:
             return replace(step, sizes=tuple(sizes.get(s, s) for s in step.sizes))
         return step
 
-    return replace(
-        program, body=rewrite(program.body, lambda b: replace(b, steps=tuple(change(s) for s in b.steps)))
-    )
+    return replace(program, body=rewrite(program.body, lambda b: replace(b, steps=tuple(change(s) for s in b.steps))))

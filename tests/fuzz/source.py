@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from .evaluate import Trace, evaluate
 from .ops import OPS
-from .program import Apply, Body, Derive, Input, Map, Program, Trace, all_steps, bodies, evaluate
+from .program import Apply, Body, Derive, Input, Map, Program, all_steps, bodies
 
 INDENT = "    "
 
@@ -72,7 +73,8 @@ class Writer:
             size = 1
             for s in x.shape:
                 size *= s
-            return f"{x.name} = Tensor.arange({size}, dtype=dtypes.{x.dtype}).reshape({x.shape})"
+            # stock: codegen crashes or rewrites for ever where an arange that is no buffer is sliced or an index
+            return f"{x.name} = Tensor.arange({size}, dtype=dtypes.{x.dtype}).reshape({x.shape}).contiguous()"
         if x.kind == "full":
             return f"{x.name} = Tensor.full({x.shape}, {'True' if x.dtype == 'bool' else 2}, dtype=dtypes.{x.dtype})"
         numbers = f"standard_normal({x.shape})"
@@ -108,7 +110,9 @@ class Writer:
         outs = ", ".join(step.outs)
         if self.stock:
             what = "unroll" if lazy else "loop"
-            call = f"{what}({f}, {step.sizes}, {step.in_axes}, {step.out_axes}, {len(step.outs)})({', '.join(step.args)})"
+            call = (
+                f"{what}({f}, {step.sizes}, {step.in_axes}, {step.out_axes}, {len(step.outs)})({', '.join(step.args)})"
+            )
             return [*lines, f"{indent}{outs} = {call}"]
         if step.method == "vargs":
             return [*self.make_ranges(step, indent), *lines, *self.call_with_vargs(step, f, indent)]

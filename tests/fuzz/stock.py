@@ -1,4 +1,4 @@
-"""What a random program with derivatives is compared with: loops over single elements, and stock tinygrad's gradient."""
+"""What a program with derivatives is compared with: loops over single elements, and stock tinygrad's gradient."""
 
 from __future__ import annotations
 
@@ -83,7 +83,10 @@ def as_tuple(y: Any, count: int) -> tuple[Any, ...]:
 
 
 def stock_jvp(y: Tensor, x: Tensor, tangent: Tensor) -> Tensor:
-    """The derivative of y along `tangent` at x: the gradient is linear in what is given to it, so its gradient to that is it."""
+    """The derivative of y along `tangent` at x.
+
+    The gradient is linear in the gradient given to it, and the derivative is the gradient to that.
+    """
     given = Tensor(np.full(y.shape, 0.5), dtype=y.dtype).contiguous_backward()
     gradient = y.gradient(x, gradient=given, materialize_grads=True)[0]
     return (gradient * tangent).sum().gradient(given, materialize_grads=True)[0]

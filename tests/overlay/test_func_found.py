@@ -1,4 +1,4 @@
-"""What random programs (`python -m tests.fuzz`) found wrong, each made small. Each was a wrong value, a crash or a hang."""
+"""What random programs (`python -m tests.fuzz`) found, each made small: wrong values, crashes and hangs."""
 
 from __future__ import annotations
 
