@@ -18,6 +18,9 @@ CHILD_SIDE = {
     "capture/programs.py",
     "capture/recorder.py",
     "capture/lines.py",
+    "capture/snippet_data.py",
+    "capture/snippet_forms.py",
+    "capture/snippet_writer.py",
     "capture/stock.py",
     "capture/values.py",
 }
