@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from vmapdbg import __version__
-from vmapdbg.capture.launcher import ChildDied, Job, Side, Streams, run_job, run_pair, run_side
+from vmapdbg.capture.launcher import ChildDied, Job, Side, Streams, run_job, run_oracle, run_pair, run_side
+from vmapdbg.check.result import CheckReport
 from vmapdbg.memory import NothingRemembered, recall_job, remember_job
-from vmapdbg.model import SCHEMA, Capture, SnippetError, Versions
+from vmapdbg.model import SCHEMA, Capture, SnippetError, Versions, build_data
 from vmapdbg.options import EXIT_CHILD, EXIT_USAGE, Failure
 from vmapdbg.patches import PatchError, parse_patches, patch_states
+from vmapdbg.render.progress import show_progress
 from vmapdbg.store import StoreError, load_capture
 
 
@@ -44,6 +48,35 @@ def check_snippet(snippet: str) -> None:
         raise Failure(f"{snippet} cannot be read", EXIT_USAGE)
 
 
+def check_job(job: Job, limit: int, paranoid: bool) -> tuple[Capture, CheckReport]:
+    """Runs the job once, then has stock tinygrad compute in another child what it should have got.
+
+    What the snippet prints goes to stderr. `limit` is the most graphs that stock tinygrad runs for one output.
+    """
+    with tempfile.TemporaryDirectory(prefix="vmapdbg-") as folder:
+        evidence = Path(folder)
+        streams = Streams(stdout=sys.stderr.fileno())
+        try:
+            # the snippet has the terminal to itself
+            capture = run_job(job, streams, meanwhile=import_check, evidence=evidence)
+            refuse_overlay_error(capture)
+            with show_progress(f"comparing {job.snippet} with stock tinygrad") as told:
+                text = run_oracle(evidence, limit, paranoid, job.timeout, told)
+        except ChildDied as error:
+            raise Failure(str(error), EXIT_CHILD) from None
+    return capture, build_data(CheckReport, json.loads(text))
+
+
+def import_check() -> None:
+    importlib.import_module("vmapdbg.check.blame")
+    importlib.import_module("vmapdbg.render.text_check")
+
+
+def refuse_overlay_error(capture: Capture) -> None:
+    if capture.error is not None and capture.error.type == "OverlayError":
+        raise Failure(capture.error.message, EXIT_USAGE)
+
+
 def capture_job(job: Job, quiet_stdout: bool = False) -> Capture:
     """Runs the job. With `quiet_stdout` what the snippet prints goes to stderr, because stdout carries data."""
     streams = Streams(stdout=sys.stderr.fileno() if quiet_stdout else None)
@@ -51,8 +84,7 @@ def capture_job(job: Job, quiet_stdout: bool = False) -> Capture:
         capture = run_job(job, streams, meanwhile=import_renderers)
     except ChildDied as error:
         raise Failure(str(error), EXIT_CHILD) from None
-    if capture.error is not None and capture.error.type == "OverlayError":
-        raise Failure(capture.error.message, EXIT_USAGE)
+    refuse_overlay_error(capture)
     return capture
 
 

@@ -1,4 +1,4 @@
-"""What tinygrad's Tensor API makes of an expression: which nodes of a graph can be written as what. Runs in the child."""
+"""What tinygrad's Tensor API makes of an expression, and which nodes can be written so. Runs in the child."""
 
 from __future__ import annotations
 
