@@ -34,7 +34,8 @@ class Request:
 
     `output` is the file that the Capture is written to. `patches` is None for stock tinygrad, without the overlay. With
     `values` the tensors that the snippet realizes are read. `evidence` is the folder for what `check` compares; with
-    it, what the snippet leaves lazy is realized, not only scheduled. """
+    it, what the snippet leaves lazy is realized, not only scheduled.
+    """
 
     snippet: str
     arguments: list[str]

@@ -2,7 +2,7 @@
 
 A graph is packed where the overlay is and built again where it is not, so the ops are held by name: stock tinygrad has
 no VMAPIN. Pickling a UOp would recurse once for each level of the graph, and give two buffers of two processes one
-name. """
+name."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class WrittenBuffer:
     `node` is the id of its node in the Capture; the node is the root of the pass's graph at the place that this buffer
     has among the buffers. `kernel` is the number of the compute kernel, None for a copy. `closed` has the id of each
     range of the BUFFERIZE as the pass made it (None: an axis of size 1), `stored` the same of the one that was stored,
-    with the size. """
+    with the size."""
 
     node: int
     kernel: int | None
@@ -60,7 +60,7 @@ class Evidence:
 
     `values` has, for each root of `graph`, the contents of the realized buffer, None where there is none. `passed` is
     the graph as the pass saw it, its roots the nodes of `buffers`. `range_names` has the rendered name of each RANGE's
-    id. """
+    id."""
 
     schedule: int
     line: str | None

@@ -1,7 +1,7 @@
 """The second child of `check`: computes what the snippet should have got, on stock tinygrad, and compares.
 
 Started by `launcher` as `python -m vmapdbg.capture.oracle REQUEST`, in a process without the overlay: nothing of what
-is being checked takes part. """
+is being checked takes part."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 The RANGE of a scope is replaced by 0, 1, ... n-1. A VMAPIN is the slice of its source at that number, a VMAPOUT the
 slices put in their places. Both are done here, on bytes; what is between them is an ordinary graph, which stock
 tinygrad schedules and runs. Each step of a scope is the same graph with other inputs, so that only the first one is
-compiled. """
+compiled."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ _COMPUTED = {op.name for op in GroupOp.ALU}
 
 class Unroller:
     """One packed graph. `device` is what everything runs on, None the graph's own devices. With `widening` floats are
-    computed in double precision."""
+    computed in double precision.
+    """
 
     def __init__(
         self,
@@ -199,7 +200,8 @@ class Unroller:
 
     def build(self, place: int, env: Env) -> UOp:
         """Returns the UOp of a node with RANGEs replaced by their steps, VMAPIN and VMAPOUT by buffers of their
-        values."""
+        values.
+        """
         built: dict[int, UOp] = {}
         for p in self._reach(place):
             node = self.node(p)

@@ -21,8 +21,11 @@ def align(
     `right` has the ambient ranges first, then the node's own axes. `closed` has the range ids of the BUFFERIZE as the
     pass made it, one for each dimension, the node's own axes last; `stored` those that were left when it was stored,
     with their sizes: tinygrad drops a dimension that the value does not depend on. Such a one is read as it is by every
-    step, and so it is here: that is how a lost range becomes visible. """ itemsize = ITEMSIZE[right.dtype] sizes =
-    [size for _, size in stored] if len(data) != math.prod(sizes) * itemsize:
+    step, and so it is here: that is how a lost range becomes visible.
+    """
+    itemsize = ITEMSIZE[right.dtype]
+    sizes = [size for _, size in stored]
+    if len(data) != math.prod(sizes) * itemsize:
         return f"it holds {len(data) // itemsize} elements, its ranges have {math.prod(sizes)}"
     own = len(right.shape) - len(ambient)
     keys = [*ambient, *(closed[len(closed) - own :] if own else ())]

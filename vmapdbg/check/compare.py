@@ -109,8 +109,11 @@ def excuse_rounding(got: Array, expected: Array, found: Comparison, rounding: Ro
     """Compares again, allowing for the rounding of the computation itself.
 
     An element is put down to rounding where it is no further from the `exact` value than 8 times what `expected` is
-    from it plus what the exact value moves, plus the tolerance. What is not finite is not excused. """ ours, theirs =
-    decode(got), decode(expected) places = [] for i in find_wrong(ours, theirs, found.tolerance):
+    from it plus what the exact value moves, plus the tolerance. What is not finite is not excused.
+    """
+    ours, theirs = decode(got), decode(expected)
+    places = []
+    for i in find_wrong(ours, theirs, found.tolerance):
         exact, spread = rounding.exact[i], rounding.spread[i]
         finite = math.isfinite(exact) and math.isfinite(ours[i]) and math.isfinite(theirs[i])
         allowed = 8 * (abs(theirs[i] - exact) + spread) + found.tolerance.relative * abs(exact)

@@ -41,7 +41,8 @@ class BufferCheck:
 class ScheduleCheck:
     """One schedule. `unchecked` says why nothing, or not everything, was compared. `buffers` is filled where an output
     is wrong: the buffers up to the first wrong one. `failed` is the error of a schedule that raised, and `stock_runs`
-    whether stock tinygrad computes its graph unrolled. `evaluations` is how many graphs the oracle ran."""
+    whether stock tinygrad computes its graph unrolled. `evaluations` is how many graphs the oracle ran.
+    """
 
     schedule: int
     line: str | None
