@@ -19,7 +19,7 @@ from vmapdbg.memory import NothingRemembered, recall_job, remember_job
 from vmapdbg.model import SCHEMA, Capture, SnippetError, Versions, build_data
 from vmapdbg.options import EXIT_CHILD, EXIT_USAGE, Failure
 from vmapdbg.patches import PatchError, parse_patches, patch_states
-from vmapdbg.render.progress import show_progress
+from vmapdbg.progress import show_progress
 from vmapdbg.store import StoreError, load_capture
 
 

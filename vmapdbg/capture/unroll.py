@@ -88,8 +88,8 @@ class Unroller:
 
     def _count_own(self, node: PackedNode) -> int:
         if node.op == "REDUCE_AXIS":
-            shape = self.node(node.src[0]).shape or ()
-            return math.prod(int(shape[axis]) for axis in node.arg[1] if axis < len(shape))
+            shape: tuple[Any, ...] = self.node(node.src[0]).shape or ()
+            return math.prod(shape[axis] for axis in node.arg[1] if axis < len(shape))
         if node.op == "REDUCE":
             return math.prod(self.size(r) for r in node.src[1:])
         return int(node.op in _COMPUTED and dtypes.is_float(node.dtype))
