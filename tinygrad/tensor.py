@@ -1,13 +1,14 @@
-"""Tensor.vmapin and Tensor.vmapout, and what writes to a tensor in place when it is inside a vmap scope (patch vmap-ops)."""
+"""Tensor.vmapin and Tensor.vmapout, and what a tensor cannot do as usual inside a vmap scope (patch vmap-ops)."""
 from __future__ import annotations
 import functools
 from types import ModuleType
 from typing import Any
 from tinygrad.dtype import dtypes
-from tinygrad.helpers import TRACEMETA
+from tinygrad.helpers import TRACEMETA, argfix
 from tinygrad.uop.ops import Ops, UOp
 from tinygrad_overlay import _state
 from tinygrad_overlay._patching import expect
+from tinygrad_overlay.schedule import _scopes
 from tinygrad_overlay.schedule._scopes import VmapScopeError, name_ranges, open_vmap_ranges
 
 def vmapin(self, varg:tuple[UOp, ...]):
@@ -44,6 +45,22 @@ def clone(self):
   ret = self.contiguous()
   if self.grad is not None: ret.grad = self.grad.clone()
   return ret
+
+def refuse_truth(self):
+  if ranges:=open_vmap_ranges(self.uop):
+    raise VmapScopeError(f"a Python `if`, `and`, `or` or `not` asks for one truth value of a Tensor of shape {self.shape} inside the vmap scope of"
+                         f" {name_ranges(ranges)}, where each element has one of its own; use Tensor.where, or & and |")
+  return stock_bool(self)
+
+def rand(*shape, device=None, dtype=None, contiguous=True, **kwargs):
+  if _scopes.running_vmaps: refuse_random(tuple(argfix(*shape)))
+  return stock_rand(*shape, device=device, dtype=dtype, contiguous=contiguous, **kwargs)
+
+def refuse_random(shape:tuple) -> None:
+  size = _scopes.running_vmaps[-1]
+  called = current.name if (current:=upstream._METADATA.get()) is not None else "rand"
+  raise VmapScopeError(f"Tensor.{called} draws random numbers of shape {shape} inside a function that vmap maps over {size} elements, and every element"
+                       f" would get the same ones; draw shape {(size, *shape)} before the vmap and map it, or {shape} before it if they shall be the same")
 
 def tensors_of(indices:Any) -> list: return [i for i in (indices if isinstance(indices, (tuple, list)) else (indices,)) if isinstance(i, Tensor)]
 
@@ -83,11 +100,14 @@ def put_back(target:UOp, view:UOp, value:UOp) -> UOp:
   return gradient.compute_gradient(view, value, {target})[target]
 
 def patch(module:ModuleType) -> None:
-  global Tensor, gradient, stock_assign, stock_clone, stock_setitem
+  global Tensor, upstream, gradient, stock_assign, stock_clone, stock_setitem, stock_bool, stock_rand
   from tinygrad import gradient
-  Tensor = module.Tensor
+  Tensor, upstream = module.Tensor, module
   stock_assign, stock_clone = expect(Tensor, "assign", "self", "x"), expect(Tensor, "clone", "self")
   stock_setitem = expect(Tensor, "__setitem__", "self", "indices", "v")
+  stock_bool = expect(Tensor, "__bool__", "self")
+  stock_rand = expect(Tensor, "rand", "shape", "device", "dtype", "contiguous", "kwargs")
+  Tensor.__bool__, Tensor.rand = refuse_truth, staticmethod(functools.wraps(stock_rand)(rand))
   methods = {"vmapin":vmapin, "vmapout":vmapout, "assign":assign, "clone":clone, "__setitem__":setitem}
   for name,method in methods.items():
     # tinygrad wraps each method to note which one made a UOp

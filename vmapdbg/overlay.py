@@ -26,6 +26,8 @@ TINYGRAD_VERSION = "0.12.0"
 PATCHES_VARIABLE = "VMAPDBG_PATCHES"
 BOOTSTRAP_DIR = Path(__file__).parent / "bootstrap"
 OVERLAY_PACKAGE = "tinygrad_overlay"
+# the overlay files that are modules of their own: tinygrad has none of that name
+NEW_MODULES = {"tinygrad.func"}
 
 
 class OverlayError(ImportError):
@@ -53,7 +55,7 @@ def patched_modules(folder: Path) -> dict[str, str]:
             parts.pop()
         name = ".".join(parts)
         modules[f"tinygrad.{name}"] = f"{OVERLAY_PACKAGE}.{name}"
-    return modules
+    return {name: overlay_name for name, overlay_name in modules.items() if name not in NEW_MODULES}
 
 
 Patch = Callable[[types.ModuleType], None]
@@ -85,6 +87,9 @@ class PatchingFinder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
+        if fullname in NEW_MODULES:
+            file = overlay_dir() / f"{fullname.removeprefix('tinygrad.').replace('.', '/')}.py"
+            return importlib.util.spec_from_file_location(fullname, file)
         if fullname != "tinygrad" and fullname not in self.patches:
             return None
         spec = self._find_installed(fullname, path, target)
@@ -92,6 +97,7 @@ class PatchingFinder(importlib.abc.MetaPathFinder):
             return None
         if fullname == "tinygrad":
             _check_found(spec)
+            _forget_overlay_modules()
             return spec
         assert spec.loader is not None, f"{fullname} has no loader"
         spec.loader = PatchingLoader(spec.loader, self.patches[fullname])
@@ -138,6 +144,13 @@ def _check_found(spec: importlib.machinery.ModuleSpec) -> None:
     # no origin: a folder without an __init__.py, such as that of the overlay itself
     if spec.origin is None or not _same_file(Path(spec.origin), installed):
         raise OverlayError(f"tinygrad would be imported from {spec.origin}, not from the installed {installed}")
+
+
+def _forget_overlay_modules() -> None:
+    # tinygrad imported again (after a del sys.modules[...]) is made of new classes: nothing may hold the old ones
+    kept = {f"{OVERLAY_PACKAGE}._state", f"{OVERLAY_PACKAGE}._patching"}
+    for name in [name for name in sys.modules if name.startswith(f"{OVERLAY_PACKAGE}.") and name not in kept]:
+        del sys.modules[name]
 
 
 def _same_file(left: Path, right: Path) -> bool:

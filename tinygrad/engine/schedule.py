@@ -5,8 +5,9 @@ from types import ModuleType
 from tinygrad.engine.realize import ExecItem
 from tinygrad.uop.ops import AxisType, UOp
 from tinygrad_overlay import _state
+from tinygrad_overlay._func import graph
 from tinygrad_overlay._patching import replace_function
-from tinygrad_overlay.schedule import indexing
+from tinygrad_overlay.schedule import _scopes, indexing
 from tinygrad_overlay.schedule.rangeify import outer_variable_name
 
 # the variables that an OUTER scope of any schedule gave to its kernels, by name
@@ -31,6 +32,21 @@ def expand_steps(item:ExecItem, outer:set[str]) -> list[ExecItem]:
   steps = itertools.product(*[range(int(v.vmax)+1) for v in variables])
   return [ExecItem(item.ast, [], item.metadata, {**item.fixedvars, **{v.expr:i for v,i in zip(variables, step)}}) for step in steps]
 
+def complete_create_schedule_with_vars(big_sink:UOp) -> tuple[dict[UOp, UOp], list[ExecItem], dict[str, int]]:
+  """Stock's, on a graph without what tinygrad.func alone knows: marks, and RANGEs with an id that no other call has."""
+  if not graph.ever_marked and not _scopes.made_ranges: return stock_complete_create_schedule_with_vars(big_sink)
+  toposort = big_sink.toposort()
+  if (marks:=graph.find_marks(toposort)) and graph.running: refuse_marked(big_sink)
+  if not (names:={**marks, **_scopes.name_own_ranges(toposort)}): return stock_complete_create_schedule_with_vars(big_sink)
+  new = graph.replace_nodes([big_sink], names)
+  becomes_map, schedule, var_vals = stock_complete_create_schedule_with_vars(new[big_sink])
+  return {**becomes_map, **{old:becomes_map[u] for old,u in new.items() if u in becomes_map}}, schedule, var_vals
+
+def refuse_marked(big_sink:UOp) -> None:
+  x = next(s for s in big_sink.src if graph.find_marks(s.toposort()))
+  raise RuntimeError(f"{_scopes.describe_place(x)} depends on an input of a function that is differentiated, and cannot be realized while it runs:"
+                     " its derivative would be lost; use Tensor.where for an `if`, and leave .item(), .numpy() and .realize() out of the function")
+
 class ObservedCache(dict):
   """The schedule cache, telling the observer which schedule is asked for: one that is found there was captured before."""
   def get(self, key, default=None):
@@ -39,6 +55,9 @@ class ObservedCache(dict):
     return ret
 
 def patch(module:ModuleType) -> None:
-  global stock_create_schedule
+  global stock_create_schedule, stock_complete_create_schedule_with_vars
   stock_create_schedule = replace_function(module, "create_schedule", create_schedule, "sched_sink")
+  # track_rewrites hides its parameters
+  stock_complete_create_schedule_with_vars = replace_function(module, "complete_create_schedule_with_vars", complete_create_schedule_with_vars,
+                                                              "args", "kwargs")
   module.schedule_cache = ObservedCache(module.schedule_cache)

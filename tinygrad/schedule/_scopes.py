@@ -9,9 +9,35 @@ class VmapScopeError(RuntimeError):
 # the arg of a VMAPOUT that stands for CONTIGUOUS over VMAPOUT: its buffer is never removed
 KEEP = "contiguous"
 
+# the ids of the RANGEs that tinygrad.func makes: below those that anyone writes by hand. The schedule renames them (name_own_ranges);
+# there, a RANGE of pad_reduce has an id of its own kind, because no VMAP op names it
+FIRST_OWN_ID, FIRST_PADDED_ID, SCHEDULED_PADDED_ID = -(1<<20), -(1<<40), -10001
+own_ids, padded_ids = itertools.count(FIRST_OWN_ID, -1), itertools.count(FIRST_PADDED_ID, -1)
+made_ranges = False
+
+# the sizes of the batches whose function tinygrad.func runs now, outermost first
+running_vmaps: list[int] = []
+
+def make_range(size:int, axis_type:AxisType, padded:bool) -> UOp:
+  """A RANGE that no other has: a scope around the gradient of another scope must not share its RANGE, wherever the two are made."""
+  global made_ranges
+  made_ranges = True
+  return UOp.range(size, next(padded_ids if padded else own_ids), axis_type)
+
 def vmap_ranges(toposort) -> frozenset[UOp]:
-  """The RANGEs that a VMAPIN or VMAPOUT of the graph names."""
-  return frozenset(r for x in toposort if x.op in GroupOp.VMap for r in x.src[1:] if r.op is Ops.RANGE)
+  """The RANGEs of the graph's scopes: those that a VMAPIN or VMAPOUT names, and those of pad_reduce."""
+  named = {r for x in toposort if x.op in GroupOp.VMap for r in x.src[1:] if r.op is Ops.RANGE}
+  return frozenset(named | {x for x in toposort if is_padded(x)})
+
+def is_padded(x:UOp) -> bool: return x.op is Ops.RANGE and (x.arg[0] <= FIRST_PADDED_ID or FIRST_OWN_ID < x.arg[0] <= SCHEDULED_PADDED_ID)
+def is_own(x:UOp) -> bool: return x.op is Ops.RANGE and x.arg[0] <= FIRST_OWN_ID
+
+def name_own_ranges(toposort) -> dict[UOp, UOp]:
+  """Small ids for the RANGEs of tinygrad.func, in the order of the graph: the same program has the same graph each time it is built."""
+  if not (own:=[x for x in toposort if is_own(x)]): return {}
+  taken = {x.arg[0] for x in toposort if x.op is Ops.RANGE}
+  ids, padded = itertools.count(-1, -1), itertools.count(SCHEDULED_PADDED_ID, -1)
+  return {r:r.replace(arg=(next(i for i in (padded if is_padded(r) else ids) if i not in taken),)+r.arg[1:]) for r in own}
 
 def open_vmap_ranges(*us:UOp) -> list[UOp]:
   """The vmap RANGEs that are open in any of the values: not empty inside a scope."""
@@ -19,7 +45,8 @@ def open_vmap_ranges(*us:UOp) -> list[UOp]:
   named = vmap_ranges(UOp.sink(*us).toposort())
   return [r for r in open_ranges if r in named]
 
-def name_ranges(ranges) -> str: return ", ".join(f"{r.render(simplify=False)} (size {r.src[0].render()})" for r in ranges)
+def name_ranges(ranges) -> str:
+  return ", ".join(f"size {r.src[0].render()}" if is_own(r) else f"{r.render(simplify=False)} (size {r.src[0].render()})" for r in ranges)
 
 def describe_place(x:UOp) -> str:
   name = f"{x.op.name} of shape {x._shape}"

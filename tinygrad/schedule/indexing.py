@@ -2,7 +2,8 @@
 
 It takes the place of `run_rangeify`. With no VMAPIN or VMAPOUT in the graph its result is that of tinygrad 0.12.0, to the key of each kernel's AST.
 With them it also tracks **ambient ranges**: the vmap RANGEs a node depends on that its own range tuple does not hold,
-because VMAPOUT strips them on the way in (patches vmap-ops, ambient-ranges, nested-ranges; seeds 000, 001, 004).
+because VMAPOUT strips them on the way in (patches vmap-ops, ambient-ranges, nested-ranges; seeds 000, 001, 004). An ambient range goes the way of the
+others: what reads a VMAPOUT binds its RANGE to the index it reads at, a buffer inside the scope starts again with the RANGE itself.
 
  1. scopes     refuse what cannot be done inside one, give each RANGE an id of its own (_scopes.py)
  2. realize    find the nodes that are buffers whatever their ranges are
@@ -14,6 +15,7 @@ from __future__ import annotations
 import functools, operator
 from dataclasses import dataclass, field
 from types import ModuleType
+from typing import NamedTuple
 from tinygrad.dtype import dtypes, AddrSpace
 from tinygrad.helpers import PCONTIG, all_same, cpu_profile
 from tinygrad.schedule.indexing import ALWAYS_CONTIGUOUS, BufferizeOpts, IndexingContext, apply_movement_op, render_ranges
@@ -31,6 +33,12 @@ class NodeOpts(BufferizeOpts):
   node: UOp|None = field(default=None, compare=False, repr=False)
 NodeOpts.__name__ = NodeOpts.__qualname__ = "BufferizeOpts"
 
+class NodeRanges(NamedTuple):
+  """Stock's pair (ranges on the inputs, ranges on the output), and what each ambient range of the inputs is bound to."""
+  ins: Ranges
+  outs: Ranges
+  ambient: dict[UOp, UOp]
+
 @dataclass
 class VmapContext(IndexingContext):
   """What stock's context holds, and `vmap_map`: node -> the ambient ranges it depends on."""
@@ -45,14 +53,14 @@ last_pass = PassState(IndexingContext(), frozenset())
 
 # *** 2. realize: these are buffers whatever their ranges are
 
-ALWAYS_REALIZED = {Ops.COPY, Ops.BUFFER_VIEW, Ops.CONTIGUOUS, Ops.STORE, Ops.ENCDEC, Ops.VMAPOUT}
+ALWAYS_REALIZED = {Ops.COPY, Ops.BUFFER_VIEW, Ops.CONTIGUOUS, Ops.STORE, Ops.ENCDEC}
 REALIZES_SOURCES = {Ops.COPY, Ops.MSELECT, Ops.MSTACK, Ops.ENCDEC}
 
-def find_realized(toposort:dict[UOp, None]) -> dict[UOp, tuple[str, UOp]]:
+def find_realized(toposort:dict[UOp, None], free_ranges:frozenset[UOp]) -> dict[UOp, tuple[str, UOp]]:
   """Returns node -> (reason, the node that asks for it), for all that is realized by rule."""
   found: dict[UOp, tuple[str, UOp]] = {}
   for x in toposort:
-    if x.op in ALWAYS_REALIZED: found.setdefault(x, ("always", x))
+    if x.op in ALWAYS_REALIZED or (x.op is Ops.VMAPOUT and must_realize(x, free_ranges)): found.setdefault(x, ("always", x))
     if x.op in REALIZES_SOURCES:
       for s in x.src:
         if s.base.op not in ALWAYS_CONTIGUOUS: found.setdefault(s, ("source-of", x))
@@ -65,6 +73,14 @@ def find_realized(toposort:dict[UOp, None]) -> dict[UOp, tuple[str, UOp]]:
       if x.src[1].op is not Ops.KERNEL: found.setdefault(x, ("assign", x))
     elif x.op is Ops.REDUCE and any(r.arg[-1] == AxisType.OUTER for r in x.src[1:]): found.setdefault(x, ("outer-reduce", x))
   return found
+
+def find_free_ranges(consumers:dict[UOp, dict[UOp, None]], scope_ranges:frozenset[UOp]) -> frozenset[UOp]:
+  """The vmap RANGEs that may be bound to any index. An OUTER one is a variable of the kernel, and one that a value uses itself stands in its index."""
+  if not {"ambient-ranges", "nested-ranges"} <= _state.patches: return frozenset()
+  return frozenset(r for r in scope_ranges if r.arg[-1] == AxisType.LOOP and all(c.op in GroupOp.VMap for c in consumers[r]))
+
+def must_realize(vmapout:UOp, free_ranges:frozenset[UOp]) -> bool:
+  return is_kept(vmapout) or any(a.op is Ops.RANGE and a not in free_ranges for a in vmapout.src[1:])
 
 # *** 3. ambient: which vmap RANGEs a node depends on
 
@@ -91,66 +107,79 @@ def find_ambient_ranges(toposort:dict[UOp, None], scope_ranges:frozenset[UOp]) -
 class RangeAssignment:
   """The backward walk. Invariants, for each node x after its visit:
 
-   1. range_map[x] = (ranges on its inputs, ranges on its output), one for each axis; ambient ranges are in neither
+   1. range_map[x] = (ranges on its inputs, ranges on its output), one for each axis, and what the ambient ranges of its inputs are bound to
    2. realize_map[x], if there, lists the axes with ranges of their own: all of them is a GLOBAL buffer, some a LOCAL one
-   3. ending[x] maps each range that ends in an EXPAND below x, and that no realized node cut off, to that EXPAND
+   3. ending[x] maps each range that ends below x, and that no realized node cut off, to where it ends: an EXPAND, or what takes x into a scope
   """
   def __init__(self, toposort:dict[UOp, None], ctx:VmapContext, consumers:dict[UOp, dict[UOp, None]]):
     self.toposort, self.ctx, self.consumers = toposort, ctx, consumers
     self.ending: dict[UOp, dict[UOp, UOp]] = {}
+    self.binds_ambient = {"ambient-ranges", "nested-ranges"} <= _state.patches
 
   def run(self, debug:bool) -> None:
     for x in reversed(self.toposort):
       # these have no ranges: a kernel's are internal, an index is made of ranges
       if x.op in {Ops.DEVICE, Ops.UNIQUE, Ops.KERNEL} or x.dtype.scalar() == dtypes.index: continue
       self.ending[x] = self.collect_ending(x)
-      if (out_rngs:=self.output_ranges(x)) is None: continue
-      if self.ending[x] and x.op in ENDS_RANGES: out_rngs = self.end_ranges(x, out_rngs)
-      rngs = self.input_ranges(x, out_rngs)
-      self.ctx.range_map[x] = (rngs, out_rngs)
+      if (found:=self.output_ranges(x)) is None: continue
+      out_rngs, ambient = found
+      if self.ending[x] and x.op in ENDS_RANGES: out_rngs, ambient = self.end_ranges(x, out_rngs, ambient)
+      rngs = self.input_ranges(x, out_rngs, ambient)
+      self.ctx.range_map[x] = NodeRanges(rngs, out_rngs, input_ambient(x, out_rngs, ambient))
       if debug: self.print_node(x, rngs, out_rngs)
+
+  def ambient_of(self, x:UOp) -> Ranges: return self.ctx.vmap_map.get(x, ()) if self.binds_ambient else ()
+
+  def unbound(self, x:UOp) -> dict[UOp, UOp]:
+    """The ambient ranges of a GLOBAL buffer: it has a loop of its own over each."""
+    return {r:r for r in self.ambient_of(x)}
 
   def collect_ending(self, x:UOp) -> dict[UOp, UOp]:
     ending: dict[UOp, UOp] = {}
+    mine = self.ambient_of(x)
     for c in self.consumers[x]:
       if below:=self.ending.get(c): ending = {**below, **ending}
+      # a value from outside that is used in a scope is the same for each step, as one that an EXPAND repeats
+      if self.binds_ambient and c in self.ctx.range_map:
+        ending.update((e, c) for r,bound in self.ctx.range_map[c].ambient.items() if r not in mine for e in bound.ranges)
     return ending
 
-  def output_ranges(self, x:UOp) -> Ranges|None:
+  def own_ranges(self, x:UOp) -> Ranges:
+    # a VMAPOUT brings the ranges of its batch axes along, the others are new
+    if x.op is Ops.VMAPOUT: return tuple(a if a.op is Ops.RANGE else self.ctx.new_range(s) for a,s in zip(x.src[1:], x.shape))
+    return tuple(self.ctx.new_range(s) for s in x.shape)
+
+  def output_ranges(self, x:UOp) -> tuple[Ranges, dict[UOp, UOp]]|None:
     """New where x is realized, the consumer's where there is one, merged where there are more. None: x has no ranges."""
     if x in self.ctx.realize_map:
       self.ending[x] = {}
       self.ctx.realize_map[x] = list(range(len(x.shape)))
-      # a VMAPOUT brings the ranges of its batch axes along, the others are new
-      if x.op is Ops.VMAPOUT: return tuple(a if a.op is Ops.RANGE else self.ctx.new_range(s) for a,s in zip(x.src[1:], x.shape))
-      return tuple(self.ctx.new_range(s) for s in x.shape)
+      return self.own_ranges(x), self.unbound(x)
     # like SINK, these take each source as it is
     if x.op in {Ops.MSTACK, Ops.MSELECT}: return None
-    consumer_rngs = [self.ctx.range_map[c][0] for c in self.consumers[x] if c in self.ctx.range_map]
-    if len(consumer_rngs) == 0: return None
-    return consumer_rngs[0] if len(consumer_rngs) == 1 else self.merge_consumers(x, consumer_rngs)
+    readers = [self.ctx.range_map[c] for c in self.consumers[x] if c in self.ctx.range_map]
+    if len(readers) == 0: return None
+    if len(readers) > 1: return self.merge_consumers(x, readers)
+    return readers[0].ins, {r:readers[0].ambient.get(r, r) for r in self.ambient_of(x)}
 
-  def merge_consumers(self, x:UOp, consumer_rngs:list[Ranges]) -> Ranges:
+  def merge_consumers(self, x:UOp, readers:list[NodeRanges]) -> tuple[Ranges, dict[UOp, UOp]]:
     """Consumers that ask for the same ranges (valids apart) share them; else x is realized, on the axes where they disagree."""
-    axes = [([r.get_idx() for r in rngs], [r.get_valid() for r in rngs]) for rngs in zip(*consumer_rngs)]
-    agree = [all_same(idxs) for idxs,_ in axes]
-    shared = agree if PCONTIG or all(agree) else [False]*len(axes)
-    out_rngs, new_axes = [], []
-    for i,(idxs,valids) in enumerate(axes):
-      if shared[i]:
-        # valid where any of the consumers is
-        valid = functools.reduce(operator.or_, valids, UOp.const(dtypes.bool, False))
-        out_rngs.append(graph_rewrite(valid.where(idxs[0], UOp.invalid()), symbolic, name="minimum_valid"))
-      else:
-        out_rngs.append(self.ctx.new_range(x.shape[i]))
-        new_axes.append(i)
-    if new_axes:
-      self.ctx.realize_map[x] = new_axes
-      if _state.observer is not None: _state.observer.consumers_disagree(x, [i for i,same in enumerate(agree) if not same], self.consumers[x], self.ctx)
-    return tuple(out_rngs)
+    mine = self.ambient_of(x)
+    agree, merged = merge_ranges([n.ins for n in readers])
+    batch_agrees, batch = merge_ranges([tuple(n.ambient.get(r, r) for r in mine) for n in readers])
+    # a LOCAL buffer lives inside one step of the batch, and VMAPOUT has the batch in its axes
+    if all(batch_agrees) and (all(agree) or (PCONTIG and x.op is not Ops.VMAPOUT)): new_axes = [i for i,same in enumerate(agree) if not same]
+    else: new_axes = list(range(len(x.shape)))
+    if all(batch_agrees) and not new_axes: return tuple(merged), dict(zip(mine, batch))
+    self.ctx.realize_map[x] = new_axes
+    own = self.own_ranges(x) if x.op is Ops.VMAPOUT else tuple(self.ctx.new_range(x.shape[i]) if i in new_axes else r for i,r in enumerate(merged))
+    if _state.observer is not None:
+      batch_axes = [r for r,same in zip(mine, batch_agrees) if not same]
+      _state.observer.consumers_disagree(x, [i for i,same in enumerate(agree) if not same], batch_axes, self.consumers[x], self.ctx)
+    return own, dict(zip(mine, batch)) if len(new_axes) < len(x.shape) else self.unbound(x)
 
-  def end_ranges(self, x:UOp, out_rngs:Ranges) -> Ranges:
-    """A range ends in an EXPAND below x: x is realized, so that it is not computed again for each element of the EXPAND."""
+  def end_ranges(self, x:UOp, out_rngs:Ranges, ambient:dict[UOp, UOp]) -> tuple[Ranges, dict[UOp, UOp]]:
+    """A range ends below x, in an EXPAND: x is realized, so that it is not computed again for each element of the EXPAND."""
     ending, self.ending[x] = self.ending[x], {}
     axes = list(self.ctx.realize_map.get(x) or [])
     if PCONTIG > 1:
@@ -159,12 +188,13 @@ class RangeAssignment:
     else: ended = [i for i in range(len(out_rngs)) if i not in axes]
     axes += ended
     # a scalar has no axis, and stock lets it be computed again each time; inside a scope it has the batch
-    if not axes and not (out_rngs == () and x in self.ctx.vmap_map and "ambient-ranges" in _state.patches): return out_rngs
+    if not axes and not (out_rngs == () and x in self.ctx.vmap_map and "ambient-ranges" in _state.patches): return out_rngs, ambient
     self.ctx.realize_map[x] = axes
     if _state.observer is not None and (ended or not axes): _state.observer.ranges_end(x, ended, ending)
-    return tuple(self.ctx.new_range(x.shape[i]) if i in axes else r for i,r in enumerate(out_rngs))
+    own = tuple(self.ctx.new_range(x.shape[i]) if i in axes else r for i,r in enumerate(out_rngs))
+    return own, self.unbound(x) if len(axes) == len(own) else ambient
 
-  def input_ranges(self, x:UOp, out_rngs:Ranges) -> Ranges:
+  def input_ranges(self, x:UOp, out_rngs:Ranges, ambient:dict[UOp, UOp]) -> Ranges:
     """Swizzled by a movement op, without the batch axes below VMAPOUT, with them above VMAPIN, new for what a REDUCE_AXIS reduces."""
     if x.op in GroupOp.Movement:
       rngs = apply_movement_op(x.op, x.src[0].shape, x.marg, out_rngs)
@@ -178,7 +208,7 @@ class RangeAssignment:
     if x.op is Ops.VMAPOUT: return tuple(r for a,r in zip(x.src[1:], out_rngs) if a.op is Ops.CONST)
     if x.op is Ops.VMAPIN:
       stays = iter(out_rngs)
-      return tuple(a if a.op is Ops.RANGE else next(stays) for a in x.src[1:])
+      return tuple(ambient.get(a, a) if a.op is Ops.RANGE else next(stays) for a in x.src[1:])
     return out_rngs
 
   def print_node(self, x:UOp, rngs:Ranges, out_rngs:Ranges) -> None:
@@ -187,6 +217,23 @@ class RangeAssignment:
       shown = f"{render_ranges(rngs, realized=realized)} -> {render_ranges(out_rngs, realized=realized)}"
     else: shown = render_ranges(rngs, out_rngs, realized=realized)
     print("***" if x in self.ctx.realize_map else "   ", f"{len(self.consumers[x]):2d} {str(x.op):20s} {str(x._shape):35s} {len(self.ending[x]):2d}", shown)
+
+def input_ambient(x:UOp, out_rngs:Ranges, ambient:dict[UOp, UOp]) -> dict[UOp, UOp]:
+  if x.op is Ops.VMAPOUT: return {**ambient, **{a:r for a,r in zip(x.src[1:], out_rngs) if a.op is Ops.RANGE}}
+  if x.op is Ops.VMAPIN: return {r:bound for r,bound in ambient.items() if r not in x.src[1:]}
+  return ambient
+
+def merge_ranges(asked:list[Ranges]) -> tuple[list[bool], list[UOp]]:
+  """For each axis, whether all ask for one index, and that index: valid where any of the consumers is."""
+  agree, merged = [], []
+  for rngs in zip(*asked):
+    idxs = [r.get_idx() for r in rngs]
+    agree.append(all_same(idxs))
+    merged.append(idxs[0])
+    if agree[-1]:
+      valid = functools.reduce(operator.or_, [r.get_valid() for r in rngs], UOp.const(dtypes.bool, False))
+      merged[-1] = graph_rewrite(valid.where(idxs[0], UOp.invalid()), symbolic, name="minimum_valid")
+  return agree, merged
 
 # the ops at which ending ranges are looked at
 ENDS_RANGES = GroupOp.Elementwise | {Ops.REDUCE_AXIS}
@@ -232,7 +279,8 @@ def index_source(ctx:VmapContext, x:UOp, s:UOp) -> UOp:
   buf = UOp(Ops.BUFFERIZE, s.dtype, src=(s,)+ambient+closed, arg=opts, tag=tag)
   if _state.observer is not None: _state.observer.bufferize_made(s, buf, ambient)
   if x not in ctx.range_map: return buf
-  return buf.index(*ambient, *[r for i,r in enumerate(ctx.range_map[x][0]) if i in axes])
+  reader = ctx.range_map[x]
+  return buf.index(*[reader.ambient.get(r, r) for r in ambient], *[r for i,r in enumerate(reader.ins) if i in axes])
 
 def make_opts(node:UOp, device, addrspace:AddrSpace, removable:bool) -> BufferizeOpts:
   if _state.observer is None: return BufferizeOpts(device, addrspace, removable)
@@ -253,9 +301,9 @@ def run_rangeify(tsink:UOp, debug:bool=False) -> tuple[UOp, IndexingContext]:
     scope_ranges = vmap_ranges(toposort)
     ctx.vmap_map = find_ambient_ranges(toposort, scope_ranges)
   last_pass = PassState(ctx, scope_ranges)
-  forced = find_realized(toposort)
-  ctx.realize_map.update((x, None) for x in forced)
   with cpu_profile("consumer map in rangeify", "TINY"): consumers = consumer_map_from_toposort(toposort)
+  forced = find_realized(toposort, find_free_ranges(consumers, scope_ranges))
+  ctx.realize_map.update((x, None) for x in forced)
   if _state.observer is not None: _state.observer.pass_starts(tsink, toposort, consumers, forced, ctx, scope_ranges)
   RangeAssignment(toposort, ctx, consumers).run(debug)
   tsink = graph_rewrite(tsink, pm_apply_rangeify, ctx=ctx, bottom_up=True, name="apply rangeify")

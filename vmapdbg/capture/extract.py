@@ -11,7 +11,7 @@ from tinygrad.uop.ops import UOp, renderer
 
 from vmapdbg import model
 from vmapdbg.capture.programs import op_weight, render_program
-from vmapdbg.capture.recorder import BufferizeRecord, PassRecord, ScheduleRecord, explain_verdict
+from vmapdbg.capture.recorder import BufferizeRecord, Disagreement, PassRecord, ScheduleRecord, explain_verdict
 
 
 def build_schedules(records: list[ScheduleRecord], target: str) -> tuple[model.Schedule, ...]:
@@ -133,7 +133,7 @@ class PassView:
         axes = record.context.realize_map.get(u) or []
         details = []
         if disagreement is not None:
-            details.append(self.explain_disagreement(disagreement.axes, disagreement.asked))
+            details.append(self.explain_disagreement(disagreement))
         if ending is not None:
             details.append(self.explain_ending(ending.ranges))
         reason = "consumers-disagree" if disagreement is not None else "ending-ranges"
@@ -151,13 +151,14 @@ class PassView:
             return "an ASSIGN" if cause is u else f"the value of {self.label(cause)}"
         return f"source of {self.label(cause)}"
 
-    def explain_disagreement(self, axes: list[int], asked: list[tuple[UOp, UOp]]) -> str:
+    def explain_disagreement(self, disagreement: Disagreement) -> str:
         shown: dict[str, str] = {}
-        for consumer, r in asked:
+        for consumer, r in disagreement.asked:
             shown.setdefault(self.render(r), self.label(consumer))
         wants = [f"{label} asks {text}" for text, label in list(shown.items())[:3]]
         more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
-        return f"axis {axes[0]}: {', '.join(wants)}{more}"
+        where = disagreement.where if isinstance(disagreement.where, str) else self.render(disagreement.where)
+        return f"{where}: {', '.join(wants)}{more}"
 
     def explain_ending(self, ranges: dict[UOp, UOp]) -> str:
         by_expand: dict[UOp, list[str]] = {}
@@ -169,7 +170,7 @@ class PassView:
 
     def build_ranges(self) -> tuple[model.Range, ...]:
         found: dict[UOp, None] = dict.fromkeys(sorted(self.record.scope_ranges, key=lambda r: -r.arg[0]))
-        for ins, outs in self.record.context.range_map.values():
+        for ins, outs, *_ in self.record.context.range_map.values():
             for r in (*ins, *outs):
                 found.update(r.ranges)
         for ambient in self.record.context.vmap_map.values():

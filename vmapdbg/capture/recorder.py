@@ -20,9 +20,10 @@ UOp = Any
 
 @dataclass
 class Disagreement:
-    """The consumers of a node asked for different ranges on `axes`; `asked` has (consumer, range) on the first."""
+    """The consumers of a node ask for different ranges: `asked` has (consumer, range) for the first axis on which they
+    differ, and `where` says which, an axis of the node or an ambient RANGE."""
 
-    axes: list[int]
+    where: str | UOp
     asked: list[tuple[UOp, UOp]]
 
 
@@ -147,10 +148,17 @@ class Recorder:
         self.schedules[-1].passed = record
         self._by_key[self.schedules[-1].key] = record
 
-    def consumers_disagree(self, x: UOp, axes: list[int], consumers: dict[UOp, None], context: Any) -> None:
+    def consumers_disagree(
+        self, x: UOp, axes: list[int], batch_axes: list[UOp], consumers: dict[UOp, None], context: Any
+    ) -> None:
         assert self._current is not None
-        asked = [(c, context.range_map[c][0][axes[0]]) for c in consumers if c in context.range_map]
-        self._current.disagreements[x] = Disagreement(axes, asked)
+        readers = [(c, context.range_map[c]) for c in consumers if c in context.range_map]
+        if axes:
+            disagreement = Disagreement(f"axis {axes[0]}", [(c, ranges.ins[axes[0]]) for c, ranges in readers])
+        else:
+            r = batch_axes[0]
+            disagreement = Disagreement(r, [(c, ranges.ambient.get(r, r)) for c, ranges in readers])
+        self._current.disagreements[x] = disagreement
 
     def ranges_end(self, x: UOp, axes: list[int], ending: dict[UOp, UOp]) -> None:
         assert self._current is not None

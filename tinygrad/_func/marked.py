@@ -1,0 +1,25 @@
+"""Calls a function on marked inputs (graph.py says what these are for)."""
+from __future__ import annotations
+from typing import Any, Callable, Iterable
+from tinygrad.tensor import Tensor
+from tinygrad.uop.ops import UOp
+from tinygrad_overlay._func import graph
+from tinygrad_overlay._func.tree import leaves, map_leaves, replace_leaves
+
+def mark(x:Tensor) -> Tensor: return Tensor(graph.mark(x.uop), device=x.device, requires_grad=x.requires_grad)
+
+def call_marked(fn:Callable, trees:Iterable[Any], args:Callable[[list], tuple]=tuple, kwargs:dict|None=None) -> tuple[list[Any], Any]:
+  """Marks the Tensors of `trees` and calls fn(*args(marked trees), **kwargs). Returns (the marked trees, what fn returned)."""
+  marked = [map_leaves(lambda leaf: mark(leaf) if isinstance(leaf, Tensor) else leaf, tree) for tree in trees]
+  graph.running += 1
+  try: return marked, fn(*args(marked), **(kwargs or {}))
+  finally: graph.running -= 1
+
+def unmark(tree:Any, marked:Any) -> Any:
+  """The tree with the marks of `marked` replaced by what they mark, in each of its Tensors."""
+  marks = {leaf.uop:leaf.uop.src[0] for _,leaf in leaves(marked) if isinstance(leaf, Tensor) and graph.is_mark(leaf.uop)}
+  found = [leaf for _,leaf in leaves(tree)]
+  new = graph.replace_nodes([leaf.uop for leaf in found if isinstance(leaf, Tensor)], marks)
+  return replace_leaves(tree, iter([with_uop(leaf, new[leaf.uop]) if isinstance(leaf, Tensor) else leaf for leaf in found]))
+
+def with_uop(x:Tensor, u:UOp) -> Tensor: return x if u is x.uop else Tensor(u, device=x.device, requires_grad=x.requires_grad)
