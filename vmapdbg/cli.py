@@ -14,7 +14,7 @@ import click
 from vmapdbg import __version__
 from vmapdbg.capture.launcher import Job
 from vmapdbg.memory import remember_job
-from vmapdbg.model import Capture, to_data
+from vmapdbg.model import SCHEMA, Capture, to_data
 from vmapdbg.options import (
     EXIT_CHILD,
     EXIT_SNIPPET,
@@ -32,6 +32,7 @@ from vmapdbg.overlay import child_environment
 from vmapdbg.patches import PATCHES, format_patches, patch_states
 from vmapdbg.store import StoreError, dump_capture, save_capture
 from vmapdbg.subjects import (
+    bisect_job,
     capture_job,
     check_job,
     check_snippet,
@@ -399,6 +400,67 @@ def dump_check(capture: Capture, report: Any) -> str:
     data = to_data(capture)
     data["schedules"] = to_data(report)["schedules"]
     return json.dumps(data, indent=1, allow_nan=False) + "\n"
+
+
+@main.command()
+@click.argument("snippet", required=False)
+@click.option(
+    "--on",
+    "kind",
+    type=click.Choice(["values", "kernels", "findings", "crash"]),
+    default="values",
+    show_default=True,
+    help="What tells outcomes apart.",
+)
+@click.option(
+    "--runs", type=click.IntRange(min=2), default=64, show_default=True, help="Run the snippet at most about so often."
+)
+@patches_option
+@timeout_option
+@click.option("--json", "as_json", is_flag=True, help="Print the search as one JSON document.")
+def bisect(
+    snippet: str | None,
+    kind: str,
+    runs: int,
+    patches: frozenset[str] | None,
+    timeout: float | None,
+    as_json: bool,
+) -> None:
+    """Find the smallest sets of patches that change what comes of SNIPPET.
+
+    The snippet is run with sets of the patches, several at the same time: all of them by size, the smallest first, and
+    by halves where those are more than --runs. It is not assumed that more patches are better. Without SNIPPET: the
+    snippet of the last show.
+
+    \b
+    Exit codes: 0 no set changes the outcome, 1 one does, 2 usage.
+
+    \b
+    Examples:
+      vmapdbg bisect samples/lost_range.py
+      vmapdbg bisect samples/unclosed_range.py --on crash
+    """
+    job = find_job(snippet, None, patches, timeout)
+    most = min(runs, 2 ** len(job.patches or ()))
+    click.echo(f"vmapdbg: running {job.snippet} up to {most} times, with all that it does", err=True)
+    search, outcomes = bisect_job(job, kind, runs)
+    if as_json:
+        sys.stdout.write(dump_search(job.snippet, kind, search, outcomes))
+    else:
+        from vmapdbg.render.text_bisect import print_bisect
+
+        print_bisect(job.snippet, kind, search, outcomes, make_console())
+    sys.exit(0 if search.is_uniform else 1)
+
+
+def dump_search(snippet: str, kind: str, search: Any, outcomes: Any) -> str:
+    data: dict[str, Any] = {"schema": SCHEMA, "snippet": snippet, "on": kind, "given": sorted(search.given)}
+    data["outcomes"] = [{"name": o.name, "summary": o.summary} for o in outcomes]
+    for key in ("removed", "added", "enough"):
+        found = getattr(search, key)
+        data[key] = {"sets": [sorted(s) for s in found.sets], "exact": found.exact, "size": found.size}
+    data["tried"] = [{"patches": sorted(s), "outcome": name} for s, name in search.outcomes.items()]
+    return json.dumps(data, indent=1) + "\n"
 
 
 @main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

@@ -10,8 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -147,6 +147,20 @@ def run_pair(before: Job, after: Job, meanwhile: Callable[[], object]) -> tuple[
             meanwhile()
             return sides[0].result(), sides[1].result()
         except KeyboardInterrupt:
+            stop_all()
+            raise
+
+
+def run_many(jobs: Sequence[Job], done: Callable[[], object]) -> list[Side]:
+    """Runs jobs, as many at the same time as there are cores, and calls `done` after each. Sides are in their order."""
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+        sides = [pool.submit(run_side, job) for job in jobs]
+        try:
+            for _ in as_completed(sides):
+                done()
+            return [side.result() for side in sides]
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
             stop_all()
             raise
 

@@ -24,7 +24,7 @@ def find_pattern(ours: Numbers, theirs: Numbers, shape: Shape, places: Sequence[
     """
     if not places or len(ours) > LARGEST:
         return None
-    for describe in (_one_value, _repeated, _shifted, _swapped, _summed, _scaled):
+    for describe in (_repeated, _one_value, _shifted, _swapped, _summed, _scaled):
         found = describe(ours, theirs, shape, close)
         if found is not None:
             return found
