@@ -18,8 +18,8 @@ Ask = Callable[[Sequence[Patches]], Sequence[str]]
 class Found:
     """The smallest sets of one kind.
 
-    `exact` tells that every smaller set was tried. Else the one set is minimal: no part of it that was tried does the same,
-    but another set may be smaller. All sets of up to `size` patches were tried.
+    `exact` tells that every smaller set was tried. Else the one set is minimal: no part of it that was tried does the
+    same, but another set may be smaller. All sets of up to `size` patches were tried.
     """
 
     sets: tuple[Patches, ...]
