@@ -98,8 +98,8 @@ def find_ambient_ranges(toposort:dict[UOp, None], scope_ranges:frozenset[UOp]) -
     return vmap_map
   for x in toposort:
     if x.op is Ops.RANGE or x.dtype.scalar() == dtypes.index: continue
-    # UOp.ranges is the union over the sources less what the op ends; a BUFFER or a KERNEL has none
-    if ambient:=tuple(r for r in x.ranges if r in scope_ranges): vmap_map[x] = ambient
+    # UOp.ranges is the union over the sources less what the op ends; a BUFFER or a KERNEL has none. The order is that of the loops.
+    if ambient:=tuple(sorted((r for r in x.ranges if r in scope_ranges), key=lambda r: r.arg)): vmap_map[x] = ambient
   return vmap_map
 
 # *** 4. ranges
@@ -111,10 +111,12 @@ class RangeAssignment:
    2. realize_map[x], if there, lists the axes with ranges of their own: all of them is a GLOBAL buffer, some a LOCAL one
    3. ending[x] maps each range that ends below x, and that no realized node cut off, to where it ends: an EXPAND, or what takes x into a scope
   """
-  def __init__(self, toposort:dict[UOp, None], ctx:VmapContext, consumers:dict[UOp, dict[UOp, None]]):
-    self.toposort, self.ctx, self.consumers = toposort, ctx, consumers
+  def __init__(self, toposort:dict[UOp, None], ctx:VmapContext, consumers:dict[UOp, dict[UOp, None]], free_ranges:frozenset[UOp]):
+    self.toposort, self.ctx, self.consumers, self.free_ranges = toposort, ctx, consumers, free_ranges
     self.ending: dict[UOp, dict[UOp, UOp]] = {}
     self.binds_ambient = {"ambient-ranges", "nested-ranges"} <= _state.patches
+    # each buffer loops over the batch on its own, as it does over its other axes: a range that stands for its loop -> the RANGE
+    self.loops: dict[UOp, UOp] = {}
 
   def run(self, debug:bool) -> None:
     for x in reversed(self.toposort):
@@ -127,12 +129,26 @@ class RangeAssignment:
       rngs = self.input_ranges(x, out_rngs, ambient)
       self.ctx.range_map[x] = NodeRanges(rngs, out_rngs, input_ambient(x, out_rngs, ambient))
       if debug: self.print_node(x, rngs, out_rngs)
+    self.name_loops()
+
+  def new_loop(self, r:UOp) -> UOp:
+    """A loop over a vmap RANGE. Two that are not one loop differ, until all is decided: then each is the RANGE again (name_loops)."""
+    if r not in self.free_ranges: return r
+    self.loops[loop:=self.ctx.new_range(r.src[0].arg)] = r
+    return loop
+
+  def name_loops(self) -> None:
+    if not self.loops: return
+    def named(u:UOp) -> UOp: return u.substitute(self.loops) if any(r in self.loops for r in u.ranges) else u
+    for x,(ins,outs,ambient) in self.ctx.range_map.items():
+      self.ctx.range_map[x] = NodeRanges(tuple(map(named, ins)), tuple(map(named, outs)), {r:named(bound) for r,bound in ambient.items()})
+    if _state.observer is not None: _state.observer.loops_named(named)
 
   def ambient_of(self, x:UOp) -> Ranges: return self.ctx.vmap_map.get(x, ()) if self.binds_ambient else ()
 
   def unbound(self, x:UOp) -> dict[UOp, UOp]:
     """The ambient ranges of a GLOBAL buffer: it has a loop of its own over each."""
-    return {r:r for r in self.ambient_of(x)}
+    return {r:self.new_loop(r) for r in self.ambient_of(x)}
 
   def collect_ending(self, x:UOp) -> dict[UOp, UOp]:
     ending: dict[UOp, UOp] = {}
@@ -145,8 +161,12 @@ class RangeAssignment:
     return ending
 
   def own_ranges(self, x:UOp) -> Ranges:
-    # a VMAPOUT brings the ranges of its batch axes along, the others are new
-    if x.op is Ops.VMAPOUT: return tuple(a if a.op is Ops.RANGE else self.ctx.new_range(s) for a,s in zip(x.src[1:], x.shape))
+    # A VMAPOUT brings the ranges of its batch axes along, the others are new. Loops are in the order of their ids: the loop over a batch axis that
+    # comes after others needs a new id to be inside theirs, as its store is.
+    if x.op is Ops.VMAPOUT:
+      leading = next((i for i,a in enumerate(x.src[1:]) if a.op is not Ops.RANGE), len(x.shape))
+      return tuple(self.new_loop(a) if a.op is Ops.RANGE and (i < leading or a not in self.free_ranges) else self.ctx.new_range(s)
+                   for i,(a,s) in enumerate(zip(x.src[1:], x.shape)))
     return tuple(self.ctx.new_range(s) for s in x.shape)
 
   def output_ranges(self, x:UOp) -> tuple[Ranges, dict[UOp, UOp]]|None:
@@ -154,7 +174,8 @@ class RangeAssignment:
     if x in self.ctx.realize_map:
       self.ending[x] = {}
       self.ctx.realize_map[x] = list(range(len(x.shape)))
-      return self.own_ranges(x), self.unbound(x)
+      ambient = self.unbound(x)
+      return self.own_ranges(x), ambient
     # like SINK, these take each source as it is
     if x.op in {Ops.MSTACK, Ops.MSELECT}: return None
     readers = [self.ctx.range_map[c] for c in self.consumers[x] if c in self.ctx.range_map]
@@ -172,11 +193,12 @@ class RangeAssignment:
     else: new_axes = list(range(len(x.shape)))
     if all(batch_agrees) and not new_axes: return tuple(merged), dict(zip(mine, batch))
     self.ctx.realize_map[x] = new_axes
+    ambient = dict(zip(mine, batch)) if len(new_axes) < len(x.shape) else self.unbound(x)
     own = self.own_ranges(x) if x.op is Ops.VMAPOUT else tuple(self.ctx.new_range(x.shape[i]) if i in new_axes else r for i,r in enumerate(merged))
     if _state.observer is not None:
       batch_axes = [r for r,same in zip(mine, batch_agrees) if not same]
       _state.observer.consumers_disagree(x, [i for i,same in enumerate(agree) if not same], batch_axes, self.consumers[x], self.ctx)
-    return own, dict(zip(mine, batch)) if len(new_axes) < len(x.shape) else self.unbound(x)
+    return own, ambient
 
   def end_ranges(self, x:UOp, out_rngs:Ranges, ambient:dict[UOp, UOp]) -> tuple[Ranges, dict[UOp, UOp]]:
     """A range ends below x, in an EXPAND: x is realized, so that it is not computed again for each element of the EXPAND."""
@@ -191,8 +213,8 @@ class RangeAssignment:
     if not axes and not (out_rngs == () and x in self.ctx.vmap_map and "ambient-ranges" in _state.patches): return out_rngs, ambient
     self.ctx.realize_map[x] = axes
     if _state.observer is not None and (ended or not axes): _state.observer.ranges_end(x, ended, ending)
-    own = tuple(self.ctx.new_range(x.shape[i]) if i in axes else r for i,r in enumerate(out_rngs))
-    return own, self.unbound(x) if len(axes) == len(own) else ambient
+    if len(axes) == len(out_rngs): ambient = self.unbound(x)
+    return tuple(self.ctx.new_range(x.shape[i]) if i in axes else r for i,r in enumerate(out_rngs)), ambient
 
   def input_ranges(self, x:UOp, out_rngs:Ranges, ambient:dict[UOp, UOp]) -> Ranges:
     """Swizzled by a movement op, without the batch axes below VMAPOUT, with them above VMAPIN, new for what a REDUCE_AXIS reduces."""
@@ -302,10 +324,11 @@ def run_rangeify(tsink:UOp, debug:bool=False) -> tuple[UOp, IndexingContext]:
     ctx.vmap_map = find_ambient_ranges(toposort, scope_ranges)
   last_pass = PassState(ctx, scope_ranges)
   with cpu_profile("consumer map in rangeify", "TINY"): consumers = consumer_map_from_toposort(toposort)
-  forced = find_realized(toposort, find_free_ranges(consumers, scope_ranges))
+  free_ranges = find_free_ranges(consumers, scope_ranges)
+  forced = find_realized(toposort, free_ranges)
   ctx.realize_map.update((x, None) for x in forced)
   if _state.observer is not None: _state.observer.pass_starts(tsink, toposort, consumers, forced, ctx, scope_ranges)
-  RangeAssignment(toposort, ctx, consumers).run(debug)
+  RangeAssignment(toposort, ctx, consumers, free_ranges).run(debug)
   tsink = graph_rewrite(tsink, pm_apply_rangeify, ctx=ctx, bottom_up=True, name="apply rangeify")
   return tsink, ctx
 

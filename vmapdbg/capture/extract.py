@@ -155,9 +155,12 @@ class PassView:
         shown: dict[str, str] = {}
         for consumer, r in disagreement.asked:
             shown.setdefault(self.render(r), self.label(consumer))
+        where = disagreement.where if isinstance(disagreement.where, str) else self.render(disagreement.where)
+        if len(shown) == 1:
+            labels = [self.label(consumer) for consumer, _ in disagreement.asked]
+            return f"{where}: {', '.join(labels[:3])} do not share one loop over {next(iter(shown))}"
         wants = [f"{label} asks {text}" for text, label in list(shown.items())[:3]]
         more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
-        where = disagreement.where if isinstance(disagreement.where, str) else self.render(disagreement.where)
         return f"{where}: {', '.join(wants)}{more}"
 
     def explain_ending(self, ranges: dict[UOp, UOp]) -> str:

@@ -164,6 +164,13 @@ class Recorder:
         assert self._current is not None
         self._current.endings[x] = Ending(axes, ending)
 
+    def loops_named(self, named: Callable[[UOp], UOp]) -> None:
+        assert self._current is not None
+        for disagreement in self._current.disagreements.values():
+            disagreement.asked = [(c, named(r)) for c, r in disagreement.asked]
+        for ending in self._current.endings.values():
+            ending.ranges = {named(r): expand for r, expand in ending.ranges.items()}
+
     def bufferize_made(self, node: UOp, buffer: UOp, ambient: tuple[UOp, ...]) -> None:
         assert self._current is not None
         self._current.bufferizes.setdefault(node, BufferizeRecord(buffer, ambient))
