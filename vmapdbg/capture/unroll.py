@@ -212,10 +212,11 @@ class Unroller:
             elif p in env:
                 built[p] = UOp.const(node.dtype, env[p])
             else:
-                built[p] = self._build_node(node, [built[s] for s in node.src if s in built])
+                built[p] = self._build_node(p, [built[s] for s in node.src if s in built])
         return built[place]
 
-    def _build_node(self, node: PackedNode, sources: list[UOp]) -> UOp:
+    def _build_node(self, place: int, sources: list[UOp]) -> UOp:
+        node = self.node(place)
         if node.op == "DEVICE":
             return UOp(Ops.DEVICE, arg=self._map_device(node.arg))
         if node.op == "CONST":
@@ -223,6 +224,8 @@ class Unroller:
             sources = [s for s in sources if s.op not in {Ops.UNIQUE, Ops.LUNIQUE}]
         dtype = node.dtype if self.widening is None else self.widening.widen(node, [s.dtype for s in sources])
         u = UOp(Ops[node.op], dtype, tuple(sources), node.arg)
+        if self.widening is not None and (step := self.widening.find_step(node, place)) is not None:
+            return u * u.const_like(step)
         # the sizes of movement ops must be numbers where RANGEs were replaced
         return u.simplify() if dtype.scalar() == dtypes.index and sources and node.op != "RANGE" else u
 

@@ -43,7 +43,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Rounding:
-    """The same array computed in double precision, `exact`, and how far it moves when each input is changed by as much
+    """The same array computed in double precision, `exact`, and how far it moves when each input and each result is moved by as much
     as its dtype rounds, `spread`."""
 
     exact: Numbers
