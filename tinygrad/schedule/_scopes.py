@@ -52,7 +52,7 @@ def name_ranges(ranges) -> str:
   return ", ".join(f"size {r.src[0].render()}" if is_own(r) else f"{r.render(simplify=False)} (size {r.src[0].render()})" for r in ranges)
 
 def describe_place(x:UOp) -> str:
-  name = f"{x.op.name} of shape {x._shape}"
+  name = x.op.name if x._shape is None else f"{x.op.name} of shape {x._shape}"
   if not x.metadata: return name
   return f"{name} ({x.metadata[0].name} at {x.metadata[0].caller})" if x.metadata[0].caller else f"{name} ({x.metadata[0].name})"
 
