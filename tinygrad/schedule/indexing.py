@@ -152,6 +152,8 @@ class RangeAssignment:
         new_axes.append(i)
     if new_axes:
       self.ctx.realize_map[x] = new_axes
+      # readers that share the rows and differ along them: the reduce of the row on one side, its elements on the other
+      if not all(shared) and all(r.op is Ops.RANGE for i in differ for r in axes[i][0]): _fusion.report_row_value(x)
       if _state.observer is not None: _state.observer.consumers_disagree(x, differ, self.consumers[x], self.ctx)
     return tuple(out_rngs)
 
@@ -168,7 +170,7 @@ class RangeAssignment:
       crossed = [i for i in every if any(rr.arg > e.arg for e in ending for rr in out_rngs[i].ranges)]
       # written by hand the batch is an axis more, outside of the others: it is not crossed
       in_scope = not axes and bool(crossed) and x in self.ctx.vmap_map and "ambient-ranges" in _state.patches and _fusion.removes_barriers()
-      if not self.is_barred(x, axes+crossed if in_scope or len(ended) > len(crossed) else []):
+      if not self.is_barred(x, axes+crossed if in_scope or len(ended) > len(crossed) else [], ending):
         ended, barrier = crossed, not _fusion.removes_barriers()
         if in_scope and len(crossed) == len(every): self.ctx.local_in_scope.add(x)
         if not barrier and (len(ended) < len(every) or batched or in_scope): _fusion.report_fused(x, axes+ended)
@@ -178,9 +180,10 @@ class RangeAssignment:
     if _state.observer is not None and (ended or not axes): _state.observer.ranges_end(x, ended, ending)
     return tuple(self.ctx.new_range(x.shape[i]) if i in axes else r for i,r in enumerate(out_rngs))
 
-  def is_barred(self, x:UOp, axes:list[int]) -> bool:
-    """Whether a barrier stands at x, where only `axes` would be realized else."""
+  def is_barred(self, x:UOp, axes:list[int], ending:dict[UOp, UOp]|None=None) -> bool:
+    """Whether a barrier stands at x, where only `axes` would be realized else, as a LOCAL buffer."""
     refusal = _fusion.find_barrier(x) or _fusion.too_large_for_local(x, axes)
+    if refusal is None and ending is not None and _fusion.removes_barriers(): refusal = _fusion.too_slow_for_local(x, axes, ending)
     if refusal is not None and _state.observer is not None: _state.observer.fusion_refused(x, refusal)
     return refusal is not None
 
