@@ -124,10 +124,7 @@ def test_elementwise_after_the_scope_adds_no_kernel() -> None:
 
 
 # the inner VMAPOUT is realized as every VMAPOUT is, and with the row sum in its value its buffer is not removed
-COSTS_ONE = pytest.mark.xfail(strict=True, reason="a VMAPOUT is always realized")
-
-
-@pytest.mark.parametrize("name", ["elementwise", pytest.param("softmax", marks=COSTS_ONE)])
+@pytest.mark.parametrize("name", ["elementwise", "softmax"])
 def test_nested_scopes_cost_no_kernel(name: str) -> None:
     """A reduce as the last op of the inner scope costs one more, so it is not among these."""
     element, _ = PROGRAMS[name]

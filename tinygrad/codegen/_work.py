@@ -57,10 +57,13 @@ def count_work(ast:UOp, ren:Renderer) -> Work:
       ops, chain = ops+n, chain+steps
     elif u.op is Ops.WMMA: ops += loops(u.ranges) * 2*math.prod(u.arg[1])//u.arg[5]
     elif u.op in GroupOp.ALU and u.dtype.scalar() != dtypes.index:
-      weight = POLYNOMIAL_OPS if u.op in POLYNOMIALS and u.op not in ren.code_for_op else 1
-      ops += loops(u.ranges) * weight * (2 if u.op is Ops.MULACC else 1)
+      ops += loops(u.ranges) * op_weight(u, ren)
   local = sum(math.prod(u.shape)*u.dtype.base.itemsize for u in values if is_local(u)) + sum(group_bytes(u) for u in values if u.op is Ops.REDUCE)
   return Work(ops*threads, chain, count_bytes(ast), local, threads)
+
+def op_weight(u:UOp, ren:Renderer) -> int:
+  if u.op in POLYNOMIALS and u.op not in ren.code_for_op: return POLYNOMIAL_OPS
+  return 2 if u.op is Ops.MULACC else 1
 
 def find_values(ast:UOp) -> list[UOp]:
   """The UOps of the AST that compute values: not those that only make addresses."""
@@ -122,3 +125,10 @@ def predict_ns(work:Work, ren:Renderer) -> float:
   """Returns the time of one launch: the longest of what its ops, its chains of adds and its memory take."""
   m = find_machine(ren)
   return m.launch_ns + max(work.ops*m.op_ns/min(work.threads, m.units), work.chain*m.chain_ns, work.bytes*m.byte_ns)
+
+def is_cheap_again(value:UOp, ren:Renderer) -> bool:
+  """Whether one element of a value takes less time to compute again than to write and to read. What its reduces take is not counted."""
+  m = find_machine(ren)
+  gate = lambda u: u.op not in {Ops.REDUCE, Ops.INDEX, Ops.RANGE}
+  ops = sum(op_weight(u, ren) for u in value.toposort(gate=gate) if u.op in GroupOp.ALU and u.dtype.scalar() != dtypes.index)
+  return ops*m.op_ns/m.units < 2*value.dtype.itemsize*m.byte_ns

@@ -11,7 +11,7 @@ from typing import Callable
 from tinygrad.device import Device
 from tinygrad.dtype import AddrSpace
 from tinygrad.renderer import Renderer
-from tinygrad.uop.ops import Ops, UOp
+from tinygrad.uop.ops import AxisType, Ops, UOp
 from tinygrad_overlay import _state
 
 @dataclass(frozen=True)
@@ -40,9 +40,17 @@ class Attempt:
   fused: dict[UOp, list[int]] = field(default_factory=dict)
   # number of a RANGE that a LOCAL buffer closes -> its node
   local_ranges: dict[int, UOp] = field(default_factory=dict)
+  # values of a row that the row's reduce and its elements read
+  row_values: set[UOp] = field(default_factory=set)
   # BUFFER -> the node it holds
   buffers: dict[UOp, UOp] = field(default_factory=dict)
   kernels: list[MadeKernel] = field(default_factory=list)
+
+# so many steps of one thread take as long as a launch or two on any target
+MAX_LOCAL_READS = 1 << 14
+
+# what a buffer is kept for whatever it costs
+NEVER_REMOVED = {Ops.CONTIGUOUS, Ops.COPY, Ops.ASSIGN, Ops.ENCDEC, Ops.NOOP}
 
 # the attempt that is being made, or None where nothing can be refused
 attempt: Attempt|None = None
@@ -99,17 +107,45 @@ def find_barrier(x:UOp) -> Refusal|None: return attempt.barriers.get(x) if attem
 def report_fused(x:UOp, axes:list[int]) -> None:
   if attempt is not None: attempt.fused[x] = axes
 
+def report_row_value(x:UOp) -> None:
+  if attempt is not None and not attempt.all_barriers and {"fuse-broadcast", "fusion-guard"} <= _state.patches: attempt.row_values.add(x)
+
+def computes_again(src:UOp, buf:UOp, idx:UOp) -> bool:
+  """Whether a value of a row is computed again by its readers, which are in one kernel then: exp(x - max) by the sum and the quotient of a softmax.
+
+  Stock keeps its buffer, because there is a reduce in it. But that reduce is of the row, and its readers have the row in common.
+  """
+  if attempt is None or (x:=getattr(buf.arg, "node", None)) not in attempt.row_values or x in attempt.barriers: return False
+  if src.op in NEVER_REMOVED or not buf.arg.removable or buf.arg.addrspace != AddrSpace.GLOBAL: return False
+  again = dict(zip(buf.src[1:], idx.src[1:]))
+  reduces = [u for u in src.toposort(gate=lambda u: u.op is not Ops.BUFFERIZE or u.arg.addrspace != AddrSpace.GLOBAL) if u.op is Ops.REDUCE]
+  rows = {again[r] for u in reduces for r in u.ranges if r in again}
+  if not reduces or any(r.op is not Ops.RANGE or r.arg[-1] is not AxisType.LOOP for r in rows): return False
+  from tinygrad_overlay.codegen._work import is_cheap_again  # it needs codegen, which imports the scheduler
+  if not is_cheap_again(src, find_renderer(x.device if isinstance(x.device, str) else x.device[0])): return False
+  attempt.fused[x] = []
+  return True
+
 def report_local(x:UOp, closed:tuple[UOp, ...]) -> None:
   if attempt is not None: attempt.local_ranges.update((r.arg[0], x) for r in closed if r.op is Ops.RANGE)
 
 def report_buffer(buffer:UOp, node:UOp|None) -> None:
   if attempt is not None and node is not None: attempt.buffers[buffer] = node
 
+def count_elements(x:UOp, axes) -> int: return math.prod(int(s.vmax) if isinstance(s:=x.shape[i], UOp) else s for i in axes)
+
 def too_large_for_local(x:UOp, axes:list[int]) -> Refusal|None:
   """A LOCAL buffer of these axes (none: it is no LOCAL buffer) that does not fit is not tried at all (seed 002, part 1)."""
   if "local-budget" not in _state.patches or not axes or x._device is None: return None
-  needs, limit = math.prod(int(x.shape[i].vmax) if isinstance(x.shape[i], UOp) else x.shape[i] for i in axes)*x.dtype.itemsize, local_limit(x._device)
+  needs, limit = count_elements(x, axes)*x.dtype.itemsize, local_limit(x._device)
   return Refusal("local-budget", f"its LOCAL buffer needs {needs:,} bytes, the target has {limit:,}") if needs > limit else None
+
+def too_slow_for_local(x:UOp, axes:list[int], ending:dict[UOp, UOp]) -> Refusal|None:
+  """The heuristics give no opts to a kernel with a LOCAL buffer. Where it is read so often that this is slow on every target, it is not tried."""
+  if "fusion-guard" not in _state.patches or not axes: return None
+  held, read = count_elements(x, range(len(x.shape))), math.prod(int(r.vmax)+1 for r in ending)
+  if held*read <= MAX_LOCAL_READS: return None
+  return Refusal("fusion-guard", f"its LOCAL buffer would be read {held*read:,} times, in a kernel that gets no opts ({MAX_LOCAL_READS:,} reads are allowed)")
 
 def report_kernel(store:UOp, kernel:UOp) -> None:
   if attempt is None or (ast:=kernel.arg.ast).op is not Ops.SINK: return

@@ -15,30 +15,36 @@ from tinygrad_overlay.schedule._fusion import Attempt, MadeKernel, Refusal, find
 MAX_REDUNDANCY = 2.0
 # a quarter of the threads of the least parallel kernel it replaces: less cannot be made up by one launch saved
 MIN_THREADS = 1/4
+# the roofline does not see registers and caches: a gain of less than two percent is none, and stock's kernels are those the heuristics know
+MIN_GAIN = 0.02
 # below so many ops a launch costs more than the kernel: neither work nor threads matter
 SMALL_OPS = 4096
-# of the fusions to blame in a group, so many are tried one by one; then the group is left as stock makes it
-TRIED_ALONE = 2
+# an attempt costs as much as a whole schedule: in a graph of so many nodes one more looks for the fusion to blame in a group; a larger graph,
+# and a group that loses still, is left as stock makes it
+BLAMING_ATTEMPTS, BLAMING_NODES = 1, 1000
 
 @dataclass
 class Group:
-  """The kernels that compute the same values with fusion and without, and the fusions among its nodes, outputs of the graph first."""
+  """The kernels that compute the same values with fusion and without. `causes`: the fusions among its nodes, each with the nodes whose kernels
+  it is in; outputs of the graph first."""
   fused: list[MadeKernel] = field(default_factory=list)
   stock: list[MadeKernel] = field(default_factory=list)
-  causes: list[UOp] = field(default_factory=list)
+  causes: dict[UOp, set[UOp]] = field(default_factory=dict)
 
 def find_losses(made:Attempt, stock:Attempt) -> dict[UOp, Refusal]:
   """Returns the nodes at which the barrier is to be put back, with the numbers."""
   refused: dict[UOp, Refusal] = {}
   for group in find_groups(made, stock):
     if not group.causes or (loss:=explain_loss(group.fused, group.stock)) is None: continue
-    refused.update((x, Refusal("fusion-guard", loss)) for x in choose_refused(group.causes, made))
+    refused.update((x, Refusal("fusion-guard", loss)) for x in choose_refused(group, made))
   return refused
 
-def choose_refused(causes:list[UOp], made:Attempt) -> list[UOp]:
-  """LOCAL buffers first: the heuristics leave a kernel that has one as it is. Then one at a time, those next to the output first; then all."""
-  if local:=[x for x in causes if made.fused[x]]: return local
-  return causes[:1] if made.rounds < TRIED_ALONE else causes
+def choose_refused(group:Group, made:Attempt) -> list[UOp]:
+  """The fusions in the slowest kernel first, since the others may pay without them; then all."""
+  if made.rounds >= BLAMING_ATTEMPTS or len(made.toposort) > BLAMING_NODES: return list(group.causes)
+  ren = find_renderer(group.fused[0].device)
+  slowest = max((k for k in group.fused if any(k.node in ws for ws in group.causes.values())), key=lambda k: predict_ns(estimate_work(k.ast, ren), ren))
+  return [x for x,writers in group.causes.items() if slowest.node in writers]
 
 # *** groups
 
@@ -57,8 +63,9 @@ def find_groups(made:Attempt, stock:Attempt) -> list[Group]:
   changed = {root: g for root,g in found.items() if asts(g.fused) != asts(g.stock)}
   for x in reversed(made.toposort):
     if x not in made.fused: continue
-    for root in {groups.find(("fused", w)) for w in find_writers(x, fused_at, made.consumers) if w not in same}:
-      if root in changed: changed[root].causes.append(x)
+    writers = find_writers(x, fused_at, made.consumers)
+    for root in {groups.find(("fused", w)) for w in writers if w not in same}:
+      if root in changed: changed[root].causes[x] = writers
   return list(changed.values())
 
 def join_readers(groups:DisjointSets, key:tuple, side:str, writers:Iterable[UOp]) -> None:
@@ -125,7 +132,8 @@ def compare(fused:Side, stock:Side, target:str) -> str|None:
     return f"{what} {fused.ops/max(stock.ops, 1):.1f} times the work ({stock.ops:,} -> {fused.ops:,} ops; {MAX_REDUNDANCY:.0f} times is allowed)"
   if fused.least_threads is not None and stock.least_threads is not None and fused.least_threads < MIN_THREADS*stock.least_threads:
     return f"{what} {stock.least_threads:,} -> {fused.least_threads:,} threads in the least parallel one (a quarter is allowed)"
-  if fused.ns > stock.ns: return f"{what} predicted slower on {target}: {stock.ns/1000:,.1f} -> {fused.ns/1000:,.1f} us"
+  if fused.ns > (1-MIN_GAIN)*stock.ns:
+    return f"{what} predicted {'slower' if fused.ns > stock.ns else 'no faster'} on {target}: {stock.ns/1000:,.1f} -> {fused.ns/1000:,.1f} us"
   return None
 
 def count(kernels:int) -> str: return f"{kernels} kernel{'s' * (kernels != 1)}"

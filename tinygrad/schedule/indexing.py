@@ -197,12 +197,15 @@ class RangeAssignment:
     batch_agrees, batch = merge_ranges([tuple(n.ambient.get(r, r) for r in mine) for n in readers])
     differ = [i for i,same in enumerate(agree) if not same]
     # a LOCAL buffer lives inside one step of the batch, and VMAPOUT has the batch in its axes
-    if all(batch_agrees) and (not differ or (PCONTIG and x.op is not Ops.VMAPOUT and not self.is_barred(x, differ))): new_axes = differ
-    else: new_axes = list(range(len(x.shape)))
-    if all(batch_agrees) and not new_axes: return tuple(merged), dict(zip(mine, batch))
+    partial = all(batch_agrees) and (not differ or (bool(PCONTIG) and x.op is not Ops.VMAPOUT and not self.is_barred(x, differ)))
+    new_axes = differ if partial else list(range(len(x.shape)))
+    if partial and not differ: return tuple(merged), dict(zip(mine, batch))
     self.ctx.realize_map[x] = new_axes
     ambient = dict(zip(mine, batch)) if len(new_axes) < len(x.shape) else self.unbound(x)
     own = self.own_ranges(x) if x.op is Ops.VMAPOUT else tuple(self.ctx.new_range(x.shape[i]) if i in new_axes else r for i,r in enumerate(merged))
+    # readers that share the rows and differ along them: the reduce of the row on one side, its elements on the other
+    asked = [n.ins[i].get_idx() for n in readers for i in differ]+[n.ambient.get(r, r).get_idx() for n in readers for r,same in zip(mine, batch_agrees) if not same]
+    if not partial and all(r.op is Ops.RANGE for r in asked): _fusion.report_row_value(x)
     if _state.observer is not None:
       batch_axes = [r for r,same in zip(mine, batch_agrees) if not same]
       _state.observer.consumers_disagree(x, differ, batch_axes, self.consumers[x], self.ctx)
@@ -223,7 +226,7 @@ class RangeAssignment:
       # of the batch and some axes.
       batch_crossed = any(is_crossed(bound) for bound in ambient.values()) and _fusion.removes_barriers()
       in_scope = not axes and bool(crossed) and bool(ambient) and not batch_crossed and _fusion.removes_barriers()
-      if not batch_crossed and not self.is_barred(x, axes+crossed if in_scope or len(ended) > len(crossed) else []):
+      if not batch_crossed and not self.is_barred(x, axes+crossed if in_scope or len(ended) > len(crossed) else [], ending):
         ended, barrier = crossed, not _fusion.removes_barriers()
         if in_scope and len(crossed) == len(every): self.ctx.local_in_scope.add(x)
         if not barrier and (len(ended) < len(every) or batched or in_scope): _fusion.report_fused(x, axes+ended)
@@ -234,9 +237,10 @@ class RangeAssignment:
     if len(axes) == len(out_rngs) and x not in self.ctx.local_in_scope: ambient = self.unbound(x)
     return tuple(self.ctx.new_range(x.shape[i]) if i in axes else r for i,r in enumerate(out_rngs)), ambient
 
-  def is_barred(self, x:UOp, axes:list[int]) -> bool:
-    """Whether a barrier stands at x, where only `axes` would be realized else."""
+  def is_barred(self, x:UOp, axes:list[int], ending:dict[UOp, UOp]|None=None) -> bool:
+    """Whether a barrier stands at x, where only `axes` would be realized else, as a LOCAL buffer."""
     refusal = _fusion.find_barrier(x) or _fusion.too_large_for_local(x, axes)
+    if refusal is None and ending is not None and _fusion.removes_barriers(): refusal = _fusion.too_slow_for_local(x, axes, ending)
     if refusal is not None and _state.observer is not None: _state.observer.fusion_refused(x, refusal)
     return refusal is not None
 

@@ -37,11 +37,12 @@ class Ending:
 
 @dataclass
 class Verdict:
-    """What the cost function saw, and whether it kept the buffer."""
+    """What the cost function saw, and whether it kept the buffer. `again`: the guard has its readers compute it again."""
 
     value: UOp
     buffer: UOp
     kept: bool
+    again: bool = False
 
 
 @dataclass
@@ -185,10 +186,10 @@ class Recorder:
         assert self._current is not None
         self._current.bufferizes.setdefault(node, BufferizeRecord(buffer, ambient))
 
-    def removal_tried(self, src: UOp, buffer: UOp, index: UOp, result: UOp | None) -> None:
+    def removal_tried(self, src: UOp, buffer: UOp, index: UOp, result: UOp | None, again: bool) -> None:
         record = self._bufferize_of(buffer)
         if record is not None:
-            record.verdict = Verdict(src, buffer, kept=result is None)
+            record.verdict = Verdict(src, buffer, result is None, again)
 
     def buffer_stored(self, buffer: UOp, stored: UOp) -> None:
         record = self._bufferize_of(buffer)
@@ -252,6 +253,8 @@ def explain_verdict(verdict: Verdict) -> str:
         return f"{src.op.name} is never removed"
     if not buffer.arg.removable:
         return "not removable: a COPY reads it, or it is a buffer by its op"
+    if verdict.again:
+        return "its readers are in one kernel and share its rows: computed again by each, which is cheaper than memory"
     if src.op is ops.THREEFRY:
         return "THREEFRY is never buffered"
     accessed, reduces = _accessed_buffers(src)
