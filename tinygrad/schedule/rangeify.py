@@ -3,7 +3,7 @@ from __future__ import annotations
 from types import ModuleType
 from tinygrad.dtype import AddrSpace
 from tinygrad.schedule import rangeify as upstream
-from tinygrad.uop.ops import AxisType, Ops, UOp, range_str
+from tinygrad.uop.ops import AxisType, Ops, PatternMatcher, UOp, UPat, range_str
 from tinygrad_overlay import _state
 from tinygrad_overlay._patching import UnknownShape, replace_function, replace_rules
 from tinygrad_overlay.schedule import _fusion, indexing
@@ -85,6 +85,10 @@ def get_rangeify_map(sink:UOp) -> dict[UOp, UOp]:
   """All stages from tensor graph to kernels; they run again where a fusion does not pay (patches fusion-guard, local-budget)."""
   return _fusion.settle(lambda: stock_get_rangeify_map(sink))
 
+def strip_device(c:UOp) -> UOp|None:
+  # what is folded under a LOCAL buffer takes over its device, and a constant in a kernel has none
+  return c.replace(src=()) if c.src else None
+
 def patch(module:ModuleType) -> None:
   global stock_remove_bufferize, stock_bufferize_to_store, stock_renumber_range, stock_tag_uop, stock_split_store, stock_get_rangeify_map
   stock_remove_bufferize = replace_function(module, "remove_bufferize", remove_bufferize, "src", "buf", "idx")
@@ -98,6 +102,7 @@ def patch(module:ModuleType) -> None:
   # pm_add_buffers calls it through a lambda, which holds the old name
   module.pm_add_buffers = replace_rules(module.pm_add_buffers, lambda f: "bufferize_to_store" in f.__code__.co_names, add_buffers)
   module.pm_add_buffers_local = replace_rules(module.pm_add_buffers_local, lambda f: f is stock_bufferize_to_store, bufferize_to_store)
+  module.rangeify_codegen = module.rangeify_codegen+PatternMatcher([(UPat(Ops.CONST, name="c"), strip_device)])
   module.to_define_global = replace_rules(module.to_define_global, lambda f: f is stock_renumber_range, renumber_range)
   module.add_tags = replace_rules(module.add_tags, lambda f: f is stock_tag_uop, tag_uop)
   if module.run_rangeify is not indexing.run_rangeify: raise UnknownShape("rangeify.run_rangeify is not the one that indexing.py has")
