@@ -153,7 +153,8 @@ class RangeAssignment:
     if new_axes:
       self.ctx.realize_map[x] = new_axes
       # readers that share the rows and differ along them: the reduce of the row on one side, its elements on the other
-      if not all(shared) and all(r.op is Ops.RANGE for i in differ for r in axes[i][0]): _fusion.report_row_value(x)
+      if not all(shared) and all(r.op is Ops.RANGE for i in differ for r in axes[i][0]):
+        _fusion.report_row_value(x, [out_rngs[i] for i in differ])
       if _state.observer is not None: _state.observer.consumers_disagree(x, differ, self.consumers[x], self.ctx)
     return tuple(out_rngs)
 

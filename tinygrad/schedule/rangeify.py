@@ -11,7 +11,10 @@ from tinygrad_overlay.schedule import _fusion, indexing
 # *** removing a buffer
 
 def remove_bufferize(src:UOp, buf:UOp, idx:UOp) -> UOp|None:
-  """Stock's cost function decides, and the guard where a row is computed again rather than stored; the ranges of a vmap scope may stand on both sides of the buffer, so they are set apart first."""
+  """Stock's cost function decides, and the guard where a row is computed again rather than stored.
+
+  The ranges of a vmap scope may stand on both sides of the buffer, so they are set apart first.
+  """
   if (apart:=set_ranges_apart(buf, idx)) is not buf: src, buf, idx = apart.src[0], apart, idx.replace(src=(apart,)+idx.src[1:])
   ret = stock_remove_bufferize(src, buf, idx)
   again = ret is None and _fusion.computes_again(src, buf, idx)
