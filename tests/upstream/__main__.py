@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from tests.upstream import fusion
 from tests.upstream.compare import (
     SCHEDULES,
     Difference,
@@ -40,6 +41,8 @@ FILES = [
     "test_softmax_fusion.py",
     "test_ops.py",
 ]
+# the patches of fusion are there to change the kernels of ordinary programs: --fusion looks at that
+VMAP_PATCHES = "ambient-ranges,nested-ranges,close-ranges"
 BROKEN = ("failed", "error", "crashed")
 NEEDS_TORCH = {"test_ops.py"}
 # more than this is no flake
@@ -53,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # what `timeout` sends: pytest runs in a session of its own, and is ended on the way out
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))
     try:
-        return compare_sides(options)
+        return compare_fusion(options) if options.fusion else compare_sides(options)
     except (FetchError, RunError, TableError, PatchError) as error:
         print(f"tests.upstream: {error}", file=sys.stderr)
         return 2
@@ -64,7 +67,9 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("--files", nargs="+", default=FILES, metavar="FILE", help="files of upstream's test folder")
     add("-n", dest="workers", type=int, default=2, help="pytest-xdist workers (default 2)")
-    add("--patches", default="all", metavar="SPEC", help="patches of the overlay (default all)")
+    add("--patches", default=VMAP_PATCHES, metavar="SPEC", help="patches of the overlay (default those of vmap)")
+    add("--fusion", action="store_true", help="compare what fuse-broadcast changes with fewer_kernels.toml")
+    add("--write", action="store_true", help="with --fusion: write fewer_kernels.toml anew")
     add("--timeout", type=float, default=1200, metavar="S", help="seconds for one side (default 1200)")
     add("--fresh", action="store_true", help="run stock again, even if its outcome is cached")
     return parser.parse_args(arguments)
@@ -87,6 +92,34 @@ def compare_sides(options: argparse.Namespace) -> int:
     verdict = judge(find_differences(stock, overlay), listed, files)
     print_verdict(verdict, stock, overlay)
     return 1 if verdict.failed else 0
+
+
+def compare_fusion(options: argparse.Namespace) -> int:
+    """`--fusion`: what fuse-broadcast changes is what fewer_kernels.toml lists."""
+    table = Path(__file__).parent / "fewer_kernels.toml"
+    upstream = fetch_upstream(CACHE_DIR, TINYGRAD_VERSION)
+    files = choose_files([fusion.COUNTS, fusion.VALUES], upstream)
+    bench = Bench(upstream, CACHE_DIR, options.workers, options.timeout)
+    side = Side("fusion", fusion.PATCHES)
+    stock, fused = SideResult({}), SideResult({})
+    for file in files:  # one by one: stock's outcome of each is kept, whichever files are asked for
+        path = [f"test/{file}"]
+        stock = stock.joined(run_stock(bench, path, options.fresh))
+        fused = fused.joined(bench.run(side, path))
+    print_side("stock", stock)
+    check_stock(stock)
+    print_side(f"overlay (patches {fusion.PATCHES})", fused)
+    counts, others = fusion.find_counts(stock, fused)
+    if options.write:
+        table.write_text(fusion.format_counts(counts))
+    wrong = fusion.compare_counts(counts, fusion.read_counts(table))
+    for line in wrong:
+        print("DIFFERENT", line)
+    for difference in others:
+        print_difference("DIFFERENT", difference)
+    print(f"{len(counts)} tests of {fusion.COUNTS} have other kernels, none of them more than stock")
+    print(f"tests.upstream --fusion: {len(wrong) + len(others)} differences that are not listed")
+    return 1 if wrong or others else 0
 
 
 def choose_files(wanted: Sequence[str], upstream: Path) -> list[str]:

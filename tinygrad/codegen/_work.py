@@ -24,8 +24,8 @@ class Work:
 # axes that are threads, and axes that are unrolled into the code: their elements do not wait for each other
 THREAD_AXES = {AxisType.GLOBAL, AxisType.LOCAL, AxisType.WARP, AxisType.GROUP_REDUCE, AxisType.THREAD}
 UNROLLED_AXES = {AxisType.UPCAST, AxisType.UNROLL}
-# a transcendental that the target has not becomes a polynomial of about so many ops (EXP2 of a float on the CPU: 27, SIN: 60)
-POLYNOMIAL_OPS = 30
+# a transcendental that the target has not becomes a polynomial of about so many ops (EXP2 of a float on the CPU: 38)
+POLYNOMIAL_OPS = 38
 POLYNOMIALS = {Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.POW}
 
 def estimate_work(ast:UOp, ren:Renderer) -> Work:
@@ -54,7 +54,8 @@ def count_work(ast:UOp, ren:Renderer) -> Work:
   for u in values:
     if u.op is Ops.REDUCE:
       n, steps = count_reduce(u)
-      ops, chain = ops+n, chain+steps
+      # a maximum is a comparison and a choice where the target has no MAX
+      ops, chain = ops + n*(1 if u.arg in ren.code_for_op else 2), chain+steps
     elif u.op is Ops.WMMA: ops += loops(u.ranges) * 2*math.prod(u.arg[1])//u.arg[5]
     elif u.op in GroupOp.ALU and u.dtype.scalar() != dtypes.index:
       ops += loops(u.ranges) * op_weight(u, ren)

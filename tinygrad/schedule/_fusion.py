@@ -40,8 +40,8 @@ class Attempt:
   fused: dict[UOp, list[int]] = field(default_factory=dict)
   # number of a RANGE that a LOCAL buffer closes -> its node
   local_ranges: dict[int, UOp] = field(default_factory=dict)
-  # values of a row that the row's reduce and its elements read
-  row_values: set[UOp] = field(default_factory=set)
+  # value of a row that the row's reduce and its elements read -> its ranges along the row
+  row_values: dict[UOp, list[UOp]] = field(default_factory=dict)
   # BUFFER -> the node it holds
   buffers: dict[UOp, UOp] = field(default_factory=dict)
   kernels: list[MadeKernel] = field(default_factory=list)
@@ -107,8 +107,8 @@ def find_barrier(x:UOp) -> Refusal|None: return attempt.barriers.get(x) if attem
 def report_fused(x:UOp, axes:list[int]) -> None:
   if attempt is not None: attempt.fused[x] = axes
 
-def report_row_value(x:UOp) -> None:
-  if attempt is not None and not attempt.all_barriers and {"fuse-broadcast", "fusion-guard"} <= _state.patches: attempt.row_values.add(x)
+def report_row_value(x:UOp, along:list[UOp]) -> None:
+  if attempt is not None and not attempt.all_barriers and {"fuse-broadcast", "fusion-guard"} <= _state.patches: attempt.row_values[x] = along
 
 def computes_again(src:UOp, buf:UOp, idx:UOp) -> bool:
   """Whether a value of a row is computed again by its readers, which are in one kernel then: exp(x - max) by the sum and the quotient of a softmax.
@@ -119,8 +119,9 @@ def computes_again(src:UOp, buf:UOp, idx:UOp) -> bool:
   if src.op in NEVER_REMOVED or not buf.arg.removable or buf.arg.addrspace != AddrSpace.GLOBAL: return False
   again = dict(zip(buf.src[1:], idx.src[1:]))
   reduces = [u for u in src.toposort(gate=lambda u: u.op is not Ops.BUFFERIZE or u.arg.addrspace != AddrSpace.GLOBAL) if u.op is Ops.REDUCE]
-  rows = {again[r] for u in reduces for r in u.ranges if r in again}
-  if not reduces or any(r.op is not Ops.RANGE or r.arg[-1] is not AxisType.LOOP for r in rows): return False
+  rows = [r for u in reduces for r in u.ranges if r in again]
+  if not reduces or any(r in attempt.row_values[x] or again[r].op is not Ops.RANGE for r in rows): return False
+  if any(again[r].arg[-1] is not AxisType.LOOP for r in rows): return False
   from tinygrad_overlay.codegen._work import is_cheap_again  # it needs codegen, which imports the scheduler
   if not is_cheap_again(src, find_renderer(x.device if isinstance(x.device, str) else x.device[0])): return False
   attempt.fused[x] = []
@@ -145,7 +146,8 @@ def too_slow_for_local(x:UOp, axes:list[int], ending:dict[UOp, UOp]) -> Refusal|
   if "fusion-guard" not in _state.patches or not axes: return None
   held, read = count_elements(x, range(len(x.shape))), math.prod(int(r.vmax)+1 for r in ending)
   if held*read <= MAX_LOCAL_READS: return None
-  return Refusal("fusion-guard", f"its LOCAL buffer would be read {held*read:,} times, in a kernel that gets no opts ({MAX_LOCAL_READS:,} reads are allowed)")
+  where = f"in a kernel that gets no opts ({MAX_LOCAL_READS:,} reads are allowed)"
+  return Refusal("fusion-guard", f"its LOCAL buffer would be read {held*read:,} times, {where}")
 
 def report_kernel(store:UOp, kernel:UOp) -> None:
   if attempt is None or (ast:=kernel.arg.ast).op is not Ops.SINK: return

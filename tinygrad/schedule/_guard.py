@@ -43,7 +43,8 @@ def choose_refused(group:Group, made:Attempt) -> list[UOp]:
   """The fusions in the slowest kernel first, since the others may pay without them; then all."""
   if made.rounds >= BLAMING_ATTEMPTS or len(made.toposort) > BLAMING_NODES: return list(group.causes)
   ren = find_renderer(group.fused[0].device)
-  slowest = max((k for k in group.fused if any(k.node in ws for ws in group.causes.values())), key=lambda k: predict_ns(estimate_work(k.ast, ren), ren))
+  blamed = set.union(*group.causes.values())
+  slowest = max((k for k in group.fused if k.node in blamed), key=lambda k: predict_ns(estimate_work(k.ast, ren), ren))
   return [x for x,writers in group.causes.items() if slowest.node in writers]
 
 # *** groups
@@ -128,6 +129,7 @@ def explain_loss(fused:list[MadeKernel], stock:list[MadeKernel]) -> str|None:
 
 def compare(fused:Side, stock:Side, target:str) -> str|None:
   what = f"fused: {count(fused.kernels)} for {count(stock.kernels)}, but"
+  if fused.kernels > stock.kernels: return f"{what.removesuffix(', but')}: it saves no kernel"
   if fused.ops > SMALL_OPS and fused.ops > MAX_REDUNDANCY*max(stock.ops, 1):
     return f"{what} {fused.ops/max(stock.ops, 1):.1f} times the work ({stock.ops:,} -> {fused.ops:,} ops; {MAX_REDUNDANCY:.0f} times is allowed)"
   if fused.least_threads is not None and stock.least_threads is not None and fused.least_threads < MIN_THREADS*stock.least_threads:

@@ -203,12 +203,12 @@ class RangeAssignment:
     self.ctx.realize_map[x] = new_axes
     ambient = dict(zip(mine, batch)) if len(new_axes) < len(x.shape) else self.unbound(x)
     own = self.own_ranges(x) if x.op is Ops.VMAPOUT else tuple(self.ctx.new_range(x.shape[i]) if i in new_axes else r for i,r in enumerate(merged))
+    batch_differs = [r for r,same in zip(mine, batch_agrees) if not same]
     # readers that share the rows and differ along them: the reduce of the row on one side, its elements on the other
-    asked = [n.ins[i].get_idx() for n in readers for i in differ]+[n.ambient.get(r, r).get_idx() for n in readers for r,same in zip(mine, batch_agrees) if not same]
-    if not partial and all(r.op is Ops.RANGE for r in asked): _fusion.report_row_value(x)
-    if _state.observer is not None:
-      batch_axes = [r for r,same in zip(mine, batch_agrees) if not same]
-      _state.observer.consumers_disagree(x, differ, batch_axes, self.consumers[x], self.ctx)
+    asked = [n.ins[i].get_idx() for n in readers for i in differ]+[n.ambient.get(r, r).get_idx() for n in readers for r in batch_differs]
+    if not partial and all(r.op is Ops.RANGE for r in asked):
+      _fusion.report_row_value(x, [self.loops.get(own[i], own[i]) for i in differ]+batch_differs)
+    if _state.observer is not None: _state.observer.consumers_disagree(x, differ, batch_differs, self.consumers[x], self.ctx)
     return own, ambient
 
   def end_ranges(self, x:UOp, out_rngs:Ranges, ambient:dict[UOp, UOp]) -> tuple[Ranges, dict[UOp, UOp]]:

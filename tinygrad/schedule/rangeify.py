@@ -11,13 +11,23 @@ from tinygrad_overlay.schedule import _fusion, indexing
 # *** removing a buffer
 
 def remove_bufferize(src:UOp, buf:UOp, idx:UOp) -> UOp|None:
-  """Stock's cost function decides, and the guard where a row is computed again rather than stored; the ranges of a vmap scope may stand on both sides of the buffer, so they are set apart first."""
+  """Stock's cost function decides, and the guard where a row is computed again rather than stored.
+
+  The ranges of a vmap scope may stand on both sides of the buffer, so they are set apart first.
+  """
   if (apart:=set_ranges_apart(buf, idx)) is not buf: src, buf, idx = apart.src[0], apart, idx.replace(src=(apart,)+idx.src[1:])
   ret = stock_remove_bufferize(src, buf, idx)
   again = ret is None and _fusion.computes_again(src, buf, idx)
   if again: ret = src.substitute({k:v for k,v in zip(buf.src[1:], idx.src[1:]) if k.op is not Ops.CONST}, extra_pm=upstream.pm_gate_substitute)
   if _state.observer is not None: _state.observer.removal_tried(src, buf, idx, ret, again)
   return ret
+
+def remove_noop_bufferize(idx:UOp, b2:UOp) -> UOp|None:
+  """A GLOBAL buffer that only copies a LOCAL one is that buffer, made GLOBAL: the LOCAL one is memory of a kernel, and no tensor can have it."""
+  local = idx.src[0]
+  if local.op is Ops.BUFFERIZE and local.arg.addrspace == AddrSpace.LOCAL and b2.arg.addrspace == AddrSpace.GLOBAL:
+    idx = idx.replace(src=(local.replace(arg=b2.arg),)+idx.src[1:])
+  return stock_remove_noop_bufferize(idx, b2)
 
 def set_ranges_apart(buf:UOp, idx:UOp) -> UOp:
   """Returns `buf` closing RANGEs that its reader's index does not use.
@@ -90,13 +100,15 @@ def strip_device(c:UOp) -> UOp|None:
   return c.replace(src=()) if c.src else None
 
 def patch(module:ModuleType) -> None:
-  global stock_remove_bufferize, stock_bufferize_to_store, stock_renumber_range, stock_tag_uop, stock_split_store, stock_get_rangeify_map
+  global stock_remove_noop_bufferize, stock_remove_bufferize, stock_bufferize_to_store, stock_renumber_range, stock_tag_uop, stock_split_store, stock_get_rangeify_map
   stock_remove_bufferize = replace_function(module, "remove_bufferize", remove_bufferize, "src", "buf", "idx")
   stock_bufferize_to_store = replace_function(module, "bufferize_to_store", bufferize_to_store, "ctx", "x", "idx", "allow_locals")
   stock_renumber_range = replace_function(module, "renumber_range", renumber_range, "ctx", "r")
   stock_tag_uop = replace_function(module, "tag_uop", tag_uop, "ctx", "x")
   stock_split_store = replace_function(module, "split_store", split_store, "ctx", "x")
   stock_get_rangeify_map = replace_function(module, "get_rangeify_map", get_rangeify_map, "sink")
+  stock_remove_noop_bufferize = replace_function(module, "remove_noop_bufferize", remove_noop_bufferize, "idx", "b2")
+  module.pm_const_buffer_folding = replace_rules(module.pm_const_buffer_folding, lambda f: f is stock_remove_noop_bufferize, remove_noop_bufferize)
   for name in ("pm_const_buffer_folding", "pm_remove_bufferize"):
     setattr(module, name, replace_rules(getattr(module, name), lambda f: f is stock_remove_bufferize, remove_bufferize))
   # pm_add_buffers calls it through a lambda, which holds the old name

@@ -37,7 +37,7 @@ class Ending:
 
 @dataclass
 class Verdict:
-    """What the cost function saw, and whether it kept the buffer. `again`: the guard has its readers compute it again."""
+    """What the cost function saw, and whether it kept the buffer. `again`: by the guard, its readers compute it."""
 
     value: UOp
     buffer: UOp
