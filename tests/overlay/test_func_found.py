@@ -47,3 +47,15 @@ def test_gradient_to_the_whole_batch_is_indexed_after_a_stack(method: str) -> No
     y = vmap(lambda e: e.square().gradient(x)[0], out_axes=1, method=method)(x)
     diagonal = np.diag(2 * X[0])
     same(Tensor.stack(y, y)[:, :, [1, 1]], np.stack([diagonal] * 2)[:, :, [1, 1]])
+
+
+@METHODS
+def test_setitem_in_a_batch_of_one_does_not_write_to_the_argument(method: str) -> None:
+    def half_at_0(e: Tensor) -> Tensor:
+        z = e * 1
+        z[0] = 0.5
+        return z
+
+    x = Tensor(X[:1]).realize()
+    same(vmap(half_at_0, method=method)(x), [[0.5, *X[0, 1:]]])
+    same(x, X[:1])

@@ -34,14 +34,14 @@ class HypothesisDraw:
 @st.composite
 def programs(draw: Any) -> Program:
     try:
-        return generate(HypothesisDraw(draw), largest=14)
+        return generate(HypothesisDraw(draw), largest=16)
     except Invalid:
         assume(False)
         raise
 
 
 @settings(
-    max_examples=60,
+    max_examples=25,
     derandomize=True,
     deadline=None,
     database=None,

@@ -76,7 +76,9 @@ def vmap(fn:Callable|None=None, in_axes:Any=0, out_axes:Any=0, *, axis_size:int|
     axes = spread_axes(tuple(in_axes) if isinstance(in_axes, list) else in_axes, args, "vmap: in_axes", "args")+[0]*len(leaves(kwargs))
     inputs = [(path, x, check_axis(path, x, axis)) for (path,x),axis in zip(leaves(args, "args")+leaves(kwargs, "kwargs"), axes)]
     size = find_size([(path, x, axis) for path,x,axis in inputs if axis is not None], axis_size)
-    scope = Scope(_scopes.make_range(size, AXIS_TYPES[axis_type], method == "pad_reduce"), method)
+    # a slice at a RANGE of one step is no longer inside its scope: a setitem would write to the argument
+    used = method if size > 1 else "ranges"
+    scope = Scope(_scopes.make_range(size, AXIS_TYPES[axis_type], used == "pad_reduce"), used)
     inner = iter([x if axis is None else scope.enter(x, axis) for _,x,axis in inputs])
     inner_args, inner_kwargs = replace_leaves(args, inner), replace_leaves(kwargs, inner)
     _scopes.running_vmaps.append(size)
