@@ -11,6 +11,16 @@ def leave_scope(ctx:UOp, ret:UOp) -> tuple:
   # each step of the RANGE read its own slice: the slices of the gradient are collected again
   return (UOp(Ops.VMAPOUT, ctx.dtype, (ctx,)+ret.src[1:]),)+(None,)*(len(ret.src)-1)
 
+def put_slice_back(grad:UOp, vmapin:UOp, around:dict) -> UOp:
+  """The gradient of what a VMAPIN slices, where the whole gradient is inside that scope: the step's own slice in its place, zero elsewhere."""
+  varg = vmapin.src[1:]
+  if left:=tuple(a for a in varg if a not in around):
+    grad = UOp(Ops.VMAPOUT, grad.dtype, (grad,)+left) if any(a.op is Ops.RANGE for a in left) else grad
+  shape = vmapin.src[0].shape
+  grad = grad.reshape(tuple(1 if a in around else s for a,s in zip(varg, shape)))
+  # a buffer: codegen folds a reduce over places that depend on a RANGE in a wrong way
+  return grad.pad(tuple((a, s-1-a) if a in around else (0, 0) for a,s in zip(varg, shape))).contiguous()
+
 def enter_scope(ctx:UOp, ret:UOp) -> tuple: return (UOp(Ops.VMAPIN, ctx.dtype, (ctx,)+ret.src[1:]),)+(None,)*(len(ret.src)-1)
 
 vmap_gradient = PatternMatcher([(UPat(Ops.VMAPIN, name="ret"), leave_scope), (UPat(Ops.VMAPOUT, name="ret"), enter_scope)])
@@ -33,7 +43,9 @@ def compute_gradient(root:UOp, root_grad:UOp, targets:set[UOp]) -> dict[UOp, UOp
   grads = {root: root_grad}
   for node in reversed(upstream._deepwalk(root, targets)):
     if node not in grads: continue
-    of_srcs = pm_gradient.rewrite(node, ctx=grads[node])
+    if node.op is Ops.VMAPIN and any(a in around for a in node.src[1:]):
+      of_srcs = (put_slice_back(grads[node], node, around),)+(None,)*(len(node.src)-1)
+    else: of_srcs = pm_gradient.rewrite(node, ctx=grads[node])
     if of_srcs is None: raise RuntimeError(f"failed to compute gradient for {node.op}: there is no rule for it")
     for src,grad in zip(node.src, of_srcs, strict=True):
       if grad is None: continue

@@ -14,7 +14,7 @@ import click
 from vmapdbg import __version__
 from vmapdbg.capture.launcher import Job
 from vmapdbg.memory import remember_job
-from vmapdbg.model import Capture, to_data
+from vmapdbg.model import SCHEMA, Capture, to_data
 from vmapdbg.options import (
     EXIT_CHILD,
     EXIT_SNIPPET,
@@ -32,7 +32,9 @@ from vmapdbg.overlay import child_environment
 from vmapdbg.patches import PATCHES, format_patches, patch_states
 from vmapdbg.store import StoreError, dump_capture, save_capture
 from vmapdbg.subjects import (
+    bisect_job,
     capture_job,
+    check_job,
     check_snippet,
     find_capture,
     find_job,
@@ -337,6 +339,128 @@ def graph(
     for note in (*notes, f"wrote {output}"):
         click.echo(f"vmapdbg: {note}", err=True)
     end_after(capture)
+
+
+@main.command()
+@click.argument("snippet", required=False)
+@click.option("--paranoid", is_flag=True, help="Compare everything with the PYTHON device, too: slow.")
+@click.option(
+    "--elements",
+    type=click.IntRange(min=1),
+    default=2000,
+    show_default=True,
+    help="Run at most this many graphs for one output; of a larger batch some elements are checked.",
+)
+@target_option
+@patches_option
+@timeout_option
+@click.option("--json", "as_json", is_flag=True, help="Print the findings and comparisons as one JSON document.")
+def check(
+    snippet: str | None,
+    paranoid: bool,
+    elements: int,
+    target: str | None,
+    patches: frozenset[str] | None,
+    timeout: float | None,
+    as_json: bool,
+) -> None:
+    """Run SNIPPET and compare each value with stock tinygrad's for the same graph, vmap scopes unrolled.
+
+    The snippet runs once. Its graphs and inputs then go to a process without the overlay, which computes each element
+    of a vmap scope by itself. A wrong value is traced back to the first buffer that is wrong: its node, the kernel
+    that wrote it, and the decision that made it. Without SNIPPET: the snippet of the last show.
+
+    \b
+    Exit codes: 0 all right, 1 a value is wrong, 2 usage, 3 the snippet failed, 4 a child hung or died.
+
+    \b
+    Examples:
+      vmapdbg check samples/lost_range.py
+      vmapdbg check samples/lost_range.py --patches all,-ambient-ranges
+      vmapdbg check train.py --paranoid --elements 500 --json
+    """
+    capture, report = check_job(find_job(snippet, target, patches, timeout), elements, paranoid)
+    from vmapdbg.check.blame import make_findings
+
+    capture = replace(capture, findings=make_findings(capture, report))
+    if as_json:
+        sys.stdout.write(dump_check(capture, report))
+    elif capture.schedules:
+        from vmapdbg.render.text_check import print_check
+
+        print_check(capture, report, make_console())
+    else:
+        tell_no_schedule(capture)
+    end_after(capture)
+    sys.exit(1 if capture.findings else 0)
+
+
+def dump_check(capture: Capture, report: Any) -> str:
+    """The head of the JSON contract and the findings, and in place of the schedules how they compare."""
+    data = to_data(capture)
+    data["schedules"] = to_data(report)["schedules"]
+    return json.dumps(data, indent=1, allow_nan=False) + "\n"
+
+
+@main.command()
+@click.argument("snippet", required=False)
+@click.option(
+    "--on",
+    "kind",
+    type=click.Choice(["values", "kernels", "findings", "crash"]),
+    default="values",
+    show_default=True,
+    help="What tells outcomes apart.",
+)
+@click.option(
+    "--runs", type=click.IntRange(min=2), default=64, show_default=True, help="Run the snippet at most about so often."
+)
+@patches_option
+@timeout_option
+@click.option("--json", "as_json", is_flag=True, help="Print the search as one JSON document.")
+def bisect(
+    snippet: str | None,
+    kind: str,
+    runs: int,
+    patches: frozenset[str] | None,
+    timeout: float | None,
+    as_json: bool,
+) -> None:
+    """Find the smallest sets of patches that change what comes of SNIPPET.
+
+    The snippet is run with sets of the patches, several at the same time: all of them by size, the smallest first, and
+    by halves where those are more than --runs. It is not assumed that more patches are better. Without SNIPPET: the
+    snippet of the last show.
+
+    \b
+    Exit codes: 0 no set changes the outcome, 1 one does, 2 usage.
+
+    \b
+    Examples:
+      vmapdbg bisect samples/lost_range.py
+      vmapdbg bisect samples/unclosed_range.py --on crash
+    """
+    job = find_job(snippet, None, patches, timeout)
+    most = min(runs, 2 ** len(job.patches or ()))
+    click.echo(f"vmapdbg: running {job.snippet} up to {most} times, with all that it does", err=True)
+    search, outcomes = bisect_job(job, kind, runs)
+    if as_json:
+        sys.stdout.write(dump_search(job.snippet, kind, search, outcomes))
+    else:
+        from vmapdbg.render.text_bisect import print_bisect
+
+        print_bisect(job.snippet, kind, search, outcomes, make_console())
+    sys.exit(0 if search.is_uniform else 1)
+
+
+def dump_search(snippet: str, kind: str, search: Any, outcomes: Any) -> str:
+    data: dict[str, Any] = {"schema": SCHEMA, "snippet": snippet, "on": kind, "given": sorted(search.given)}
+    data["outcomes"] = [{"name": o.name, "summary": o.summary} for o in outcomes]
+    for key in ("removed", "added", "enough"):
+        found = getattr(search, key)
+        data[key] = {"sets": [sorted(s) for s in found.sets], "exact": found.exact, "size": found.size}
+    data["tried"] = [{"patches": sorted(s), "outcome": name} for s, name in search.outcomes.items()]
+    return json.dumps(data, indent=1) + "\n"
 
 
 @main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

@@ -16,7 +16,7 @@ import types
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 SCHEMA = 1
 """Version of the JSON contract. It changes when a field is renamed, removed or changes its meaning."""
@@ -235,6 +235,17 @@ def from_data(data: Any) -> Capture:
         return _builder(Capture)(data)
     except _WrongData as wrong:
         raise ValueError(f"{'.'.join(['capture', *reversed(wrong.path)])}: {wrong}") from None
+
+
+T = TypeVar("T")
+
+
+def build_data(kind: type[T], data: Any) -> T:
+    """Builds a value of any dataclass of the contract from plain JSON data, as `from_data` does a Capture."""
+    try:
+        return _builder(kind)(data)
+    except _WrongData as wrong:
+        raise ValueError(f"{'.'.join([kind.__name__, *reversed(wrong.path)])}: {wrong}") from None
 
 
 class _WrongData(Exception):

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import sys
+import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from vmapdbg import __version__
-from vmapdbg.capture.launcher import ChildDied, Job, Side, Streams, run_job, run_pair, run_side
+from vmapdbg.bisect.outcome import Outcome, Outcomes, Run
+from vmapdbg.bisect.search import Search, Searcher
+from vmapdbg.capture.launcher import ChildDied, Job, Side, Streams, run_job, run_many, run_oracle, run_pair, run_side
+from vmapdbg.check.result import CheckReport
 from vmapdbg.memory import NothingRemembered, recall_job, remember_job
-from vmapdbg.model import SCHEMA, Capture, SnippetError, Versions
+from vmapdbg.model import SCHEMA, Capture, Finding, SnippetError, Versions, build_data
 from vmapdbg.options import EXIT_CHILD, EXIT_USAGE, Failure
 from vmapdbg.patches import PatchError, parse_patches, patch_states
+from vmapdbg.progress import show_progress
 from vmapdbg.store import StoreError, load_capture
 
 
@@ -44,6 +51,64 @@ def check_snippet(snippet: str) -> None:
         raise Failure(f"{snippet} cannot be read", EXIT_USAGE)
 
 
+def check_job(job: Job, limit: int, paranoid: bool) -> tuple[Capture, CheckReport]:
+    """Runs the job once, then has stock tinygrad compute in another child what it should have got.
+
+    What the snippet prints goes to stderr. `limit` is the most graphs that stock tinygrad runs for one output.
+    """
+    with tempfile.TemporaryDirectory(prefix="vmapdbg-") as folder:
+        evidence = Path(folder)
+        streams = Streams(stdout=sys.stderr.fileno())
+        try:
+            # the snippet has the terminal to itself
+            capture = run_job(job, streams, meanwhile=import_check, evidence=evidence)
+            refuse_overlay_error(capture)
+            with show_progress(f"comparing {job.snippet} with stock tinygrad") as told:
+                text = run_oracle(evidence, limit, paranoid, job.timeout, told)
+        except ChildDied as error:
+            raise Failure(str(error), EXIT_CHILD) from None
+    return capture, build_data(CheckReport, json.loads(text))
+
+
+def bisect_job(job: Job, kind: str, budget: int) -> tuple[Search, list[Outcome]]:
+    """Runs the job with sets of its patches and returns what makes a difference to its `kind` of outcome.
+
+    What the snippet prints is not shown. Raises Failure when the snippet needs patches that cannot be switched.
+    """
+    outcomes = Outcomes(kind, find_findings)
+    with show_progress(f"bisecting {job.snippet}") as told:
+        runs = 0
+
+        def count() -> None:
+            nonlocal runs
+            runs += 1
+            told(f"{runs} runs")
+
+        def ask(sets: Sequence[frozenset[str]]) -> list[str]:
+            sides = run_many([replace(job, patches=patches, values=True) for patches in sets], count)
+            for side in sides:
+                if side.capture is not None:
+                    refuse_overlay_error(side.capture)
+            return [outcomes.sort_in(Run(side.capture, side.died)) for side in sides]
+
+        search = Searcher(job.patches or frozenset(), ask, budget).search()
+    return search, outcomes.known
+
+
+def find_findings(capture: Capture) -> tuple[Finding, ...]:
+    return capture.findings
+
+
+def import_check() -> None:
+    importlib.import_module("vmapdbg.check.blame")
+    importlib.import_module("vmapdbg.render.text_check")
+
+
+def refuse_overlay_error(capture: Capture) -> None:
+    if capture.error is not None and capture.error.type == "OverlayError":
+        raise Failure(capture.error.message, EXIT_USAGE)
+
+
 def capture_job(job: Job, quiet_stdout: bool = False) -> Capture:
     """Runs the job. With `quiet_stdout` what the snippet prints goes to stderr, because stdout carries data."""
     streams = Streams(stdout=sys.stderr.fileno() if quiet_stdout else None)
@@ -51,8 +116,7 @@ def capture_job(job: Job, quiet_stdout: bool = False) -> Capture:
         capture = run_job(job, streams, meanwhile=import_renderers)
     except ChildDied as error:
         raise Failure(str(error), EXIT_CHILD) from None
-    if capture.error is not None and capture.error.type == "OverlayError":
-        raise Failure(capture.error.message, EXIT_USAGE)
+    refuse_overlay_error(capture)
     return capture
 
 

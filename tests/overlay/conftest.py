@@ -23,6 +23,7 @@ def choose_device() -> str:
 
 
 sys.path.insert(0, str(Path(__file__).parent))  # `scopes`, which importlib mode would not find
+sys.path.insert(0, str(Path(__file__).parents[1]))  # `fuzz`
 install(format_patches(parse_patches("all")))
 
 from tinygrad import Device  # noqa: E402

@@ -18,8 +18,15 @@ CHILD_SIDE = {
     "capture/programs.py",
     "capture/recorder.py",
     "capture/lines.py",
+    "capture/snippet_data.py",
+    "capture/snippet_forms.py",
+    "capture/snippet_writer.py",
     "capture/stock.py",
+    "capture/unroll.py",
     "capture/values.py",
+    "capture/widen.py",
+    "capture/evidence.py",
+    "capture/oracle.py",
 }
 # who may be imported by whom: model <- store, render <- cli
 ALLOWED = {
@@ -29,7 +36,9 @@ ALLOWED = {
     "ambient.py": {"model"},
     "why.py": {"ambient", "model"},
     "diff": {"ambient", "model", "diff"},
-    "render": {"ambient", "model", "patches", "render", "store", "diff", "why"},
+    "check": {"ambient", "model", "check"},
+    "bisect": {"bisect", "diff", "model"},
+    "render": {"ambient", "model", "patches", "render", "store", "diff", "why", "check", "bisect"},
     "overlay.py": set(),
     "memory.py": {"capture.launcher", "patches", "store"},
     "capture/launcher.py": {"model", "overlay", "patches", "store"},

@@ -63,7 +63,9 @@ def check_arguments(name:str, path:str, tree:Any) -> None:
 def basis(x:Tensor) -> Tensor:
   """(2, 3) -> (6, 2, 3): each element's unit tangent."""
   size = int(prod(x.shape))
-  return Tensor.eye(size, dtype=x.dtype, device=x.device).reshape(size, *x.shape)
+  # A buffer, though it could be computed in place: tinygrad 0.12.0 replaces a reduce over a mask of numbers by a load, and with some programs that
+  # rewrite never ends ("infinite loop in graph_rewrite").
+  return Tensor.eye(size, dtype=x.dtype, device=x.device).contiguous().reshape(size, *x.shape)
 
 def forward(out:Any, inputs:Any) -> Any:
   found = [x for _,x in leaves(inputs)]

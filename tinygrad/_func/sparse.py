@@ -47,28 +47,30 @@ class SparseCSR:
     return need_scipy("SparseCSR.toscipy").csr_array((self.values.numpy(), self.indices, self.indptr), shape=self.shape)
 
 def jacobian_sparsity(fn:Callable, x:Tensor) -> SparsityPattern:
-  """The places of the Jacobian of `fn` that can be nonzero, for all values of x of this shape: it misses none, and may have some that are always zero.
+  """The places of the Jacobian of `fn` that can be nonzero, for all values of x of this shape: it misses none, and may have some that are
+  always zero.
 
-  The pattern is (m, n): n elements of x and m of the result, each counted flat. A result of several Tensors (tuples, lists, dicts) has their elements one
-  after the other. `fn` is called once; no kernel of it runs, but for what does not depend on x.
+  The pattern is (m, n): n elements of x and m of the result, each counted flat. A result of several Tensors (tuples, lists, dicts) has their
+  elements one after the other. `fn` is called once; no kernel of it runs, but for what does not depend on x.
 
-   - What `fn` multiplies by, selects by or indexes with, and does not depend on x, counts with the values it has **now**: a zero there takes the product
-     out of the pattern. Find the pattern anew when other data has its zeros elsewhere.
+   - What `fn` multiplies by, selects by or indexes with, and does not depend on x, counts with the values it has **now**: a zero there takes
+     the product out of the pattern. Find the pattern anew when other data has its zeros elsewhere.
    - Values are taken to be finite: 0*inf is not a number, and here it is 0.
    - Places are found one op at a time: x-x depends on x.
 
-  Raises TypeError for an x that is no float Tensor and for a result that is no Tensor, NotImplementedError for an op that it does not know, RuntimeError
-  for a `fn` that realizes what depends on x, and for constants that have to be computed while TinyJit captures.
+  Raises TypeError for an x that is no float Tensor and for a result that is no Tensor, NotImplementedError for an op that it does not know,
+  RuntimeError for a `fn` that realizes what depends on x, and for constants that have to be computed while TinyJit captures.
   """
   check_x("jacobian_sparsity", x)
   marked, y = call("jacobian_sparsity", fn, x)
   return pattern_of(y, marked)
 
-def sparse_jacobian(fn:Callable, x:Tensor, pattern:SparsityPattern|None=None, coloring:Coloring|None=None, format:str="coo") -> SparseCOO|SparseCSR|Tensor:  # noqa: A002
+def sparse_jacobian(fn:Callable, x:Tensor, pattern:SparsityPattern|None=None, coloring:Coloring|None=None,
+                    format:str="coo") -> SparseCOO|SparseCSR|Tensor:
   """The Jacobian of `fn` at `x`, (m, n) for m elements of the result and n of x, of which only the places in `pattern` are computed.
 
-   - `pattern`: what jacobian_sparsity found before, or a SparsityPattern of your own. It must have every place that is not zero: what it misses is added to
-     other elements. None finds it now.
+   - `pattern`: what jacobian_sparsity found before, or a SparsityPattern of your own. It must have every place that is not zero: what it
+     misses is added to other elements. None finds it now.
    - `coloring`: what color(pattern) found before. One by "column" takes a JVP for each colour, one by "row" a VJP. None colours the columns.
    - `format`: "coo" gives a SparseCOO, "csr" a SparseCSR, "dense" a Tensor of shape (m, n). Only "dense" ever makes m*n elements.
 
@@ -83,7 +85,8 @@ def sparse_jacobian(fn:Callable, x:Tensor, pattern:SparsityPattern|None=None, co
   if coloring is None: coloring = default_coloring(pattern)
   check_coloring(pattern, coloring)
   # of an empty pattern nothing is computed, and nothing read
-  compressed = unmark(compress(y, marked, coloring), marked).contiguous().reshape(-1) if pattern.nnz else Tensor.zeros(1, dtype=y.dtype, device=x.device)
+  if pattern.nnz: compressed = unmark(compress(y, marked, coloring), marked).contiguous().reshape(-1)
+  else: compressed = Tensor.zeros(1, dtype=y.dtype, device=x.device)
   return decompress(compressed, pattern, coloring, format)
 
 # *** checks
@@ -94,16 +97,19 @@ def check_x(name:str, x:Any) -> None:
 
 def check_pattern(pattern:Any, shape:tuple[int, int]) -> None:
   if not isinstance(pattern, SparsityPattern): raise TypeError(f"sparse_jacobian: pattern is of type {type(pattern).__name__}, not a SparsityPattern")
-  if pattern.shape != shape: raise ValueError(f"sparse_jacobian: the pattern has shape {pattern.shape}, but the Jacobian of this function and x has {shape}")
+  if pattern.shape != shape:
+    raise ValueError(f"sparse_jacobian: the pattern has shape {pattern.shape}, but the Jacobian of this function and x has {shape}")
 
 def check_coloring(pattern:SparsityPattern, coloring:Any) -> None:
-  if not isinstance(coloring, Coloring): raise TypeError(f"sparse_jacobian: coloring is of type {type(coloring).__name__}, not what color(pattern) returns")
+  if not isinstance(coloring, Coloring):
+    raise TypeError(f"sparse_jacobian: coloring is of type {type(coloring).__name__}, not what color(pattern) returns")
   (ours, size), other = (("column", pattern.shape[1]), "row") if coloring.partition == "column" else (("row", pattern.shape[0]), "column")
   if len(coloring.colors) != size:
     raise ValueError(f"sparse_jacobian: the coloring has {len(coloring.colors)} {ours}s, but the pattern of shape {pattern.shape} has {size}")
   if (clash:=find_clash(pattern, coloring)) is not None:
     place, a, b = clash
-    raise ValueError(f"sparse_jacobian: the coloring is not one of this pattern: {ours}s {a} and {b} have the same colour, and both have a nonzero in {other} {place}")
+    raise ValueError(f"sparse_jacobian: the coloring is not one of this pattern: {ours}s {a} and {b} have the same colour,"
+                     f" and both have a nonzero in {other} {place}")
 
 # *** stages
 

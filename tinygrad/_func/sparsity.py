@@ -1,8 +1,9 @@
 """The pattern of a Jacobian, from index sets that are pushed through the tensor graph.
 
-The value of a node is an array with one number for each of its elements, that of a set of columns in a table (`index_sets.py`): the elements of x that it can
-move with. Movement ops move the numbers, as views where numpy has one; elementwise ops unite sets pair by pair, each distinct pair once; a
-reduce unites those along its axes. A value inside a vmap scope has the RANGEs that it varies over as first axes, so VMAPIN and VMAPOUT only name and place axes.
+The value of a node is an array with one number for each of its elements, that of a set of columns in a table (`index_sets.py`): the elements of
+x that it can move with. Movement ops move the numbers, as views where numpy has one; elementwise ops unite sets pair by pair, each distinct
+pair once; a reduce unites those along its axes. A value inside a vmap scope has the RANGEs that it varies over as first axes, so VMAPIN and
+VMAPOUT only name and place axes.
 
 ZERO marks elements that are zero whatever x is: PAD makes them, constants have them, and a product with one of them depends on nothing.
 """
@@ -33,7 +34,8 @@ class Propagation:
     self.x, self.sets = x, IndexSets(x.size)
     self.toposort = list(out.toposort())
     self.constants: dict[UOp, Numbers] = {}
-    self.found: dict[UOp, Numbers] = {x: Numbers((), self.sets.add_sets(np.arange(x.size), np.ones(x.size, np.int64)).reshape(x.shape))}
+    each = self.sets.add_sets(np.arange(x.size), np.ones(x.size, np.int64))
+    self.found: dict[UOp, Numbers] = {x: Numbers((), each.reshape(x.shape))}
 
   def find_rows(self, out:UOp) -> tuple[Any, Any]:
     moving = {self.x}
@@ -75,7 +77,7 @@ class Propagation:
   # *** constants
 
   def of(self, u:UOp, exact:bool=False) -> Numbers:
-    """The numbers of a source. `exact` asks for all zeros of a constant; without it, for those that are found without running a kernel."""
+    """The numbers of a source. `exact` asks for all zeros of a constant; without it, for those found without running a kernel."""
     if u in self.found: return self.found[u]
     # 1/20 is a number, and needs no kernel
     if u._shape == (): u = u.simplify()
@@ -164,7 +166,7 @@ def along_strides(fn, *arrays):
 def evaluate(u:UOp) -> Numbers:
   """ZERO where a node that does not depend on x is zero, NONE elsewhere. It is computed by tinygrad."""
   if realize.capturing:
-    raise RuntimeError(f"jacobian_sparsity: {describe_place(u)} would be computed while TinyJit captures, and the pattern would be that of this call alone;"
+    raise RuntimeError(f"jacobian_sparsity: {describe_place(u)} is computed while TinyJit captures, and the pattern would be that of this call alone;"
                        " call jacobian_sparsity before, and give the pattern to sparse_jacobian")
   # one axis for each open RANGE, as Numbers has them
   ranges = tuple(u.ranges)
@@ -182,7 +184,8 @@ def permute(u:UOp, value:Numbers) -> Numbers:
   batch = len(value.ranges)
   return Numbers(value.ranges, value.ids.transpose(list(range(batch))+[batch+a for a in u.marg]))
 
-def flip(u:UOp, value:Numbers) -> Numbers: return Numbers(value.ranges, value.ids[..., *[slice(None, None, -1) if f else slice(None) for f in u.marg]])
+def flip(u:UOp, value:Numbers) -> Numbers:
+  return Numbers(value.ranges, value.ids[..., *[slice(None, None, -1) if f else slice(None) for f in u.marg]])
 
 def shrink(u:UOp, value:Numbers) -> Numbers:
   return at_each_step(u, value, lambda ids, marg: ids[..., *[slice(*bounds) for bounds in marg]])
@@ -218,7 +221,8 @@ def vmapout(u:UOp, value:Numbers) -> Numbers:
   batch = tuple(r for r in value.ranges if r not in ended)
   inner = iter(range(len(value.ranges), value.ids.ndim))
   # a value that does not vary over a RANGE is the same at each step of it
-  order = [value.ranges.index(r) for r in batch]+[value.ranges.index(r) if r in value.ranges else None if r in ended else next(inner) for r in u.src[1:]]
+  placed = [value.ranges.index(r) if r in value.ranges else None if r in ended else next(inner) for r in u.src[1:]]
+  order = [value.ranges.index(r) for r in batch]+placed
   ids = value.ids.transpose([a for a in order if a is not None])[tuple(None if a is None else slice(None) for a in order)]
   return Numbers(batch, np.broadcast_to(ids, tuple(int(r.vmax)+1 for r in batch)+fixed(u, u.shape)))
 

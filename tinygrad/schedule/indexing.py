@@ -115,6 +115,8 @@ class RangeAssignment:
     self.toposort, self.ctx, self.consumers, self.free_ranges = toposort, ctx, consumers, free_ranges
     self.ending: dict[UOp, dict[UOp, UOp]] = {}
     self.binds_ambient = {"ambient-ranges", "nested-ranges"} <= _state.patches
+    # the vmap RANGEs in whose scope there is a reduce
+    self.reduced = {r for x in toposort if x.op in {Ops.REDUCE_AXIS, Ops.REDUCE} for r in ctx.vmap_map.get(x, ())}
     # each buffer loops over the batch on its own, as it does over its other axes: a range that stands for its loop -> the RANGE
     self.loops: dict[UOp, UOp] = {}
 
@@ -162,11 +164,11 @@ class RangeAssignment:
 
   def own_ranges(self, x:UOp) -> Ranges:
     # A VMAPOUT brings the ranges of its batch axes along, the others are new. Loops are in the order of their ids: the loop over a batch axis that
-    # comes after others needs a new id to be inside theirs, as its store is.
+    # comes after others needs a new id to be inside theirs, as its store is; but a step that has reduces is around the others' loops.
     if x.op is Ops.VMAPOUT:
       leading = next((i for i,a in enumerate(x.src[1:]) if a.op is not Ops.RANGE), len(x.shape))
-      return tuple(self.new_loop(a) if a.op is Ops.RANGE and (i < leading or a not in self.free_ranges) else self.ctx.new_range(s)
-                   for i,(a,s) in enumerate(zip(x.src[1:], x.shape)))
+      outside = {i:self.new_loop(a) for i,a in enumerate(x.src[1:]) if a.op is Ops.RANGE and (i < leading or a in self.reduced or a not in self.free_ranges)}
+      return tuple(outside[i] if i in outside else self.ctx.new_range(s) for i,s in enumerate(x.shape))
     return tuple(self.ctx.new_range(s) for s in x.shape)
 
   def output_ranges(self, x:UOp) -> tuple[Ranges, dict[UOp, UOp]]|None:

@@ -6,16 +6,12 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from tinygrad.dtype import dtypes
 from tinygrad.uop import GroupOp, Ops
 from tinygrad.uop.ops import UOp, renderer
 
 from vmapdbg import model
 from vmapdbg.capture.programs import op_weight, render_program
 from vmapdbg.capture.recorder import BufferizeRecord, Disagreement, PassRecord, ScheduleRecord, explain_verdict
-
-# what is no value of the program: where things are, and the schedule's own root
-_NOT_NODES = {Ops.DEVICE, Ops.UNIQUE, Ops.LUNIQUE, Ops.SINK, Ops.RANGE}
 
 
 def build_schedules(records: list[ScheduleRecord], target: str) -> tuple[model.Schedule, ...]:
@@ -37,8 +33,8 @@ class PassView:
 
     def __init__(self, record: PassRecord, target: str):
         self.record, self.target = record, target
-        self.uops = [u for u in record.toposort if _is_node(u)]
-        self.ids = {u: i for i, u in enumerate(self.uops)}
+        self.ids = record.number_nodes()
+        self.uops = list(self.ids)
         self.names: dict[UOp, str] = {}
         self.lines = self._find_lines()
         self.parts: dict[str, Any] | None = None
@@ -267,10 +263,6 @@ class PassView:
         batch = math.prod(int(r.vmax) + 1 for r in self.record.context.vmap_map.get(u, ()))
         operand = u.src[-1].dtype if u.op is not Ops.REDUCE_AXIS else u.dtype
         return elements * batch * op_weight(op, operand, self.target)
-
-
-def _is_node(u: UOp) -> bool:
-    return u.op not in _NOT_NODES and u.dtype.scalar() != dtypes.index
 
 
 def _size(s: Any) -> int | str:

@@ -72,8 +72,16 @@ class PassRecord:
     notes: list[Any] = field(default_factory=list)
     # BUFFER UOp -> the node it holds; a kernel is known by the buffer it writes
     buffers: dict[UOp, UOp] = field(default_factory=dict)
+    # the same BUFFER UOp -> the BUFFERIZE that it was stored for, with the dimensions that were left
+    stored: dict[UOp, UOp] = field(default_factory=dict)
     # (ast, its BUFFER UOps, output first, how often it is launched) in the order of the schedule
     kernels: list[tuple[UOp, tuple[UOp, ...], int]] = field(default_factory=list)
+    # for each launch of the schedule the BUFFER UOp that it writes, and the number of its compute kernel
+    items: list[tuple[UOp, int | None]] = field(default_factory=list)
+
+    def number_nodes(self) -> dict[UOp, int]:
+        """Returns the id that each node has in the Capture."""
+        return {u: number for number, u in enumerate(filter(is_node, self.toposort))}
 
 
 @dataclass
@@ -91,6 +99,8 @@ class Recorder:
 
     def __init__(self, values: bool = False) -> None:
         self._values = values
+        # what else is to look at tinygrad's Tensor module when it is there
+        self.watch: Callable[[ModuleType], None] | None = None
         self.schedules: list[ScheduleRecord] = []
         self._by_key: dict[bytes, PassRecord] = {}
         self._tagged: list[UOp] = []
@@ -102,6 +112,8 @@ class Recorder:
         note_lines(module)
         if self._values:
             note_values(module, lambda: len(self.schedules), lambda output: self.schedules[-1].outputs.append(output))
+        if self.watch is not None:
+            self.watch(module)
 
     def schedule_asked(self, key: bytes, cached: bool) -> None:
         # a schedule that tinygrad has in its cache is captured whole: from the record of the first time
@@ -177,23 +189,49 @@ class Recorder:
         if stored is not None:
             assert self._current is not None
             self._current.buffers[stored.base.buf_uop] = buffer.arg.node
+            self._current.stored[stored.base.buf_uop] = buffer
 
     def schedule_created(self, items: list[Any], buffers: UOp) -> None:
         assert self._current is not None
         self._current.kernels = count_launches(items, buffers.src)
+        self._current.items = number_kernels(items, buffers.src)
 
     def _bufferize_of(self, buffer: UOp) -> BufferizeRecord | None:
         node = getattr(buffer.arg, "node", None)
         return self._current.bufferizes.get(node) if self._current is not None else None
 
 
+# what is no value of the program: where things are, and the schedule's own root
+_NOT_NODES = {"DEVICE", "UNIQUE", "LUNIQUE", "SINK", "RANGE"}
+
+
+def is_node(u: UOp) -> bool:
+    """Whether a UOp of the tensor graph is a node of the Capture: not an index, not what only says where things are."""
+    return u.op.name not in _NOT_NODES and u.dtype.scalar().name != "index"
+
+
 def count_launches(items: list[Any], buffers: tuple[UOp, ...]) -> list[tuple[UOp, tuple[UOp, ...], int]]:
     """The steps of an OUTER range are one kernel with another value of a variable: they are counted as its launches."""
     counts: dict[tuple[Any, ...], int] = {}
-    for number, (item, used) in enumerate(zip(items, buffers, strict=True)):
-        step_of = (item.ast, used.src) if item.fixedvars else (item.ast, used.src, number)
+    for step_of in _find_kernels(items, buffers):
         counts[step_of] = counts.get(step_of, 0) + 1
     return [(kernel[0], kernel[1], count) for kernel, count in counts.items()]
+
+
+def number_kernels(items: list[Any], buffers: tuple[UOp, ...]) -> list[tuple[UOp, int | None]]:
+    """Returns for each launch the BUFFER that it writes and the number of its compute kernel, None for a copy."""
+    kernels = _find_kernels(items, buffers)
+    compute = [kernel for kernel in dict.fromkeys(kernels) if kernel[0].op.name == "SINK"]
+    numbers = {kernel: number for number, kernel in enumerate(compute)}
+    return [(kernel[1][0], numbers.get(kernel)) for kernel in kernels]
+
+
+def _find_kernels(items: list[Any], buffers: tuple[UOp, ...]) -> list[tuple[Any, ...]]:
+    """The kernel that each launch is one of."""
+    return [
+        (item.ast, used.src) if item.fixedvars else (item.ast, used.src, number)
+        for number, (item, used) in enumerate(zip(items, buffers, strict=True))
+    ]
 
 
 def explain_verdict(verdict: Verdict) -> str:

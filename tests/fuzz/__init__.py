@@ -1,0 +1,1 @@
+"""Random vmapped programs: drawn, run, compared with a loop over single elements, and made small where they fail."""

@@ -1,0 +1,133 @@
+"""Runs one program and says what came of it."""
+
+from __future__ import annotations
+
+import multiprocessing
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .evaluate import Trace, evaluate
+from .op_parts import Array
+from .program import Program, has_derivative
+from .source import to_source, to_stock_source
+from .worker import serve
+
+# what the program may be told, in documented sentences, where its own steps ask for what cannot be
+REFUSALS = ("is not in the graph of the outputs", "didn't JIT anything!")
+
+OK, WRONG, CRASH, HANG, REFUSED, UNKNOWN = "ok", "wrong values", "crash", "hang", "refused", "no reference"
+STOCK = "stock fails too"  # the same program without scopes fails in the same way
+FAILURES = (WRONG, CRASH, HANG)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    kind: str
+    detail: str = ""
+    traceback: str = ""
+
+    @property
+    def failed(self) -> bool:
+        return self.kind in FAILURES
+
+    def same_as(self, other: Outcome) -> bool:
+        """The same failure, as far as a shrinker can tell."""
+        return self.kind == other.kind and (self.kind != CRASH or self.headline == other.headline)
+
+    @property
+    def headline(self) -> str:
+        """The exception and the words of its message, without numbers and names of values."""
+        words = [w for w in self.detail.split() if w.isalpha()]
+        return " ".join([self.detail.split(":")[0], *words[:4]])
+
+
+class Runner:
+    """A worker process that is started again after a hang or a crash of the interpreter."""
+
+    def __init__(self, timeout: float = 60, programs_each: int = 400):
+        self.timeout, self.programs_each = timeout, programs_each
+        self.context = multiprocessing.get_context("spawn")
+        self.process: Any = None
+        self.served = 0
+
+    def start(self) -> None:
+        self.connection, theirs = self.context.Pipe()
+        self.process = self.context.Process(target=serve, args=(theirs,), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.served = 0
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.join()
+            self.process = None
+
+    def ask(self, source: str, stock: bool = False) -> tuple[str, Any]:
+        # a worker that has served many programs holds their caches
+        if self.served >= self.programs_each:
+            self.stop()
+        if self.process is None:
+            self.start()
+        self.served += 1
+        self.connection.send((source, stock))
+        try:
+            if self.connection.poll(self.timeout):
+                return self.connection.recv()
+        except (EOFError, OSError):
+            self.stop()
+            return "Died", ("the interpreter died", "")
+        self.stop()
+        return "Hang", (f"no answer in {self.timeout:.0f} s", "")
+
+    def check(self, program: Program) -> Outcome:
+        """Raises Invalid for what is no program."""
+        want, trace = evaluate(program)
+        if has_derivative(program):
+            kind, want = self.ask(to_stock_source(program), stock=True)
+            if kind != "ok":
+                return Outcome(UNKNOWN, f"{kind}: {want[0]}", want[1])
+            if not is_usable(want):
+                return Outcome(UNKNOWN, "values too large")
+        kind, answer = self.ask(to_source(program))
+        outcome = judge(kind, answer, want, loose=is_loose(trace))
+        if outcome.failed and not has_derivative(program):
+            kind, answer = self.ask(to_stock_source(program, lazy=True), stock=True)
+            if judge(kind, answer, want, loose=is_loose(trace)).same_as(outcome):
+                return Outcome(STOCK, f"{outcome.kind}: {outcome.detail}")
+        return outcome
+
+
+def is_usable(want: list[Array]) -> bool:
+    return all(np.all(np.isfinite(w)) and np.max(np.abs(w)) < 1e4 for w in want)
+
+
+def is_loose(trace: Trace) -> bool:
+    return any(v.dtype == np.float32 for v in trace.values.values())
+
+
+def judge(kind: str, answer: Any, want: list[Array], loose: bool) -> Outcome:
+    if kind == "Hang":
+        return Outcome(HANG, answer[0])
+    if kind != "ok":
+        refused = any(r in answer[0] for r in REFUSALS)
+        return Outcome(REFUSED if refused else CRASH, f"{kind}: {answer[0]}", answer[1])
+    for i, (got, right) in enumerate(zip(answer, want, strict=True)):
+        if wrong := difference(got, right, loose):
+            return Outcome(WRONG, f"result {i}: {wrong}")
+    return Outcome(OK)
+
+
+def difference(got: Array, want: Array, loose: bool) -> str:
+    """What is wrong, or an empty text."""
+    if got.shape != want.shape or got.dtype != want.dtype:
+        return f"shape {got.shape} and {got.dtype} instead of {want.shape} and {want.dtype}"
+    rtol = 2e-3 if loose else 1e-7
+    scale = max(1.0, float(np.max(np.abs(want.astype(np.float64)))))
+    bad = ~np.isclose(got.astype(np.float64), want.astype(np.float64), rtol=rtol, atol=rtol * 0.1 * scale)
+    if not bad.any():
+        return ""
+    at = tuple(int(i) for i in np.argwhere(bad)[0])
+    return f"{bad.sum()} of {bad.size} elements are wrong, at {at} it is {got[at]} and not {want[at]}"

@@ -1,0 +1,39 @@
+"""The process that runs programs: patched tinygrad, one program after the other, until its parent ends it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def run(source: str, stock: bool = False) -> list[np.ndarray[Any, Any]]:
+    """Runs a snippet, returns its results."""
+    if stock and str(Path(__file__).parent) not in sys.path:
+        sys.path.insert(0, str(Path(__file__).parent))
+    source = source.rsplit("for result in results:", 1)[0]
+    space: dict[str, Any] = {"__name__": "program"}
+    exec(compile(source, "<program>", "exec"), space)
+    return [r.numpy() for r in space["results"]]
+
+
+def serve(connection: Any) -> None:
+    """Takes (source, stock) and answers ("ok", arrays) or (the exception's name, its message and traceback)."""
+    from vmapdbg.overlay import install
+    from vmapdbg.patches import format_patches, parse_patches
+
+    install(format_patches(parse_patches(os.environ.get("VMAPDBG_PATCHES", "all"))))
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    while True:
+        try:
+            source, stock = connection.recv()
+        except EOFError:
+            return
+        try:
+            connection.send(("ok", run(source, stock)))
+        except Exception as e:
+            connection.send((type(e).__name__, (str(e), traceback.format_exc())))

@@ -1,0 +1,49 @@
+"""What random programs (`python -m tests.fuzz`) found, each made small: wrong values, crashes and hangs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scopes import numbers
+from tinygrad import Tensor
+from tinygrad.func import vmap
+
+METHODS = pytest.mark.parametrize("method", ["ranges", "pad_reduce"])
+X = numbers(3, 4, dtype=np.float64)
+
+
+def same(got: Tensor, want: Any) -> None:
+    np.testing.assert_allclose(got.numpy(), want, rtol=1e-9, atol=1e-12)
+
+
+@METHODS
+def test_gradient_of_one_element_to_the_whole_batch_is_zero_in_the_other_elements(method: str) -> None:
+    # it had the gradients of all elements in it
+    x = Tensor(X)
+    got = vmap(lambda e: e.square().sum().gradient(x)[0], in_axes=1, method=method)(x)
+    same(got, [np.where(np.arange(4) == i, 2 * X, 0) for i in range(4)])
+
+
+@METHODS
+def test_gradient_to_the_whole_batch_from_two_scopes_in(method: str) -> None:
+    x = Tensor(X)
+
+    def row(e: Tensor) -> Tensor:
+        return vmap(lambda s: (s.exp() * e.sum()).gradient(x)[0], method=method)(e)
+
+    want = np.zeros((4, 3, 3, 4))
+    for i, j in np.ndindex(4, 3):
+        want[i, j, :, i] = np.exp(X[j, i])
+        want[i, j, j, i] += np.exp(X[j, i]) * X[:, i].sum()
+    same(vmap(row, in_axes=1, method=method)(x), want)
+
+
+@METHODS
+def test_gradient_to_the_whole_batch_is_indexed_after_a_stack(method: str) -> None:
+    # codegen left an invalid index in the kernel
+    x = Tensor(X[0])
+    y = vmap(lambda e: e.square().gradient(x)[0], out_axes=1, method=method)(x)
+    diagonal = np.diag(2 * X[0])
+    same(Tensor.stack(y, y)[:, :, [1, 1]], np.stack([diagonal] * 2)[:, :, [1, 1]])

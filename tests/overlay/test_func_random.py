@@ -1,0 +1,58 @@
+"""Random vmapped programs against numpy. `python -m tests.fuzz` draws the same programs for as long as one likes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fuzz.check import is_loose, is_usable, judge
+from fuzz.evaluate import evaluate
+from fuzz.generate import generate
+from fuzz.program import Invalid, Program, has_derivative
+from fuzz.source import to_source, to_stock_source
+from fuzz.worker import run
+from hypothesis import HealthCheck, assume, given, note, settings
+from hypothesis import strategies as st
+
+
+class HypothesisDraw:
+    """Every choice is an integer, so that hypothesis makes them smaller, and with them the program."""
+
+    def __init__(self, draw: Any):
+        self.draw = draw
+
+    def integer(self, low: int, high: int) -> int:
+        return self.draw(st.integers(low, high))
+
+    def choice(self, items: Sequence[Any]) -> Any:
+        return items[self.integer(0, len(items) - 1)]
+
+    def chance(self, percent: int) -> bool:
+        return self.integer(0, 99) >= 100 - percent
+
+
+@st.composite
+def programs(draw: Any) -> Program:
+    try:
+        return generate(HypothesisDraw(draw), largest=14)
+    except Invalid:
+        assume(False)
+        raise
+
+
+@settings(
+    max_examples=60,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+@given(programs())
+def test_a_random_program_has_the_values_of_a_loop_over_single_elements(program: Program) -> None:
+    want, trace = evaluate(program)
+    note(source := to_source(program))
+    if has_derivative(program):
+        want = run(to_stock_source(program), stock=True)
+        assume(is_usable(want))
+    outcome = judge("ok", run(source), want, loose=is_loose(trace))
+    assert not outcome.failed, outcome.detail
