@@ -1,6 +1,6 @@
 """What each op gives for a single element on stock tinygrad: the value, the gradient and the tangent.
 
-`python -m func_ops.oracle FILE NAME/LAYOUT...` from the folder tests/overlay, with no overlay: it is another process than that of the tests.
+`python -m func_ops.oracle FILE NAME/LAYOUT...` from the folder tests/overlay: a process with no overlay.
 
 The gradient is `Tensor.gradient`. The tangent is made of it too, and of nothing of ours: for the cotangent c, the sum
 of gradient * tangent is linear in c, and its gradient by c is the derivative along the tangent.
