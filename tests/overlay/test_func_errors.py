@@ -293,7 +293,7 @@ def test_a_random_call_is_named_right_after_another_error() -> None:
     """tinygrad keeps the name of the method that raised; what is called next must not get it."""
     with pytest.raises(VmapScopeError, match=r"Tensor\.randn draws"):
         vmap(lambda v: Tensor.randn(4))(X)
-    with pytest.raises(ValueError, match=".*"):
+    with pytest.raises(ValueError, match="size mismatch"):
         X.reshape(7)
     with pytest.raises(VmapScopeError, match=r"Tensor\.rand draws"):
         vmap(lambda v: Tensor.rand(4))(X)

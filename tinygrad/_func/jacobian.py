@@ -65,14 +65,14 @@ def basis(x:Tensor) -> Tensor:
   size = int(prod(x.shape))
   # A buffer, though it could be computed in place: tinygrad 0.12.0 replaces a reduce over a mask of numbers by a load, and with some programs that
   # rewrite never ends ("infinite loop in graph_rewrite").
-  return Tensor.eye(size, dtype=x.dtype, device=x.device).contiguous().reshape(size, *x.shape)
+  return Tensor.eye(size, dtype=x.dtype, device=x.device).contiguous().reshape((size, *x.shape))
 
 def forward(out:Any, inputs:Any) -> Any:
   found = [x for _,x in leaves(inputs)]
   # for each input leaf, the tangents of all outputs with that leaf's elements as their last axis
   columns = [vmap(lambda t, x=x: push_forward(out, {x.uop:t.uop}), out_axes=-1)(basis(x)) for x in found]
   blocks = [iter([y for _,y in leaves(column)]) for column in columns]
-  def of_output(y:Tensor) -> Any: return replace_leaves(inputs, iter([next(block).reshape(*y.shape, *x.shape) for block,x in zip(blocks, found)]))
+  def of_output(y:Tensor) -> Any: return replace_leaves(inputs, iter([next(block).reshape((*y.shape, *x.shape)) for block,x in zip(blocks, found)]))
   return map_leaves(of_output, out)
 
 def reverse(out:Any, inputs:Any) -> Any:
@@ -80,7 +80,7 @@ def reverse(out:Any, inputs:Any) -> Any:
   def of_output(y:Tensor) -> Any:
     if not y.is_floating_point(): return replace_leaves(inputs, iter([zeros(y, x) for x in found]))
     rows = vmap(lambda ct: y.gradient(*found, gradient=ct, materialize_grads=True))(basis(y))
-    return replace_leaves(inputs, iter([row.reshape(*y.shape, *x.shape) for row,x in zip(rows, found)]))
+    return replace_leaves(inputs, iter([row.reshape((*y.shape, *x.shape)) for row,x in zip(rows, found)]))
   return map_leaves(of_output, out)
 
-def zeros(y:Tensor, x:Tensor) -> Tensor: return Tensor.zeros(*y.shape, *x.shape, dtype=x.dtype, device=x.device)
+def zeros(y:Tensor, x:Tensor) -> Tensor: return Tensor.zeros((*y.shape, *x.shape), dtype=x.dtype, device=x.device)

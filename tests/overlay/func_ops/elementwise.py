@@ -7,7 +7,8 @@ from tinygrad import Tensor, dtypes
 
 from .data import Arg, Op, X, between, bools, floats, integers, op, positive, some_of, unit
 
-I, J = integers(-7, 8, 2, 3), integers(1, 6, 2, 3)
+WHOLE_X, WHOLE_Y = integers(-7, 8, 2, 3), integers(1, 6, 2, 3)
+UNSIGNED = Arg((2, 3), lambda rng, whole: rng.integers(0, 9, whole).astype(np.uint32))
 
 SMOOTH = [
     *[op(name, lambda x, name=name: getattr(x, name)()) for name in (
@@ -57,29 +58,29 @@ BINARY = [
 ]
 
 WHOLE = [
-    op("int add mul", lambda x, y: x * y + 3, I, J, moves=False),
-    op("int //", lambda x, y: x // y, I, J, moves=False),
-    op("int idiv trunc", lambda x, y: x.div(y, rounding_mode="trunc"), I, J, moves=False),
-    op("int %", lambda x, y: x % y, I, J, moves=False),
-    op("int pow", lambda x: x**3, J, moves=False),
-    op("int sum", lambda x: x.sum(0), I, moves=False),
-    op("xor", lambda x, y: x ^ y, I, J, moves=False),
-    op("and or", lambda x, y: (x & y) | (x * 2), I, J, moves=False),
-    op("bitwise_not", lambda x: ~x, I, moves=False),
+    op("int add mul", lambda x, y: x * y + 3, WHOLE_X, WHOLE_Y, moves=False),
+    op("int //", lambda x, y: x // y, WHOLE_X, WHOLE_Y, moves=False),
+    op("int idiv trunc", lambda x, y: x.div(y, rounding_mode="trunc"), WHOLE_X, WHOLE_Y, moves=False),
+    op("int %", lambda x, y: x % y, WHOLE_X, WHOLE_Y, moves=False),
+    op("int pow", lambda x: x**3, WHOLE_Y, moves=False),
+    op("int sum", lambda x: x.sum(0), WHOLE_X, moves=False),
+    op("xor", lambda x, y: x ^ y, WHOLE_X, WHOLE_Y, moves=False),
+    op("and or", lambda x, y: (x & y) | (x * 2), WHOLE_X, WHOLE_Y, moves=False),
+    op("bitwise_not", lambda x: ~x, WHOLE_X, moves=False),
     op(
         "shift",
         lambda x: (x << 2) + (x >> 1),
-        Arg((2, 3), lambda rng, whole: rng.integers(0, 9, whole).astype(np.uint32)),
+        UNSIGNED,
         moves=False,
     ),
-    op("comparisons", lambda x, y: (x < y) ^ (x >= 0) ^ (y != 1), I, J, moves=False),
+    op("comparisons", lambda x, y: (x < y) ^ (x >= 0) ^ (y != 1), WHOLE_X, WHOLE_Y, moves=False),
     op("logical_not", lambda x: x.logical_not(), bools(2, 3), moves=False),
     op("isnan", lambda x: (x.log().isnan()) | x.isinf(), some_of([-1, 0, 1], 2, 3), moves=False),
     op("isfinite", lambda x: (1 / x).isfinite(), some_of([-1, 0, 1], 2, 3), moves=False),
     op("isclose", lambda x, y: x.isclose(y), some_of([0, 1], 2, 3), some_of([0, 1], 2, 3), moves=False),
     op("cast to int", lambda x: (x * 3).cast(dtypes.int32), moves=False),
     op("cast to bool", lambda x: x.bool(), some_of([0, 1], 2, 3), moves=False),
-    op("cast from int", lambda x: x.float() / 2, I, moves=False),
+    op("cast from int", lambda x: x.float() / 2, WHOLE_X, moves=False),
     op("bitcast", lambda x: x.bitcast(dtypes.int32), moves=False),
 ]
 

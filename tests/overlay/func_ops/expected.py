@@ -1,4 +1,4 @@
-"""Runs the oracle in processes of its own and keeps what it finds, in .cache of the checkout, as long as the table is the same."""
+"""Runs the oracle in processes of its own and keeps what it finds in .cache, as long as the table is the same."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What each op gives for a single element on stock tinygrad: the value, the gradient and the tangent.
 
-`python -m func_ops.oracle FILE NAME/LAYOUT...` from the folder tests/overlay, with no overlay: it is another process than that of the tests.
+`python -m func_ops.oracle FILE NAME/LAYOUT...` from the folder tests/overlay: a process with no overlay.
 
 The gradient is `Tensor.gradient`. The tangent is made of it too, and of nothing of ours: for the cotangent c, the sum
 of gradient * tangent is linear in c, and its gradient by c is the derivative along the tangent.
@@ -34,31 +34,39 @@ class Expected:
 
 
 def evaluate(op: Op, keys: list[Key]) -> Expected:
+    results = [results_at(op, key) for key in keys]
+    gradients = [np.stack(rows) for rows in zip(*[r[2:] for r in results], strict=True)]
+    return Expected(
+        np.stack([r[0] for r in results]), gradients, np.stack([r[1] for r in results]) if op.moves else None
+    )
+
+
+def results_at(op: Op, key: Key) -> list[np.ndarray]:
+    """The value, the tangent and the gradient by each float argument; the value alone of what is not differentiated."""
+    at = [key[0]] + [key[1]] * (len(op.args) - 1)
+    if not op.moves:
+        return [build(op, at, key)[0].numpy()]
+    # a graph for each of them: where one is realized, stock may put its constants in the place of another's
+    count = len(build(op, at, key))
+    return [build(op, at, key)[i].numpy() for i in range(count)]
+
+
+def build(op: Op, at: list[tuple[int, int]], key: Key) -> list[Any]:
     from tinygrad import Tensor
 
     def one(batch: np.ndarray, index: tuple[int, int], dtype: Any = None) -> Tensor:
         return Tensor(np.array(batch[index]), dtype=dtype).realize()
 
-    arrays, directions = op.arrays(), op.tangents()
-    values, gradients, tangents = [], [], []
-    for key in keys:
-        at = [key[0]] + [key[1]] * (len(arrays) - 1)
-        xs = [one(a, i) for a, i in zip(arrays, at, strict=True)]
-        y = op.fn(*xs)
-        if not op.moves:
-            values.append(y.numpy())
-            continue
-        moving = [(x, one(t, i)) for x, t, i in zip(xs, directions, at, strict=True) if x.is_floating_point()]
-        ct = one(op.cotangents(y.shape), key[1], y.dtype)
-        g = y.gradient(*[x for x, _ in moving], gradient=ct, materialize_grads=True)
-        total = sum((a * t).sum() for a, (_, t) in zip(g, moving, strict=True))
-        (tangent,) = total.gradient(ct, materialize_grads=True)
-        # not all in one realize: where two of them are mere views, stock may give one the values of the other
-        values.append(y.numpy())
-        gradients.append([a.numpy() for a in g])
-        tangents.append(tangent.numpy())
-    by_argument = [np.stack(rows) for rows in zip(*gradients, strict=True)]
-    return Expected(np.stack(values), by_argument, np.stack(tangents) if tangents else None)
+    xs = [one(a, i) for a, i in zip(op.arrays(), at, strict=True)]
+    y = op.fn(*xs)
+    if not op.moves:
+        return [y]
+    moving = [(x, one(t, i)) for x, t, i in zip(xs, op.tangents(), at, strict=True) if x.is_floating_point()]
+    ct = one(op.cotangents(y.shape), key[1], y.dtype)
+    g = y.gradient(*[x for x, _ in moving], gradient=ct, materialize_grads=True)
+    total = sum((a * t).sum() for a, (_, t) in zip(g, moving, strict=True))
+    (tangent,) = total.gradient(ct, materialize_grads=True)
+    return [y, tangent, *g]
 
 
 def main(file: str, *wanted: str) -> None:
