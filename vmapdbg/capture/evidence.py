@@ -209,16 +209,15 @@ class Run:
 
 def find_obstacle(sink: Any) -> str | None:
     """Returns why a graph cannot be computed again, or None."""
-    for u in sink.toposort():
+    nodes = list(sink.toposort())
+    # sharding brings variables and copies along
+    if any(not isinstance(u.arg, str) for u in nodes if u.op.name == "DEVICE"):
+        return _CANNOT["MULTI"]
+    for u in nodes:
         if u.op.name in _CANNOT:
             return _CANNOT[u.op.name]
-        if u.op.name == "BUFFER":
-            if not isinstance(u.device, str):
-                return "it is sharded over devices"
-            if (reason := _NO_VALUES.get(u.device.split(":")[0])) is not None:
-                return reason
-        if u.op.name == "DEVICE" and isinstance(u.arg, str) and u.arg.startswith("NULL"):
-            return _NO_VALUES["NULL"]
+        if u.op.name == "DEVICE" and (reason := _NO_VALUES.get(u.arg.split(":")[0])) is not None:
+            return reason
     return None
 
 
