@@ -212,3 +212,33 @@ def test_bisect_without_a_difference_exits_zero(tmp_path: Path) -> None:
     done = run_tool("bisect", XSUM, "--patches", "close-ranges", cwd=tmp_path)
     assert done.returncode == 0, done.stdout
     assert "no set of patches that was tried changes the outcome" in done.stdout
+
+
+def test_reduced_snippet_still_shows_it(tmp_path: Path) -> None:
+    """What --reduce writes runs by itself, is much smaller, and shows the same bug."""
+    done = run_tool("bisect", UNCLOSED, "--on", "crash", "--reduce", "-o", "small.py", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "wrote small.py" in done.stderr
+    text = (tmp_path / "small.py").read_text(encoding="utf-8")
+    assert len(text.splitlines()) < 20
+    assert run_tool("show", "small.py", cwd=tmp_path).returncode == 0
+    broken = run_tool("show", "small.py", "--patches", "all,-close-ranges", cwd=tmp_path)
+    assert broken.returncode == 3
+    assert "must be AFTER or BUFFER" in broken.stderr
+    assert [file.name for file in tmp_path.iterdir() if file.name.startswith(".small")] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--reduce", "--on", "findings"], "a graph alone has no findings"),
+        (["-o", "x.py"], "-o is the file for --reduce"),
+        (["--runs", "1"], "1"),
+    ],
+)
+def test_wrong_usage_of_bisect_is_one_line(arguments: list[str], words: str, tmp_path: Path) -> None:
+    done = run_tool("bisect", XSUM, *arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert words in done.stderr.splitlines()[0]
+    assert len(done.stderr.splitlines()) == 1
