@@ -20,6 +20,8 @@ CHILD_SIDE = {
     "capture/lines.py",
     "capture/stock.py",
     "capture/values.py",
+    "capture/accesses.py",
+    "capture/memory_sets.py",
 }
 # who may be imported by whom: model <- store, render <- cli
 ALLOWED = {

@@ -8,11 +8,12 @@ from typing import Any
 
 from tinygrad.dtype import dtypes
 from tinygrad.uop import GroupOp, Ops
-from tinygrad.uop.ops import UOp, renderer
+from tinygrad.uop.ops import AxisType, UOp, renderer
 
 from vmapdbg import model
+from vmapdbg.capture.accesses import find_accesses, find_open_loops
 from vmapdbg.capture.programs import op_weight, render_program
-from vmapdbg.capture.recorder import BufferizeRecord, PassRecord, ScheduleRecord, explain_verdict
+from vmapdbg.capture.recorder import BufferizeRecord, Launched, PassRecord, ScheduleRecord, explain_verdict
 
 # what is no value of the program: where things are, and the schedule's own root
 _NOT_NODES = {Ops.DEVICE, Ops.UNIQUE, Ops.LUNIQUE, Ops.SINK, Ops.RANGE}
@@ -57,7 +58,7 @@ class PassView:
                     self.build_bufferize(u, b) for u, b in self.record.bufferizes.items() if u in self.ids
                 ),
                 "kernels": tuple(self.build_kernels()),
-                "copies": sum(ast.op is not Ops.SINK for ast, _, _ in self.record.kernels),
+                "copies": sum(launched.ast.op is not Ops.SINK for launched in self.record.kernels),
             }
         return model.Schedule(index=index, line=asked.line, outputs=tuple(asked.outputs), **self.parts)
 
@@ -196,6 +197,7 @@ class PassView:
             addrspace=buffer.arg.addrspace.name,
             outcome="kept" if record.stored else "removed",
             reason=self.explain_outcome(node, record),
+            left_open=self.render_all(r for r in record.left_open if r.arg[-1] is not AxisType.OUTER),
         )
 
     def explain_outcome(self, node: UOp, record: BufferizeRecord) -> str:
@@ -213,21 +215,23 @@ class PassView:
     # *** kernels
 
     def build_kernels(self) -> Iterable[model.Kernel]:
-        for ast, buffers, launches in self.record.kernels:
-            if ast.op is Ops.SINK:
-                yield self.build_kernel(ast, buffers, launches)
+        for launched in self.record.kernels:
+            if launched.ast.op is Ops.SINK:
+                yield self.build_kernel(launched)
 
-    def build_kernel(self, ast: UOp, buffers: tuple[UOp, ...], launches: int) -> model.Kernel:
+    def build_kernel(self, launched: Launched) -> model.Kernel:
+        ast, buffers, launches = launched.ast, launched.buffers, launched.count
         rendered = render_program(ast, self.target)
         program, work = rendered.spec, rendered.work
         uops = program.uops or []
+        source = program.src.strip("\n") + "\n"
         nodes = self.find_computed(buffers)
         asked = sum(self.count_asked(u) for u in nodes)
         executed = work.ops * launches
         return model.Kernel(
             name=program.function_name,
             target=self.target,
-            source=program.src.strip("\n") + "\n",
+            source=source,
             global_size=tuple(_size(s) for s in program.global_size),
             local_size=None if program.local_size is None else tuple(_size(s) for s in program.local_size),
             local_bytes=work.local_bytes,
@@ -241,7 +245,16 @@ class PassView:
             outputs=tuple(self.ids[self.record.buffers[b]] for b in buffers[:1] if b in self.record.buffers),
             launches=launches,
             key=ast.key.hex(),
+            accesses=find_accesses(uops, source, launched.variables),
+            fresh=self.is_fresh(buffers),
+            open_loops=find_open_loops(uops),
         )
+
+    def is_fresh(self, buffers: tuple[UOp, ...]) -> bool:
+        """The buffer of a node is new. An ASSIGN writes into one that is there, a REDUCE over an OUTER range adds to it."""
+        node = self.record.buffers.get(buffers[0]) if buffers else None
+        writers = sum(launched.buffers[:1] == buffers[:1] for launched in self.record.kernels)
+        return node is not None and node.op not in {Ops.ASSIGN, Ops.REDUCE, Ops.STORE} and writers == 1
 
     def find_computed(self, buffers: tuple[UOp, ...]) -> list[UOp]:
         """The nodes a kernel computes: from the one it writes back to those whose buffers it reads."""

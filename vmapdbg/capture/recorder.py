@@ -50,6 +50,22 @@ class BufferizeRecord:
     ambient: tuple[UOp, ...]
     stored: bool = False
     verdict: Verdict | None = None
+    # the ranges that are still open after its store
+    left_open: tuple[UOp, ...] = ()
+
+
+@dataclass
+class Launched:
+    """A kernel of a schedule: its AST, its BUFFER UOps, output first, and how often it is launched.
+
+    `variables` are those that have another value in each launch, where the launches follow one another with nothing
+    between them.
+    """
+
+    ast: UOp
+    buffers: tuple[UOp, ...]
+    count: int
+    variables: frozenset[str]
 
 
 @dataclass
@@ -70,8 +86,8 @@ class PassRecord:
     notes: list[Any] = field(default_factory=list)
     # BUFFER UOp -> the node it holds; a kernel is known by the buffer it writes
     buffers: dict[UOp, UOp] = field(default_factory=dict)
-    # (ast, its BUFFER UOps, output first, how often it is launched) in the order of the schedule
-    kernels: list[tuple[UOp, tuple[UOp, ...], int]] = field(default_factory=list)
+    # in the order of the schedule
+    kernels: list[Launched] = field(default_factory=list)
 
 
 @dataclass
@@ -161,6 +177,7 @@ class Recorder:
         if stored is not None:
             assert self._current is not None
             self._current.buffers[stored.base.buf_uop] = buffer.arg.node
+            record.left_open = tuple(stored.ranges)
 
     def schedule_created(self, items: list[Any], buffers: UOp) -> None:
         assert self._current is not None
@@ -171,13 +188,17 @@ class Recorder:
         return self._current.bufferizes.get(node) if self._current is not None else None
 
 
-def count_launches(items: list[Any], buffers: tuple[UOp, ...]) -> list[tuple[UOp, tuple[UOp, ...], int]]:
+def count_launches(items: list[Any], buffers: tuple[UOp, ...]) -> list[Launched]:
     """The steps of an OUTER range are one kernel with another value of a variable: they are counted as its launches."""
-    counts: dict[tuple[Any, ...], int] = {}
+    found: dict[tuple[Any, ...], list[int]] = {}
     for number, (item, used) in enumerate(zip(items, buffers, strict=True)):
         step_of = (item.ast, used.src) if item.fixedvars else (item.ast, used.src, number)
-        counts[step_of] = counts.get(step_of, 0) + 1
-    return [(kernel[0], kernel[1], count) for kernel, count in counts.items()]
+        found.setdefault(step_of, []).append(number)
+    launched = []
+    for (ast, used, *_), numbers in found.items():
+        in_a_row = numbers[-1] - numbers[0] + 1 == len(numbers)
+        launched.append(Launched(ast, used, len(numbers), frozenset(items[numbers[0]].fixedvars if in_a_row else ())))
+    return launched
 
 
 def explain_verdict(verdict: Verdict) -> str:
