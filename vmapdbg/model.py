@@ -159,6 +159,7 @@ class Kernel:
     the hex `ast.key`. `outputs` are the nodes whose buffers it writes, `nodes` all nodes computed in it. `accesses` are
     the facts about its memory that `lint` decides from, None in a capture that has none. `fresh` tells that the schedule
     made the buffer it writes: nothing else has been stored there. `open_loops` are loops of the program without an end.
+    `local_limit` is the LOCAL memory that the target has for a group of threads, None where it has no such memory.
     """
 
     name: str
@@ -180,6 +181,7 @@ class Kernel:
     accesses: tuple[Access, ...] | None = None
     fresh: bool = False
     open_loops: tuple[str, ...] = ()
+    local_limit: int | None = None
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ ALLOWED = {
     "store.py": {"model"},
     "ambient.py": {"model"},
     "why.py": {"ambient", "model"},
+    "lint": {"ambient", "model", "lint"},
     "diff": {"ambient", "model", "diff"},
     "render": {"ambient", "model", "patches", "render", "store", "diff", "why"},
     "overlay.py": set(),

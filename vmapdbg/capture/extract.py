@@ -12,7 +12,7 @@ from tinygrad.uop.ops import AxisType, UOp, renderer
 
 from vmapdbg import model
 from vmapdbg.capture.accesses import find_accesses, find_open_loops
-from vmapdbg.capture.programs import op_weight, render_program
+from vmapdbg.capture.programs import op_weight, render_program, target_limit
 from vmapdbg.capture.recorder import BufferizeRecord, Launched, PassRecord, ScheduleRecord, explain_verdict
 
 # what is no value of the program: where things are, and the schedule's own root
@@ -248,6 +248,7 @@ class PassView:
             accesses=find_accesses(uops, source, launched.variables),
             fresh=self.is_fresh(buffers),
             open_loops=find_open_loops(uops),
+            local_limit=target_limit(self.target),
         )
 
     def is_fresh(self, buffers: tuple[UOp, ...]) -> bool:

@@ -166,7 +166,9 @@ def make_group(
     if steps > MOST_STEPS:
         raise Undecided(f"{steps} steps")
     value = compile_sum(terms, conditions, order)
-    found = [v for step in itertools.product(*(range(sizes[loop]) for loop in order)) if (v := value(*step)) is not None]
+    found = [
+        v for step in itertools.product(*(range(sizes[loop]) for loop in order)) if (v := value(*step)) is not None
+    ]
     return Group(sorted(set(found)), len(found))
 
 
@@ -211,9 +213,7 @@ _TEXT = {
 }
 
 
-def compile_sum(
-    terms: list[tuple[UOp, int]], conditions: list[UOp], order: list[UOp]
-) -> Callable[..., int | None]:
+def compile_sum(terms: list[tuple[UOp, int]], conditions: list[UOp], order: list[UOp]) -> Callable[..., int | None]:
     """Returns a function of the loops in `order`: the sum of the terms, None where a condition does not hold."""
     names: dict[UOp, str] = {loop: f"v{i}" for i, loop in enumerate(order)}
     lines: list[str] = []
@@ -225,7 +225,9 @@ def compile_sum(
     total = "+".join(f"{names[u]}*{scale}" for u, scale in terms) or "0"
     # a gate guards what is beside it, not what it is made of: no condition divides by zero where another fails
     test = " and ".join(names[c] for c in conditions) or "True"
-    text = "\n".join([f"def total({','.join(names[v] for v in order)}):", *lines, f" return {total} if {test} else None"])
+    text = "\n".join(
+        [f"def total({','.join(names[v] for v in order)}):", *lines, f" return {total} if {test} else None"]
+    )
     scope: dict[str, Any] = {"divide": _divide, "modulo": _modulo}
     exec(text, scope)
     return scope["total"]
@@ -277,16 +279,16 @@ def _closes_at_end(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Written:
-    """What stores do to a buffer: how often they store an element, how many elements they reach, the first element below
-    `size` that they do not (None: none)."""
+    """What stores do to a buffer: how often they store an element, how many different ones (None: undecided), and the
+    first one of the buffer that is not among them (None: none, or undecided)."""
 
     stores: int
-    elements: int
+    elements: int | None
     missing: int | None
 
 
-def count_written(reaches: Sequence[Reach], size: int) -> Written | None:
-    """Returns what all the stores to one buffer of `size` elements reach together, None where it is undecided.
+def count_written(reaches: Sequence[Reach], size: int) -> Written:
+    """Returns what all the stores to one buffer of `size` elements reach together.
 
     Repeats of a whole store count as one (they are told apart by `Reach.repeats`).
     """
@@ -294,15 +296,13 @@ def count_written(reaches: Sequence[Reach], size: int) -> Written | None:
     stores = sum(r.steps // r.repeats * r.width for r in live)
     merged = merge_constants(live)
     if len(merged) == 1 and (elements := count_distinct(merged[0])) is not None and elements == size:
-        inside = all(0 <= r.lowest and r.highest < size for r in live)
-        return Written(stores, elements, None) if inside else None
+        # as many as the buffer has: one that is outside of it is VD105's
+        return Written(stores, elements, None)
     if sum(math.prod(len(g.values) for g in groups) for groups in merged) <= MOST_STEPS:
         reached = {v for groups in merged for v in add_all(groups)}
-        missing = next((i for i in range(size) if i not in reached), None) if size <= 2 * MOST_STEPS else None
-        if missing is None and len(reached) < size and size > 2 * MOST_STEPS:
-            missing = next(i for i in itertools.count() if i not in reached)
+        missing = next((i for i in range(size) if i not in reached), None)
         return Written(stores, len(reached), missing)
-    return None
+    return Written(stores, None, None)
 
 
 def merge_constants(reaches: Sequence[Reach]) -> list[list[Group]]:

@@ -1,0 +1,64 @@
+"""VD107: a range that nothing closes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from vmapdbg.lint.rule import Rule, each_kernel, find_node, is_off, kernel_finding
+from vmapdbg.model import Bufferize, Capture, Finding, Schedule
+
+EXPLANATION = """\
+The value of a buffer depends on a range that the store into the buffer does not close: there is no loop that runs it.
+tinygrad then fails with "input to kernel must be AFTER or BUFFER, not Ops.INDEX", or with a program that has a loop
+without an end.
+
+Decided on the range records: the ranges of each store into a GLOBAL buffer, less those it ends. OUTER ranges stay open
+on purpose, the schedule runs them. LOCAL buffers live inside the loops around them.
+
+What to try: turn on close-ranges, which closes every open range of what is stored; or the range has no place in the
+value: `vmapdbg why NODE` shows where it comes from.
+"""
+
+
+def find(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
+    for schedule in capture.schedules:
+        for bufferize in schedule.bufferizes:
+            if bufferize.left_open and bufferize.outcome == "kept" and bufferize.addrspace == "GLOBAL":
+                yield explain(capture, schedule, bufferize)
+    for schedule, number, kernel in each_kernel(capture):
+        if kernel.open_loops:
+            message = f"kernel {kernel.name} opens {', '.join(kernel.open_loops)} and never ends it"
+            yield kernel_finding("VD107", schedule, number, message, advise(capture, kernel.outputs[:1]))
+
+
+def explain(capture: Capture, schedule: Schedule, bufferize: Bufferize) -> Finding:
+    node = find_node(schedule, bufferize.node)
+    names = ", ".join(bufferize.left_open)
+    many = len(bufferize.left_open) > 1
+    op = f" {node.op}" if node is not None else ""
+    message = (
+        f"{'ranges' if many else 'range'} {names} {'are' if many else 'is'} left open: node {bufferize.node}{op} is stored "
+        f"to a buffer, its value depends on {'them' if many else 'it'}, and no loop around the store runs "
+        f"{'them' if many else 'it'}"
+    )
+    number = next((i for i, k in enumerate(schedule.kernels) if bufferize.node in k.outputs), None)
+    return Finding(
+        code="VD107",
+        kernel=None if number is None else schedule.kernels[number].name,
+        node=bufferize.node,
+        line=(node.line if node is not None else None) or schedule.line,
+        message=message,
+        schedule=schedule.index,
+        number=number,
+        advice=advise(capture, (bufferize.node,)),
+    )
+
+
+def advise(capture: Capture, nodes: tuple[int, ...]) -> str:
+    off = [patch for patch in ("close-ranges", "ambient-ranges", "nested-ranges") if is_off(capture, patch)]
+    if off:
+        return f"{' and '.join(off)} {'is' if len(off) == 1 else 'are'} off: try --patches all"
+    return f"see where the range comes from: vmapdbg why {nodes[0]}" if nodes else "see the kernel's source"
+
+
+RULE = Rule("VD107", "range left open", "error", EXPLANATION, find)
