@@ -13,6 +13,7 @@ import click
 
 from vmapdbg import __version__
 from vmapdbg.capture.launcher import TARGETS, Job
+from vmapdbg.lint_command import lint, run_linted
 from vmapdbg.memory import remember_job
 from vmapdbg.model import Capture, to_data
 from vmapdbg.options import (
@@ -342,7 +343,9 @@ def graph(
 @main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @patches_option
 @click.option("--lint", "with_lint", is_flag=True, help="Lint each kernel; findings at the end, on stderr, and exit 1.")
-@click.option("--target", type=click.Choice(TARGETS), default="c", help="What --lint renders kernels for.  [default: c]")
+@click.option(
+    "--target", type=click.Choice(TARGETS), default="c", help="What --lint renders kernels for.  [default: c]"
+)
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(patches: frozenset[str] | None, with_lint: bool, target: str, program: tuple[str, ...]) -> None:
     """Run a program on patched tinygrad: SCRIPT [ARGS] or -m MODULE [ARGS].
@@ -366,16 +369,7 @@ def run(patches: frozenset[str] | None, with_lint: bool, target: str, program: t
     os.execve(sys.executable, [sys.executable, *program], environment)
 
 
-def run_linted(program: tuple[str, ...], environment: dict[str, str], target: str) -> int:
-    """Runs the program, prints what lint found to stderr. Returns the exit code: the program's own, or 1 for findings."""
-    from rich.console import Console
-
-    from vmapdbg.linting import run_and_lint
-    from vmapdbg.render.lint import print_summary
-
-    linted = run_and_lint(program, environment, target)
-    print_summary(linted, Console(stderr=True, highlight=False, markup=False, emoji=False))
-    return linted.status or (1 if linted.findings else 0)
+main.add_command(lint)
 
 
 @main.command()

@@ -82,8 +82,8 @@ class Bufferize:
     """One BUFFERIZE the pass made for `node`.
 
     `closed_ranges` are its dimensions, ambient ones first; `size` is in elements, `bytes` in bytes. `outcome` is
-    `kept` or `removed`, `reason` the test of the cost function that decided it, with its numbers. `left_open` are ranges
-    of its value that its store does not close, OUTER ones apart.
+    `kept` or `removed`, `reason` the test of the cost function that decided it, with its numbers. `left_open` are
+    ranges of its value that its store does not close, OUTER ones apart.
     """
 
     node: int
@@ -117,8 +117,8 @@ class Access:
     and `source_line` (a line of the kernel's source, from 1; None where it cannot be told) are those of the access that
     leaves the buffer, or loses a loop, else of the first.
 
-    For stores: `lost` are the loops and threads whose steps store different values to the same place. `stores` is how many
-    elements are stored, one that is stored twice counted twice (loops that no address uses left out), `elements`
+    For stores: `lost` are the loops and threads whose steps store different values to the same place. `stores` is how
+    many elements are stored, one that is stored twice counted twice (loops that no address uses left out), `elements`
     how many different ones, `missing` the first of the buffer that is not among them. None where undecided, or none.
     """
 
@@ -157,9 +157,10 @@ class Kernel:
     stores move. `redundancy` is executed ops over the ops the tensor graph asks for (None where it asks for
     none). `launches` is how often the schedule runs it (an OUTER range runs one kernel many times). `key` is
     the hex `ast.key`. `outputs` are the nodes whose buffers it writes, `nodes` all nodes computed in it. `accesses` are
-    the facts about its memory that `lint` decides from, None in a capture that has none. `fresh` tells that the schedule
-    made the buffer it writes: nothing else has been stored there. `open_loops` are loops of the program without an end.
-    `local_limit` is the LOCAL memory that the target has for a group of threads, None where it has no such memory.
+    the facts about its memory that `lint` decides from, None in a capture that has none. `fresh` tells that the
+    schedule made the buffer it writes: nothing else has been stored there. `open_loops` are loops of the program
+    without an end. `local_limit` is the LOCAL memory that the target has for a group of threads, None where it has no
+    such memory.
     """
 
     name: str

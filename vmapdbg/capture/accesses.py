@@ -241,8 +241,8 @@ def read_comparison(condition: UOp) -> tuple[UOp, int, int] | None:
 def find_lost(use: Use) -> tuple[UOp, ...]:
     """Returns the loops and threads whose steps all store to the same place, each another value: the last one stays.
 
-    A loop counts where neither address nor gate uses it and the value does. LOCAL memory belongs to one group of threads
-    and is used again in each step of a loop: there only the threads of the group count.
+    A loop counts where neither address nor gate uses it and the value does. LOCAL memory belongs to one group of
+    threads and is used again in each step of a loop: there only the threads of the group count.
     """
     if use.reach is not None and not use.reach.steps:
         return ()
@@ -258,7 +258,7 @@ def find_lost(use: Use) -> tuple[UOp, ...]:
 
 
 def find_data(*values: UOp) -> set[UOp]:
-    """Returns all that values are computed from. What only orders (the loop that an AFTER stands in) is not followed."""
+    """Returns all that values are computed from. What only orders (the loop around an AFTER) is not followed."""
     found: set[UOp] = set()
     todo = list(values)
     while todo:

@@ -252,7 +252,7 @@ class PassView:
         )
 
     def is_fresh(self, buffers: tuple[UOp, ...]) -> bool:
-        """The buffer of a node is new. An ASSIGN writes into one that is there, a REDUCE over an OUTER range adds to it."""
+        """Most nodes get a new buffer. An ASSIGN writes into one that is there, an OUTER REDUCE adds to it."""
         node = self.record.buffers.get(buffers[0]) if buffers else None
         writers = sum(launched.buffers[:1] == buffers[:1] for launched in self.record.kernels)
         return node is not None and node.op not in {Ops.ASSIGN, Ops.REDUCE, Ops.STORE} and writers == 1

@@ -35,8 +35,8 @@ class Group:
 
 @dataclass(frozen=True)
 class Reach:
-    """The addresses of one access: `base` + one value of each group + 0..`width`-1, in elements. No value: no step of it
-    passes its gate."""
+    """The addresses of one access: `base` + one value of each group + 0..`width`-1, in elements. No value: no step of
+    it passes its gate."""
 
     base: int
     groups: tuple[Group, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vmapdbg.lint.rule import Rule, each_kernel, is_off, kernel_finding
+from vmapdbg.lint.rule import Rule, advise_patches, each_kernel, kernel_finding
 from vmapdbg.model import Capture, Finding
 
 EXPLANATION = """\
@@ -29,11 +29,9 @@ def find(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
             f"kernel {kernel.name} needs {kernel.local_bytes:,} bytes of LOCAL memory, a group of threads has "
             f"{kernel.local_limit:,} on {kernel.target}" + (f" ({listed})" if listed else "")
         )
-        advice = "make the shapes smaller, or keep the buffer in GLOBAL memory with .contiguous()"
-        if is_off(capture, "local-budget"):
-            advice = "local-budget is off: try --patches all"
-        elif "fuse-broadcast" in capture.patches:
-            advice = "try --patches all,-fuse-broadcast"
+        advice = advise_patches(capture, "local-budget") or "keep the buffer in GLOBAL memory with .contiguous()"
+        if advice.startswith("keep") and capture.patches.get("fuse-broadcast"):
+            advice += ", or --patches all,-fuse-broadcast"
         yield kernel_finding("VD102", schedule, number, message, advice)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vmapdbg.ambient import find_lost
-from vmapdbg.lint.rule import Rule, count_of, each_kernel, find_node, is_off, kernel_finding
+from vmapdbg.lint.rule import Rule, advise_patches, count_of, each_kernel, find_node, kernel_finding
 from vmapdbg.model import Access, Capture, Finding, Kernel, Loop, Schedule
 
 EXPLANATION = """\
 A kernel stores inside a loop, or in each of several threads or launches, and the address of the store does not use that
-loop: every step writes to the same place, and only the last one is left. This is how a vmap scope loses its batch: every
-row of the result is that of the last batch element. No error is raised.
+loop: every step writes to the same place, and only the last one is left. This is how a vmap scope loses its batch:
+every row of the result is that of the last batch element. No error is raised.
 
 It is also found where addresses use every loop and still meet: a stride that is too small, two loops that count the
 same elements.
@@ -30,7 +30,7 @@ def find(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
     for schedule, number, kernel in each_kernel(capture):
         for access in kernel.accesses or ():
             if access.kind == "store" and (message := explain_store(schedule, kernel, access)) is not None:
-                advice = advise(capture, schedule, kernel)
+                advice = advise(capture, schedule, next(iter(kernel.outputs), None))
                 yield kernel_finding("VD101", schedule, number, message, advice, access.source_line)
     for schedule in capture.schedules:
         if not schedule.kernels:
@@ -70,7 +70,7 @@ def explain_lost(schedule: Schedule, kernel: Kernel, access: Access) -> str:
 
 
 def name_range(schedule: Schedule, kernel: Kernel, loop: Loop) -> str:
-    """Returns `rm1 (3, Lidx2 in the source)` where one ambient range that the buffer lost has that size, else `Lidx2 (3)`."""
+    """Returns `rm1 (3, Lidx2 in the source)` where the buffer lost one range of that size, else `Lidx2 (3)`."""
     bufferize = next((b for b in schedule.bufferizes if b.node in kernel.outputs), None)
     sizes = {item.name: item.size for item in schedule.ranges}
     alike = [name for name in find_lost(schedule, bufferize) if sizes.get(name) == loop.size]
@@ -79,18 +79,16 @@ def name_range(schedule: Schedule, kernel: Kernel, loop: Loop) -> str:
     )
 
 
-def advise(capture: Capture, schedule: Schedule, kernel: Kernel) -> str:
-    node = find_node(schedule, kernel.outputs[0] if kernel.outputs else None)
-    off = [patch for patch in ("ambient-ranges", "nested-ranges") if is_off(capture, patch)]
-    if off and any(item.vmap for item in schedule.ranges):
-        return f"{' and '.join(off)} {'is' if len(off) == 1 else 'are'} off: try --patches all"
-    if node is not None:
-        return f"see which ranges its buffer closes: vmapdbg why {node.id}"
-    return "see the kernel's store in its source"
+def advise(capture: Capture, schedule: Schedule, node: int | None) -> str:
+    has_scope = any(item.vmap for item in schedule.ranges)
+    patches = advise_patches(capture, "ambient-ranges", "nested-ranges") if has_scope else None
+    if patches is not None:
+        return patches
+    return "look at the store in its source" if node is None else f"vmapdbg why {node} (the ranges its buffer closes)"
 
 
 def find_unscheduled(capture: Capture, schedule: Schedule) -> Iterator[Finding]:
-    """A schedule that failed has no kernels to look at, but it has its buffers. A range that is left open is VD107's."""
+    """A schedule that failed has no kernels to look at, but its buffers. A range that is left open is VD107's."""
     for bufferize in schedule.bufferizes:
         lost = [name for name in find_lost(schedule, bufferize) if name not in bufferize.left_open]
         node = find_node(schedule, bufferize.node)
@@ -100,8 +98,7 @@ def find_unscheduled(capture: Capture, schedule: Schedule) -> Iterator[Finding]:
             f"the buffer of node {node.id} {node.op} does not close {', '.join(lost)}, which its value depends on: "
             f"only the last iteration would survive"
         )
-        off = [patch for patch in ("ambient-ranges", "nested-ranges") if is_off(capture, patch)]
-        advice = f"{' and '.join(off)} off: try --patches all" if off else f"vmapdbg why {node.id}"
+        advice = advise(capture, schedule, node.id)
         yield Finding("VD101", None, node.id, node.line or schedule.line, message, schedule.index, advice=advice)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vmapdbg.lint.rule import Rule, each_kernel, find_node, is_off, kernel_finding
+from vmapdbg.lint.rule import Rule, advise_patches, each_kernel, find_node, kernel_finding
 from vmapdbg.model import Bufferize, Capture, Finding, Schedule
 
 EXPLANATION = """\
@@ -33,13 +33,11 @@ def find(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
 
 def explain(capture: Capture, schedule: Schedule, bufferize: Bufferize) -> Finding:
     node = find_node(schedule, bufferize.node)
-    names = ", ".join(bufferize.left_open)
-    many = len(bufferize.left_open) > 1
     op = f" {node.op}" if node is not None else ""
+    ranges, it, are = ("ranges", "them", "are") if len(bufferize.left_open) > 1 else ("range", "it", "is")
     message = (
-        f"{'ranges' if many else 'range'} {names} {'are' if many else 'is'} left open: node {bufferize.node}{op} is stored "
-        f"to a buffer, its value depends on {'them' if many else 'it'}, and no loop around the store runs "
-        f"{'them' if many else 'it'}"
+        f"{ranges} {', '.join(bufferize.left_open)} {are} left open: node {bufferize.node}{op} is stored to a buffer, "
+        f"its value depends on {it}, and no loop around the store runs {it}"
     )
     number = next((i for i, k in enumerate(schedule.kernels) if bufferize.node in k.outputs), None)
     return Finding(
@@ -55,10 +53,10 @@ def explain(capture: Capture, schedule: Schedule, bufferize: Bufferize) -> Findi
 
 
 def advise(capture: Capture, nodes: tuple[int, ...]) -> str:
-    off = [patch for patch in ("close-ranges", "ambient-ranges", "nested-ranges") if is_off(capture, patch)]
-    if off:
-        return f"{' and '.join(off)} {'is' if len(off) == 1 else 'are'} off: try --patches all"
-    return f"see where the range comes from: vmapdbg why {nodes[0]}" if nodes else "see the kernel's source"
+    patches = advise_patches(capture, "close-ranges", "ambient-ranges", "nested-ranges")
+    if patches is not None:
+        return patches
+    return f"vmapdbg why {nodes[0]} (where the range comes from)" if nodes else "look at the kernel's source"
 
 
 RULE = Rule("VD107", "range left open", "error", EXPLANATION, find)

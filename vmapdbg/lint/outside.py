@@ -25,8 +25,8 @@ def find(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
         for access in kernel.accesses or ():
             if leaves_buffer(access):
                 message = explain(kernel.name, access)
-                node = f"vmapdbg why {kernel.outputs[0]}" if kernel.outputs else "vmapdbg show --only source"
-                advice = f"compare its address with the ranges of the node: {node}"
+                advice = "compare the address with the ranges of the node"
+                advice += f": vmapdbg why {kernel.outputs[0]}" if kernel.outputs else ""
                 yield kernel_finding("VD105", schedule, number, message, advice, access.source_line)
 
 

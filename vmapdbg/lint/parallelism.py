@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vmapdbg.lint.baseline import pair_kernels
-from vmapdbg.lint.rule import Rule, count_of, is_off, kernel_finding
+from vmapdbg.lint.rule import Rule, advise_patches, count_of, kernel_finding
 from vmapdbg.model import Capture, Finding
 
 MUCH = 2.0
@@ -41,11 +41,11 @@ def find(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
 
 
 def advise(capture: Capture) -> str:
-    if is_off(capture, "fusion-guard"):
-        return "fusion-guard is off: try --patches all"
-    if capture.patches.get("fuse-broadcast"):
-        return "try --patches all,-fuse-broadcast, or .contiguous() where the kernels should be two"
-    return "put .contiguous() where the kernels should be two"
+    advice = advise_patches(capture, "fusion-guard")
+    if advice is not None:
+        return advice
+    fused = "--patches all,-fuse-broadcast, or " if capture.patches.get("fuse-broadcast") else ""
+    return f"{fused}.contiguous() after the value that should be a buffer of its own"
 
 
 RULE = Rule("VD103", "parallelism lost", "warning", EXPLANATION, find)

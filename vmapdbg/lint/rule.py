@@ -8,13 +8,16 @@ from typing import Literal
 
 from vmapdbg.model import Capture, Finding, Kernel, Node, Schedule
 
+NEED_BASELINE = frozenset({"VD103", "VD104"})
+"""The codes that compare with a baseline where there is one."""
+
 
 @dataclass(frozen=True)
 class Rule:
     """One rule. `severity` is `error` where values can be wrong or nothing can run, `warning` where it is slow.
 
-    `explanation` is what `--explain` prints: what it means, how it is decided, what to do. `find` gets a capture and the
-    baseline's capture (None where there is none).
+    `explanation` is what `--explain` prints: what it means, how it is decided, what to do. `find` gets a capture and
+    the baseline's capture (None where there is none).
     """
 
     code: str
@@ -67,8 +70,14 @@ def kernel_finding(
 
 
 def is_off(capture: Capture, patch: str) -> bool:
-    """Tells whether the capture was made with that patch, and without it on."""
+    """Tells whether the overlay of the capture has that patch, and it was off."""
     return capture.patches.get(patch) is False
+
+
+def advise_patches(capture: Capture, *patches: str) -> str | None:
+    """Returns `turn A and B on (--patches all)` for those that were off, None where none was."""
+    off = [patch for patch in patches if is_off(capture, patch)]
+    return f"turn {' and '.join(off)} on (--patches all)" if off else None
 
 
 def count_of(number: int, word: str) -> str:

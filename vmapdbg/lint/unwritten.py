@@ -24,18 +24,14 @@ def find(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
         if not kernel.fresh or kernel.accesses is None:
             continue
         for access in kernel.accesses:
-            if (
-                access.kind == "store"
-                and access.addrspace == "GLOBAL"
-                and (written := count_reached(access)) is not None
-            ):
-                message = (
-                    f"kernel {kernel.name} writes {written:,} of the {count_of(access.size, 'element')} of {access.buffer}"
-                    + (f": element {access.missing} is never written" if access.missing is not None else "")
-                )
-                advice = "a range of the buffer is missing in the kernel, or too short"
-                advice += f": vmapdbg why {kernel.outputs[0]}" if kernel.outputs else ""
-                yield kernel_finding("VD106", schedule, number, message, advice, access.source_line)
+            if access.kind != "store" or access.addrspace != "GLOBAL" or (written := count_reached(access)) is None:
+                continue
+            which = f": element {access.missing} is never written" if access.missing is not None else ""
+            elements = count_of(access.size, "element")
+            message = f"kernel {kernel.name} writes {written:,} of the {elements} of {access.buffer}{which}"
+            advice = "look for a range of the buffer that the kernel lacks, or that is too short"
+            advice += f": vmapdbg why {kernel.outputs[0]}" if kernel.outputs else ""
+            yield kernel_finding("VD106", schedule, number, message, advice, access.source_line)
 
 
 def count_reached(access: Access) -> int | None:
