@@ -37,12 +37,24 @@ class Realized:
 
 
 @dataclass(frozen=True)
+class Outside:
+    """A range that leaves the axis it indexes: it goes from `lowest` to `highest`, and the axis has `size` elements."""
+
+    axis: int
+    range: str
+    lowest: int
+    highest: int
+    size: int
+
+
+@dataclass(frozen=True)
 class Node:
     """One UOp of the tensor graph as the rangeify pass saw it. A node's id is larger than those of its sources.
 
     `shape` is None for an op without one. `src` are node ids. Ranges are rendered as tinygrad renders them
     (`r4`, `rm1`, `(r4*2+r5)`), one an axis; `ambient` are range names. `line` is `file:number` of the user's code.
-    `arg` is what else makes the op what it is: the axes of a reduce, the argument of a movement op, a constant, a varg.
+    `arg` is what else makes the op what it is: the axes of a reduce, the argument of a movement op, a constant, a varg. `outside`
+    are those of its `in_ranges` that leave the shape of its first source.
     """
 
     id: int
@@ -56,6 +68,7 @@ class Node:
     realized: Realized | None
     line: str | None
     arg: str
+    outside: tuple[Outside, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -83,7 +96,8 @@ class Bufferize:
 
     `closed_ranges` are its dimensions, ambient ones first; `size` is in elements, `bytes` in bytes. `outcome` is
     `kept` or `removed`, `reason` the test of the cost function that decided it, with its numbers. `left_open` are
-    ranges of its value that its store does not close, OUTER ones apart.
+    ranges of its value that its store does not close, OUTER ones apart. `outside` are ranges of
+    a reader's index that leave the axis of the buffer.
     """
 
     node: int
@@ -95,6 +109,7 @@ class Bufferize:
     outcome: str
     reason: str
     left_open: tuple[str, ...] = ()
+    outside: tuple[Outside, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -282,6 +282,31 @@ def _stores_of(u: UOp) -> list[UOp]:
     return [u] if u.op is Ops.STORE else []
 
 
+# *** ranges, before they become addresses
+
+
+def find_outside(index: UOp, size: int) -> tuple[int, int] | None:
+    """Returns the bounds of the range that indexes an axis of `size` elements, where a step of it leaves the axis.
+
+    None where no step does, or where that cannot be told. tinygrad wraps such an index around when it flattens the axes,
+    so that the address in the kernel stays in the buffer, and reads something else.
+    """
+    low, high = index.vmin, index.vmax
+    if isinstance(low, int) and isinstance(high, int) and low >= 0 and high < size:
+        return None
+    address, valid = index.get_idx(), index.get_valid()
+    loops = [u for u in UOp.sink(address, valid).toposort() if u.op is Ops.RANGE]
+    if any(loop.src[0].op is not Ops.CONST for loop in loops):
+        return None
+    try:
+        reach = find_reach(address, valid, {loop: int(loop.vmax) + 1 for loop in loops}, 1)
+    except Undecided:
+        return None
+    if not reach.steps or (reach.lowest >= 0 and reach.highest < size):
+        return None
+    return reach.lowest, reach.highest
+
+
 # *** names, as the source has them
 
 

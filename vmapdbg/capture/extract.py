@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tinygrad.dtype import dtypes
@@ -11,7 +11,7 @@ from tinygrad.uop import GroupOp, Ops
 from tinygrad.uop.ops import AxisType, UOp, renderer
 
 from vmapdbg import model
-from vmapdbg.capture.accesses import find_accesses, find_open_loops
+from vmapdbg.capture.accesses import find_accesses, find_open_loops, find_outside
 from vmapdbg.capture.programs import op_weight, render_program, target_limit
 from vmapdbg.capture.recorder import BufferizeRecord, Launched, PassRecord, ScheduleRecord, explain_verdict
 
@@ -110,7 +110,24 @@ class PassView:
             realized=self.build_realized(u),
             line=self.lines.get(u),
             arg=self.describe_arg(u),
+            outside=self.find_outside(ranges[0], u.src[0]._shape) if ranges is not None and u.src else (),
         )
+
+    def find_outside(self, indices: Sequence[UOp], sizes: Sequence[Any] | None) -> tuple[model.Outside, ...]:
+        """Returns the indices that leave their axes; `sizes` has those of the axes."""
+        if sizes is None or len(sizes) != len(indices):
+            return ()
+        found = []
+        for axis, (index, size) in enumerate(zip(indices, sizes, strict=True)):
+            bounds = find_outside(index, size) if isinstance(size, int) else None
+            if bounds is not None:
+                found.append(model.Outside(axis, self.render(index), *bounds, size))
+        return tuple(found)
+
+    def find_outside_reads(self, record: BufferizeRecord) -> tuple[model.Outside, ...]:
+        """The same for the indices of those who read a buffer."""
+        found = (self.find_outside(index.src[1:], buffer.shape) for buffer, index in record.readers)
+        return next((outside for outside in found if outside), ())
 
     def describe_arg(self, u: UOp) -> str:
         if u.op in GroupOp.Movement:
@@ -197,6 +214,7 @@ class PassView:
             addrspace=buffer.arg.addrspace.name,
             outcome="kept" if record.stored else "removed",
             reason=self.explain_outcome(node, record),
+            outside=self.find_outside_reads(record) if record.stored else (),
             left_open=self.render_all(r for r in record.left_open if r.arg[-1] is not AxisType.OUTER),
         )
 

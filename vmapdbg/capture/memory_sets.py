@@ -82,8 +82,8 @@ def split_terms(address: UOp) -> tuple[int, list[tuple[UOp, int]]]:
     while todo:
         u, scale = todo.pop()
         left, right = u.src if len(u.src) == 2 else (None, None)
-        if u.op is Ops.CONST:
-            base += int(u.arg) * scale
+        if u.op is Ops.CONST and isinstance(u.arg, int):
+            base += u.arg * scale
         elif u.op is Ops.ADD and left is not None and right is not None:
             todo += [(left, scale), (right, scale)]
         elif u.op is Ops.SUB and left is not None and right is not None:
@@ -235,6 +235,8 @@ def compile_sum(terms: list[tuple[UOp, int]], conditions: list[UOp], order: list
 
 def translate(u: UOp, names: dict[UOp, str]) -> str:
     if u.op is Ops.CONST:
+        if not isinstance(u.arg, (int, float)):
+            raise Undecided(f"{u.arg} in an address")
         return repr(int(u.arg)) if u.dtype != dtypes.bool else repr(bool(u.arg))
     if u.op is Ops.CAST:
         if u.dtype == dtypes.bool:

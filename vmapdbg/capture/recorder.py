@@ -50,6 +50,8 @@ class BufferizeRecord:
     ambient: tuple[UOp, ...]
     stored: bool = False
     verdict: Verdict | None = None
+    # (BUFFERIZE, INDEX) of each reader that the cost function was asked about
+    readers: dict[tuple[UOp, UOp], None] = field(default_factory=dict)
     # the ranges that are still open after its store
     left_open: tuple[UOp, ...] = ()
 
@@ -167,6 +169,7 @@ class Recorder:
         record = self._bufferize_of(buffer)
         if record is not None:
             record.verdict = Verdict(src, buffer, kept=result is None)
+            record.readers[buffer, index] = None
 
     def buffer_stored(self, buffer: UOp, stored: UOp) -> None:
         record = self._bufferize_of(buffer)
