@@ -22,6 +22,7 @@ CHILD_SIDE = {
     "capture/values.py",
     "capture/accesses.py",
     "capture/memory_sets.py",
+    "capture/live.py",
     "capture/running.py",
 }
 # who may be imported by whom: model <- store, render <- cli

@@ -9,28 +9,22 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import platform
-import sys
 from pathlib import Path
 from typing import Any
 
-from vmapdbg import __version__, model, overlay
-from vmapdbg.capture.lines import set_internal_folders
+from vmapdbg import model
+from vmapdbg.capture.live import build_capture, observe_with
 from vmapdbg.capture.recorder import Recorder, ScheduleRecord
-from vmapdbg.patches import parse_patches, patch_states
 
 FOLDER_VARIABLE = "VMAPDBG_LINT"
 TARGET_VARIABLE = "VMAPDBG_LINT_TARGET"
-MOST_PROGRAMS = 256
-"""How many rendered kernels are kept for the next schedule that has the same."""
 
 
 def lint_this_process(patches: str) -> None:
     """Has the overlay, which is installed already, report to a linting recorder."""
-    set_internal_folders(str(overlay.overlay_dir()), str(overlay.installed_folder()))
     folder, target = os.environ[FOLDER_VARIABLE], os.environ.get(TARGET_VARIABLE, "c")
     recorder = LintingRecorder(Path(folder) / f"{os.getpid()}.jsonl", target, patches)
-    sys.modules[f"{overlay.OVERLAY_PACKAGE}._state"].observer = recorder  # type: ignore[attr-defined]
+    observe_with(recorder)
     atexit.register(recorder.lint_failed)
 
 
@@ -39,10 +33,8 @@ class LintingRecorder(Recorder):
 
     def __init__(self, output: Path, target: str, patches: str) -> None:
         super().__init__()
-        self.output, self.target = output, target
-        self.patches = patch_states(parse_patches(patches or "none"))
+        self.output, self.target, self.patches = output, target, patches
         self.seen: set[bytes] = set()
-        self.busy = False
 
     def schedule_asked(self, key: bytes, cached: bool) -> None:
         self.lint_failed()
@@ -77,7 +69,7 @@ class LintingRecorder(Recorder):
             return {"schedules": 1, "kernels": 0, "findings": [], "failed": []}
         self.seen |= keys
         try:
-            capture = self.build(record)
+            capture = build_capture([record], self.target, self.patches)
         except Exception as error:  # the target may not have what the program uses; the program must go on
             return {"schedules": 1, "kernels": 0, "findings": [], "failed": [f"{type(error).__name__}: {error}"[:300]]}
         from vmapdbg.lint import lint_capture
@@ -85,25 +77,6 @@ class LintingRecorder(Recorder):
         findings = model.to_data(lint_capture(capture))
         undecided = sum(is_undecided(kernel) for schedule in capture.schedules for kernel in schedule.kernels)
         return {"schedules": 1, "kernels": len(new), "findings": findings, "failed": [], "undecided": undecided}
-
-    def build(self, record: ScheduleRecord) -> model.Capture:
-        from tinygrad.codegen.opt.postrange import Scheduler
-        from tinygrad.helpers import Context
-
-        from vmapdbg.capture.extract import build_schedules
-        from vmapdbg.capture.programs import forget_programs
-
-        # a kernel's name has a number, which counts those of the process: the program's own are to be as without us
-        counts = dict(Scheduler.kernel_cnt)
-        try:
-            with Context(DEBUG=0, VIZ=0):
-                schedules = build_schedules([record], self.target)
-        finally:
-            Scheduler.kernel_cnt.clear()
-            Scheduler.kernel_cnt.update(counts)
-            forget_programs(MOST_PROGRAMS)
-        versions = model.Versions(__version__, overlay.TINYGRAD_VERSION, platform.python_version())
-        return model.Capture(model.SCHEMA, versions, "", self.target, self.patches, None, schedules, ())
 
     def write(self, line: dict[str, Any]) -> None:
         with self.output.open("a", encoding="utf-8") as file:
