@@ -108,8 +108,9 @@ class Session:
         captured = Captured()
         with self.config.stash[_RECORDER].recording() as records:
             yield captured
-        patches = format_patches(parse_patches(self.config.getoption("--vmapdbg-patches")))
-        built = build_capture(list(records), self.config.getoption("--vmapdbg-target"), patches)
+        options = self.config.option
+        patches = format_patches(parse_patches(options.vmapdbg_patches))
+        built = build_capture(list(records), options.vmapdbg_target, patches)
         captured._capture = add_findings(built)
         self.last = captured
 
@@ -177,7 +178,7 @@ def assert_schedule_matches(_vmapdbg: Session) -> Callable[[str], None]:
             pytest.fail(f"{name!r} is no name for a snapshot: use letters, digits, . _ -", pytrace=False)
         file = _vmapdbg.test_file.parent / FOLDER / _vmapdbg.test_file.stem / f"{name}.txt"
         text = format_snapshot(_vmapdbg.need_last().capture)
-        if _vmapdbg.config.getoption("--vmapdbg-update"):
+        if _vmapdbg.config.option.vmapdbg_update:
             try:
                 file.parent.mkdir(parents=True, exist_ok=True)
                 write_atomically(file, text)

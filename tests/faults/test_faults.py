@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +13,6 @@ ROOT = Path(__file__).parent.parent.parent
 TABLE = (ROOT / "tests" / "faults" / "table.py").read_text(encoding="utf-8")
 NAMES = re.findall(r'    Fault\(\n        "([a-z-]+)",', TABLE)
 UNSEEN = [name for name in NAMES if re.search(rf'"{name}",(?:(?!\n    Fault)[\s\S])*?\n        unseen=', TABLE)]
-
-
-@pytest.fixture(scope="session")
-def outcomes() -> dict[str, dict[str, Any]]:
-    """What lint says of each fault; all of them are planted in one child process."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.faults.runner"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
-    return {row["name"]: row for row in rows}
 
 
 def test_there_are_enough_faults() -> None:

@@ -50,7 +50,7 @@ def find_ranges(schedule: Schedule) -> Iterator[Finding]:
     followed = {s for node in wrong.values() for s in node.src}
     causes = [node for node in wrong.values() if node.id not in followed]
     for node in causes:
-        yield explain_range(schedule, node, node.outside[0], f"its source {node.src[0]}")
+        yield explain_range(schedule, node, node.outside[0], f"its source (node {node.src[0]})")
     above = find_sources(schedule, causes)
     for bufferize in schedule.bufferizes:
         node = find_node(schedule, bufferize.node)
@@ -74,7 +74,7 @@ def explain_range(schedule: Schedule, node: Node, outside: Outside, what: str, w
     worst = outside.highest if outside.highest >= outside.size else outside.lowest
     message = (
         f"{who}node {node.id} {node.op} takes element {worst} of axis {outside.axis} of {what}, which has "
-        f"{outside.size:,}: its range {outside.range} goes from {outside.lowest} to {outside.highest}"
+        f"{count_of(outside.size, 'element')} there: its range {outside.range} goes from {outside.lowest} to {outside.highest}"
     )
     number = next((i for i, kernel in enumerate(schedule.kernels) if node.id in kernel.nodes), None)
     return Finding(
