@@ -12,7 +12,8 @@ from typing import Any, Literal
 import click
 
 from vmapdbg import __version__
-from vmapdbg.capture.launcher import Job
+from vmapdbg.capture.launcher import TARGETS, Job
+from vmapdbg.lint_command import lint, run_linted
 from vmapdbg.memory import remember_job
 from vmapdbg.model import SCHEMA, Capture, to_data
 from vmapdbg.options import (
@@ -501,15 +502,20 @@ def dump_search(snippet: str, kind: str, search: Any, outcomes: Any, reduced: Re
 
 @main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @patches_option
+@click.option("--lint", "with_lint", is_flag=True, help="Lint each kernel; findings at the end, on stderr, and exit 1.")
+@click.option(
+    "--target", type=click.Choice(TARGETS), default="c", help="What --lint renders kernels for.  [default: c]"
+)
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
-def run(patches: frozenset[str] | None, program: tuple[str, ...]) -> None:
+def run(patches: frozenset[str] | None, with_lint: bool, target: str, program: tuple[str, ...]) -> None:
     """Run a program on patched tinygrad: SCRIPT [ARGS] or -m MODULE [ARGS].
 
     Python processes that it starts (pytest-xdist workers, spawn, BEAM) get the same overlay and patches.
 
     \b
-    Example:
+    Examples:
       vmapdbg run --patches all,-close-ranges -m pytest -n 2 test_schedule.py
+      vmapdbg run --lint train.py --steps 1
     """
     if program[0] == "-m":
         if len(program) == 1:
@@ -518,7 +524,12 @@ def run(patches: frozenset[str] | None, program: tuple[str, ...]) -> None:
         check_snippet(program[0])
     environment = child_environment(format_patches(on(patches)), dict(os.environ))
     sys.stdout.flush()
+    if with_lint:
+        sys.exit(run_linted(program, environment, target))
     os.execve(sys.executable, [sys.executable, *program], environment)
+
+
+main.add_command(lint)
 
 
 @main.command()

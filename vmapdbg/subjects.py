@@ -159,7 +159,7 @@ def find_deciding(search: Search) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def find_findings(capture: Capture) -> tuple[Finding, ...]:
-    return capture.findings
+    return add_findings(capture).findings
 
 
 def import_check() -> None:
@@ -180,7 +180,15 @@ def capture_job(job: Job, quiet_stdout: bool = False) -> Capture:
     except ChildDied as error:
         raise Failure(str(error), EXIT_CHILD) from None
     refuse_overlay_error(capture)
-    return capture
+    return add_findings(capture)
+
+
+def add_findings(capture: Capture) -> Capture:
+    """Returns the capture with what lint finds in it alone, without what a comment on the user's line takes out."""
+    from vmapdbg.lint import lint_capture
+    from vmapdbg.lint.ignores import split_ignored
+
+    return replace(capture, findings=split_ignored(lint_capture(capture))[0])
 
 
 def find_capture(
@@ -237,7 +245,7 @@ def find_sides(after: Job, baseline: str) -> tuple[Side, Side]:
 def side_capture(side: Side, job: Job) -> Capture:
     """Returns what the side captured; for a child that died a capture with that as its error, and no schedule."""
     if side.capture is not None:
-        return side.capture
+        return add_findings(side.capture)
     return Capture(
         schema=SCHEMA,
         versions=Versions(__version__, "", ""),
