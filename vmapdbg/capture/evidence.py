@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -201,7 +202,7 @@ class Run:
                 continue
             nodes.append(node)
             closed = tuple(map(_range_id, made.buffer.src[1:]))
-            kept = tuple((_range_id(r), int(n)) for r, n in zip(stored.src[1:], stored.shape, strict=True))
+            kept = tuple(find_dimensions(stored, closed))
             self.evidence.buffers.append(WrittenBuffer(numbers[node], kernel, closed, kept, dtype, size, blob))
         names = self.name_inputs()
         self.evidence.passed = pack_graph(nodes, lambda u: self.inputs.get(names.get(u)))
@@ -245,6 +246,20 @@ def expand_view(data: bytes, view: Any) -> bytes | None:
             wide = Layout(data, step.dtype.itemsize, sizes)
             data = wide.read(range(len(step.shape)), tuple(map(int, step.shape)))
     return data
+
+
+def find_dimensions(stored: Any, closed: tuple[int | None, ...]) -> Iterator[tuple[int | None, int]]:
+    """Yields the id and size of each range that a BUFFERIZE is stored by; None for what is no range.
+
+    tinygrad flattens the dimensions of a buffer into one, an expression of the ranges in their order.
+    """
+    for r, size in zip(stored.src[1:], map(int, stored.shape), strict=True):
+        inner = {u.arg[0]: int(u.vmax) + 1 for u in r.ranges}
+        ordered = [(name, inner[name]) for name in closed if name in inner]
+        if math.prod(n for _, n in ordered) == size and len(ordered) == len(inner):
+            yield from ordered
+        else:
+            yield None, size
 
 
 def _range_id(r: Any) -> int | None:

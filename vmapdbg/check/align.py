@@ -32,7 +32,8 @@ def align(
     keys = [*ambient, *(closed[len(closed) - own :] if own else ())]
     wide = {r: size for r, size in stored if r is not None and size > 1}
     fits = all(wide.get(key, size) == size for key, size in zip(keys, right.shape, strict=True))
-    if not fits or not set(wide) <= set(keys):
+    unknown = any(r is None and size > 1 for r, size in stored)
+    if unknown or not fits or not set(wide) <= set(keys):
         if len(data) == len(right.data):
             return Array(data, right.dtype, right.shape)
         return "its dimensions are not those of its node"
