@@ -192,6 +192,14 @@ def test_dimensions_in_another_order_are_put_in_order() -> None:
     assert list(decode(got)) == list(range(6))
 
 
+def test_an_unknown_dimension_is_never_taken_for_one_that_is_missing() -> None:
+    right = doubles(range(6), 3, 2)
+    same = align(right.data, right, [(None, 6)], [-1, 7], [-1])
+    assert isinstance(same, Array)
+    assert list(decode(same)) == list(range(6))
+    assert align(bytes(16), right, [(None, 2)], [-1, 7], [-1]) == "its dimensions are not those of its node"
+
+
 def test_a_buffer_that_is_too_short_is_said() -> None:
     right = doubles(range(6), 3, 2)
     assert align(bytes(40), right, [(-1, 3), (7, 2)], [-1, 7], [-1]) == "it holds 5 elements, its ranges have 6"

@@ -6,12 +6,15 @@ gives the memory of one buffer to the next.
 
 from __future__ import annotations
 
+import math
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from vmapdbg.capture.graphs import Blobs, BlobsFull, Evidence, WrittenBuffer, pack_graph
 from vmapdbg.capture.recorder import Recorder
+from vmapdbg.check.align import Layout
 
 ROOM = 1 << 30
 """The most bytes of buffers that are kept of one run."""
@@ -96,6 +99,8 @@ class Run:
         self.places: dict[int, int] = {}  # id of an ExecItem -> its place in the schedule
         self.items: list[Any] = []
         self.sink: Any = None
+        # Tensors of the roots: tinygrad tells them where their values are
+        self.probes = [type(t)(u, device=u.device) for t, u in zip(asked, self.roots, strict=True)]
         # place in the schedule -> contents, dtype, size of what its last launch wrote
         self.written: dict[int, tuple[str, str, int]] = {}
 
@@ -131,7 +136,7 @@ class Run:
         self.find_schedule()
         if self.evidence.graph is not None:
             try:
-                self.evidence.values = [self.read_value(t, u) for t, u in zip(self.asked, self.roots, strict=True)]
+                self.evidence.values = [self.read_value(t, u) for t, u in zip(self.probes, self.roots, strict=True)]
                 self.pack_passed()
             except BlobsFull:
                 self.evidence.graph = None
@@ -163,11 +168,17 @@ class Run:
         # an input that was never written (Tensor.empty) has what its memory has: both sides read the same
         return self.collector.blobs.keep(bytes(buffer.ensure_allocated().as_buffer()))
 
-    def read_value(self, tensor: Any, before: Any) -> str | None:
-        base = tensor.uop.base
-        if base.op.name != "BUFFER" or not base.is_realized or before._shape is None:
+    def read_value(self, probe: Any, root: Any) -> str | None:
+        """The contents of an output in its own shape: tinygrad does not store an axis that its value does not depend
+        on, and expands the buffer where it is read."""
+        view = probe.uop
+        if view.base.op.name != "BUFFER" or not view.base.is_realized or root._shape is None:
             return None
-        return self.keep(base.buffer)
+        data = expand_view(bytes(view.base.buffer.ensure_allocated().as_buffer()), view)
+        if data is None or len(data) != math.prod(map(int, root.shape)) * root.dtype.itemsize:
+            self.note_once(f"an output of shape {root.shape} is not read as one buffer")
+            return None
+        return self.collector.blobs.keep(data)
 
     def is_repeated(self, place: int) -> bool:
         """The next launch of the same kernel writes the same buffer: the steps of an OUTER range."""
@@ -191,7 +202,7 @@ class Run:
                 continue
             nodes.append(node)
             closed = tuple(map(_range_id, made.buffer.src[1:]))
-            kept = tuple((_range_id(r), int(n)) for r, n in zip(stored.src[1:], stored.shape, strict=True))
+            kept = tuple(find_dimensions(stored, closed))
             self.evidence.buffers.append(WrittenBuffer(numbers[node], kernel, closed, kept, dtype, size, blob))
         names = self.name_inputs()
         self.evidence.passed = pack_graph(nodes, lambda u: self.inputs.get(names.get(u)))
@@ -209,17 +220,46 @@ class Run:
 
 def find_obstacle(sink: Any) -> str | None:
     """Returns why a graph cannot be computed again, or None."""
-    for u in sink.toposort():
+    nodes = list(sink.toposort())
+    # sharding brings variables and copies along
+    if any(not isinstance(u.arg, str) for u in nodes if u.op.name == "DEVICE"):
+        return _CANNOT["MULTI"]
+    for u in nodes:
         if u.op.name in _CANNOT:
             return _CANNOT[u.op.name]
-        if u.op.name == "BUFFER":
-            if not isinstance(u.device, str):
-                return "it is sharded over devices"
-            if (reason := _NO_VALUES.get(u.device.split(":")[0])) is not None:
-                return reason
-        if u.op.name == "DEVICE" and isinstance(u.arg, str) and u.arg.startswith("NULL"):
-            return _NO_VALUES["NULL"]
+        if u.op.name == "DEVICE" and (reason := _NO_VALUES.get(u.arg.split(":")[0])) is not None:
+            return reason
     return None
+
+
+def expand_view(data: bytes, view: Any) -> bytes | None:
+    """Returns the elements of RESHAPEs and EXPANDs over a buffer with these bytes; None for another view of it."""
+    chain = []
+    while view.op.name != "BUFFER":
+        if view.op.name not in {"RESHAPE", "EXPAND"}:
+            return None
+        chain.append(view)
+        view = view.src[0]
+    for step in reversed(chain):
+        if step.op.name == "EXPAND":
+            sizes = [(i, size) for i, size in enumerate(map(int, step.src[0].shape))]
+            wide = Layout(data, step.dtype.itemsize, sizes)
+            data = wide.read(range(len(step.shape)), tuple(map(int, step.shape)))
+    return data
+
+
+def find_dimensions(stored: Any, closed: tuple[int | None, ...]) -> Iterator[tuple[int | None, int]]:
+    """Yields the id and size of each range that a BUFFERIZE is stored by; None for what is no range.
+
+    tinygrad flattens the dimensions of a buffer into one, an expression of the ranges in their order.
+    """
+    for r, size in zip(stored.src[1:], map(int, stored.shape), strict=True):
+        inner = {u.arg[0]: int(u.vmax) + 1 for u in r.ranges}
+        ordered = [(name, inner[name]) for name in closed if name in inner]
+        if math.prod(n for _, n in ordered) == size and len(ordered) == len(inner):
+            yield from ordered
+        else:
+            yield None, size
 
 
 def _range_id(r: Any) -> int | None:

@@ -97,14 +97,17 @@ def wait_for(
     timeout: float | None,
     meanwhile: Callable[[], object] | None,
     output: Path,
+    told_timeout: float | None = None,
 ) -> None:
-    """Waits for a child that writes `output`. Raises ChildDied when it did not, with `name` in the message."""
+    """Waits for a child that writes `output`. Raises ChildDied when it did not, with `name` in the message, and
+    `told_timeout` where some of the time is over already."""
     try:
         if meanwhile is not None:
             meanwhile()
         status = process.wait(timeout)
     except subprocess.TimeoutExpired:
-        raise ChildDied(f"{name} did not end within {timeout:g} seconds and was stopped (--timeout)") from None
+        seconds = told_timeout or timeout
+        raise ChildDied(f"{name} did not end within {seconds:g} seconds and was stopped (--timeout)") from None
     finally:
         # the group is there as long as one process of it is: workers of the snippet end with it
         stop_group(process)
@@ -127,6 +130,51 @@ def run_oracle(evidence: Path, limit: int, paranoid: bool, timeout: float | None
         "paranoid": paranoid,
     }
     process = start_child("vmapdbg.capture.oracle", request, None, Streams(stdout=sys.stderr.fileno()))
+    watch_child(process, "the comparison with stock tinygrad", output, progress, timeout, told)
+    return output.read_text(encoding="utf-8")
+
+
+def run_reducer(
+    evidence: Path,
+    sides: tuple[frozenset[str], frozenset[str]],
+    kind: str,
+    comment: str,
+    seconds: float,
+    hang: float,
+    told: Callable[[str], object],
+) -> str:
+    """Has a child look for a small graph that comes out differently with two sets of patches.
+
+    Returns the JSON text of what it found; `comment` stands on top of the snippet. It tries for `seconds`, and takes a
+    graph that runs longer than `hang` seconds to hang. Raises ChildDied.
+    """
+    output, progress = evidence / "reduced.json", evidence / "reducing"
+    one, other = map(format_patches, sides)
+    request: dict[str, object] = {
+        "folder": str(evidence),
+        "output": str(output),
+        "progress": str(progress),
+        "one": one,
+        "other": other,
+        "kind": kind,
+        "seconds": seconds,
+        "hang": hang,
+        "comment": comment,
+    }
+    process = start_child("vmapdbg.capture.reducer", request, None, Streams(stdout=sys.stderr.fileno()))
+    watch_child(process, "the reduction", output, progress, None, told)
+    return output.read_text(encoding="utf-8")
+
+
+def watch_child(
+    process: subprocess.Popen[bytes],
+    name: str,
+    output: Path,
+    progress: Path,
+    timeout: float | None,
+    told: Callable[[str], object],
+) -> None:
+    """Waits for a child, and tells what it writes to `progress`. Raises ChildDied."""
 
     def watch() -> None:
         end = None if timeout is None else time.monotonic() + timeout
@@ -135,8 +183,7 @@ def run_oracle(evidence: Path, limit: int, paranoid: bool, timeout: float | None
                 told(progress.read_text(encoding="utf-8") if progress.exists() else "")
                 process.wait(0.2)
 
-    wait_for(process, "the comparison with stock tinygrad", 0.01 if timeout is not None else None, watch, output)
-    return output.read_text(encoding="utf-8")
+    wait_for(process, name, None if timeout is None else 0.01, watch, output, timeout)
 
 
 def run_pair(before: Job, after: Job, meanwhile: Callable[[], object]) -> tuple[Side, Side]:

@@ -53,6 +53,24 @@ class BufferizeRecord:
     ambient: tuple[UOp, ...]
     stored: bool = False
     verdict: Verdict | None = None
+    # (BUFFERIZE, INDEX) of each reader that the cost function was asked about
+    readers: dict[tuple[UOp, UOp], None] = field(default_factory=dict)
+    # the ranges that are still open after its store
+    left_open: tuple[UOp, ...] = ()
+
+
+@dataclass
+class Launched:
+    """A kernel of a schedule: its AST, its BUFFER UOps, output first, and how often it is launched.
+
+    `variables` are those that have another value in each launch, where the launches follow one another with nothing
+    between them.
+    """
+
+    ast: UOp
+    buffers: tuple[UOp, ...]
+    count: int
+    variables: frozenset[str]
 
 
 @dataclass
@@ -77,8 +95,8 @@ class PassRecord:
     buffers: dict[UOp, UOp] = field(default_factory=dict)
     # the same BUFFER UOp -> the BUFFERIZE that it was stored for, with the dimensions that were left
     stored: dict[UOp, UOp] = field(default_factory=dict)
-    # (ast, its BUFFER UOps, output first, how often it is launched) in the order of the schedule
-    kernels: list[tuple[UOp, tuple[UOp, ...], int]] = field(default_factory=list)
+    # in the order of the schedule
+    kernels: list[Launched] = field(default_factory=list)
     # for each launch of the schedule the BUFFER UOp that it writes, and the number of its compute kernel
     items: list[tuple[UOp, int | None]] = field(default_factory=list)
 
@@ -190,6 +208,7 @@ class Recorder:
         record = self._bufferize_of(buffer)
         if record is not None:
             record.verdict = Verdict(src, buffer, result is None, again)
+            record.readers[buffer, index] = None
 
     def buffer_stored(self, buffer: UOp, stored: UOp) -> None:
         record = self._bufferize_of(buffer)
@@ -201,6 +220,7 @@ class Recorder:
             assert self._current is not None
             self._current.buffers[stored.base.buf_uop] = buffer.arg.node
             self._current.stored[stored.base.buf_uop] = buffer
+            record.left_open = tuple(stored.ranges)
 
     def schedule_created(self, items: list[Any], buffers: UOp) -> None:
         assert self._current is not None
@@ -221,12 +241,16 @@ def is_node(u: UOp) -> bool:
     return u.op.name not in _NOT_NODES and u.dtype.scalar().name != "index"
 
 
-def count_launches(items: list[Any], buffers: tuple[UOp, ...]) -> list[tuple[UOp, tuple[UOp, ...], int]]:
+def count_launches(items: list[Any], buffers: tuple[UOp, ...]) -> list[Launched]:
     """The steps of an OUTER range are one kernel with another value of a variable: they are counted as its launches."""
-    counts: dict[tuple[Any, ...], int] = {}
-    for step_of in _find_kernels(items, buffers):
-        counts[step_of] = counts.get(step_of, 0) + 1
-    return [(kernel[0], kernel[1], count) for kernel, count in counts.items()]
+    found: dict[tuple[Any, ...], list[int]] = {}
+    for number, step_of in enumerate(_find_kernels(items, buffers)):
+        found.setdefault(step_of, []).append(number)
+    launched = []
+    for (ast, used, *_), numbers in found.items():
+        in_a_row = numbers[-1] - numbers[0] + 1 == len(numbers)
+        launched.append(Launched(ast, used, len(numbers), frozenset(items[numbers[0]].fixedvars if in_a_row else ())))
+    return launched
 
 
 def number_kernels(items: list[Any], buffers: tuple[UOp, ...]) -> list[tuple[UOp, int | None]]:

@@ -43,6 +43,8 @@ class Unroller:
         self.graph, self.read, self.device, self.widening = graph, read, device, widening
         self.scope_ranges = {r for i in range(len(graph.nodes)) for r in self.named_ranges(i)}
         self.open = self.find_open()
+        # where floats are not widened
+        self.fixed = set() if widening is None else widening.find_fixed(graph)
         self.evaluations = 0
         self._known: dict[tuple[Any, ...], Array] = {}
         self._buffers: dict[int, UOp] = {}
@@ -222,9 +224,13 @@ class Unroller:
         if node.op == "CONST":
             # what tells constants of one value apart (UNIQUE) is nothing to the value
             sources = [s for s in sources if s.op not in {Ops.UNIQUE, Ops.LUNIQUE}]
-        dtype = node.dtype if self.widening is None else self.widening.widen(node, [s.dtype for s in sources])
+        widening = None if place in self.fixed else self.widening
+        dtype = node.dtype
+        if widening is not None:
+            sources = [s.cast(dtypes.double) if dtypes.is_float(s.dtype) else s for s in sources]
+            dtype = widening.widen(dtype)
         u = UOp(Ops[node.op], dtype, tuple(sources), node.arg)
-        if self.widening is not None and (step := self.widening.find_step(node, place)) is not None:
+        if widening is not None and (step := widening.find_step(node, place)) is not None:
             return u * u.const_like(step)
         # the sizes of movement ops must be numbers where RANGEs were replaced
         return u.simplify() if dtype.scalar() == dtypes.index and sources and node.op != "RANGE" else u
@@ -253,7 +259,7 @@ class Unroller:
             node = self.node(place)
             data = self.read(self.graph.blobs[place])
             array = Array(data, str(node.dtype).removeprefix("dtypes."), (int(node.arg),))
-            if self.widening is not None:
+            if self.widening is not None and place not in self.fixed:
                 array = self.widening.convert(array, place)
             self._buffers[place] = self._input(array, self._find_device(place))
         return self._buffers[place]

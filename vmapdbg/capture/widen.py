@@ -9,14 +9,10 @@ from typing import Any
 from tinygrad.dtype import dtypes
 from tinygrad.uop import GroupOp, Ops
 
-from vmapdbg.capture.graphs import PackedNode
+from vmapdbg.capture.graphs import PackedGraph, PackedNode
 from vmapdbg.check.numbers import EPSILON, Array, decode, is_float
 
 ROUNDED = {op.name for op in GroupOp.ALU - {Ops.WHERE, Ops.MAX, Ops.NEG, Ops.TRUNC}} | {"REDUCE_AXIS", "REDUCE"}
-
-
-class CannotWiden(Exception):
-    """The graph looks at the bits of a float: in double precision it would compute something else."""
 
 
 class Widening:
@@ -29,11 +25,18 @@ class Widening:
     def __init__(self, seed: int | None):
         self.seed = seed
 
-    def widen(self, node: PackedNode, sources: list[Any]) -> Any:
-        """Returns the dtype of a node. Raises CannotWiden."""
-        if node.op == "BITCAST" and (dtypes.is_float(node.dtype) or dtypes.double in sources):
-            raise CannotWiden
-        return dtypes.double if dtypes.is_float(node.dtype) else node.dtype
+    def find_fixed(self, graph: PackedGraph) -> set[int]:
+        """Returns the nodes that keep their dtype: those whose bits a BITCAST looks at, as for random numbers."""
+        fixed: set[int] = set()
+        for place in reversed(range(len(graph.nodes))):
+            node = graph.nodes[place]
+            kinds = [node.dtype, *(graph.nodes[s].dtype for s in node.src)]
+            if place in fixed or (node.op == "BITCAST" and any(map(dtypes.is_float, kinds))):
+                fixed |= {place, *node.src}
+        return fixed
+
+    def widen(self, dtype: Any) -> Any:
+        return dtypes.double if dtypes.is_float(dtype) else dtype
 
     def find_step(self, node: PackedNode, place: int) -> float | None:
         """Returns the factor for the result of a node, None where nothing is rounded there."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import product
+from typing import Any
 
 from vmapdbg.check.numbers import ITEMSIZE, Array, find_strides
 
@@ -29,19 +30,29 @@ def align(
         return f"it holds {len(data) // itemsize} elements, its ranges have {math.prod(sizes)}"
     own = len(right.shape) - len(ambient)
     keys = [*ambient, *(closed[len(closed) - own :] if own else ())]
-    strides = dict(zip([r for r, _ in stored], find_strides(tuple(sizes)), strict=True))
     wide = {r: size for r, size in stored if r is not None and size > 1}
     fits = all(wide.get(key, size) == size for key, size in zip(keys, right.shape, strict=True))
-    if len(keys) != len(right.shape) or not fits or not set(wide) <= set(keys):
+    unknown = any(r is None and size > 1 for r, size in stored)
+    if unknown or not fits or not set(wide) <= set(keys):
         if len(data) == len(right.data):
             return Array(data, right.dtype, right.shape)
         return "its dimensions are not those of its node"
-    steps = [strides[key] if key in wide else 0 for key in keys]
-    return Array(_gather(data, itemsize, right.shape, steps), right.dtype, right.shape)
+    return Array(Layout(data, itemsize, stored).read(keys, right.shape), right.dtype, right.shape)
 
 
-def _gather(data: bytes, itemsize: int, shape: tuple[int, ...], steps: Sequence[int]) -> bytes:
-    if list(steps) == [step if size > 1 else 0 for step, size in zip(find_strides(shape), shape, strict=True)]:
-        return data
-    places = (sum(i * s for i, s in zip(index, steps, strict=True)) for index in product(*map(range, shape)))
-    return b"".join(data[p * itemsize : (p + 1) * itemsize] for p in places)
+class Layout:
+    """A buffer whose dimensions have names, the last one fastest: `stored` has (name, size) of each."""
+
+    def __init__(self, data: bytes, itemsize: int, stored: Sequence[tuple[Any, int]]):
+        self.data, self.itemsize = data, itemsize
+        strides = find_strides(tuple(size for _, size in stored))
+        self.steps = {name: step for (name, size), step in zip(stored, strides, strict=True) if size > 1}
+
+    def read(self, names: Sequence[Any], shape: tuple[int, ...]) -> bytes:
+        """Returns the elements in the order of other dimensions; one that the buffer does not have is read as it is by
+        every step."""
+        steps = [self.steps.get(name, 0) for name in names]
+        if steps == [step if size > 1 else 0 for step, size in zip(find_strides(shape), shape, strict=True)]:
+            return self.data
+        places = (sum(i * s for i, s in zip(index, steps, strict=True)) for index in product(*map(range, shape)))
+        return b"".join(self.data[p * self.itemsize : (p + 1) * self.itemsize] for p in places)

@@ -57,7 +57,7 @@ def make_findings(capture: Capture, report: CheckReport) -> tuple[Finding, ...]:
     for check in report.schedules:
         if check.failed is not None and check.stock_runs:
             message = f"schedule {check.schedule} fails: {check.failed}; stock tinygrad computes its graph unrolled"
-            findings.append(Finding(FAILS, None, None, check.line, message))
+            findings.append(Finding(FAILS, None, None, check.line, message, check.schedule))
         stock = {o.number for o in check.wrong if o.oracle == "stock"}
         for output in check.wrong:
             if output.oracle == "stock":
@@ -71,14 +71,16 @@ def _make_finding(code: str, capture: Capture, check: ScheduleCheck, output: Out
     blame = find_blame(capture, check)
     told = [f"output {output.number} of schedule {check.schedule}: {describe_wrong(output.comparison)}"]
     if blame is None:
-        return Finding(code, None, None, check.line, told[0])
+        return Finding(code, None, None, check.line, told[0], check.schedule)
     place = f"{blame.node.op} {blame.node.id}" if blame.node is not None else f"node {blame.buffer.node}"
     by = f", written by {blame.kernel.name} #{blame.buffer.kernel}" if blame.kernel is not None else ""
     told.append(f"the first wrong buffer is that of {place}{by}")
     told += [describe_lost(name) for name in blame.lost]
     line = blame.node.line if blame.node is not None and blame.node.line is not None else check.line
     kernel = None if blame.kernel is None else blame.kernel.name
-    return Finding(code, kernel, blame.buffer.node, line, "; ".join(told))
+    off = f"one of the patches that are off may be why: {', '.join(blame.patches_off)}" if blame.patches_off else ""
+    number = None if blame.kernel is None else blame.buffer.kernel
+    return Finding(code, kernel, blame.buffer.node, line, "; ".join(told), check.schedule, number, None, off)
 
 
 def describe_wrong(found: Comparison) -> str:

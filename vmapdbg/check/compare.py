@@ -43,8 +43,9 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Rounding:
-    """The same array computed in double precision, `exact`, and how far it moves when each input and each result is moved by as much
-    as its dtype rounds, `spread`."""
+    """The same array computed in double precision, `exact`, and how far that moves when each input and each op's result
+    is moved by as much as its dtype rounds, `spread`.
+    """
 
     exact: Numbers
     spread: Numbers
