@@ -109,6 +109,7 @@ USAGE = [
     (["lint", "a.py", "--baseline", "nonsense"], ["nonsense"]),
     (["run", "--lint", "gone.py"], ["no file gone.py"]),
     (["run", "--lint", "--target", "abacus", "a.py"], ["abacus"]),
+    (["run", "--lint-output", "gone/out.json", "a.py"], ["cannot write gone/out.json"]),
 ]
 
 
@@ -134,8 +135,10 @@ REALIZES = "from tinygrad import Device\nDevice.DEFAULT = 'PYTHON'\n" + LOST.for
 
 def test_run_lints_a_whole_program(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(REALIZES + "print('ran')\n", encoding="utf-8")
-    done = run_tool("run", "--lint", *OFF, "a.py", cwd=tmp_path)
+    done = run_tool("run", "--lint-output", "out.json", *OFF, "a.py", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (1, "ran\n"), done.stderr
+    written = json.loads((tmp_path / "out.json").read_text())
+    assert ([found["code"] for found in written["findings"]], written["kernels"]) == (["VD101"], 2)
     assert "a.py:8  VD101 lost steps" in done.stderr
     assert re.search(r"vmapdbg lint: 1 finding in 2 kernels of 1 schedules?$", done.stderr, re.M), done.stderr
     clean = run_tool("run", "--lint", "a.py", cwd=tmp_path)
