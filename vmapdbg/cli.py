@@ -506,8 +506,15 @@ def dump_search(snippet: str, kind: str, search: Any, outcomes: Any, reduced: Re
 @click.option(
     "--target", type=click.Choice(TARGETS), default="c", help="What --lint renders kernels for.  [default: c]"
 )
+@click.option("--lint-output", type=click.Path(dir_okay=False, path_type=Path), help="Write them as JSON, too.")
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
-def run(patches: frozenset[str] | None, with_lint: bool, target: str, program: tuple[str, ...]) -> None:
+def run(
+    patches: frozenset[str] | None,
+    with_lint: bool,
+    target: str,
+    lint_output: Path | None,
+    program: tuple[str, ...],
+) -> None:
     """Run a program on patched tinygrad: SCRIPT [ARGS] or -m MODULE [ARGS].
 
     Python processes that it starts (pytest-xdist workers, spawn, BEAM) get the same overlay and patches.
@@ -524,8 +531,8 @@ def run(patches: frozenset[str] | None, with_lint: bool, target: str, program: t
         check_snippet(program[0])
     environment = child_environment(format_patches(on(patches)), dict(os.environ))
     sys.stdout.flush()
-    if with_lint:
-        sys.exit(run_linted(program, environment, target))
+    if with_lint or lint_output is not None:
+        sys.exit(run_linted(program, environment, target, lint_output))
     os.execve(sys.executable, [sys.executable, *program], environment)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -23,6 +24,7 @@ from vmapdbg.options import (
     timeout_option,
 )
 from vmapdbg.patches import PatchError, parse_patches
+from vmapdbg.store import StoreError, write_atomically
 from vmapdbg.subjects import capture_job, find_job, find_sides, read_capture, side_capture
 
 FORMATS = ("text", "concise", "json", "github", "sarif")
@@ -183,16 +185,25 @@ def make_console(stderr: bool = False) -> Any:
     return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
 
 
-def run_linted(program: tuple[str, ...], environment: dict[str, str], target: str) -> int:
-    """Runs a program, prints what lint found to stderr. Returns the exit code: its own, or 1 for findings."""
-    from vmapdbg.linting import run_and_lint
+def run_linted(program: tuple[str, ...], environment: dict[str, str], target: str, output: Path | None) -> int:
+    """Runs a program, prints what lint found to stderr and writes it to `output`.
+
+    Returns the exit code: the program's own, or 1 for findings.
+    """
+    from vmapdbg.linting import dump_run, run_and_lint
     from vmapdbg.render.lint import print_run
 
+    if output is not None and not output.absolute().parent.is_dir():
+        raise Failure(f"cannot write {output}: there is no such folder", EXIT_USAGE)
     linted = run_and_lint(program, environment, target)
     counts = f"{linted.kernels:,} kernels of {linted.schedules:,} schedules"
     counts += f", {linted.ignored} ignored by comments" if linted.ignored else ""
     counts += f" ({linted.undecided:,} kernels have an address that could not be told)" if linted.undecided else ""
-    print_run(
-        linted.findings, counts, linted.failed, {rule.code: rule.name for rule in RULES}, make_console(stderr=True)
-    )
+    titles = {rule.code: rule.name for rule in RULES}
+    print_run(linted.findings, counts, linted.failed, titles, make_console(stderr=True))
+    try:
+        if output is not None:
+            write_atomically(output, dump_run(linted, target))
+    except StoreError as error:
+        raise Failure(str(error), EXIT_USAGE) from None
     return linted.status or (1 if linted.findings else 0)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vmapdbg.lint.ignores import split_ignored
-from vmapdbg.model import Finding
+from vmapdbg.model import SCHEMA, Finding, to_data
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,15 @@ class LintedRun:
     findings: tuple[Finding, ...]
     ignored: int
     failed: dict[str, int]
+
+
+def dump_run(linted: LintedRun, target: str) -> str:
+    """Returns it as one JSON document; its findings are those of the capture's contract."""
+    counts = {
+        name: getattr(linted, name) for name in ("status", "schedules", "kernels", "undecided", "ignored", "failed")
+    }
+    document = {"schema": SCHEMA, "target": target, **counts, "findings": to_data(linted.findings)}
+    return json.dumps(document, indent=1, ensure_ascii=True) + "\n"
 
 
 def run_and_lint(program: Sequence[str], environment: dict[str, str], target: str) -> LintedRun:

@@ -13,6 +13,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tests.upstream import fusion
@@ -29,6 +30,7 @@ from tests.upstream.compare import (
 )
 from tests.upstream.fetch import FetchError, fetch_upstream
 from tests.upstream.sides import Bench, RunError, Side
+from vmapdbg.lint import RULES
 from vmapdbg.overlay import TINYGRAD_VERSION
 from vmapdbg.patches import PatchError, parse_patches
 
@@ -43,6 +45,7 @@ FILES = [
 ]
 # the patches of fusion are there to change the kernels of ordinary programs: --fusion looks at that
 VMAP_PATCHES = "ambient-ranges,nested-ranges,close-ranges"
+FAULT_CODES = [rule.code for rule in RULES if rule.severity == "error"]
 BROKEN = ("failed", "error", "crashed")
 NEEDS_TORCH = {"test_ops.py"}
 # more than this is no flake
@@ -71,6 +74,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--fusion", action="store_true", help="compare what fuse-broadcast changes with fewer_kernels.toml")
     add("--write", action="store_true", help="with --fusion: write fewer_kernels.toml anew")
     add("--timeout", type=float, default=1200, metavar="S", help="seconds for one side (default 1200)")
+    add("--lint", action="store_true", help="lint each kernel of the overlay side; a fault that it finds is a failure")
     add("--fresh", action="store_true", help="run stock again, even if its outcome is cached")
     return parser.parse_args(arguments)
 
@@ -86,12 +90,27 @@ def compare_sides(options: argparse.Namespace) -> int:
     print_side("stock", stock)
     check_stock(stock)
     side = Side("overlay", options.patches)
-    overlay = bench.run(side, paths)
+    findings = CACHE_DIR / "findings.json" if options.lint else None
+    overlay = bench.run(replace(side, lint=findings), paths)
     print_side(f"overlay (patches {options.patches})", overlay)
+    false_findings = 0 if findings is None else print_findings(findings)
     stock, overlay = rerun_differing(bench, side, stock, overlay)
     verdict = judge(find_differences(stock, overlay), listed, files)
     print_verdict(verdict, stock, overlay)
-    return 1 if verdict.failed else 0
+    return 1 if verdict.failed or false_findings else 0
+
+
+def print_findings(file: Path) -> int:
+    """Prints what lint found in upstream's kernels, and returns how many faults it claims: upstream's tests pass, so
+    they are false. What is only slow may be true."""
+    linted = json.loads(file.read_text())
+    counts = Counter(finding["code"] for finding in linted["findings"])
+    claimed = [finding for finding in linted["findings"] if finding["code"] in FAULT_CODES]
+    for finding in claimed:
+        print(f"FALSE FINDING {finding['code']} {finding['line']}: {finding['message']}")
+    told = ", ".join(f"{count} {code}" for code, count in sorted(counts.items())) or "none"
+    print(f"lint: {linted['kernels']} kernels of {linted['schedules']} schedules; findings: {told}", flush=True)
+    return len(claimed)
 
 
 def compare_fusion(options: argparse.Namespace) -> int:

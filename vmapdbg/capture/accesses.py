@@ -110,12 +110,16 @@ def find_index(pointer: UOp) -> UOp | None:
 
 def find_buffer(index: UOp) -> UOp | None:
     """Returns the GLOBAL or LOCAL buffer that is indexed; None for registers and images."""
-    buffer = index.src[0]
-    while buffer.op in {Ops.AFTER, Ops.CAST}:
-        buffer = buffer.src[0]
+    buffer = find_memory(index.src[0])
     if buffer.op not in {Ops.DEFINE_GLOBAL, Ops.DEFINE_LOCAL} or not isinstance(buffer.dtype, PtrDType):
         return None
     return None if isinstance(buffer.dtype, ImageDType) or buffer.ptrdtype.size < 0 else buffer
+
+
+def find_memory(pointer: UOp) -> UOp:
+    while pointer.op in {Ops.AFTER, Ops.CAST}:
+        pointer = pointer.src[0]
+    return pointer
 
 
 def find_source_lines(uops: Sequence[UOp], source: str) -> dict[UOp, int]:
@@ -251,14 +255,43 @@ def find_lost(use: Use) -> tuple[UOp, ...]:
         candidates = [loop for loop in candidates if loop.op is Ops.SPECIAL and loop.arg.startswith("l")]
     used = find_data(*use.index.src[1:])
     unused = [loop for loop in candidates if loop not in used]
-    if not unused:
+    pinned = [loop for loop in find_pinned(use) if loop in candidates]
+    if not unused and not pinned:
         return ()
-    varying = find_data(use.uop.src[1])
-    return tuple(loop for loop in unused if loop in varying)
+    value = use.uop.src[1]
+    lost = {loop for loop in unused if loop in find_data(value)}
+    lost |= {loop for loop in pinned if loop in find_data(value, through_local=False)}
+    return tuple(loop for loop in candidates if loop in lost)
 
 
-def find_data(*values: UOp) -> set[UOp]:
-    """Returns all that values are computed from. What only orders (the loop around an AFTER) is not followed."""
+def find_pinned(use: Use) -> list[UOp]:
+    """Returns the threads of which the gate lets the first alone through, to an address that they do not change.
+
+    tinygrad puts such a gate on a store that lacks the range of some threads of a group. After a GROUP reduce that is
+    right: what the first stores was brought together in LOCAL memory. A value that each thread has of its own is lost.
+    """
+    if use.gate is None:
+        return []
+    address = find_data(use.address)
+    pinned = []
+    for condition in split_conditions(use.gate):
+        threads = [loop for loop in use.loops if loop in find_data(condition)]
+        if len(threads) != 1 or threads[0].op is not Ops.SPECIAL or threads[0] in address:
+            continue
+        try:
+            steps = find_reach(threads[0], condition, {threads[0]: use.loops[threads[0]]}, 1)
+        except Undecided:
+            continue
+        if steps.steps == 1 and steps.highest == 0:
+            pinned.append(threads[0])
+    return pinned
+
+
+def find_data(*values: UOp, through_local: bool = True) -> set[UOp]:
+    """Returns all that values are computed from. What only orders (the loop around an AFTER) is not followed.
+
+    Without `through_local` what other threads stored to LOCAL memory does not count, only where it is read.
+    """
     found: set[UOp] = set()
     todo = list(values)
     while todo:
@@ -268,6 +301,8 @@ def find_data(*values: UOp) -> set[UOp]:
         found.add(u)
         if u.op is Ops.AFTER:
             todo.append(u.src[0])
+            if not through_local and find_memory(u).op is Ops.DEFINE_LOCAL:
+                continue
             todo += [store for s in u.src[1:] for store in _stores_of(s)]
         elif u.op not in {Ops.RANGE, Ops.SPECIAL, Ops.DEFINE_VAR}:
             todo += u.src

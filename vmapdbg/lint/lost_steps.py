@@ -17,7 +17,8 @@ It is also found where addresses use every loop and still meet: a stride that is
 same elements.
 
 Decided on the linear program: a loop counts as lost where neither the address nor the gate of a store is computed from
-it, directly or through a load, while the stored value is. Where all loops are used, the elements that the stores
+it, directly or through a load, while the stored value is; or where the gate lets only the first of some threads
+through, and each of them has another value to store. Where all loops are used, the elements that the stores
 reach are counted exactly; where that cannot be done, nothing is said. In LOCAL memory only the threads of one
 group count: each step of a loop may use it again.
 

@@ -74,7 +74,8 @@ def explain_range(schedule: Schedule, node: Node, outside: Outside, what: str, w
     worst = outside.highest if outside.highest >= outside.size else outside.lowest
     message = (
         f"{who}node {node.id} {node.op} takes element {worst} of axis {outside.axis} of {what}, which has "
-        f"{count_of(outside.size, 'element')} there: its range {outside.range} goes from {outside.lowest} to {outside.highest}"
+        f"{count_of(outside.size, 'element')} there: its range {outside.range} goes from {outside.lowest} to "
+        f"{outside.highest}"
     )
     number = next((i for i, kernel in enumerate(schedule.kernels) if node.id in kernel.nodes), None)
     return Finding(
