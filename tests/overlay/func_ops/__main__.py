@@ -30,7 +30,7 @@ def main() -> int:
     cases = [case for op in OPS.values() for case in all_cases(op)][i - 1 :: n]
     cases = [case for case in cases if not options.words or any(word in str(case) for word in options.words)]
     Device.DEFAULT = "PYTHON"
-    expected = expected_values([case.wanted for case in cases])
+    expected = expected_values([place for case in cases for place in case.wanted])
     start, bad, known = time.monotonic(), 0, 0
     for count, case in enumerate(cases, 1):
         wrong, reason = outcome(case, expected), why_not(case)

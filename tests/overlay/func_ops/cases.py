@@ -11,8 +11,7 @@ import numpy as np
 from tinygrad import Tensor
 from tinygrad.func import jvp, vmap
 
-from .data import Op
-from .oracle import LAYOUTS
+from .data import INNER, OUTER, Op
 from .table import OPS
 
 AXES = ("0", "middle", "-1", "None")
@@ -44,25 +43,27 @@ class Case:
 
     @property
     def layout(self) -> str:
-        if self.axis != "None":
-            return "every"
-        return "first alone" if len(self.sizes) == 1 else "first whole"
+        """Which elements the oracle takes."""
+        depth_1, depth_2 = ("first alone", "first whole") if self.axis == "None" else ("of outer", "every")
+        return depth_1 if len(self.sizes) == 1 else depth_2
 
     @property
-    def wanted(self) -> str:
-        return f"{self.op}/{self.layout}"
+    def wanted(self) -> list[str]:
+        """What the oracle must know for it: OP/LAYOUT/KIND each."""
+        kinds = ["gradients"] if "gradient" in self.mode else ["tangents"] if "jvp" in self.mode else []
+        return [f"{self.op}/{self.layout}/{kind}" for kind in ("values", *kinds)]
 
 
 def all_cases(op: Op) -> Iterator[Case]:
     """The whole product; a middle axis is one of its own where an element has two axes or more."""
     modes = MODES if op.moves else (FORWARD,)
     axes = [axis for axis in AXES if axis != "middle" or any(len(arg.shape) > 1 for arg in op.args)]
-    for mode, axis, sizes in itertools.product(modes, axes, ((5,), (5, 2))):
+    for mode, axis, sizes in itertools.product(modes, axes, ((OUTER,), (OUTER, INNER))):
         yield Case(op.name, mode, axis, sizes)
-    for sizes in ((1,), (5, 1), (1, 2)):
+    for sizes in ((1,), (OUTER, 1), (1, INNER)):
         yield Case(op.name, FORWARD, "0", sizes)
     for option in (("method", "pad_reduce"), ("axis_type", "outer")):
-        yield Case(op.name, FORWARD, "0", (5,), (option,))
+        yield Case(op.name, FORWARD, "0", (OUTER,), (option,))
 
 
 def place(axis: str, ndim: int) -> int:
@@ -90,17 +91,16 @@ class Run:
 
     def __init__(self, case: Case, expected: dict[str, np.ndarray]):
         self.case, self.depth = case, len(case.sizes)
-        self.op = OPS[case.op] if case.layout == "every" else OPS[case.op].with_scale()
+        self.op = OPS[case.op] if case.axis != "None" else OPS[case.op].with_scale()
         self.expected = expected
         self.index = tuple(slice(size) for size in case.sizes)
         self.whole = case.axis == "None"
 
     def stack(self, of: str) -> np.ndarray:
         """What the oracle found: (*sizes, *shape)."""
-        rows = self.expected[f"{self.case.wanted}/{of}"]
-        full = (5, 2) if len(LAYOUTS[self.case.layout]) == 10 else (5,)
-        rows = rows.reshape(*full, *rows.shape[1:])
-        return rows[self.index] if self.depth == len(full) else rows[self.index[0], 0]
+        rows = self.expected[f"{self.case.op}/{self.case.layout}/{of}"]
+        full = (OUTER, INNER)[: self.depth]
+        return rows.reshape(*full, *rows.shape[1:])[self.index]
 
     def argument(self, i: int, batch: np.ndarray) -> Tensor:
         if self.whole and i == 0:
@@ -129,7 +129,7 @@ class Run:
         """Raises AssertionError where the result is not the oracle's."""
         op, mode = self.op, self.case.mode
         batches = op.arrays()
-        values = self.stack("values")
+        values = self.stack("values 0")
         out_ndim = values.ndim - self.depth
         ndims = [(i, len(arg.shape)) for i, arg in enumerate(op.args)]
         xs = [self.argument(i, batch) for i, batch in enumerate(batches)]
@@ -142,7 +142,7 @@ class Run:
             y = mapped(*xs)
             found = y.gradient(*[xs[i] for i in moving], gradient=ct.cast(y.dtype), materialize_grads=True)
             for n, (i, g) in enumerate(zip(moving, found, strict=True)):
-                self.compare_gradient(i, g, self.stack(f"gradient {n}"))
+                self.compare_gradient(i, g, self.stack(f"gradients {n}"))
             return None
         if mode == GRADIENT_INSIDE:
             return self.check_gradient_inside(xs, ndims, moving, values)
@@ -158,7 +158,7 @@ class Run:
                 return list(jvp(lambda *ms: op.fn(*put(inner, moving, ms)), [inner[i] for i in moving], dirs))
 
             y, t = self.map(fn, ndims + [ndims[i] for i in moving], [out_ndim, out_ndim])(*xs, *moved)
-        self.compare(t, self.stack("tangents"))
+        self.compare(t, self.stack("tangents 0"))
         self.compare(y, values)
 
     def cotangent(self, values: np.ndarray) -> Tensor:
@@ -180,7 +180,7 @@ class Run:
         out_ndims = [ndims[i][1] for i in moving]
         found = self.map(fn, [*ndims, (-1, values.ndim - self.depth)], out_ndims)(*xs, self.cotangent(values))
         for n, g in enumerate(found):
-            self.compare(g, self.stack(f"gradient {n}"))
+            self.compare(g, self.stack(f"gradients {n}"))
 
     def compare_gradient(self, i: int, got: Tensor, want: np.ndarray) -> None:
         if self.whole and i == 0:

@@ -21,11 +21,11 @@ SOURCES = (
 
 
 def expected_values(wanted: list[str], processes: int = 2) -> dict[str, np.ndarray]:
-    """`wanted`: "op/layout" each. Several processes may ask at once: a file is complete when it has its name."""
+    """`wanted`: "op/layout/kind" each. Several processes may ask at once: a file is complete when it has its name."""
     import tinygrad
 
     text = "".join((HERE / f"{name}.py").read_text(encoding="utf-8") for name in SOURCES)
-    key = hashlib.sha256(repr((text, tinygrad.__file__, sorted(wanted))).encode()).hexdigest()[:16]
+    key = hashlib.sha256(repr((text, tinygrad.__file__, sorted(set(wanted)))).encode()).hexdigest()[:16]
     CACHE.mkdir(parents=True, exist_ok=True)
     files = [CACHE / f"{key}-{i}.npz" for i in range(processes)]
     started = []
