@@ -2,19 +2,19 @@
 #
 # What to see: BUFFERIZE of the ADD that `stack` makes. With ambient-ranges it closes rm1*, the RANGE of the scope, and
 # holds 3x2 elements. Without it, it holds 2: each step of the loop writes the same place and the last one wins, so
-# all rows of the result are the last batch element's. No error is raised.
+# all rows of the result are the last batch element's. No error is raised. (fuse-broadcast would leave no buffer here.)
 #
-#   vmapdbg show samples/lost_range.py
-#   vmapdbg show samples/lost_range.py --patches all,-ambient-ranges
+#   vmapdbg show samples/lost_range.py --patches all,-fuse-broadcast
+#   vmapdbg show samples/lost_range.py --patches all,-fuse-broadcast,-ambient-ranges
 #
 # expect: prints "reduce+index    [[3.0, 15.0], [5.0, 17.0], [7.0, 19.0]]"
 # expect: prints "no reduce+index [[3.0, 15.0], [5.0, 17.0], [7.0, 19.0]]"
 # expect: prints "matmul+index    [[27.0, 75.0], [31.0, 87.0], [35.0, 99.0]]"
-# expect: kernel r_3_2_2_2 has "data0_6", "int alu0 = (Lidx2<<1);", "*(data0_6+(alu0+1)) =", "*(data0_6+alu0) ="
-# expect[all,-ambient-ranges]: prints "reduce+index    [[7.0, 19.0], [7.0, 19.0], [7.0, 19.0]]"
-# expect[all,-ambient-ranges]: prints "no reduce+index [[7.0, 19.0], [7.0, 19.0], [7.0, 19.0]]"
-# expect[all,-ambient-ranges]: prints "matmul+index    [[35.0, 99.0], [35.0, 99.0], [35.0, 99.0]]"
-# expect[all,-ambient-ranges]: kernel r_3_2_2_2 has "data0_2", "*(data0_2+0) =", "*(data0_2+1) ="
+# expect[all,-fuse-broadcast]: kernel r_3_2_2_2 has "data0_6", "int alu0 = (Lidx2<<1);", "*(data0_6+(alu0+1)) =", "*(data0_6+alu0) ="
+# expect[all,-fuse-broadcast,-ambient-ranges]: prints "reduce+index    [[7.0, 19.0], [7.0, 19.0], [7.0, 19.0]]"
+# expect[all,-fuse-broadcast,-ambient-ranges]: prints "no reduce+index [[7.0, 19.0], [7.0, 19.0], [7.0, 19.0]]"
+# expect[all,-fuse-broadcast,-ambient-ranges]: prints "matmul+index    [[35.0, 99.0], [35.0, 99.0], [35.0, 99.0]]"
+# expect[all,-fuse-broadcast,-ambient-ranges]: kernel r_3_2_2_2 has "data0_2", "*(data0_2+0) =", "*(data0_2+1) ="
 from tinygrad import Tensor, UOp, dtypes
 from tinygrad.uop.ops import AxisType
 

@@ -10,48 +10,24 @@
 # expect: prints "direct JVP for gamma [3.0, 9.0, 9.0, 21.0]"
 # expect: prints "vmapped JVP, column  [3.0, 9.0, 9.0, 21.0]"
 # expect[all,-nested-ranges]: prints "vmapped JVP, column  [0.0, 0.0, 0.0, 2.25]"
-from tinygrad import Tensor, UOp, dtypes
-from tinygrad.uop.ops import AxisType, GroupOp, Ops
-
-keep = UOp.const(dtypes.index, 0)
-
-
-def jvp(output: Tensor, inputs: Tensor, tangents: Tensor) -> Tensor:
-    """The derivative of `output` along `tangents`, for a graph of +, *, where, sums, movement ops and vmap scopes."""
-    tangent = {inputs.uop: tangents.uop}
-    for u in output.uop.toposort():
-        moving = [s for s in u.src if s in tangent]
-        if u in tangent or not moving:
-            continue
-        if u.op is Ops.MUL:
-            a, b = u.src
-            terms = [tangent[s] * other for s, other in ((a, b), (b, a)) if s in tangent]
-            tangent[u] = terms[0] if len(terms) == 1 else terms[0] + terms[1]
-        elif u.op is Ops.ADD:
-            tangent[u] = tangent[moving[0]] if len(moving) == 1 else tangent[u.src[0]] + tangent[u.src[1]]
-        elif u.op is Ops.WHERE:
-            tangent[u] = u.src[0].where(*[tangent.get(s, s.const_like(0)) for s in u.src[1:]])
-        elif u.op in LINEAR or u.arg[0] is Ops.ADD:
-            tangent[u] = u.replace(src=(tangent[u.src[0]], *u.src[1:]))
-        else:
-            raise NotImplementedError(f"no JVP rule for {u.op}")
-    return Tensor(tangent[output.uop], device=output.device)
-
-
-LINEAR = GroupOp.Movement | GroupOp.VMap | {Ops.CONTIGUOUS, Ops.CAST}
+from tinygrad import Tensor, dtypes
+from tinygrad.func import jvp_of, vmap
 
 z = Tensor([1.5, 1.0, 2.0, 3.0, 4.0], dtype=dtypes.float64).realize()  # gamma, and four x
-inner = UOp.range(2, -1, AxisType.LOOP)
-x = z[1:].reshape(2, 2).vmapin((inner, keep))
 gamma = z[:1]
-y = x * gamma
-stacked = Tensor.stack(y[0], y[0] + y[1])[[0, 1]]  # depends on gamma, and is read more than once
-output = (gamma * stacked).vmapout((inner, keep)).flatten()  # gamma**2 * (x0, x0+x1), for each row
 
-direct = jvp(output, z, Tensor([1.0, 0.0, 0.0, 0.0, 0.0], dtype=dtypes.float64))
+
+def row(x: Tensor) -> Tensor:
+    y = x * gamma
+    stacked = Tensor.stack(y[0], y[0] + y[1])[[0, 1]]  # depends on gamma, and is read more than once
+    return gamma * stacked  # gamma**2 * (x0, x0+x1)
+
+
+output = vmap(row)(z[1:].reshape(2, 2)).flatten()
+
+direct = jvp_of(output, z, Tensor([1.0, 0.0, 0.0, 0.0, 0.0], dtype=dtypes.float64))
 print("direct JVP for gamma", direct.tolist())
 
-outer = UOp.range(5, -2, AxisType.LOOP)
-directions = Tensor.eye(5, dtype=dtypes.float64).vmapin((keep, outer))
-jacobian = jvp(output, z, directions).vmapout((keep, outer))  # (4, 5)
+directions = Tensor.eye(5, dtype=dtypes.float64)  # one column each
+jacobian = vmap(lambda direction: jvp_of(output, z, direction), in_axes=1, out_axes=1)(directions)  # (4, 5)
 print("vmapped JVP, column ", [row[0] for row in jacobian.tolist()])

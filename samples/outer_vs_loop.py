@@ -8,12 +8,10 @@
 # expect: prints "loop  [14.0, 126.0, 366.0, 734.0]"
 # expect: prints "outer [14.0, 126.0, 366.0, 734.0]"
 # expect: launches 1, 1, 4
-from tinygrad import Tensor, UOp, dtypes
-from tinygrad.uop.ops import AxisType
+from tinygrad import Tensor, dtypes
+from tinygrad.func import vmap
 
 X = Tensor.arange(16, dtype=dtypes.float32).reshape(4, 4).contiguous().realize()
-keep = UOp.const(dtypes.index, 0)
-for name, axis_type in (("loop ", AxisType.LOOP), ("outer", AxisType.OUTER)):
-    batch = UOp.range(4, -1, axis_type)
-    x = X.vmapin((batch, keep))
-    print(name, (x * x).sum().vmapout((batch,)).tolist())
+for axis_type in ("loop", "outer"):
+    norms = vmap(lambda x: (x * x).sum(), axis_type=axis_type)(X)
+    print(f"{axis_type:5s}", norms.tolist())

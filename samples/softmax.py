@@ -1,10 +1,13 @@
 # softmax, exp(x - max) / sum(exp(x - max)): two reduces a row, each read back by each element of the row (seed 002).
 #
-# What to see: three kernels: the maximum, the sum, the division. The range map names the EXPAND at which each row's range ends.
+# What to see: without fuse-broadcast three kernels: the maximum, the sum, the division. The range map names the EXPAND at which each
+# row's range ends. With it two: exp(x - max) is one, with the maximum inside, and a buffer, because its two readers disagree.
 #
 #   vmapdbg show samples/softmax.py
+#   vmapdbg diff samples/softmax.py
 #
-# expect: kernels 3
+# expect: kernels 2
+# expect[all,-fuse-broadcast]: kernels 3
 from tinygrad import Tensor
 
 x = Tensor.empty(256, 256)

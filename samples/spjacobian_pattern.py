@@ -8,16 +8,18 @@
 #
 # expect: prints "[[0.0, 2.0, 5.0], [9.0, 5.0, 50.0], [36.0, 8.0, 149.0], [81.0, 11.0, 302.0]]"
 # expect[all,-ambient-ranges]: prints "[[81.0, 11.0, 302.0], [81.0, 11.0, 302.0], [81.0, 11.0, 302.0], [81.0, 11.0, 302.0]]"
-from tinygrad import Tensor, UOp, dtypes
-from tinygrad.uop.ops import AxisType
+from tinygrad import Tensor, dtypes
+from tinygrad.func import vmap
 
 X = Tensor.arange(12, dtype=dtypes.float64).reshape(4, 3).contiguous().realize()
-batch = UOp.range(4, -1, AxisType.LOOP)
-keep = UOp.const(dtypes.index, 0)
-x = X.vmapin((batch, keep))  # (3,): one point
+COLOURS = (Tensor([1.0, 0.0, 0.0]), Tensor([0.0, 0.0, 1.0]), 1.0)
 
-# three results, each with a reduce: stands for the JVPs along three colours
-jvps = [Tensor.stack((x * c).sum(), (x * x * c).sum()) for c in (Tensor([1.0, 0.0, 0.0]), Tensor([0.0, 0.0, 1.0]), 1.0)]
-flat = Tensor.stack(*jvps).flatten()  # (6,)
-nonzeros = Tensor.stack(*[flat[i] for i in (1, 2, 5)])
-print(nonzeros.vmapout((batch, keep)).tolist())
+
+def nonzeros(x: Tensor) -> Tensor:
+    # three results, each with a reduce: stands for the JVPs along three colours
+    jvps = [Tensor.stack((x * colour).sum(), (x * x * colour).sum()) for colour in COLOURS]
+    flat = Tensor.stack(*jvps).flatten()  # (6,)
+    return Tensor.stack(*[flat[i] for i in (1, 2, 5)])
+
+
+print(vmap(nonzeros)(X).tolist())

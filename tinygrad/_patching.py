@@ -1,7 +1,6 @@
 """How the overlay changes what is there: checks the shape of a thing, then rebinds it."""
 from __future__ import annotations
 import inspect
-from types import ModuleType
 from typing import Any, Callable
 
 class UnknownShape(ImportError):
@@ -15,10 +14,10 @@ def expect(owner:Any, name:str, *parameters:str) -> Any:
     raise UnknownShape(f"{owner.__name__}.{name} is not what tinygrad 0.12.0 has there: expected parameters {parameters}, found {have}")
   return found
 
-def replace_function(module:ModuleType, name:str, new:Callable, *parameters:str) -> Callable:
-  """Rebinds `module.name`, after checking its parameters. Returns what was there."""
-  old = expect(module, name, *parameters)
-  setattr(module, name, new)
+def replace_function(owner:Any, name:str, new:Callable, *parameters:str) -> Callable:
+  """Rebinds `owner.name`, of a module or a class, after checking its parameters. Returns what was there."""
+  old = expect(owner, name, *parameters)
+  setattr(owner, name, new)
   return old
 
 def replace_rules(matcher:Any, is_old:Callable[[Callable], bool], new:Callable) -> Any:

@@ -3,11 +3,16 @@
  - `vmap` maps a function of one element over a batch
  - `jvp` and `jvp_of` push a derivative forward
  - `jacfwd`, `jacrev`, `hessian` and `jacobian` are dense derivatives
+ - `jacobian_sparsity`, `color` and `sparse_jacobian` are sparse ones: which elements can be nonzero, which can be computed together, their values
 
 All are lazy: they build a graph, and work under each other, under TinyJit and with `Tensor.gradient`.
 """
+from tinygrad_overlay._func.coloring import Coloring, color
 from tinygrad_overlay._func.jacobian import hessian, jacfwd, jacobian, jacrev
 from tinygrad_overlay._func.jvp import jvp, jvp_of
+from tinygrad_overlay._func.pattern import SparsityPattern
+from tinygrad_overlay._func.sparse import SparseCOO, SparseCSR, jacobian_sparsity, sparse_jacobian
 from tinygrad_overlay._func.vmap import vmap
 
-__all__ = ["hessian", "jacfwd", "jacobian", "jacrev", "jvp", "jvp_of", "vmap"]
+__all__ = ["Coloring", "SparseCOO", "SparseCSR", "SparsityPattern", "color", "hessian", "jacfwd", "jacobian", "jacobian_sparsity", "jacrev", "jvp", "jvp_of",
+           "sparse_jacobian", "vmap"]

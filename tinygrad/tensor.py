@@ -1,6 +1,6 @@
 """Tensor.vmapin and Tensor.vmapout, and what a tensor cannot do as usual inside a vmap scope (patch vmap-ops)."""
 from __future__ import annotations
-import functools
+import functools, sys
 from types import ModuleType
 from typing import Any
 from tinygrad.dtype import dtypes
@@ -58,9 +58,22 @@ def rand(*shape, device=None, dtype=None, contiguous=True, **kwargs):
 
 def refuse_random(shape:tuple) -> None:
   size = _scopes.running_vmaps[-1]
-  called = current.name if (current:=upstream._METADATA.get()) is not None else "rand"
-  raise VmapScopeError(f"Tensor.{called} draws random numbers of shape {shape} inside a function that vmap maps over {size} elements, and every element"
+  methods = called_methods()
+  # these draw two uniform numbers for each of theirs
+  if not {"randn", "randn_like"}.isdisjoint(methods): shape = shape[1:]
+  raise VmapScopeError(f"Tensor.{methods[-1]} draws random numbers of shape {shape} inside a function that vmap maps over {size} elements, and every element"
                        f" would get the same ones; draw shape {(size, *shape)} before the vmap and map it, or {shape} before it if they shall be the same")
+
+def called_methods() -> list[str]:
+  """The Tensor methods that run now, the one that the user called last: those of the frames up to the user's.
+
+  The note of who makes an op (_METADATA) would say it too, but an exception leaves the note of its time behind.
+  """
+  frame, names = sys._getframe(1), ["rand"]
+  while frame is not None and (module:=frame.f_globals.get("__name__", "")).startswith(("tinygrad.", __name__, "contextlib")):
+    if module == upstream.__name__ and hasattr(Tensor, frame.f_code.co_name): names.append(frame.f_code.co_name)
+    frame = frame.f_back
+  return names
 
 def tensors_of(indices:Any) -> list: return [i for i in (indices if isinstance(indices, (tuple, list)) else (indices,)) if isinstance(i, Tensor)]
 

@@ -15,8 +15,8 @@ import functools
 import types
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from typing import Any, TypeVar
 
 SCHEMA = 1
 """Version of the JSON contract. It changes when a field is renamed, removed or changes its meaning."""
@@ -37,12 +37,24 @@ class Realized:
 
 
 @dataclass(frozen=True)
+class Outside:
+    """A range that leaves the axis it indexes: it goes from `lowest` to `highest`, and the axis has `size` elements."""
+
+    axis: int
+    range: str
+    lowest: int
+    highest: int
+    size: int
+
+
+@dataclass(frozen=True)
 class Node:
     """One UOp of the tensor graph as the rangeify pass saw it. A node's id is larger than those of its sources.
 
     `shape` is None for an op without one. `src` are node ids. Ranges are rendered as tinygrad renders them
     (`r4`, `rm1`, `(r4*2+r5)`), one an axis; `ambient` are range names. `line` is `file:number` of the user's code.
-    `arg` is what else makes the op what it is: the axes of a reduce, the argument of a movement op, a constant, a varg.
+    `arg` is what else makes the op what it is: the axes of a reduce, the argument of a movement op, a constant, a
+    varg. `outside` are those of its `in_ranges` that leave the shape of its first source.
     """
 
     id: int
@@ -56,6 +68,7 @@ class Node:
     realized: Realized | None
     line: str | None
     arg: str
+    outside: tuple[Outside, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,7 +95,9 @@ class Bufferize:
     """One BUFFERIZE the pass made for `node`.
 
     `closed_ranges` are its dimensions, ambient ones first; `size` is in elements, `bytes` in bytes. `outcome` is
-    `kept` or `removed`, `reason` the test of the cost function that decided it, with its numbers.
+    `kept` or `removed`, `reason` the test of the cost function that decided it, with its numbers. `left_open` are
+    ranges of its value that its store does not close, OUTER ones apart. `outside` are ranges of
+    a reader's index that leave the axis of the buffer.
     """
 
     node: int
@@ -93,6 +108,48 @@ class Bufferize:
     addrspace: str
     outcome: str
     reason: str
+    left_open: tuple[str, ...] = ()
+    outside: tuple[Outside, ...] = ()
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop of a kernel, a dimension of its threads, or a variable that goes on with each launch: its name in the
+    source, its trip count, and `loop`, `thread` or `launch`."""
+
+    name: str
+    size: int
+    kind: str
+
+
+@dataclass(frozen=True)
+class Access:
+    """What all the loads, or all the stores (`kind`), of a kernel do to one buffer: facts that hold for every step of
+    its loops and threads, counted in elements.
+
+    `size` is the buffer's. `lowest` and `highest` bound the elements that are accessed where the gate holds; an end
+    outside of the buffer is really reached. Both are None where that could not be decided. `address`, `gate`
+    and `source_line` (a line of the kernel's source, from 1; None where it cannot be told) are those of the access that
+    leaves the buffer, or loses a loop, else of the first.
+
+    For stores: `lost` are the loops and threads whose steps store different values to the same place. `stores` is how
+    many elements are stored, one that is stored twice counted twice (loops that no address uses left out), `elements`
+    how many different ones, `missing` the first of the buffer that is not among them. None where undecided, or none.
+    """
+
+    buffer: str
+    kind: str
+    addrspace: str
+    size: int
+    lowest: int | None
+    highest: int | None
+    address: str
+    gate: str | None
+    source_line: int | None
+    lost: tuple[Loop, ...]
+    stores: int | None
+    elements: int | None
+    missing: int | None
 
 
 @dataclass(frozen=True)
@@ -114,7 +171,11 @@ class Kernel:
     trip counts of the loops around it times the threads, over all `launches`. `bytes` is what those loads and
     stores move. `redundancy` is executed ops over the ops the tensor graph asks for (None where it asks for
     none). `launches` is how often the schedule runs it (an OUTER range runs one kernel many times). `key` is
-    the hex `ast.key`. `outputs` are the nodes whose buffers it writes, `nodes` all nodes computed in it.
+    the hex `ast.key`. `outputs` are the nodes whose buffers it writes, `nodes` all nodes computed in it. `accesses` are
+    the facts about its memory that `lint` decides from, None in a capture that has none. `fresh` tells that the
+    schedule made the buffer it writes: nothing else has been stored there. `open_loops` are loops of the program
+    without an end. `local_limit` is the LOCAL memory that the target has for a group of threads, None where it has no
+    such memory.
     """
 
     name: str
@@ -133,6 +194,10 @@ class Kernel:
     outputs: tuple[int, ...]
     launches: int
     key: str
+    accesses: tuple[Access, ...] | None = None
+    fresh: bool = False
+    open_loops: tuple[str, ...] = ()
+    local_limit: int | None = None
 
 
 @dataclass(frozen=True)
@@ -165,13 +230,21 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Finding:
-    """One fault that a lint rule found; `code` is stable (`VD101`)."""
+    """One fault that a lint rule found; `code` is stable (`VD101`).
+
+    `schedule` is the index of the schedule it is in, `number` that of the kernel there, `source_line` the line of the
+    kernel's source (from 1). `advice` says what to try.
+    """
 
     code: str
     kernel: str | None
     node: int | None
     line: str | None
     message: str
+    schedule: int | None = None
+    number: int | None = None
+    source_line: int | None = None
+    advice: str = ""
 
 
 @dataclass(frozen=True)
@@ -235,6 +308,17 @@ def from_data(data: Any) -> Capture:
         return _builder(Capture)(data)
     except _WrongData as wrong:
         raise ValueError(f"{'.'.join(['capture', *reversed(wrong.path)])}: {wrong}") from None
+
+
+T = TypeVar("T")
+
+
+def build_data(kind: type[T], data: Any) -> T:
+    """Builds a value of any dataclass of the contract from plain JSON data, as `from_data` does a Capture."""
+    try:
+        return _builder(kind)(data)
+    except _WrongData as wrong:
+        raise ValueError(f"{'.'.join([kind.__name__, *reversed(wrong.path)])}: {wrong}") from None
 
 
 class _WrongData(Exception):
@@ -317,17 +401,26 @@ def _build_union(options: tuple[Any, ...]) -> _Build:
 def _build_dataclass(kind: Any) -> _Build:
     hints = typing.get_type_hints(kind)
     builders = [(name, _builder(hints[name])) for name in _field_names(kind)]
+    # fields that came to schema 1 later have a default, for files from before
+    defaults = {field.name: field.default for field in fields(kind) if field.default is not MISSING}
 
     def build(data: Any) -> Any:
         if type(data) is not dict:
             raise _WrongData(f"expected an object, not {type(data).__name__}")
         try:
+            if defaults and not defaults.keys() <= data.keys():
+                known = {name: build_field(data[name]) for name, build_field in builders if name in data}
+                return kind(**{**defaults, **known})
             return kind(*[build_field(data[name]) for name, build_field in builders])
         except KeyError as missing:
             raise _WrongData(f"{missing.args[0]} is missing") from None
+        except TypeError:
+            required = next(name for name, _ in builders if name not in data and name not in defaults)
+            raise _WrongData(f"{required} is missing") from None
         except _WrongData:
             for name, build_field in builders:
-                _name_part(build_field, data[name], name)
+                if name in data:
+                    _name_part(build_field, data[name], name)
             raise
 
     return build

@@ -40,6 +40,13 @@ PATCHES = (
         "001",
     ),
     Patch("close-ranges", "a global store closes every open range of its value", "003"),
+    Patch("fuse-broadcast", "the ending-range barrier falls only when ranges are out of order", "002"),
+    Patch("local-budget", "LOCAL buffers of one kernel, with GROUP memory, stay within the target's limit", "002"),
+    Patch(
+        "fusion-guard",
+        "a fusion that costs redundant work or parallelism is refused, with its numbers",
+        "ours",
+    ),
 )
 
 SWITCHABLE = tuple(patch.name for patch in PATCHES if patch.switchable)

@@ -29,7 +29,7 @@ def test_the_three_lines_work_one_after_the_other(tmp_path: Path) -> None:
     assert done.stdout == ""
     root = ElementTree.parse(tmp_path / "out.svg").getroot()
     assert root.tag.endswith("svg")
-    done = run_tool("why", cwd=tmp_path)
+    done = run_tool("why", "--patches=all,-fuse-broadcast", cwd=tmp_path)
     assert "not fused with" in done.stdout
 
 
@@ -51,7 +51,10 @@ def test_baseline_may_stand_on_either_side_of_the_snippet(tmp_path: Path) -> Non
 
 
 def test_diff_finds_the_lost_range_and_the_wrong_values(tmp_path: Path) -> None:
-    done = run_tool("diff", LOST, "--baseline=all,-ambient-ranges", cwd=tmp_path, COLUMNS="100")
+    unfused = "--patches=all,-fuse-broadcast"  # a value that is fused with its reader is no buffer, and loses no range
+    done = run_tool(
+        "diff", LOST, unfused, "--baseline=all,-fuse-broadcast,-ambient-ranges", cwd=tmp_path, COLUMNS="100"
+    )
     assert done.returncode == 0, done.stderr
     assert "values different" in " ".join(done.stdout.split())
     assert "data0_6" in done.stdout
@@ -61,8 +64,9 @@ def test_diff_finds_the_lost_range_and_the_wrong_values(tmp_path: Path) -> None:
 
 
 def test_diff_without_a_difference_says_so_and_exits_zero(tmp_path: Path) -> None:
-    done = run_tool("diff", XSUM, "--baseline=stock", "--exit-code", cwd=tmp_path)
-    kernels = run_tool("diff", XSUM, "--baseline=none", "--exit-code", cwd=tmp_path)
+    vmap = "--patches=ambient-ranges,nested-ranges,close-ranges"  # there is no vmap scope in it
+    done = run_tool("diff", XSUM, vmap, "--baseline=stock", "--exit-code", cwd=tmp_path)
+    kernels = run_tool("diff", XSUM, vmap, "--baseline=none", "--exit-code", cwd=tmp_path)
     assert kernels.returncode == 0, kernels.stdout
     assert done.returncode in (0, 1)
     assert "values equal" in done.stdout
@@ -93,7 +97,7 @@ def test_a_before_that_hangs_or_dies_is_shown(tmp_path: Path) -> None:
 
 
 def test_saved_captures_are_compared_where_tinygrad_is_not_installed(tmp_path: Path) -> None:
-    run_tool("show", LOST, "--save", "a.json", "--patches", "all,-ambient-ranges", cwd=tmp_path)
+    run_tool("show", LOST, "--save", "a.json", "--patches", "all,-fuse-broadcast,-ambient-ranges", cwd=tmp_path)
     run_tool("show", LOST, "--save", "b.json", cwd=tmp_path)
     code = "import sys; sys.modules['tinygrad'] = None; from vmapdbg.cli import main; main()"
     command = [sys.executable, "-c", code, "diff", "a.json", "b.json"]

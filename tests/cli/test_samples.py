@@ -4,7 +4,10 @@
 # expect: kernels N                      its last schedule has N compute kernels
 # expect: launches A, B, ...             how often each kernel of the capture is launched
 # expect: kernel NAME has "TEXT", ...    a kernel of that name has each text in its source
+# expect: local N                        its largest kernel has N bytes of LOCAL memory
+# expect: node OP "REASON" "TEXT"        a node with that op is realized for that reason, with the text in its detail
 # expect[SPEC]: error "TEXT"             with --patches SPEC it fails with that message
+# expect[TARGET: SPEC]: ...              with --target TARGET --patches SPEC
 """
 
 from __future__ import annotations
@@ -49,6 +52,14 @@ def check(expected: str, capture: dict[str, Any], printed: list[str]) -> None:
         name = rest.split()[0]
         sources = [kernel["source"] for kernel in kernels if kernel["name"] == name]
         assert any(all(text in source for text in texts) for source in sources), sources or f"no kernel {name}"
+    elif word == "local":
+        assert max(kernel["local_bytes"] for kernel in kernels) == int(rest)
+    elif word == "node":
+        nodes = [
+            node for schedule in capture["schedules"] for node in schedule["nodes"] if node["realized"] is not None
+        ]
+        found = [node["realized"] for node in nodes if node["op"] == rest.split()[0]]
+        assert any(each["reason"] == texts[0] and texts[1] in each["detail"] for each in found), found
     elif word == "error":
         assert capture["error"] is not None
         assert texts[0] in capture["error"]["message"]
@@ -59,7 +70,8 @@ def check(expected: str, capture: dict[str, Any], printed: list[str]) -> None:
 @pytest.mark.parametrize(("sample", "patches", "expected"), list(list_cases()))
 def test_sample_shows_what_its_header_says(sample: Path, patches: str, expected: list[str], tmp_path: Path) -> None:
     """A user who follows the header of a sample sees something else."""
-    capture, printed = show_json(sample, "--patches", patches, cwd=tmp_path)
+    target, _, spec = patches.rpartition(": ")
+    capture, printed = show_json(sample, "--patches", spec, "--target", target or "c", cwd=tmp_path)
     for what in expected:
         check(what, capture, printed.splitlines())
     if not any(what.startswith("error") for what in expected):

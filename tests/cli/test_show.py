@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from tool import ROOT, run_tool, show_json
 
+from vmapdbg.patches import SWITCHABLE
+
 TARGETS = {
     "c": "void E_",
     "metal": "kernel void",
@@ -129,7 +131,7 @@ def test_lines_are_the_users_through_functions_loops_and_files(tmp_path: Path) -
 
 def test_reasons_name_their_causes(tmp_path: Path) -> None:
     """The decisions of the pass on x * sum(x): why each node is, or is not, a buffer."""
-    capture, _ = show_text(tmp_path, "x = Tensor.empty(4, 8)\nout = x * x.sum(1, keepdim=True)\n")
+    capture, _ = show_text(tmp_path, "x = Tensor.empty(4, 8)\nout = x * x.sum(1, keepdim=True)\n", "--patches=none")
     nodes = {node["id"]: node for node in capture["schedules"][0]["nodes"]}
     realized = {node["op"]: node["realized"] for node in nodes.values() if node["realized"] is not None}
     assert realized["MUL"]["reason"] == "output"
@@ -214,4 +216,4 @@ def test_show_remembers_the_snippet_for_the_commands_that_follow(tmp_path: Path)
     run_tool("show", str(ROOT / "samples" / "xsum.py"), "--patches", "all,-close-ranges", cwd=tmp_path)
     kept = json.loads((tmp_path / ".vmapdbg" / "last.json").read_text(encoding="utf-8"))
     assert kept["snippet"].endswith("xsum.py")
-    assert kept["patches"] == "ambient-ranges,nested-ranges"
+    assert kept["patches"] == ",".join(name for name in SWITCHABLE if name != "close-ranges")

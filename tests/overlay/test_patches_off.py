@@ -1,6 +1,7 @@
 """Each patch, switched off alone, shows the bug that its seed describes; switched on, the same program is right.
 
-One state of the patches is one process: each test runs programs through `python -m vmapdbg run`.
+One state of the patches is one process: each test runs programs through `python -m vmapdbg run`. What is shown of the
+vmap patches is shown without fuse-broadcast: a buffer that it saves cannot lose its range.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ SINGLE = ["stack index", "matmul index", "contiguous", "stack of scalars"]
 @pytest.mark.parametrize("name", SINGLE)
 def test_without_ambient_ranges_every_row_is_the_last_one(outcomes, name: str) -> None:
     """Seed 000: an intermediate buffer has no batch axis, so the last step of the loop wins, silently."""
-    outcome = outcomes("all,-ambient-ranges")[name]
+    outcome = outcomes("all,-fuse-broadcast,-ambient-ranges")[name]
     assert not is_right(outcome)
     assert outcome["got"] == [outcome["got"][0]] * len(outcome["want"])
     if Device.DEFAULT == "CPU":  # which step wins is the device's choice
@@ -154,7 +155,7 @@ def test_without_ambient_ranges_every_row_is_the_last_one(outcomes, name: str) -
 
 @pytest.mark.parametrize("name", ["elementwise", "stack index, no reduce"])
 def test_without_ambient_ranges_a_program_without_intermediate_buffer_is_right(outcomes, name: str) -> None:
-    assert is_right(outcomes("all,-ambient-ranges")[name])
+    assert is_right(outcomes("all,-fuse-broadcast,-ambient-ranges")[name])
 
 
 def store_kernel(report: dict) -> str:
@@ -165,7 +166,7 @@ def store_kernel(report: dict) -> str:
 
 def test_without_ambient_ranges_the_store_does_not_use_the_loop_variable(outcomes) -> None:
     """The two listings of seed 000: `r_3_2_2_2` with `data0_2`, the store at a fixed place."""
-    source = store_kernel(outcomes("all,-ambient-ranges"))
+    source = store_kernel(outcomes("all,-fuse-broadcast,-ambient-ranges"))
     assert "double* restrict data0_2," in source
     assert "for (int Lidx2 = 0; Lidx2 < 3; Lidx2++)" in source
     stores = re.findall(r"\*\(data0_2\+(.*?)\) = ", source)
@@ -174,7 +175,7 @@ def test_without_ambient_ranges_the_store_does_not_use_the_loop_variable(outcome
 
 
 def test_with_ambient_ranges_the_store_uses_the_loop_variable(outcomes) -> None:
-    source = store_kernel(outcomes("all"))
+    source = store_kernel(outcomes("all,-fuse-broadcast"))
     assert "double* restrict data0_6," in source
     assert "int alu0 = (Lidx2<<1);" in source
     assert sorted(re.findall(r"\*\(data0_6\+(.*?)\) = ", source)) == ["(alu0+1)", "alu0"]
@@ -183,27 +184,27 @@ def test_with_ambient_ranges_the_store_uses_the_loop_variable(outcomes) -> None:
 @pytest.mark.parametrize("name", ["nested contiguous", "nested softmax", "nested stack index"])
 def test_without_nested_ranges_a_nested_scope_is_wrong(outcomes, name: str) -> None:
     """Seed 001: a node that depends on two RANGEs has a buffer with one of them."""
-    assert not is_right(outcomes("all,-nested-ranges")[name])
+    assert not is_right(outcomes("all,-fuse-broadcast,-nested-ranges")[name])
 
 
 @pytest.mark.parametrize("name", [*SINGLE, "softmax", "outer stack index"])
 def test_without_nested_ranges_one_level_is_right(outcomes, name: str) -> None:
-    assert is_right(outcomes("all,-nested-ranges")[name])
+    assert is_right(outcomes("all,-fuse-broadcast,-nested-ranges")[name])
 
 
 @pytest.mark.parametrize("name", ["outer stack index", "outer softmax", "outer contiguous", "outer stack of scalars"])
 def test_without_close_ranges_an_outer_scope_with_a_buffer_cannot_be_scheduled(outcomes, name: str) -> None:
     """The error of seed 003."""
-    assert NOT_A_BUFFER in outcomes("all,-close-ranges")[name]["error"]
+    assert NOT_A_BUFFER in outcomes("all,-fuse-broadcast,-close-ranges")[name]["error"]
 
 
 @pytest.mark.parametrize("name", ["stack of scalars", "stack index", "softmax", "nested softmax"])
 def test_without_close_ranges_alone_a_loop_scope_is_right(outcomes, name: str) -> None:
     """With ambient-ranges the address of every buffer closes the RANGEs already."""
-    assert is_right(outcomes("all,-close-ranges")[name])
+    assert is_right(outcomes("all,-fuse-broadcast,-close-ranges")[name])
 
 
-@pytest.mark.parametrize("patches", ["all,-close-ranges,-ambient-ranges", "none"])
+@pytest.mark.parametrize("patches", ["all,-fuse-broadcast,-close-ranges,-ambient-ranges", "none"])
 def test_the_loop_program_of_seed_003_without_both_patches(outcomes, patches: str) -> None:
     report = outcomes(patches)
     assert NOT_A_BUFFER in report["stack of scalars"]["error"]

@@ -164,7 +164,7 @@ INSIDE: dict[str, Callable[[Tensor], object]] = {
 def test_a_value_inside_a_scope_cannot_be_realized(what: str, axis_type: AxisType) -> None:
     r = make_range(3, axis_type=axis_type)
     sentence = rf"cannot be realized: it is inside the vmap scope of {re.escape(r.render())} \(size 3\)"
-    with pytest.raises(VmapScopeError, match=sentence + ".*leave the scope with VMAPOUT first"):
+    with pytest.raises(VmapScopeError, match=sentence + ".*leave the scope first, with VMAPOUT"):
         INSIDE[what](Tensor(X).vmapin((r, ZERO)))
 
 

@@ -25,7 +25,15 @@ from vmapdbg.model import (
 )
 
 SNIPPET = "samples/lost_range.py"
-ALL_ON = {"vmap-ops": True, "ambient-ranges": True, "nested-ranges": True, "close-ranges": True}
+ALL_ON = {
+    "vmap-ops": True,
+    "ambient-ranges": True,
+    "nested-ranges": True,
+    "close-ranges": True,
+    "fuse-broadcast": True,
+    "local-budget": True,
+    "fusion-guard": True,
+}
 
 _LOST_HEAD = """
 void r_3_2_2_2(double* restrict data0_{size}, double* restrict data1_12, int core_id) {{

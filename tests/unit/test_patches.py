@@ -33,4 +33,4 @@ def test_wrong_spec_is_one_sentence(spec: str) -> None:
 
 def test_states_name_every_patch() -> None:
     states = patch_states(frozenset({"nested-ranges"}))
-    assert states == {"vmap-ops": True, "ambient-ranges": False, "nested-ranges": True, "close-ranges": False}
+    assert states == {"vmap-ops": True, **{name: name == "nested-ranges" for name in SWITCHABLE}}

@@ -13,8 +13,10 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from tests.upstream import fusion
 from tests.upstream.compare import (
     SCHEDULES,
     Difference,
@@ -28,6 +30,7 @@ from tests.upstream.compare import (
 )
 from tests.upstream.fetch import FetchError, fetch_upstream
 from tests.upstream.sides import Bench, RunError, Side
+from vmapdbg.lint import RULES
 from vmapdbg.overlay import TINYGRAD_VERSION
 from vmapdbg.patches import PatchError, parse_patches
 
@@ -40,6 +43,9 @@ FILES = [
     "test_softmax_fusion.py",
     "test_ops.py",
 ]
+# the patches of fusion are there to change the kernels of ordinary programs: --fusion looks at that
+VMAP_PATCHES = "ambient-ranges,nested-ranges,close-ranges"
+FAULT_CODES = [rule.code for rule in RULES if rule.severity == "error"]
 BROKEN = ("failed", "error", "crashed")
 NEEDS_TORCH = {"test_ops.py"}
 # more than this is no flake
@@ -53,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # what `timeout` sends: pytest runs in a session of its own, and is ended on the way out
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))
     try:
-        return compare_sides(options)
+        return compare_fusion(options) if options.fusion else compare_sides(options)
     except (FetchError, RunError, TableError, PatchError) as error:
         print(f"tests.upstream: {error}", file=sys.stderr)
         return 2
@@ -64,8 +70,11 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("--files", nargs="+", default=FILES, metavar="FILE", help="files of upstream's test folder")
     add("-n", dest="workers", type=int, default=2, help="pytest-xdist workers (default 2)")
-    add("--patches", default="all", metavar="SPEC", help="patches of the overlay (default all)")
+    add("--patches", default=VMAP_PATCHES, metavar="SPEC", help="patches of the overlay (default those of vmap)")
+    add("--fusion", action="store_true", help="compare what fuse-broadcast changes with fewer_kernels.toml")
+    add("--write", action="store_true", help="with --fusion: write fewer_kernels.toml anew")
     add("--timeout", type=float, default=1200, metavar="S", help="seconds for one side (default 1200)")
+    add("--lint", action="store_true", help="lint each kernel of the overlay side; a fault that it finds is a failure")
     add("--fresh", action="store_true", help="run stock again, even if its outcome is cached")
     return parser.parse_args(arguments)
 
@@ -81,12 +90,55 @@ def compare_sides(options: argparse.Namespace) -> int:
     print_side("stock", stock)
     check_stock(stock)
     side = Side("overlay", options.patches)
-    overlay = bench.run(side, paths)
+    findings = CACHE_DIR / "findings.json" if options.lint else None
+    overlay = bench.run(replace(side, lint=findings), paths)
     print_side(f"overlay (patches {options.patches})", overlay)
+    false_findings = 0 if findings is None else print_findings(findings)
     stock, overlay = rerun_differing(bench, side, stock, overlay)
     verdict = judge(find_differences(stock, overlay), listed, files)
     print_verdict(verdict, stock, overlay)
-    return 1 if verdict.failed else 0
+    return 1 if verdict.failed or false_findings else 0
+
+
+def print_findings(file: Path) -> int:
+    """Prints what lint found in upstream's kernels, and returns how many faults it claims: upstream's tests pass, so
+    they are false. What is only slow may be true."""
+    linted = json.loads(file.read_text())
+    counts = Counter(finding["code"] for finding in linted["findings"])
+    claimed = [finding for finding in linted["findings"] if finding["code"] in FAULT_CODES]
+    for finding in claimed:
+        print(f"FALSE FINDING {finding['code']} {finding['line']}: {finding['message']}")
+    told = ", ".join(f"{count} {code}" for code, count in sorted(counts.items())) or "none"
+    print(f"lint: {linted['kernels']} kernels of {linted['schedules']} schedules; findings: {told}", flush=True)
+    return len(claimed)
+
+
+def compare_fusion(options: argparse.Namespace) -> int:
+    """`--fusion`: what fuse-broadcast changes is what fewer_kernels.toml lists."""
+    table = Path(__file__).parent / "fewer_kernels.toml"
+    upstream = fetch_upstream(CACHE_DIR, TINYGRAD_VERSION)
+    files = choose_files([fusion.COUNTS, fusion.VALUES], upstream)
+    bench = Bench(upstream, CACHE_DIR, options.workers, options.timeout)
+    side = Side("fusion", fusion.PATCHES)
+    stock, fused = SideResult({}), SideResult({})
+    for file in files:  # one by one: stock's outcome of each is kept, whichever files are asked for
+        path = [f"test/{file}"]
+        stock = stock.joined(run_stock(bench, path, options.fresh))
+        fused = fused.joined(bench.run(side, path))
+    print_side("stock", stock)
+    check_stock(stock)
+    print_side(f"overlay (patches {fusion.PATCHES})", fused)
+    counts, others = fusion.find_counts(stock, fused)
+    if options.write:
+        table.write_text(fusion.format_counts(counts))
+    wrong = fusion.compare_counts(counts, fusion.read_counts(table))
+    for line in wrong:
+        print("DIFFERENT", line)
+    for difference in others:
+        print_difference("DIFFERENT", difference)
+    print(f"{len(counts)} tests of {fusion.COUNTS} have other kernels, none of them more than stock")
+    print(f"tests.upstream --fusion: {len(wrong) + len(others)} differences that are not listed")
+    return 1 if wrong or others else 0
 
 
 def choose_files(wanted: Sequence[str], upstream: Path) -> list[str]:

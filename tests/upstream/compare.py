@@ -42,6 +42,9 @@ class SideResult:
     def replaced(self, tests: dict[str, TestResult]) -> SideResult:
         return SideResult({**self.tests, **tests}, self.seconds)
 
+    def joined(self, other: SideResult) -> SideResult:
+        return SideResult({**self.tests, **other.tests}, self.seconds + other.seconds)
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 

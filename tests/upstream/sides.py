@@ -38,15 +38,18 @@ class RunError(Exception):
 
 @dataclass(frozen=True)
 class Side:
-    """`patches` is a `--patches` value, or None for stock tinygrad."""
+    """`patches` is a `--patches` value, or None for stock tinygrad. With `lint` each kernel is linted, and the
+    findings go to that file."""
 
     name: str
     patches: str | None
+    lint: Path | None = None
 
     def command(self) -> list[str]:
         if self.patches is None:
             return [sys.executable, "-m", "pytest"]
-        return [sys.executable, "-m", "vmapdbg", "run", "--patches", self.patches, "-m", "pytest"]
+        lint = [] if self.lint is None else ["--lint-output", str(self.lint)]
+        return [sys.executable, "-m", "vmapdbg", "run", "--patches", self.patches, *lint, "-m", "pytest"]
 
     def expected_worker(self) -> tuple[bool, str | None]:
         """Returns what a worker of this side must report: is the overlay there, and with which patches."""

@@ -4,7 +4,7 @@ import functools
 from typing import Any, Callable
 from tinygrad.helpers import prod
 from tinygrad.tensor import Tensor
-from tinygrad_overlay._func.jvp import check_results, push_forward
+from tinygrad_overlay._func.jvp import check_function, check_results, push_forward
 from tinygrad_overlay._func.marked import call_marked, unmark
 from tinygrad_overlay._func.tree import leaves, map_leaves, replace_leaves
 from tinygrad_overlay._func.vmap import vmap
@@ -24,11 +24,13 @@ def jacrev(fn:Callable, argnums:int|tuple[int, ...]=0) -> Callable:
 
 def hessian(fn:Callable, argnums:int=0) -> Callable:
   """Returns the function that gives the second derivatives of `fn`: for a scalar result and an argument of shape (n,) it is (n, n)."""
+  check_function("hessian", fn)
   return jacfwd(jacrev(fn, argnums), argnums)
 
 def jacobian(fn:Callable, x:Any, mode:str|None=None) -> Any:
   """The Jacobian of `fn` at `x`, of shape result.shape+x.shape. `mode` is "fwd", "rev", or None for the one of fewer passes."""
   if mode not in {None, "fwd", "rev"}: raise ValueError(f'jacobian: mode is "fwd", "rev" or None, not {mode!r}')
+  check_function("jacobian", fn)
   check_arguments("jacobian", "x", x)
   marked, out = call_marked(fn, (x,))
   check_results("jacobian", out)
@@ -38,7 +40,7 @@ def jacobian(fn:Callable, x:Any, mode:str|None=None) -> Any:
 def count(tree:Any) -> int: return sum(int(prod(x.shape)) for _,x in leaves(tree))
 
 def differentiated(fn:Callable, argnums:int|tuple[int, ...], name:str, jacobian_of:Callable) -> Callable:
-  if not callable(fn): raise TypeError(f"{name}: the function is of type {type(fn).__name__}, which cannot be called")
+  check_function(name, fn)
   @functools.wraps(fn)
   def wrapped(*args:Any, **kwargs:Any) -> Any:
     chosen = argnums if isinstance(argnums, tuple) else (argnums,)
@@ -61,14 +63,16 @@ def check_arguments(name:str, path:str, tree:Any) -> None:
 def basis(x:Tensor) -> Tensor:
   """(2, 3) -> (6, 2, 3): each element's unit tangent."""
   size = int(prod(x.shape))
-  return Tensor.eye(size, dtype=x.dtype, device=x.device).reshape(size, *x.shape)
+  # A buffer, though it could be computed in place: tinygrad 0.12.0 replaces a reduce over a mask of numbers by a load, and with some programs that
+  # rewrite never ends ("infinite loop in graph_rewrite").
+  return Tensor.eye(size, dtype=x.dtype, device=x.device).contiguous().reshape((size, *x.shape))
 
 def forward(out:Any, inputs:Any) -> Any:
   found = [x for _,x in leaves(inputs)]
   # for each input leaf, the tangents of all outputs with that leaf's elements as their last axis
   columns = [vmap(lambda t, x=x: push_forward(out, {x.uop:t.uop}), out_axes=-1)(basis(x)) for x in found]
   blocks = [iter([y for _,y in leaves(column)]) for column in columns]
-  def of_output(y:Tensor) -> Any: return replace_leaves(inputs, iter([next(block).reshape(*y.shape, *x.shape) for block,x in zip(blocks, found)]))
+  def of_output(y:Tensor) -> Any: return replace_leaves(inputs, iter([next(block).reshape((*y.shape, *x.shape)) for block,x in zip(blocks, found)]))
   return map_leaves(of_output, out)
 
 def reverse(out:Any, inputs:Any) -> Any:
@@ -76,7 +80,7 @@ def reverse(out:Any, inputs:Any) -> Any:
   def of_output(y:Tensor) -> Any:
     if not y.is_floating_point(): return replace_leaves(inputs, iter([zeros(y, x) for x in found]))
     rows = vmap(lambda ct: y.gradient(*found, gradient=ct, materialize_grads=True))(basis(y))
-    return replace_leaves(inputs, iter([row.reshape(*y.shape, *x.shape) for row,x in zip(rows, found)]))
+    return replace_leaves(inputs, iter([row.reshape((*y.shape, *x.shape)) for row,x in zip(rows, found)]))
   return map_leaves(of_output, out)
 
-def zeros(y:Tensor, x:Tensor) -> Tensor: return Tensor.zeros(*y.shape, *x.shape, dtype=x.dtype, device=x.device)
+def zeros(y:Tensor, x:Tensor) -> Tensor: return Tensor.zeros((*y.shape, *x.shape), dtype=x.dtype, device=x.device)

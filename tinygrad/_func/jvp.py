@@ -6,7 +6,7 @@ from tinygrad.tensor import Tensor
 from tinygrad.dtype import dtypes
 from tinygrad.uop.ops import GroupOp, Ops, UOp, all_metadata
 from tinygrad_overlay._func.marked import call_marked, unmark
-from tinygrad_overlay._func.tree import describe_node, is_node, leaves, map_leaves, same_structure
+from tinygrad_overlay._func.tree import describe_node, first_difference, leaves, map_leaves
 from tinygrad_overlay.schedule._scopes import describe_place
 
 # the tangents of a node's sources; None is zero
@@ -23,6 +23,7 @@ def jvp(fn:Callable, primals:Any, tangents:Any) -> tuple[Any, Any]:
   """
   if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
     raise TypeError(f"jvp: primals and tangents are a tuple or a list of the arguments of the function, not {describe_node(primals)} and {describe_node(tangents)}")
+  check_function("jvp", fn)
   check_tangents("primals", primals, "tangents", tangents)
   marked, out = call_marked(fn, primals)
   check_results("jvp", out)
@@ -48,8 +49,9 @@ def jvp_of(outputs:Any, inputs:Any, tangents:Any) -> Any:
   return push_forward(outputs, seeds)
 
 def check_tangents(of:str, primals:Any, name:str, tangents:Any) -> None:
-  if not same_structure(primals, tangents):
-    raise ValueError(f"jvp: {name} is {describe_tree(tangents)}, which is not the structure of {of}, {describe_tree(primals)}")
+  if (found:=first_difference(primals, tangents)) is not None:
+    path, x, t = found
+    raise ValueError(f"jvp: {name} must have the structure of {of}, but {name}{path} is {describe_node(t)}, and {of}{path} is {describe_node(x)}")
   for (path,x),(below,t) in zip(leaves(primals, of), leaves(tangents, name)):
     for where,v in ((path, x), (below, t)):
       if not isinstance(v, Tensor): raise TypeError(f"jvp: {where} is {v!r} of type {type(v).__name__}, not a Tensor")
@@ -57,8 +59,8 @@ def check_tangents(of:str, primals:Any, name:str, tangents:Any) -> None:
     if x.shape != t.shape or x.dtype != t.dtype:
       raise ValueError(f"jvp: {below} of shape {t.shape} and {t.dtype.name} is no tangent of {path}, which has shape {x.shape} and {x.dtype.name}")
 
-def describe_tree(tree:Any) -> str:
-  return f"{describe_node(tree)} with {len(leaves(tree))} Tensors" if is_node(tree) else f"a {type(tree).__name__}"
+def check_function(name:str, fn:Any) -> None:
+  if not callable(fn): raise TypeError(f"{name}: the function is of type {type(fn).__name__}, which cannot be called")
 
 def check_results(name:str, tree:Any) -> None:
   for path,y in leaves(tree, "the result"):
@@ -68,9 +70,11 @@ def push_forward(outputs:Any, seeds:dict[UOp, UOp]) -> Any:
   """The tangents of the Tensors in `outputs`, for a graph in which the nodes of `seeds` have theirs."""
   found = [y for _,y in leaves(outputs)]
   tangents: dict[UOp, UOp] = dict(seeds)
-  for u in UOp.sink(*[y.uop for y in found]).toposort():
-    # an integer or bool does not move with its inputs, but for jumps
-    if u in seeds or not any(s in tangents for s in u.src) or not dtypes.is_float(u.dtype.scalar()): continue
+  sink = UOp.sink(*[y.uop for y in found])
+  for u in sink.toposort():
+    if u is sink or u in seeds or not any(s in tangents for s in u.src): continue
+    # an integer or bool does not move with its inputs, but for jumps. A node without a value, such as a custom kernel, may write what moves
+    if dtypes.is_int(u.dtype.scalar()) or dtypes.is_bool(u.dtype.scalar()): continue
     if (rule:=RULES.get(u.op)) is None:
       raise NotImplementedError(f"jvp: {describe_place(u)} has no derivative rule")
     if (tangent:=rule(u, [tangents.get(s) for s in u.src])) is None: continue

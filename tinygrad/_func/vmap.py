@@ -98,7 +98,7 @@ def check_axis(path:str, x:Any, axis:int|None) -> int|None:
     fits = f"axes {-x.ndim} to {x.ndim-1} fit" if x.ndim else "it has no axis, give None in in_axes for it"
     raise ValueError(f"vmap: axis {axis} is out of range for {path} of shape {x.shape}: {fits}")
   if not isinstance(x.shape[axis], int):
-    raise ValueError(f"vmap: axis {axis} of {path} of shape {x.shape} has a symbolic size, and a mapped axis needs a fixed one")
+    raise ValueError(f"vmap: axis {axis} of {path} has the symbolic size {x.shape[axis].render()}, and a mapped axis needs a fixed one")
   if x.shape[axis] == 0: raise ValueError(f"vmap: axis {axis} of {path} of shape {x.shape} is empty, and there is no element to map the function over")
   return axis % x.ndim
 

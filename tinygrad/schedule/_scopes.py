@@ -33,11 +33,14 @@ def is_padded(x:UOp) -> bool: return x.op is Ops.RANGE and (x.arg[0] <= FIRST_PA
 def is_own(x:UOp) -> bool: return x.op is Ops.RANGE and x.arg[0] <= FIRST_OWN_ID
 
 def name_own_ranges(toposort) -> dict[UOp, UOp]:
-  """Small ids for the RANGEs of tinygrad.func, in the order of the graph: the same program has the same graph each time it is built."""
+  """Small ids for the RANGEs of tinygrad.func, in the order of the graph: the same program has the same graph each time it is built.
+
+  A scope enters the graph before those inside it. Its id is below theirs, because loops are in the order of their ids.
+  """
   if not (own:=[x for x in toposort if is_own(x)]): return {}
   taken = {x.arg[0] for x in toposort if x.op is Ops.RANGE}
   ids, padded = itertools.count(-1, -1), itertools.count(SCHEDULED_PADDED_ID, -1)
-  return {r:r.replace(arg=(next(i for i in (padded if is_padded(r) else ids) if i not in taken),)+r.arg[1:]) for r in own}
+  return {r:r.replace(arg=(next(i for i in (padded if is_padded(r) else ids) if i not in taken),)+r.arg[1:]) for r in reversed(own)}
 
 def open_vmap_ranges(*us:UOp) -> list[UOp]:
   """The vmap RANGEs that are open in any of the values: not empty inside a scope."""
@@ -49,7 +52,7 @@ def name_ranges(ranges) -> str:
   return ", ".join(f"size {r.src[0].render()}" if is_own(r) else f"{r.render(simplify=False)} (size {r.src[0].render()})" for r in ranges)
 
 def describe_place(x:UOp) -> str:
-  name = f"{x.op.name} of shape {x._shape}"
+  name = x.op.name if x._shape is None else f"{x.op.name} of shape {x._shape}"
   if not x.metadata: return name
   return f"{name} ({x.metadata[0].name} at {x.metadata[0].caller})" if x.metadata[0].caller else f"{name} ({x.metadata[0].name})"
 
@@ -59,17 +62,20 @@ def prepare_scopes(tsink:UOp, toposort:dict[UOp, None], scope_ranges:frozenset[U
    1. each RANGE has an id that no other has, below zero: the pass numbers its own from zero, and it sorts by id
    2. CONTIGUOUS over VMAPOUT is one buffer, not a buffer and its copy
    3. a COPY inside a scope copies the whole batch: it stands between a VMAPOUT and a VMAPIN
+   4. a REDUCE over an OUTER RANGE reduces an axis: the kernels run once for each step, and have no sum of the steps
+   5. a value that leaves its scope as an output is a buffer: what else uses it in the scope reads it from there
   """
   if names:=rename_ranges(toposort, scope_ranges):
     toposort = (tsink:=tsink.substitute(names)).toposort()
     scope_ranges = vmap_ranges(toposort)
-  for x in toposort: check_op(x, [r for r in x.ranges if r in scope_ranges], scope_ranges)
-  kept = find_kept(toposort)
+  for x in toposort: check_op(x, [r for r in x.ranges if r in scope_ranges])
+  kept, leaving = find_kept(toposort), find_leaving(tsink, toposort)
   new: dict[UOp, UOp] = {}
-  for x in toposort:
-    srcs = tuple(new[s] for s in x.src)
+  for x in toposort if not leaving else order_leaving(tsink, leaving):
+    srcs = tuple(new[s] if (vmapout:=leaving.get(s)) is None or x is vmapout else enter_again(new[vmapout]) for s in x.src)
     new[x] = x.replace(src=srcs) if srcs != x.src else x
     if x in kept: new[x] = kept[x](new[x])
+    elif outer:=reduced_outer_ranges(x, scope_ranges): new[x] = reduce_whole_batch(new[x], outer)
     elif x.op is Ops.COPY and (open_ranges:=[r for r in x.ranges if r in scope_ranges]): new[x] = copy_whole_batch(new[x], open_ranges)
   return new[tsink]
 
@@ -101,6 +107,35 @@ def find_kept(toposort:dict[UOp, None]) -> dict:
       kept[x] = take_tagged_source
   return kept
 
+def find_leaving(tsink:UOp, toposort:dict[UOp, None]) -> dict[UOp, UOp]:
+  """Returns value -> the VMAPOUT that is an output of it, for each value that other nodes use too and that is made by a kernel."""
+  consumers = consumer_map_from_toposort(toposort)
+  leaving: dict[UOp, UOp] = {}
+  for out in tsink.src:
+    vmapout = out.base
+    while vmapout.op is Ops.CONTIGUOUS: vmapout = vmapout.src[0].base
+    if vmapout.op is Ops.VMAPOUT and len(consumers[value:=vmapout.src[0]]) > 1 and is_computed(value): leaving.setdefault(value, vmapout)
+  return leaving
+
+def order_leaving(tsink:UOp, leaving:dict[UOp, UOp]) -> list[UOp]:
+  """The graph's nodes, sources first, where what uses a leaving value comes after its VMAPOUT."""
+  order: dict[UOp, None] = {}
+  stack = [(tsink, False)]
+  while stack:
+    x, sources_done = stack.pop()
+    if x in order: continue
+    if sources_done: order[x] = None
+    else:
+      stack.append((x, True))
+      stack.extend((vmapout if (vmapout:=leaving.get(s)) is not None and vmapout is not x else s, False) for s in reversed(x.src))
+  return list(order)
+
+def is_computed(x:UOp) -> bool:
+  while x.op in GroupOp.Movement | GroupOp.VMap | {Ops.CONTIGUOUS}: x = x.src[0]
+  return x.op not in {Ops.BUFFER, Ops.CONST, Ops.AFTER, Ops.BUFFER_VIEW}
+
+def enter_again(vmapout:UOp) -> UOp: return UOp(Ops.VMAPIN, vmapout.dtype, (vmapout, *vmapout.src[1:]))
+
 class Keep:
   def __init__(self, tag:tuple): self.tag = tag
   def __call__(self, vmapout:UOp) -> UOp: return vmapout.replace(arg=KEEP, tag=self.tag or None)
@@ -118,6 +153,16 @@ def copy_whole_batch(copy:UOp, ranges:list[UOp]) -> UOp:
   # the copy is a tensor of another shape: it does not carry the tag of the one inside the scope
   return UOp(Ops.VMAPIN, copy.dtype, (copy.replace(src=(batch, device), tag=None), *batch.src[1:]))
 
+def reduced_outer_ranges(x:UOp, scope_ranges:frozenset[UOp]) -> list[UOp]:
+  return [r for r in x.src[1:] if r in scope_ranges and r.arg[-1] == AxisType.OUTER] if x.op is Ops.REDUCE else []
+
+def reduce_whole_batch(reduce:UOp, outer:list[UOp]) -> UOp:
+  value = reduce.src[0]
+  if loops:=tuple(r for r in reduce.src[1:] if r not in outer): value = reduce.replace(src=(value,)+loops, tag=None)
+  total = collect_batch(value, outer).r(reduce.arg, tuple(range(len(outer)))).reshape(value.shape)
+  # the tag is for a node of the REDUCE's own shape
+  return UOp(Ops.CONTIGUOUS, reduce.dtype, (total,), tag=reduce.tag)
+
 CANNOT_BE_IN_SCOPE = {
   Ops.ASSIGN: "assigns to a buffer inside the vmap scope of {}: every element would write the same place; compute a new value instead",
   Ops.STORE: "stores inside the vmap scope of {}: every element would write the same place; compute a new value instead",
@@ -128,13 +173,10 @@ CANNOT_BE_IN_SCOPE = {
   Ops.MSTACK: "stacks devices inside the vmap scope of {}: sharded tensors cannot be in a scope",
 }
 
-def check_op(x:UOp, open_ranges:list[UOp], scope_ranges:frozenset[UOp]) -> None:
-  if x.op is Ops.REDUCE and (outer:=[r for r in x.src[1:] if r in scope_ranges and r.arg[-1] == AxisType.OUTER]):
-    raise VmapScopeError(f"{describe_place(x)} reduces over the OUTER RANGE {name_ranges(outer)} of a vmap scope: the kernel runs once for each step"
-                         " and has no sum of them; leave the scope with VMAPOUT and reduce the axis")
+def check_op(x:UOp, open_ranges:list[UOp]) -> None:
   if open_ranges and (why:=CANNOT_BE_IN_SCOPE.get(x.op)) is not None:
     raise VmapScopeError(f"{describe_place(x)} {why.format(name_ranges(open_ranges))}")
   if x.op is Ops.SINK and open_ranges:
     output = next(s for s in x.src if any(r in s.ranges for r in open_ranges))
     raise VmapScopeError(f"{describe_place(output)} cannot be realized: it is inside the vmap scope of {name_ranges(open_ranges)} and has one value"
-                         " for each step of the RANGE; leave the scope with VMAPOUT first")
+                         " for each step of the RANGE; leave the scope first, with VMAPOUT or as a result of the mapped function")

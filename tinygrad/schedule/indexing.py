@@ -23,14 +23,17 @@ from tinygrad.uop.ops import AxisType, GroupOp, Ops, PatternMatcher, UOp, consum
 from tinygrad.uop.symbolic import symbolic
 from tinygrad_overlay import _state
 from tinygrad_overlay._patching import expect, replace_function, replace_rules
+from tinygrad_overlay.schedule import _fusion
 from tinygrad_overlay.schedule._scopes import KEEP, prepare_scopes, vmap_ranges
 
 Ranges = tuple[UOp, ...]
 
 @dataclass(frozen=True)
 class NodeOpts(BufferizeOpts):
-  """BufferizeOpts that remembers which node it is the buffer of, for the observer. Equality, hash and repr are stock's."""
+  """BufferizeOpts that remembers which node it is the buffer of, for the observer and the guard. Equality, hash and repr are stock's."""
   node: UOp|None = field(default=None, compare=False, repr=False)
+  # one in a kernel's AST goes to other processes as stock's does
+  def __reduce__(self): return BufferizeOpts, (self.device, self.addrspace, self.removable)
 NodeOpts.__name__ = NodeOpts.__qualname__ = "BufferizeOpts"
 
 class NodeRanges(NamedTuple):
@@ -43,6 +46,8 @@ class NodeRanges(NamedTuple):
 class VmapContext(IndexingContext):
   """What stock's context holds, and `vmap_map`: node -> the ambient ranges it depends on."""
   vmap_map: dict[UOp, Ranges] = field(default_factory=dict)
+  # nodes in a scope that are a LOCAL buffer although all their axes are realized: their batch is not
+  local_in_scope: set[UOp] = field(default_factory=set)
 
 @dataclass(frozen=True)
 class PassState:
@@ -98,8 +103,8 @@ def find_ambient_ranges(toposort:dict[UOp, None], scope_ranges:frozenset[UOp]) -
     return vmap_map
   for x in toposort:
     if x.op is Ops.RANGE or x.dtype.scalar() == dtypes.index: continue
-    # UOp.ranges is the union over the sources less what the op ends; a BUFFER or a KERNEL has none
-    if ambient:=tuple(r for r in x.ranges if r in scope_ranges): vmap_map[x] = ambient
+    # UOp.ranges is the union over the sources less what the op ends; a BUFFER or a KERNEL has none. The order is that of the loops.
+    if ambient:=tuple(sorted((r for r in x.ranges if r in scope_ranges), key=lambda r: r.arg)): vmap_map[x] = ambient
   return vmap_map
 
 # *** 4. ranges
@@ -111,10 +116,14 @@ class RangeAssignment:
    2. realize_map[x], if there, lists the axes with ranges of their own: all of them is a GLOBAL buffer, some a LOCAL one
    3. ending[x] maps each range that ends below x, and that no realized node cut off, to where it ends: an EXPAND, or what takes x into a scope
   """
-  def __init__(self, toposort:dict[UOp, None], ctx:VmapContext, consumers:dict[UOp, dict[UOp, None]]):
-    self.toposort, self.ctx, self.consumers = toposort, ctx, consumers
+  def __init__(self, toposort:dict[UOp, None], ctx:VmapContext, consumers:dict[UOp, dict[UOp, None]], free_ranges:frozenset[UOp]):
+    self.toposort, self.ctx, self.consumers, self.free_ranges = toposort, ctx, consumers, free_ranges
     self.ending: dict[UOp, dict[UOp, UOp]] = {}
     self.binds_ambient = {"ambient-ranges", "nested-ranges"} <= _state.patches
+    # the vmap RANGEs in whose scope there is a reduce
+    self.reduced = {r for x in toposort if x.op in {Ops.REDUCE_AXIS, Ops.REDUCE} for r in ctx.vmap_map.get(x, ())}
+    # each buffer loops over the batch on its own, as it does over its other axes: a range that stands for its loop -> the RANGE
+    self.loops: dict[UOp, UOp] = {}
 
   def run(self, debug:bool) -> None:
     for x in reversed(self.toposort):
@@ -127,12 +136,26 @@ class RangeAssignment:
       rngs = self.input_ranges(x, out_rngs, ambient)
       self.ctx.range_map[x] = NodeRanges(rngs, out_rngs, input_ambient(x, out_rngs, ambient))
       if debug: self.print_node(x, rngs, out_rngs)
+    self.name_loops()
+
+  def new_loop(self, r:UOp) -> UOp:
+    """A loop over a vmap RANGE. Two that are not one loop differ, until all is decided: then each is the RANGE again (name_loops)."""
+    if r not in self.free_ranges: return r
+    self.loops[loop:=self.ctx.new_range(r.src[0].arg)] = r
+    return loop
+
+  def name_loops(self) -> None:
+    if not self.loops: return
+    def named(u:UOp) -> UOp: return u.substitute(self.loops) if any(r in self.loops for r in u.ranges) else u
+    for x,(ins,outs,ambient) in self.ctx.range_map.items():
+      self.ctx.range_map[x] = NodeRanges(tuple(map(named, ins)), tuple(map(named, outs)), {r:named(bound) for r,bound in ambient.items()})
+    if _state.observer is not None: _state.observer.loops_named(named)
 
   def ambient_of(self, x:UOp) -> Ranges: return self.ctx.vmap_map.get(x, ()) if self.binds_ambient else ()
 
   def unbound(self, x:UOp) -> dict[UOp, UOp]:
     """The ambient ranges of a GLOBAL buffer: it has a loop of its own over each."""
-    return {r:r for r in self.ambient_of(x)}
+    return {r:self.new_loop(r) for r in self.ambient_of(x)}
 
   def collect_ending(self, x:UOp) -> dict[UOp, UOp]:
     ending: dict[UOp, UOp] = {}
@@ -145,8 +168,12 @@ class RangeAssignment:
     return ending
 
   def own_ranges(self, x:UOp) -> Ranges:
-    # a VMAPOUT brings the ranges of its batch axes along, the others are new
-    if x.op is Ops.VMAPOUT: return tuple(a if a.op is Ops.RANGE else self.ctx.new_range(s) for a,s in zip(x.src[1:], x.shape))
+    # A VMAPOUT brings the ranges of its batch axes along, the others are new. Loops are in the order of their ids: the loop over a batch axis that
+    # comes after others needs a new id to be inside theirs, as its store is; but a step that has reduces is around the others' loops.
+    if x.op is Ops.VMAPOUT:
+      leading = next((i for i,a in enumerate(x.src[1:]) if a.op is not Ops.RANGE), len(x.shape))
+      outside = {i:self.new_loop(a) for i,a in enumerate(x.src[1:]) if a.op is Ops.RANGE and (i < leading or a in self.reduced or a not in self.free_ranges)}
+      return tuple(outside[i] if i in outside else self.ctx.new_range(s) for i,s in enumerate(x.shape))
     return tuple(self.ctx.new_range(s) for s in x.shape)
 
   def output_ranges(self, x:UOp) -> tuple[Ranges, dict[UOp, UOp]]|None:
@@ -154,7 +181,8 @@ class RangeAssignment:
     if x in self.ctx.realize_map:
       self.ending[x] = {}
       self.ctx.realize_map[x] = list(range(len(x.shape)))
-      return self.own_ranges(x), self.unbound(x)
+      ambient = self.unbound(x)
+      return self.own_ranges(x), ambient
     # like SINK, these take each source as it is
     if x.op in {Ops.MSTACK, Ops.MSELECT}: return None
     readers = [self.ctx.range_map[c] for c in self.consumers[x] if c in self.ctx.range_map]
@@ -167,32 +195,54 @@ class RangeAssignment:
     mine = self.ambient_of(x)
     agree, merged = merge_ranges([n.ins for n in readers])
     batch_agrees, batch = merge_ranges([tuple(n.ambient.get(r, r) for r in mine) for n in readers])
+    differ = [i for i,same in enumerate(agree) if not same]
     # a LOCAL buffer lives inside one step of the batch, and VMAPOUT has the batch in its axes
-    if all(batch_agrees) and (all(agree) or (PCONTIG and x.op is not Ops.VMAPOUT)): new_axes = [i for i,same in enumerate(agree) if not same]
-    else: new_axes = list(range(len(x.shape)))
-    if all(batch_agrees) and not new_axes: return tuple(merged), dict(zip(mine, batch))
+    partial = all(batch_agrees) and (not differ or (bool(PCONTIG) and x.op is not Ops.VMAPOUT and not self.is_barred(x, differ)))
+    new_axes = differ if partial else list(range(len(x.shape)))
+    if partial and not differ: return tuple(merged), dict(zip(mine, batch))
     self.ctx.realize_map[x] = new_axes
+    ambient = dict(zip(mine, batch)) if len(new_axes) < len(x.shape) else self.unbound(x)
     own = self.own_ranges(x) if x.op is Ops.VMAPOUT else tuple(self.ctx.new_range(x.shape[i]) if i in new_axes else r for i,r in enumerate(merged))
-    if _state.observer is not None:
-      batch_axes = [r for r,same in zip(mine, batch_agrees) if not same]
-      _state.observer.consumers_disagree(x, [i for i,same in enumerate(agree) if not same], batch_axes, self.consumers[x], self.ctx)
-    return own, dict(zip(mine, batch)) if len(new_axes) < len(x.shape) else self.unbound(x)
+    batch_differs = [r for r,same in zip(mine, batch_agrees) if not same]
+    # readers that share the rows and differ along them: the reduce of the row on one side, its elements on the other
+    asked = [n.ins[i].get_idx() for n in readers for i in differ]+[n.ambient.get(r, r).get_idx() for n in readers for r in batch_differs]
+    if not partial and all(r.op is Ops.RANGE for r in asked):
+      _fusion.report_row_value(x, [self.loops.get(own[i], own[i]) for i in differ]+batch_differs)
+    if _state.observer is not None: _state.observer.consumers_disagree(x, differ, batch_differs, self.consumers[x], self.ctx)
+    return own, ambient
 
   def end_ranges(self, x:UOp, out_rngs:Ranges, ambient:dict[UOp, UOp]) -> tuple[Ranges, dict[UOp, UOp]]:
     """A range ends below x, in an EXPAND: x is realized, so that it is not computed again for each element of the EXPAND."""
     ending, self.ending[x] = self.ending[x], {}
     axes = list(self.ctx.realize_map.get(x) or [])
-    if PCONTIG > 1:
-      # only where the axis uses a range that comes after one that ends
-      ended = [i for i,r in enumerate(out_rngs) if i not in axes and any(rr.arg > e.arg for e in ending for rr in r.ranges)]
-    else: ended = [i for i in range(len(out_rngs)) if i not in axes]
-    axes += ended
+    every = [i for i in range(len(out_rngs)) if i not in axes]
     # a scalar has no axis, and stock lets it be computed again each time; inside a scope it has the batch
-    if not axes and not (out_rngs == () and x in self.ctx.vmap_map and "ambient-ranges" in _state.patches): return out_rngs, ambient
+    batched = out_rngs == () and x in self.ctx.vmap_map and "ambient-ranges" in _state.patches
+    ended, barrier = every, True
+    if PCONTIG > 1 or _fusion.removes_barriers():
+      def is_crossed(r:UOp) -> bool: return any(rr.arg > e.arg for e in ending for rr in r.ranges)
+      crossed = [i for i in every if is_crossed(out_rngs[i])]
+      # The batch is an axis more. Where it is not crossed a LOCAL buffer of all other axes is inside its loop; where it is, there is no LOCAL buffer
+      # of the batch and some axes.
+      batch_crossed = any(is_crossed(bound) for bound in ambient.values()) and _fusion.removes_barriers()
+      in_scope = not axes and bool(crossed) and bool(ambient) and not batch_crossed and _fusion.removes_barriers()
+      if not batch_crossed and not self.is_barred(x, axes+crossed if in_scope or len(ended) > len(crossed) else [], ending):
+        ended, barrier = crossed, not _fusion.removes_barriers()
+        if in_scope and len(crossed) == len(every): self.ctx.local_in_scope.add(x)
+        if not barrier and (len(ended) < len(every) or batched or in_scope): _fusion.report_fused(x, axes+ended)
+    axes += ended
+    if not axes and not (batched and barrier): return out_rngs, ambient
     self.ctx.realize_map[x] = axes
     if _state.observer is not None and (ended or not axes): _state.observer.ranges_end(x, ended, ending)
-    own = tuple(self.ctx.new_range(x.shape[i]) if i in axes else r for i,r in enumerate(out_rngs))
-    return own, self.unbound(x) if len(axes) == len(own) else ambient
+    if len(axes) == len(out_rngs) and x not in self.ctx.local_in_scope: ambient = self.unbound(x)
+    return tuple(self.ctx.new_range(x.shape[i]) if i in axes else r for i,r in enumerate(out_rngs)), ambient
+
+  def is_barred(self, x:UOp, axes:list[int], ending:dict[UOp, UOp]|None=None) -> bool:
+    """Whether a barrier stands at x, where only `axes` would be realized else, as a LOCAL buffer."""
+    refusal = _fusion.find_barrier(x) or _fusion.too_large_for_local(x, axes)
+    if refusal is None and ending is not None and _fusion.removes_barriers(): refusal = _fusion.too_slow_for_local(x, axes, ending)
+    if refusal is not None and _state.observer is not None: _state.observer.fusion_refused(x, refusal)
+    return refusal is not None
 
   def input_ranges(self, x:UOp, out_rngs:Ranges, ambient:dict[UOp, UOp]) -> Ranges:
     """Swizzled by a movement op, without the batch axes below VMAPOUT, with them above VMAPIN, new for what a REDUCE_AXIS reduces."""
@@ -269,13 +319,16 @@ def index_source(ctx:VmapContext, x:UOp, s:UOp) -> UOp:
     return s.end(*[r for r in closed if r.op is Ops.RANGE])
   # the source of a COPY must stay a buffer, and what is one by its op too
   removable = x.op is not Ops.COPY and s.op not in ALWAYS_CONTIGUOUS and not is_kept(s)
-  is_global = len(ctx.range_map[s][1]) == len(axes)
+  is_global = len(ctx.range_map[s][1]) == len(axes) and s not in ctx.local_in_scope
   # the ambient ranges are looked up by the buffer's node, not by who reads it: a reader may be a node that the rewrite just made.
   # A LOCAL buffer has none, it lives inside one step of the loop.
   ambient = ctx.vmap_map.get(s, ()) if is_global and "ambient-ranges" in _state.patches else ()
   # a value inside a scope is no tensor of the user's: its tag must not map a (4,) tensor to the (3, 4) buffer
   tag = s.tag if is_global and s not in ctx.vmap_map else None
-  opts = make_opts(s, s.device if is_global else None, AddrSpace.GLOBAL if is_global else AddrSpace.LOCAL, removable)
+  # stock's LOCAL buffers have no device, and a constant without a device has no shape: folded under one it could not be indexed
+  device = s.device if is_global or "fuse-broadcast" in _state.patches else None
+  if not is_global: _fusion.report_local(s, closed)
+  opts = make_opts(s, device, AddrSpace.GLOBAL if is_global else AddrSpace.LOCAL, removable)
   buf = UOp(Ops.BUFFERIZE, s.dtype, src=(s,)+ambient+closed, arg=opts, tag=tag)
   if _state.observer is not None: _state.observer.bufferize_made(s, buf, ambient)
   if x not in ctx.range_map: return buf
@@ -283,7 +336,7 @@ def index_source(ctx:VmapContext, x:UOp, s:UOp) -> UOp:
   return buf.index(*[reader.ambient.get(r, r) for r in ambient], *[r for i,r in enumerate(reader.ins) if i in axes])
 
 def make_opts(node:UOp, device, addrspace:AddrSpace, removable:bool) -> BufferizeOpts:
-  if _state.observer is None: return BufferizeOpts(device, addrspace, removable)
+  if _state.observer is None and (_fusion.attempt is None or addrspace == AddrSpace.LOCAL): return BufferizeOpts(device, addrspace, removable)
   return NodeOpts(device, addrspace, removable, node)
 
 # *** the pass
@@ -302,10 +355,12 @@ def run_rangeify(tsink:UOp, debug:bool=False) -> tuple[UOp, IndexingContext]:
     ctx.vmap_map = find_ambient_ranges(toposort, scope_ranges)
   last_pass = PassState(ctx, scope_ranges)
   with cpu_profile("consumer map in rangeify", "TINY"): consumers = consumer_map_from_toposort(toposort)
-  forced = find_realized(toposort, find_free_ranges(consumers, scope_ranges))
+  free_ranges = find_free_ranges(consumers, scope_ranges)
+  forced = find_realized(toposort, free_ranges)
   ctx.realize_map.update((x, None) for x in forced)
+  if _fusion.attempt is not None: _fusion.attempt.toposort, _fusion.attempt.consumers = toposort, consumers
   if _state.observer is not None: _state.observer.pass_starts(tsink, toposort, consumers, forced, ctx, scope_ranges)
-  RangeAssignment(toposort, ctx, consumers).run(debug)
+  RangeAssignment(toposort, ctx, consumers, free_ranges).run(debug)
   tsink = graph_rewrite(tsink, pm_apply_rangeify, ctx=ctx, bottom_up=True, name="apply rangeify")
   return tsink, ctx
 

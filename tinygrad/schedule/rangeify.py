@@ -3,19 +3,31 @@ from __future__ import annotations
 from types import ModuleType
 from tinygrad.dtype import AddrSpace
 from tinygrad.schedule import rangeify as upstream
-from tinygrad.uop.ops import AxisType, Ops, UOp, range_str
+from tinygrad.uop.ops import AxisType, Ops, PatternMatcher, UOp, UPat, range_str
 from tinygrad_overlay import _state
-from tinygrad_overlay._patching import UnknownShape, expect, replace_function, replace_rules
-from tinygrad_overlay.schedule import indexing
+from tinygrad_overlay._patching import UnknownShape, replace_function, replace_rules
+from tinygrad_overlay.schedule import _fusion, indexing
 
 # *** removing a buffer
 
 def remove_bufferize(src:UOp, buf:UOp, idx:UOp) -> UOp|None:
-  """Stock's cost function decides; the ranges of a vmap scope may stand on both sides of the buffer, so they are set apart first."""
+  """Stock's cost function decides, and the guard where a row is computed again rather than stored.
+
+  The ranges of a vmap scope may stand on both sides of the buffer, so they are set apart first.
+  """
   if (apart:=set_ranges_apart(buf, idx)) is not buf: src, buf, idx = apart.src[0], apart, idx.replace(src=(apart,)+idx.src[1:])
   ret = stock_remove_bufferize(src, buf, idx)
-  if _state.observer is not None: _state.observer.removal_tried(src, buf, idx, ret)
+  again = ret is None and _fusion.computes_again(src, buf, idx)
+  if again: ret = src.substitute({k:v for k,v in zip(buf.src[1:], idx.src[1:]) if k.op is not Ops.CONST}, extra_pm=upstream.pm_gate_substitute)
+  if _state.observer is not None: _state.observer.removal_tried(src, buf, idx, ret, again)
   return ret
+
+def remove_noop_bufferize(idx:UOp, b2:UOp) -> UOp|None:
+  """A GLOBAL buffer that only copies a LOCAL one is that buffer, made GLOBAL: the LOCAL one is memory of a kernel, and no tensor can have it."""
+  local = idx.src[0]
+  if local.op is Ops.BUFFERIZE and local.arg.addrspace == AddrSpace.LOCAL and b2.arg.addrspace == AddrSpace.GLOBAL:
+    idx = idx.replace(src=(local.replace(arg=b2.arg),)+idx.src[1:])
+  return stock_remove_noop_bufferize(idx, b2)
 
 def set_ranges_apart(buf:UOp, idx:UOp) -> UOp:
   """Returns `buf` closing RANGEs that its reader's index does not use.
@@ -42,6 +54,7 @@ def bufferize_to_store(ctx, x:UOp, idx:UOp, allow_locals=True) -> UOp|None:
     if _state.observer is not None: _state.observer.buffer_stored(x, None)
     return ret
   if indexing.last_pass.scope_ranges and "close-ranges" in _state.patches and is_plain_store(x.src[0]): ret = close_ranges(ret, x)
+  _fusion.report_buffer(ret.base.buf_uop, getattr(x.arg, "node", None))
   if _state.observer is not None: _state.observer.buffer_stored(x, ret)
   return ret
 
@@ -71,18 +84,38 @@ def tag_uop(ctx:list[UOp], x:UOp) -> UOp|None:
   if _state.observer is not None and ret is not None: _state.observer.uop_tagged(ctx)
   return ret
 
+# *** kernels
+
+def split_store(ctx:list[UOp], x:UOp) -> UOp|None:
+  ret = stock_split_store(ctx, x)
+  if ret is not None: _fusion.report_kernel(x, ret)
+  return ret
+
+def get_rangeify_map(sink:UOp) -> dict[UOp, UOp]:
+  """All stages from tensor graph to kernels; they run again where a fusion does not pay (patches fusion-guard, local-budget)."""
+  return _fusion.settle(lambda: stock_get_rangeify_map(sink))
+
+def strip_device(c:UOp) -> UOp|None:
+  # what is folded under a LOCAL buffer takes over its device, and a constant in a kernel has none
+  return c.replace(src=()) if c.src else None
+
 def patch(module:ModuleType) -> None:
-  global stock_remove_bufferize, stock_bufferize_to_store, stock_renumber_range, stock_tag_uop
+  global stock_remove_noop_bufferize, stock_remove_bufferize, stock_bufferize_to_store, stock_renumber_range, stock_tag_uop, stock_split_store, stock_get_rangeify_map
   stock_remove_bufferize = replace_function(module, "remove_bufferize", remove_bufferize, "src", "buf", "idx")
   stock_bufferize_to_store = replace_function(module, "bufferize_to_store", bufferize_to_store, "ctx", "x", "idx", "allow_locals")
   stock_renumber_range = replace_function(module, "renumber_range", renumber_range, "ctx", "r")
   stock_tag_uop = replace_function(module, "tag_uop", tag_uop, "ctx", "x")
+  stock_split_store = replace_function(module, "split_store", split_store, "ctx", "x")
+  stock_get_rangeify_map = replace_function(module, "get_rangeify_map", get_rangeify_map, "sink")
+  stock_remove_noop_bufferize = replace_function(module, "remove_noop_bufferize", remove_noop_bufferize, "idx", "b2")
+  module.pm_const_buffer_folding = replace_rules(module.pm_const_buffer_folding, lambda f: f is stock_remove_noop_bufferize, remove_noop_bufferize)
   for name in ("pm_const_buffer_folding", "pm_remove_bufferize"):
     setattr(module, name, replace_rules(getattr(module, name), lambda f: f is stock_remove_bufferize, remove_bufferize))
   # pm_add_buffers calls it through a lambda, which holds the old name
   module.pm_add_buffers = replace_rules(module.pm_add_buffers, lambda f: "bufferize_to_store" in f.__code__.co_names, add_buffers)
   module.pm_add_buffers_local = replace_rules(module.pm_add_buffers_local, lambda f: f is stock_bufferize_to_store, bufferize_to_store)
+  module.rangeify_codegen = module.rangeify_codegen+PatternMatcher([(UPat(Ops.CONST, name="c"), strip_device)])
   module.to_define_global = replace_rules(module.to_define_global, lambda f: f is stock_renumber_range, renumber_range)
   module.add_tags = replace_rules(module.add_tags, lambda f: f is stock_tag_uop, tag_uop)
   if module.run_rangeify is not indexing.run_rangeify: raise UnknownShape("rangeify.run_rangeify is not the one that indexing.py has")
-  expect(module, "get_rangeify_map", "sink")
+  module.split_kernels = replace_rules(module.split_kernels, lambda f: f is stock_split_store, split_store)

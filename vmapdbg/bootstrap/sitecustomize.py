@@ -20,6 +20,10 @@ def _install_overlay() -> None:
         finally:
             sys.path.remove(package_root)
     install()
+    if "VMAPDBG_LINT" in os.environ:
+        from vmapdbg.capture.running import lint_this_process
+
+        lint_this_process(os.environ["VMAPDBG_PATCHES"])
 
 
 def _run_shadowed() -> None:

@@ -5,6 +5,7 @@ Started by `launcher` as `python -m vmapdbg.capture.child REQUEST`.
 
 from __future__ import annotations
 
+import functools
 import gc
 import json
 import os
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from vmapdbg import __version__, model, overlay
+from vmapdbg.capture.evidence import Collector
 from vmapdbg.capture.lines import set_internal_folders
 from vmapdbg.capture.recorder import Recorder
 from vmapdbg.capture.stock import observe_stock
@@ -32,7 +34,8 @@ class Request:
     """What the parent asks for.
 
     `output` is the file that the Capture is written to. `patches` is None for stock tinygrad, without the overlay. With
-    `values` the tensors that the snippet realizes are read.
+    `values` the tensors that the snippet realizes are read. `evidence` is the folder for what `check` compares; with
+    it, what the snippet leaves lazy is realized, not only scheduled.
     """
 
     snippet: str
@@ -41,11 +44,14 @@ class Request:
     patches: str | None
     output: str
     values: bool
+    evidence: str | None
 
 
 def main() -> None:
     request = Request(**json.loads(sys.argv[1]))
     recorder = Recorder(request.values)
+    if request.evidence is not None:
+        recorder.watch = Collector(Path(request.evidence), recorder).watch
     try:
         prepare(request, recorder)
     except overlay.OverlayError as refused:
@@ -67,8 +73,17 @@ def prepare(request: Request, recorder: Recorder) -> None:
         observe_stock(recorder)
     else:
         overlay.install(request.patches)
-        sys.modules[f"{overlay.OVERLAY_PACKAGE}._state"].observer = recorder  # type: ignore[attr-defined]
+        state: Any = sys.modules[f"{overlay.OVERLAY_PACKAGE}._state"]
+        state.observer = recorder
+        state.find_renderer = functools.partial(find_renderer, request.target)
     fall_back_to_python_device()
+
+
+def find_renderer(target: str) -> Any:
+    """Returns the renderer of the target. tinygrad is imported here, when the scheduler asks and not before."""
+    from vmapdbg.capture.programs import make_renderer
+
+    return make_renderer(target)
 
 
 # what names a device for tinygrad; see DEV in its documentation of the environment
@@ -111,7 +126,7 @@ def run_snippet(request: Request) -> model.SnippetError | None:
     try:
         code = compile(Path(request.snippet).read_bytes(), request.snippet, "exec")
         exec(code, main_module.__dict__)
-        schedule_lazy_tensors(main_module.__dict__.values())
+        schedule_lazy_tensors(main_module.__dict__.values(), realize=request.evidence is not None)
     except SystemExit as ended:
         return explain_exit(ended)
     except overlay.OverlayError as refused:
@@ -160,8 +175,8 @@ def is_user_file(filename: str) -> bool:
     return not filename.startswith("<frozen") and str(overlay.installed_folder()) not in os.path.abspath(filename)
 
 
-def schedule_lazy_tensors(values: Iterable[Any]) -> None:
-    """Schedules, and does not run, the Tensors that no other one of them is made from."""
+def schedule_lazy_tensors(values: Iterable[Any], realize: bool) -> None:
+    """Schedules, and does not run unless `realize`, the Tensors that no other one of them is made from."""
     if "tinygrad" not in sys.modules:
         return
     from tinygrad.tensor import Tensor
@@ -170,7 +185,9 @@ def schedule_lazy_tensors(values: Iterable[Any]) -> None:
     lazy = [t for t in tensors if not is_settled(t) and not t.uop.ranges]
     inner = {u for t in lazy for u in t.uop.base.backward_slice}
     ends = [t for t in lazy if t.uop.base not in inner]
-    if ends:
+    if ends and realize:
+        ends[0].realize(*ends[1:])
+    elif ends:
         ends[0].schedule_with_vars(*ends[1:])
 
 

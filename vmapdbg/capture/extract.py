@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tinygrad.dtype import dtypes
 from tinygrad.uop import GroupOp, Ops
-from tinygrad.uop.ops import UOp, renderer
+from tinygrad.uop.ops import AxisType, UOp, renderer
 
 from vmapdbg import model
-from vmapdbg.capture.programs import op_weight, render_program
-from vmapdbg.capture.recorder import BufferizeRecord, Disagreement, PassRecord, ScheduleRecord, explain_verdict
-
-# what is no value of the program: where things are, and the schedule's own root
-_NOT_NODES = {Ops.DEVICE, Ops.UNIQUE, Ops.LUNIQUE, Ops.SINK, Ops.RANGE}
+from vmapdbg.capture.accesses import find_accesses, find_open_loops, find_outside
+from vmapdbg.capture.programs import op_weight, render_program, target_limit
+from vmapdbg.capture.recorder import (
+    BufferizeRecord,
+    Disagreement,
+    Launched,
+    PassRecord,
+    ScheduleRecord,
+    explain_verdict,
+)
 
 
 def build_schedules(records: list[ScheduleRecord], target: str) -> tuple[model.Schedule, ...]:
@@ -37,8 +41,8 @@ class PassView:
 
     def __init__(self, record: PassRecord, target: str):
         self.record, self.target = record, target
-        self.uops = [u for u in record.toposort if _is_node(u)]
-        self.ids = {u: i for i, u in enumerate(self.uops)}
+        self.ids = record.number_nodes()
+        self.uops = list(self.ids)
         self.names: dict[UOp, str] = {}
         self.lines = self._find_lines()
         self.parts: dict[str, Any] | None = None
@@ -57,7 +61,7 @@ class PassView:
                     self.build_bufferize(u, b) for u, b in self.record.bufferizes.items() if u in self.ids
                 ),
                 "kernels": tuple(self.build_kernels()),
-                "copies": sum(ast.op is not Ops.SINK for ast, _, _ in self.record.kernels),
+                "copies": sum(launched.ast.op is not Ops.SINK for launched in self.record.kernels),
             }
         return model.Schedule(index=index, line=asked.line, outputs=tuple(asked.outputs), **self.parts)
 
@@ -109,7 +113,24 @@ class PassView:
             realized=self.build_realized(u),
             line=self.lines.get(u),
             arg=self.describe_arg(u),
+            outside=self.find_outside(ranges[0], u.src[0]._shape) if ranges is not None and u.src else (),
         )
+
+    def find_outside(self, indices: Sequence[UOp], sizes: Sequence[Any] | None) -> tuple[model.Outside, ...]:
+        """Returns the indices that leave their axes; `sizes` has those of the axes."""
+        if sizes is None or len(sizes) != len(indices):
+            return ()
+        found = []
+        for axis, (index, size) in enumerate(zip(indices, sizes, strict=True)):
+            bounds = find_outside(index, size) if isinstance(size, int) else None
+            if bounds is not None:
+                found.append(model.Outside(axis, self.render(index), *bounds, size))
+        return tuple(found)
+
+    def find_outside_reads(self, record: BufferizeRecord) -> tuple[model.Outside, ...]:
+        """The same for the indices of those who read a buffer."""
+        found = (self.find_outside(index.src[1:], buffer.shape) for buffer, index in record.readers)
+        return next((outside for outside in found if outside), ())
 
     def describe_arg(self, u: UOp) -> str:
         if u.op in GroupOp.Movement:
@@ -141,6 +162,9 @@ class PassView:
         if ending is not None:
             details.append(self.explain_ending(ending.ranges))
         reason = "consumers-disagree" if disagreement is not None else "ending-ranges"
+        if (refusal := record.refusals.get(u)) is not None:
+            reason = refusal.patch
+            details.insert(0, refusal.detail)
         return model.Realized(tuple(sorted(axes)), reason, "; ".join(details))
 
     def explain_forced(self, u: UOp, reason: str, cause: UOp) -> str:
@@ -159,9 +183,12 @@ class PassView:
         shown: dict[str, str] = {}
         for consumer, r in disagreement.asked:
             shown.setdefault(self.render(r), self.label(consumer))
+        where = disagreement.where if isinstance(disagreement.where, str) else self.render(disagreement.where)
+        if len(shown) == 1:
+            labels = [self.label(consumer) for consumer, _ in disagreement.asked]
+            return f"{where}: {', '.join(labels[:3])} do not share one loop over {next(iter(shown))}"
         wants = [f"{label} asks {text}" for text, label in list(shown.items())[:3]]
         more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
-        where = disagreement.where if isinstance(disagreement.where, str) else self.render(disagreement.where)
         return f"{where}: {', '.join(wants)}{more}"
 
     def explain_ending(self, ranges: dict[UOp, UOp]) -> str:
@@ -197,6 +224,8 @@ class PassView:
             addrspace=buffer.arg.addrspace.name,
             outcome="kept" if record.stored else "removed",
             reason=self.explain_outcome(node, record),
+            outside=self.find_outside_reads(record) if record.stored else (),
+            left_open=self.render_all(r for r in record.left_open if r.arg[-1] is not AxisType.OUTER),
         )
 
     def explain_outcome(self, node: UOp, record: BufferizeRecord) -> str:
@@ -214,21 +243,23 @@ class PassView:
     # *** kernels
 
     def build_kernels(self) -> Iterable[model.Kernel]:
-        for ast, buffers, launches in self.record.kernels:
-            if ast.op is Ops.SINK:
-                yield self.build_kernel(ast, buffers, launches)
+        for launched in self.record.kernels:
+            if launched.ast.op is Ops.SINK:
+                yield self.build_kernel(launched)
 
-    def build_kernel(self, ast: UOp, buffers: tuple[UOp, ...], launches: int) -> model.Kernel:
+    def build_kernel(self, launched: Launched) -> model.Kernel:
+        ast, buffers, launches = launched.ast, launched.buffers, launched.count
         rendered = render_program(ast, self.target)
         program, work = rendered.spec, rendered.work
         uops = program.uops or []
+        source = program.src.strip("\n") + "\n"
         nodes = self.find_computed(buffers)
         asked = sum(self.count_asked(u) for u in nodes)
         executed = work.ops * launches
         return model.Kernel(
             name=program.function_name,
             target=self.target,
-            source=program.src.strip("\n") + "\n",
+            source=source,
             global_size=tuple(_size(s) for s in program.global_size),
             local_size=None if program.local_size is None else tuple(_size(s) for s in program.local_size),
             local_bytes=work.local_bytes,
@@ -242,7 +273,17 @@ class PassView:
             outputs=tuple(self.ids[self.record.buffers[b]] for b in buffers[:1] if b in self.record.buffers),
             launches=launches,
             key=ast.key.hex(),
+            accesses=find_accesses(uops, source, launched.variables),
+            fresh=self.is_fresh(buffers),
+            open_loops=find_open_loops(uops),
+            local_limit=target_limit(self.target),
         )
+
+    def is_fresh(self, buffers: tuple[UOp, ...]) -> bool:
+        """Most nodes get a new buffer. An ASSIGN writes into one that is there, an OUTER REDUCE adds to it."""
+        node = self.record.buffers.get(buffers[0]) if buffers else None
+        writers = sum(launched.buffers[:1] == buffers[:1] for launched in self.record.kernels)
+        return node is not None and node.op not in {Ops.ASSIGN, Ops.REDUCE, Ops.STORE} and writers == 1
 
     def find_computed(self, buffers: tuple[UOp, ...]) -> list[UOp]:
         """The nodes a kernel computes: from the one it writes back to those whose buffers it reads."""
@@ -264,10 +305,6 @@ class PassView:
         batch = math.prod(int(r.vmax) + 1 for r in self.record.context.vmap_map.get(u, ()))
         operand = u.src[-1].dtype if u.op is not Ops.REDUCE_AXIS else u.dtype
         return elements * batch * op_weight(op, operand, self.target)
-
-
-def _is_node(u: UOp) -> bool:
-    return u.op not in _NOT_NODES and u.dtype.scalar() != dtypes.index
 
 
 def _size(s: Any) -> int | str:

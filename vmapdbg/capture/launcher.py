@@ -9,8 +9,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -62,29 +63,127 @@ class Side:
     stderr: bytes
 
 
-def run_job(job: Job, streams: Streams = Streams(), meanwhile: Callable[[], object] | None = None) -> Capture:
+def run_job(
+    job: Job,
+    streams: Streams = Streams(),
+    meanwhile: Callable[[], object] | None = None,
+    evidence: Path | None = None,
+) -> Capture:
     """Runs the snippet in a child and returns what it captured, errors of the snippet included.
 
-    While the child runs, the parent calls `meanwhile`. Raises ChildDied when there is no Capture. Ctrl-C ends the
-    child, and what it started, too.
+    While the child runs, the parent calls `meanwhile`. `evidence` is the folder for what `check` compares. Raises
+    ChildDied when there is no Capture. Ctrl-C ends the child, and what it started, too.
     """
     with tempfile.TemporaryDirectory(prefix="vmapdbg-") as folder:
         output = Path(folder) / "capture.json"
-        process = start_child(job, output, streams)
-        try:
-            if meanwhile is not None:
-                meanwhile()
-            status = process.wait(job.timeout)
-        except subprocess.TimeoutExpired:
-            raise ChildDied(
-                f"{job.snippet} did not end within {job.timeout:g} seconds and was stopped (--timeout)"
-            ) from None
-        finally:
-            # the group is there as long as one process of it is: workers of the snippet end with it
-            stop_group(process)
-        if not output.exists():
-            raise ChildDied(f"{job.snippet} {explain_status(status)} before it could report")
+        patches = None if job.patches is None else format_patches(job.patches)
+        request = {
+            "snippet": job.snippet,
+            "arguments": list(job.arguments),
+            "target": job.target,
+            "patches": patches,
+            "output": str(output),
+            "values": job.values,
+            "evidence": None if evidence is None else str(evidence),
+        }
+        process = start_child("vmapdbg.capture.child", request, patches, streams)
+        wait_for(process, job.snippet, job.timeout, meanwhile, output)
         return load_capture(output)
+
+
+def wait_for(
+    process: subprocess.Popen[bytes],
+    name: str,
+    timeout: float | None,
+    meanwhile: Callable[[], object] | None,
+    output: Path,
+    told_timeout: float | None = None,
+) -> None:
+    """Waits for a child that writes `output`. Raises ChildDied when it did not, with `name` in the message, and
+    `told_timeout` where some of the time is over already."""
+    try:
+        if meanwhile is not None:
+            meanwhile()
+        status = process.wait(timeout)
+    except subprocess.TimeoutExpired:
+        seconds = told_timeout or timeout
+        raise ChildDied(f"{name} did not end within {seconds:g} seconds and was stopped (--timeout)") from None
+    finally:
+        # the group is there as long as one process of it is: workers of the snippet end with it
+        stop_group(process)
+    if not output.exists():
+        raise ChildDied(f"{name} {explain_status(status)} before it could report")
+
+
+def run_oracle(evidence: Path, limit: int, paranoid: bool, timeout: float | None, told: Callable[[str], object]) -> str:
+    """Has stock tinygrad, in a process without the overlay, compute what a snippet should have got.
+
+    Returns the JSON text of the CheckReport. `limit` is the most graphs that are run for one output. `told` gets a line
+    about how far it is, several times a second. Raises ChildDied.
+    """
+    output, progress = evidence / "report.json", evidence / "progress"
+    request = {
+        "folder": str(evidence),
+        "output": str(output),
+        "progress": str(progress),
+        "limit": limit,
+        "paranoid": paranoid,
+    }
+    process = start_child("vmapdbg.capture.oracle", request, None, Streams(stdout=sys.stderr.fileno()))
+    watch_child(process, "the comparison with stock tinygrad", output, progress, timeout, told)
+    return output.read_text(encoding="utf-8")
+
+
+def run_reducer(
+    evidence: Path,
+    sides: tuple[frozenset[str], frozenset[str]],
+    kind: str,
+    comment: str,
+    seconds: float,
+    hang: float,
+    told: Callable[[str], object],
+) -> str:
+    """Has a child look for a small graph that comes out differently with two sets of patches.
+
+    Returns the JSON text of what it found; `comment` stands on top of the snippet. It tries for `seconds`, and takes a
+    graph that runs longer than `hang` seconds to hang. Raises ChildDied.
+    """
+    output, progress = evidence / "reduced.json", evidence / "reducing"
+    one, other = map(format_patches, sides)
+    request: dict[str, object] = {
+        "folder": str(evidence),
+        "output": str(output),
+        "progress": str(progress),
+        "one": one,
+        "other": other,
+        "kind": kind,
+        "seconds": seconds,
+        "hang": hang,
+        "comment": comment,
+    }
+    process = start_child("vmapdbg.capture.reducer", request, None, Streams(stdout=sys.stderr.fileno()))
+    watch_child(process, "the reduction", output, progress, None, told)
+    return output.read_text(encoding="utf-8")
+
+
+def watch_child(
+    process: subprocess.Popen[bytes],
+    name: str,
+    output: Path,
+    progress: Path,
+    timeout: float | None,
+    told: Callable[[str], object],
+) -> None:
+    """Waits for a child, and tells what it writes to `progress`. Raises ChildDied."""
+
+    def watch() -> None:
+        end = None if timeout is None else time.monotonic() + timeout
+        while process.poll() is None and (end is None or time.monotonic() < end):
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                told(progress.read_text(encoding="utf-8") if progress.exists() else "")
+                process.wait(0.2)
+
+    wait_for(process, name, None if timeout is None else 0.01, watch, output, timeout)
 
 
 def run_pair(before: Job, after: Job, meanwhile: Callable[[], object]) -> tuple[Side, Side]:
@@ -95,6 +194,20 @@ def run_pair(before: Job, after: Job, meanwhile: Callable[[], object]) -> tuple[
             meanwhile()
             return sides[0].result(), sides[1].result()
         except KeyboardInterrupt:
+            stop_all()
+            raise
+
+
+def run_many(jobs: Sequence[Job], done: Callable[[], object]) -> list[Side]:
+    """Runs jobs, as many at the same time as there are cores, and calls `done` after each. Sides are in their order."""
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+        sides = [pool.submit(run_side, job) for job in jobs]
+        try:
+            for _ in as_completed(sides):
+                done()
+            return [side.result() for side in sides]
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
             stop_all()
             raise
 
@@ -114,19 +227,13 @@ def run_side(job: Job) -> Side:
 _running: set[subprocess.Popen[bytes]] = set()
 
 
-def start_child(job: Job, output: Path, streams: Streams) -> subprocess.Popen[bytes]:
-    patches = None if job.patches is None else format_patches(job.patches)
-    request = {
-        "snippet": job.snippet,
-        "arguments": list(job.arguments),
-        "target": job.target,
-        "patches": patches,
-        "output": str(output),
-        "values": job.values,
-    }
+def start_child(
+    module: str, request: dict[str, object], patches: str | None, streams: Streams
+) -> subprocess.Popen[bytes]:
+    """Starts a module of the child's side; `patches` is None for a process without the overlay."""
     sys.stdout.flush()
     process = subprocess.Popen(
-        [sys.executable, "-m", "vmapdbg.capture.child", json.dumps(request)],
+        [sys.executable, "-m", module, json.dumps(request)],
         env=child_environment(patches, dict(os.environ)),
         stdout=streams.stdout,
         stderr=streams.stderr,

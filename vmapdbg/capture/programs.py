@@ -39,6 +39,12 @@ def make_renderer(target: str) -> Renderer:
     return kind() if arch is None else kind(arch)
 
 
+def target_limit(target: str) -> int | None:
+    """Returns the bytes of LOCAL memory that a group of threads has, None where the target has no such memory."""
+    renderer = make_renderer(target)
+    return renderer.shared_max if renderer.has_shared and renderer.has_local else None
+
+
 def _init_without_compiler(self: Any, arch: str) -> None:
     self.arch, self.tensor_cores = arch, self.get_tensor_cores(arch)
 
@@ -96,6 +102,12 @@ def _render(key: bytes, keyed: KeyedAST, target: str) -> Program:
         with Context(BEAM=0):
             spec = get_program(keyed.ast, make_renderer(target))
     return Program(spec, count_work(spec.uops or []))
+
+
+def forget_programs(most: int) -> None:
+    """Drops the rendered programs that are kept, where there are more than `most`."""
+    if _render.cache_info().currsize > most:
+        _render.cache_clear()
 
 
 def count_work(uops: list[UOp]) -> Work:

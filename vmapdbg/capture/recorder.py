@@ -6,6 +6,7 @@ runs at its own speed. `extract` turns the records into the model.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -36,11 +37,12 @@ class Ending:
 
 @dataclass
 class Verdict:
-    """What the cost function saw, and whether it kept the buffer."""
+    """What the cost function saw, and whether it kept the buffer. `again`: by the guard, its readers compute it."""
 
     value: UOp
     buffer: UOp
     kept: bool
+    again: bool = False
 
 
 @dataclass
@@ -51,6 +53,24 @@ class BufferizeRecord:
     ambient: tuple[UOp, ...]
     stored: bool = False
     verdict: Verdict | None = None
+    # (BUFFERIZE, INDEX) of each reader that the cost function was asked about
+    readers: dict[tuple[UOp, UOp], None] = field(default_factory=dict)
+    # the ranges that are still open after its store
+    left_open: tuple[UOp, ...] = ()
+
+
+@dataclass
+class Launched:
+    """A kernel of a schedule: its AST, its BUFFER UOps, output first, and how often it is launched.
+
+    `variables` are those that have another value in each launch, where the launches follow one another with nothing
+    between them.
+    """
+
+    ast: UOp
+    buffers: tuple[UOp, ...]
+    count: int
+    variables: frozenset[str]
 
 
 @dataclass
@@ -65,14 +85,24 @@ class PassRecord:
     scope_ranges: frozenset[UOp]
     disagreements: dict[UOp, Disagreement] = field(default_factory=dict)
     endings: dict[UOp, Ending] = field(default_factory=dict)
+    # node -> why a fusion was refused there; it has `patch` and `detail`
+    refusals: dict[UOp, Any] = field(default_factory=dict)
     bufferizes: dict[UOp, BufferizeRecord] = field(default_factory=dict)
     # tag -> tinygrad's notes on the UOp with that tag, as they are now: a later line that makes the same UOp
     # rewrites them
     notes: list[Any] = field(default_factory=list)
     # BUFFER UOp -> the node it holds; a kernel is known by the buffer it writes
     buffers: dict[UOp, UOp] = field(default_factory=dict)
-    # (ast, its BUFFER UOps, output first, how often it is launched) in the order of the schedule
-    kernels: list[tuple[UOp, tuple[UOp, ...], int]] = field(default_factory=list)
+    # the same BUFFER UOp -> the BUFFERIZE that it was stored for, with the dimensions that were left
+    stored: dict[UOp, UOp] = field(default_factory=dict)
+    # in the order of the schedule
+    kernels: list[Launched] = field(default_factory=list)
+    # for each launch of the schedule the BUFFER UOp that it writes, and the number of its compute kernel
+    items: list[tuple[UOp, int | None]] = field(default_factory=list)
+
+    def number_nodes(self) -> dict[UOp, int]:
+        """Returns the id that each node has in the Capture."""
+        return {u: number for number, u in enumerate(filter(is_node, self.toposort))}
 
 
 @dataclass
@@ -90,6 +120,8 @@ class Recorder:
 
     def __init__(self, values: bool = False) -> None:
         self._values = values
+        # what else is to look at tinygrad's Tensor module when it is there
+        self.watch: Callable[[ModuleType], None] | None = None
         self.schedules: list[ScheduleRecord] = []
         self._by_key: dict[bytes, PassRecord] = {}
         self._tagged: list[UOp] = []
@@ -101,6 +133,8 @@ class Recorder:
         note_lines(module)
         if self._values:
             note_values(module, lambda: len(self.schedules), lambda output: self.schedules[-1].outputs.append(output))
+        if self.watch is not None:
+            self.watch(module)
 
     def schedule_asked(self, key: bytes, cached: bool) -> None:
         # a schedule that tinygrad has in its cache is captured whole: from the record of the first time
@@ -151,14 +185,30 @@ class Recorder:
         assert self._current is not None
         self._current.endings[x] = Ending(axes, ending)
 
+    def loops_named(self, named: Callable[[UOp], UOp]) -> None:
+        assert self._current is not None
+        for disagreement in self._current.disagreements.values():
+            disagreement.asked = [(c, named(r)) for c, r in disagreement.asked]
+        for ending in self._current.endings.values():
+            ending.ranges = {named(r): expand for r, expand in ending.ranges.items()}
+
+    def fusion_refused(self, x: UOp, refusal: Any) -> None:
+        assert self._current is not None
+        self._current.refusals[x] = refusal
+
+    def pass_repeats(self) -> None:
+        # what was recorded since `pass_starts` was an attempt; the next one takes its place
+        self.schedules[-1].passed = None
+
     def bufferize_made(self, node: UOp, buffer: UOp, ambient: tuple[UOp, ...]) -> None:
         assert self._current is not None
         self._current.bufferizes.setdefault(node, BufferizeRecord(buffer, ambient))
 
-    def removal_tried(self, src: UOp, buffer: UOp, index: UOp, result: UOp | None) -> None:
+    def removal_tried(self, src: UOp, buffer: UOp, index: UOp, result: UOp | None, again: bool) -> None:
         record = self._bufferize_of(buffer)
         if record is not None:
-            record.verdict = Verdict(src, buffer, kept=result is None)
+            record.verdict = Verdict(src, buffer, result is None, again)
+            record.readers[buffer, index] = None
 
     def buffer_stored(self, buffer: UOp, stored: UOp) -> None:
         record = self._bufferize_of(buffer)
@@ -169,23 +219,54 @@ class Recorder:
         if stored is not None:
             assert self._current is not None
             self._current.buffers[stored.base.buf_uop] = buffer.arg.node
+            self._current.stored[stored.base.buf_uop] = buffer
+            record.left_open = tuple(stored.ranges)
 
     def schedule_created(self, items: list[Any], buffers: UOp) -> None:
         assert self._current is not None
         self._current.kernels = count_launches(items, buffers.src)
+        self._current.items = number_kernels(items, buffers.src)
 
     def _bufferize_of(self, buffer: UOp) -> BufferizeRecord | None:
         node = getattr(buffer.arg, "node", None)
         return self._current.bufferizes.get(node) if self._current is not None else None
 
 
-def count_launches(items: list[Any], buffers: tuple[UOp, ...]) -> list[tuple[UOp, tuple[UOp, ...], int]]:
+# what is no value of the program: where things are, and the schedule's own root
+_NOT_NODES = {"DEVICE", "UNIQUE", "LUNIQUE", "SINK", "RANGE"}
+
+
+def is_node(u: UOp) -> bool:
+    """Whether a UOp of the tensor graph is a node of the Capture: not an index, not what only says where things are."""
+    return u.op.name not in _NOT_NODES and u.dtype.scalar().name != "index"
+
+
+def count_launches(items: list[Any], buffers: tuple[UOp, ...]) -> list[Launched]:
     """The steps of an OUTER range are one kernel with another value of a variable: they are counted as its launches."""
-    counts: dict[tuple[Any, ...], int] = {}
-    for number, (item, used) in enumerate(zip(items, buffers, strict=True)):
-        step_of = (item.ast, used.src) if item.fixedvars else (item.ast, used.src, number)
-        counts[step_of] = counts.get(step_of, 0) + 1
-    return [(kernel[0], kernel[1], count) for kernel, count in counts.items()]
+    found: dict[tuple[Any, ...], list[int]] = {}
+    for number, step_of in enumerate(_find_kernels(items, buffers)):
+        found.setdefault(step_of, []).append(number)
+    launched = []
+    for (ast, used, *_), numbers in found.items():
+        in_a_row = numbers[-1] - numbers[0] + 1 == len(numbers)
+        launched.append(Launched(ast, used, len(numbers), frozenset(items[numbers[0]].fixedvars if in_a_row else ())))
+    return launched
+
+
+def number_kernels(items: list[Any], buffers: tuple[UOp, ...]) -> list[tuple[UOp, int | None]]:
+    """Returns for each launch the BUFFER that it writes and the number of its compute kernel, None for a copy."""
+    kernels = _find_kernels(items, buffers)
+    compute = [kernel for kernel in dict.fromkeys(kernels) if kernel[0].op.name == "SINK"]
+    numbers = {kernel: number for number, kernel in enumerate(compute)}
+    return [(kernel[1][0], numbers.get(kernel)) for kernel in kernels]
+
+
+def _find_kernels(items: list[Any], buffers: tuple[UOp, ...]) -> list[tuple[Any, ...]]:
+    """The kernel that each launch is one of."""
+    return [
+        (item.ast, used.src) if item.fixedvars else (item.ast, used.src, number)
+        for number, (item, used) in enumerate(zip(items, buffers, strict=True))
+    ]
 
 
 def explain_verdict(verdict: Verdict) -> str:
@@ -196,6 +277,8 @@ def explain_verdict(verdict: Verdict) -> str:
         return f"{src.op.name} is never removed"
     if not buffer.arg.removable:
         return "not removable: a COPY reads it, or it is a buffer by its op"
+    if verdict.again:
+        return "its readers are in one kernel and share its rows: computed again by each, which is cheaper than memory"
     if src.op is ops.THREEFRY:
         return "THREEFRY is never buffered"
     accessed, reduces = _accessed_buffers(src)

@@ -10,7 +10,7 @@ from vmapdbg.diff.nodes import match_nodes
 from vmapdbg.diff.result import DIFF_SCHEMA, CaptureDiff, ScheduleDiff, Side, Totals
 from vmapdbg.diff.schedules import match_schedules
 from vmapdbg.diff.values import compare_outputs, compare_printed, find_worst
-from vmapdbg.model import Capture, Range, Schedule
+from vmapdbg.model import Capture, Finding, Range, Schedule
 
 _EMPTY = Schedule(-1, None, 0, (), (), (), (), (), ())
 
@@ -38,7 +38,15 @@ def diff_captures(before: Capture, after: Capture, printed: tuple[str, str] | No
         values=find_worst(item.values for item in schedules),
         printed=None if printed is None else compare_printed(*printed),
         schedules=schedules,
+        findings_gone=_subtract_findings(before.findings, after.findings),
+        findings_new=_subtract_findings(after.findings, before.findings),
     )
+
+
+def _subtract_findings(some: tuple[Finding, ...], others: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Kernels and nodes may have other names on the other side: the code and the user's line tell findings apart."""
+    known = {(found.code, found.line) for found in others}
+    return tuple(found for found in some if (found.code, found.line) not in known)
 
 
 def _describe_side(capture: Capture) -> Side:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vmapdbg.model import Bufferize, Kernel, Node, Range, SnippetError, Versions
+from vmapdbg.model import Bufferize, Finding, Kernel, Node, Range, SnippetError, Versions
 
 DIFF_SCHEMA = 1
 """Version of the diff's JSON. It changes when a field is renamed, removed or changes its meaning."""
@@ -220,7 +220,8 @@ class CaptureDiff:
 
     `values` is `different` where any output is, else `close` or `equal` where at least one was compared, else
     `unknown`. `printed` is None where nobody recorded it. `schedules` are in the order of after, those of before
-    alone where they stood.
+    alone where they stood. `findings_gone` are what lint finds before and not after, `findings_new` the other way
+    round.
     """
 
     schema: int
@@ -231,6 +232,8 @@ class CaptureDiff:
     values: str
     printed: PrintedDiff | None
     schedules: tuple[ScheduleDiff, ...]
+    findings_gone: tuple[Finding, ...] = ()
+    findings_new: tuple[Finding, ...] = ()
 
     @property
     def is_empty(self) -> bool:

@@ -141,7 +141,7 @@ class _Part:
         lines = [
             f"{SIGNS[mark]}#{number} {shorten(kernel.name)}",
             *self._label_work(kernel),
-            *self._label_findings(kernel),
+            *self._label_findings(number, kernel),
         ]
         alert = len(lines) > len(self._label_work(kernel)) + 1
         lines.append(shorten(_join_some(self.side.places.format_all(kernel.lines).split("; "))))
@@ -160,8 +160,9 @@ class _Part:
         launches = f", {format_plural(kernel.launches, 'launch', 'launches')}" if kernel.launches != 1 else ""
         return [ops, f"{format_plural(kernel.threads, 'thread')}{local}{launches}, moves {format_bytes(kernel.bytes)}"]
 
-    def _label_findings(self, kernel: Kernel) -> list[str]:
-        found = [item for item in self.side.capture.findings if item.kernel == kernel.name]
+    def _label_findings(self, number: int, kernel: Kernel) -> list[str]:
+        view = self.side.view
+        found = view.findings.find_for_kernel(kernel, view.schedule.index, number)
         return [shorten(f"{item.code} {item.message}", 60) for item in found]
 
     def _draw_buffer(self, number: int) -> GraphNode:

@@ -170,10 +170,18 @@ def _find_brief(capture: Capture, findings: Findings) -> dict[int, str]:
         identity = tuple(kernel_identity(kernel) for kernel in schedule.kernels)
         if not identity:
             brief[schedule.index] = "only copies" if schedule.copies else "nothing to run"
-        elif identity in seen and not any(findings.has_for_node(node) for node in schedule.nodes):
+        elif identity in seen and not _has_findings(schedule, findings):
             brief[schedule.index] = f"the kernels of schedule {seen[identity]} again"
         seen.setdefault(identity, schedule.index)
     return brief
+
+
+def _has_findings(schedule: Schedule, findings: Findings) -> bool:
+    return any(findings.has_for_node(node, schedule.index) for node in schedule.nodes) or any(
+        found.schedule is not None
+        for number, kernel in enumerate(schedule.kernels)
+        for found in findings.find_for_kernel(kernel, schedule.index, number)
+    )
 
 
 def _format_brief(view: ScheduleView, reason: str) -> list[Text]:

@@ -21,6 +21,7 @@ from vmapdbg.render.view import ALERT
 
 _WIDEST_RULE = 100
 _MOST_OUTPUTS = 8
+_MOST_FINDINGS = 5
 _DIED = "ChildDied"
 
 
@@ -34,6 +35,7 @@ def print_diff(diff: CaptureDiff, console: Console, *, show_all: bool = False, u
     places = Places.of(_collect_places(diff), diff.after.snippet)
     page.show(page.wrap(_format_verdict(page, diff), hang=2))
     page.show([*_format_sides(page, diff), *_format_errors(page, diff, places), *_format_printed(page, diff)])
+    page.show(_format_findings(page, diff, places))
     listing = DiffListing(unified=unified)
     waiting: list[tuple[ScheduleDiff, str]] = []
     for schedule, reason in _find_brief(diff, show_all=show_all):
@@ -50,6 +52,7 @@ def _collect_places(diff: CaptureDiff) -> Iterator[str]:
     for side in (diff.before, diff.after):
         if side.error is not None and side.error.line is not None:
             yield side.error.line
+    yield from (found.line for found in (*diff.findings_gone, *diff.findings_new) if found.line is not None)
     for schedule in diff.schedules:
         lines = [schedule.line_before, schedule.line_after, *(item.line for item in schedule.same_nodes)]
         lines += [node.line for item in schedule.nodes for node in (item.before, item.after)]
@@ -57,6 +60,19 @@ def _collect_places(diff: CaptureDiff) -> Iterator[str]:
         yield from (line for line in lines if line is not None)
         for change in schedule.kernels:
             yield from (line for side in (*change.before, *change.after) for line in side.kernel.lines)
+
+
+def _format_findings(page: Page, diff: CaptureDiff, places: Places) -> list[Text]:
+    """What lint finds on one side alone."""
+    lines: list[Text] = []
+    for sign, style, findings in (("-", BEFORE, diff.findings_gone), ("+", AFTER, diff.findings_new)):
+        for found in findings[:_MOST_FINDINGS]:
+            where = f" ({places.format(found.line)})" if found.line is not None else ""
+            lines += page.wrap(page.join((f"{sign} {found.code}", style), f" {found.message}{where}"), indent=2, hang=4)
+        if len(findings) > _MOST_FINDINGS:
+            more = f"{sign} {format_plural(len(findings) - _MOST_FINDINGS, 'finding')} more"
+            lines += page.wrap(page.text(more, style), indent=2)
+    return lines
 
 
 # *** the verdict

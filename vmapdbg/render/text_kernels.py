@@ -86,7 +86,7 @@ def _format_kernel(view: ScheduleView, numbers: list[int], most: int) -> Row:
         page.text(redundancy, "bold yellow" if wasteful else ""),
         page.text(format_count(kernel.threads)),
     ]
-    notes = view.notes_for(view.findings.take_for_kernel(kernel))
+    notes = view.notes_for(view.findings.take_for_kernel(kernel, view.schedule.index, numbers))
     return Row(cells, facts=_format_facts(view, numbers), notes=notes)
 
 

@@ -63,7 +63,7 @@ def choose_nodes(view: ScheduleView) -> list[Node]:
     if view.page.show_all:
         return ordered
     noise = _find_noise(reversed(ordered))
-    matter = [node for node in ordered if node.id not in noise or view.findings.has_for_node(node)]
+    matter = [node for node in ordered if node.id not in noise or view.findings.has_for_node(node, view.schedule.index)]
     if len(matter) <= _SMALL_GRAPH:
         return matter
     buffered = {bufferize.node for bufferize in view.schedule.bufferizes}
@@ -74,7 +74,7 @@ def choose_nodes(view: ScheduleView) -> list[Node]:
         or node.op in _ALWAYS_SHOWN
         or node.id in buffered
         or _joins_scopes(view, node)
-        or view.findings.has_for_node(node)
+        or view.findings.has_for_node(node, view.schedule.index)
     ]
 
 
@@ -122,7 +122,7 @@ def _format_node(view: ScheduleView, node: Node, sources: list[int]) -> Row:
         _format_decision(view, node),
         page.text(view.places.format(node.line, brief=page.width < _NARROW), "dim"),
     ]
-    notes = view.notes_for(view.findings.take_for_node(node))
+    notes = view.notes_for(view.findings.take_for_node(node, view.schedule.index))
     return Row(cells, notes=notes, style="bold" if node.realized is not None else "")
 
 

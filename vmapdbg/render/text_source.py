@@ -11,7 +11,7 @@ from rich.text import Text
 from vmapdbg.model import Kernel
 from vmapdbg.render.format import format_ids, format_plural
 from vmapdbg.render.layout import Page, escape_unsafe
-from vmapdbg.render.view import ScheduleView
+from vmapdbg.render.view import ALERT, ScheduleView
 
 _THEME = "ansi_dark"
 _MORE_INDENT = 4
@@ -55,7 +55,8 @@ class SourceListing:
             first = self._first.setdefault(kernel.source, here)
             if first == here:
                 lines += [Text()] if lines else []
-                lines += _format_kernel_source(page, place, kernel)
+                marks = _find_marks(view, kernel, number)
+                lines += _format_kernel_source(page, place, kernel, marks)
             else:
                 again.setdefault((kernel.name, first), []).append(number)
         lines += [Text()] if lines and again else []
@@ -67,13 +68,40 @@ class SourceListing:
         return [page.join(("Source", "bold")), *lines]
 
 
-def _format_kernel_source(page: Page, place: str, kernel: Kernel) -> list[Text]:
+def _find_marks(view: ScheduleView, kernel: Kernel, number: int) -> dict[int, str]:
+    """Returns line of the source (from 1) -> the codes of the findings about it."""
+    marks: dict[int, str] = {}
+    for found in view.findings.find_for_kernel(kernel, view.schedule.index, number):
+        if found.source_line is not None:
+            before = marks.get(found.source_line)
+            marks[found.source_line] = f"{before}, {found.code}" if before else found.code
+    return marks
+
+
+def _format_kernel_source(page: Page, place: str, kernel: Kernel, marks: dict[int, str]) -> list[Text]:
     code = escape_unsafe(kernel.source.strip("\n"), page.console.encoding)
     size = format_plural(code.count("\n") + 1 if code else 0, "line")
     heading = page.join((place, "bold"), (f"  {kernel.target}, {size}", "dim"))
     coloured = page.console.color_system is not None and not page.console.no_color
     text = highlight(code, kernel.target) if coloured else Text(code)
-    return [*page.wrap(heading, hang=2), *fold_code(text, page.width)]
+    return [*page.wrap(heading, hang=2), *_fold_marked(page, text, marks)]
+
+
+def _fold_marked(page: Page, code: Text, marks: dict[int, str]) -> list[Text]:
+    """Returns the lines of `code` with `^ VD101` below those that a finding is about."""
+    lines: list[Text] = []
+    start = 0
+    every = code.split("\n", allow_blank=True) if marks else []
+    for number in sorted(marks):
+        if number <= len(every):
+            lines += fold_code(Text("\n").join(every[start:number]), page.width)
+            plain = every[number - 1].plain
+            indent = min(len(plain) - len(plain.lstrip()), page.width // 2)
+            lines += page.wrap(page.text(f"^ {marks[number]}", ALERT), indent=indent)
+            start = number
+    if start == 0:
+        return fold_code(code, page.width)
+    return lines + (fold_code(Text("\n").join(every[start:]), page.width) if start < len(every) else [])
 
 
 def highlight(code: str, target: str) -> Text:

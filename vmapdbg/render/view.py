@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from rich.text import Text
@@ -25,34 +25,48 @@ class Findings:
         self._all = tuple(findings)
         self._placed: set[int] = set()
 
-    def take_for_kernel(self, kernel: Kernel) -> list[Finding]:
-        """Returns the findings about a kernel of that name."""
-        return self._take(i for i, found in enumerate(self._all) if found.kernel == kernel.name)
+    def take_for_kernel(self, kernel: Kernel, schedule: int, numbers: Sequence[int]) -> list[Finding]:
+        """Returns the findings about the kernels with these numbers of a schedule, which all have this program."""
+        return self._take(
+            i for i, found in enumerate(self._all) if any(_is_about_kernel(found, kernel, schedule, n) for n in numbers)
+        )
 
-    def take_for_node(self, node: Node) -> list[Finding]:
-        """Returns the findings about a node and no kernel. Ids repeat by schedule: the line must agree."""
-        return self._take(i for i, found in enumerate(self._all) if self._is_about(found, node))
+    def take_for_node(self, node: Node, schedule: int) -> list[Finding]:
+        """Returns the findings about a node of a schedule and no kernel."""
+        return self._take(i for i, found in enumerate(self._all) if _is_about_node(found, node, schedule))
 
-    def has_for_node(self, node: Node) -> bool:
+    def has_for_node(self, node: Node, schedule: int) -> bool:
         """Tells whether `take_for_node` would return any."""
-        return any(self._is_about(found, node) for found in self._all)
+        return any(_is_about_node(found, node, schedule) for found in self._all)
 
-    def has_for_kernel(self, kernel: Kernel) -> bool:
-        """Tells whether `take_for_kernel` would return any."""
-        return any(found.kernel == kernel.name for found in self._all)
+    def find_for_kernel(self, kernel: Kernel, schedule: int, number: int) -> list[Finding]:
+        """Returns the same for one kernel, and leaves them to be printed."""
+        return [found for found in self._all if _is_about_kernel(found, kernel, schedule, number)]
 
     def take_rest(self) -> list[Finding]:
         """Returns the findings that no section has printed."""
         return self._take(i for i in range(len(self._all)) if i not in self._placed)
 
-    def _is_about(self, found: Finding, node: Node) -> bool:
-        same_line = found.line is None or node.line is None or found.line == node.line
-        return found.kernel is None and found.node == node.id and same_line
-
     def _take(self, numbers: Iterable[int]) -> list[Finding]:
         taken = list(numbers)
         self._placed |= set(taken)
         return [self._all[i] for i in taken]
+
+
+def _is_about_node(found: Finding, node: Node, schedule: int) -> bool:
+    """Ids repeat by schedule. Where the finding does not name one, the line must agree."""
+    if found.kernel is not None or found.node != node.id:
+        return False
+    if found.schedule is not None:
+        return found.schedule == schedule
+    return found.line is None or node.line is None or found.line == node.line
+
+
+def _is_about_kernel(found: Finding, kernel: Kernel, schedule: int, number: int) -> bool:
+    """Names repeat from schedule to schedule. A finding of an older capture has nothing else."""
+    if found.schedule is None or found.number is None:
+        return found.kernel == kernel.name
+    return (found.schedule, found.number) == (schedule, number)
 
 
 class ScheduleView:
@@ -114,8 +128,14 @@ class ScheduleView:
         return self.ranges[name].size if name in self.ranges else None
 
     def notes_for(self, findings: Iterable[Finding]) -> list[Text]:
-        """Returns findings as notes: code, then message."""
-        return [self.page.join((found.code, ALERT), " ", found.message, *self._at(found)) for found in findings]
+        """Returns findings as notes: code, then message, then what to try."""
+        return [
+            self.page.join((found.code, ALERT), " ", found.message, *self._at(found), *self._advice(found))
+            for found in findings
+        ]
+
+    def _advice(self, found: Finding) -> list[str]:
+        return [f"; try: {found.advice}"] if found.advice else []
 
     def _at(self, found: Finding) -> list[str]:
         return [] if found.line is None else [f" ({self.places.format(found.line)})"]

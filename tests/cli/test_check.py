@@ -1,0 +1,244 @@
+"""`check` and `bisect` as they are typed: they find the bugs of the samples, and leave nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tool import ROOT, run_tool
+
+SAMPLES = ROOT / "samples"
+LOST, XSUM, UNCLOSED = (str(SAMPLES / name) for name in ("lost_range.py", "xsum.py", "unclosed_range.py"))
+
+
+def write(folder: Path, text: str) -> str:
+    (folder / "snippet.py").write_text(text, encoding="utf-8")
+    return "snippet.py"
+
+
+FAULTY = {
+    "lost_range.py": ("all,-ambient-ranges", "along axis 0 all 3 slices are the last one", "ambient range rm1"),
+    "nested_jvp.py": ("all,-nested-ranges", "along axis 1 all 5 slices are the last one", "ambient range rm2"),
+    "spjacobian_pattern.py": ("all,-ambient-ranges", "along axis 0 all 4 slices are the last one", "ambient range rm1"),
+}
+
+
+@pytest.mark.parametrize("sample", FAULTY)
+def test_the_bug_of_a_sample_is_found(sample: str, tmp_path: Path) -> None:
+    patches, *told = FAULTY[sample]
+    done = run_tool("check", str(SAMPLES / sample), "--patches", patches, cwd=tmp_path, COLUMNS="100")
+    assert done.returncode == 1, done.stderr
+    text = " ".join(done.stdout.split())
+    for part in (*told, "first wrong buffer", "patches off:"):
+        assert part in text
+    assert max(map(len, done.stdout.splitlines())) <= 100
+    assert "\x1b" not in done.stdout
+
+
+@pytest.mark.parametrize("snippet", [LOST, XSUM], ids=["with vmap", "without"])
+def test_what_is_right_is_one_line_and_exits_zero(snippet: str, tmp_path: Path) -> None:
+    done = run_tool("check", snippet, "--paranoid", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert "all right" in done.stdout.splitlines()[0]
+    assert "PYTHON device" in " ".join(done.stdout.split())
+
+
+def test_json_has_the_contract_and_the_finding(tmp_path: Path) -> None:
+    done = run_tool("check", LOST, "--patches", "all,-ambient-ranges", "--json", cwd=tmp_path)
+    assert done.returncode == 1
+    data = json.loads(done.stdout)
+    assert data["schema"] == 1
+    assert data["patches"]["ambient-ranges"] is False
+    assert [f["code"] for f in data["findings"]] == ["VD201"] * 3
+    assert data["findings"][0]["kernel"] == "r_3_2_2_2"
+    assert data["findings"][0]["line"].endswith("lost_range.py:28")
+    wrong = [s for s in data["schedules"] if any(o["comparison"]["status"] == "wrong" for o in s["outputs"])]
+    assert [s["schedule"] for s in wrong] == [2, 3, 4]
+
+
+def test_a_schedule_that_only_fails_with_the_patches_is_told(tmp_path: Path) -> None:
+    done = run_tool("check", UNCLOSED, "--patches", "all,-close-ranges", cwd=tmp_path)
+    assert done.returncode == 3
+    text = " ".join(done.stdout.split())
+    assert "1 schedule failed" in text
+    assert "stock tinygrad computes its graph, unrolled" in text
+
+
+def test_the_snippet_runs_once_and_its_random_numbers_are_the_same(tmp_path: Path) -> None:
+    text = (
+        "from tinygrad import Tensor\nopen('ran', 'a').write('x')\n"
+        "a = Tensor.rand(40).realize()\nb = (Tensor.rand(40) + a).realize()\n"
+        "c = a.contiguous()\nc.assign(c + b).realize()\n"
+        "print((c * 2).sum().item())\n"
+    )
+    done = run_tool("check", write(tmp_path, text), cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "ran").read_text(encoding="utf-8") == "x"
+
+
+def test_what_is_left_lazy_is_run_and_compared(tmp_path: Path) -> None:
+    done = run_tool(
+        "check", write(tmp_path, "from tinygrad import Tensor\nout = Tensor([1.0, 2.0]) + 1\n"), cwd=tmp_path
+    )
+    assert done.stdout.splitlines()[0] == "snippet.py  1 output, all right"
+
+
+def test_cancelled_sums_are_no_wrong_value(tmp_path: Path) -> None:
+    """What is left when a sum cancels is rounding, and differs with the order of the sum."""
+    text = (
+        "from tinygrad import Tensor\nTensor.manual_seed(1)\nx = Tensor.randn(64, 64)\n"
+        "print((x - x.mean(0)).sum().item())\n"
+    )
+    assert run_tool("check", write(tmp_path, text), "--paranoid", cwd=tmp_path).returncode == 0
+
+
+def test_a_large_batch_is_checked_in_part_and_that_is_said(tmp_path: Path) -> None:
+    text = (
+        "from tinygrad import Tensor, UOp, dtypes\nfrom tinygrad.uop.ops import AxisType\n"
+        "r, k = UOp.range(50, -1, AxisType.LOOP), UOp.const(dtypes.index, 0)\n"
+        "x = Tensor.arange(100.0).reshape(50, 2).contiguous().realize()\n"
+        "out = (x.vmapin((r, k)).flip(0).contiguous() + 1).vmapout((r, k)).realize()\n"
+    )
+    done = run_tool("check", write(tmp_path, text), "--elements", "5", cwd=tmp_path)
+    assert "not checked: output 0: 48 of 50 steps of its scope" in " ".join(done.stdout.split())
+    assert done.returncode == 0
+    broken = run_tool("check", "snippet.py", "--elements", "5", "--patches", "all,-ambient-ranges", cwd=tmp_path)
+    assert broken.returncode in (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("from tinygrad import Tensor\nx = (Tensor.ones(4).shard(('CPU:0', 'CPU:1'), 0) + 1).realize()\n", "sharded"),
+        ("from tinygrad import Tensor\nx = (Tensor.empty(4, device='NULL') + 1).realize()\n", "NULL device"),
+    ],
+)
+def test_what_cannot_be_compared_is_said(text: str, words: str, tmp_path: Path) -> None:
+    done = run_tool("check", write(tmp_path, text), cwd=tmp_path)
+    assert words in done.stdout, done.stderr
+    assert "all right" not in done.stdout.splitlines()[0]
+
+
+BAD = {
+    "missing.py": (2, "no file missing.py"),
+    "loops.py": (4, "did not end within 5 seconds"),
+    "dies.py": (4, "was killed by SIGKILL"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_line(name: str, tmp_path: Path) -> None:
+    (tmp_path / "loops.py").write_text("while True: pass\n", encoding="utf-8")
+    (tmp_path / "dies.py").write_text("import os\nos.kill(os.getpid(), 9)\n", encoding="utf-8")
+    code, words = BAD[name]
+    done = run_tool("check", name, "--timeout", "5", cwd=tmp_path)
+    assert done.returncode == code
+    assert done.stdout == ""
+    assert words in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_failed_snippet_shows_its_own_traceback(tmp_path: Path) -> None:
+    done = run_tool(
+        "check", write(tmp_path, "from tinygrad import Tensor\nTensor([1.0]).tolist()\n1 / 0\n"), cwd=tmp_path
+    )
+    assert done.returncode == 3
+    assert "ZeroDivisionError" in done.stderr
+    assert "vmapdbg/" not in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="process groups")
+def test_interrupt_leaves_no_child_and_no_file(tmp_path: Path) -> None:
+    mark = f"mark-{os.getpid()}-{time.time_ns()}"
+    (tmp_path / "slow.py").write_text(f"import time\nprint('{mark}', flush=True)\ntime.sleep(100)\n", encoding="utf-8")
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    for command in (["check"], ["bisect"]):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "vmapdbg", *command, "slow.py"],
+            cwd=tmp_path,
+            env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        time.sleep(2.5)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+        assert list(temporary.iterdir()) == []
+        assert not running_in(tmp_path)
+
+
+def running_in(folder: Path) -> list[str]:
+    """The processes that work in a folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "cwd").resolve() == folder.resolve():
+                found.append(process.name)
+        except OSError:
+            continue
+    return found
+
+
+# *** bisect
+
+
+def test_bisect_finds_the_patch(tmp_path: Path) -> None:
+    done = run_tool("bisect", LOST, "--json", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    data = json.loads(done.stdout)
+    assert data["removed"]["sets"] == [["ambient-ranges"]]
+    assert data["removed"]["exact"] is True
+    names = [outcome["name"] for outcome in data["outcomes"]]
+    assert {tried["outcome"] for tried in data["tried"]} == set(names)
+    assert "running" in done.stderr
+
+
+def test_bisect_on_crash_and_the_remembered_snippet(tmp_path: Path) -> None:
+    done = run_tool("bisect", UNCLOSED, "--on", "crash", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "close-ranges" in done.stdout
+    again = run_tool("bisect", "--on", "crash", "--patches", "close-ranges", cwd=tmp_path)
+    assert "unclosed_range.py" in again.stderr
+
+
+def test_bisect_without_a_difference_exits_zero(tmp_path: Path) -> None:
+    done = run_tool("bisect", XSUM, "--patches", "close-ranges", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert "no set of patches that was tried changes the outcome" in done.stdout
+
+
+def test_reduced_snippet_still_shows_it(tmp_path: Path) -> None:
+    """What --reduce writes runs by itself, is much smaller, and shows the same bug."""
+    done = run_tool("bisect", UNCLOSED, "--on", "crash", "--reduce", "-o", "small.py", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "wrote small.py" in done.stderr
+    text = (tmp_path / "small.py").read_text(encoding="utf-8")
+    assert len(text.splitlines()) < 20
+    assert run_tool("show", "small.py", cwd=tmp_path).returncode == 0
+    broken = run_tool("show", "small.py", "--patches", "all,-close-ranges", cwd=tmp_path)
+    assert broken.returncode == 3
+    assert "must be AFTER or BUFFER" in broken.stderr
+    assert [file.name for file in tmp_path.iterdir() if file.name.startswith(".small")] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--reduce", "--on", "findings"], "a graph alone has no findings"),
+        (["-o", "x.py"], "-o is the file for --reduce"),
+        (["--runs", "1"], "1"),
+    ],
+)
+def test_wrong_usage_of_bisect_is_one_line(arguments: list[str], words: str, tmp_path: Path) -> None:
+    done = run_tool("bisect", XSUM, *arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert words in done.stderr.splitlines()[0]
+    assert len(done.stderr.splitlines()) == 1

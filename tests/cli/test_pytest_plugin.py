@@ -1,0 +1,139 @@
+"""`pytest --vmapdbg` in a test-suite of the user's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tool import ROOT
+
+TESTS = """
+import sys
+assert "numpy" not in sys.modules or True
+from tinygrad import Tensor
+
+def test_kernels(capture, assert_kernels, assert_no_findings):
+    with capture() as c:
+        Tensor.empty(4, 4).softmax().realize()
+    assert_kernels(3)
+    assert_no_findings()
+    assert_no_findings("VD101")
+    assert [k.lines for k in c.kernels] and c.schedules[0].line.endswith("test_a.py:8")
+    # the same again is no cached blank
+    with capture() as again:
+        Tensor.empty(4, 4).softmax().realize()
+    assert [k.key for k in again.kernels] == [k.key for k in c.kernels]
+
+def test_snapshot(capture, assert_schedule_matches):
+    with capture():
+        (Tensor.empty(4, 4) + 1).realize()
+    assert_schedule_matches("plus")
+"""
+LOST = """
+from tinygrad import Tensor, UOp, dtypes
+from tinygrad.uop.ops import AxisType
+
+def test_lost(capture, assert_kernels, assert_no_findings):
+    keep, batch = UOp.const(dtypes.index, 0), UOp.range(3, -1, AxisType.LOOP)
+    with capture():
+        y = (Tensor.empty(3, 4).vmapin((batch, keep)).sum() + 1).contiguous().expand(5)
+        (y * 2).vmapout((batch, keep)).schedule()
+    {check}
+"""
+
+
+def run_pytest(folder: Path, *arguments: str, plugin: bool = True) -> subprocess.CompletedProcess[str]:
+    # an installed vmapdbg brings the plugin by its entry point; a checkout on the path does not
+    load = ["-p", "vmapdbg.pytest_plugin"] if plugin else []
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "DEV": "PYTHON"}
+    environment.pop("PYTEST_ADDOPTS", None)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *load, *arguments]
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_off_means_off(tmp_path: Path) -> None:
+    """No overlay, no tinygrad, and the tests that need the fixtures are skipped."""
+    text = (
+        "import sys\ndef test_off(): assert not [m for m in sys.modules if m.startswith(('tinygrad', 'vmapdbg.'))"
+        " or m == 'rich'] or list(m for m in sys.modules if m.startswith('vmapdbg.')) == ['vmapdbg.pytest_plugin']\n"
+        "def test_skipped(capture): raise AssertionError\n"
+    )
+    (tmp_path / "test_a.py").write_text(text, encoding="utf-8")
+    done = run_pytest(tmp_path, "-rs")
+    assert done.returncode == 0, done.stdout
+    assert "1 passed, 1 skipped" in done.stdout
+    assert "needs pytest --vmapdbg" in done.stdout
+
+
+def test_counts_findings_and_snapshots(tmp_path: Path) -> None:
+    (tmp_path / "test_a.py").write_text(TESTS, encoding="utf-8")
+    first = run_pytest(tmp_path, "--vmapdbg")
+    file = tmp_path / "schedules" / "test_a" / "plus.txt"
+    assert first.returncode == 1
+    assert "there is no snapshot" in first.stdout
+    assert "--vmapdbg-update" in first.stdout
+    assert not file.exists()
+    assert run_pytest(tmp_path, "--vmapdbg", "--vmapdbg-update").returncode == 0
+    text = file.read_text(encoding="utf-8")
+    assert text.startswith("target c\npatches vmap-ops, ")
+    assert "\n  kernel E_4_4\n" in text
+    assert list(file.parent.iterdir()) == [file]
+    # a worker of xdist has its own process, and other kernels before
+    again = run_pytest(tmp_path, "--vmapdbg", "-p", "xdist.plugin", "-n", "2")
+    assert again.returncode == 0, again.stdout
+    file.write_text(text.replace("executed ops 16", "executed ops 15"), encoding="utf-8")
+    changed = run_pytest(tmp_path, "--vmapdbg")
+    assert changed.returncode == 1
+    assert "-    executed ops 15, moved 128 bytes\n+    executed ops 16, moved 128 bytes" in changed.stdout
+
+
+@pytest.mark.parametrize(
+    ("check", "words"),
+    [
+        ("assert_no_findings()", ["1 finding:", "VD101", "test_a.py:8", "only the last of 3 iterations survives"]),
+        ("assert_kernels(1)", ["2 kernels, not 1:", "test_a.py:8"]),
+    ],
+)
+def test_failures_say_what_and_where(tmp_path: Path, check: str, words: list[str]) -> None:
+    (tmp_path / "test_a.py").write_text(LOST.format(check=check), encoding="utf-8")
+    done = run_pytest(tmp_path, "--vmapdbg", "--vmapdbg-patches", "all,-ambient-ranges")
+    assert done.returncode == 1
+    assert all(word in done.stdout for word in words), done.stdout
+
+
+USAGE = [
+    (["--vmapdbg-patches", "nonsense"], "unknown patch 'nonsense'"),
+    (["--vmapdbg-target", "abacus"], "'abacus' is none of c, metal"),
+    (["-p", "tinygrad"], "tinygrad is imported already"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), USAGE, ids=[words for _, words in USAGE])
+def test_bad_use_is_one_line(tmp_path: Path, arguments: list[str], words: str) -> None:
+    (tmp_path / "test_a.py").write_text("def test_a(): pass\n", encoding="utf-8")
+    done = run_pytest(tmp_path, "--vmapdbg", *arguments)
+    assert done.returncode == 4
+    (line,) = [line for line in done.stderr.splitlines() if line]
+    assert line.startswith("ERROR: --vmapdbg")
+    assert words in line
+
+
+def test_a_check_without_a_capture(tmp_path: Path) -> None:
+    (tmp_path / "test_a.py").write_text("def test_a(assert_kernels): assert_kernels(1)\n", encoding="utf-8")
+    assert "nothing was captured in this test yet" in run_pytest(tmp_path, "--vmapdbg").stdout
+
+
+@pytest.mark.parametrize("name", ["../up", "", ".", "a/b"])
+def test_a_snapshot_stays_in_its_folder(tmp_path: Path, name: str) -> None:
+    text = (
+        f"def test_a(capture, assert_schedule_matches):\n  with capture(): pass\n  assert_schedule_matches({name!r})\n"
+    )
+    (tmp_path / "test_a.py").write_text(text, encoding="utf-8")
+    done = run_pytest(tmp_path, "--vmapdbg", "--vmapdbg-update")
+    assert "is no name for a snapshot" in done.stdout
+    assert [path.name for path in tmp_path.iterdir() if path.suffix != ""] == ["test_a.py"]

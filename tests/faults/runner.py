@@ -1,0 +1,116 @@
+"""Lints every fault in one process: `python -m tests.faults.runner [NAME ...]` prints one JSON object a line.
+
+Each snippet is scheduled twice, without the fault (the baseline, which must have no finding) and with it. Nothing runs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import types
+from typing import Any
+
+os.environ.setdefault("DEV", "PYTHON")
+
+import pytest
+
+from vmapdbg import model, overlay
+from vmapdbg.capture.child import schedule_lazy_tensors
+from vmapdbg.capture.lines import set_internal_folders
+from vmapdbg.capture.recorder import Recorder
+from vmapdbg.lint import RULES, lint_capture
+from vmapdbg.patches import format_patches, parse_patches, patch_states
+
+FILE = "<fault>"
+ERRORS = [rule.code for rule in RULES if rule.severity == "error"]
+
+
+class Laboratory:
+    """A tinygrad with the overlay whose schedules are captured one snippet at a time."""
+
+    def __init__(self) -> None:
+        set_internal_folders(str(overlay.overlay_dir()), str(overlay.installed_folder()))
+        overlay.install(format_patches(parse_patches("all")))
+        self.state: Any = sys.modules[f"{overlay.OVERLAY_PACKAGE}._state"]
+        self.state.observer = Recorder()
+        import tinygrad  # noqa: F401
+
+    def capture(self, snippet: str, target: str) -> model.Capture:
+        """Schedules a snippet and returns what was captured; an exception is its error."""
+        from tinygrad.engine.realize import method_cache
+        from tinygrad.engine.schedule import schedule_cache
+
+        from vmapdbg.capture import extract, programs
+
+        for cache in (schedule_cache, method_cache):
+            cache.clear()
+        # a fault in the lowering gives the same AST another program
+        programs._render.cache_clear()
+        programs._compiled_for_cpu.cache_clear()
+        recorder = self.state.observer
+        recorder.__init__()
+        error = None
+        module = types.ModuleType("fault")
+        schedules: tuple[model.Schedule, ...] = ()
+        try:
+            exec(compile(snippet, FILE, "exec"), module.__dict__)
+            schedule_lazy_tensors(module.__dict__.values())
+        except Exception as raised:
+            error = model.SnippetError(type(raised).__name__, str(raised)[:200], None)
+        try:
+            schedules = extract.build_schedules(recorder.schedules, target)
+        except Exception as raised:
+            error = model.SnippetError(type(raised).__name__, str(raised)[:200], None)
+        patches = patch_states(frozenset(self.state.patches))
+        versions = model.Versions("", overlay.TINYGRAD_VERSION, "")
+        return model.Capture(model.SCHEMA, versions, FILE, target, patches, error, schedules, ())
+
+
+def find_op(capture: model.Capture, finding: model.Finding) -> str | None:
+    """Returns the op of the node that a finding names."""
+    if finding.schedule is None or finding.node is None:
+        return None
+    return next((node.op for node in capture.schedules[finding.schedule].nodes if node.id == finding.node), None)
+
+
+def find_line(snippet: str) -> str:
+    """Returns the place of the line that the fault is about."""
+    lines = snippet.splitlines()
+    return f"{FILE}:{next(i for i, line in enumerate(lines, 1) if line.endswith('# here'))}"
+
+
+def run(names: list[str]) -> None:
+    laboratory = Laboratory()
+    # what a fault is planted with needs tinygrad, and tinygrad needs the overlay
+    from tests.faults.table import FAULTS
+
+    for fault in FAULTS:
+        if names and fault.name not in names:
+            continue
+        healthy = laboratory.capture(fault.snippet, fault.target)
+        with pytest.MonkeyPatch.context() as patch:
+            fault.plant(patch)
+            broken = laboratory.capture(fault.snippet, fault.target)
+            findings = lint_capture(broken, healthy)
+        place = find_line(fault.snippet)
+        told = [f for f in findings if f.code in fault.codes]
+        right = [f.line == place and (not fault.op or find_op(broken, f) == fault.op) for f in findings]
+        row = {
+            "name": fault.name,
+            "what": fault.what,
+            "codes": fault.codes,
+            "unseen": fault.unseen,
+            "healthy": model.to_data(lint_capture(healthy, codes=ERRORS)),
+            "healthy_error": model.to_data(healthy.error),
+            "error": model.to_data(broken.error),
+            "findings": model.to_data(findings),
+            "found": bool(told),
+            # the place of the first finding that names the right line and node, from 1
+            "rank": next((i for i, is_right in enumerate(right, 1) if is_right), None),
+        }
+        print(json.dumps(row), flush=True)
+
+
+if __name__ == "__main__":
+    run(sys.argv[1:])

@@ -1,0 +1,28 @@
+"""Judges the evidence of all faults on stock tinygrad, in one process, without the overlay.
+
+`python -m tests.faults_check.judge FOLDER` prints one JSON object a line.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+from pathlib import Path
+
+from vmapdbg.capture.graphs import Blobs
+from vmapdbg.capture.oracle import Checker
+from vmapdbg.model import to_data
+
+
+def judge(folder: Path) -> None:
+    for one in sorted(path for path in folder.iterdir() if path.name != "blobs"):
+        checks = []
+        for file in sorted(one.glob("schedule-*.pickle")):
+            evidence = pickle.loads(file.read_bytes())
+            checks.append(to_data(Checker(evidence, Blobs(folder / "blobs", 0), 2000).check(paranoid=False)))
+        print(json.dumps({"name": one.name, "report": {"schedules": checks}}), flush=True)
+
+
+if __name__ == "__main__":
+    judge(Path(sys.argv[1]))

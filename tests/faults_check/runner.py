@@ -1,0 +1,71 @@
+"""Runs every fault that changes values: `python -m tests.faults_check.runner FOLDER [NAME ...]` leaves in FOLDER the
+evidence of each in a folder of its own, and prints one JSON object a line.
+
+Inputs (Tensor.empty in the snippets) get numbers that are all different.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import sys
+from array import array
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.runner import FILE, Laboratory, find_line
+from vmapdbg.capture.evidence import Collector
+from vmapdbg.model import to_data
+
+
+def fill_inputs(patch: pytest.MonkeyPatch) -> None:
+    """Gives Tensor.empty contents, without a kernel that a fault could change."""
+    from tinygrad import Device, Tensor, dtypes
+
+    from vmapdbg.capture.trial import make_buffer
+
+    chance = random.Random(3)
+
+    def filled(*shape: Any, **_: Any) -> Tensor:
+        sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
+        numbers = array("f", [chance.uniform(-4, 4) for _ in range(math.prod(sizes))])
+        u = make_buffer(Device.DEFAULT, len(numbers), dtypes.float, numbers.tobytes())
+        return Tensor(u.reshape(sizes), device=Device.DEFAULT)
+
+    patch.setattr(Tensor, "empty", staticmethod(filled))
+
+
+def run(folder: Path, names: list[str]) -> None:
+    laboratory = Laboratory()
+    import tinygrad.tensor
+
+    from tests.faults import runner
+    from tests.faults.table import FAULTS
+
+    recorder = laboratory.state.observer
+    collector = Collector(folder, recorder)
+    collector.watch(tinygrad.tensor)
+    lazy = runner.schedule_lazy_tensors
+    # check runs what the snippet leaves lazy
+    runner.schedule_lazy_tensors = lambda values, realize=True: lazy(values, realize)
+    for fault in FAULTS:
+        # what is planted for another target does not run here
+        if not fault.wrong_values or fault.target != "c" or (names and fault.name not in names):
+            continue
+        collector.folder = folder / fault.name
+        collector.folder.mkdir()
+        (collector.folder / "blobs").symlink_to(folder / "blobs")
+        with pytest.MonkeyPatch.context() as patch:
+            fill_inputs(patch)
+            fault.plant(patch)
+            capture = laboratory.capture(fault.snippet, fault.target)
+        line = find_line(fault.snippet).removeprefix(f"{FILE}:")
+        row = {"name": fault.name, "what": fault.what, "op": fault.op, "line": line, "capture": to_data(capture)}
+        print(json.dumps(row), flush=True)
+
+
+if __name__ == "__main__":
+    run(Path(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,201 @@
+"""Fusion that pays: fewer kernels, the same values, within every target's limits, and no work done twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+FOLDER = Path(__file__).parent
+ROOT = FOLDER.parent.parent
+sys.path.insert(0, str(FOLDER))  # `patterns`, which importlib mode would not find
+
+from patterns import LARGE, PATTERNS, TABLE, TARGETS  # noqa: E402
+
+BUDGET = "fuse-broadcast,local-budget"
+# what -> the processes that the tests read from: (patches, WHAT of programs.py, device)
+RUNS = {
+    "none": ("none", "values", None),
+    "all": ("all", "values", None),
+    "change alone": ("fuse-broadcast", "forward", None),
+    "targets": ("all", "targets", "NULL"),
+    "random, guarded": ("all", "random", "NULL"),
+    "random, budget alone": (BUDGET, "random", "NULL"),
+}
+
+
+def choose_device() -> str:
+    beside = Path(sys.executable).parent
+    os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", ""), str(beside)])
+    return "PYTHON" if shutil.which(os.environ.get("CC", "clang")) is None else "CPU"
+
+
+def run_programs(out: Path, patches: str, what: str, device: str | None, *names: str, **variables: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "DEV": device or choose_device(), **variables}
+    for name in ("BEAM", "JIT", "NOOPT", "PCONTIG", "VMAPDBG_PATCHES"):
+        environment.pop(name, None)
+    command = [
+        sys.executable,
+        "-m",
+        "vmapdbg",
+        "run",
+        "--patches",
+        patches,
+        str(FOLDER / "programs.py"),
+        what,
+        str(out),
+    ]
+    done = subprocess.run([*command, *names], env=environment, capture_output=True, text=True, timeout=500, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+class Result:
+    """What one process wrote."""
+
+    def __init__(self, out: Path):
+        self.data: dict[str, Any] = json.loads(out.with_suffix(".json").read_text())
+        values = out.with_suffix(".npz")
+        self.values = dict(np.load(values)) if values.exists() else {}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Result]:
+    """All processes are run when the first test asks, two at a time."""
+    folder = tmp_path_factory.mktemp("fusion")
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        list(pool.map(lambda item: run_programs(folder / item[0], *item[1]), RUNS.items()))
+    return {name: Result(folder / name) for name in RUNS}
+
+
+pytestmark = pytest.mark.xdist_group("fusion")  # one worker makes the results once
+
+Results = dict[str, Result]
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_table(results: Results, name: str) -> None:
+    """Seed 002's table: what the change alone does to the number of kernels."""
+    _, before, after = TABLE[name]
+    assert (results["none"].data[name], results["change alone"].data[name]) == (before, after)
+
+
+def assert_close(found: np.ndarray, expected: np.ndarray, what: str) -> None:
+    # sums in another order: the error is that of the largest term
+    assert found.shape == expected.shape
+    assert np.abs(found - expected).max(initial=0) <= 1e-4 * max(1.0, np.abs(expected).max(initial=0)), what
+
+
+@pytest.mark.parametrize("side", ["all", "change alone"])
+def test_values_and_gradients_are_those_of_the_stock_pass(results: Results, side: str) -> None:
+    expected = results["none"].values
+    assert len(expected) > 100
+    assert all(np.isfinite(value).all() for value in expected.values())
+    for name, value in results[side].values.items():
+        assert_close(value, expected[name], name)
+
+
+REFERENCES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "RMSNorm": lambda x: x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5),
+    "softmax": lambda x: np.exp(x) / np.exp(x).sum(-1, keepdims=True),
+    "LayerNorm": lambda x: (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5),
+    "log_softmax": lambda x: x - np.log(np.exp(x).sum(-1, keepdims=True)),
+    "min-max": lambda x: (x - x.min(-1, keepdims=True)) / (np.ptp(x, -1, keepdims=True) + 1e-5),
+}
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_values_are_those_of_numpy(results: Results, name: str) -> None:
+    (shape,) = PATTERNS[name][1]
+    seed = list(PATTERNS).index(name)
+    x = np.random.default_rng(seed).random(shape, dtype=np.float32) + np.float32(0.1)
+    assert_close(results["all"].values[name], REFERENCES[name](x.astype(np.float64)), name)
+
+
+@pytest.mark.parametrize("side", ["all", "change alone"])
+def test_no_pattern_has_more_kernels_than_without(results: Results, side: str) -> None:
+    before, after = results["none"].data, results[side].data
+    more = {name: (before[name], count) for name, count in after.items() if count > before[name]}
+    assert more == {}
+    assert sum(after.values()) < 0.85 * sum(before[name] for name in after)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("run", ["targets", "random, guarded", "random, budget alone"])
+def test_local_memory_stays_within_the_target(results: Results, run: str, target: str) -> None:
+    found = results[run].data[target]
+    over = {name: ks for name, ks in found["kernels"].items() if any(k[0] > found["limit"] for k in ks)}
+    assert over == {}
+
+
+def test_the_budget_is_what_keeps_it_there(results: Results) -> None:
+    """LOCAL buffers are made, near the limit: otherwise the test before would show nothing."""
+    found = results["random, budget alone"].data["metal"]
+    largest = max(k[0] for ks in found["kernels"].values() for k in ks)
+    assert 0.7 * found["limit"] < largest <= found["limit"]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_guards_model_is_what_the_program_does(results: Results, target: str) -> None:
+    """Threads and LOCAL bytes to the number, executed ops to a fifth: the verdicts rest on them."""
+    counted = 0
+    for run in ("targets", "random, guarded"):
+        for name, kernels in results[run].data[target]["kernels"].items():
+            for local, ops, threads, model_local, model_ops, model_threads in kernels:
+                assert (local, threads) == (model_local, model_threads), name
+                if ops > 4096:
+                    assert 0.8 < model_ops / ops < 1.25, name
+                    counted += 1
+    assert counted > 50
+
+
+ROW_PROGRAMS = ["softmax", "RMSNorm", "LayerNorm"]
+
+
+@pytest.mark.parametrize("target", ["metal", "cuda"])
+@pytest.mark.parametrize("name", ROW_PROGRAMS)
+def test_a_row_is_a_workgroup_that_does_nothing_twice(results: Results, target: str, name: str) -> None:
+    """One kernel, a workgroup for each row. A row reduce that each thread did again would be 37 times the work."""
+    (kernel,) = results["random, guarded"].data[target]["kernels"][name]
+    (shape,) = LARGE[name][1]
+    local, ops, threads, *_ = kernel
+    # the three of them do between 3 and 12 operations an element, each reduce once more for adding up its lanes
+    assert ops < 14 * shape[0] * shape[1]
+    assert threads >= 8 * shape[0]
+    assert 0 < local <= 4096
+
+
+DEVICE_PATTERNS = ["RMSNorm", "softmax", "LayerNorm", "log_softmax", "attention", "x*sum(row)", "RMSNorm of 3 axes"]
+
+
+@pytest.mark.parametrize("emulated", ["", "METAL"])
+def test_threads_in_groups_give_the_same_values_on_the_python_device(
+    results: Results, tmp_path: Path, emulated: str
+) -> None:
+    """The PYTHON device runs the threads of a workgroup in lockstep, with their LOCAL memory."""
+    variables = {"EMULATE": emulated} if emulated else {}
+    check_device(results, tmp_path, "PYTHON", **variables)
+
+
+def test_threads_in_groups_give_the_same_values_on_opencl(results: Results, tmp_path: Path) -> None:
+    probe = "from tinygrad import Tensor; print((Tensor([1.0], device='CL') + 1).tolist())"
+    found = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=120, check=False)
+    if found.returncode != 0:
+        pytest.skip("no OpenCL device here (on Debian: pocl-opencl-icd)")
+    check_device(results, tmp_path, "CL")
+
+
+def check_device(results: Results, folder: Path, device: str, **variables: str) -> None:
+    run_programs(folder / device, "all", "forward", device, *DEVICE_PATTERNS, **variables)
+    values = Result(folder / device).values
+    assert len(values) == len(DEVICE_PATTERNS)
+    for name, value in values.items():
+        assert_close(value, results["none"].values[name], name)

@@ -1,0 +1,58 @@
+"""All cases of the table: `python -m tests.overlay.func_ops [--shard i/n] [WORD...]` from the root of the checkout.
+
+Prints each case that is not as expected. Exit status 1 where there is one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from vmapdbg.overlay import install
+from vmapdbg.patches import format_patches, parse_patches
+
+install(format_patches(parse_patches("all")))
+
+from tinygrad import Device  # noqa: E402
+
+from .cases import Case, Run, all_cases  # noqa: E402
+from .expected import expected_values  # noqa: E402
+from .table import OPS, why_not  # noqa: E402
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--shard", default="1/1", help="part i of n, such as 2/3")
+    parser.add_argument("words", nargs="*", help="cases whose name has one of these in it")
+    options = parser.parse_args()
+    i, n = map(int, options.shard.split("/"))
+    cases = [case for op in OPS.values() for case in all_cases(op)][i - 1 :: n]
+    cases = [case for case in cases if not options.words or any(word in str(case) for word in options.words)]
+    Device.DEFAULT = "PYTHON"
+    expected = expected_values([case.wanted for case in cases])
+    start, bad, known = time.monotonic(), 0, 0
+    for count, case in enumerate(cases, 1):
+        wrong, reason = outcome(case, expected), why_not(case)
+        if wrong is not None and reason is not None:
+            known += 1
+        elif wrong is not None or reason is not None:
+            bad += 1
+            print(f"{case}\n  {wrong or f'is right now, but listed: {reason}'}", flush=True)
+        if count % 500 == 0:
+            print(f"{count}/{len(cases)} cases, {bad} wrong, {time.monotonic() - start:.0f} s", flush=True)
+    took = time.monotonic() - start
+    print(f"{len(cases)} cases of {len(OPS)} ops, {known} known not to work, {bad} wrong, {took:.0f} s")
+    return 1 if bad else 0
+
+
+def outcome(case: Case, expected: dict) -> str | None:
+    try:
+        Run(case, expected).check()
+    except Exception as error:
+        lines = [line for line in str(error).splitlines() if line.strip()]
+        return f"{type(error).__name__}: {' '.join(lines[:8])[:400]}"
+    return None
+
+
+sys.exit(main())

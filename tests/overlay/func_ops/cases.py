@@ -1,0 +1,205 @@
+"""The cases of an op, and how one of them is run by `tinygrad.func` and compared with the oracle."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tinygrad import Tensor
+from tinygrad.func import jvp, vmap
+
+from .data import Op
+from .oracle import LAYOUTS
+from .table import OPS
+
+AXES = ("0", "middle", "-1", "None")
+FORWARD, GRADIENT, GRADIENT_INSIDE, JVP, JVP_INSIDE = MODES = (
+    "forward",
+    "gradient of vmap",
+    "vmap of gradient",
+    "jvp of vmap",
+    "vmap of jvp",
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """`axis` is where the batch is in each argument and result; None: the innermost vmap gets the first argument whole.
+
+    `sizes` are those of the nested batches, outermost first.
+    """
+
+    op: str
+    mode: str
+    axis: str
+    sizes: tuple[int, ...]
+    options: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        options = "".join(f", {value}" for _, value in self.options)
+        return f"{self.op}: {self.mode}, axis {self.axis}, sizes {'x'.join(map(str, self.sizes))}{options}"
+
+    @property
+    def layout(self) -> str:
+        if self.axis != "None":
+            return "every"
+        return "first alone" if len(self.sizes) == 1 else "first whole"
+
+    @property
+    def wanted(self) -> str:
+        return f"{self.op}/{self.layout}"
+
+
+def all_cases(op: Op) -> Iterator[Case]:
+    """The whole product; a middle axis is one of its own where an element has two axes or more."""
+    modes = MODES if op.moves else (FORWARD,)
+    axes = [axis for axis in AXES if axis != "middle" or any(len(arg.shape) > 1 for arg in op.args)]
+    for mode, axis, sizes in itertools.product(modes, axes, ((5,), (5, 2))):
+        yield Case(op.name, mode, axis, sizes)
+    for sizes in ((1,), (5, 1), (1, 2)):
+        yield Case(op.name, FORWARD, "0", sizes)
+    for option in (("method", "pad_reduce"), ("axis_type", "outer")):
+        yield Case(op.name, FORWARD, "0", (5,), (option,))
+
+
+def place(axis: str, ndim: int) -> int:
+    """Where the batch goes in an element of `ndim` axes."""
+    return {"0": 0, "middle": (ndim + 1) // 2, "-1": -1, "None": 0}[axis]
+
+
+def lay_out(batch: np.ndarray, axis: str, depth: int) -> np.ndarray:
+    """(OUTER, INNER, *element) -> the argument, its batch axes at their places; of depth 1 it is (OUTER, *element)."""
+    ndim = batch.ndim - depth
+    if depth == 2:
+        batch = np.moveaxis(batch, 1, 1 + place(axis, ndim) % (ndim + 1))
+    return np.moveaxis(batch, 0, place(axis, ndim + depth - 1))
+
+
+def take_apart(result: np.ndarray, axis: str, depth: int) -> np.ndarray:
+    """The opposite of lay_out."""
+    ndim = result.ndim - depth
+    result = np.moveaxis(result, place(axis, ndim + depth - 1), 0)
+    return np.moveaxis(result, 1 + place(axis, ndim) % (ndim + 1), 1) if depth == 2 else result
+
+
+class Run:
+    """One case: its inputs, the mapped function, and what the oracle says."""
+
+    def __init__(self, case: Case, expected: dict[str, np.ndarray]):
+        self.case, self.depth = case, len(case.sizes)
+        self.op = OPS[case.op] if case.layout == "every" else OPS[case.op].with_scale()
+        self.expected = expected
+        self.index = tuple(slice(size) for size in case.sizes)
+        self.whole = case.axis == "None"
+
+    def stack(self, of: str) -> np.ndarray:
+        """What the oracle found: (*sizes, *shape)."""
+        rows = self.expected[f"{self.case.wanted}/{of}"]
+        full = (5, 2) if len(LAYOUTS[self.case.layout]) == 10 else (5,)
+        rows = rows.reshape(*full, *rows.shape[1:])
+        return rows[self.index] if self.depth == len(full) else rows[self.index[0], 0]
+
+    def argument(self, i: int, batch: np.ndarray) -> Tensor:
+        if self.whole and i == 0:
+            # the innermost vmap gets it whole
+            return Tensor(np.array(batch[0, 0] if self.depth == 1 else batch[: self.case.sizes[0], 0]))
+        batch = batch[self.index] if self.depth == 2 else batch[self.index[0], 0]
+        return Tensor(np.ascontiguousarray(lay_out(batch, self.case.axis, self.depth)))
+
+    def batch_axis(self, i: int, ndim: int, level: int) -> int | None:
+        """in_axes of argument i, whose element has `ndim` axes; level 0 is the innermost."""
+        if not (self.whole and i == 0):
+            return place(self.case.axis, ndim + level)
+        return None if level == 0 else 0
+
+    def map(self, fn: Callable[..., Any], ndims: list[tuple[int, int]], out_ndims: Any) -> Callable[..., Any]:
+        """`fn` under all its vmaps. `ndims`: (argument that it is laid out as, axes of one element)."""
+        for level in range(self.depth):
+            in_axes = tuple(self.batch_axis(i, ndim, level) for i, ndim in ndims)
+            outs = [
+                place(self.case.axis, n + level) for n in (out_ndims if isinstance(out_ndims, list) else [out_ndims])
+            ]
+            fn = vmap(fn, in_axes, outs if isinstance(out_ndims, list) else outs[0], **dict(self.case.options))
+        return fn
+
+    def check(self) -> None:
+        """Raises AssertionError where the result is not the oracle's."""
+        op, mode = self.op, self.case.mode
+        batches = op.arrays()
+        values = self.stack("values")
+        out_ndim = values.ndim - self.depth
+        ndims = [(i, len(arg.shape)) for i, arg in enumerate(op.args)]
+        xs = [self.argument(i, batch) for i, batch in enumerate(batches)]
+        moving = [i for i, x in enumerate(xs) if x.is_floating_point()]
+        mapped = self.map(op.fn, ndims, out_ndim)
+        if mode == FORWARD:
+            return self.compare(mapped(*xs), values)
+        if mode == GRADIENT:
+            ct = self.cotangent(values)
+            y = mapped(*xs)
+            found = y.gradient(*[xs[i] for i in moving], gradient=ct.cast(y.dtype), materialize_grads=True)
+            for n, (i, g) in enumerate(zip(moving, found, strict=True)):
+                self.compare_gradient(i, g, self.stack(f"gradient {n}"))
+            return None
+        if mode == GRADIENT_INSIDE:
+            return self.check_gradient_inside(xs, ndims, moving, values)
+        tangents = [self.argument(i, batch) for i, batch in enumerate(op.tangents())]
+        moved = [tangents[i] for i in moving]
+        if mode == JVP:
+            y, t = jvp(lambda *ms: mapped(*put(xs, moving, ms)), [xs[i] for i in moving], moved)
+        else:
+            count = len(xs)
+
+            def fn(*both: Tensor) -> Any:
+                inner, dirs = both[:count], both[count:]
+                return list(jvp(lambda *ms: op.fn(*put(inner, moving, ms)), [inner[i] for i in moving], dirs))
+
+            y, t = self.map(fn, ndims + [ndims[i] for i in moving], [out_ndim, out_ndim])(*xs, *moved)
+        self.compare(t, self.stack("tangents"))
+        self.compare(y, values)
+
+    def cotangent(self, values: np.ndarray) -> Tensor:
+        """Laid out as the result."""
+        batch = self.op.cotangents(values.shape[self.depth :])
+        # the oracle takes that of the second key: (i, 0) at depth 1
+        batch = batch[self.index] if self.depth == 2 else batch[self.index[0], 0]
+        return Tensor(np.ascontiguousarray(lay_out(batch, self.case.axis, self.depth)))
+
+    def check_gradient_inside(self, xs: list[Tensor], ndims: list, moving: list[int], values: np.ndarray) -> None:
+        op, count = self.op, len(xs)
+
+        def fn(*args: Tensor) -> Any:
+            y = op.fn(*args[:count])
+            return list(
+                y.gradient(*[args[i] for i in moving], gradient=args[count].cast(y.dtype), materialize_grads=True)
+            )
+
+        out_ndims = [ndims[i][1] for i in moving]
+        found = self.map(fn, [*ndims, (-1, values.ndim - self.depth)], out_ndims)(*xs, self.cotangent(values))
+        for n, g in enumerate(found):
+            self.compare(g, self.stack(f"gradient {n}"))
+
+    def compare_gradient(self, i: int, got: Tensor, want: np.ndarray) -> None:
+        if self.whole and i == 0:
+            # every element of the innermost batch used it
+            close(got.numpy(), want.sum(self.depth - 1))
+        else:
+            self.compare(got, want)
+
+    def compare(self, got: Tensor, want: np.ndarray) -> None:
+        close(take_apart(got.numpy(), self.case.axis, self.depth), want)
+
+
+def put(values: Any, places: list[int], new: Any) -> list[Any]:
+    """`values` with `new` in those places."""
+    by_place = dict(zip(places, new, strict=True))
+    return [by_place.get(i, v) for i, v in enumerate(values)]
+
+
+def close(got: np.ndarray, want: np.ndarray) -> None:
+    assert got.shape == want.shape, f"shape {got.shape} instead of {want.shape}"
+    assert got.dtype == want.dtype, f"dtype {got.dtype} instead of {want.dtype}"
+    np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5)

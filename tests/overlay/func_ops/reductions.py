@@ -1,0 +1,61 @@
+"""Reductions, cumulative ops, the softmax family, norms, sort and what is made of it."""
+
+from __future__ import annotations
+
+from tinygrad import Tensor, dtypes
+
+from .data import Op, bools, floats, integers, op, positive, some_of
+
+OPS: list[Op] = [
+    op("sum", lambda x: x.sum()),
+    op("sum 0", lambda x: x.sum(0)),
+    op("sum -1", lambda x: x.sum(-1)),
+    op("sum keepdim", lambda x: x.sum(1, keepdim=True)),
+    op("sum of both axes", lambda x: x.sum((0, 2)), floats(2, 2, 3)),
+    op("sum dtype", lambda x: x.sum(0, dtype=dtypes.int32), integers(0, 9, 2, 3), moves=False),
+    op("mean", lambda x: x.mean()),
+    op("mean 0", lambda x: x.mean(0)),
+    op("max", lambda x: x.max()),
+    op("max 1", lambda x: x.max(1)),
+    op("max with ties", lambda x: x.max(1), some_of([0, 1], 2, 3)),
+    op("min 0", lambda x: x.min(0)),
+    op("prod", lambda x: x.prod()),
+    op("prod 1", lambda x: x.prod(1), positive(2, 3)),
+    op("any", lambda x: x.any(0), bools(2, 3), moves=False),
+    op("all", lambda x: x.all(1), bools(2, 3), moves=False),
+    op("count", lambda x: (x > 0).sum(), moves=False),
+    op("var", lambda x: x.var(1)),
+    op("std", lambda x: x.std(0, correction=0)),
+    op("std_mean", lambda x: Tensor.cat(*x.std_mean(1))),
+    op("norm", lambda x: x.square().sum(1).sqrt()),
+    op("x / norm", lambda x: x / x.square().sum(-1, keepdim=True).sqrt()),
+    op("logsumexp", lambda x: x.logsumexp(1)),
+    op("softmax", lambda x: x.softmax(-1)),
+    op("softmax 0", lambda x: x.softmax(0)),
+    op("log_softmax", lambda x: x.log_softmax(-1)),
+    op("softmax of softmax", lambda x: x.softmax(-1).softmax(0)),
+    op("softmax argmax", lambda x: x.softmax(-1).argmax(), moves=False),
+    op("sum of max", lambda x: (x.max(1, keepdim=True) * x).sum(0)),
+    op("cumsum", lambda x: x.cumsum(0)),
+    op("cumsum 1", lambda x: x.cumsum(1)),
+    op("cumprod", lambda x: x.cumprod(1)),
+    op("cummax", lambda x: x.cummax(1)[0]),
+    op("cummax with ties", lambda x: x.cummax(0)[0], some_of([0, 1], 2, 3)),
+    op("logcumsumexp", lambda x: x.logcumsumexp(1)),
+    op("layernorm", lambda x: x.layernorm()),
+    op("rmsnorm", lambda x: x * (x.square().mean(-1, keepdim=True) + 1e-5).rsqrt()),
+    op(
+        "batchnorm",
+        lambda x, w, b, m, v: x.batchnorm(w, b, m, v),
+        floats(2, 3, 2), floats(3), floats(3), floats(3), positive(3),
+    ),
+    op("argmax", lambda x: x.argmax(), moves=False),
+    op("argmax 1", lambda x: x.argmax(1), moves=False),
+    op("argmin 0", lambda x: x.argmin(0, keepdim=True), moves=False),
+    op("sort", lambda x: x.sort()[0]),
+    op("sort descending", lambda x: x.sort(0, descending=True)[0]),
+    op("argsort", lambda x: x.argsort(), moves=False),
+    op("topk values", lambda x: x.topk(2)[0]),
+    op("topk indices", lambda x: x.topk(2)[1], moves=False),
+    op("median by sort", lambda x: x.sort()[0][:, 1] * 2),
+]  # fmt: skip

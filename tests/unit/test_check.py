@@ -1,0 +1,246 @@
+"""Comparing values: tolerance, NaN, patterns, and what a wrong buffer is put down to.
+
+A failure means that `check` calls a right value wrong, or overlooks a wrong one, or tells a wrong story about it.
+"""
+
+from __future__ import annotations
+
+import array
+import math
+import random
+import struct
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from captures import lost_range
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vmapdbg.check.align import align
+from vmapdbg.check.blame import FAILS, WRONG_CODE, WRONG_VALUE, find_blame, make_findings
+from vmapdbg.check.compare import Rounding, compare, excuse_rounding, make_tolerance
+from vmapdbg.check.numbers import Array, decode, find_index
+from vmapdbg.check.result import BufferCheck, CheckReport, OutputCheck, ScheduleCheck
+
+
+def doubles(values: Sequence[float], *shape: int) -> Array:
+    return Array(array.array("d", values).tobytes(), "double", shape or (len(values),))
+
+
+def floats(values: Sequence[float], *shape: int) -> Array:
+    return Array(array.array("f", values).tobytes(), "float", shape or (len(values),))
+
+
+def ints(values: Sequence[int], *shape: int) -> Array:
+    return Array(array.array("i", values).tobytes(), "int", shape or (len(values),))
+
+
+# *** numbers
+
+
+def test_small_floats_are_read() -> None:
+    bfloat = b"".join(struct.pack("f", x)[2:] for x in (1.0, -2.5, math.inf))
+    assert list(decode(Array(bfloat, "bfloat16", (3,)))) == [1.0, -2.5, math.inf]
+    # sign, exponent, mantissa: 0 1111 110 is the largest e4m3, 0 1111 111 its NaN
+    e4m3 = decode(Array(bytes([0x38, 0x7E, 0x01, 0x7F, 0xB8]), "fp8e4m3", (5,)))
+    assert e4m3[:3] == [1.0, 448.0, 2.0**-9]
+    assert math.isnan(e4m3[3])
+    assert e4m3[4] == -1.0
+    e5m2 = decode(Array(bytes([0x3C, 0x7B, 0x01, 0x7C, 0xFC]), "fp8e5m2", (5,)))
+    assert e5m2 == [1.0, 57344.0, 2.0**-16, math.inf, -math.inf]
+
+
+def test_an_array_must_have_its_bytes() -> None:
+    with pytest.raises(ValueError, match="8 bytes for float"):
+        Array(bytes(8), "float", (3,))
+
+
+# *** comparing
+
+
+def test_integers_are_compared_exactly() -> None:
+    found = compare(ints([1, 2, 3]), ints([1, 2, 4]), terms=10**6)
+    assert (found.status, found.wrong, found.index, found.got, found.expected) == ("wrong", 1, (2,), 3, 4)
+    assert found.tolerance.relative == 0
+
+
+def test_tolerance_grows_with_the_root_of_the_roundings() -> None:
+    one, many = make_tolerance("float", 0, [1.0]), make_tolerance("float", 10_000, [1.0])
+    assert one.relative == 16 * 2**-23
+    assert many.relative == (16 + 400) * 2**-23
+    off = 1 + 20 * 2**-23
+    assert compare(floats([off]), floats([1.0]), 0).status == "wrong"
+    assert compare(floats([off]), floats([1.0]), 10_000).status == "close"
+
+
+def test_nan_equals_nan_only_at_its_place() -> None:
+    nan, inf = math.nan, math.inf
+    assert compare(floats([nan, 1, inf]), floats([nan, 1, inf]), 0).status == "equal"
+    assert compare(floats([1, nan]), floats([nan, 1]), 0).wrong == 2
+    assert compare(floats([nan]), floats([1]), 0).got == "nan"
+    assert compare(floats([inf]), floats([-inf]), 0).expected == "-inf"
+    assert compare(floats([inf, 1]), floats([3e38, 1]), 10**9).wrong == 1
+    # NaN of another sign or payload is NaN
+    assert compare(Array(bytes.fromhex("0100c0ff"), "float", (1,)), floats([nan]), 0).status == "equal"
+
+
+def test_zeros_of_both_signs_are_equal() -> None:
+    assert compare(floats([-0.0, 0.0]), floats([0.0, -0.0]), 0).status == "equal"
+
+
+def test_a_small_wrong_element_beside_large_ones_is_found() -> None:
+    expected = [1000.0] * 7 + [0.01]
+    assert compare(floats([*expected[:7], 0.02]), floats(expected), 100).wrong == 1
+
+
+def test_rounding_is_told_from_a_wrong_value() -> None:
+    """What is left of two large numbers: both runs are off by as much as the inputs round."""
+    got, expected = floats([3e-5, 1.0]), floats([-2e-5, 1.0])
+    found = compare(got, expected, 4)
+    assert found.status == "wrong"
+    rounding = Rounding(exact=[0.0, 1.0], spread=[1e-5, 1e-7])
+    assert excuse_rounding(got, expected, found, rounding).status == "rounding"
+    worse = floats([3e-5, 1.5])
+    again = excuse_rounding(worse, expected, compare(worse, expected, 4), rounding)
+    assert (again.status, again.wrong, again.index) == ("wrong", 1, (1,))
+
+
+def test_nan_is_never_excused() -> None:
+    got, expected = floats([math.nan]), floats([1.0])
+    found = compare(got, expected, 4)
+    assert excuse_rounding(got, expected, found, Rounding([1.0], [1e30])).status == "wrong"
+
+
+@given(st.lists(st.floats(width=32), min_size=1, max_size=20))
+def test_equal_bytes_are_equal(values: list[float]) -> None:
+    assert compare(floats(values), floats(values), 0).status == "equal"
+
+
+# *** patterns
+
+_chance = random.Random(1)
+RIGHT = [_chance.uniform(-4, 4) for _ in range(24)]
+
+
+def pattern(change: object, shape: tuple[int, ...] = (4, 3, 2)) -> str | None:
+    size = math.prod(shape)
+    place = {find_index(i, shape): i for i in range(size)}
+    wrong = [change(index, lambda *at: RIGHT[place[at]]) for index in place]  # type: ignore[operator]
+    return compare(doubles(wrong, *shape), doubles(RIGHT[:size], *shape), 4).pattern
+
+
+PATTERNS = {
+    "last": (lambda i, right: right(3, i[1], i[2]), "along axis 0 all 4 slices are the last one"),
+    "first": (lambda i, right: right(i[0], 0, i[2]), "along axis 1 all 3 slices are the first one"),
+    "middle": (lambda i, right: right(2, i[1], i[2]), "along axis 0 all 4 slices are the number 2 one"),
+    "zero": (lambda i, right: 0.0, "every element is zero"),
+    "nan": (lambda i, right: math.nan, "every element is NaN"),
+    "reversed": (lambda i, right: right(3 - i[0], i[1], i[2]), "axis 0 is reversed"),
+    "around": (lambda i, right: right((i[0] + 1) % 4, i[1], i[2]), "shifted by +1 along axis 0, going around"),
+    "shifted": (
+        lambda i, right: right(i[0] - 1, i[1], i[2]) if i[0] else 9.0,
+        "shifted by -1 along axis 0",
+    ),
+    "summed": (
+        lambda i, right: sum(right(i[0], k, i[2]) for k in range(3)),
+        "along axis 1 each slice is the sum of all 3",
+    ),
+    "scaled": (lambda i, right: 3 * right(*i), "every element is 3 times the right one"),
+    "offset": (lambda i, right: right(*i) + 2, "every element is 2 more than the right one"),
+    "one slice": (lambda i, right: 7.0 if i[1] == 1 else right(*i), "only in slice 1 along axis 1"),
+    "last slice": (
+        lambda i, right: 0.0 if i[0] == 3 else right(*i),
+        "only in slice 3 (the last) along axis 0, where it is zero",
+    ),
+    "all but the last": (
+        lambda i, right: right(*i) * 1.5 + i[2] if i[0] < 3 else right(*i),
+        "along axis 0 all slices but the last are wrong",
+    ),
+    "no pattern": (lambda i, right: right(*i) + 1 + i[0] * i[1] + i[2] / 7, None),
+}
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_pattern(name: str) -> None:
+    change, expected = PATTERNS[name]
+    assert pattern(change) == expected
+
+
+def test_swapped_axes() -> None:
+    shape = (3, 3)
+    assert pattern(lambda i, right: right(i[1], i[0]), shape) == "axes 0 and 1 are swapped"
+    flat = [RIGHT[j * 3 + i] for i in range(3) for j in range(2)]
+    found = compare(doubles(flat, 2, 3), doubles(RIGHT[:6], 2, 3), 4).pattern
+    assert found == "axes 0 and 1 are swapped (the order of the elements, in the same shape)"
+
+
+# *** buffers
+
+
+def test_a_buffer_without_the_ambient_range_is_read_by_each_step() -> None:
+    right = doubles(range(6), 3, 2)
+    got = align(doubles([4.0, 5.0]).data, right, [(7, 2)], [-1, 7], [-1])
+    assert isinstance(got, Array)
+    assert list(decode(got)) == [4, 5, 4, 5, 4, 5]
+
+
+def test_dimensions_in_another_order_are_put_in_order() -> None:
+    right = doubles(range(6), 3, 2)
+    got = align(doubles([0, 2, 4, 1, 3, 5]).data, right, [(7, 2), (-1, 3)], [-1, 7], [-1])
+    assert isinstance(got, Array)
+    assert list(decode(got)) == list(range(6))
+
+
+def test_an_unknown_dimension_is_never_taken_for_one_that_is_missing() -> None:
+    right = doubles(range(6), 3, 2)
+    same = align(right.data, right, [(None, 6)], [-1, 7], [-1])
+    assert isinstance(same, Array)
+    assert list(decode(same)) == list(range(6))
+    assert align(bytes(16), right, [(None, 2)], [-1, 7], [-1]) == "its dimensions are not those of its node"
+
+
+def test_a_buffer_that_is_too_short_is_said() -> None:
+    right = doubles(range(6), 3, 2)
+    assert align(bytes(40), right, [(-1, 3), (7, 2)], [-1, 7], [-1]) == "it holds 5 elements, its ranges have 6"
+    assert align(bytes(32), right, [(9, 4)], [-1, 7], [-1]) == "its dimensions are not those of its node"
+
+
+# *** blame
+
+
+def wrong_check(oracle: str = "stock") -> ScheduleCheck:
+    right, got = doubles(range(6), 3, 2), doubles([4, 5] * 3, 3, 2)
+    found = compare(got, right, 4)
+    capture = lost_range(fixed=False)
+    node = capture.schedules[0].bufferizes[0].node
+    buffer = BufferCheck(node, 0, (3, 2), "double", ("rm1",), found, None)
+    return ScheduleCheck(
+        0, "a.py:3", (OutputCheck(0, (3, 2), "double", oracle, found, None),), (buffer,), (), None, None, 5
+    )
+
+
+def test_the_finding_names_the_node_the_kernel_and_the_lost_range() -> None:
+    capture = lost_range(fixed=False)
+    (finding,) = make_findings(capture, CheckReport((wrong_check(),)))
+    blame = find_blame(capture, wrong_check())
+    assert blame is not None
+    assert blame.lost == ("rm1",)
+    assert finding.code == WRONG_VALUE
+    assert finding.kernel == capture.schedules[0].kernels[0].name
+    assert finding.node == capture.schedules[0].bufferizes[0].node
+    for part in ("4 of 6 elements are wrong", "[0, 0]: 4.0, should be 0.0", "last one", "ambient range rm1"):
+        assert part in finding.message
+
+
+def test_wrong_against_python_alone_is_another_code() -> None:
+    (finding,) = make_findings(lost_range(fixed=False), CheckReport((wrong_check("python"),)))
+    assert finding.code == WRONG_CODE
+
+
+def test_a_schedule_that_only_fails_with_the_patches_is_a_finding() -> None:
+    failed = replace(wrong_check(), outputs=(), buffers=(), failed="RuntimeError: no", stock_runs=True)
+    (finding,) = make_findings(lost_range(fixed=False), CheckReport((failed,)))
+    assert finding.code == FAILS
+    assert "RuntimeError: no" in finding.message
+    assert make_findings(lost_range(fixed=False), CheckReport((replace(failed, stock_runs=False),))) == ()

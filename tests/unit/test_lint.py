@@ -1,0 +1,312 @@
+"""Each rule, by a capture that must trip it and one that must not; selecting, ignoring, and the formats."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from captures import lost_range, make_capture, make_kernel, make_node, make_schedule
+from rich.console import Console
+
+from vmapdbg.lint import CODES, RULES, lint_capture
+from vmapdbg.lint.ignores import split_ignored
+from vmapdbg.model import Access, Bufferize, Capture, Finding, Loop, Outside, Range, from_data, to_data
+from vmapdbg.render.lint import Report, print_concise, print_explanation, print_text
+from vmapdbg.render.lint_formats import RuleText, dump_github, dump_json, dump_sarif
+
+TEXTS = [RuleText(rule.code, rule.name, rule.severity, rule.explanation) for rule in RULES]
+SCOPE = (Range("rm1", 3, "LOOP", True),)
+
+
+def make_access(kind: str = "store", size: int = 6, **changes: Any) -> Access:
+    """An access that is right: a store to each element of data0_6."""
+    access = Access("data0_6", kind, "GLOBAL", size, 0, size - 1, "Lidx0", None, 3, (), size, size, None)
+    if kind == "load":
+        access = replace(access, buffer="data1_6", stores=None, elements=None)
+    return replace(access, **changes)
+
+
+def one_kernel(*accesses: Access, ranges: tuple[Range, ...] = (), **changes: Any) -> Capture:
+    """A capture of one kernel, which writes node 1."""
+    changes = {"outputs": (1,), "nodes": (0, 1), "fresh": True, **changes}
+    kernel = make_kernel("r_3_2", "a\nb\n  *(data0_6+Lidx0) = val0;\n", accesses=accesses, **changes)
+    nodes = (make_node(0, "BUFFER"), make_node(1, "ADD", src=(0,), line="a.py:7"))
+    return make_capture(make_schedule(0, nodes=nodes, ranges=ranges, kernels=(kernel,)))
+
+
+def codes_of(capture: Capture, baseline: Capture | None = None) -> list[str]:
+    return [finding.code for finding in lint_capture(capture, baseline)]
+
+
+LOOP = Loop("Lidx0", 3, "loop")
+
+
+def test_a_right_kernel_has_no_finding() -> None:
+    assert codes_of(one_kernel(make_access(), make_access("load"))) == []
+
+
+def test_lost_loop() -> None:
+    capture = one_kernel(make_access(lost=(LOOP,), address="0"))
+    (found,) = lint_capture(capture)
+    assert found.message == (
+        "kernel r_3_2 loops over Lidx0 (3) but its store to data0_6 does not use it: only the last of 3 "
+        "iterations survives"
+    )
+    place = (found.code, found.kernel, found.node, found.line, found.schedule, found.number, found.source_line)
+    assert place == ("VD101", "r_3_2", 1, "a.py:7", 0, 0, 3)
+    assert found.advice == "vmapdbg why 1 (the ranges its buffer closes)"
+
+
+def test_lost_loop_has_the_name_of_the_range_and_the_patch() -> None:
+    lost = Bufferize(1, ("r4",), ("rm1",), 2, 16, "GLOBAL", "kept", "")
+    capture = one_kernel(make_access(lost=(LOOP,)), ranges=SCOPE)
+    schedule = replace(capture.schedules[0], bufferizes=(lost,))
+    capture = replace(capture, schedules=(schedule,), patches={"ambient-ranges": False, "nested-ranges": True})
+    (found,) = lint_capture(capture)
+    assert "loops over rm1 (3, Lidx0 in the source)" in found.message
+    assert found.advice == "turn ambient-ranges on (--patches all)"
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("thread", "runs threads over gidx0 (4) but its store to data0_6 does not use it: only one of 4 threads"),
+        (
+            "launch",
+            "is launched for each step of gidx0 (4) but its store to data0_6 does not use it: only the last of 4",
+        ),
+    ],
+)
+def test_lost_threads_and_launches(kind: str, words: str) -> None:
+    (found,) = lint_capture(one_kernel(make_access(lost=(Loop("gidx0", 4, kind),))))
+    assert words in found.message
+
+
+def test_two_lost_loops_multiply() -> None:
+    (found,) = lint_capture(one_kernel(make_access(lost=(LOOP, Loop("Lidx1", 5, "loop")))))
+    assert "does not use them: only the last of 15 iterations survives" in found.message
+
+
+def test_stores_that_meet() -> None:
+    (found,) = lint_capture(one_kernel(make_access(stores=8)))
+    assert found.code == "VD101"
+    assert "stores 8 values to 6 elements of data0_6: 2 values are overwritten" in found.message
+
+
+def test_undecided_is_no_finding() -> None:
+    unknown = make_access(lowest=None, highest=None, stores=None, elements=None)
+    assert codes_of(one_kernel(unknown)) == []
+    assert codes_of(one_kernel(make_access(stores=8, elements=None))) == []
+
+
+def test_local_stores_may_use_memory_again() -> None:
+    assert codes_of(one_kernel(make_access(addrspace="LOCAL", stores=12, missing=3))) == []
+
+
+def test_a_schedule_that_failed_has_its_buffers() -> None:
+    lost = Bufferize(1, ("r4",), ("rm1",), 2, 16, "GLOBAL", "kept", "")
+    capture = one_kernel(make_access())
+    failed = make_schedule(
+        1, nodes=capture.schedules[0].nodes, bufferizes=(lost,), ranges=SCOPE, kernels=(), vmap_map=()
+    )
+    (found,) = lint_capture(replace(capture, schedules=(*capture.schedules, failed)))
+    assert (found.code, found.kernel, found.node, found.schedule) == ("VD101", None, 1, 1)
+
+
+def test_local_memory() -> None:
+    over = one_kernel(make_access(), local_bytes=40960, local_limit=32768, target="metal")
+    (found,) = lint_capture(over)
+    assert found.code == "VD102"
+    assert "needs 40,960 bytes of LOCAL memory, a group of threads has 32,768 on metal" in found.message
+    assert codes_of(one_kernel(make_access(), local_bytes=32768, local_limit=32768)) == []
+    # a target without such memory
+    assert codes_of(one_kernel(make_access(), local_bytes=40960)) == []
+
+
+def test_parallelism_needs_a_baseline() -> None:
+    after = one_kernel(make_access(), threads=1, executed_ops=2000)
+    before = one_kernel(make_access(), threads=64, executed_ops=2000)
+    assert codes_of(after) == []
+    (found,) = lint_capture(after, before)
+    assert found.code == "VD103"
+    assert "runs 1 thread where the baseline's r_3_2 runs 64: each does 2,000 ops instead of 31" in found.message
+    assert codes_of(before, after) == []
+
+
+def test_fewer_threads_for_less_work_are_fine() -> None:
+    after = one_kernel(make_access(), threads=1, executed_ops=31)
+    assert codes_of(after, one_kernel(make_access(), threads=64, executed_ops=2000)) == []
+
+
+def test_another_graph_is_not_compared() -> None:
+    after = one_kernel(make_access(), threads=1, executed_ops=2000)
+    before = one_kernel(make_access(), threads=64, executed_ops=2000)
+    other = replace(before.schedules[0], nodes=(make_node(0, "BUFFER"), make_node(1, "MUL")))
+    assert codes_of(after, replace(before, schedules=(other,))) == []
+
+
+def test_redundant_work() -> None:
+    twice = one_kernel(make_access(), executed_ops=50_000, redundancy=5.0)
+    (found,) = lint_capture(twice)
+    assert found.code == "VD104"
+    assert "executes 50,000 ops where the graph asks for 10,000: 5.0 times the work" in found.message
+    # as the baseline does
+    assert codes_of(twice, twice) == []
+    assert codes_of(one_kernel(make_access(), executed_ops=50_000, redundancy=3.9)) == []
+    assert codes_of(one_kernel(make_access(), executed_ops=900, redundancy=90.0)) == []
+    assert codes_of(one_kernel(make_access(), executed_ops=50_000, redundancy=None)) == []
+
+
+@pytest.mark.parametrize(("lowest", "highest", "worst"), [(-1, 4, -1), (0, 6, 6)])
+def test_address_outside(lowest: int, highest: int, worst: int) -> None:
+    wrong = make_access("load", lowest=lowest, highest=highest, gate="Lidx0<9")
+    (found,) = lint_capture(one_kernel(make_access(), wrong))
+    assert found.code == "VD105"
+    assert f"loads element {worst} of data1_6, which has 6 elements" in found.message
+    assert f"its address Lidx0 where Lidx0<9 goes from {lowest} to {highest}" in found.message
+
+
+def test_range_outside_names_the_node_that_made_it() -> None:
+    """A node hands its ranges on: those above it have the same wrong index."""
+    outside = (Outside(0, "(r0+1)", 1, 5, 5),)
+    nodes = (
+        make_node(0, "BUFFER"),
+        make_node(1, "ADD", src=(0,), outside=outside),
+        make_node(2, "SHRINK", src=(1,), outside=outside, line="a.py:9"),
+        make_node(3, "MUL", src=(2,)),
+    )
+    buffer = Bufferize(0, ("r0",), (), 5, 20, "GLOBAL", "kept", "", outside=outside)
+    kernel = make_kernel("E_5", accesses=(make_access("load", highest=6),), nodes=(1, 2, 3), outputs=(3,))
+    capture = make_capture(make_schedule(0, nodes=nodes, bufferizes=(buffer,), kernels=(kernel,)))
+    (found,) = lint_capture(capture)
+    assert (found.code, found.node, found.line, found.kernel) == ("VD105", 2, "a.py:9", "E_5")
+    assert "node 2 SHRINK takes element 5 of axis 0 of its source (node 1), which has 5 elements there" in found.message
+
+
+def test_elements_never_written() -> None:
+    partly = make_access(stores=4, elements=4, missing=2)
+    (found,) = lint_capture(one_kernel(partly))
+    assert found.code == "VD106"
+    assert found.message == "kernel r_3_2 writes 4 of the 6 elements of data0_6: element 2 is never written"
+    # an assign to a slice
+    assert codes_of(one_kernel(partly, fresh=False)) == []
+    # too many to count, and still too few
+    assert codes_of(one_kernel(make_access(stores=5, elements=None))) == ["VD106"]
+    assert codes_of(one_kernel(make_access(stores=6, elements=None))) == []
+
+
+def test_open_range() -> None:
+    buffer = Bufferize(1, ("r4",), (), 2, 16, "GLOBAL", "kept", "", left_open=("rm1",))
+    capture = one_kernel(make_access())
+    schedule = replace(capture.schedules[0], bufferizes=(buffer,))
+    (found,) = lint_capture(replace(capture, schedules=(schedule,)))
+    assert (found.code, found.node, found.kernel) == ("VD107", 1, "r_3_2")
+    assert found.message.startswith("range rm1 is left open: node 1 ADD is stored to a buffer, its value depends on it")
+    for fine in ({"outcome": "removed"}, {"addrspace": "LOCAL"}, {"left_open": ()}):
+        schedule = replace(capture.schedules[0], bufferizes=(replace(buffer, **fine),))
+        assert codes_of(replace(capture, schedules=(schedule,))) == []
+
+
+def test_loop_without_end() -> None:
+    (found,) = lint_capture(one_kernel(make_access(), open_loops=("Lidx0",)))
+    assert found.message == "kernel r_3_2 opens Lidx0 and never ends it"
+
+
+def test_faults_come_before_what_is_slow_and_repeats_are_one() -> None:
+    capture = one_kernel(make_access(stores=8), executed_ops=50_000, redundancy=5.0)
+    again = replace(capture, schedules=(*capture.schedules, replace(capture.schedules[0], index=1)))
+    assert codes_of(again) == ["VD101", "VD104"]
+    assert [f.code for f in lint_capture(again, codes=["VD104"])] == ["VD104"]
+
+
+def test_a_capture_without_facts() -> None:
+    """Captures from before have no accesses: nothing is said about memory."""
+    assert codes_of(lost_range(fixed=False)) == []
+    data = to_data(one_kernel(make_access()))
+    for field in ("accesses", "fresh", "open_loops", "local_limit"):
+        del data["schedules"][0]["kernels"][0][field]
+    assert from_data(data).schedules[0].kernels[0].accesses is None
+
+
+def test_ignore_comments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = ["a = 1  # vmapdbg: ignore[VD104]", "b = 2  # vmapdbg: ignore", "c = 3  #vmapdbg:ignore[VD101, VD105]"]
+    Path("a.py").write_text("\n".join([*lines, "d = 4"]), encoding="utf-8")
+
+    def stays(code: str, line: str | None) -> bool:
+        stay, ignored = split_ignored([Finding(code, None, None, line, "")])
+        assert len(stay) + len(ignored) == 1
+        return bool(stay)
+
+    assert not stays("VD104", "a.py:1")
+    assert stays("VD101", "a.py:1")
+    assert not stays("VD101", "a.py:2")
+    assert not stays("VD105", "a.py:3")
+    assert stays("VD104", "a.py:3")
+    for elsewhere in ("a.py:4", "a.py:9", "a.py:0", "gone.py:1", "<string>:1", None):
+        assert stays("VD104", elsewhere)
+
+
+def render(print_it: Any, width: int = 80) -> str:
+    out = io.StringIO()
+    print_it(Console(file=out, width=width, highlight=False, markup=False))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("width", [24, 60, 80, 200])
+def test_text_fits(width: int) -> None:
+    capture = one_kernel(make_access(lost=(LOOP,)))
+    findings = lint_capture(capture)
+    output = render(lambda console: print_text(Report(capture, findings, 2, {"VD101": "lost steps"}), console), width)
+    assert max(len(line) for line in output.splitlines()) <= width
+    flat = " ".join(output.split())
+    source = "c:3 | *(data0_6+Lidx0) = val0;"
+    for words in ("a.py:7 VD101 lost steps", "1 finding in 1 kernel", "2 ignored", source, "node 1 ADD"):
+        assert words in flat or width == 24
+
+
+def test_concise_is_one_line() -> None:
+    found = Finding("VD101", "k", 1, "a.py:7", "message " * 30)
+    output = render(lambda console: print_concise([found], console, "a.py"), 60)
+    assert output.count("\n") == 1
+    assert output.startswith("a.py:7: VD101 message")
+
+
+@pytest.mark.parametrize("rule", RULES, ids=CODES)
+def test_every_rule_is_explained(rule: Any) -> None:
+    output = render(lambda console: print_explanation(rule.code, rule.name, rule.severity, rule.explanation, console))
+    assert output.startswith(f"{rule.code}  {rule.name} ({rule.severity})\n\n")
+    assert all(word in output for word in ("Decided", "What to try"))
+
+
+def test_json_has_the_contract() -> None:
+    capture = one_kernel(make_access(lost=(LOOP,)))
+    document = json.loads(dump_json(capture, lint_capture(capture), 0))
+    assert document["schema"] == 1
+    assert [f["code"] for f in document["findings"]] == ["VD101"]
+    keys = {"kernel", "node", "line", "message", "advice", "schedule", "number", "source_line"}
+    assert keys <= document["findings"][0].keys()
+
+
+def test_github_escapes() -> None:
+    found = Finding("VD104", None, None, "a,b:c.py:7", "100% more\nwork", advice="try")
+    assert dump_github([found], TEXTS) == (
+        "::warning file=a%2Cb%3Ac.py,line=7,title=VD104 redundant work::100%25 more%0Awork - try: try\n"
+    )
+    assert dump_github([replace(found, line=None)], TEXTS).startswith("::warning title=")
+
+
+def test_sarif() -> None:
+    found = Finding("VD105", "k", 3, "/x/a b.py:7", "outside", schedule=0, advice="look")
+    run = json.loads(dump_sarif([found, replace(found, line=None)], TEXTS))["runs"][0]
+    assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == list(CODES)
+    first, second = run["results"]
+    assert run["tool"]["driver"]["rules"][first["ruleIndex"]]["id"] == first["ruleId"] == "VD105"
+    location = first["locations"][0]["physicalLocation"]
+    assert location == {"artifactLocation": {"uri": "file:///x/a%20b.py"}, "region": {"startLine": 7}}
+    assert first["message"]["text"] == "outside. Try: look"
+    assert "locations" not in second

@@ -1,0 +1,63 @@
+"""The pattern of a sparse matrix: which of its elements may differ from zero."""
+from __future__ import annotations
+from dataclasses import dataclass
+from typing import Any
+from tinygrad_overlay._func.lazy_numpy import need_scipy, np
+
+@dataclass(frozen=True, eq=False)
+class SparsityPattern:
+  """The places of a matrix of `shape` (m, n) that may differ from zero: `rows[i]`, `cols[i]`, sorted by row, then by column.
+
+  Any integer sequences will do for `rows` and `cols`, in any order; they are kept as read-only numpy arrays of int64, each
+  place once. `print(pattern)` draws it. Raises ValueError for places outside of the shape.
+  """
+  shape: tuple[int, int]
+  rows: Any
+  cols: Any
+
+  def __post_init__(self):
+    rows, cols = (np.asarray(v, dtype=np.int64).reshape(-1) for v in (self.rows, self.cols))
+    m, n = self.shape
+    if len(rows) != len(cols): raise ValueError(f"SparsityPattern: {len(rows)} rows and {len(cols)} cols were given, each place has one of both")
+    if len(rows) and (min(rows.min(), cols.min()) < 0 or rows.max() >= m or cols.max() >= n):
+      raise ValueError(f"SparsityPattern: rows {rows.min()} to {rows.max()} and cols {cols.min()} to {cols.max()} do not fit in shape {self.shape}")
+    places = np.unique(rows*max(n, 1)+cols)
+    for name,value in (("shape", (int(m), int(n))), ("rows", places//max(n, 1)), ("cols", places%max(n, 1))):
+      if name != "shape": value.flags.writeable = False
+      object.__setattr__(self, name, value)
+
+  @property
+  def nnz(self) -> int:
+    """How many places there are."""
+    return len(self.rows)
+
+  def todense(self):
+    """(m, n) numpy bools."""
+    ret = np.zeros(self.shape, bool)
+    ret[self.rows, self.cols] = True
+    return ret
+
+  def toscipy(self):
+    """A scipy.sparse.coo_array of bools. Raises ImportError where scipy is not installed."""
+    return need_scipy("SparsityPattern.toscipy").coo_array((np.ones(self.nnz, bool), (self.rows, self.cols)), shape=self.shape)
+
+  def render(self, width:int=78) -> str:
+    """The pattern as text of at most `width` columns: a sign for each element where that fits, else Braille dots.
+
+    A dot stands for one element, or, where the matrix has more than 2*width columns, for a square block in which there is one.
+    """
+    m, n = self.shape
+    if 2*n <= min(width+1, 64) and m <= 32: return "\n".join(" ".join("■" if v else "·" for v in row) for row in self.todense())
+    side = max(1, -(-n//(2*width)))
+    dots = np.zeros((-(-m//(4*side))*4, -(-n//(2*side))*2), bool)
+    dots[self.rows//side, self.cols//side] = True
+    cells = dots.reshape(dots.shape[0]//4, 4, dots.shape[1]//2, 2)
+    codes = 0x2800+sum((cells[:, y, :, x].astype(int)<<bit for bit,(y,x) in enumerate(BRAILLE_DOTS)), np.zeros((len(cells), cells.shape[2]), int))
+    return "\n".join("".join(map(chr, row)) for row in codes.tolist())
+
+  def __str__(self) -> str:
+    m, n = self.shape
+    return f"{m} x {n}, {self.nnz} nonzeros ({self.nnz/max(m*n, 1):.2%})\n{self.render()}".rstrip("\n")
+
+# (row, column) of the dot that each bit of a Braille character stands for
+BRAILLE_DOTS = ((0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1), (3, 0), (3, 1))

@@ -1,0 +1,164 @@
+"""Sparse Jacobians: one JVP for each colour of columns (or VJP for each colour of rows), all of them in one vmap, decompressed by a gather."""
+from __future__ import annotations
+from dataclasses import dataclass
+from typing import Any, Callable
+from weakref import WeakKeyDictionary
+from tinygrad.tensor import Tensor
+from tinygrad_overlay._func.coloring import Coloring, color, find_clash
+from tinygrad_overlay._func.jacobian import check_arguments
+from tinygrad_overlay._func.jvp import check_results, push_forward
+from tinygrad_overlay._func.lazy_numpy import need_scipy, np
+from tinygrad_overlay._func.marked import call_marked, unmark
+from tinygrad_overlay._func.pattern import SparsityPattern
+from tinygrad_overlay._func.sparsity import find_rows
+from tinygrad_overlay._func.tree import is_node, leaves
+from tinygrad_overlay._func.vmap import vmap
+
+FORMATS = ("coo", "csr", "dense")
+
+@dataclass(frozen=True, eq=False)
+class SparseCOO:
+  """A sparse matrix of `shape` (m, n): `values[i]` stands at `rows[i]`, `cols[i]`, sorted by row, then by column.
+
+  `values` is a lazy Tensor of shape (nnz,), `rows` and `cols` are numpy int64 arrays.
+  """
+  shape: tuple[int, int]
+  rows: Any
+  cols: Any
+  values: Tensor
+
+  def toscipy(self):
+    """A scipy.sparse.coo_array; it realizes the values. Raises ImportError where scipy is not installed."""
+    return need_scipy("SparseCOO.toscipy").coo_array((self.values.numpy(), (self.rows, self.cols)), shape=self.shape)
+
+@dataclass(frozen=True, eq=False)
+class SparseCSR:
+  """A sparse matrix of `shape` (m, n): row i has `values[j]` at column `indices[j]`, for j from `indptr[i]` to `indptr[i+1]`, columns sorted.
+
+  `values` is a lazy Tensor of shape (nnz,), `indptr` (m+1,) and `indices` (nnz,) are numpy int64 arrays.
+  """
+  shape: tuple[int, int]
+  indptr: Any
+  indices: Any
+  values: Tensor
+
+  def toscipy(self):
+    """A scipy.sparse.csr_array; it realizes the values. Raises ImportError where scipy is not installed."""
+    return need_scipy("SparseCSR.toscipy").csr_array((self.values.numpy(), self.indices, self.indptr), shape=self.shape)
+
+def jacobian_sparsity(fn:Callable, x:Tensor) -> SparsityPattern:
+  """The places of the Jacobian of `fn` that can be nonzero, for all values of x of this shape: it misses none, and may have some that are
+  always zero.
+
+  The pattern is (m, n): n elements of x and m of the result, each counted flat. A result of several Tensors (tuples, lists, dicts) has their
+  elements one after the other. `fn` is called once; no kernel of it runs, but for what does not depend on x.
+
+   - What `fn` multiplies by, selects by or indexes with, and does not depend on x, counts with the values it has **now**: a zero there takes
+     the product out of the pattern. Find the pattern anew when other data has its zeros elsewhere.
+   - Values are taken to be finite: 0*inf is not a number, and here it is 0.
+   - Places are found one op at a time: x-x depends on x.
+
+  Raises TypeError for an x that is no float Tensor and for a result that is no Tensor, NotImplementedError for an op that it does not know,
+  RuntimeError for a `fn` that realizes what depends on x, and for constants that have to be computed while TinyJit captures.
+  """
+  check_x("jacobian_sparsity", x)
+  marked, y = call("jacobian_sparsity", fn, x)
+  return pattern_of(y, marked)
+
+def sparse_jacobian(fn:Callable, x:Tensor, pattern:SparsityPattern|None=None, coloring:Coloring|None=None,
+                    format:str="coo") -> SparseCOO|SparseCSR|Tensor:
+  """The Jacobian of `fn` at `x`, (m, n) for m elements of the result and n of x, of which only the places in `pattern` are computed.
+
+   - `pattern`: what jacobian_sparsity found before, or a SparsityPattern of your own. It must have every place that is not zero: what it
+     misses is added to other elements. None finds it now.
+   - `coloring`: what color(pattern) found before. One by "column" takes a JVP for each colour, one by "row" a VJP. None colours the columns.
+   - `format`: "coo" gives a SparseCOO, "csr" a SparseCSR, "dense" a Tensor of shape (m, n). Only "dense" ever makes m*n elements.
+
+  The values are lazy, in the order of the pattern, and can be differentiated and jitted; inside TinyJit, give the pattern.
+  Raises what jacobian_sparsity raises, and ValueError for a pattern or a coloring that does not fit, and for another format.
+  """
+  check_x("sparse_jacobian", x)
+  if format not in FORMATS: raise ValueError(f'sparse_jacobian: format is "coo", "csr" or "dense", not {format!r}')
+  marked, y = call("sparse_jacobian", fn, x)
+  if pattern is None: pattern = pattern_of(y, marked)
+  check_pattern(pattern, (y.shape[0], int(x.numel())))
+  if coloring is None: coloring = default_coloring(pattern)
+  check_coloring(pattern, coloring)
+  # of an empty pattern nothing is computed, and nothing read
+  if pattern.nnz: compressed = unmark(compress(y, marked, coloring), marked).contiguous().reshape(-1)
+  else: compressed = Tensor.zeros(1, dtype=y.dtype, device=x.device)
+  return decompress(compressed, pattern, coloring, format)
+
+# *** checks
+
+def check_x(name:str, x:Any) -> None:
+  if is_node(x): raise TypeError(f"{name}: x is of type {type(x).__name__}, not a Tensor; put several inputs into one with Tensor.cat")
+  check_arguments(name, "x", x)
+
+def check_pattern(pattern:Any, shape:tuple[int, int]) -> None:
+  if not isinstance(pattern, SparsityPattern): raise TypeError(f"sparse_jacobian: pattern is of type {type(pattern).__name__}, not a SparsityPattern")
+  if pattern.shape != shape:
+    raise ValueError(f"sparse_jacobian: the pattern has shape {pattern.shape}, but the Jacobian of this function and x has {shape}")
+
+def check_coloring(pattern:SparsityPattern, coloring:Any) -> None:
+  if not isinstance(coloring, Coloring):
+    raise TypeError(f"sparse_jacobian: coloring is of type {type(coloring).__name__}, not what color(pattern) returns")
+  (ours, size), other = (("column", pattern.shape[1]), "row") if coloring.partition == "column" else (("row", pattern.shape[0]), "column")
+  if len(coloring.colors) != size:
+    raise ValueError(f"sparse_jacobian: the coloring has {len(coloring.colors)} {ours}s, but the pattern of shape {pattern.shape} has {size}")
+  if (clash:=find_clash(pattern, coloring)) is not None:
+    place, a, b = clash
+    raise ValueError(f"sparse_jacobian: the coloring is not one of this pattern: {ours}s {a} and {b} have the same colour,"
+                     f" and both have a nonzero in {other} {place}")
+
+# *** stages
+
+def call(name:str, fn:Callable, x:Tensor) -> tuple[Tensor, Tensor]:
+  """Returns (the marked x, the elements of the result as one flat Tensor)."""
+  (marked,), out = call_marked(fn, (x,))
+  check_results(name, out)
+  if not (found:=[y.reshape(-1) for _,y in leaves(out)]): raise TypeError(f"{name}: the function returned no Tensor")
+  return marked, found[0] if len(found) == 1 else Tensor.cat(*found)
+
+def pattern_of(y:Tensor, marked:Tensor) -> SparsityPattern:
+  return SparsityPattern((y.shape[0], int(marked.numel())), *find_rows(y.uop, marked.uop))
+
+def compress(y:Tensor, x:Tensor, coloring:Coloring) -> Tensor:
+  """(colours, m): the sum of the Jacobian's columns of each colour. For rows it is (colours, n)."""
+  colors = kept(coloring, "colors", x, lambda: coloring.colors)
+  def columns(c:Tensor) -> Tensor: return push_forward(y, {x.uop:(colors == c).cast(x.dtype).reshape(x.shape).uop})
+  def rows(c:Tensor) -> Tensor: return y.gradient(x, gradient=(colors == c).cast(y.dtype), materialize_grads=True)[0].reshape(-1)
+  return vmap(columns if coloring.partition == "column" else rows)(Tensor.arange(coloring.count, device=x.device))
+
+def decompress(compressed:Tensor, pattern:SparsityPattern, coloring:Coloring, format:str) -> SparseCOO|SparseCSR|Tensor:
+  m, n = pattern.shape
+  rows, cols = pattern.rows, pattern.cols
+  def find_places() -> Any: return coloring.colors[cols]*m+rows if coloring.partition == "column" else coloring.colors[rows]*n+cols
+  def find_all_places() -> Any:
+    places = np.full(m*n, -1)
+    places[rows*n+cols] = find_places()
+    return places
+  # an index by one 1D Tensor into a buffer is a load for each of its elements
+  if format == "dense":
+    places = kept(pattern, ("dense", coloring), compressed, find_all_places)
+    return (places<0).where(0, compressed[places]).reshape(m, n)
+  values = compressed[kept(pattern, coloring, compressed, find_places)]
+  if format == "coo": return SparseCOO(pattern.shape, rows, cols, values)
+  return SparseCSR(pattern.shape, np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=m))]), cols, values)
+
+# pattern or coloring -> what was made of it: a call that uses it again copies nothing to the device, and so does a replay of TinyJit
+of_owner: WeakKeyDictionary[Any, dict] = WeakKeyDictionary()
+
+def default_coloring(pattern:SparsityPattern) -> Coloring:
+  known = of_owner.setdefault(pattern, {})
+  if "coloring" not in known: known["coloring"] = color(pattern)
+  return known["coloring"]
+
+def kept(owner:SparsityPattern|Coloring, name:Any, like:Tensor, find:Callable[[], Any]) -> Tensor:
+  """The 1D integer Tensor of what `find` returns, on the device of `like`; `find` is called once for each owner, name and device."""
+  known = of_owner.setdefault(owner, {})
+  if (name, like.device) not in known:
+    numbers = find()
+    small = not len(numbers) or numbers.max() < 2**31
+    known[(name, like.device)] = Tensor(numbers.astype(np.int32 if small else np.int64), device=like.device).realize()
+  return known[(name, like.device)]

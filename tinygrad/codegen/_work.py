@@ -1,0 +1,135 @@
+"""What a kernel will execute, and how long that takes: a model of its program, read from the AST after the target's opts.
+
+Lowering a kernel to its linear program takes several times as long as optimizing it, and what is done there changes no trip count. So the ops, the
+threads and the chains of dependent adds are read from the optimized AST, by the ranges that each UOp is in; tests/fusion compares them with programs.
+"""
+from __future__ import annotations
+import math
+from dataclasses import dataclass, replace
+from tinygrad.dtype import AddrSpace, PtrDType, dtypes
+from tinygrad.helpers import Context
+from tinygrad.renderer import Renderer
+from tinygrad.uop.ops import AxisType, GroupOp, KernelInfo, Ops, UOp, graph_rewrite
+
+@dataclass(frozen=True)
+class Work:
+  """What one launch of a kernel does. `ops`: arithmetic of all threads; `chain`: adds of one thread that each wait for the one before;
+  `bytes`: GLOBAL memory it touches, each element once; `local_bytes`: LOCAL memory of one workgroup."""
+  ops: int
+  chain: int
+  bytes: int
+  local_bytes: int
+  threads: int
+
+# axes that are threads, and axes that are unrolled into the code: their elements do not wait for each other
+THREAD_AXES = {AxisType.GLOBAL, AxisType.LOCAL, AxisType.WARP, AxisType.GROUP_REDUCE, AxisType.THREAD}
+UNROLLED_AXES = {AxisType.UPCAST, AxisType.UNROLL}
+# a transcendental that the target has not becomes a polynomial of about so many ops (EXP2 of a float on the CPU: 38)
+POLYNOMIAL_OPS = 38
+POLYNOMIALS = {Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.POW}
+
+def estimate_work(ast:UOp, ren:Renderer) -> Work:
+  """Returns the work of a kernel's AST on the target of `ren`. It is kept for each AST."""
+  key = (ast.key, type(ren).__name__, ren.device)
+  if key not in estimates: estimates[key] = count_work(optimize(ast, ren), ren)
+  return estimates[key]
+estimates: dict[tuple, Work] = {}
+
+def optimize(ast:UOp, ren:Renderer) -> UOp:
+  """The first stages of stock's lowering, up to the target's opts. BEAM would time kernels on the device: the heuristics stand for it."""
+  from tinygrad import codegen  # it imports the scheduler, which imports this
+  # a kernel with a name does not count among those that are told apart by a number
+  ast = ast.replace(arg=replace(ast.arg or KernelInfo(), name="estimate"))
+  for rules, ctx, bottom_up in ((codegen.pm_mops+codegen.pm_syntactic_sugar, None, True), (codegen.pm_load_collapse, None, False),
+                                (codegen.pm_split_ranges+codegen.pm_flatten_range, {}, False), (codegen.sym+codegen.pm_flatten_range, None, False),
+                                (codegen.pm_simplify_ranges, None, False), (codegen.pm_split_store, ren.device, False)):
+    ast = graph_rewrite(ast, rules, ctx=ctx, bottom_up=bottom_up)
+  with Context(BEAM=0, DEBUG=0): return codegen.apply_opts(ast, ren)
+
+def count_work(ast:UOp, ren:Renderer) -> Work:
+  """Counts the optimized AST: each op times the sizes of the loops around it times the threads of the kernel, whether they do the same or not."""
+  values = find_values(ast)
+  threads = math.prod(size(r) for r in {x for x in ast.toposort() if x.op is Ops.RANGE and x.arg[-1] in THREAD_AXES})
+  ops = chain = 0
+  for u in values:
+    if u.op is Ops.REDUCE:
+      n, steps = count_reduce(u)
+      # a maximum is a comparison and a choice where the target has no MAX
+      ops, chain = ops + n*(1 if u.arg in ren.code_for_op else 2), chain+steps
+    elif u.op is Ops.WMMA: ops += loops(u.ranges) * 2*math.prod(u.arg[1])//u.arg[5]
+    elif u.op in GroupOp.ALU and u.dtype.scalar() != dtypes.index:
+      ops += loops(u.ranges) * op_weight(u, ren)
+  local = sum(math.prod(u.shape)*u.dtype.base.itemsize for u in values if is_local(u)) + sum(group_bytes(u) for u in values if u.op is Ops.REDUCE)
+  return Work(ops*threads, chain, count_bytes(ast), local, threads)
+
+def op_weight(u:UOp, ren:Renderer) -> int:
+  if u.op in POLYNOMIALS and u.op not in ren.code_for_op: return POLYNOMIAL_OPS
+  return 2 if u.op is Ops.MULACC else 1
+
+def find_values(ast:UOp) -> list[UOp]:
+  """The UOps of the AST that compute values: not those that only make addresses."""
+  found: dict[UOp, None] = {}
+  stack = list(ast.src)
+  while stack:
+    u = stack.pop()
+    if u in found or u.op is Ops.RANGE: continue
+    found[u] = None
+    if u.op is Ops.INDEX: stack += u.src[:1]
+    elif u.op in {Ops.END, Ops.BUFFERIZE}: stack.append(u.src[0])
+    elif u.op is Ops.REDUCE: stack.append(u.src[0])
+    else: stack += u.src
+  return list(found)
+
+def size(r:UOp) -> int: return int(r.vmax)+1
+def loops(ranges) -> int: return math.prod(size(r) for r in ranges if r.arg[-1] not in THREAD_AXES)
+def is_local(u:UOp) -> bool: return u.op is Ops.BUFFERIZE and u.arg.addrspace == AddrSpace.LOCAL
+
+def count_reduce(u:UOp) -> tuple[int, int]:
+  """Returns the ops of one thread, and how many of them wait for each other. A GROUP_REDUCE ends with each thread adding up all partial results."""
+  around = {**u.src[0].ranges, **UOp.sink(*u.src[1:]).ranges}
+  side_by_side = math.prod(size(r) for r in u.ranges if r.arg[-1] in UNROLLED_AXES)
+  groups = math.prod(size(r) for r in UOp.sink(*u.src[1:]).ranges if r.arg[-1] is AxisType.GROUP_REDUCE)
+  steps = loops(around) + (groups*loops(u.ranges) if groups > 1 else 0)
+  return steps, steps//side_by_side
+
+def group_bytes(u:UOp) -> int:
+  groups = math.prod(size(r) for r in UOp.sink(*u.src[1:]).ranges if r.arg[-1] is AxisType.GROUP_REDUCE)
+  if groups == 1: return 0
+  beside = math.prod(size(r) for r in u.ranges if r.arg[-1] in UNROLLED_AXES|{AxisType.LOCAL})
+  return groups*beside*u.dtype.itemsize
+
+def count_bytes(ast:UOp) -> int:
+  return sum(u.ptrdtype.size*u.dtype.base.itemsize for u in ast.toposort() if u.op is Ops.DEFINE_GLOBAL and isinstance(u.dtype, PtrDType))
+
+# *** a simple roofline
+
+@dataclass(frozen=True)
+class Machine:
+  """What a target can do, to an order of magnitude: two schedules are compared, the time itself is not needed. All in nanoseconds."""
+  units: int         # threads that run at the same time
+  op_ns: float       # one op of one thread, where its ops do not wait for each other
+  chain_ns: float    # one add that waits for the one before
+  byte_ns: float     # one byte of GLOBAL memory, for the whole machine
+  launch_ns: float   # one kernel: its launch, and the wait for the one before
+
+# a core of about 3 GHz that adds 4 floats a cycle and waits 4 cycles for an add; 20 GB/s; a kernel starts its threads
+CPU_OP_NS, CPU_CHAIN_NS, CPU_BYTE_NS, CPU_LAUNCH_NS = 0.08, 1.3, 0.05, 2000.0
+# a GPU of about 1.5 GHz with 16384 threads at a time, 10 TFLOP/s and 400 GB/s, 5 us for a kernel
+GPU_UNITS, GPU_OP_NS, GPU_BYTE_NS, GPU_LAUNCH_NS = 16384, 1.6, 0.0025, 5000.0
+
+def find_machine(ren:Renderer) -> Machine:
+  if ren.has_local: return Machine(GPU_UNITS, GPU_OP_NS, 0.0, GPU_BYTE_NS, GPU_LAUNCH_NS)
+  cores = ren.global_max[0] if ren.has_threads and ren.global_max is not None else 1
+  return Machine(cores, CPU_OP_NS, CPU_CHAIN_NS, CPU_BYTE_NS, CPU_LAUNCH_NS)
+
+def predict_ns(work:Work, ren:Renderer) -> float:
+  """Returns the time of one launch: the longest of what its ops, its chains of adds and its memory take."""
+  m = find_machine(ren)
+  return m.launch_ns + max(work.ops*m.op_ns/min(work.threads, m.units), work.chain*m.chain_ns, work.bytes*m.byte_ns)
+
+def is_cheap_again(value:UOp, ren:Renderer) -> bool:
+  """Whether one element of a value takes less time to compute again than to write and to read. What its reduces take is not counted."""
+  m = find_machine(ren)
+  gate = lambda u: u.op not in {Ops.REDUCE, Ops.INDEX, Ops.RANGE}
+  ops = sum(op_weight(u, ren) for u in value.toposort(gate=gate) if u.op in GroupOp.ALU and u.dtype.scalar() != dtypes.index)
+  return ops*m.op_ns/m.units < 2*value.dtype.itemsize*m.byte_ns

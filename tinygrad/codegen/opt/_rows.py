@@ -1,0 +1,118 @@
+"""The row shape: a kernel that reduces each row and broadcasts the result over it, with the row's elements side by side (patch fusion-guard).
+
+The heuristics know kernels with one reduce and one output for each of its results. What `fuse-broadcast` makes is another kind: every element of a
+row needs the row's sum. With an element a thread, each thread would add up the whole row; with a row a thread, most threads would have nothing to do.
+
+ - target with threads in groups: a row is a workgroup of `lanes` threads. The lanes that add up parts of the row are those that write its elements:
+   each lane adds up its part, puts it into LOCAL memory, and adds up the parts of all lanes. The row is reduced once.
+ - CPU: a row is a step of a loop, the rows are dealt out to the cores. A sum has `CPU_LANES` accumulators, which do not wait for each other.
+"""
+from __future__ import annotations
+import math
+from tinygrad.codegen.opt import KernelOptError, Opt, OptOps
+from tinygrad.codegen.opt.postrange import Scheduler
+from tinygrad.dtype import AddrSpace
+from tinygrad.schedule.indexing import BufferizeOpts
+from tinygrad.uop.ops import AxisType, Ops, UOp
+
+# eight floats are one vector register of 256 bits; four accumulators are enough to wait for no add
+CPU_LANES = (8, 4)
+# a workgroup has at least a warp of threads, and at most as many as every target allows
+WARP, MOST_THREADS = 32, 256
+
+def shape_rows(k:Scheduler) -> Scheduler|None:
+  """Returns a copy of `k` in the row shape. None: it is not of that kind, or its sizes do not allow it."""
+  if (found:=find_rows(k)) is None: return None
+  rows, cols, reduces = found
+  return (shape_workgroups if k.ren.has_local else shape_loops)(k.copy(), rows, cols, reduces)
+
+def find_rows(k:Scheduler) -> tuple[list[UOp], list[UOp], list[UOp]]|None:
+  """Returns the ranges of the rows, those along a row, and the reduces, when each reduce is of a whole row and there is more than that to do in it."""
+  reduces = k.reduceops
+  if not reduces or len(k.ast.src) != 1 or any(u.op is Ops.BUFFERIZE for u in k.ast.backward_slice): return None
+  outputs = k._output_rngs()
+  if any(not is_plain_reduce(u) for u in reduces): return None
+  used = {r for u in reduces for r in u.ranges}
+  # a reduce inside a loop of another one is done again in each step: a matmul of normalized rows is no row kernel
+  if not used <= set(outputs): return None
+  rows, cols = [r for r in outputs if r in used], [r for r in outputs if r not in used]
+  return (rows, cols, reduces) if cols and all(r.src[0].op is Ops.CONST for r in outputs) else None
+
+def is_plain_reduce(u:UOp) -> bool: return all(r.op is Ops.RANGE and r.arg[-1] is AxisType.REDUCE and r.src[0].op is Ops.CONST for r in u.src[1:])
+def size(r:UOp) -> int: return int(r.vmax)+1
+
+def split(k:Scheduler, r:UOp, inner:int, inner_range:UOp, outer_type:AxisType) -> tuple[UOp, UOp]:
+  """Returns the range of the outer steps, and what stands for `r`."""
+  outer = UOp.range(size(r)//inner, next(k.opt_range), outer_type)
+  return outer, outer*inner + inner_range
+
+def split_reduce(k:Scheduler, u:UOp, lanes:int, lane:UOp) -> UOp:
+  """The reduce `u` over its innermost range, a part of it for each lane: open in `lane`."""
+  outer, index = split(k, u.src[-1], lanes, lane, AxisType.REDUCE)
+  return u.replace(src=(u.src[0].substitute({u.src[-1]: index}),)+u.src[1:-1]+(outer,))
+
+def in_order(reduces:list[UOp]) -> list[UOp]:
+  """Those first that others need."""
+  return sorted(reduces, key=lambda u: len(u.backward_slice))
+
+def replace_reduces(k:Scheduler, reduces:list[UOp], split_one) -> None:
+  done: dict[UOp, UOp] = {}
+  for u in in_order(reduces): done[u] = split_one(u.substitute(done) if done else u)
+  k.ast = k.ast.substitute(done)
+
+# *** CPU
+
+def shape_loops(k:Scheduler, rows:list[UOp], cols:list[UOp], reduces:list[UOp]) -> Scheduler|None:
+  lanes_of = {u: next((n for n in CPU_LANES if size(u.src[-1]) % n == 0 and size(u.src[-1]) > n), None) for u in reduces}
+  # a short row is no loop: the heuristics unroll it whole
+  if None in lanes_of.values() or math.prod(size(r) for r in cols) < min(CPU_LANES): return None
+  lanes = min(lanes_of.values())
+  def split_one(u:UOp) -> UOp:
+    lane = UOp.range(lanes, next(k.opt_range), AxisType.UNROLL)
+    return UOp(Ops.REDUCE, u.dtype, (split_reduce(k, u, lanes, lane), lane), u.arg)
+  replace_reduces(k, reduces, split_one)
+  if k.ren.has_threads and k.ren.global_max is not None: deal_out(k, rows)
+  return k
+
+def deal_out(k:Scheduler, rows:list[UOp]) -> None:
+  """As the heuristics do, about 128 K ops a core; but only rows: with columns each core would reduce the whole row."""
+  most = min(k.ren.global_max[0], math.prod(size(r) for r in k.rngs)//(128 << 10))
+  for threads in range(most, 1, -1):
+    for r in rows:
+      if r in k.rngs and size(r) % threads == 0:
+        try: k.apply_opt(Opt(OptOps.THREAD, k.rngs.index(r), threads))
+        except KernelOptError: continue
+        return
+
+# *** threads in groups
+
+def shape_workgroups(k:Scheduler, rows:list[UOp], cols:list[UOp], reduces:list[UOp]) -> Scheduler|None:
+  if k.dont_use_locals or not k.ren.has_shared: return None
+  col = cols[-1]
+  lanes = choose_lanes(math.gcd(size(col), *[size(u.src[-1]) for u in reduces]))
+  if lanes is None: return None
+  # short rows: several of them make a workgroup
+  block = next((n for n in (8, 4, 2) if rows and size(rows[-1]) % n == 0 and lanes*n <= MOST_THREADS), 1) if lanes < WARP else 1
+  if sum(lanes*block*u.dtype.itemsize for u in reduces) > k.ren.shared_max: return None
+  lane = UOp.range(lanes, next(k.opt_range), AxisType.LOCAL)
+  closed = [lane]
+  if block > 1:
+    row_lane = UOp.range(block, next(k.opt_range), AxisType.LOCAL)
+    _, index = split(k, rows[-1], block, row_lane, AxisType.GLOBAL)
+    new = {u: u.substitute({rows[-1]: index}) for u in reduces}
+    k.ast, reduces = k.ast.substitute({rows[-1]: index}), list(new.values())
+    closed = [row_lane, lane]
+  def split_one(u:UOp) -> UOp:
+    parts = UOp.range(lanes, next(k.opt_range), AxisType.REDUCE)
+    part = split_reduce(k, u, lanes, lane).bufferize(*closed, arg=BufferizeOpts(lane.arg[0]+len(closed), AddrSpace.LOCAL))
+    return UOp(Ops.REDUCE, u.dtype, (part.index(*closed[:-1], parts), parts), u.arg)
+  replace_reduces(k, reduces, split_one)
+  # each workgroup goes through all of its row
+  _, index = split(k, col, lanes, lane, AxisType.LOOP)
+  k.ast = k.ast.substitute({col: index, **{r: r.replace(arg=r.arg[:-1]+(AxisType.LOOP,)) for r in cols[:-1]}})
+  return k
+
+def choose_lanes(n:int) -> int|None:
+  """The largest power of two that divides n, so that adding up the lanes' parts is no more work than a lane's own part."""
+  fits = [lanes for lanes in (256, 128, 64, 32, 16, 8) if n % lanes == 0 and lanes*lanes <= n]
+  return fits[0] if fits else None

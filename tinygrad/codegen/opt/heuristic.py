@@ -1,0 +1,15 @@
+"""A kernel that reduces rows and broadcasts over them has a shape of its own (patch fusion-guard)."""
+from __future__ import annotations
+from types import ModuleType
+from tinygrad.codegen.opt.postrange import Scheduler
+from tinygrad_overlay import _state
+from tinygrad_overlay._patching import replace_function
+
+def hand_coded_optimizations(k:Scheduler) -> Scheduler:
+  from tinygrad_overlay.codegen.opt._rows import shape_rows
+  if "fusion-guard" in _state.patches and (shaped:=shape_rows(k)) is not None: return shaped
+  return stock_hand_coded_optimizations(k)
+
+def patch(module:ModuleType) -> None:
+  global stock_hand_coded_optimizations
+  stock_hand_coded_optimizations = replace_function(module, "hand_coded_optimizations", hand_coded_optimizations, "k")

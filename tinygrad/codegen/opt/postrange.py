@@ -1,0 +1,24 @@
+"""GROUP and GROUPTOP count the LOCAL memory that the kernel has already (patch local-budget; seed 002, part 2)."""
+from __future__ import annotations
+import math
+from types import ModuleType
+from tinygrad.codegen.opt import Opt, OptOps, check
+from tinygrad.dtype import AddrSpace
+from tinygrad.uop.ops import AxisType, Ops, UOp
+from tinygrad_overlay import _state
+from tinygrad_overlay._patching import replace_function
+
+def apply_opt(self, opt:Opt, append_opt:bool=True):
+  if "local-budget" in _state.patches and opt.op in {OptOps.GROUP, OptOps.GROUPTOP} and (held:=count_local_bytes(self.ast)):
+    lanes = opt.arg or int(self.rngs[self.real_axis(opt.op, opt.axis)].vmax)+1
+    beside = math.prod(self.full_shape[a] for a in self.axes_of(AxisType.UPCAST, AxisType.WARP, AxisType.LOCAL, AxisType.GROUP_REDUCE))
+    needs = held + lanes*beside*self.reduceop.dtype.itemsize
+    check(needs <= self.ren.shared_max, f"exceeds maximum shared memory size: needs {needs} with the LOCAL buffers, max {self.ren.shared_max}")
+  return stock_apply_opt(self, opt, append_opt)
+
+def count_local_bytes(ast:UOp) -> int:
+  return sum(math.prod(u.shape)*u.dtype.itemsize for u in ast.toposort() if u.op is Ops.BUFFERIZE and u.arg.addrspace == AddrSpace.LOCAL)
+
+def patch(module:ModuleType) -> None:
+  global stock_apply_opt
+  stock_apply_opt = replace_function(module.Scheduler, "apply_opt", apply_opt, "self", "opt", "append_opt")

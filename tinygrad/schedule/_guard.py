@@ -1,0 +1,141 @@
+"""Refuses a fusion that does not pay: compares the kernels it makes with those it replaces (patch fusion-guard).
+
+Two schedules of one graph differ in groups of kernels: in each, some nodes are buffers on one side only. A group computes the same values on both
+sides, so its two sides can be compared, as wholes: by the work they do, the threads they have, the time a roofline predicts (codegen/_work.py).
+"""
+from __future__ import annotations
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Iterable
+from tinygrad.uop.ops import UOp
+from tinygrad_overlay.codegen._work import estimate_work, predict_ns
+from tinygrad_overlay.schedule._fusion import Attempt, MadeKernel, Refusal, find_renderer
+
+# a row reduce that is done again by each thread multiplies the work; twice the work may still hide behind memory, more does not
+MAX_REDUNDANCY = 2.0
+# a quarter of the threads of the least parallel kernel it replaces: less cannot be made up by one launch saved
+MIN_THREADS = 1/4
+# the roofline does not see registers and caches: a gain of less than two percent is none, and stock's kernels are those the heuristics know
+MIN_GAIN = 0.02
+# below so many ops a launch costs more than the kernel: neither work nor threads matter
+SMALL_OPS = 4096
+# an attempt costs as much as a whole schedule: in a graph of so many nodes one more looks for the fusion to blame in a group; a larger graph,
+# and a group that loses still, is left as stock makes it
+BLAMING_ATTEMPTS, BLAMING_NODES = 1, 1000
+
+@dataclass
+class Group:
+  """The kernels that compute the same values with fusion and without. `causes`: the fusions among its nodes, each with the nodes whose kernels
+  it is in; outputs of the graph first."""
+  fused: list[MadeKernel] = field(default_factory=list)
+  stock: list[MadeKernel] = field(default_factory=list)
+  causes: dict[UOp, set[UOp]] = field(default_factory=dict)
+
+def find_losses(made:Attempt, stock:Attempt) -> dict[UOp, Refusal]:
+  """Returns the nodes at which the barrier is to be put back, with the numbers."""
+  refused: dict[UOp, Refusal] = {}
+  for group in find_groups(made, stock):
+    if not group.causes or (loss:=explain_loss(group.fused, group.stock)) is None: continue
+    refused.update((x, Refusal("fusion-guard", loss)) for x in choose_refused(group, made))
+  return refused
+
+def choose_refused(group:Group, made:Attempt) -> list[UOp]:
+  """The fusions in the slowest kernel first, since the others may pay without them; then all."""
+  if made.rounds >= BLAMING_ATTEMPTS or len(made.toposort) > BLAMING_NODES: return list(group.causes)
+  ren = find_renderer(group.fused[0].device)
+  blamed = set.union(*group.causes.values())
+  slowest = max((k for k in group.fused if k.node in blamed), key=lambda k: predict_ns(estimate_work(k.ast, ren), ren))
+  return [x for x,writers in group.causes.items() if slowest.node in writers]
+
+# *** groups
+
+def find_groups(made:Attempt, stock:Attempt) -> list[Group]:
+  fused_at, stock_at = by_node(made.kernels), by_node(stock.kernels)
+  same = {x for x in fused_at if x in stock_at and asts(fused_at[x]) == asts(stock_at[x])}
+  groups = DisjointSets()
+  for x in fused_at: groups.join(("fused", x), ("stock", x) if x in stock_at else ("fused", x))
+  for x in stock_at:
+    if x not in fused_at: join_readers(groups, ("stock", x), "fused", find_writers(x, fused_at, made.consumers))
+  for x in fused_at:
+    if x not in stock_at: join_readers(groups, ("fused", x), "stock", find_writers(x, stock_at, stock.consumers))
+  found: dict[object, Group] = defaultdict(Group)
+  for x,kernels in fused_at.items(): found[groups.find(("fused", x))].fused += kernels
+  for x,kernels in stock_at.items(): found[groups.find(("stock", x))].stock += kernels
+  changed = {root: g for root,g in found.items() if asts(g.fused) != asts(g.stock)}
+  for x in reversed(made.toposort):
+    if x not in made.fused: continue
+    writers = find_writers(x, fused_at, made.consumers)
+    for root in {groups.find(("fused", w)) for w in writers if w not in same}:
+      if root in changed: changed[root].causes[x] = writers
+  return list(changed.values())
+
+def join_readers(groups:DisjointSets, key:tuple, side:str, writers:Iterable[UOp]) -> None:
+  for w in writers: groups.join(key, (side, w))
+
+def by_node(kernels:list[MadeKernel]) -> dict[UOp, list[MadeKernel]]:
+  found: dict[UOp, list[MadeKernel]] = {}
+  for k in kernels:
+    if k.node is not None: found.setdefault(k.node, []).append(k)
+  return found
+
+def asts(kernels:list[MadeKernel]) -> list[bytes]: return sorted(k.ast.key for k in kernels)
+
+def find_writers(x:UOp, kernels:dict[UOp, list[MadeKernel]], consumers:dict[UOp, dict[UOp, None]]) -> set[UOp]:
+  """The nodes whose kernels compute `x`: it and what is made of it, up to the first buffers."""
+  found: set[UOp] = set()
+  seen, stack = {x}, [x]
+  while stack:
+    u = stack.pop()
+    if u in kernels:
+      found.add(u)
+      continue
+    new = [c for c in consumers.get(u, ()) if c not in seen]
+    seen.update(new)
+    stack += new
+  return found
+
+class DisjointSets:
+  def __init__(self): self.parent: dict[object, object] = {}
+  def find(self, x:object) -> object:
+    while (up:=self.parent.setdefault(x, x)) != x: x = self.parent[x] = self.parent.setdefault(up, up)
+    return x
+  def join(self, a:object, b:object) -> None: self.parent[self.find(a)] = self.find(b)
+
+# *** the verdict
+
+@dataclass(frozen=True)
+class Side:
+  """A group's kernels of one schedule, together. `least_threads`: of those that have more to do than a launch costs; None where none has."""
+  kernels: int
+  ops: int
+  least_threads: int|None
+  ns: float
+
+def measure(kernels:list[MadeKernel]) -> Side:
+  ren = find_renderer(kernels[0].device)
+  works = [estimate_work(k.ast, ren) for k in kernels]
+  threads = [w.threads for w in works if w.ops > SMALL_OPS]
+  return Side(len(works), sum(w.ops for w in works), min(threads, default=None), sum(predict_ns(w, ren) for w in works))
+
+verdicts: dict[tuple, str|None] = {}
+
+def explain_loss(fused:list[MadeKernel], stock:list[MadeKernel]) -> str|None:
+  """Returns what is lost, in one sentence with the numbers; None: the fusion pays."""
+  if not fused or not stock: return None
+  ren = find_renderer(fused[0].device)
+  key = (type(ren).__name__, *asts(fused), None, *asts(stock))
+  if key not in verdicts: verdicts[key] = compare(measure(fused), measure(stock), type(ren).__name__.removesuffix("Renderer"))
+  return verdicts[key]
+
+def compare(fused:Side, stock:Side, target:str) -> str|None:
+  what = f"fused: {count(fused.kernels)} for {count(stock.kernels)}, but"
+  if fused.kernels > stock.kernels: return f"{what.removesuffix(', but')}: it saves no kernel"
+  if fused.ops > SMALL_OPS and fused.ops > MAX_REDUNDANCY*max(stock.ops, 1):
+    return f"{what} {fused.ops/max(stock.ops, 1):.1f} times the work ({stock.ops:,} -> {fused.ops:,} ops; {MAX_REDUNDANCY:.0f} times is allowed)"
+  if fused.least_threads is not None and stock.least_threads is not None and fused.least_threads < MIN_THREADS*stock.least_threads:
+    return f"{what} {stock.least_threads:,} -> {fused.least_threads:,} threads in the least parallel one (a quarter is allowed)"
+  if fused.ns > (1-MIN_GAIN)*stock.ns:
+    return f"{what} predicted {'slower' if fused.ns > stock.ns else 'no faster'} on {target}: {stock.ns/1000:,.1f} -> {fused.ns/1000:,.1f} us"
+  return None
+
+def count(kernels:int) -> str: return f"{kernels} kernel{'s' * (kernels != 1)}"

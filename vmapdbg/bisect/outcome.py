@@ -1,0 +1,109 @@
+"""Tells the outcomes of runs apart: by values, kernels, findings, or by how the run ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from vmapdbg.diff.values import compare_outputs, find_worst
+from vmapdbg.model import Capture, Finding, Schedule
+
+KINDS = ("values", "kernels", "findings", "crash")
+FindFindings = Callable[[Capture], tuple[Finding, ...]]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of the snippet: its Capture, or how its child died."""
+
+    capture: Capture | None
+    died: str | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a group of runs has in common; `name` is a letter, `summary` one line, `run` the first of them."""
+
+    name: str
+    summary: str
+    run: Run
+
+
+class Outcomes:
+    """Sorts runs into outcomes. Values within the tolerance of `vmapdbg diff` are one outcome."""
+
+    def __init__(self, kind: str, find_findings: FindFindings):
+        self.kind, self.find_findings = kind, find_findings
+        self.known: list[Outcome] = []
+        self._facts: list[Any] = []
+
+    def sort_in(self, run: Run) -> str:
+        """Returns the name of the run's outcome, a new one where it is like none before."""
+        facts = self._find_facts(run)
+        for outcome, known in zip(self.known, self._facts, strict=True):
+            if facts == known and (self.kind != "values" or _same_values(run, outcome.run)):
+                return outcome.name
+        name = _letter(len(self.known))
+        self.known.append(Outcome(name, self._describe(run), run))
+        self._facts.append(facts)
+        return name
+
+    def _find_facts(self, run: Run) -> Any:
+        """What must be equal for two runs to have the same outcome. How they ended always must."""
+        end = describe_end(run)
+        if run.capture is None or self.kind in ("crash", "values"):
+            return end
+        if self.kind == "kernels":
+            return end, [[kernel.key for kernel in schedule.kernels] for schedule in run.capture.schedules]
+        return end, sorted((f.code, f.line or "") for f in self.find_findings(run.capture))
+
+    def _describe(self, run: Run) -> str:
+        if run.capture is None or run.capture.error is not None:
+            return describe_end(run)
+        if self.kind == "crash":
+            return "it runs"
+        if self.kind == "kernels":
+            counts = [len(schedule.kernels) for schedule in run.capture.schedules]
+            return f"{sum(counts)} kernels in {len(counts)} schedules ({', '.join(map(str, counts))})"
+        if self.kind == "findings":
+            codes = [f.code for f in self.find_findings(run.capture)]
+            return ", ".join(f"{codes.count(code)} {code}" for code in sorted(set(codes))) or "no finding"
+        return self._describe_values(run.capture)
+
+    def _describe_values(self, capture: Capture) -> str:
+        """The first value that is not that of the first outcome."""
+        count = sum(len(schedule.outputs) for schedule in capture.schedules)
+        first = next((o.run.capture for o in self.known if o.run.capture and o.run.capture.error is None), None)
+        for before, after in _pair(first, capture) if first is not None else ():
+            for diff in compare_outputs(before, after):
+                if diff.status == "different":
+                    index = "" if diff.index is None else f" at {list(diff.index)}"
+                    values = f": {diff.value_after}, in A {diff.value_before}" if diff.value_after is not None else ""
+                    return f"output {diff.number} of schedule {after.index} differs{index}{values}"
+        return f"{count} {'value' if count == 1 else 'values'}"
+
+
+def describe_end(run: Run) -> str:
+    """Returns how a run ended, `it runs` where it ended well."""
+    if run.capture is None:
+        return run.died or "died"
+    error = run.capture.error
+    return "it runs" if error is None else f"{error.type}: {error.message}"
+
+
+def _same_values(one: Run, other: Run) -> bool:
+    if one.capture is None or other.capture is None:
+        return one.capture is other.capture
+    if len(one.capture.schedules) != len(other.capture.schedules):
+        return False
+    statuses = [d.status for pair in _pair(one.capture, other.capture) for d in compare_outputs(*pair)]
+    return find_worst(statuses) != "different"
+
+
+def _pair(one: Capture, other: Capture) -> list[tuple[Schedule, Schedule]]:
+    return list(zip(one.schedules, other.schedules, strict=False))
+
+
+def _letter(number: int) -> str:
+    return chr(ord("A") + number) if number < 26 else f"A{number}"

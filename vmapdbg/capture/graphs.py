@@ -1,0 +1,119 @@
+"""A tensor graph, and the contents of its buffers, in a form that goes from one process to another.
+
+A graph is packed where the overlay is and built again where it is not, so the ops are held by name: stock tinygrad has
+no VMAPIN. Pickling a UOp would recurse once for each level of the graph, and give two buffers of two processes one
+name."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+UOp = Any  # this module is imported before the overlay is installed, and must not import tinygrad
+
+
+@dataclass(frozen=True)
+class PackedNode:
+    """One UOp; `src` are places in the graph's list, all before its own. `shape` is None where it has none."""
+
+    op: str
+    dtype: Any
+    src: tuple[int, ...]
+    arg: Any
+    shape: tuple[Any, ...] | None
+
+
+@dataclass
+class PackedGraph:
+    """Nodes in the order of the toposort. `roots` are the values that are asked for. `blobs` has the name of the
+    contents of each BUFFER node that has any."""
+
+    nodes: list[PackedNode] = field(default_factory=list)
+    roots: list[int] = field(default_factory=list)
+    blobs: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class WrittenBuffer:
+    """What one kernel wrote, as it was right after the kernel ran.
+
+    `node` is the id of its node in the Capture; the node is the root of the pass's graph at the place that this buffer
+    has among the buffers. `kernel` is the number of the compute kernel, None for a copy. `closed` has the id of each
+    range of the BUFFERIZE as the pass made it (None: an axis of size 1), `stored` the same of the one that was stored,
+    with the size."""
+
+    node: int
+    kernel: int | None
+    closed: tuple[int | None, ...]
+    stored: tuple[tuple[int | None, int], ...]
+    dtype: str
+    size: int
+    blob: str
+
+
+@dataclass
+class Evidence:
+    """All that the oracle needs of one schedule: what was asked, with which inputs, and what came of it.
+
+    `values` has, for each root of `graph`, the contents of the realized buffer, None where there is none. `passed` is
+    the graph as the pass saw it, its roots the nodes of `buffers`. `range_names` has the rendered name of each RANGE's
+    id."""
+
+    schedule: int
+    line: str | None
+    graph: PackedGraph | None = None
+    values: list[str | None] = field(default_factory=list)
+    passed: PackedGraph | None = None
+    range_names: dict[int, str] = field(default_factory=dict)
+    buffers: list[WrittenBuffer] = field(default_factory=list)
+    failed: str | None = None
+    unchecked: list[str] = field(default_factory=list)
+
+
+class BlobsFull(Exception):
+    """There is no room for more contents."""
+
+
+class Blobs:
+    """Contents of buffers in a folder, each once, by their hash."""
+
+    def __init__(self, folder: Path, room: int):
+        self.folder, self.room = folder, room
+
+    def keep(self, data: bytes) -> str:
+        """Returns the name of the contents. Raises BlobsFull."""
+        name = hashlib.blake2b(data, digest_size=16).hexdigest()
+        file = self.folder / name
+        if not file.exists():
+            if len(data) > self.room:
+                raise BlobsFull
+            self.room -= len(data)
+            file.write_bytes(data)
+        return name
+
+    def read(self, name: str) -> bytes:
+        return (self.folder / name).read_bytes()
+
+
+def pack_graph(roots: Iterable[UOp], contents: Callable[[UOp], str | None]) -> PackedGraph:
+    """Packs the graph of `roots`; `contents` names those of a BUFFER."""
+    wanted = list(roots)
+    packed = PackedGraph()
+    places: dict[UOp, int] = {}
+    for u in [] if not wanted else wanted[0].sink(*wanted[1:]).toposort():
+        if u.op.name == "SINK":
+            continue
+        places[u] = len(packed.nodes)
+        packed.nodes.append(PackedNode(u.op.name, u.dtype, tuple(places[s] for s in u.src), u.arg, _find_shape(u)))
+        if u.op.name == "BUFFER" and (name := contents(u)) is not None:
+            packed.blobs[places[u]] = name
+    packed.roots = [places[u] for u in wanted]
+    return packed
+
+
+def _find_shape(u: UOp) -> tuple[int, ...] | None:
+    shape = u._shape
+    return None if shape is None or not all(isinstance(size, int) for size in shape) else tuple(shape)

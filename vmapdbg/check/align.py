@@ -1,0 +1,58 @@
+"""Brings the contents of a kernel's buffer into the shape that its node should have."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+from vmapdbg.check.numbers import ITEMSIZE, Array, find_strides
+
+
+def align(
+    data: bytes,
+    right: Array,
+    stored: Sequence[tuple[int | None, int]],
+    closed: Sequence[int | None],
+    ambient: Sequence[int],
+) -> Array | str:
+    """Returns the buffer in the shape of `right`, or a sentence that says why that cannot be.
+
+    `right` has the ambient ranges first, then the node's own axes. `closed` has the range ids of the BUFFERIZE as the
+    pass made it, one for each dimension, the node's own axes last; `stored` those that were left when it was stored,
+    with their sizes: tinygrad drops a dimension that the value does not depend on. Such a one is read as it is by every
+    step, and so it is here: that is how a lost range becomes visible.
+    """
+    itemsize = ITEMSIZE[right.dtype]
+    sizes = [size for _, size in stored]
+    if len(data) != math.prod(sizes) * itemsize:
+        return f"it holds {len(data) // itemsize} elements, its ranges have {math.prod(sizes)}"
+    own = len(right.shape) - len(ambient)
+    keys = [*ambient, *(closed[len(closed) - own :] if own else ())]
+    wide = {r: size for r, size in stored if r is not None and size > 1}
+    fits = all(wide.get(key, size) == size for key, size in zip(keys, right.shape, strict=True))
+    unknown = any(r is None and size > 1 for r, size in stored)
+    if unknown or not fits or not set(wide) <= set(keys):
+        if len(data) == len(right.data):
+            return Array(data, right.dtype, right.shape)
+        return "its dimensions are not those of its node"
+    return Array(Layout(data, itemsize, stored).read(keys, right.shape), right.dtype, right.shape)
+
+
+class Layout:
+    """A buffer whose dimensions have names, the last one fastest: `stored` has (name, size) of each."""
+
+    def __init__(self, data: bytes, itemsize: int, stored: Sequence[tuple[Any, int]]):
+        self.data, self.itemsize = data, itemsize
+        strides = find_strides(tuple(size for _, size in stored))
+        self.steps = {name: step for (name, size), step in zip(stored, strides, strict=True) if size > 1}
+
+    def read(self, names: Sequence[Any], shape: tuple[int, ...]) -> bytes:
+        """Returns the elements in the order of other dimensions; one that the buffer does not have is read as it is by
+        every step."""
+        steps = [self.steps.get(name, 0) for name in names]
+        if steps == [step if size > 1 else 0 for step, size in zip(find_strides(shape), shape, strict=True)]:
+            return self.data
+        places = (sum(i * s for i, s in zip(index, steps, strict=True)) for index in product(*map(range, shape)))
+        return b"".join(self.data[p * self.itemsize : (p + 1) * self.itemsize] for p in places)

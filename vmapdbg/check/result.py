@@ -1,0 +1,69 @@
+"""What `vmapdbg check` found out: one ScheduleCheck for each schedule. The data of its JSON, and of its text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vmapdbg.check.compare import Comparison
+
+
+@dataclass(frozen=True)
+class OutputCheck:
+    """One tensor that the snippet realized, compared with the same graph unrolled. `oracle` is `stock`, or `python`
+    where it ran on the PYTHON device. `shape` is that of the buffer. `rows` says which part was compared where that is
+    not all."""
+
+    number: int
+    shape: tuple[int, ...]
+    dtype: str
+    oracle: str
+    comparison: Comparison
+    rows: str | None
+
+
+@dataclass(frozen=True)
+class BufferCheck:
+    """One buffer between kernels, in the order of the schedule. `node` is the id of the node it holds, `kernel` the
+    number of the compute kernel that wrote it (None for a copy). `shape` has the sizes of the node's ambient ranges
+    first, then its own axes. `missing` are the ambient ranges that the buffer has no dimension for. `comparison` is
+    None where the buffer could not be compared, for the `reason`."""
+
+    node: int
+    kernel: int | None
+    shape: tuple[int, ...]
+    dtype: str
+    missing: tuple[str, ...]
+    comparison: Comparison | None
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class ScheduleCheck:
+    """One schedule. `unchecked` says why nothing, or not everything, was compared. `buffers` is filled where an output
+    is wrong: the buffers up to the first wrong one. `failed` is the error of a schedule that raised, and `stock_runs`
+    whether stock tinygrad computes its graph unrolled. `evaluations` is how many graphs the oracle ran.
+    """
+
+    schedule: int
+    line: str | None
+    outputs: tuple[OutputCheck, ...]
+    buffers: tuple[BufferCheck, ...]
+    unchecked: tuple[str, ...]
+    failed: str | None
+    stock_runs: bool | None
+    evaluations: int
+
+    @property
+    def wrong(self) -> tuple[OutputCheck, ...]:
+        return tuple(output for output in self.outputs if output.comparison.status == "wrong")
+
+    @property
+    def first_wrong_buffer(self) -> BufferCheck | None:
+        return next((b for b in self.buffers if b.comparison is not None and b.comparison.status == "wrong"), None)
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """All schedules of one run of a snippet."""
+
+    schedules: tuple[ScheduleCheck, ...]

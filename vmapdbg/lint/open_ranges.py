@@ -1,0 +1,62 @@
+"""VD107: a range that nothing closes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from vmapdbg.lint.rule import Rule, advise_patches, each_kernel, find_node, kernel_finding
+from vmapdbg.model import Bufferize, Capture, Finding, Schedule
+
+EXPLANATION = """\
+The value of a buffer depends on a range that the store into the buffer does not close: there is no loop that runs it.
+tinygrad then fails with "input to kernel must be AFTER or BUFFER, not Ops.INDEX", or with a program that has a loop
+without an end.
+
+Decided on the range records: the ranges of each store into a GLOBAL buffer, less those it ends. OUTER ranges stay open
+on purpose, the schedule runs them. LOCAL buffers live inside the loops around them.
+
+What to try: turn on close-ranges, which closes every open range of what is stored; or the range has no place in the
+value: `vmapdbg why NODE` shows where it comes from.
+"""
+
+
+def find(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
+    for schedule in capture.schedules:
+        for bufferize in schedule.bufferizes:
+            if bufferize.left_open and bufferize.outcome == "kept" and bufferize.addrspace == "GLOBAL":
+                yield explain(capture, schedule, bufferize)
+    for schedule, number, kernel in each_kernel(capture):
+        if kernel.open_loops:
+            message = f"kernel {kernel.name} opens {', '.join(kernel.open_loops)} and never ends it"
+            yield kernel_finding("VD107", schedule, number, message, advise(capture, kernel.outputs[:1]))
+
+
+def explain(capture: Capture, schedule: Schedule, bufferize: Bufferize) -> Finding:
+    node = find_node(schedule, bufferize.node)
+    op = f" {node.op}" if node is not None else ""
+    ranges, it, are = ("ranges", "them", "are") if len(bufferize.left_open) > 1 else ("range", "it", "is")
+    message = (
+        f"{ranges} {', '.join(bufferize.left_open)} {are} left open: node {bufferize.node}{op} is stored to a buffer, "
+        f"its value depends on {it}, and no loop around the store runs {it}"
+    )
+    number = next((i for i, k in enumerate(schedule.kernels) if bufferize.node in k.outputs), None)
+    return Finding(
+        code="VD107",
+        kernel=None if number is None else schedule.kernels[number].name,
+        node=bufferize.node,
+        line=(node.line if node is not None else None) or schedule.line,
+        message=message,
+        schedule=schedule.index,
+        number=number,
+        advice=advise(capture, (bufferize.node,)),
+    )
+
+
+def advise(capture: Capture, nodes: tuple[int, ...]) -> str:
+    patches = advise_patches(capture, "close-ranges", "ambient-ranges", "nested-ranges")
+    if patches is not None:
+        return patches
+    return f"vmapdbg why {nodes[0]} (where the range comes from)" if nodes else "look at the kernel's source"
+
+
+RULE = Rule("VD107", "range left open", "error", EXPLANATION, find)

@@ -1,0 +1,198 @@
+"""The pytest plugin: `pytest --vmapdbg` runs tests on patched tinygrad, with fixtures to hold schedules in place.
+
+Off by default, and then it costs nothing: no overlay, no tinygrad, tests that use its fixtures are skipped.
+
+    capture                  `with capture() as c: ...`, then `c.kernels`, `c.schedules`, `c.findings`
+    assert_kernels(n)        the last capture has n kernels
+    assert_no_findings()     lint finds nothing in it
+    assert_schedule_matches("name")   it is as in the snapshot file; `--vmapdbg-update` writes the file
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from vmapdbg.model import Capture, Finding, Kernel, Schedule
+
+FOLDER = "schedules"
+"""Snapshots are in this folder beside the test's file: `schedules/TEST_FILE/NAME.txt`."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("vmapdbg", "vmapdbg: schedules of tinygrad")
+    group.addoption("--vmapdbg", action="store_true", help="Install vmapdbg's patches, and its fixtures.")
+    group.addoption("--vmapdbg-patches", default="all", metavar="SPEC", help="Which patches are on (default: all).")
+    group.addoption("--vmapdbg-target", default="c", metavar="TARGET", help="Render kernels for it (default: c).")
+    group.addoption("--vmapdbg-update", action="store_true", help="Write the snapshots of assert_schedule_matches.")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Installs the overlay before any conftest can import tinygrad; in an xdist worker too."""
+    options = early_config.known_args_namespace
+    if getattr(options, "vmapdbg", False):
+        early_config.stash[_RECORDER] = install(options.vmapdbg_patches, options.vmapdbg_target)
+
+
+def install(spec: str, target: str) -> Any:
+    """Returns the recorder that the overlay reports to. Raises pytest.UsageError, with one line."""
+    from vmapdbg import overlay
+    from vmapdbg.capture.launcher import TARGETS
+    from vmapdbg.capture.live import LiveRecorder, observe_with
+    from vmapdbg.patches import PatchError, format_patches, parse_patches
+
+    if target not in TARGETS:
+        raise pytest.UsageError(f"--vmapdbg-target: {target!r} is none of {', '.join(TARGETS)}")
+    try:
+        overlay.check_installed()
+        overlay.install(format_patches(parse_patches(spec)))
+    except (PatchError, overlay.OverlayError) as error:
+        raise pytest.UsageError(f"--vmapdbg: {error}") from None
+    recorder = LiveRecorder()
+    observe_with(recorder)
+    return recorder
+
+
+_RECORDER = pytest.StashKey[Any]()
+
+
+class Captured:
+    """What a `with capture() as c:` block scheduled; it is there when the block has ended."""
+
+    def __init__(self) -> None:
+        self._capture: Capture | None = None
+
+    @property
+    def capture(self) -> Capture:
+        """The whole capture, as `vmapdbg show --json` prints it."""
+        if self._capture is None:
+            raise RuntimeError("the capture is there when its with block has ended")
+        return self._capture
+
+    @property
+    def schedules(self) -> tuple[Schedule, ...]:
+        return self.capture.schedules
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The compute kernels of all schedules, in order."""
+        return tuple(kernel for schedule in self.schedules for kernel in schedule.kernels)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What lint finds, without what comments on your lines take out."""
+        return self.capture.findings
+
+
+class Session:
+    """The captures of one test."""
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self.config = request.config
+        self.test_file = Path(str(request.node.path))
+        self.last: Captured | None = None
+
+    @contextmanager
+    def capture(self) -> Iterator[Captured]:
+        from vmapdbg.capture.live import build_capture
+        from vmapdbg.patches import format_patches, parse_patches
+        from vmapdbg.subjects import add_findings
+
+        captured = Captured()
+        with self.config.stash[_RECORDER].recording() as records:
+            yield captured
+        options = self.config.option
+        patches = format_patches(parse_patches(options.vmapdbg_patches))
+        built = build_capture(list(records), options.vmapdbg_target, patches)
+        captured._capture = add_findings(built)
+        self.last = captured
+
+    def need_last(self) -> Captured:
+        if self.last is None:
+            pytest.fail("nothing was captured in this test yet: with capture() as c: ...", pytrace=False)
+        return self.last
+
+
+@pytest.fixture
+def _vmapdbg(request: pytest.FixtureRequest) -> Session:
+    if _RECORDER not in request.config.stash:
+        pytest.skip("needs pytest --vmapdbg")
+    return Session(request)
+
+
+@pytest.fixture
+def capture(_vmapdbg: Session) -> Callable[[], AbstractContextManager[Captured]]:
+    """`with capture() as c:` captures every schedule that is made inside; see `Captured`."""
+    return _vmapdbg.capture
+
+
+@pytest.fixture
+def assert_kernels(_vmapdbg: Session) -> Callable[[int], None]:
+    """`assert_kernels(2)`: the last capture has two compute kernels."""
+
+    def check(count: int) -> None:
+        __tracebackhide__ = True
+        kernels = _vmapdbg.need_last().kernels
+        if len(kernels) != count:
+            listed = "".join(f"\n  {kernel.name}  {', '.join(kernel.lines)}" for kernel in kernels)
+            pytest.fail(f"{len(kernels)} kernels, not {count}:{listed}", pytrace=False)
+
+    return check
+
+
+@pytest.fixture
+def assert_no_findings(_vmapdbg: Session) -> Callable[..., None]:
+    """`assert_no_findings()`, or `assert_no_findings("VD101", "VD105")`: lint finds nothing in the last capture."""
+
+    def check(*codes: str) -> None:
+        __tracebackhide__ = True
+        found = [finding for finding in _vmapdbg.need_last().findings if is_wanted(finding.code, codes)]
+        if found:
+            listed = "".join(f"\n  {item.code} {item.line or ''}: {item.message}; try: {item.advice}" for item in found)
+            pytest.fail(f"{len(found)} finding{'s' * (len(found) != 1)}:{listed}", pytrace=False)
+
+    return check
+
+
+def is_wanted(code: str, codes: Collection[str]) -> bool:
+    return not codes or code in codes
+
+
+@pytest.fixture
+def assert_schedule_matches(_vmapdbg: Session) -> Callable[[str], None]:
+    """`assert_schedule_matches("softmax")`: the last capture is as in `schedules/TEST_FILE/softmax.txt`."""
+
+    def check(name: str) -> None:
+        __tracebackhide__ = True
+        from vmapdbg.snapshot import format_snapshot
+        from vmapdbg.store import StoreError, write_atomically
+
+        if not name or name.strip(".") != name or not all(c.isalnum() or c in "._-" for c in name):
+            pytest.fail(f"{name!r} is no name for a snapshot: use letters, digits, . _ -", pytrace=False)
+        file = _vmapdbg.test_file.parent / FOLDER / _vmapdbg.test_file.stem / f"{name}.txt"
+        text = format_snapshot(_vmapdbg.need_last().capture)
+        if _vmapdbg.config.option.vmapdbg_update:
+            try:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                write_atomically(file, text)
+            except (OSError, StoreError) as error:
+                pytest.fail(str(error), pytrace=False)
+            return
+        if not file.is_file():
+            pytest.fail(f"there is no snapshot {file}: pytest --vmapdbg --vmapdbg-update writes it", pytrace=False)
+        expected = file.read_text(encoding="utf-8")
+        if expected != text:
+            changes = difflib.unified_diff(
+                expected.splitlines(), text.splitlines(), "snapshot", "now", lineterm="", n=2
+            )
+            shown = "\n".join(changes)
+            pytest.fail(f"the schedule is not that of {file} (--vmapdbg-update accepts it)\n{shown}", pytrace=False)
+
+    return check

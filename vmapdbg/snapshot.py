@@ -1,0 +1,37 @@
+"""A capture as text that stays the same as long as the schedules do: what the pytest plugin's snapshot files hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from vmapdbg.model import Capture, Kernel, Schedule
+
+
+def format_snapshot(capture: Capture) -> str:
+    """Returns target, patches, and for each schedule its kernels: launch, work, buffers.
+
+    Lines of the user's code, ids and the numbers that tell kernels of one name apart are left out: they change where no
+    schedule does.
+    """
+    on = ", ".join(name for name, state in capture.patches.items() if state)
+    lines = [f"target {capture.target}", f"patches {on}"]
+    for schedule in capture.schedules:
+        lines += format_schedule(schedule)
+    return "\n".join(lines) + "\n"
+
+
+def format_schedule(schedule: Schedule) -> Iterator[str]:
+    yield ""
+    yield f"schedule {schedule.index}: kernels {len(schedule.kernels)}, copies {schedule.copies}"
+    for kernel in schedule.kernels:
+        yield from format_kernel(kernel)
+
+
+def format_kernel(kernel: Kernel) -> Iterator[str]:
+    # tinygrad counts kernels of one name in a process: r_4_4, r_4_4n1, r_4_4n2
+    yield f"  kernel {re.sub(r'n[0-9]+$', '', kernel.name)}"
+    yield f"    threads {kernel.threads}, launches {kernel.launches}, LOCAL {kernel.local_bytes} bytes"
+    yield f"    executed ops {kernel.executed_ops}, moved {kernel.bytes} bytes"
+    for buffer in kernel.buffers:
+        yield f"    {buffer.access} {buffer.name}: {buffer.size} {buffer.dtype}"
