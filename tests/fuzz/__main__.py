@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from .check import STOCK, Outcome, Runner
+from .check import CODEGEN, STOCK, Outcome, Runner
 from .draw import SeededDraw
 from .generate import generate
 from .program import Invalid, Program
@@ -33,7 +33,7 @@ def main() -> int:
         else:
             outcome = runner.check(program)
             counts[outcome.kind] += 1
-            if outcome.kind == STOCK:
+            if outcome.kind in (STOCK, CODEGEN):
                 print(f"number {number}: {outcome.kind}: {first_line(outcome.detail)}", file=sys.stderr, flush=True)
             if outcome.failed:
                 found += 1

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from .avoid import DERIVED, NONE, REPEATED, Traits, is_safe, traits_after
 from .draw import Draw
 from .evaluate import check_value, evaluate, input_value, put_elements, take_element
 from .op_parts import Array, Op
@@ -41,7 +42,7 @@ class Generator:
         self.values: dict[str, Array] = {}
         self.depends: dict[str, frozenset[str]] = {}  # all that a value is made of, itself included
         self.batches: dict[str, frozenset[int]] = {}  # the maps that it has an element of
-        self.divided: set[str] = set()  # values that are made by a division
+        self.traits: dict[str, Traits] = {}  # what stock tinygrad goes wrong on (avoid.py)
         self.count = 0
         self.maps = 0
 
@@ -59,6 +60,8 @@ class Generator:
             if self.derives:
                 self.derive(top)
         made = [n for n in top.names if n not in {x.name for x in inputs}]
+        if not made:
+            raise Invalid("no step")
         used = {a for s in top.steps for a in args_of(s)}
         # what nothing else reads, so that few steps are for nothing
         results = [n for n in reversed(made) if n not in used][: d.integer(2, 4)] or made[-1:]
@@ -78,8 +81,9 @@ class Generator:
         self.count += 1
         return f"{prefix}{self.count}"
 
-    def know(self, name: str, value: Array, depends: frozenset[str], batches: frozenset[int]) -> None:
+    def know(self, name: str, value: Array, depends: frozenset[str], batches: frozenset[int], traits: Traits) -> None:
         self.values[name], self.depends[name], self.batches[name] = value, depends | {name}, batches
+        self.traits[name] = traits
 
     def input(self) -> Input:
         d = self.draw
@@ -91,7 +95,7 @@ class Generator:
             # what a derivative is taken at must be in the graph
             kind = "data"
         x = Input(name, shape, dtype, kind, self.count)
-        self.know(name, input_value(x), frozenset(), frozenset())
+        self.know(name, input_value(x), frozenset(), frozenset(), REPEATED if kind == "full" else NONE)
         return x
 
     def pick(self, scope: Scope) -> str:
@@ -133,8 +137,8 @@ class Generator:
             if not fits:
                 return False
             args.append(self.draw.choice(fits))
-        # stock: a condition on a quotient is wrong where it is padded twice, as in a cumsum
-        if name in CONDITIONS and any(self.depends[a] & self.divided for a in args):
+        traits = NONE.union(*[self.traits[a] for a in args])
+        if not is_safe(name, traits):
             return False
         arrays = [self.values[a] for a in args]
         if (params := op.draw(self.draw, *arrays)) is None:
@@ -143,12 +147,14 @@ class Generator:
             check_value(value := np.asarray(op.value(*arrays, *params)))
         except (Invalid, ValueError, IndexError):
             return False
+        # stock: where a slice holds only padding and is realized, what it is a slice of becomes zero too
+        if not value.any():
+            return False
         out = self.new_name()
-        if name in DIVISIONS:
-            self.divided.add(out)
         scope.steps.append(Apply(out, name, tuple(args), params))
         depends = frozenset().union(*[self.depends[a] for a in args])
-        self.know(out, value, depends, frozenset().union(*[self.batches[a] for a in args]))
+        batches = frozenset().union(*[self.batches[a] for a in args])
+        self.know(out, value, depends, batches, traits_after(name, traits))
         scope.names.append(out)
         return True
 
@@ -168,10 +174,9 @@ class Generator:
         y, x = self.draw.choice(pairs)
         kind = self.draw.choice(("gradient", "jvp"))
         out = self.new_name("d")
-        self.divided.add(out)
         scope.steps.append(Derive(out, kind, y, x))
         like = self.values[x if kind == "gradient" else y]
-        self.know(out, like * 0 + 0.5, self.depends[y], self.batches[y] | self.batches[x])
+        self.know(out, like * 0 + 0.5, self.depends[y], self.batches[y] | self.batches[x], self.traits[y] | DERIVED)
         scope.names.append(out)
 
     # *** scopes
@@ -232,7 +237,7 @@ class Generator:
         for param, arg, axes in zip(params, args, in_axes, strict=True):
             mapped = frozenset(m for m, a in zip(sorted(mine), axes, strict=True) if a is not None)
             value = take_element(self.values[arg], axes, (0,) * len(sizes))
-            self.know(param, value, self.depends[arg], self.batches[arg] | mapped)
+            self.know(param, value, self.depends[arg], self.batches[arg] | mapped, self.traits[arg])
         closed = [d.choice(scope.names) for _ in range(d.choice((0, 0, 1, 2)))]
         inner = Scope([*dict.fromkeys(closed), *params], scope.depth + 1, scope.open_ids | set(ids))
         for _ in range(d.integer(1, 8)):
@@ -274,9 +279,9 @@ class Generator:
             outs.append(out)
             out_axes.append(axes)
             depends = (self.depends[name] - within) | (free & self.depends[name])
-            self.know(out, whole, depends, self.batches[name] - mine)
-            if self.depends[name] & self.divided:
-                self.divided.add(out)
+            is_spread = len(self.batches[name] & mine) < len(step.sizes)
+            traits = self.traits[name] | (REPEATED if is_spread else NONE)
+            self.know(out, whole, depends, self.batches[name] - mine, traits)
         scope.steps.append(
             Map(tuple(outs), step.args, step.in_axes, tuple(out_axes), step.body, step.sizes, *tail(step))
         )
@@ -291,8 +296,6 @@ def names_of(step: Step) -> tuple[str, ...]:
     return step.outs if isinstance(step, Map) else (step.out,)
 
 
-DIVISIONS = {"recip", "softmax", "normalize", "tanh"}
-CONDITIONS = {"above", "select", "where", "relu", "abs", "index_tensor", "argmax"}
 WEIGHTED = {
     kind: tuple(name for name, op in OPS.items() if kind in op.kinds for _ in range(op.weight)) for kind in "fib"
 }

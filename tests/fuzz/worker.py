@@ -11,18 +11,21 @@ from typing import Any
 import numpy as np
 
 
-def run(source: str, stock: bool = False) -> list[np.ndarray[Any, Any]]:
-    """Runs a snippet, returns its results."""
+def run(source: str, stock: bool = False, plain: bool = False) -> list[np.ndarray[Any, Any]]:
+    """Runs a snippet, returns its results. `plain` is without the optimizations of codegen."""
+    from tinygrad.helpers import Context
+
     if stock and str(Path(__file__).parent) not in sys.path:
         sys.path.insert(0, str(Path(__file__).parent))
     source = source.rsplit("for result in results:", 1)[0]
     space: dict[str, Any] = {"__name__": "program"}
-    exec(compile(source, "<program>", "exec"), space)
-    return [r.numpy() for r in space["results"]]
+    with Context(NOOPT=int(plain)):
+        exec(compile(source, "<program>", "exec"), space)
+        return [r.numpy() for r in space["results"]]
 
 
 def serve(connection: Any) -> None:
-    """Takes (source, stock) and answers ("ok", arrays) or (the exception's name, its message and traceback)."""
+    """Takes (source, stock, plain) and answers ("ok", arrays) or (the exception's name, its message and traceback)."""
     from vmapdbg.overlay import install
     from vmapdbg.patches import format_patches, parse_patches
 
@@ -30,10 +33,10 @@ def serve(connection: Any) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     while True:
         try:
-            source, stock = connection.recv()
+            request = connection.recv()
         except EOFError:
             return
         try:
-            connection.send(("ok", run(source, stock)))
+            connection.send(("ok", run(*request)))
         except Exception as e:
             connection.send((type(e).__name__, (str(e), traceback.format_exc())))
