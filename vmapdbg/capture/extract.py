@@ -43,6 +43,8 @@ class PassView:
         self.names: dict[UOp, str] = {}
         self.lines = self._find_lines()
         self.parts: dict[str, Any] | None = None
+        # the layers of a network are one program many times
+        self.accesses: dict[tuple[bytes, frozenset[str]], tuple[model.Access, ...]] = {}
 
     def build(self, index: int, asked: ScheduleRecord) -> model.Schedule:
         if self.parts is None:
@@ -243,6 +245,9 @@ class PassView:
         program, work = rendered.spec, rendered.work
         uops = program.uops or []
         source = program.src.strip("\n") + "\n"
+        program_key = ast.key, launched.variables
+        if program_key not in self.accesses:
+            self.accesses[program_key] = find_accesses(uops, source, launched.variables)
         nodes = self.find_computed(buffers)
         asked = sum(self.count_asked(u) for u in nodes)
         executed = work.ops * launches
@@ -263,7 +268,7 @@ class PassView:
             outputs=tuple(self.ids[self.record.buffers[b]] for b in buffers[:1] if b in self.record.buffers),
             launches=launches,
             key=ast.key.hex(),
-            accesses=find_accesses(uops, source, launched.variables),
+            accesses=self.accesses[program_key],
             fresh=self.is_fresh(buffers),
             open_loops=find_open_loops(uops),
             local_limit=target_limit(self.target),
