@@ -11,7 +11,8 @@ from tinygrad.uop import GroupOp, Ops
 from tinygrad.uop.ops import AxisType, UOp, renderer
 
 from vmapdbg import model
-from vmapdbg.capture.accesses import find_accesses, find_open_loops, find_outside
+from vmapdbg.capture.accesses import find_accesses, find_open_loops
+from vmapdbg.capture.bounds import find_outside
 from vmapdbg.capture.programs import op_weight, render_program, target_limit
 from vmapdbg.capture.recorder import BufferizeRecord, Launched, PassRecord, ScheduleRecord, explain_verdict
 
