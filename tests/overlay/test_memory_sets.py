@@ -12,8 +12,9 @@ from tinygrad.uop import Ops
 from tinygrad.uop.ops import AxisType, UOp
 
 from vmapdbg.capture import memory_sets
-from vmapdbg.capture.accesses import bound_address, find_outside
-from vmapdbg.capture.memory_sets import Reach, Undecided, count_written, find_reach
+from vmapdbg.capture.bounds import bound_address, find_outside
+from vmapdbg.capture.expressions import Undecided
+from vmapdbg.capture.memory_sets import Reach, count_written, find_reach
 
 
 def loop(number: int, size: int) -> UOp:

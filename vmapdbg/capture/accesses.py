@@ -15,15 +15,10 @@ from tinygrad.uop import Ops
 from tinygrad.uop.ops import UOp, axis_letters, range_str
 
 from vmapdbg import model
-from vmapdbg.capture.memory_sets import (
-    Reach,
-    Undecided,
-    Written,
-    count_written,
-    find_reach,
-    split_conditions,
-    write_expression,
-)
+from vmapdbg.capture.bounds import bound_address
+from vmapdbg.capture.dependence import find_data, find_memory
+from vmapdbg.capture.expressions import Undecided, write_expression
+from vmapdbg.capture.memory_sets import Reach, Written, count_written, find_reach, split_conditions
 
 
 @dataclass
@@ -116,12 +111,6 @@ def find_buffer(index: UOp) -> UOp | None:
     return None if isinstance(buffer.dtype, ImageDType) or buffer.ptrdtype.size < 0 else buffer
 
 
-def find_memory(pointer: UOp) -> UOp:
-    while pointer.op in {Ops.AFTER, Ops.CAST}:
-        pointer = pointer.src[0]
-    return pointer
-
-
 def find_source_lines(uops: Sequence[UOp], source: str) -> dict[UOp, int]:
     """Returns the line of the source (from 1) of each STORE, and of each LOAD that has a line of its own.
 
@@ -192,56 +181,6 @@ def find_bounds(use: Use, size: int) -> tuple[int, int] | None:
     return (lowest, highest) if lowest >= 0 and highest < size else None
 
 
-def bound_address(address: UOp, gate: UOp | None) -> tuple[int, int]:
-    """Returns bounds that hold where the gate does: those of tinygrad, narrowed by what the gate compares."""
-    known: dict[UOp, tuple[int, int]] = {}
-    for condition in split_conditions(gate) if gate is not None else ():
-        compared = read_comparison(condition)
-        if compared is not None:
-            u, low, high = compared
-            before = known.get(u, (int(u.vmin), int(u.vmax)))
-            known[u] = max(before[0], low), min(before[1], high)
-
-    def bound(u: UOp) -> tuple[int, int]:
-        if u not in known:
-            low, high = int(u.vmin), int(u.vmax)
-            if u.op in {Ops.ADD, Ops.MUL, Ops.SHL, Ops.SUB}:
-                (a, b), (c, d) = bound(u.src[0]), bound(u.src[1])
-                if u.op is Ops.ADD:
-                    ends = [a + c, b + d]
-                elif u.op is Ops.SUB:
-                    ends = [a - d, b - c]
-                else:
-                    c, d = (c, d) if u.op is Ops.MUL else (1 << max(c, 0), 1 << min(max(d, 0), 64))
-                    ends = [a * c, a * d, b * c, b * d]
-                # tinygrad's bounds of what it knows, ours where the gate says more
-                low, high = (min(ends), max(ends)) if _uses_any(u, known) else (low, high)
-            known[u] = low, high
-        return known[u]
-
-    return bound(address)
-
-
-def _uses_any(u: UOp, known: dict[UOp, tuple[int, int]]) -> bool:
-    return any(s in known for s in u.src)
-
-
-def read_comparison(condition: UOp) -> tuple[UOp, int, int] | None:
-    """Returns what a condition says of an expression: (expression, lowest, highest)."""
-    flipped = condition.op is Ops.CMPNE and condition.src[1].op is Ops.CONST and condition.src[1].arg == 1
-    test = condition.src[0] if flipped else condition
-    if test.op is not Ops.CMPLT:
-        return None
-    left, right = test.src
-    if right.op is Ops.CONST:
-        edge = int(right.arg)
-        return (left, edge, int(left.vmax)) if flipped else (left, int(left.vmin), edge - 1)
-    if left.op is Ops.CONST:
-        edge = int(left.arg)
-        return (right, int(right.vmin), edge) if flipped else (right, edge + 1, int(right.vmax))
-    return None
-
-
 def find_lost(use: Use) -> tuple[UOp, ...]:
     """Returns the loops and threads whose steps all store to the same place, each another value: the last one stays.
 
@@ -259,6 +198,9 @@ def find_lost(use: Use) -> tuple[UOp, ...]:
     if not unused and not pinned:
         return ()
     value = use.uop.src[1]
+    # what is added to the buffer step by step is not lost
+    if any(u.op is Ops.INDEX and find_memory(u.src[0]) is use.buffer for u in find_data(value)):
+        return ()
     lost = {loop for loop in unused if loop in find_data(value)}
     lost |= {loop for loop in pinned if loop in find_data(value, through_local=False)}
     return tuple(loop for loop in candidates if loop in lost)
@@ -285,61 +227,6 @@ def find_pinned(use: Use) -> list[UOp]:
         if steps.steps == 1 and steps.highest == 0:
             pinned.append(threads[0])
     return pinned
-
-
-def find_data(*values: UOp, through_local: bool = True) -> set[UOp]:
-    """Returns all that values are computed from. What only orders (the loop around an AFTER) is not followed.
-
-    Without `through_local` what other threads stored to LOCAL memory does not count, only where it is read.
-    """
-    found: set[UOp] = set()
-    todo = list(values)
-    while todo:
-        u = todo.pop()
-        if u in found:
-            continue
-        found.add(u)
-        if u.op is Ops.AFTER:
-            todo.append(u.src[0])
-            if not through_local and find_memory(u).op is Ops.DEFINE_LOCAL:
-                continue
-            todo += [store for s in u.src[1:] for store in _stores_of(s)]
-        elif u.op not in {Ops.RANGE, Ops.SPECIAL, Ops.DEFINE_VAR}:
-            todo += u.src
-    return found
-
-
-def _stores_of(u: UOp) -> list[UOp]:
-    while u.op in {Ops.END, Ops.BARRIER} and len(u.src):
-        u = u.src[0]
-    if u.op is Ops.GROUP:
-        return [store for s in u.src for store in _stores_of(s)]
-    return [u] if u.op is Ops.STORE else []
-
-
-# *** ranges, before they become addresses
-
-
-def find_outside(index: UOp, size: int) -> tuple[int, int] | None:
-    """Returns the bounds of the range that indexes an axis of `size` elements, where a step of it leaves the axis.
-
-    None where no step does, or where that cannot be told. tinygrad wraps such an index around when it flattens the
-    axes, so that the address in the kernel stays in the buffer, and reads something else.
-    """
-    low, high = index.vmin, index.vmax
-    if isinstance(low, int) and isinstance(high, int) and low >= 0 and high < size:
-        return None
-    address, valid = index.get_idx(), index.get_valid()
-    loops = [u for u in UOp.sink(address, valid).toposort() if u.op is Ops.RANGE]
-    if any(loop.src[0].op is not Ops.CONST for loop in loops):
-        return None
-    try:
-        reach = find_reach(address, valid, {loop: int(loop.vmax) + 1 for loop in loops}, 1)
-    except Undecided:
-        return None
-    if not reach.steps or (reach.lowest >= 0 and reach.highest < size):
-        return None
-    return reach.lowest, reach.highest
 
 
 # *** names, as the source has them

@@ -10,7 +10,8 @@ from tinygrad.uop import GroupOp, Ops
 from tinygrad.uop.ops import AxisType, UOp, renderer
 
 from vmapdbg import model
-from vmapdbg.capture.accesses import find_accesses, find_open_loops, find_outside
+from vmapdbg.capture.accesses import find_accesses, find_open_loops
+from vmapdbg.capture.bounds import find_outside
 from vmapdbg.capture.programs import op_weight, render_program, target_limit
 from vmapdbg.capture.recorder import (
     BufferizeRecord,
@@ -46,6 +47,8 @@ class PassView:
         self.names: dict[UOp, str] = {}
         self.lines = self._find_lines()
         self.parts: dict[str, Any] | None = None
+        # the layers of a network are one program many times
+        self.accesses: dict[tuple[bytes, frozenset[str]], tuple[model.Access, ...]] = {}
 
     def build(self, index: int, asked: ScheduleRecord) -> model.Schedule:
         if self.parts is None:
@@ -253,6 +256,9 @@ class PassView:
         program, work = rendered.spec, rendered.work
         uops = program.uops or []
         source = program.src.strip("\n") + "\n"
+        program_key = ast.key, launched.variables
+        if program_key not in self.accesses:
+            self.accesses[program_key] = find_accesses(uops, source, launched.variables)
         nodes = self.find_computed(buffers)
         asked = sum(self.count_asked(u) for u in nodes)
         executed = work.ops * launches
@@ -273,7 +279,7 @@ class PassView:
             outputs=tuple(self.ids[self.record.buffers[b]] for b in buffers[:1] if b in self.record.buffers),
             launches=launches,
             key=ast.key.hex(),
-            accesses=find_accesses(uops, source, launched.variables),
+            accesses=self.accesses[program_key],
             fresh=self.is_fresh(buffers),
             open_loops=find_open_loops(uops),
             local_limit=target_limit(self.target),

@@ -41,9 +41,10 @@ def find(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
 def explain_store(schedule: Schedule, kernel: Kernel, access: Access) -> str | None:
     if access.lost:
         return explain_lost(schedule, kernel, access)
-    if access.addrspace != "GLOBAL" or access.stores is None or access.elements is None:
+    if access.addrspace != "GLOBAL" or access.stores is None or access.elements in (None, access.stores):
         return None
-    if access.stores == access.elements:
+    # a kernel that reads what it writes may add to it step by step
+    if any(other.kind == "load" and other.buffer == access.buffer for other in kernel.accesses or ()):
         return None
     return (
         f"kernel {kernel.name} stores {count_of(access.stores, 'value')} to {count_of(access.elements, 'element')} of "
