@@ -20,7 +20,8 @@ from vmapdbg.render.graph import write_graph
 
 FOLDER = Path(__file__).parent
 SAMPLE = "samples/lost_range.py"
-LOST = "all,-ambient-ranges"
+# a value that is fused with its reader is no buffer, and loses no range
+FIXED, LOST = "all,-fuse-broadcast", "all,-fuse-broadcast,-ambient-ranges"
 
 
 def capture(patches: str) -> Capture:
@@ -40,9 +41,9 @@ def draw_terminal(name: str, title: str, width: int, show: Callable[[Console], N
 
 
 def main() -> None:
-    fixed, lost = capture("all"), capture(LOST)
+    fixed, lost = capture(FIXED), capture(LOST)
     command = f"vmapdbg show {SAMPLE}"
-    draw_terminal("show", command, 100, lambda console: print_capture(fixed, console))
+    draw_terminal("show", f"{command} --patches {FIXED}", 100, lambda console: print_capture(fixed, console))
     draw_terminal(
         "show-without-ambient-ranges", f"{command} --patches {LOST}", 100, lambda console: print_capture(lost, console)
     )

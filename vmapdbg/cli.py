@@ -84,7 +84,7 @@ def show(
     \b
     Examples:
       vmapdbg show samples/lost_range.py
-      vmapdbg show samples/lost_range.py --patches all,-ambient-ranges --only bufferize,source
+      vmapdbg show samples/lost_range.py --patches ambient-ranges,nested-ranges --only bufferize,source
       vmapdbg show train.py --target metal --save after.json -- --steps 1
     """
     check_snippet(snippet)
@@ -165,8 +165,8 @@ def why(
     \b
     Examples:
       vmapdbg why 48
-      vmapdbg why r_3_2_2_2 samples/lost_range.py
-      vmapdbg why samples/lost_range.py:28
+      vmapdbg why 28 samples/ffn_overfusion.py
+      vmapdbg why samples/ffn_overfusion.py:19
       vmapdbg why
     """
     if snippet is None and subject is not None and subject.endswith((".py", ".json")):
@@ -221,7 +221,7 @@ def diff(
     \b
     Examples:
       vmapdbg diff --baseline
-      vmapdbg diff samples/lost_range.py --baseline=all,-ambient-ranges
+      vmapdbg diff samples/ffn_overfusion.py --baseline=all,-fusion-guard
       vmapdbg diff samples/softmax.py --baseline=stock --exit-code
       vmapdbg diff before.json after.json --json
     """
