@@ -59,3 +59,11 @@ def test_setitem_in_a_batch_of_one_does_not_write_to_the_argument(method: str) -
     x = Tensor(X[:1]).realize()
     same(vmap(half_at_0, method=method)(x), [[0.5, *X[0, 1:]]])
     same(x, X[:1])
+
+
+@METHODS
+def test_gradient_reads_the_sum_over_its_own_range(method: str) -> None:
+    # with fusion the sum of pad_reduce and the gradient's loop over the same RANGE were one kernel, and codegen hung
+    x = Tensor(numbers(3, 3, 3, dtype=np.float64))
+    v = vmap(lambda e: e[Tensor([1, 2, 0])], in_axes=2, out_axes=1, method=method)(x)
+    same(v.square().sum().gradient(x)[0], 2 * x.numpy())

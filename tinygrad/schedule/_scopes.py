@@ -59,12 +59,16 @@ def describe_place(x:UOp) -> str:
 def prepare_scopes(tsink:UOp, toposort:dict[UOp, None], scope_ranges:frozenset[UOp]) -> UOp:
   """Returns the graph with scopes that the pass can take. Raises VmapScopeError for what it cannot.
 
+   0. a REDUCE over a RANGE of pad_reduce has a RANGE of its own where a step of that RANGE reads its result
    1. each RANGE has an id that no other has, below zero: the pass numbers its own from zero, and it sorts by id
    2. CONTIGUOUS over VMAPOUT is one buffer, not a buffer and its copy
    3. a COPY inside a scope copies the whole batch: it stands between a VMAPOUT and a VMAPIN
    4. a REDUCE over an OUTER RANGE reduces an axis: the kernels run once for each step, and have no sum of the steps
    5. a value that leaves its scope as an output is a buffer: what else uses it in the scope reads it from there
   """
+  if (separated:=separate_reduces(tsink, toposort)) is not tsink:
+    toposort = (tsink:=separated).toposort()
+    scope_ranges = vmap_ranges(toposort)
   if names:=rename_ranges(toposort, scope_ranges):
     toposort = (tsink:=tsink.substitute(names)).toposort()
     scope_ranges = vmap_ranges(toposort)
@@ -78,6 +82,36 @@ def prepare_scopes(tsink:UOp, toposort:dict[UOp, None], scope_ranges:frozenset[U
     elif outer:=reduced_outer_ranges(x, scope_ranges): new[x] = reduce_whole_batch(new[x], outer)
     elif x.op is Ops.COPY and (open_ranges:=[r for r in x.ranges if r in scope_ranges]): new[x] = copy_whole_batch(new[x], open_ranges)
   return new[tsink]
+
+def separate_reduces(tsink:UOp, toposort:dict[UOp, None]) -> UOp:
+  """A gradient of pad_reduce is a loop over the RANGE that reads the sum over the same RANGE: in one kernel these are two loops, one in the other."""
+  if not any(is_padded(x) for x in toposort): return tsink
+  # node -> RANGE -> how many REDUCEs over it are nested in the node
+  nested: dict[UOp, dict[UOp, int]] = {}
+  reused: set[UOp] = set()
+  for x in toposort:
+    levels: dict[UOp, int] = {}
+    for s in x.src:
+      for r,level in nested[s].items(): levels[r] = max(level, levels.get(r, 0))
+    reused.update(r for r in levels if r in x.ranges)
+    for r in padded_ranges(x): levels[r] = levels.get(r, 0)+1
+    nested[x] = levels
+  if not reused: return tsink
+  taken = {x.arg[0] for x in toposort if x.op is Ops.RANGE}
+  free = (i for i in itertools.count(SCHEDULED_PADDED_ID, -1) if i not in taken)
+  # REDUCEs side by side share one, so that they share what they reduce
+  names: dict[tuple[UOp, int], UOp] = {}
+  new: dict[UOp, UOp] = {}
+  for x in toposort:
+    srcs = tuple(new[s] for s in x.src)
+    new[x] = x.replace(src=srcs) if srcs != x.src else x
+    for r in padded_ranges(x):
+      if r not in reused: continue
+      if (key:=(r, nested[x][r])) not in names: names[key] = r.replace(arg=(next(free),)+r.arg[1:])
+      new[x] = new[x].substitute({r:names[key]})
+  return new[tsink]
+
+def padded_ranges(x:UOp) -> list[UOp]: return [r for r in x.src[1:] if is_padded(r)] if x.op is Ops.REDUCE else []
 
 def rename_ranges(toposort:dict[UOp, None], scope_ranges:frozenset[UOp]) -> dict[UOp, UOp]:
   taken = {x.arg[0] for x in toposort if x.op is Ops.RANGE and x not in scope_ranges}
