@@ -129,8 +129,8 @@ def change_input_ranges(op: Ops, change: Callable[..., tuple[UOp, ...]]) -> Plan
         assignment = overlay("schedule.indexing").RangeAssignment
         stock = assignment.input_ranges
 
-        def input_ranges(self: Any, x: UOp, out_rngs: tuple[UOp, ...]) -> tuple[UOp, ...]:
-            rngs = stock(self, x, out_rngs)
+        def input_ranges(self: Any, x: UOp, out_rngs: tuple[UOp, ...], ambient: dict[UOp, UOp]) -> tuple[UOp, ...]:
+            rngs = stock(self, x, out_rngs, ambient)
             return change(self.ctx, x, out_rngs, rngs) if x.op is op else rngs
 
         patch.setattr(assignment, "input_ranges", input_ranges)
@@ -150,7 +150,7 @@ def first_consumer_wins(patch: Patch) -> None:
 def no_ending_ranges(patch: Patch) -> None:
     """The barrier where ranges end is gone: nothing is realized for being read many times."""
     assignment = overlay("schedule.indexing").RangeAssignment
-    patch.setattr(assignment, "end_ranges", lambda self, x, out_rngs: out_rngs)
+    patch.setattr(assignment, "end_ranges", lambda self, x, out_rngs, ambient: (out_rngs, ambient))
 
 
 def partial_realize(patch: Patch) -> None:

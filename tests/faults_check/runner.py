@@ -50,7 +50,7 @@ def run(folder: Path, names: list[str]) -> None:
     collector.watch(tinygrad.tensor)
     lazy = runner.schedule_lazy_tensors
     # check runs what the snippet leaves lazy
-    runner.schedule_lazy_tensors = lambda values, realize=True: lazy(values, realize)
+    runner.schedule_lazy_tensors = lambda values, realize: lazy(values, realize=True)
     for fault in FAULTS:
         # what is planted for another target does not run here
         if not fault.wrong_values or fault.target != "c" or (names and fault.name not in names):

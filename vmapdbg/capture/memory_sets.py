@@ -131,8 +131,9 @@ def make_group(
 ) -> Group:
     if len(loops) == 1 and not conditions and len(terms) == 1 and terms[0][0] in loops:
         size, step = sizes[terms[0][0]], terms[0][1]
-        values = range(0, size * step, step) if step > 0 else range((size - 1) * step, 1, -step)
-        return Group(values if step else (0,), size)
+        if step == 0:
+            return Group((0,), size)
+        return Group(range(0, size * step, step) if step > 0 else range((size - 1) * step, 1, -step), size)
     order = sorted(loops, key=lambda loop: str(loop.arg))
     steps = math.prod(sizes[loop] for loop in order)
     if steps > MOST_STEPS:
@@ -166,8 +167,9 @@ def count_written(reaches: Sequence[Reach], size: int) -> Written:
     stores = sum(r.steps // r.repeats * r.width for r in live)
     merged = merge_constants(live)
     if len(merged) == 1 and (elements := count_distinct(merged[0])) is not None and elements == size:
-        # as many as the buffer has: one that is outside of it is VD105's
-        return Written(stores, elements, None)
+        # as many as the buffer has, and none of them outside of it
+        if sum(g.values[0] for g in merged[0]) >= 0 and sum(g.values[-1] for g in merged[0]) < size:
+            return Written(stores, elements, None)
     if sum(math.prod(len(g.values) for g in groups) for groups in merged) <= MOST_STEPS:
         reached = {v for groups in merged for v in add_all(groups)}
         missing = next((i for i in range(size) if i not in reached), None)
