@@ -167,8 +167,9 @@ def count_written(reaches: Sequence[Reach], size: int) -> Written:
     stores = sum(r.steps // r.repeats * r.width for r in live)
     merged = merge_constants(live)
     if len(merged) == 1 and (elements := count_distinct(merged[0])) is not None and elements == size:
+        lowest, highest = (sum(g.values[end] for g in merged[0]) for end in (0, -1))
         # as many as the buffer has, and none of them outside of it
-        if sum(g.values[0] for g in merged[0]) >= 0 and sum(g.values[-1] for g in merged[0]) < size:
+        if lowest >= 0 and highest < size:
             return Written(stores, elements, None)
     if sum(math.prod(len(g.values) for g in groups) for groups in merged) <= MOST_STEPS:
         reached = {v for groups in merged for v in add_all(groups)}
