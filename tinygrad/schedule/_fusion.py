@@ -74,6 +74,9 @@ def settle(run:Callable[[], dict[UOp, UOp]]) -> dict[UOp, UOp]:
     if rounds == MAX_ATTEMPTS-1: break
     refused: dict[UOp, Refusal] = {}
     if "local-budget" in _state.patches: refused.update(find_over_budget(made))
+    if any(runs_reduce_twice(k.ast) for k in made.kernels):
+      refused.update((x, Refusal("fuse-broadcast", "its kernel would run the loop of one reduce at two places"))
+                     for x in (*made.fused, *made.local_ranges.values()) if x not in barriers)
     if "fusion-guard" in _state.patches and any(x not in barriers for x in made.fused):
       from tinygrad_overlay.schedule._guard import find_losses  # it needs codegen, which imports the scheduler
       if stock is None: stock = make_stock_attempt(run)
@@ -83,6 +86,19 @@ def settle(run:Callable[[], dict[UOp, UOp]]) -> dict[UOp, UOp]:
     barriers = {**barriers, **refused}
     if _state.observer is not None: _state.observer.pass_repeats()
   return ret
+
+def runs_reduce_twice(ast:UOp) -> bool:
+  """Whether a kernel needs the loop of one reduce at two places: for a LOCAL buffer, and for its reader or another LOCAL buffer.
+
+  Codegen has one place for a RANGE: its order of the loops has no end then.
+  """
+  places: dict[UOp, UOp] = {}
+  roots = [ast]+[u for u in ast.toposort() if u.op is Ops.BUFFERIZE and u.arg.addrspace == AddrSpace.LOCAL]
+  if len(roots) == 1: return False
+  for root in roots:
+    for u in root.toposort(gate=lambda u: u is root or u not in roots):
+      if u.op is Ops.REDUCE and any(r.op is Ops.RANGE and places.setdefault(r, root) is not root for r in u.src[1:]): return True
+  return False
 
 def leave_unfused(made:Attempt) -> dict[UOp, Refusal]:
   return dict.fromkeys([*made.fused, *made.local_ranges.values()], Refusal("fusion-guard", f"not settled after {MAX_ATTEMPTS-1} attempts"))
