@@ -67,3 +67,12 @@ def test_gradient_reads_the_sum_over_its_own_range(method: str) -> None:
     x = Tensor(numbers(3, 3, 3, dtype=np.float64))
     v = vmap(lambda e: e[Tensor([1, 2, 0])], in_axes=2, out_axes=1, method=method)(x)
     same(v.square().sum().gradient(x)[0], 2 * x.numpy())
+
+
+def test_a_part_of_a_tensor_that_is_realized_with_it_keeps_its_shape() -> None:
+    x = Tensor(numbers(3, 2, dtype=np.float64)).realize()
+    y = x.sin()
+    part = vmap(lambda e: e[0:2], in_axes=1, out_axes=1)(y)
+    Tensor.realize(part, y)
+    assert part.shape == (2, 2)
+    same(part, np.sin(x.numpy())[:2])

@@ -25,6 +25,8 @@ def remove_bufferize(src:UOp, buf:UOp, idx:UOp) -> UOp|None:
 def remove_noop_bufferize(idx:UOp, b2:UOp) -> UOp|None:
   """A GLOBAL buffer that only copies a LOCAL one is that buffer, made GLOBAL: the LOCAL one is memory of a kernel, and no tensor can have it."""
   local = idx.src[0]
+  # a VMAPOUT of a part of a buffer is a tensor of its own: its tag must not map it to the whole buffer
+  if indexing.last_pass.scope_ranges and b2.tag and local.op is Ops.BUFFERIZE and local.shape != b2.shape: return None
   if local.op is Ops.BUFFERIZE and local.arg.addrspace == AddrSpace.LOCAL and b2.arg.addrspace == AddrSpace.GLOBAL:
     idx = idx.replace(src=(local.replace(arg=b2.arg),)+idx.src[1:])
   return stock_remove_noop_bufferize(idx, b2)
