@@ -25,7 +25,9 @@ def main() -> int:
     runner, counts, found = Runner(args.timeout), Counter[str](), 0
     began = reported = time.monotonic()
     number = args.start + shard
-    while time.monotonic() - began < args.seconds and found < args.max_failures:
+    drawn = 0
+    while time.monotonic() - began < args.seconds and drawn < args.programs and found < args.max_failures:
+        drawn += 1
         try:
             program = generate(SeededDraw((args.seed, number)))
         except Invalid:
@@ -50,6 +52,7 @@ def main() -> int:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60, help="how long to draw new programs")
+    parser.add_argument("--programs", type=int, default=sys.maxsize, help="how many programs to draw at most")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--shard", type=parse_shard, default=(0, 1), help="i/n: programs i, i+n, i+2n, ... of the seed")
     parser.add_argument("--start", type=int, default=0, help="the number of the first program")

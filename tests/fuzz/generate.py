@@ -11,7 +11,20 @@ from .draw import Draw
 from .evaluate import check_value, evaluate, input_value, put_elements, take_element
 from .op_parts import Array, Op
 from .ops import OPS
-from .program import Apply, Body, Derive, Input, Invalid, Map, Program, Step, args_of, free_names, used_program
+from .program import (
+    Apply,
+    Body,
+    Derive,
+    Input,
+    Invalid,
+    Map,
+    Program,
+    Step,
+    all_steps,
+    args_of,
+    free_names,
+    used_program,
+)
 
 
 def generate(draw: Draw, largest: int = 36) -> Program:
@@ -68,10 +81,9 @@ class Generator:
         if d.chance(30):
             results.append(d.choice(made))
         mode = d.choice(("each", "each", "each", "together", "together", "together", "jit"))
-        if mode == "jit":
-            # the JIT takes buffers
-            inputs = tuple(replace(x, kind="realized") for x in inputs)
         program = used_program(Program(inputs, Body((), tuple(top.steps), tuple(dict.fromkeys(results))), mode))
+        if mode == "jit":
+            program = for_jit(program)
         if not any(isinstance(s, Map) for s in program.body.steps):
             raise Invalid("no scope")
         evaluate(program)
@@ -299,3 +311,11 @@ def names_of(step: Step) -> tuple[str, ...]:
 WEIGHTED = {
     kind: tuple(name for name, op in OPS.items() if kind in op.kinds for _ in range(op.weight)) for kind in "fib"
 }
+
+
+def for_jit(program: Program) -> Program:
+    """The JIT takes buffers. stock: its graph hands a kernel the wrong ones where codegen dropped one that is not read,
+    as that of an index into an axis that was expanded: `x.expand(1, 2, 2)[:, :, (y > 0).where(1, 0)]` gave y."""
+    if any(isinstance(step, Apply) and step.op == "index_tensor" for step in all_steps(program)):
+        return replace(program, mode="each")
+    return replace(program, inputs=tuple(replace(x, kind="realized") for x in program.inputs))
