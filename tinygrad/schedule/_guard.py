@@ -6,7 +6,6 @@ sides, so its two sides can be compared, as wholes: by the work they do, the thr
 from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import Iterable
 from tinygrad.uop.ops import UOp
 from tinygrad_overlay.codegen._work import estimate_work, predict_ns
 from tinygrad_overlay.schedule._fusion import Attempt, MadeKernel, Refusal, find_renderer
@@ -26,17 +25,27 @@ BLAMING_ATTEMPTS, BLAMING_NODES = 1, 1000
 @dataclass
 class Group:
   """The kernels that compute the same values with fusion and without. `causes`: the fusions among its nodes, each with the nodes whose kernels
-  it is in; outputs of the graph first."""
+  it is in; outputs of the graph first. `replaced`: node of a fused kernel -> the stock kernels that it takes part in replacing."""
   fused: list[MadeKernel] = field(default_factory=list)
   stock: list[MadeKernel] = field(default_factory=list)
   causes: dict[UOp, set[UOp]] = field(default_factory=dict)
+  replaced: dict[UOp, list[MadeKernel]] = field(default_factory=dict)
 
 def find_losses(made:Attempt, stock:Attempt) -> dict[UOp, Refusal]:
   """Returns the nodes at which the barrier is to be put back, with the numbers."""
   refused: dict[UOp, Refusal] = {}
   for group in find_groups(made, stock):
-    if not group.causes or (loss:=explain_loss(group.fused, group.stock)) is None: continue
-    refused.update((x, Refusal("fusion-guard", loss)) for x in choose_refused(group, made))
+    if lost:=find_lost_kernels(group): refused.update(lost)
+    elif group.causes and (loss:=explain_loss(group.fused, group.stock)) is not None:
+      refused.update((x, Refusal("fusion-guard", loss)) for x in choose_refused(group, made))
+  return refused
+
+def find_lost_kernels(group:Group) -> dict[UOp, Refusal]:
+  """The fusions in kernels that lose to all they take part in replacing. Other kernels share in that, so these lose whatever their group gains."""
+  refused: dict[UOp, Refusal] = {}
+  for k in group.fused:
+    if not (causes:=[x for x,writers in group.causes.items() if k.node in writers]): continue
+    if (loss:=explain_loss([k], group.replaced[k.node])) is not None: refused.update((x, Refusal("fusion-guard", loss)) for x in causes)
   return refused
 
 def choose_refused(group:Group, made:Attempt) -> list[UOp]:
@@ -52,15 +61,16 @@ def choose_refused(group:Group, made:Attempt) -> list[UOp]:
 def find_groups(made:Attempt, stock:Attempt) -> list[Group]:
   fused_at, stock_at = by_node(made.kernels), by_node(stock.kernels)
   same = {x for x in fused_at if x in stock_at and asts(fused_at[x]) == asts(stock_at[x])}
+  # (node of a fused kernel, node of a stock kernel) that have values in common
+  common = [(x, x) for x in fused_at if x in stock_at]
+  common += [(w, x) for x in stock_at if x not in fused_at for w in find_writers(x, fused_at, made.consumers)]
+  common += [(x, w) for x in fused_at if x not in stock_at for w in find_writers(x, stock_at, stock.consumers)]
   groups = DisjointSets()
-  for x in fused_at: groups.join(("fused", x), ("stock", x) if x in stock_at else ("fused", x))
-  for x in stock_at:
-    if x not in fused_at: join_readers(groups, ("stock", x), "fused", find_writers(x, fused_at, made.consumers))
-  for x in fused_at:
-    if x not in stock_at: join_readers(groups, ("fused", x), "stock", find_writers(x, stock_at, stock.consumers))
+  for f,s in common: groups.join(("fused", f), ("stock", s))
   found: dict[object, Group] = defaultdict(Group)
   for x,kernels in fused_at.items(): found[groups.find(("fused", x))].fused += kernels
   for x,kernels in stock_at.items(): found[groups.find(("stock", x))].stock += kernels
+  for f,s in common: found[groups.find(("fused", f))].replaced.setdefault(f, []).extend(stock_at[s])
   changed = {root: g for root,g in found.items() if asts(g.fused) != asts(g.stock)}
   for x in reversed(made.toposort):
     if x not in made.fused: continue
@@ -68,9 +78,6 @@ def find_groups(made:Attempt, stock:Attempt) -> list[Group]:
     for root in {groups.find(("fused", w)) for w in writers if w not in same}:
       if root in changed: changed[root].causes[x] = writers
   return list(changed.values())
-
-def join_readers(groups:DisjointSets, key:tuple, side:str, writers:Iterable[UOp]) -> None:
-  for w in writers: groups.join(key, (side, w))
 
 def by_node(kernels:list[MadeKernel]) -> dict[UOp, list[MadeKernel]]:
   found: dict[UOp, list[MadeKernel]] = {}
@@ -97,8 +104,10 @@ def find_writers(x:UOp, kernels:dict[UOp, list[MadeKernel]], consumers:dict[UOp,
 class DisjointSets:
   def __init__(self): self.parent: dict[object, object] = {}
   def find(self, x:object) -> object:
-    while (up:=self.parent.setdefault(x, x)) != x: x = self.parent[x] = self.parent.setdefault(up, up)
-    return x
+    root = x
+    while (up:=self.parent.setdefault(root, root)) != root: root = up
+    self.parent[x] = root
+    return root
   def join(self, a:object, b:object) -> None: self.parent[self.find(a)] = self.find(b)
 
 # *** the verdict
