@@ -42,6 +42,8 @@ class Attempt:
   local_ranges: dict[int, UOp] = field(default_factory=dict)
   # value of a row that the row's reduce and its elements read -> its ranges along the row
   row_values: dict[UOp, list[UOp]] = field(default_factory=dict)
+  # the nodes that a reader computes again instead of reading their buffer; another reader may keep it
+  inlined: set[UOp] = field(default_factory=set)
   # BUFFER -> the node it holds
   buffers: dict[UOp, UOp] = field(default_factory=dict)
   kernels: list[MadeKernel] = field(default_factory=list)
@@ -142,6 +144,9 @@ def computes_again(src:UOp, buf:UOp, idx:UOp) -> bool:
   if not is_cheap_again(src, find_renderer(x.device if isinstance(x.device, str) else x.device[0])): return False
   attempt.fused[x] = []
   return True
+
+def report_inlined(buf:UOp) -> None:
+  if attempt is not None and (x:=getattr(buf.arg, "node", None)) is not None: attempt.inlined.add(x)
 
 def report_local(x:UOp, closed:tuple[UOp, ...]) -> None:
   if attempt is not None: attempt.local_ranges.update((r.arg[0], x) for r in closed if r.op is Ops.RANGE)

@@ -63,8 +63,8 @@ def find_groups(made:Attempt, stock:Attempt) -> list[Group]:
   same = {x for x in fused_at if x in stock_at and asts(fused_at[x]) == asts(stock_at[x])}
   # (node of a fused kernel, node of a stock kernel) that have values in common
   common = [(x, x) for x in fused_at if x in stock_at]
-  common += [(w, x) for x in stock_at if x not in fused_at for w in find_writers(x, fused_at, made.consumers)]
-  common += [(x, w) for x in fused_at if x not in stock_at for w in find_writers(x, stock_at, stock.consumers)]
+  common += [(w, x) for x in stock_at if x not in fused_at for w in find_writers(x, fused_at, made)]
+  common += [(x, w) for x in fused_at if x not in stock_at for w in find_writers(x, stock_at, stock)]
   groups = DisjointSets()
   for f,s in common: groups.join(("fused", f), ("stock", s))
   found: dict[object, Group] = defaultdict(Group)
@@ -74,7 +74,7 @@ def find_groups(made:Attempt, stock:Attempt) -> list[Group]:
   changed = {root: g for root,g in found.items() if asts(g.fused) != asts(g.stock)}
   for x in reversed(made.toposort):
     if x not in made.fused: continue
-    writers = find_writers(x, fused_at, made.consumers)
+    writers = find_writers(x, fused_at, made)
     for root in {groups.find(("fused", w)) for w in writers if w not in same}:
       if root in changed: changed[root].causes[x] = writers
   return list(changed.values())
@@ -87,16 +87,16 @@ def by_node(kernels:list[MadeKernel]) -> dict[UOp, list[MadeKernel]]:
 
 def asts(kernels:list[MadeKernel]) -> list[bytes]: return sorted(k.ast.key for k in kernels)
 
-def find_writers(x:UOp, kernels:dict[UOp, list[MadeKernel]], consumers:dict[UOp, dict[UOp, None]]) -> set[UOp]:
-  """The nodes whose kernels compute `x`: it and what is made of it, up to the first buffers."""
+def find_writers(x:UOp, kernels:dict[UOp, list[MadeKernel]], made:Attempt) -> set[UOp]:
+  """The nodes whose kernels compute `x`: it and what is made of it, up to the first buffers, and past those that some reader computes again."""
   found: set[UOp] = set()
   seen, stack = {x}, [x]
   while stack:
     u = stack.pop()
     if u in kernels:
       found.add(u)
-      continue
-    new = [c for c in consumers.get(u, ()) if c not in seen]
+      if u not in made.inlined: continue
+    new = [c for c in made.consumers.get(u, ()) if c not in seen]
     seen.update(new)
     stack += new
   return found
