@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .avoid import NO_LOOP_ORDER
+from .avoid import NO_END, NO_END_OF_LOADS, NO_LOOP_ORDER
 from .evaluate import Trace, evaluate
 from .op_parts import Array
 from .program import Program, derived_results, has_derivative
@@ -119,6 +119,8 @@ def judge(kind: str, answer: Any, want: list[Array], loose: bool) -> Outcome:
         return Outcome(HANG, answer[0])
     if kind == "AssertionError" and NO_LOOP_ORDER in answer[1]:
         return Outcome(STOCK, "codegen finds no order for the loops of a kernel")
+    if NO_END in answer[0] and NO_END_OF_LOADS in answer[1]:
+        return Outcome(STOCK, "codegen moves loads in and out of a reduce for ever")
     if kind != "ok":
         refused = any(r in answer[0] for r in REFUSALS)
         return Outcome(REFUSED if refused else CRASH, f"{kind}: {answer[0]}", answer[1])

@@ -35,16 +35,25 @@ def estimate_work(ast:UOp, ren:Renderer) -> Work:
   return estimates[key]
 estimates: dict[tuple, Work] = {}
 
+class CannotLower(Exception):
+  """Codegen fails on the kernel, as it will when the kernel is run."""
+
 def optimize(ast:UOp, ren:Renderer) -> UOp:
-  """The first stages of stock's lowering, up to the target's opts. BEAM would time kernels on the device: the heuristics stand for it."""
+  """The first stages of stock's lowering, up to the target's opts. BEAM would time kernels on the device: the heuristics stand for it.
+
+  Raises CannotLower.
+  """
   from tinygrad import codegen  # it imports the scheduler, which imports this
   # a kernel with a name does not count among those that are told apart by a number
   ast = ast.replace(arg=replace(ast.arg or KernelInfo(), name="estimate"))
-  for rules, ctx, bottom_up in ((codegen.pm_mops+codegen.pm_syntactic_sugar, None, True), (codegen.pm_load_collapse, None, False),
-                                (codegen.pm_split_ranges+codegen.pm_flatten_range, {}, False), (codegen.sym+codegen.pm_flatten_range, None, False),
-                                (codegen.pm_simplify_ranges, None, False), (codegen.pm_split_store, ren.device, False)):
-    ast = graph_rewrite(ast, rules, ctx=ctx, bottom_up=bottom_up)
-  with Context(BEAM=0, DEBUG=0): return codegen.apply_opts(ast, ren)
+  stages = ((codegen.pm_mops+codegen.pm_syntactic_sugar, None, True), (codegen.pm_load_collapse, None, False),
+            (codegen.pm_split_ranges+codegen.pm_flatten_range, {}, False), (codegen.sym+codegen.pm_flatten_range, None, False),
+            (codegen.pm_simplify_ranges, None, False), (codegen.pm_split_store, ren.device, False))
+  try:
+    for rules, ctx, bottom_up in stages: ast = graph_rewrite(ast, rules, ctx=ctx, bottom_up=bottom_up)
+    with Context(BEAM=0, DEBUG=0): return codegen.apply_opts(ast, ren)
+  # rules that undo each other are a RuntimeError, a check of codegen's own an AssertionError or what the next line trips over
+  except Exception as e: raise CannotLower(f"{type(e).__name__}: {e}") from e
 
 def count_work(ast:UOp, ren:Renderer) -> Work:
   """Counts the optimized AST: each op times the sizes of the loops around it times the threads of the kernel, whether they do the same or not."""

@@ -4,10 +4,11 @@ Two schedules of one graph differ in groups of kernels: in each, some nodes are 
 sides, so its two sides can be compared, as wholes: by the work they do, the threads they have, the time a roofline predicts (codegen/_work.py).
 """
 from __future__ import annotations
+import math
 from collections import defaultdict
 from dataclasses import dataclass, field
 from tinygrad.uop.ops import UOp
-from tinygrad_overlay.codegen._work import estimate_work, predict_ns
+from tinygrad_overlay.codegen._work import CannotLower, estimate_work, predict_ns
 from tinygrad_overlay.schedule._fusion import Attempt, MadeKernel, Refusal, find_renderer
 
 # a row reduce that is done again by each thread multiplies the work; twice the work may still hide behind memory, more does not
@@ -51,10 +52,14 @@ def find_lost_kernels(group:Group) -> dict[UOp, Refusal]:
 def choose_refused(group:Group, made:Attempt) -> list[UOp]:
   """The fusions in the slowest kernel first, since the others may pay without them; then all."""
   if made.rounds >= BLAMING_ATTEMPTS or len(made.toposort) > BLAMING_NODES: return list(group.causes)
-  ren = find_renderer(group.fused[0].device)
   blamed = set.union(*group.causes.values())
-  slowest = max((k for k in group.fused if k.node in blamed), key=lambda k: predict_ns(estimate_work(k.ast, ren), ren))
+  slowest = max((k for k in group.fused if k.node in blamed), key=predict_kernel)
   return [x for x,writers in group.causes.items() if slowest.node in writers]
+
+def predict_kernel(k:MadeKernel) -> float:
+  ren = find_renderer(k.device)
+  try: return predict_ns(estimate_work(k.ast, ren), ren)
+  except CannotLower: return math.inf
 
 # *** groups
 
@@ -133,8 +138,15 @@ def explain_loss(fused:list[MadeKernel], stock:list[MadeKernel]) -> str|None:
   if not fused or not stock: return None
   ren = find_renderer(fused[0].device)
   key = (type(ren).__name__, *asts(fused), None, *asts(stock))
-  if key not in verdicts: verdicts[key] = compare(measure(fused), measure(stock), type(ren).__name__.removesuffix("Renderer"))
+  if key not in verdicts:
+    # what codegen cannot lower without fusion either is left for the device to say
+    try: verdicts[key] = compare_kernels(fused, measure(stock), type(ren).__name__.removesuffix("Renderer"))
+    except CannotLower: verdicts[key] = None
   return verdicts[key]
+
+def compare_kernels(fused:list[MadeKernel], stock:Side, target:str) -> str|None:
+  try: return compare(measure(fused), stock, target)
+  except CannotLower as e: return f"fused: {count(len(fused))} for {count(stock.kernels)}, but codegen fails on it ({e})"
 
 def compare(fused:Side, stock:Side, target:str) -> str|None:
   what = f"fused: {count(fused.kernels)} for {count(stock.kernels)}, but"
