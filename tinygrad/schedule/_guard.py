@@ -97,7 +97,7 @@ def find_writers(x:UOp, kernels:dict[UOp, list[MadeKernel]], consumers:dict[UOp,
 class DisjointSets:
   def __init__(self): self.parent: dict[object, object] = {}
   def find(self, x:object) -> object:
-    while (up:=self.parent.setdefault(x, x)) != x: x = self.parent[x] = self.parent.setdefault(up, up)
+    while (up:=self.parent.setdefault(x, x)) != x: self.parent[x] = x = self.parent.setdefault(up, up)
     return x
   def join(self, a:object, b:object) -> None: self.parent[self.find(a)] = self.find(b)
 
