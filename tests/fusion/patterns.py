@@ -28,8 +28,9 @@ def groupnorm(x: Any) -> Any:
     return standardize(x.reshape(x.shape[0], 4, -1)).reshape(x.shape)
 
 
-def batchnorm(x: Any) -> Any:
-    return (x - x.mean(0)) * ((x - x.mean(0)).square().mean(0) + EPSILON).rsqrt()
+def batchnorm(x: Any, axis: int = 0) -> Any:
+    centred = x - x.mean(axis, keepdim=True)
+    return centred * (centred.square().mean(axis, keepdim=True) + EPSILON).rsqrt()
 
 
 def masked_softmax(x: Any) -> Any:
@@ -129,6 +130,24 @@ PATTERNS: dict[str, Pattern] = {
     "linear and softmax": (lambda x, w: (x @ w).softmax(), SQUARE),
     "norm, linear, norm": (lambda x, w: rmsnorm(rmsnorm(x) @ w), SQUARE),
     "transformer block": (block, ((8, 16), (16, 16), (16, 32), (32, 16))),
+}
+
+# what a user writes for a batch of a pattern that is not the same function with one axis more
+TWINS: dict[str, Callable[..., Any]] = {
+    "x*sum(x)": lambda x: x * x.sum(-1, keepdim=True),
+    "sum(x).sqrt()": lambda x: x.sum((-2, -1)).sqrt(),
+    "x-mean rows and columns": lambda x: x - x.mean(-2, keepdim=True) - x.mean(-1, keepdim=True),
+    "GroupNorm": lambda x: standardize(x.reshape(*x.shape[:-1], 4, -1)).reshape(x.shape),
+    "BatchNorm": lambda x: batchnorm(x, -2),
+    "softmax of columns": lambda x: x.softmax(-2),
+    "cross entropy": lambda x: -(x.log_softmax() * x.sigmoid()).sum(-1).mean(-1),
+}
+
+# pattern, batch -> target -> kernels under vmap and by hand, where they differ, and why
+DIFFERENT: dict[str, dict[str, list[int]]] = {
+    # The gradient is a RESHAPE of what is computed, and its batch is its second axis. By hand that is a view of the
+    # buffer that holds what is computed; under vmap the result is a buffer itself, and what is computed another one.
+    "GroupNorm, second, backward": {"metal": [5, 6], "cuda": [5, 6], "c": [3, 2]},
 }
 
 LARGE: dict[str, Pattern] = {

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-FOLDER = Path(__file__).parent
-ROOT = FOLDER.parent.parent
-sys.path.insert(0, str(FOLDER))  # `patterns`, which importlib mode would not find
+sys.path.insert(0, str(Path(__file__).parent))  # `patterns`, which importlib mode would not find
 
-from patterns import LARGE, PATTERNS, TABLE, TARGETS  # noqa: E402
+from patterns import LARGE, PATTERNS, TABLE, TARGETS
+from processes import Result, assert_close, run_all, run_programs
 
 BUDGET = "fuse-broadcast,local-budget"
 # what -> the processes that the tests read from: (patches, WHAT of programs.py, device)
@@ -34,63 +27,10 @@ RUNS = {
 }
 
 
-def choose_device() -> str:
-    beside = Path(sys.executable).parent
-    os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", ""), str(beside)])
-    return "PYTHON" if shutil.which(os.environ.get("CC", "clang")) is None else "CPU"
-
-
-def run_programs(out: Path, patches: str, what: str, device: str | None, *names: str, **variables: str) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "DEV": device or choose_device(), **variables}
-    for name in ("BEAM", "JIT", "NOOPT", "PCONTIG", "VMAPDBG_PATCHES"):
-        environment.pop(name, None)
-    command = [
-        sys.executable,
-        "-m",
-        "vmapdbg",
-        "run",
-        "--patches",
-        patches,
-        str(FOLDER / "programs.py"),
-        what,
-        str(out),
-    ]
-    done = subprocess.run([*command, *names], env=environment, capture_output=True, text=True, timeout=500, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-
-
-class Result:
-    """What one process wrote."""
-
-    def __init__(self, out: Path):
-        self.data: dict[str, Any] = json.loads(out.with_suffix(".json").read_text())
-        values = out.with_suffix(".npz")
-        self.values = dict(np.load(values)) if values.exists() else {}
-
-
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> dict[str, Result]:
-    """All processes are run when the first test asks, two at a time; workers of pytest-xdist share what they wrote."""
-    shared = tmp_path_factory.getbasetemp() if worker_id == "master" else tmp_path_factory.getbasetemp().parent
-    folder, done = shared / "fusion", shared / "fusion-done"
-    try:
-        folder.mkdir()
-    except FileExistsError:
-        wait_for(done)
-    else:
-        try:
-            with ThreadPoolExecutor(max_workers=2) as pool:
-                list(pool.map(lambda item: run_programs(folder / item[0], *item[1]), RUNS.items()))
-        finally:
-            done.touch()
-    return {name: Result(folder / name) for name in RUNS}
-
-
-def wait_for(done: Path) -> None:
-    deadline = time.monotonic() + 900
-    while not done.exists():
-        assert time.monotonic() < deadline, "the other worker did not finish"
-        time.sleep(0.2)
+    """All processes are run when the first test asks."""
+    return run_all(RUNS, "programs.py", tmp_path_factory, worker_id)
 
 
 Results = dict[str, Result]
@@ -101,12 +41,6 @@ def test_table(results: Results, name: str) -> None:
     """Seed 002's table: what the change alone does to the number of kernels."""
     _, before, after = TABLE[name]
     assert (results["none"].data[name], results["change alone"].data[name]) == (before, after)
-
-
-def assert_close(found: np.ndarray, expected: np.ndarray, what: str) -> None:
-    # sums in another order: the error is that of the largest term
-    assert found.shape == expected.shape
-    assert np.abs(found - expected).max(initial=0) <= 1e-4 * max(1.0, np.abs(expected).max(initial=0)), what
 
 
 @pytest.mark.parametrize("side", ["all", "change alone"])
@@ -209,7 +143,7 @@ def test_threads_in_groups_give_the_same_values_on_opencl(results: Results, tmp_
 
 
 def check_device(results: Results, folder: Path, device: str, **variables: str) -> None:
-    run_programs(folder / device, "all", "forward", device, *DEVICE_PATTERNS, **variables)
+    run_programs(folder / device, "programs.py", "all", "forward", device, *DEVICE_PATTERNS, **variables)
     values = Result(folder / device).values
     assert len(values) == len(DEVICE_PATTERNS)
     for name, value in values.items():

@@ -257,7 +257,7 @@ class RangeAssignment:
   def is_barred(self, x:UOp, axes:list[int], ending:dict[UOp, UOp]|None=None) -> bool:
     """Whether a barrier stands at x, where only `axes` would be realized else, as a LOCAL buffer."""
     refusal = _fusion.find_barrier(x) or _fusion.too_large_for_local(x, axes)
-    if refusal is None and ending is not None and _fusion.removes_barriers(): refusal = _fusion.too_slow_for_local(x, axes, ending)
+    if refusal is None and ending is not None and _fusion.removes_barriers(): refusal = _fusion.too_slow_for_local(x, axes, ending, self.ambient_of(x))
     if refusal is not None and _state.observer is not None: _state.observer.fusion_refused(x, refusal)
     return refusal is not None
 
