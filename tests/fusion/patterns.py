@@ -5,6 +5,7 @@ Small, so that they are compiled and run in a test; `LARGE` are scheduled and ne
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -64,6 +65,10 @@ def ffn(x: Any, gate: Any, up: Any, down: Any) -> Any:
 
 def latent_chain(x: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
     return (((x @ a).silu() @ b).silu() @ c).silu() @ d
+
+
+def two_chains(x: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+    return ((x @ a).silu() @ b).sigmoid() * ((x @ c).silu() @ d)
 
 
 def block(x: Any, w: Any, a: Any, b: Any) -> Any:
@@ -162,8 +167,45 @@ LARGE: dict[str, Pattern] = {
     "linear and softmax": (lambda x, w: (x @ w).softmax(), ((64, 512), (512, 12000))),
 }
 
+
+def random_patterns(seed: int, number: int) -> dict[str, Pattern]:
+    """Programs whose rows are LOCAL buffers or reduced in groups, of any width and of three dtypes: under, around and
+    over the limits of all targets, one by one and together."""
+    chooses = random.Random(seed)
+    found: dict[str, Pattern] = {}
+    for index in range(number):
+        rows, dtype = chooses.choice((1, 1, 2, 3, 7)), chooses.choice(("float", "half", "double"))
+        sizes = chooses.choice((range(500, 17000), range(512, 17000, 128), range(256, 6000, 64)))
+        a, b, c = (chooses.choice(sizes) for _ in range(3))
+        programs: dict[str, Pattern] = {
+            "FFN": (ffn, ((rows, 64), (64, a), (64, a), (a, 64))),
+            "latent chain": (latent_chain, ((rows, 64), (64, a), (a, b), (b, c), (c, 64))),
+            "two chains": (two_chains, ((rows, 64), (64, a), (a, 96), (64, b), (b, 96))),
+            "latent attention": (latent_attention, ((rows, 64), (64, a), (a, b), (a, 96), (64, b))),
+            "RMSNorm": (rmsnorm, ((rows, a),)),
+            "softmax": (lambda x: x.softmax(), ((rows, a),)),
+            "softmax and norm": (lambda x: x.softmax().layernorm(), ((rows, a),)),
+            "linear and softmax": (lambda x, w: (x @ w).softmax(), ((rows, 64), (64, a))),
+            "norm, linear, norm": (lambda x, w: rmsnorm(rmsnorm(x) @ w), ((rows, a), (a, b))),
+        }
+        name = list(programs)[index % len(programs)]
+        function, shapes = programs[name]
+        found[f"{name} {index}: {shapes} {dtype}"] = (with_dtype(function, dtype), shapes)
+    return found
+
+
+def with_dtype(function: Callable[..., Any], dtype: str) -> Callable[..., Any]:
+    return lambda *inputs: function(*[x.cast(dtype) for x in inputs])
+
+
 TARGETS = {
     "metal": ("tinygrad.renderer.cstyle", "MetalRenderer", ()),
     "cuda": ("tinygrad.renderer.cstyle", "CUDARenderer", ("sm_80",)),
     "c": ("tinygrad.renderer.cstyle", "ClangRenderer", ()),
+}
+
+# the limits of LOCAL memory are theirs: 32,768 bytes and 49,152
+LIMITED = {
+    **TARGETS,
+    "opencl": ("tinygrad.renderer.cstyle", "OpenCLRenderer", ()),
 }
