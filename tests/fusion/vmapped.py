@@ -132,7 +132,7 @@ def choose_counted(target):
                     chosen = target == "metal"
                 else:
                     chosen = target != "cuda" and number % 6 == place
-                if chosen or key in DIFFERENT:
+                if chosen or target in DIFFERENT.get(key, ()):
                     yield key, make_case(name, batch), backward
     for name in LARGE:
         if target != "c":
