@@ -24,6 +24,7 @@ CHILD_SIDE = {
     "capture/stock.py",
     "capture/unroll.py",
     "capture/values.py",
+    "capture/walk.py",
     "capture/widen.py",
     "capture/evidence.py",
     "capture/oracle.py",

@@ -46,11 +46,8 @@ class Collector:
         """Wraps what all that looks at values goes through: `Tensor.realize`, the scheduler's entry, ExecItem.run."""
         from tinygrad.engine.realize import ExecItem
 
-        realize, schedule, run = (
-            tensor_module.Tensor.realize,
-            tensor_module.complete_create_schedule_with_vars,
-            ExecItem.run,
-        )
+        realize, schedule = tensor_module.Tensor.realize, tensor_module.complete_create_schedule_with_vars
+        lower, run = ExecItem.lower, ExecItem.run
 
         def realizing(tensor: Any, *others: Any, **options: Any) -> Any:
             asked = [t for t in (tensor, *others) if not t.uop.is_contiguous()]
@@ -76,16 +73,27 @@ class Collector:
             self.current.scheduled(made[1])
             return made
 
+        def lowering(item: Any) -> Any:
+            if self.current is None:
+                return lower(item)
+            self.current.busy = item
+            result = lower(item)
+            self.current.busy = None
+            return result
+
         def running(item: Any, *arguments: Any, **options: Any) -> Any:
+            if self.current is None:
+                return run(item, *arguments, **options)
+            self.current.busy = item
             result = run(item, *arguments, **options)
-            if self.current is not None:
-                self.current.ran(item)
+            self.current.busy = None
+            self.current.ran(item)
             return result
 
         realizing.__wrapped__ = realize  # type: ignore[attr-defined]
         tensor_module.Tensor.realize = realizing
         tensor_module.complete_create_schedule_with_vars = scheduling
-        ExecItem.run = running  # type: ignore[method-assign]
+        ExecItem.lower, ExecItem.run = lowering, running  # type: ignore[method-assign]
 
 
 class Run:
@@ -98,6 +106,7 @@ class Run:
         self.inputs: dict[Any, str] = {}  # BUFFER of the snippet -> its contents
         self.places: dict[int, int] = {}  # id of an ExecItem -> its place in the schedule
         self.items: list[Any] = []
+        self.busy: Any = None  # the ExecItem that is being compiled or runs
         self.sink: Any = None
         # Tensors of the roots: tinygrad tells them where their values are
         self.probes = [type(t)(u, device=u.device) for t, u in zip(asked, self.roots, strict=True)]
@@ -145,6 +154,7 @@ class Run:
 
     def fail(self, error: Exception) -> None:
         self.find_schedule()
+        self.find_failed()
         self.evidence.failed = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         self.write()
 
@@ -187,11 +197,25 @@ class Run:
         item, following = self.items[place], self.items[place + 1]
         return item.ast is following.ast and item.bufs == following.bufs and bool(item.fixedvars)
 
-    def pack_passed(self) -> None:
-        """The nodes that have buffers, and what was in those when their kernels had run."""
+    def find_passed(self) -> Any:
+        """The record of the pass, None where it is not that of the kernels that ran."""
         schedules = self.collector.recorder.schedules
         passed = schedules[-1].passed if schedules else None
-        if passed is None or len(passed.items) != len(self.items):
+        return passed if passed is not None and len(passed.items) == len(self.items) else None
+
+    def find_failed(self) -> None:
+        """The kernel that raised."""
+        passed, place = self.find_passed(), self.places.get(id(self.busy))
+        if passed is None or place is None:
+            return
+        written, self.evidence.failed_kernel = passed.items[place]
+        node = passed.buffers.get(written)
+        self.evidence.failed_node = None if node is None else passed.number_nodes().get(node)
+
+    def pack_passed(self) -> None:
+        """The nodes that have buffers, and what was in those when their kernels had run."""
+        passed = self.find_passed()
+        if passed is None:
             return
         nodes, numbers = [], passed.number_nodes()
         for place, (blob, dtype, size) in sorted(self.written.items()):

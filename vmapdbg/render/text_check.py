@@ -5,7 +5,15 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from vmapdbg.check.blame import Blame, describe_lost, find_blame
+from vmapdbg.check.blame import (
+    Blame,
+    describe_lost,
+    describe_misread,
+    find_blame,
+    find_failed_kernel,
+    find_node,
+    find_schedule,
+)
 from vmapdbg.check.compare import Comparison, Tolerance
 from vmapdbg.check.result import CheckReport, OutputCheck, ScheduleCheck
 from vmapdbg.model import Capture
@@ -63,6 +71,7 @@ def _format_schedule(capture: Capture, check: ScheduleCheck, page: Page, places:
     lines = page.wrap(page.join((f"schedule {check.schedule}", "bold"), line), hang=2)
     if check.failed is not None:
         lines += page.wrap(page.text(f"failed: {check.failed}", "red"), indent=2, hang=2)
+        lines += _format_failed_kernel(capture, check, page, places)
         if check.stock_runs:
             lines += page.wrap(page.text("stock tinygrad computes its graph, unrolled"), indent=2, hang=2)
     for output in check.wrong:
@@ -72,6 +81,19 @@ def _format_schedule(capture: Capture, check: ScheduleCheck, page: Page, places:
     for reason in check.unchecked:
         lines += page.wrap(page.join(("not checked: ", "yellow"), reason), indent=2, hang=2)
     return lines
+
+
+def _format_failed_kernel(capture: Capture, check: ScheduleCheck, page: Page, places: Places) -> list[Text]:
+    schedule = find_schedule(capture, check)
+    kernel, node = find_failed_kernel(schedule, check), find_node(schedule, check.failed_node)
+    if kernel is None:
+        return []
+    head = page.join("in kernel ", (f"{kernel.name} #{check.failed_kernel}", "bold"))
+    if node is not None:
+        head.append_text(page.join(f", which writes {node.op} {node.id}"))
+    if node is not None and node.line is not None:
+        head.append_text(page.join("  ", (f"[{places.format(node.line)}]", "cyan")))
+    return page.wrap(head, indent=2, hang=2)
 
 
 def _format_output(output: OutputCheck, page: Page) -> list[Text]:
@@ -128,6 +150,12 @@ def _explain_blame(blame: Blame, check: ScheduleCheck) -> list[tuple[str, str]]:
     pattern = f" ({found.pattern})" if found.pattern else ""
     told = [(f"{_count_wrong(found)}, {_describe_first(found)}{pattern}", "")]
     told += [(describe_lost(name), "bold red") for name in blame.lost]
+    if blame.buffer.misread is not None:
+        told.append((describe_misread(blame.buffer.misread, blame.misread), "bold red"))
+    elif blame.read_right and not blame.lost:
+        one = blame.read_right == 1
+        read = "the buffer that its kernel reads is" if one else f"all {blame.read_right} buffers that it reads are"
+        told.append((f"{read} right: this kernel makes the fault", ""))
     if blame.node is not None and blame.node.realized is not None:
         told.append((f"realized: {blame.node.realized.reason}: {blame.node.realized.detail}", ""))
     if blame.bufferize is not None:
@@ -135,7 +163,8 @@ def _explain_blame(blame: Blame, check: ScheduleCheck) -> list[tuple[str, str]]:
         told.append((f"BUFFERIZE closes {closed}: {blame.bufferize.reason}", ""))
     if blame.patches_off:
         told.append((f"patches off: {', '.join(blame.patches_off)}", "yellow"))
-    told.append((f"more: vmapdbg why {blame.buffer.node} --schedule {check.schedule}", "dim"))
+    culprit = blame.buffer.node if blame.buffer.misread is None else blame.buffer.misread.node
+    told.append((f"more: vmapdbg why {culprit} --schedule {check.schedule}", "dim"))
     return told
 
 
