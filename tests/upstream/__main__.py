@@ -50,6 +50,8 @@ BROKEN = ("failed", "error", "crashed")
 NEEDS_TORCH = {"test_ops.py"}
 # more than this is no flake
 MOST_RERUN = 40
+# upstream tests kernels that nothing can render; many mean that lint looks at nothing
+MOST_UNLINTED = 0.01
 # a few tests of stock fail without a network or torch; many mean that nothing runs at all, on neither side
 MOST_STOCK_FAILURES = 0.15
 
@@ -109,7 +111,14 @@ def print_findings(file: Path) -> int:
     for finding in claimed:
         print(f"FALSE FINDING {finding['code']} {finding['line']}: {finding['message']}")
     told = ", ".join(f"{count} {code}" for code, count in sorted(counts.items())) or "none"
-    print(f"lint: {linted['kernels']} kernels of {linted['schedules']} schedules; findings: {told}", flush=True)
+    failed = sum(linted["failed"].values())
+    print(
+        f"lint: {linted['kernels']} different kernels of {linted['schedules']} schedules, {len(claimed)} false "
+        f"findings; not told: an address of {linted['undecided']} kernels, {failed} schedules; findings: {told}",
+        flush=True,
+    )
+    if not linted["kernels"] or failed > MOST_UNLINTED * linted["schedules"]:
+        raise RunError(f"lint looked at {linted['kernels']} kernels, and could not at {failed} schedules")
     return len(claimed)
 
 

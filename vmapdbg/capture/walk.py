@@ -80,12 +80,13 @@ class Walk:
         self, number: int, check: BufferCheck, before: list[BufferCheck], got: Array, right: Array
     ) -> BufferCheck:
         """Adds to the check of the first wrong buffer which buffers its kernel reads, and which it reads wrongly."""
-        assert check.comparison is not None
+        comparison = check.comparison
+        assert comparison is not None
         sources = self.find_sources(number)
         check = replace(check, reads=tuple(self.evidence.buffers[s].node for s in sources))
         if check.missing or any(s >= len(before) or before[s].comparison is None for s in sources):
             return check
-        found = [self.find_misread(number, s, check.comparison, got, right) for s in sources]
+        found = [self.find_misread(number, s, comparison, got, right) for s in sources]
         told = [misread for misread in found if misread is not None]
         # two buffers with the same contents: either could be it
         return replace(check, misread=told[0]) if len(told) == 1 else check
