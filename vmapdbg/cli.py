@@ -454,8 +454,6 @@ def bisect(
       vmapdbg bisect samples/unclosed_range.py --on crash
       vmapdbg bisect train.py --reduce -o small.py
     """
-    if with_snippet and kind == "findings":
-        raise Failure("--reduce needs --on values, kernels or crash: a graph alone has no findings", EXIT_USAGE)
     if output is not None and not with_snippet:
         raise Failure("-o is the file for --reduce", EXIT_USAGE)
     job = find_job(snippet, None, patches, timeout)

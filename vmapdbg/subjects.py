@@ -33,7 +33,7 @@ from vmapdbg.check.result import CheckReport
 from vmapdbg.memory import NothingRemembered, recall_job, remember_job
 from vmapdbg.model import SCHEMA, Capture, Finding, SnippetError, Versions, build_data
 from vmapdbg.options import EXIT_CHILD, EXIT_USAGE, Failure
-from vmapdbg.patches import PatchError, format_patches, parse_patches, patch_states
+from vmapdbg.patches import PatchError, parse_patches, patch_states, spell_patches
 from vmapdbg.progress import show_progress
 from vmapdbg.store import StoreError, load_capture
 
@@ -123,18 +123,19 @@ def reduce_job(job: Job, kind: str, search: Search, seconds: float) -> Reduced:
     """Reduces the graph of the snippet to one that still comes out differently with the patches of a search, and runs
     what is written once more with both, to be sure."""
     sides = find_deciding(search)
-    names = " and ".join(f"--patches {format_patches(side) or 'none'}" for side in sides)
+    names = " and ".join(f"--patches {spell_patches(side)}" for side in sides)
     comment = (
         f"Reduced from {job.snippet}, schedule {{schedule}}: {{before}} nodes to {{after}}, {{tried}} graphs tried.\n"
         f"Its {kind} differ with {names}."
     ).replace("Its crash differ", "How it ends differs")
+    hang = job.timeout or 20.0
     with tempfile.TemporaryDirectory(prefix="vmapdbg-") as folder:
         evidence = Path(folder)
         quiet = subprocess.DEVNULL
         try:
             run_job(replace(job, patches=sides[0]), Streams(quiet, quiet), evidence=evidence)
             with show_progress(f"reducing {job.snippet}") as told:
-                found = json.loads(run_reducer(evidence, sides, kind, comment, seconds, job.timeout or 20.0, told))
+                found = json.loads(run_reducer(evidence, sides, kind, job.target, comment, seconds, hang, told))
         except ChildDied as error:
             raise Failure(str(error), EXIT_CHILD) from None
         if "text" not in found:

@@ -216,22 +216,51 @@ def test_bisect_without_a_difference_exits_zero(tmp_path: Path) -> None:
 
 def test_reduced_snippet_still_shows_it(tmp_path: Path) -> None:
     """What --reduce writes runs by itself, is much smaller, and shows the same bug."""
-    done = run_tool("bisect", UNCLOSED, "--on", "crash", "--reduce", "-o", "small.py", cwd=tmp_path)
+    options = ["--on", "crash", "--patches", "close-ranges", "--reduce", "-o", "small.py", "--seconds", "5"]
+    done = run_tool("bisect", UNCLOSED, *options, cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     assert "wrote small.py" in done.stderr
     text = (tmp_path / "small.py").read_text(encoding="utf-8")
     assert len(text.splitlines()) < 20
-    assert run_tool("show", "small.py", cwd=tmp_path).returncode == 0
-    broken = run_tool("show", "small.py", "--patches", "all,-close-ranges", cwd=tmp_path)
+    assert run_tool("show", "small.py", "--patches", "close-ranges", cwd=tmp_path).returncode == 0
+    broken = run_tool("show", "small.py", "--patches", "none", cwd=tmp_path)
     assert broken.returncode == 3
     assert "must be AFTER or BUFFER" in broken.stderr
     assert [file.name for file in tmp_path.iterdir() if file.name.startswith(".small")] == []
 
 
 @pytest.mark.parametrize(
+    ("kind", "snippet", "patches", "without"),
+    [
+        ("values", LOST, "ambient-ranges,close-ranges", "close-ranges"),
+        ("findings", LOST, "ambient-ranges,close-ranges", "close-ranges"),
+        ("kernels", XSUM, "fuse-broadcast", "none"),
+    ],
+)
+def test_reduced_snippet_shows_each_kind(kind: str, snippet: str, patches: str, without: str, tmp_path: Path) -> None:
+    options = ["--on", kind, "--patches", patches, "--reduce", "-o", "small.py", "--seconds", "3"]
+    done = run_tool("bisect", snippet, *options, cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    first, second = (tmp_path / "small.py").read_text(encoding="utf-8").splitlines()[:2]
+    assert "Reduced from" in first
+    assert second == f"# Its {kind} differ with --patches {patches} and --patches {without}."
+    shown = [run_tool("show", "small.py", "--json", "--patches", spec, cwd=tmp_path) for spec in (patches, without)]
+    facts = [find_facts(kind, done.stdout) for done in shown]
+    assert facts[0] != facts[1]
+    if kind == "findings":
+        assert facts == [[], ["VD101"]]
+
+
+def find_facts(kind: str, text: str) -> object:
+    capture = json.loads(text)
+    if kind == "findings":
+        return sorted({finding["code"] for finding in capture["findings"]})
+    return [[kernel["key"] for kernel in schedule["kernels"]] for schedule in capture["schedules"]]
+
+
+@pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--reduce", "--on", "findings"], "a graph alone has no findings"),
         (["-o", "x.py"], "-o is the file for --reduce"),
         (["--runs", "1"], "1"),
     ],

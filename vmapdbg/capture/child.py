@@ -23,6 +23,7 @@ from typing import Any
 from vmapdbg import __version__, model, overlay
 from vmapdbg.capture.evidence import Collector
 from vmapdbg.capture.lines import set_internal_folders
+from vmapdbg.capture.live import find_renderer
 from vmapdbg.capture.recorder import Recorder
 from vmapdbg.capture.stock import observe_stock
 from vmapdbg.patches import parse_patches, patch_states
@@ -77,13 +78,6 @@ def prepare(request: Request, recorder: Recorder) -> None:
         state.observer = recorder
         state.find_renderer = functools.partial(find_renderer, request.target)
     fall_back_to_python_device()
-
-
-def find_renderer(target: str) -> Any:
-    """Returns the renderer of the target. tinygrad is imported here, when the scheduler asks and not before."""
-    from vmapdbg.capture.programs import make_renderer
-
-    return make_renderer(target)
 
 
 # what names a device for tinygrad; see DEV in its documentation of the environment

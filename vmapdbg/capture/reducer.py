@@ -33,8 +33,8 @@ class Request:
     """What the parent asks for.
 
     `folder` has the evidence of a run, `output` is the file for the result. `one` and `other` are the patches to
-    compare, `kind` what must differ (values, kernels, crash), `seconds` for how long smaller graphs are tried, `hang`
-    after how many a worker is taken to hang. `comment` stands on top of the snippet.
+    compare, `kind` what must differ (values, kernels, findings, crash) for the `target`, `seconds` for how long smaller
+    graphs are tried, `hang` after how many a worker is taken to hang. `comment` stands on top of the snippet.
     """
 
     folder: str
@@ -43,6 +43,7 @@ class Request:
     one: str
     other: str
     kind: str
+    target: str
     seconds: float
     hang: float
     comment: str
@@ -62,13 +63,13 @@ def main() -> None:
 class Worker:
     """A process that runs graphs with one set of patches."""
 
-    def __init__(self, patches: str, hang: float):
-        self.patches, self.hang = patches, hang
+    def __init__(self, patches: str, request: Request):
+        self.arguments, self.hang = [patches, request.kind, request.target], request.hang
         self.process: Any = None
 
     def send(self, question: bytes) -> None:
         if self.process is None:
-            command = [sys.executable, "-m", "vmapdbg.capture.trial", self.patches]
+            command = [sys.executable, "-m", "vmapdbg.capture.trial", *self.arguments]
             self.process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
             )
@@ -95,7 +96,7 @@ class Reducer:
 
     def __init__(self, request: Request):
         self.request = request
-        self.workers = [Worker(patches, request.hang) for patches in (request.one, request.other)]
+        self.workers = [Worker(patches, request) for patches in (request.one, request.other)]
         self.end = time.monotonic() + request.seconds
         self.tried = 0
         self.wanted: Any = None
@@ -180,7 +181,8 @@ class Reducer:
 
 
 def find_difference(one: Trial, other: Trial, kind: str) -> Any:
-    """Returns the ends where they differ; `kernels` or `values` where these do and both run; None else."""
+    """Returns the ends where they differ; the codes that only one has, or `kernels` or `values`, where these differ and
+    both run; None else."""
     ends = one.end.partition(":")[0], other.end.partition(":")[0]
     if ends[0] != ends[1]:
         # a graph that both refuse, each in its way, shows nothing
@@ -189,6 +191,9 @@ def find_difference(one: Trial, other: Trial, kind: str) -> Any:
         return None
     if kind == "kernels":
         return "kernels" if one.keys != other.keys else None
+    if kind == "findings":
+        only = [sorted({*a.codes} - {*b.codes}) for a, b in ((one, other), (other, one))]
+        return only if any(only) else None
     return "values" if any(map(_differ, one.values, other.values)) else None
 
 
