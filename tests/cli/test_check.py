@@ -82,6 +82,47 @@ def test_the_snippet_runs_once_and_its_random_numbers_are_the_same(tmp_path: Pat
     assert (tmp_path / "ran").read_text(encoding="utf-8") == "x"
 
 
+REPLAYS = """
+from tinygrad import Tensor, TinyJit
+from tinygrad.engine import jit
+
+@TinyJit
+def add_to(x, y):
+  x.assign(x + y)
+  return (x[1:] * 2).realize(x)
+
+@TinyJit
+def twice(x):
+  return (x + 1).realize() * 2
+
+@TinyJit
+def double(x):
+  return (x * 2).realize()
+
+def call(f, *values):
+  return f(*[Tensor.full((3,), value).contiguous().realize() for value in values])
+
+for i in range(6): call(add_to, i, 3)
+for i in range(4): call(twice, i)
+jit.get_input_replace = lambda *_: {}  # the kernels that are captured from here on keep their inputs
+for i in range(3): call(double, i)
+"""
+
+
+def test_replays_of_tinyjit_are_compared(tmp_path: Path) -> None:
+    done = run_tool("check", write(tmp_path, REPLAYS), "--json", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    data = json.loads(done.stdout)
+    (finding,) = data["findings"]
+    assert "replay 1 by TinyJit: 3 of 3 elements are wrong, the first at [0]: 2, should be 4" in finding["message"]
+    assert "the call that was captured is right" in finding["message"]
+    assert [check["replay"] for check in data["schedules"] if check["replay"]] == [1, 2, 3, 1]
+    assert [reason for check in data["schedules"] for reason in check["unchecked"]] == [
+        "1 of 4 replays of it by TinyJit: no more than 3 of one call are compared",
+        "2 replays of it by TinyJit: the function makes 2 schedules",
+    ]
+
+
 def test_what_is_left_lazy_is_run_and_compared(tmp_path: Path) -> None:
     done = run_tool(
         "check", write(tmp_path, "from tinygrad import Tensor\nout = Tensor([1.0, 2.0]) + 1\n"), cwd=tmp_path

@@ -17,6 +17,7 @@ CHILD_SIDE = {
     "capture/extract.py",
     "capture/programs.py",
     "capture/recorder.py",
+    "capture/replays.py",
     "capture/lines.py",
     "capture/snippet_data.py",
     "capture/snippet_forms.py",

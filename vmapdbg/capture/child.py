@@ -51,14 +51,17 @@ class Request:
 def main() -> None:
     request = Request(**json.loads(sys.argv[1]))
     recorder = Recorder(request.values)
-    if request.evidence is not None:
-        recorder.watch = Collector(Path(request.evidence), recorder).watch
+    collector = None if request.evidence is None else Collector(Path(request.evidence), recorder)
+    if collector is not None:
+        recorder.watch = collector.watch
     try:
         prepare(request, recorder)
     except overlay.OverlayError as refused:
         error = model.SnippetError("OverlayError", str(refused), None)
     else:
         error = run_snippet(request)
+    if collector is not None:
+        collector.close()
     sys.stdout.flush()
     # the records keep every UOp alive: collecting garbage would walk them all again and again, and find none
     gc.disable()

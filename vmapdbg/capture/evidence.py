@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from vmapdbg.capture.graphs import Blobs, BlobsFull, Evidence, WrittenBuffer, pack_graph
 from vmapdbg.capture.recorder import Recorder
+from vmapdbg.capture.replays import ReplayWatcher
 from vmapdbg.check.align import Layout
 
 ROOM = 1 << 30
@@ -41,6 +42,7 @@ class Collector:
         (folder / "blobs").mkdir()
         self.blobs = Blobs(folder / "blobs", ROOM)
         self.current: Run | None = None
+        self.replays = ReplayWatcher()
 
     def watch(self, tensor_module: Any) -> None:
         """Wraps what all that looks at values goes through: `Tensor.realize`, the scheduler's entry, ExecItem.run."""
@@ -71,6 +73,7 @@ class Collector:
             self.current.start(sink)
             made = schedule(sink)
             self.current.scheduled(made[1])
+            self.replays.note_run(self.current)
             return made
 
         def lowering(item: Any) -> Any:
@@ -90,10 +93,21 @@ class Collector:
             self.current.ran(item)
             return result
 
+        self.replays.watch()
         realizing.__wrapped__ = realize  # type: ignore[attr-defined]
         tensor_module.Tensor.realize = realizing
         tensor_module.complete_create_schedule_with_vars = scheduling
         ExecItem.lower, ExecItem.run = lowering, running  # type: ignore[method-assign]
+
+    def write(self, evidence: Evidence) -> None:
+        """Writes the file of a schedule, or of a replay of it."""
+        replay = "" if evidence.replay is None else f".replay-{evidence.replay:06}"
+        file = self.folder / f"schedule-{evidence.schedule:06}{replay}.pickle"
+        file.write_bytes(pickle.dumps(evidence))
+
+    def close(self) -> None:
+        """Writes what is only known when the snippet is done."""
+        self.replays.close()
 
 
 class Run:
@@ -145,7 +159,7 @@ class Run:
         self.find_schedule()
         if self.evidence.graph is not None:
             try:
-                self.evidence.values = [self.read_value(t, u) for t, u in zip(self.probes, self.roots, strict=True)]
+                self.evidence.values = self.read_values()
                 self.pack_passed()
             except BlobsFull:
                 self.evidence.graph = None
@@ -167,8 +181,7 @@ class Run:
 
     def write(self) -> None:
         if self.evidence.schedule >= 0:
-            file = self.collector.folder / f"schedule-{self.evidence.schedule:06}.pickle"
-            file.write_bytes(pickle.dumps(self.evidence))
+            self.collector.write(self.evidence)
 
     def note_once(self, reason: str) -> None:
         if reason not in self.evidence.unchecked:
@@ -178,13 +191,19 @@ class Run:
         # an input that was never written (Tensor.empty) has what its memory has: both sides read the same
         return self.collector.blobs.keep(bytes(buffer.ensure_allocated().as_buffer()))
 
-    def read_value(self, probe: Any, root: Any) -> str | None:
+    def read_values(self, moved: Mapping[int, Any] = {}) -> list[str | None]:
+        """The contents of the outputs, as they are now; `moved` has other buffers to read, by the id of their own.
+        Raises BlobsFull."""
+        return [self.read_value(t, u, moved) for t, u in zip(self.probes, self.roots, strict=True)]
+
+    def read_value(self, probe: Any, root: Any, moved: Mapping[int, Any]) -> str | None:
         """The contents of an output in its own shape: tinygrad does not store an axis that its value does not depend
         on, and expands the buffer where it is read."""
         view = probe.uop
         if view.base.op.name != "BUFFER" or not view.base.is_realized or root._shape is None:
             return None
-        data = expand_view(bytes(view.base.buffer.ensure_allocated().as_buffer()), view)
+        buffer = moved.get(id(view.base.buffer), view.base.buffer)
+        data = expand_view(bytes(buffer.ensure_allocated().as_buffer()), view)
         if data is None or len(data) != math.prod(map(int, root.shape)) * root.dtype.itemsize:
             self.note_once(f"an output of shape {root.shape} is not read as one buffer")
             return None

@@ -61,7 +61,8 @@ class Evidence:
     `values` has, for each root of `graph`, the contents of the realized buffer, None where there is none. `passed` is
     the graph as the pass saw it, its roots the nodes of `buffers`. `range_names` has the rendered name of each RANGE's
     id. `failed` is the error of a schedule that raised, `failed_kernel` the number of the compute kernel that did and
-    `failed_node` the id of the node whose buffer it writes."""
+    `failed_node` the id of the node whose buffer it writes. `replay` is the number of a replay by TinyJit, from 1: what
+    the kernels of the schedule made of other inputs."""
 
     schedule: int
     line: str | None
@@ -73,6 +74,7 @@ class Evidence:
     failed: str | None = None
     failed_kernel: int | None = None
     failed_node: int | None = None
+    replay: int | None = None
     unchecked: list[str] = field(default_factory=list)
 
 

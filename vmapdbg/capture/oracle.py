@@ -88,6 +88,7 @@ class Checker:
             evaluations=sum(unroller.evaluations for unroller in self.unrollers),
             failed_kernel=self.evidence.failed_kernel,
             failed_node=self.evidence.failed_node,
+            replay=self.evidence.replay,
         )
 
     def make_unroller(

@@ -130,7 +130,8 @@ class Reducer:
         blobs = Blobs(folder / "blobs", 0)
         for file in sorted(folder.glob("schedule-*.pickle")):
             evidence: Evidence = pickle.loads(file.read_bytes())
-            if evidence.graph is None:
+            # a replay is the graph of its schedule once more
+            if evidence.graph is None or evidence.replay is not None:
                 continue
             contents = {name: blobs.read(name) for name in set(evidence.graph.blobs.values())}
             roots = build_graph(evidence.graph, contents)

@@ -57,6 +57,23 @@ def find_schedule(capture: Capture, check: ScheduleCheck) -> Schedule:
     return capture.schedules[check.schedule]
 
 
+def name_check(check: ScheduleCheck) -> str:
+    """Returns `schedule 3`, or `schedule 3, replay 2 by TinyJit`."""
+    return f"schedule {check.schedule}" + (f", replay {check.replay} by TinyJit" if check.replay is not None else "")
+
+
+def describe_replayed(report: CheckReport, check: ScheduleCheck) -> str | None:
+    """Says of a replay by TinyJit how the call that was captured came out; None for what is no replay."""
+    if check.replay is None:
+        return None
+    captured = next((c for c in report.schedules if c.schedule == check.schedule and c.replay is None), None)
+    if captured is None or not captured.outputs:
+        return "the call that was captured was not compared"
+    if captured.wrong:
+        return "the call that was captured is wrong, too"
+    return "the call that was captured is right: the replay makes the fault"
+
+
 def find_node(schedule: Schedule, number: int | None) -> Node | None:
     return next((node for node in schedule.nodes if node.id == number), None)
 
@@ -70,9 +87,9 @@ def make_findings(capture: Capture, report: CheckReport) -> tuple[Finding, ...]:
         stock = {o.number for o in check.wrong if o.oracle == "stock"}
         for output in check.wrong:
             if output.oracle == "stock":
-                findings.append(_make_finding(WRONG_VALUE, capture, check, output))
+                findings.append(_make_finding(WRONG_VALUE, capture, report, check, output))
             elif output.number not in stock:
-                findings.append(_make_finding(WRONG_CODE, capture, check, output))
+                findings.append(_make_finding(WRONG_CODE, capture, report, check, output))
     return tuple(findings)
 
 
@@ -93,11 +110,15 @@ def find_failed_kernel(schedule: Schedule, check: ScheduleCheck) -> Kernel | Non
     return schedule.kernels[number] if number is not None and number < len(schedule.kernels) else None
 
 
-def _make_finding(code: str, capture: Capture, check: ScheduleCheck, output: OutputCheck) -> Finding:
+def _make_finding(
+    code: str, capture: Capture, report: CheckReport, check: ScheduleCheck, output: OutputCheck
+) -> Finding:
     blame = find_blame(capture, check)
-    told = [f"output {output.number} of schedule {check.schedule}: {describe_wrong(output.comparison)}"]
+    told = [f"output {output.number} of {name_check(check)}: {describe_wrong(output.comparison)}"]
+    if (replayed := describe_replayed(report, check)) is not None:
+        told.append(replayed)
     if blame is None:
-        return Finding(code, None, None, check.line, told[0], check.schedule)
+        return Finding(code, None, None, check.line, "; ".join(told), check.schedule)
     place = f"{blame.node.op} {blame.node.id}" if blame.node is not None else f"node {blame.buffer.node}"
     by = f", written by {blame.kernel.name} #{blame.buffer.kernel}" if blame.kernel is not None else ""
     told.append(f"the first wrong buffer is that of {place}{by}")

@@ -62,6 +62,7 @@ class ScheduleCheck:
     is wrong: the buffers up to the first wrong one. `failed` is the error of a schedule that raised, and `stock_runs`
     whether stock tinygrad computes its graph unrolled. `evaluations` is how many graphs the oracle ran. `failed_kernel`
     is the number of the compute kernel that raised while it was compiled or ran, `failed_node` the node of its buffer.
+    `replay` is the number of a replay by TinyJit, from 1: its kernels were run once more, with other inputs.
     """
 
     schedule: int
@@ -74,6 +75,7 @@ class ScheduleCheck:
     evaluations: int
     failed_kernel: int | None = None
     failed_node: int | None = None
+    replay: int | None = None
 
     @property
     def wrong(self) -> tuple[OutputCheck, ...]:

@@ -9,10 +9,12 @@ from vmapdbg.check.blame import (
     Blame,
     describe_lost,
     describe_misread,
+    describe_replayed,
     find_blame,
     find_failed_kernel,
     find_node,
     find_schedule,
+    name_check,
 )
 from vmapdbg.check.compare import Comparison, Tolerance
 from vmapdbg.check.result import CheckReport, OutputCheck, ScheduleCheck
@@ -28,7 +30,7 @@ def print_check(capture: Capture, report: CheckReport, console: Console) -> None
     page, places = Page(console), Places(capture)
     page.show(_format_verdict(capture, report, page))
     for check in report.schedules:
-        lines = _format_schedule(capture, check, page, places)
+        lines = _format_schedule(capture, report, check, page, places)
         if lines:
             page.show([Text(), *lines])
 
@@ -64,11 +66,13 @@ def _count_excused(found: list[str]) -> str:
     return ", ".join(f"{found.count(status)} {word}" for status, word in words.items() if status in found)
 
 
-def _format_schedule(capture: Capture, check: ScheduleCheck, page: Page, places: Places) -> list[Text]:
+def _format_schedule(
+    capture: Capture, report: CheckReport, check: ScheduleCheck, page: Page, places: Places
+) -> list[Text]:
     if not (check.wrong or check.unchecked or check.failed):
         return []
     line = f"  {places.format(check.line)}" if check.line else ""
-    lines = page.wrap(page.join((f"schedule {check.schedule}", "bold"), line), hang=2)
+    lines = page.wrap(page.join((name_check(check), "bold"), line), hang=2)
     if check.failed is not None:
         lines += page.wrap(page.text(f"failed: {check.failed}", "red"), indent=2, hang=2)
         lines += _format_failed_kernel(capture, check, page, places)
@@ -76,7 +80,10 @@ def _format_schedule(capture: Capture, check: ScheduleCheck, page: Page, places:
             lines += page.wrap(page.text("stock tinygrad computes its graph, unrolled"), indent=2, hang=2)
     for output in check.wrong:
         lines += _format_output(output, page)
-    if check.wrong:
+    replayed = describe_replayed(report, check)
+    if check.wrong and replayed is not None:
+        lines += page.wrap(page.text(replayed), indent=2, hang=2)
+    elif check.wrong:
         lines += _format_blame(capture, check, page, places)
     for reason in check.unchecked:
         lines += page.wrap(page.join(("not checked: ", "yellow"), reason), indent=2, hang=2)
