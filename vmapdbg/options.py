@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any, Literal, NoReturn
@@ -27,11 +28,33 @@ class Failure(click.ClickException):
         click.echo(f"vmapdbg: {self.message}", err=True)
 
 
+class Stopped(KeyboardInterrupt):
+    """A signal that asks the tool to end: it does so as at Ctrl-C, and leaves no child behind."""
+
+    def __init__(self, number: int):
+        super().__init__()
+        self.number = number
+
+
+def stop_at_signals() -> None:
+    """Has SIGTERM (`timeout`, `kill`) and SIGHUP (a closed terminal) raise Stopped. One that is ignored (nohup) stays
+    ignored."""
+
+    def stop(number: int, _: Any) -> NoReturn:
+        raise Stopped(number)
+
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, stop)
+
+
 class Commands(click.Group):
     """A group whose usage errors are one line."""
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
         try:
+            stop_at_signals()
             status = super().main(args=args, **{**extra, "standalone_mode": False})
         except click.UsageError as error:
             command = error.ctx.command_path if error.ctx is not None else "vmapdbg"
@@ -40,7 +63,9 @@ class Commands(click.Group):
         except click.ClickException as error:
             error.show()
             sys.exit(error.exit_code)
-        except (click.Abort, KeyboardInterrupt):
+        except (click.Abort, KeyboardInterrupt) as ended:
+            if isinstance(ended.__cause__, Stopped):
+                sys.exit(128 + ended.__cause__.number)
             click.echo("vmapdbg: interrupted", err=True)
             sys.exit(130)
         except BrokenPipeError:

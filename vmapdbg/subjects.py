@@ -34,7 +34,7 @@ from vmapdbg.memory import NothingRemembered, recall_job, remember_job
 from vmapdbg.model import SCHEMA, Capture, Finding, SnippetError, Versions, build_data
 from vmapdbg.options import EXIT_CHILD, EXIT_USAGE, Failure
 from vmapdbg.patches import PatchError, parse_patches, patch_states, spell_patches
-from vmapdbg.progress import show_progress
+from vmapdbg.progress import show_late_progress, show_progress
 from vmapdbg.store import StoreError, load_capture
 
 
@@ -72,8 +72,8 @@ def check_job(job: Job, limit: int, paranoid: bool) -> tuple[Capture, CheckRepor
         evidence = Path(folder)
         streams = Streams(stdout=sys.stderr.fileno())
         try:
-            # the snippet has the terminal to itself
-            capture = run_job(job, streams, meanwhile=import_check, evidence=evidence)
+            with show_late_progress(f"working on {job.snippet}") as told:
+                capture = run_job(job, streams, meanwhile=import_check, evidence=evidence, told=told)
             refuse_overlay_error(capture)
             with show_progress(f"comparing {job.snippet} with stock tinygrad") as told:
                 text = run_oracle(evidence, limit, paranoid, job.timeout, told)
@@ -177,7 +177,8 @@ def capture_job(job: Job, quiet_stdout: bool = False) -> Capture:
     """Runs the job. With `quiet_stdout` what the snippet prints goes to stderr, because stdout carries data."""
     streams = Streams(stdout=sys.stderr.fileno() if quiet_stdout else None)
     try:
-        capture = run_job(job, streams, meanwhile=import_renderers)
+        with show_late_progress(f"working on {job.snippet}") as told:
+            capture = run_job(job, streams, meanwhile=import_renderers, told=told)
     except ChildDied as error:
         raise Failure(str(error), EXIT_CHILD) from None
     refuse_overlay_error(capture)
@@ -240,7 +241,10 @@ def find_sides(after: Job, baseline: str) -> tuple[Side, Side]:
         patches = None if baseline == "stock" else parse_patches(baseline)
     except PatchError as error:
         raise Failure(str(error), EXIT_USAGE) from None
-    return run_pair(replace(after, patches=patches), after, meanwhile=import_diff)
+    with show_late_progress(f"running {after.snippet} with two sets of patches") as told:
+        if told is not None:
+            told("")
+        return run_pair(replace(after, patches=patches), after, meanwhile=import_diff, told=told)
 
 
 def side_capture(side: Side, job: Job) -> Capture:

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -195,38 +191,6 @@ def test_a_failed_snippet_shows_its_own_traceback(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="process groups")
-def test_interrupt_leaves_no_child_and_no_file(tmp_path: Path) -> None:
-    mark = f"mark-{os.getpid()}-{time.time_ns()}"
-    (tmp_path / "slow.py").write_text(f"import time\nprint('{mark}', flush=True)\ntime.sleep(100)\n", encoding="utf-8")
-    temporary = tmp_path / "tmp"
-    temporary.mkdir()
-    for command in (["check"], ["bisect"]):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "vmapdbg", *command, "slow.py"],
-            cwd=tmp_path,
-            env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(ROOT)},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
-        time.sleep(2.5)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
-        assert list(temporary.iterdir()) == []
-        assert not running_in(tmp_path)
-
-
-def running_in(folder: Path) -> list[str]:
-    """The processes that work in a folder."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if (process / "cwd").resolve() == folder.resolve():
-                found.append(process.name)
-        except OSError:
-            continue
-    return found
-
-
 # *** bisect
 
 

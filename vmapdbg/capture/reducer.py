@@ -174,7 +174,7 @@ class Reducer:
         question = pickle.dumps((pack_graph(roots, keep), contents))
         self.tried += 1
         if self.tried % 10 == 0:
-            write_atomically(Path(self.request.progress), f"{self.tried} graphs tried, {len(roots)} outputs")
+            write_atomically(Path(self.request.progress), f"{self.tried} graphs tried")
         for worker in self.workers:
             worker.send(question)
         one, other = (worker.receive() for worker in self.workers)
