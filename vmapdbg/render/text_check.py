@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rich.console import Console
 from rich.text import Text
 
@@ -155,7 +157,10 @@ def _explain_blame(blame: Blame, check: ScheduleCheck) -> list[tuple[str, str]]:
     assert blame.buffer.comparison is not None
     found = blame.buffer.comparison
     pattern = f" ({found.pattern})" if found.pattern else ""
-    told = [(f"{_count_wrong(found)}, {_describe_first(found)}{pattern}", "")]
+    if any(replace(output.comparison, tolerance=found.tolerance) == found for output in check.wrong):
+        told = [("wrong in the same way", "")]
+    else:
+        told = [(f"{_count_wrong(found)}, {_describe_first(found)}{pattern}", "")]
     told += [(describe_lost(name), "bold red") for name in blame.lost]
     if blame.buffer.misread is not None:
         told.append((describe_misread(blame.buffer.misread, blame.misread), "bold red"))
