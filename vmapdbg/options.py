@@ -1,4 +1,5 @@
-"""What the commands have in common on the command line: option types, shared options, one-line errors."""
+"""What the commands have in common on the command line: option types, shared options, one-line errors,
+how a command ends."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from typing import Any, Literal, NoReturn
 import click
 
 from vmapdbg.capture.launcher import TARGETS
+from vmapdbg.model import Capture
 from vmapdbg.patches import PatchError, parse_patches
 
 EXIT_USAGE, EXIT_SNIPPET, EXIT_CHILD = 2, 3, 4
@@ -129,3 +131,29 @@ target_option = click.option("--target", type=click.Choice(TARGETS), help="Rende
 timeout_option = click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), help="Stop the snippet after this many seconds."
 )
+
+
+def tell_no_schedule(capture: Capture) -> None:
+    """Says why there is nothing to see, unless the snippet failed: that is told already."""
+    if capture.error is None:
+        click.echo(
+            f"vmapdbg: {capture.snippet} made no schedule: it realized nothing and left no lazy Tensor in a global",
+            err=True,
+        )
+
+
+def make_console(stderr: bool = False) -> Any:
+    """Returns the console of stdout, or of stderr: width and colour from the terminal, plain when piped, NO_COLOR
+    honoured."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+
+
+def end_after(capture: Capture) -> None:
+    """Ends with the code of the snippet's failure, if it failed. Its traceback is on stderr already."""
+    if capture.error is None:
+        return
+    if capture.error.type == "SystemExit":
+        click.echo(f"vmapdbg: {capture.snippet} exited with status {capture.error.message}", err=True)
+    sys.exit(EXIT_SNIPPET)
