@@ -21,6 +21,7 @@ CHILD_SIDE = {
     "capture/lines.py",
     "capture/snippet_data.py",
     "capture/snippet_forms.py",
+    "capture/snippet_outline.py",
     "capture/snippet_writer.py",
     "capture/stock.py",
     "capture/unroll.py",
