@@ -13,25 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from vmapdbg.capture.graphs import Blobs, BlobsFull, Evidence, WrittenBuffer, pack_graph
+from vmapdbg.capture.obstacles import find_obstacle
 from vmapdbg.capture.recorder import Recorder
 from vmapdbg.capture.replays import ReplayWatcher
 from vmapdbg.check.align import Layout
 
 ROOM = 1 << 30
 """The most bytes of buffers that are kept of one run."""
-
-_CANNOT = {
-    "KERNEL": "a custom kernel is in its graph",
-    "AFTER": "a custom kernel is in its graph",
-    "CUSTOM_KERNEL": "a custom kernel is in its graph",
-    "MULTI": "it is sharded over devices",
-    "MSELECT": "it is sharded over devices",
-    "MSTACK": "it is sharded over devices",
-    "BUFFER_VIEW": "it reads a DISK",
-    "BIND": "its shape is symbolic",
-    "DEFINE_VAR": "its shape is symbolic",
-}
-_NO_VALUES = {"NULL": "the NULL device computes nothing", "DISK": "it reads a DISK", "TINYFS": "it reads TINYFS"}
 
 
 class Collector:
@@ -259,20 +247,6 @@ class Run:
         replaced: dict[Any, Any] = {}
         graph_rewrite(self.sink, pm_pre_sched_cache, ctx=(replaced, {}))
         return {new: old for old, new in replaced.items()}
-
-
-def find_obstacle(sink: Any) -> str | None:
-    """Returns why a graph cannot be computed again, or None."""
-    nodes = list(sink.toposort())
-    # sharding brings variables and copies along
-    if any(not isinstance(u.arg, str) for u in nodes if u.op.name == "DEVICE"):
-        return _CANNOT["MULTI"]
-    for u in nodes:
-        if u.op.name in _CANNOT:
-            return _CANNOT[u.op.name]
-        if u.op.name == "DEVICE" and (reason := _NO_VALUES.get(u.arg.split(":")[0])) is not None:
-            return reason
-    return None
 
 
 def expand_view(data: bytes, view: Any) -> bytes | None:
