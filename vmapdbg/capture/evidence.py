@@ -179,6 +179,17 @@ class Run:
         # an input that was never written (Tensor.empty) has what its memory has: both sides read the same
         return self.collector.blobs.keep(bytes(buffer.ensure_allocated().as_buffer()))
 
+    def find_buffers(self) -> list[Any]:
+        """The buffer of each output, None for one that has none."""
+        bases = [probe.uop.base for probe in self.probes]
+        return [base.buffer if base.op.name == "BUFFER" else None for base in bases]
+
+    def find_written(self) -> list[Any]:
+        """The buffers that its kernels wrote: tinygrad may read one of them in a later schedule instead of computing
+        its value again."""
+        outputs = [item.bufs[0] for item in self.items if item.bufs and item.bufs[0] is not None]
+        return [*outputs, *(buffer.base for buffer in outputs)]
+
     def read_values(self, moved: Mapping[int, Any] = {}) -> list[str | None]:
         """The contents of the outputs, as they are now; `moved` has other buffers to read, by the id of their own.
         Raises BlobsFull."""

@@ -1,12 +1,14 @@
 """Keeps what replays of TinyJit read and wrote, for the oracle to compute again. Runs in the child.
 
 A replay makes no schedule: it runs the kernels of the call that was captured, with the buffers of other inputs in the
-places of that call's. So it should get what the graph of that call gives for those inputs, and for what else it reads
-(weights, the state of random numbers) as it is now.
+places of that call's. So it should get what the graphs of that call give for those inputs, and for what else they read
+(weights, the state of random numbers) as it is now. What one schedule of the call writes and a later one reads is known
+after the replay, if nothing has written there since.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -31,14 +33,26 @@ class Call:
 
 @dataclass
 class Captured:
-    """A call that was captured: its CapturedJit, the buffers of its inputs, the last schedule that it made, why its
-    replays are not compared (None where they are), and how many there were."""
+    """A call that was captured: its CapturedJit, the buffers of its inputs, the schedules that it made with what they
+    write, why its replays are not compared (None where they are), and how many there were."""
 
     jit: Any
     inputs: list[Any]
-    run: Run
+    runs: list[Run]
+    written: list[set[int]]  # of each schedule, the ids of the buffers that it writes
     reason: str | None
     replays: int = 0
+
+    def find_time(self, number: int, buffer: Any) -> str | None:
+        """When to read what a schedule reads in a buffer: `before` the replay or `after` it, None: at neither time."""
+        writers = [i for i, written in enumerate(self.written) if id(buffer) in written]
+        if all(i >= number for i in writers):
+            return "before"
+        return "after" if all(i < number for i in writers) else None
+
+    def is_final(self, number: int, buffer: Any) -> bool:
+        """Tells whether no later schedule writes what one has written."""
+        return not any(id(buffer) in written for written in self.written[number + 1 :])
 
 
 class ReplayWatcher:
@@ -78,10 +92,14 @@ class ReplayWatcher:
             known.replays += 1
             # what was an input of the captured call is one of this
             now = {id(before): after for before, after in zip(known.inputs, buffers, strict=True)}
-            evidence = read_inputs(known, now)
+            line = find_user_line()
+            if known.reason is not None or known.replays > MOST_COMPARED:
+                return replay(captured, buffers, variables)
+            before = read(known, now, "before")
             result = replay(captured, buffers, variables)
-            if evidence is not None:
-                read_outputs(known, now, evidence)
+            after = read(known, now, "after")
+            if before is not None and after is not None:
+                write_evidence(known, now, {**before, **after}, line)
             return result
 
         jit._prepare_jit_inputs = preparing
@@ -97,46 +115,57 @@ class ReplayWatcher:
                 call.runs.append(run)
 
     def close(self) -> None:
-        """Says at the schedule of each captured call how many of its replays were not compared."""
+        """Says at the last schedule of each captured call how many of its replays were not compared."""
         for known in self.captured.values():
             compared = min(known.replays, MOST_COMPARED) if known.reason is None else 0
             if left := known.replays - compared:
                 count = f"{left} of {known.replays} replays" if compared else f"{left} replay{'s' * (left != 1)}"
                 reason = known.reason or f"no more than {MOST_COMPARED} of one call are compared"
-                known.run.note_once(f"{count} of it by TinyJit: {reason}")
-                known.run.write()
+                known.runs[-1].note_once(f"{count} of it by TinyJit: {reason}")
+                known.runs[-1].write()
 
 
 def make_captured(call: Call) -> Captured:
-    reason = None
-    if len(call.runs) > 1:
-        reason = f"the function makes {len(call.runs)} schedules"
-    elif call.runs[0].evidence.graph is None:
-        reason = "the call that was captured could not be compared"
+    written = [set(map(id, run.find_written())) for run in call.runs]
+    known = Captured(call.tiny.captured, call.inputs or [], call.runs, written, None)
+    if any(run.evidence.graph is None for run in call.runs):
+        known.reason = "the call that was captured could not be compared"
     elif call.tiny.prune:
-        reason = "prune=True runs some kernels once only"
-    return Captured(call.tiny.captured, call.inputs or [], call.runs[-1], reason)
+        known.reason = "prune=True runs some kernels once only"
+    elif call.tiny.optimize:
+        known.reason = "optimize=True moves its buffers"
+    elif any(known.find_time(number, u.buffer) is None for number, run in enumerate(call.runs) for u in run.inputs):
+        known.reason = "one of its schedules reads a buffer that others write before and after it"
+    return known
 
 
-def read_inputs(known: Captured, now: dict[int, Any]) -> Evidence | None:
-    """The evidence of a replay that is about to run: the graph of the captured call, and what it reads now."""
-    if known.reason is not None or known.replays > MOST_COMPARED:
-        return None
-    run = known.run
+def read(known: Captured, now: Mapping[int, Any], time: str) -> dict[tuple[int, Any], str] | None:
+    """What the schedules of a replay read, and when it is to be looked at is now: (number, BUFFER) -> contents."""
     try:
-        blobs = {u: run.keep(now.get(id(u.buffer), u.buffer)) for u in run.inputs}
+        return {
+            (number, u): run.keep(now.get(id(u.buffer), u.buffer))
+            for number, run in enumerate(known.runs)
+            for u in run.inputs
+            if known.find_time(number, u.buffer) == time
+        }
     except BlobsFull:
         known.reason = "there was no room for what they read"
         return None
-    graph = pack_graph(run.roots, blobs.get)
-    return Evidence(run.evidence.schedule, find_user_line(), graph, replay=known.replays)
 
 
-def read_outputs(known: Captured, now: dict[int, Any], evidence: Evidence) -> None:
-    try:
-        # an input that is assigned to is an output
-        evidence.values = known.run.read_values(now)
-    except BlobsFull:
-        known.reason = "there was no room for what they wrote"
-        return
-    known.run.collector.write(evidence)
+def write_evidence(
+    known: Captured, now: Mapping[int, Any], inputs: Mapping[tuple[int, Any], str], line: str | None
+) -> None:
+    """Writes what each schedule of a replay that has just run read and wrote."""
+    for number, run in enumerate(known.runs):
+        graph = pack_graph(run.roots, lambda u, n=number: inputs.get((n, u)))
+        try:
+            # an input that is assigned to is an output
+            values = run.read_values(now)
+        except BlobsFull:
+            known.reason = "there was no room for what they wrote"
+            return
+        for place, buffer in enumerate(run.find_buffers()):
+            if not known.is_final(number, buffer):
+                values[place] = None
+        run.collector.write(Evidence(run.evidence.schedule, line, graph, values, replay=known.replays))
