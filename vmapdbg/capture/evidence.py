@@ -67,9 +67,9 @@ class Collector:
         def lowering(item: Any) -> Any:
             if self.current is None:
                 return lower(item)
-            self.current.busy = item
+            before, self.current.busy = self.current.busy, item
             result = lower(item)
-            self.current.busy = None
+            self.current.busy = before
             return result
 
         def running(item: Any, *arguments: Any, **options: Any) -> Any:

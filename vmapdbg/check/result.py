@@ -58,11 +58,12 @@ class BufferCheck:
 
 @dataclass(frozen=True)
 class ScheduleCheck:
-    """One schedule. `unchecked` says why nothing, or not everything, was compared. `buffers` is filled where an output
-    is wrong: the buffers up to the first wrong one. `failed` is the error of a schedule that raised, and `stock_runs`
-    whether stock tinygrad computes its graph unrolled. `evaluations` is how many graphs the oracle ran. `failed_kernel`
-    is the number of the compute kernel that raised while it was compiled or ran, `failed_node` the node of its buffer.
-    `replay` is the number of a replay by TinyJit, from 1: its kernels were run once more, with other inputs.
+    """One schedule. `unchecked` says why nothing, or not everything, was compared. `buffers` is filled where an
+    output is wrong: the buffers up to the first wrong one. `failed` is the error of a schedule that raised, and
+    `stock_runs` whether stock tinygrad computes its graph unrolled (None: that was not tried). `evaluations` is how
+    many graphs the oracle ran. `failed_kernel` is the number of the compute kernel that raised while it was compiled
+    or ran, `failed_node` the node of its buffer. `replay` is the number of a replay by TinyJit, from 1: its kernels
+    were run once more, with other inputs.
     """
 
     schedule: int

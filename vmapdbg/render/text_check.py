@@ -80,6 +80,8 @@ def _format_schedule(
         lines += _format_failed_kernel(capture, check, page, places)
         if check.stock_runs:
             lines += page.wrap(page.text("stock tinygrad computes its graph, unrolled"), indent=2, hang=2)
+        elif check.stock_runs is False:
+            lines += page.wrap(page.text("stock tinygrad does not compute its graph either"), indent=2, hang=2)
     for output in check.wrong:
         lines += _format_output(output, page)
     replayed = describe_replayed(report, check)
