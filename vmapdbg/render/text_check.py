@@ -150,12 +150,12 @@ def _format_blame(capture: Capture, check: ScheduleCheck, page: Page, places: Pl
     if blame.node is not None and blame.node.line is not None:
         head.append_text(page.join("  ", (f"[{places.format(blame.node.line)}]", "cyan")))
     lines = page.wrap(head, indent=2, hang=2)
-    for text, style in _explain_blame(blame, check):
+    for text, style in _explain_blame(blame, check, places):
         lines += page.wrap(page.text(text, style), indent=4, hang=2)
     return lines + _format_skipped(check, page)
 
 
-def _explain_blame(blame: Blame, check: ScheduleCheck) -> list[tuple[str, str]]:
+def _explain_blame(blame: Blame, check: ScheduleCheck, places: Places) -> list[tuple[str, str]]:
     assert blame.buffer.comparison is not None
     found = blame.buffer.comparison
     pattern = f" ({found.pattern})" if found.pattern else ""
@@ -165,7 +165,9 @@ def _explain_blame(blame: Blame, check: ScheduleCheck) -> list[tuple[str, str]]:
         told = [(f"{_count_wrong(found)}, {_describe_first(found)}{pattern}", "")]
     told += [(describe_lost(name), "bold red") for name in blame.lost]
     if blame.buffer.misread is not None:
-        told.append((describe_misread(blame.buffer.misread, blame.misread), "bold red"))
+        line = blame.misread.line if blame.misread is not None else None
+        where = f"  [{places.format(line)}]" if line is not None else ""
+        told.append((f"{describe_misread(blame.buffer.misread, blame.misread)}{where}", "bold red"))
     elif blame.read_right and not blame.lost:
         one = blame.read_right == 1
         read = "the buffer that its kernel reads is" if one else f"all {blame.read_right} buffers that it reads are"
