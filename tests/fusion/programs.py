@@ -5,14 +5,15 @@ values    the patterns (default: all) and their gradients, run on the device: OU
 forward   the same without gradients
 targets   the patterns scheduled for each target and rendered: OUT.json has target -> name -> kernels, each
           [LOCAL bytes, executed ops, threads, and the same three as the guard sees them]
-random    the same for the large ones and for random widths
+large     the same for the large ones
+local     random programs scheduled for each target with a limit: OUT.json has target -> name -> kernels, each the bytes
+          of its LOCAL buffers, those of its groups among them
 """
 
 from __future__ import annotations
 
 import importlib
 import json
-import random
 import sys
 from pathlib import Path
 
@@ -20,7 +21,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from patterns import LARGE, PATTERNS, TARGETS, ffn, latent_chain
+from patterns import LARGE, LIMITED, PATTERNS, TARGETS, random_patterns
 from tinygrad import Tensor
 from tinygrad.codegen import get_program
 from tinygrad.uop.ops import Ops
@@ -63,14 +64,27 @@ def run_values(out, names, backward=True):
     out.with_suffix(".json").write_text(json.dumps(kernels))
 
 
-def random_patterns():
-    """Widths around and over the limits of all targets."""
-    shapes = random.Random(0)
-    for number in range(12):
-        rows, wide, other, third = (shapes.choice(sizes) for sizes in ((1, 2, 7), *[range(512, 17000, 128)] * 3))
-        yield f"FFN {number}", (ffn, ((rows, 64), (64, wide), (64, wide), (wide, 64)))
-        weights = ((64, wide), (wide, other), (other, third), (third, 64))
-        yield f"latent chain {number}", (latent_chain, ((rows, 64), *weights))
+def run_local(out):
+    """What a kernel needs of LOCAL memory, and of how many buffers, on each target that has a limit."""
+    from tinygrad.engine.schedule import schedule_cache
+    from tinygrad_overlay import _state
+
+    found = {}
+    for target, (module, kind, arguments) in LIMITED.items():
+        renderer = getattr(importlib.import_module(module), kind)(*arguments)
+        _state.find_renderer = lambda renderer=renderer: renderer
+        kernels = {}
+        for name, (function, shapes) in random_patterns(0, 36).items():
+            schedule_cache.clear()
+            schedule = function(*[Tensor.empty(*shape) for shape in shapes]).schedule()
+            asts = [item.ast for item in schedule if item.ast.op is Ops.SINK]
+            kernels[name] = [find_local(get_program(ast, renderer).uops) for ast in asts]
+        found[target] = {"limit": renderer.shared_max, "kernels": kernels}
+    out.with_suffix(".json").write_text(json.dumps(found))
+
+
+def find_local(uops):
+    return [u.ptrdtype.size * u.dtype.base.itemsize for u in uops if u.op is Ops.DEFINE_LOCAL]
 
 
 def run_targets(out, patterns):
@@ -98,8 +112,10 @@ def run_targets(out, patterns):
 def main(what, out, *names):
     if what in ("values", "forward"):
         run_values(Path(out), names, what == "values")
+    elif what == "local":
+        run_local(Path(out))
     else:
-        run_targets(Path(out), PATTERNS if what == "targets" else {**LARGE, **dict(random_patterns())})
+        run_targets(Path(out), PATTERNS if what == "targets" else LARGE)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,10 @@ SUMS |= {"stack_sums", "matmul"}
 # the end of the traceback where stock's codegen finds no order for the loops of a kernel, as in
 # `y = Tensor.cat(x, x)[[5, 4]].min(0).T; (y - y * 0.7)[:, Tensor([1])]` for an x of shape (3, 5, 5) that is padded
 NO_LOOP_ORDER = "assert y.src[1] not in x.backward_slice_with_self"
+# stock's codegen moves a load out of a reduce and back for ever where masks of several padded values meet, as in
+# `v[[1, 1]] = v[[1, 1]] * 0.5` inside a scope of method="pad_reduce" that is flipped after it
+NO_END_OF_LOADS = "in reduce_load_collapse"
+NO_END = "infinite loop in graph_rewrite"
 
 
 def is_safe(op: str, traits: Traits) -> bool:

@@ -122,6 +122,16 @@ def has_derivative(program: Program) -> bool:
     return any(isinstance(s, Derive) for s in all_steps(program))
 
 
+def derived_results(program: Program) -> list[bool]:
+    """For each result, whether it depends on a derivative."""
+    derived: set[str] = set()
+    for step in program.body.steps:
+        inside = Program((), step.body) if isinstance(step, Map) else Program((), Body((), (step,), ()))
+        if has_derivative(inside) or derived & set(args_of(step)):
+            derived.update(outs_of(step))
+    return [r in derived for r in program.body.results]
+
+
 def used_program(program: Program) -> Program:
     """The program without the steps and inputs that no result needs."""
     body = used_body(program.body)

@@ -35,30 +35,40 @@ def estimate_work(ast:UOp, ren:Renderer) -> Work:
   return estimates[key]
 estimates: dict[tuple, Work] = {}
 
+class CannotLower(Exception):
+  """Codegen fails on the kernel, as it will when the kernel is run."""
+
 def optimize(ast:UOp, ren:Renderer) -> UOp:
-  """The first stages of stock's lowering, up to the target's opts. BEAM would time kernels on the device: the heuristics stand for it."""
+  """The first stages of stock's lowering, up to the target's opts. BEAM would time kernels on the device: the heuristics stand for it.
+
+  Raises CannotLower.
+  """
   from tinygrad import codegen  # it imports the scheduler, which imports this
   # a kernel with a name does not count among those that are told apart by a number
   ast = ast.replace(arg=replace(ast.arg or KernelInfo(), name="estimate"))
-  for rules, ctx, bottom_up in ((codegen.pm_mops+codegen.pm_syntactic_sugar, None, True), (codegen.pm_load_collapse, None, False),
-                                (codegen.pm_split_ranges+codegen.pm_flatten_range, {}, False), (codegen.sym+codegen.pm_flatten_range, None, False),
-                                (codegen.pm_simplify_ranges, None, False), (codegen.pm_split_store, ren.device, False)):
-    ast = graph_rewrite(ast, rules, ctx=ctx, bottom_up=bottom_up)
-  with Context(BEAM=0, DEBUG=0): return codegen.apply_opts(ast, ren)
+  stages = ((codegen.pm_mops+codegen.pm_syntactic_sugar, None, True), (codegen.pm_load_collapse, None, False),
+            (codegen.pm_split_ranges+codegen.pm_flatten_range, {}, False), (codegen.sym+codegen.pm_flatten_range, None, False),
+            (codegen.pm_simplify_ranges, None, False), (codegen.pm_split_store, ren.device, False))
+  try:
+    for rules, ctx, bottom_up in stages: ast = graph_rewrite(ast, rules, ctx=ctx, bottom_up=bottom_up)
+    with Context(BEAM=0, DEBUG=0): return codegen.apply_opts(ast, ren)
+  # rules that undo each other are a RuntimeError, a check of codegen's own an AssertionError or what the next line trips over
+  except Exception as e: raise CannotLower(f"{type(e).__name__}: {e}") from e
 
 def count_work(ast:UOp, ren:Renderer) -> Work:
   """Counts the optimized AST: each op times the sizes of the loops around it times the threads of the kernel, whether they do the same or not."""
   values = find_values(ast)
+  around = find_loops_around(values)
   threads = math.prod(size(r) for r in {x for x in ast.toposort() if x.op is Ops.RANGE and x.arg[-1] in THREAD_AXES})
   ops = chain = 0
   for u in values:
     if u.op is Ops.REDUCE:
-      n, steps = count_reduce(u)
+      n, steps = count_reduce(u, around)
       # a maximum is a comparison and a choice where the target has no MAX
       ops, chain = ops + n*(1 if u.arg in ren.code_for_op else 2), chain+steps
-    elif u.op is Ops.WMMA: ops += loops(u.ranges) * 2*math.prod(u.arg[1])//u.arg[5]
+    elif u.op is Ops.WMMA: ops += loops(u.ranges, around) * 2*math.prod(u.arg[1])//u.arg[5]
     elif u.op in GroupOp.ALU and u.dtype.scalar() != dtypes.index:
-      ops += loops(u.ranges) * op_weight(u, ren)
+      ops += loops(u.ranges, around) * op_weight(u, ren)
   local = sum(math.prod(u.shape)*u.dtype.base.itemsize for u in values if is_local(u)) + sum(group_bytes(u) for u in values if u.op is Ops.REDUCE)
   return Work(ops*threads, chain, count_bytes(ast), local, threads)
 
@@ -81,15 +91,36 @@ def find_values(ast:UOp) -> list[UOp]:
   return list(found)
 
 def size(r:UOp) -> int: return int(r.vmax)+1
-def loops(ranges) -> int: return math.prod(size(r) for r in ranges if r.arg[-1] not in THREAD_AXES)
+def is_loop(r:UOp) -> bool: return r.arg[-1] not in THREAD_AXES|UNROLLED_AXES
+
+def find_loops_around(values:list[UOp]) -> dict[UOp, set[UOp]]:
+  """Returns loop -> itself and the loops it runs in. The loops of one store or reduce stand in the order of their RANGEs, so what needs an inner one
+  runs in the outer ones too, whether it depends on them or not."""
+  around: dict[UOp, set[UOp]] = {}
+  nests: dict[UOp, tuple[list[UOp], UOp]] = {}
+  for u in values:
+    if u.op not in {Ops.END, Ops.REDUCE, Ops.BUFFERIZE}: continue
+    nest = sorted((r for r in UOp.sink(*u.src[1:]).ranges if is_loop(r)), key=lambda r: r.arg)
+    for i,r in enumerate(nest): nests[r] = (nest[:i+1], u)
+  def enclose(r:UOp) -> set[UOp]:
+    if r not in around:
+      outer, owner = nests.get(r, ([r], None))
+      around[r] = set(outer).union(*(enclose(x) for x in (owner.ranges if owner is not None else ()) if is_loop(x) and x not in outer))
+    return around[r]
+  for r in nests: enclose(r)
+  return around
+
+def loops(ranges, around:dict[UOp, set[UOp]]) -> int:
+  """How often a thread runs what depends on `ranges`, each element of unrolled axes once."""
+  return math.prod(size(r) for r in set(ranges).union(*(around.get(r, ()) for r in ranges)) if r.arg[-1] not in THREAD_AXES)
 def is_local(u:UOp) -> bool: return u.op is Ops.BUFFERIZE and u.arg.addrspace == AddrSpace.LOCAL
 
-def count_reduce(u:UOp) -> tuple[int, int]:
+def count_reduce(u:UOp, around:dict[UOp, set[UOp]]) -> tuple[int, int]:
   """Returns the ops of one thread, and how many of them wait for each other. A GROUP_REDUCE ends with each thread adding up all partial results."""
-  around = {**u.src[0].ranges, **UOp.sink(*u.src[1:]).ranges}
+  inside = {**u.src[0].ranges, **UOp.sink(*u.src[1:]).ranges}
   side_by_side = math.prod(size(r) for r in u.ranges if r.arg[-1] in UNROLLED_AXES)
   groups = math.prod(size(r) for r in UOp.sink(*u.src[1:]).ranges if r.arg[-1] is AxisType.GROUP_REDUCE)
-  steps = loops(around) + (groups*loops(u.ranges) if groups > 1 else 0)
+  steps = loops(inside, around) + (groups*loops(u.ranges, around) if groups > 1 else 0)
   return steps, steps//side_by_side
 
 def group_bytes(u:UOp) -> int:

@@ -42,6 +42,8 @@ class Attempt:
   local_ranges: dict[int, UOp] = field(default_factory=dict)
   # value of a row that the row's reduce and its elements read -> its ranges along the row
   row_values: dict[UOp, list[UOp]] = field(default_factory=dict)
+  # the nodes that a reader computes again instead of reading their buffer; another reader may keep it
+  inlined: set[UOp] = field(default_factory=set)
   # BUFFER -> the node it holds
   buffers: dict[UOp, UOp] = field(default_factory=dict)
   kernels: list[MadeKernel] = field(default_factory=list)
@@ -143,6 +145,9 @@ def computes_again(src:UOp, buf:UOp, idx:UOp) -> bool:
   attempt.fused[x] = []
   return True
 
+def report_inlined(buf:UOp) -> None:
+  if attempt is not None and (x:=getattr(buf.arg, "node", None)) is not None: attempt.inlined.add(x)
+
 def report_local(x:UOp, closed:tuple[UOp, ...]) -> None:
   if attempt is not None: attempt.local_ranges.update((r.arg[0], x) for r in closed if r.op is Ops.RANGE)
 
@@ -157,10 +162,14 @@ def too_large_for_local(x:UOp, axes:list[int]) -> Refusal|None:
   needs, limit = count_elements(x, axes)*x.dtype.itemsize, local_limit(x._device)
   return Refusal("local-budget", f"its LOCAL buffer needs {needs:,} bytes, the target has {limit:,}") if needs > limit else None
 
-def too_slow_for_local(x:UOp, axes:list[int], ending:dict[UOp, UOp]) -> Refusal|None:
-  """The heuristics give no opts to a kernel with a LOCAL buffer. Where it is read so often that this is slow on every target, it is not tried."""
+def too_slow_for_local(x:UOp, axes:list[int], ending:dict[UOp, UOp], batch:tuple[UOp, ...]) -> Refusal|None:
+  """The heuristics give no opts to a kernel with a LOCAL buffer. Where it is read so often that this is slow on every target, it is not tried.
+
+  `batch`: the RANGEs of the scopes that x is in. Each of their steps fills and reads the buffer.
+  """
   if "fusion-guard" not in _state.patches or not axes: return None
-  held, read = count_elements(x, range(len(x.shape))), math.prod(int(r.vmax)+1 for r in ending)
+  steps, read = (math.prod(int(r.vmax)+1 for r in rngs) for rngs in (batch, ending))
+  held = steps*count_elements(x, range(len(x.shape)))
   if held*read <= MAX_LOCAL_READS: return None
   where = f"in a kernel that gets no opts ({MAX_LOCAL_READS:,} reads are allowed)"
   return Refusal("fusion-guard", f"its LOCAL buffer would be read {held*read:,} times, {where}")

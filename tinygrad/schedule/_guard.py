@@ -4,11 +4,11 @@ Two schedules of one graph differ in groups of kernels: in each, some nodes are 
 sides, so its two sides can be compared, as wholes: by the work they do, the threads they have, the time a roofline predicts (codegen/_work.py).
 """
 from __future__ import annotations
+import math
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import Iterable
 from tinygrad.uop.ops import UOp
-from tinygrad_overlay.codegen._work import estimate_work, predict_ns
+from tinygrad_overlay.codegen._work import CannotLower, estimate_work, predict_ns
 from tinygrad_overlay.schedule._fusion import Attempt, MadeKernel, Refusal, find_renderer
 
 # a row reduce that is done again by each thread multiplies the work; twice the work may still hide behind memory, more does not
@@ -26,51 +26,63 @@ BLAMING_ATTEMPTS, BLAMING_NODES = 1, 1000
 @dataclass
 class Group:
   """The kernels that compute the same values with fusion and without. `causes`: the fusions among its nodes, each with the nodes whose kernels
-  it is in; outputs of the graph first."""
+  it is in; outputs of the graph first. `replaced`: node of a fused kernel -> the stock kernels that it takes part in replacing."""
   fused: list[MadeKernel] = field(default_factory=list)
   stock: list[MadeKernel] = field(default_factory=list)
   causes: dict[UOp, set[UOp]] = field(default_factory=dict)
+  replaced: dict[UOp, list[MadeKernel]] = field(default_factory=dict)
 
 def find_losses(made:Attempt, stock:Attempt) -> dict[UOp, Refusal]:
   """Returns the nodes at which the barrier is to be put back, with the numbers."""
   refused: dict[UOp, Refusal] = {}
   for group in find_groups(made, stock):
-    if not group.causes or (loss:=explain_loss(group.fused, group.stock)) is None: continue
-    refused.update((x, Refusal("fusion-guard", loss)) for x in choose_refused(group, made))
+    if lost:=find_lost_kernels(group): refused.update(lost)
+    elif group.causes and (loss:=explain_loss(group.fused, group.stock)) is not None:
+      refused.update((x, Refusal("fusion-guard", loss)) for x in choose_refused(group, made))
+  return refused
+
+def find_lost_kernels(group:Group) -> dict[UOp, Refusal]:
+  """The fusions in kernels that lose to all they take part in replacing. Other kernels share in that, so these lose whatever their group gains."""
+  refused: dict[UOp, Refusal] = {}
+  for k in group.fused:
+    if not (causes:=[x for x,writers in group.causes.items() if k.node in writers]): continue
+    if (loss:=explain_loss([k], group.replaced[k.node])) is not None: refused.update((x, Refusal("fusion-guard", loss)) for x in causes)
   return refused
 
 def choose_refused(group:Group, made:Attempt) -> list[UOp]:
   """The fusions in the slowest kernel first, since the others may pay without them; then all."""
   if made.rounds >= BLAMING_ATTEMPTS or len(made.toposort) > BLAMING_NODES: return list(group.causes)
-  ren = find_renderer(group.fused[0].device)
   blamed = set.union(*group.causes.values())
-  slowest = max((k for k in group.fused if k.node in blamed), key=lambda k: predict_ns(estimate_work(k.ast, ren), ren))
+  slowest = max((k for k in group.fused if k.node in blamed), key=predict_kernel)
   return [x for x,writers in group.causes.items() if slowest.node in writers]
+
+def predict_kernel(k:MadeKernel) -> float:
+  ren = find_renderer(k.device)
+  try: return predict_ns(estimate_work(k.ast, ren), ren)
+  except CannotLower: return math.inf
 
 # *** groups
 
 def find_groups(made:Attempt, stock:Attempt) -> list[Group]:
   fused_at, stock_at = by_node(made.kernels), by_node(stock.kernels)
   same = {x for x in fused_at if x in stock_at and asts(fused_at[x]) == asts(stock_at[x])}
+  # (node of a fused kernel, node of a stock kernel) that have values in common
+  common = [(x, x) for x in fused_at if x in stock_at]
+  common += [(w, x) for x in stock_at if x not in fused_at for w in find_writers(x, fused_at, made)]
+  common += [(x, w) for x in fused_at if x not in stock_at for w in find_writers(x, stock_at, stock)]
   groups = DisjointSets()
-  for x in fused_at: groups.join(("fused", x), ("stock", x) if x in stock_at else ("fused", x))
-  for x in stock_at:
-    if x not in fused_at: join_readers(groups, ("stock", x), "fused", find_writers(x, fused_at, made.consumers))
-  for x in fused_at:
-    if x not in stock_at: join_readers(groups, ("fused", x), "stock", find_writers(x, stock_at, stock.consumers))
+  for f,s in common: groups.join(("fused", f), ("stock", s))
   found: dict[object, Group] = defaultdict(Group)
   for x,kernels in fused_at.items(): found[groups.find(("fused", x))].fused += kernels
   for x,kernels in stock_at.items(): found[groups.find(("stock", x))].stock += kernels
+  for f,s in common: found[groups.find(("fused", f))].replaced.setdefault(f, []).extend(stock_at[s])
   changed = {root: g for root,g in found.items() if asts(g.fused) != asts(g.stock)}
   for x in reversed(made.toposort):
     if x not in made.fused: continue
-    writers = find_writers(x, fused_at, made.consumers)
+    writers = find_writers(x, fused_at, made)
     for root in {groups.find(("fused", w)) for w in writers if w not in same}:
       if root in changed: changed[root].causes[x] = writers
   return list(changed.values())
-
-def join_readers(groups:DisjointSets, key:tuple, side:str, writers:Iterable[UOp]) -> None:
-  for w in writers: groups.join(key, (side, w))
 
 def by_node(kernels:list[MadeKernel]) -> dict[UOp, list[MadeKernel]]:
   found: dict[UOp, list[MadeKernel]] = {}
@@ -80,16 +92,16 @@ def by_node(kernels:list[MadeKernel]) -> dict[UOp, list[MadeKernel]]:
 
 def asts(kernels:list[MadeKernel]) -> list[bytes]: return sorted(k.ast.key for k in kernels)
 
-def find_writers(x:UOp, kernels:dict[UOp, list[MadeKernel]], consumers:dict[UOp, dict[UOp, None]]) -> set[UOp]:
-  """The nodes whose kernels compute `x`: it and what is made of it, up to the first buffers."""
+def find_writers(x:UOp, kernels:dict[UOp, list[MadeKernel]], made:Attempt) -> set[UOp]:
+  """The nodes whose kernels compute `x`: it and what is made of it, up to the first buffers, and past those that some reader computes again."""
   found: set[UOp] = set()
   seen, stack = {x}, [x]
   while stack:
     u = stack.pop()
     if u in kernels:
       found.add(u)
-      continue
-    new = [c for c in consumers.get(u, ()) if c not in seen]
+      if u not in made.inlined: continue
+    new = [c for c in made.consumers.get(u, ()) if c not in seen]
     seen.update(new)
     stack += new
   return found
@@ -97,8 +109,10 @@ def find_writers(x:UOp, kernels:dict[UOp, list[MadeKernel]], consumers:dict[UOp,
 class DisjointSets:
   def __init__(self): self.parent: dict[object, object] = {}
   def find(self, x:object) -> object:
-    while (up:=self.parent.setdefault(x, x)) != x: x = self.parent[x] = self.parent.setdefault(up, up)
-    return x
+    root = x
+    while (up:=self.parent.setdefault(root, root)) != root: root = up
+    self.parent[x] = root
+    return root
   def join(self, a:object, b:object) -> None: self.parent[self.find(a)] = self.find(b)
 
 # *** the verdict
@@ -124,8 +138,15 @@ def explain_loss(fused:list[MadeKernel], stock:list[MadeKernel]) -> str|None:
   if not fused or not stock: return None
   ren = find_renderer(fused[0].device)
   key = (type(ren).__name__, *asts(fused), None, *asts(stock))
-  if key not in verdicts: verdicts[key] = compare(measure(fused), measure(stock), type(ren).__name__.removesuffix("Renderer"))
+  if key not in verdicts:
+    # what codegen cannot lower without fusion either is left for the device to say
+    try: verdicts[key] = compare_kernels(fused, measure(stock), type(ren).__name__.removesuffix("Renderer"))
+    except CannotLower: verdicts[key] = None
   return verdicts[key]
+
+def compare_kernels(fused:list[MadeKernel], stock:Side, target:str) -> str|None:
+  try: return compare(measure(fused), stock, target)
+  except CannotLower as e: return f"fused: {count(len(fused))} for {count(stock.kernels)}, but codegen fails on it ({e})"
 
 def compare(fused:Side, stock:Side, target:str) -> str|None:
   what = f"fused: {count(fused.kernels)} for {count(stock.kernels)}, but"

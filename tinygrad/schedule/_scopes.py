@@ -64,7 +64,8 @@ def prepare_scopes(tsink:UOp, toposort:dict[UOp, None], scope_ranges:frozenset[U
    2. CONTIGUOUS over VMAPOUT is one buffer, not a buffer and its copy
    3. a COPY inside a scope copies the whole batch: it stands between a VMAPOUT and a VMAPIN
    4. a REDUCE over an OUTER RANGE reduces an axis: the kernels run once for each step, and have no sum of the steps
-   5. a value that leaves its scope as an output is a buffer: what else uses it in the scope reads it from there
+   5. a VMAPOUT of a RESHAPE that is an output is the RESHAPE of a VMAPOUT: as by hand, the buffer has the axes that the value is computed on
+   6. a value that leaves its scope as an output is a buffer: what else uses it in the scope reads it from there
   """
   if (separated:=separate_reduces(tsink, toposort)) is not tsink:
     toposort = (tsink:=separated).toposort()
@@ -73,6 +74,8 @@ def prepare_scopes(tsink:UOp, toposort:dict[UOp, None], scope_ranges:frozenset[U
     toposort = (tsink:=tsink.substitute(names)).toposort()
     scope_ranges = vmap_ranges(toposort)
   for x in toposort: check_op(x, [r for r in x.ranges if r in scope_ranges])
+  if reshaped:=find_reshaped_outputs(toposort):
+    toposort = (tsink:=tsink.replace(src=tuple(reshaped.get(s, s) for s in tsink.src))).toposort()
   kept, leaving = find_kept(toposort), find_leaving(tsink, toposort)
   new: dict[UOp, UOp] = {}
   for x in toposort if not leaving else order_leaving(tsink, leaving):
@@ -121,6 +124,29 @@ def rename_ranges(toposort:dict[UOp, None], scope_ranges:frozenset[UOp]) -> dict
     if r.arg[0] >= 0 or r.arg[0] in taken: names[r] = r.replace(arg=(next(free),)+r.arg[1:])
     else: taken.add(r.arg[0])
   return names
+
+def find_reshaped_outputs(toposort:dict[UOp, None]) -> dict[UOp, UOp]:
+  """Returns VMAPOUT -> the RESHAPE to take its place, for each VMAPOUT of a RESHAPE that is an output and nothing else."""
+  consumers = consumer_map_from_toposort(toposort)
+  found: dict[UOp, UOp] = {}
+  for x in toposort:
+    if x.op is not Ops.VMAPOUT or any(c.op is not Ops.SINK for c in consumers[x]): continue
+    value, scopes, reshaped = x, [], False
+    while True:
+      if value.op is Ops.VMAPOUT and is_batch_first(value) and (value is x or len(consumers[value]) == 1):
+        scopes.append([r for r in value.src[1:] if r.op is Ops.RANGE])
+      elif value.op is Ops.RESHAPE: reshaped = True
+      else: break
+      value = value.src[0]
+    if not reshaped: continue
+    for ranges in reversed(scopes): value = collect_batch(value, ranges)
+    # only an output may be the RESHAPE itself: it takes over the tag
+    found[x] = value.reshape(x.shape).replace(tag=x.tag)
+  return found
+
+def is_batch_first(vmapout:UOp) -> bool:
+  ranges = sum(a.op is Ops.RANGE for a in vmapout.src[1:])
+  return all(a.op is Ops.RANGE for a in vmapout.src[1:1+ranges])
 
 def find_kept(toposort:dict[UOp, None]) -> dict:
   """Returns node -> what to do with its new form, for each VMAPOUT under a CONTIGUOUS and for that CONTIGUOUS."""

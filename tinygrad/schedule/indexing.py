@@ -124,6 +124,10 @@ class RangeAssignment:
     self.reduced = {r for x in toposort if x.op in {Ops.REDUCE_AXIS, Ops.REDUCE} for r in ctx.vmap_map.get(x, ())}
     # each buffer loops over the batch on its own, as it does over its other axes: a range that stands for its loop -> the RANGE
     self.loops: dict[UOp, UOp] = {}
+    # value of a row that its readers disagree on -> its axes, and the RANGEs of its batch, with what all readers ask for; None where they differ
+    self.row_values: dict[UOp, tuple[list[UOp|None], dict[UOp, UOp|None]]] = {}
+    # range of a value of a row, if the row is computed again -> that of its reader
+    self.row_of: dict[UOp, UOp] = {}
 
   def run(self, debug:bool) -> None:
     for x in reversed(self.toposort):
@@ -133,6 +137,7 @@ class RangeAssignment:
       if (found:=self.output_ranges(x)) is None: continue
       out_rngs, ambient = found
       if self.ending[x] and x.op in ENDS_RANGES: out_rngs, ambient = self.end_ranges(x, out_rngs, ambient)
+      if x in self.row_values: self.report_row_value(x, out_rngs, ambient)
       rngs = self.input_ranges(x, out_rngs, ambient)
       self.ctx.range_map[x] = NodeRanges(rngs, out_rngs, input_ambient(x, out_rngs, ambient))
       if debug: self.print_node(x, rngs, out_rngs)
@@ -207,9 +212,21 @@ class RangeAssignment:
     # readers that share the rows and differ along them: the reduce of the row on one side, its elements on the other
     asked = [n.ins[i].get_idx() for n in readers for i in differ]+[n.ambient.get(r, r).get_idx() for n in readers for r in batch_differs]
     if not partial and all(r.op is Ops.RANGE for r in asked):
-      _fusion.report_row_value(x, [self.loops.get(own[i], own[i]) for i in differ]+batch_differs)
+      self.row_values[x] = ([self.find_row([n.ins[i] for n in readers]) for i in range(len(own))],
+                            {r:self.find_row([n.ambient.get(r, r) for n in readers]) for r in mine})
     if _state.observer is not None: _state.observer.consumers_disagree(x, differ, batch_differs, self.consumers[x], self.ctx)
     return own, ambient
+
+  def find_row(self, asked:list[UOp]) -> UOp|None:
+    """What all readers ask for on one axis, where a reader that is a value of a row itself stands in the row of its own readers. None: they differ."""
+    rows = [self.row_of.get(r.get_idx(), r.get_idx()) for r in asked]
+    return rows[0] if all_same(rows) else None
+
+  def report_row_value(self, x:UOp, out_rngs:Ranges, ambient:dict[UOp, UOp]) -> None:
+    axes, batch = self.row_values[x]
+    pairs = [*zip(out_rngs, axes), *((ambient[r], row) for r,row in batch.items())]
+    self.row_of.update((r, row) for r,row in pairs if row is not None and r.op is Ops.RANGE)
+    _fusion.report_row_value(x, [self.loops.get(r, r) for r,row in pairs if row is None])
 
   def end_ranges(self, x:UOp, out_rngs:Ranges, ambient:dict[UOp, UOp]) -> tuple[Ranges, dict[UOp, UOp]]:
     """A range ends below x, in an EXPAND: x is realized, so that it is not computed again for each element of the EXPAND."""
@@ -240,7 +257,7 @@ class RangeAssignment:
   def is_barred(self, x:UOp, axes:list[int], ending:dict[UOp, UOp]|None=None) -> bool:
     """Whether a barrier stands at x, where only `axes` would be realized else, as a LOCAL buffer."""
     refusal = _fusion.find_barrier(x) or _fusion.too_large_for_local(x, axes)
-    if refusal is None and ending is not None and _fusion.removes_barriers(): refusal = _fusion.too_slow_for_local(x, axes, ending)
+    if refusal is None and ending is not None and _fusion.removes_barriers(): refusal = _fusion.too_slow_for_local(x, axes, ending, self.ambient_of(x))
     if refusal is not None and _state.observer is not None: _state.observer.fusion_refused(x, refusal)
     return refusal is not None
 

@@ -19,6 +19,7 @@ def remove_bufferize(src:UOp, buf:UOp, idx:UOp) -> UOp|None:
   ret = stock_remove_bufferize(src, buf, idx)
   again = ret is None and _fusion.computes_again(src, buf, idx)
   if again: ret = src.substitute({k:v for k,v in zip(buf.src[1:], idx.src[1:]) if k.op is not Ops.CONST}, extra_pm=upstream.pm_gate_substitute)
+  if ret is not None: _fusion.report_inlined(buf)
   if _state.observer is not None: _state.observer.removal_tried(src, buf, idx, ret, again)
   return ret
 

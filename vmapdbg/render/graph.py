@@ -218,10 +218,11 @@ class _Drawing:
 
     def _draw_part(self, graph: Graph, kind: str, level: int, end: float) -> bytes:
         """Returns the picture of as many nodes near the outputs as can be drawn in time."""
-        for most in (400, 150, 40):
+        # the last and smallest is worth waiting for: on a busy machine the start of the layout alone takes seconds
+        for most, least_seconds in ((400, 2.0), (150, 2.0), (40, 15.0)):
             part = keep_nodes(graph, set(_list_near(graph, _find_centre(graph, self.around), most)))
             try:
-                picture = self._draw_graph(part, kind, max((end - time.monotonic()) * 0.6, 2.0))
+                picture = self._draw_graph(part, kind, max((end - time.monotonic()) * 0.6, least_seconds))
             except TooSlow:
                 continue
             self.note_folded(graph, level)

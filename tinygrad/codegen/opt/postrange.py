@@ -8,8 +8,13 @@ from tinygrad.uop.ops import AxisType, Ops, UOp
 from tinygrad_overlay import _state
 from tinygrad_overlay._patching import replace_function
 
+GROUPS = {OptOps.GROUP, OptOps.GROUPTOP}
+# after one of those, each of these multiplies the memory of the groups, as stock counts it
+MORE_LANES = {OptOps.LOCAL, OptOps.UPCAST, OptOps.UNROLL}
+
 def apply_opt(self, opt:Opt, append_opt:bool=True):
-  if "local-budget" in _state.patches and opt.op in {OptOps.GROUP, OptOps.GROUPTOP} and (held:=count_local_bytes(self.ast)):
+  makes_groups = opt.op in GROUPS or (opt.op in MORE_LANES and self.group_for_reduces)
+  if "local-budget" in _state.patches and makes_groups and self.reduceop is not None and (held:=count_local_bytes(self.ast)):
     lanes = opt.arg or int(self.rngs[self.real_axis(opt.op, opt.axis)].vmax)+1
     beside = math.prod(self.full_shape[a] for a in self.axes_of(AxisType.UPCAST, AxisType.WARP, AxisType.LOCAL, AxisType.GROUP_REDUCE))
     needs = held + lanes*beside*self.reduceop.dtype.itemsize

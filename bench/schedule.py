@@ -1,0 +1,124 @@
+"""What scheduling costs with the patches: `python -m bench.schedule [--rounds N] [PROGRAM ...]`.
+
+For each program: the nodes of its tensor graph, its kernels without and with the patches, how often the stages from
+tensor graph to kernels are run until every fusion pays, and the time of that over the time with no patch. Each side is
+a process; they take turns. A figure is a ratio of the least times: what else runs only ever adds to a time.
+
+Exit status 1: a program does not settle before the last attempt that is allowed, or has more kernels than without.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from vmapdbg.overlay import child_environment
+from vmapdbg.patches import format_patches, parse_patches
+
+ROOT = Path(__file__).parent.parent
+
+
+def transformer(layers: int) -> Any:
+    from tinygrad import Tensor
+
+    from bench import transformer as program
+
+    start = Tensor.empty(program.BATCH, program.TOKENS, program.WIDTH)
+    return program.forward(start, [program.make_layer() for _ in range(layers)])
+
+
+def random_graph(nodes: int, seed: int) -> Any:
+    """A graph of at least so many nodes: sums, softmaxes, norms, matmuls and elementwise ops of what was made last."""
+    from tinygrad import Tensor
+
+    draw = random.Random(seed)
+    made = [Tensor.empty(32, 48) for _ in range(4)]
+    steps: list[Callable[[Any, Any], Any]] = [
+        lambda x, y: x * y,
+        lambda x, y: (x + y).relu(),
+        lambda x, y: x.exp() * 0.5 + y,
+        lambda x, y: x.softmax() + y,
+        lambda x, y: x * (x.square().mean(1, keepdim=True) + 1e-5).rsqrt() * y,
+        lambda x, y: x.layernorm() + y,
+        lambda x, y: x - y.max(1, keepdim=True),
+        lambda x, y: x / (y.abs().sum(0, keepdim=True) + 1),
+        lambda x, y: x @ Tensor.empty(48, 48) + y,
+        lambda x, y: x @ (y.T @ x),
+    ]
+    while len(Tensor.stack(*made[-4:]).uop.toposort()) < nodes:
+        for _ in range(20):
+            x, y = draw.sample(made[-5:], 2)
+            made.append(draw.choice(steps)(x, y))
+    return Tensor.stack(*made[-4:])
+
+
+PROGRAMS: dict[str, Callable[[], Any]] = {
+    "transformer, 24 layers": lambda: transformer(24),
+    "transformer, 54 layers": lambda: transformer(54),
+    "random, 2,000 nodes": lambda: random_graph(2000, 1),
+    "random, 10,000 nodes": lambda: random_graph(10000, 2),
+}
+
+
+def run_side(name: str) -> None:
+    """In the process of one side: schedules the program once, prints what it took."""
+    from tinygrad.uop.ops import Ops
+
+    runs, most = 0, 1
+    if "tinygrad_overlay" in sys.modules:
+        from tinygrad_overlay.schedule import _fusion
+
+        make_attempt, most = _fusion.make_attempt, _fusion.MAX_ATTEMPTS
+
+        def count_attempt(*args: Any) -> Any:
+            nonlocal runs
+            runs += 1
+            return make_attempt(*args)
+
+        _fusion.make_attempt = count_attempt
+    out = PROGRAMS[name]()
+    nodes, started = len(out.uop.toposort()), time.perf_counter()
+    kernels = sum(item.ast.op is Ops.SINK for item in out.schedule())
+    print(json.dumps([time.perf_counter() - started, nodes, kernels, runs, runs > most]))
+
+
+def ask(spec: str, name: str) -> tuple[float, int, int, int, bool]:
+    environment = child_environment(format_patches(parse_patches(spec)), {**os.environ, "DEV": "CPU"})
+    environment["PYTHONPATH"] = os.pathsep.join([environment["PYTHONPATH"], str(ROOT)])
+    command = [sys.executable, "-m", "bench.schedule", "--side", name]
+    return json.loads(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("programs", nargs="*", default=list(PROGRAMS), metavar="PROGRAM", help="default: all of them")
+    parser.add_argument("--rounds", type=int, default=3, help="measurements of each side")
+    parser.add_argument("--side", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.side is not None:
+        run_side(arguments.side)
+        return 0
+    failed = []
+    print(f"{'program':24s} {'nodes':>7s} {'kernels':>11s} {'stages run':>10s} {'s, none':>8s} {'time / none':>11s}")
+    for name in arguments.programs:
+        rounds = [(ask("none", name), ask("all", name)) for _ in range(arguments.rounds)]
+        (_, nodes, kernels, *_), (_, _, fewer, runs, unsettled) = rounds[0]
+        none, ratio = min(a[0] for a, _ in rounds), min(b[0] for _, b in rounds) / min(a[0] for a, _ in rounds)
+        print(f"{name:24s} {nodes:7,} {kernels:5,} {fewer:5,} {runs:10} {none:8.2f} {ratio:11.2f}", flush=True)
+        if unsettled or fewer > kernels:
+            failed.append(f"{name}: {runs} runs of the stages, {kernels} -> {fewer} kernels")
+    for line in failed:
+        print("not settled, or more kernels:", line, file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

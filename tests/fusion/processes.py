@@ -1,0 +1,88 @@
+"""Runs the programs of this folder in processes of their own, each on one state of the patches."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+FOLDER = Path(__file__).parent
+ROOT = FOLDER.parent.parent
+
+
+def choose_device() -> str:
+    beside = Path(sys.executable).parent
+    os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", ""), str(beside)])
+    return "PYTHON" if shutil.which(os.environ.get("CC", "clang")) is None else "CPU"
+
+
+def run_programs(
+    out: Path, script: str, patches: str, what: str, device: str | None, *names: str, **variables: str
+) -> None:
+    """Runs WHAT of `script` with these patches; it writes OUT. `device`: None for the one that runs kernels here."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "DEV": device or choose_device(), **variables}
+    for name in ("BEAM", "JIT", "NOOPT", "PCONTIG", "VMAPDBG_PATCHES"):
+        environment.pop(name, None)
+    command = [
+        sys.executable,
+        "-m",
+        "vmapdbg",
+        "run",
+        "--patches",
+        patches,
+        str(FOLDER / script),
+        what,
+        str(out),
+    ]
+    done = subprocess.run([*command, *names], env=environment, capture_output=True, text=True, timeout=500, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+class Result:
+    """What one process wrote."""
+
+    def __init__(self, out: Path):
+        data, values = out.with_suffix(".json"), out.with_suffix(".npz")
+        self.data: dict[str, Any] = json.loads(data.read_text()) if data.exists() else {}
+        self.values = dict(np.load(values)) if values.exists() else {}
+
+
+def run_all(
+    runs: dict[str, tuple[Any, ...]], script: str, tmp_path_factory: pytest.TempPathFactory, worker_id: str
+) -> dict[str, Result]:
+    """Runs name -> (patches, WHAT, device) of `script`, two at a time. Workers of pytest-xdist share that."""
+    shared = tmp_path_factory.getbasetemp() if worker_id == "master" else tmp_path_factory.getbasetemp().parent
+    folder, done = shared / f"fusion-{script}", shared / f"fusion-{script}-done"
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        wait_for(done)
+    else:
+        try:
+            with ThreadPoolExecutor(max_workers=2) as pool:
+                list(pool.map(lambda item: run_programs(folder / item[0], script, *item[1]), runs.items()))
+        finally:
+            done.touch()
+    return {name: Result(folder / name) for name in runs}
+
+
+def wait_for(done: Path) -> None:
+    deadline = time.monotonic() + 900
+    while not done.exists():
+        assert time.monotonic() < deadline, "the other worker did not finish"
+        time.sleep(0.2)
+
+
+def assert_close(found: np.ndarray, expected: np.ndarray, what: str) -> None:
+    # sums in another order: the error is that of the largest term
+    assert found.shape == expected.shape
+    assert np.abs(found - expected).max(initial=0) <= 1e-4 * max(1.0, np.abs(expected).max(initial=0)), what

@@ -1,0 +1,49 @@
+"""The patterns under vmap: the values of the stock pass, and as many kernels as the batch that is written by hand."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # `processes`, which importlib mode would not find
+
+from patterns import DIFFERENT
+from processes import Result, assert_close, run_all
+
+RUNS = {
+    "vmapped": ("all", "values", None),
+    "by hand, on the stock pass": ("none", "twins", None),
+    "counts": ("all", "counts", "NULL"),
+}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> dict[str, Result]:
+    """All processes are run when the first test asks."""
+    return run_all(RUNS, "vmapped.py", tmp_path_factory, worker_id)
+
+
+def test_values_are_those_of_the_batch_by_hand_on_the_stock_pass(results: dict[str, Result]) -> None:
+    found, expected = results["vmapped"].values, results["by hand, on the stock pass"].values
+    assert len(expected) > 100
+    assert found.keys() == expected.keys()
+    assert all(np.isfinite(value).all() for value in expected.values())
+    for name, value in found.items():
+        assert_close(value, expected[name], name)
+
+
+def test_as_many_kernels_as_batched_by_hand(results: dict[str, Result]) -> None:
+    """With the same patches, on each target. Those that differ are listed, with a reason and both counts."""
+    counts = results["counts"].data
+    assert len(counts) > 200
+    listed = {f"{target}: {name}": pair for name, pairs in DIFFERENT.items() for target, pair in pairs.items()}
+    assert {name: pair for name, pair in counts.items() if pair[0] != pair[1]} == listed
+
+
+@pytest.mark.parametrize("name", ["softmax", "RMSNorm", "LayerNorm"])
+def test_a_large_norm_under_vmap_is_one_kernel_on_a_gpu(results: dict[str, Result], name: str) -> None:
+    counts = results["counts"].data
+    assert counts[f"metal: large {name}"] == counts[f"cuda: large {name}"] == [1, 1]
