@@ -31,7 +31,7 @@ SLEEPS = "import time\ntime.sleep(300)\n"
 MANY_STEPS = """
 from tinygrad import Tensor
 from tinygrad.func import vmap
-x, y = Tensor.ones(300, 2), Tensor.ones(300, 2)
+x, y = Tensor.rand(300, 2).realize(), Tensor.rand(300, 2).realize()
 out = vmap(lambda a: vmap(lambda b: (a * b).sum())(y))(x).realize()
 """
 # nothing runs, so that all there is to wait for are the kernels
