@@ -12,10 +12,12 @@ from typing import Any, Literal
 import click
 
 from vmapdbg import __version__
+from vmapdbg.bisect_command import bisect
 from vmapdbg.capture.launcher import TARGETS, Job
+from vmapdbg.check_command import check
 from vmapdbg.lint_command import lint, run_linted
 from vmapdbg.memory import remember_job
-from vmapdbg.model import SCHEMA, Capture, to_data
+from vmapdbg.model import Capture, to_data
 from vmapdbg.options import (
     EXIT_CHILD,
     EXIT_SNIPPET,
@@ -25,25 +27,24 @@ from vmapdbg.options import (
     Failure,
     ScheduleType,
     SectionsType,
+    end_after,
+    make_console,
     patches_option,
     target_option,
+    tell_no_schedule,
     timeout_option,
 )
 from vmapdbg.overlay import child_environment
 from vmapdbg.patches import PATCHES, format_patches, patch_states
-from vmapdbg.store import StoreError, dump_capture, save_capture, write_atomically
+from vmapdbg.store import StoreError, dump_capture, save_capture
 from vmapdbg.subjects import (
-    Reduced,
-    bisect_job,
     capture_job,
-    check_job,
     check_snippet,
     find_capture,
     find_job,
     find_sides,
     on,
     read_capture,
-    reduce_job,
     side_capture,
 )
 
@@ -115,31 +116,6 @@ def print_report(
     from vmapdbg.render.text import print_capture
 
     print_capture(capture, make_console(), only=only, schedule=schedule, show_all=show_all)
-
-
-def tell_no_schedule(capture: Capture) -> None:
-    """Says why there is nothing to see, unless the snippet failed: that is told already."""
-    if capture.error is None:
-        click.echo(
-            f"vmapdbg: {capture.snippet} made no schedule: it realized nothing and left no lazy Tensor in a global",
-            err=True,
-        )
-
-
-def make_console() -> Any:
-    """Returns the console of stdout: width and colour from the terminal, plain when piped, NO_COLOR honoured."""
-    from rich.console import Console
-
-    return Console(highlight=False, markup=False, emoji=False)
-
-
-def end_after(capture: Capture) -> None:
-    """Ends with the code of the snippet's failure, if it failed. Its traceback is on stderr already."""
-    if capture.error is None:
-        return
-    if capture.error.type == "SystemExit":
-        click.echo(f"vmapdbg: {capture.snippet} exited with status {capture.error.message}", err=True)
-    sys.exit(EXIT_SNIPPET)
 
 
 @main.command()
@@ -344,162 +320,6 @@ def graph(
     end_after(capture)
 
 
-@main.command()
-@click.argument("snippet", required=False)
-@click.option("--paranoid", is_flag=True, help="Compare everything with the PYTHON device, too: slow.")
-@click.option(
-    "--elements",
-    type=click.IntRange(min=1),
-    default=2000,
-    show_default=True,
-    help="Run at most this many graphs for one output; of a larger batch some elements are checked.",
-)
-@target_option
-@patches_option
-@timeout_option
-@click.option("--json", "as_json", is_flag=True, help="Print the findings and comparisons as one JSON document.")
-def check(
-    snippet: str | None,
-    paranoid: bool,
-    elements: int,
-    target: str | None,
-    patches: frozenset[str] | None,
-    timeout: float | None,
-    as_json: bool,
-) -> None:
-    """Run SNIPPET and compare each value with stock tinygrad's for the same graph, vmap scopes unrolled.
-
-    The snippet runs once. Its graphs and inputs then go to a process without the overlay, which computes each element
-    of a vmap scope by itself. A wrong value is traced back to the first buffer that is wrong: its node, the kernel
-    that wrote it, and the decision that made it. Without SNIPPET: the snippet of the last show.
-
-    \b
-    Exit codes: 0 all right, 1 a value is wrong, 2 usage, 3 the snippet failed, 4 a child hung or died.
-
-    \b
-    Examples:
-      vmapdbg check samples/lost_range.py
-      vmapdbg check samples/lost_range.py --patches all,-ambient-ranges
-      vmapdbg check train.py --paranoid --elements 500 --json
-    """
-    capture, report = check_job(find_job(snippet, target, patches, timeout), elements, paranoid)
-    from vmapdbg.check.blame import make_findings
-
-    capture = replace(capture, findings=make_findings(capture, report))
-    if as_json:
-        sys.stdout.write(dump_check(capture, report))
-    elif capture.schedules:
-        from vmapdbg.render.text_check import print_check
-
-        print_check(capture, report, make_console())
-    else:
-        tell_no_schedule(capture)
-    end_after(capture)
-    sys.exit(1 if capture.findings else 0)
-
-
-def dump_check(capture: Capture, report: Any) -> str:
-    """The head of the JSON contract and the findings, and in place of the schedules how they compare."""
-    data = to_data(capture)
-    data["schedules"] = to_data(report)["schedules"]
-    return json.dumps(data, indent=1, allow_nan=False) + "\n"
-
-
-@main.command()
-@click.argument("snippet", required=False)
-@click.option(
-    "--on",
-    "kind",
-    type=click.Choice(["values", "kernels", "findings", "crash"]),
-    default="values",
-    show_default=True,
-    help="What tells outcomes apart.",
-)
-@click.option(
-    "--runs", type=click.IntRange(min=2), default=64, show_default=True, help="Run the snippet at most about so often."
-)
-@click.option("--reduce", "with_snippet", is_flag=True, help="Write a small snippet that still shows the difference.")
-@click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="The file for it; default: stdout."
-)
-@click.option(
-    "--seconds", type=click.FloatRange(min=1), default=60, show_default=True, help="Reduce for at most so long."
-)
-@patches_option
-@timeout_option
-@click.option("--json", "as_json", is_flag=True, help="Print the search as one JSON document.")
-def bisect(
-    snippet: str | None,
-    kind: str,
-    runs: int,
-    with_snippet: bool,
-    output: Path | None,
-    seconds: float,
-    patches: frozenset[str] | None,
-    timeout: float | None,
-    as_json: bool,
-) -> None:
-    """Find the smallest sets of patches that change what comes of SNIPPET.
-
-    The snippet is run with sets of the patches, several at the same time: all of them by size, the smallest first, and
-    by halves where those are more than --runs. It is not assumed that more patches are better. Without SNIPPET: the
-    snippet of the last show.
-
-    \b
-    Exit codes: 0 no set changes the outcome, 1 one does, 2 usage.
-
-    \b
-    Examples:
-      vmapdbg bisect samples/lost_range.py
-      vmapdbg bisect samples/unclosed_range.py --on crash
-      vmapdbg bisect train.py --reduce -o small.py
-    """
-    if with_snippet and kind == "findings":
-        raise Failure("--reduce needs --on values, kernels or crash: a graph alone has no findings", EXIT_USAGE)
-    if output is not None and not with_snippet:
-        raise Failure("-o is the file for --reduce", EXIT_USAGE)
-    job = find_job(snippet, None, patches, timeout)
-    most = min(runs, 2 ** len(job.patches or ()))
-    click.echo(f"vmapdbg: running {job.snippet} up to {most} times, with all that it does", err=True)
-    search, outcomes = bisect_job(job, kind, runs)
-    reduced = reduce_job(job, kind, search, seconds) if with_snippet and not search.is_uniform else None
-    if as_json:
-        sys.stdout.write(dump_search(job.snippet, kind, search, outcomes, reduced))
-    else:
-        from vmapdbg.render.text_bisect import print_bisect
-
-        print_bisect(job.snippet, kind, search, outcomes, make_console())
-    if reduced is not None:
-        write_reduced(reduced, output, as_json)
-    sys.exit(0 if search.is_uniform else 1)
-
-
-def write_reduced(reduced: Reduced, output: Path | None, as_json: bool) -> None:
-    if reduced.text is None:
-        click.echo(f"vmapdbg: nothing was reduced: {reduced.reason}", err=True)
-        return
-    if output is not None:
-        try:
-            write_atomically(output, reduced.text)
-        except StoreError as error:
-            raise Failure(str(error), EXIT_USAGE) from None
-    elif not as_json:
-        click.echo("\n" + reduced.text, nl=False)
-    counts = f"{reduced.before} nodes to {reduced.after}, {reduced.tried} graphs tried"
-    click.echo(f"vmapdbg: {'reduced' if output is None else f'wrote {output}'}: {counts}", err=True)
-
-
-def dump_search(snippet: str, kind: str, search: Any, outcomes: Any, reduced: Reduced | None) -> str:
-    data: dict[str, Any] = {"schema": SCHEMA, "snippet": snippet, "on": kind, "given": sorted(search.given)}
-    data["outcomes"] = [{"name": o.name, "summary": o.summary} for o in outcomes]
-    for key in ("removed", "added", "enough"):
-        found = getattr(search, key)
-        data[key] = {"sets": [sorted(s) for s in found.sets], "exact": found.exact, "size": found.size}
-    data["tried"] = [{"patches": sorted(s), "outcome": name} for s, name in search.outcomes.items()]
-    data["reduced"] = to_data(reduced)
-    return json.dumps(data, indent=1) + "\n"
-
-
 @main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @patches_option
 @click.option("--lint", "with_lint", is_flag=True, help="Lint each kernel; findings at the end, on stderr, and exit 1.")
@@ -537,6 +357,8 @@ def run(
 
 
 main.add_command(lint)
+main.add_command(check)
+main.add_command(bisect)
 
 
 @main.command()

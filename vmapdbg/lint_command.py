@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -19,6 +18,7 @@ from vmapdbg.options import (
     EXIT_SNIPPET,
     EXIT_USAGE,
     Failure,
+    make_console,
     patches_option,
     target_option,
     timeout_option,
@@ -177,12 +177,6 @@ def print_explained(codes: tuple[str, ...]) -> None:
             click.echo()
         rule = next(rule for rule in RULES if rule.code == code)
         print_explanation(rule.code, rule.name, rule.severity, rule.explanation, make_console())
-
-
-def make_console(stderr: bool = False) -> Any:
-    from rich.console import Console
-
-    return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
 
 
 def run_linted(program: tuple[str, ...], environment: dict[str, str], target: str, output: Path | None) -> int:

@@ -80,6 +80,14 @@ def format_patches(chosen: frozenset[str]) -> str:
     return ",".join(name for name in SWITCHABLE if name in chosen)
 
 
+def spell_patches(chosen: frozenset[str]) -> str:
+    """Returns the shortest value of --patches that turns on just these."""
+    off = [name for name in SWITCHABLE if name not in chosen]
+    if len(off) < len(chosen):
+        return ",".join(["all", *(f"-{name}" for name in off)])
+    return format_patches(chosen) or "none"
+
+
 def patch_states(chosen: frozenset[str]) -> dict[str, bool]:
     """Returns every patch of the table with its state, in table order."""
     return {patch.name: not patch.switchable or patch.name in chosen for patch in PATCHES}

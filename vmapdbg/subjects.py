@@ -33,8 +33,8 @@ from vmapdbg.check.result import CheckReport
 from vmapdbg.memory import NothingRemembered, recall_job, remember_job
 from vmapdbg.model import SCHEMA, Capture, Finding, SnippetError, Versions, build_data
 from vmapdbg.options import EXIT_CHILD, EXIT_USAGE, Failure
-from vmapdbg.patches import PatchError, format_patches, parse_patches, patch_states
-from vmapdbg.progress import show_progress
+from vmapdbg.patches import PatchError, parse_patches, patch_states, spell_patches
+from vmapdbg.progress import show_late_progress, show_progress
 from vmapdbg.store import StoreError, load_capture
 
 
@@ -72,8 +72,8 @@ def check_job(job: Job, limit: int, paranoid: bool) -> tuple[Capture, CheckRepor
         evidence = Path(folder)
         streams = Streams(stdout=sys.stderr.fileno())
         try:
-            # the snippet has the terminal to itself
-            capture = run_job(job, streams, meanwhile=import_check, evidence=evidence)
+            with show_late_progress(f"working on {job.snippet}") as told:
+                capture = run_job(job, streams, meanwhile=import_check, evidence=evidence, told=told)
             refuse_overlay_error(capture)
             with show_progress(f"comparing {job.snippet} with stock tinygrad") as told:
                 text = run_oracle(evidence, limit, paranoid, job.timeout, told)
@@ -123,18 +123,19 @@ def reduce_job(job: Job, kind: str, search: Search, seconds: float) -> Reduced:
     """Reduces the graph of the snippet to one that still comes out differently with the patches of a search, and runs
     what is written once more with both, to be sure."""
     sides = find_deciding(search)
-    names = " and ".join(f"--patches {format_patches(side) or 'none'}" for side in sides)
+    names = " and ".join(f"--patches {spell_patches(side)}" for side in sides)
     comment = (
         f"Reduced from {job.snippet}, schedule {{schedule}}: {{before}} nodes to {{after}}, {{tried}} graphs tried.\n"
         f"Its {kind} differ with {names}."
     ).replace("Its crash differ", "How it ends differs")
+    hang = job.timeout or 20.0
     with tempfile.TemporaryDirectory(prefix="vmapdbg-") as folder:
         evidence = Path(folder)
         quiet = subprocess.DEVNULL
         try:
             run_job(replace(job, patches=sides[0]), Streams(quiet, quiet), evidence=evidence)
             with show_progress(f"reducing {job.snippet}") as told:
-                found = json.loads(run_reducer(evidence, sides, kind, comment, seconds, job.timeout or 20.0, told))
+                found = json.loads(run_reducer(evidence, sides, kind, job.target, comment, seconds, hang, told))
         except ChildDied as error:
             raise Failure(str(error), EXIT_CHILD) from None
         if "text" not in found:
@@ -176,7 +177,8 @@ def capture_job(job: Job, quiet_stdout: bool = False) -> Capture:
     """Runs the job. With `quiet_stdout` what the snippet prints goes to stderr, because stdout carries data."""
     streams = Streams(stdout=sys.stderr.fileno() if quiet_stdout else None)
     try:
-        capture = run_job(job, streams, meanwhile=import_renderers)
+        with show_late_progress(f"working on {job.snippet}") as told:
+            capture = run_job(job, streams, meanwhile=import_renderers, told=told)
     except ChildDied as error:
         raise Failure(str(error), EXIT_CHILD) from None
     refuse_overlay_error(capture)
@@ -239,7 +241,10 @@ def find_sides(after: Job, baseline: str) -> tuple[Side, Side]:
         patches = None if baseline == "stock" else parse_patches(baseline)
     except PatchError as error:
         raise Failure(str(error), EXIT_USAGE) from None
-    return run_pair(replace(after, patches=patches), after, meanwhile=import_diff)
+    with show_late_progress(f"running {after.snippet} with two sets of patches") as told:
+        if told is not None:
+            told("")
+        return run_pair(replace(after, patches=patches), after, meanwhile=import_diff, told=told)
 
 
 def side_capture(side: Side, job: Job) -> Capture:

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -82,6 +78,59 @@ def test_the_snippet_runs_once_and_its_random_numbers_are_the_same(tmp_path: Pat
     assert (tmp_path / "ran").read_text(encoding="utf-8") == "x"
 
 
+REPLAYS = """
+from tinygrad import Tensor, TinyJit
+from tinygrad.engine import jit
+
+@TinyJit
+def add_to(x, y):
+  x.assign(x + y)
+  return (x[1:] * 2).realize(x)
+
+@TinyJit
+def twice(x):
+  return (x + 1).realize() * 2
+
+weight, count = (Tensor.full((3,), value).contiguous().realize() for value in (1.0, 2.0))
+
+@TinyJit
+def train(x):
+  loss = (x * weight).sum()
+  weight.assign(weight - 0.5 * x).realize()
+  count.assign(count + weight).realize()
+  return (loss + count.sum()).realize()
+
+@TinyJit
+def double(x):
+  return (x * 2).realize()
+
+def call(f, *values):
+  return f(*[Tensor.full((3,), value).contiguous().realize() for value in values])
+
+for i in range(6): call(add_to, i, 3)
+for i in range(4): call(twice, i)
+for i in range(3): call(train, i)
+jit.get_input_replace = lambda *_: {}  # the kernels that are captured from here on keep their inputs
+for i in range(3): call(double, i)
+"""
+
+
+def test_replays_of_tinyjit_are_compared(tmp_path: Path) -> None:
+    done = run_tool("check", write(tmp_path, REPLAYS), "--json", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    data = json.loads(done.stdout)
+    (finding,) = data["findings"]
+    assert "replay 1 by TinyJit: 3 of 3 elements are wrong, the first at [0]: 2, should be 4" in finding["message"]
+    assert "the call that was captured is right" in finding["message"]
+    replays = [check for check in data["schedules"] if check["replay"] is not None]
+    # add_to, twice (2 schedules), train (3), double
+    assert [check["replay"] for check in replays] == [1, 2, 3, 1, 2, 1, 2, 1, 1, 1, 1]
+    assert all(check["outputs"] for check in replays)
+    assert [reason for check in data["schedules"] for reason in check["unchecked"]] == [
+        "1 of 4 replays of it by TinyJit: no more than 3 of one call are compared",
+    ]
+
+
 def test_what_is_left_lazy_is_run_and_compared(tmp_path: Path) -> None:
     done = run_tool(
         "check", write(tmp_path, "from tinygrad import Tensor\nout = Tensor([1.0, 2.0]) + 1\n"), cwd=tmp_path
@@ -154,38 +203,6 @@ def test_a_failed_snippet_shows_its_own_traceback(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="process groups")
-def test_interrupt_leaves_no_child_and_no_file(tmp_path: Path) -> None:
-    mark = f"mark-{os.getpid()}-{time.time_ns()}"
-    (tmp_path / "slow.py").write_text(f"import time\nprint('{mark}', flush=True)\ntime.sleep(100)\n", encoding="utf-8")
-    temporary = tmp_path / "tmp"
-    temporary.mkdir()
-    for command in (["check"], ["bisect"]):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "vmapdbg", *command, "slow.py"],
-            cwd=tmp_path,
-            env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(ROOT)},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
-        time.sleep(2.5)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
-        assert list(temporary.iterdir()) == []
-        assert not running_in(tmp_path)
-
-
-def running_in(folder: Path) -> list[str]:
-    """The processes that work in a folder."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if (process / "cwd").resolve() == folder.resolve():
-                found.append(process.name)
-        except OSError:
-            continue
-    return found
-
-
 # *** bisect
 
 
@@ -216,22 +233,51 @@ def test_bisect_without_a_difference_exits_zero(tmp_path: Path) -> None:
 
 def test_reduced_snippet_still_shows_it(tmp_path: Path) -> None:
     """What --reduce writes runs by itself, is much smaller, and shows the same bug."""
-    done = run_tool("bisect", UNCLOSED, "--on", "crash", "--reduce", "-o", "small.py", cwd=tmp_path)
+    options = ["--on", "crash", "--patches", "close-ranges", "--reduce", "-o", "small.py", "--seconds", "5"]
+    done = run_tool("bisect", UNCLOSED, *options, cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     assert "wrote small.py" in done.stderr
     text = (tmp_path / "small.py").read_text(encoding="utf-8")
     assert len(text.splitlines()) < 20
-    assert run_tool("show", "small.py", cwd=tmp_path).returncode == 0
-    broken = run_tool("show", "small.py", "--patches", "all,-close-ranges", cwd=tmp_path)
+    assert run_tool("show", "small.py", "--patches", "close-ranges", cwd=tmp_path).returncode == 0
+    broken = run_tool("show", "small.py", "--patches", "none", cwd=tmp_path)
     assert broken.returncode == 3
     assert "must be AFTER or BUFFER" in broken.stderr
     assert [file.name for file in tmp_path.iterdir() if file.name.startswith(".small")] == []
 
 
 @pytest.mark.parametrize(
+    ("kind", "snippet", "patches", "without"),
+    [
+        ("values", LOST, "ambient-ranges,close-ranges", "close-ranges"),
+        ("findings", LOST, "ambient-ranges,close-ranges", "close-ranges"),
+        ("kernels", XSUM, "fuse-broadcast", "none"),
+    ],
+)
+def test_reduced_snippet_shows_each_kind(kind: str, snippet: str, patches: str, without: str, tmp_path: Path) -> None:
+    options = ["--on", kind, "--patches", patches, "--reduce", "-o", "small.py", "--seconds", "3"]
+    done = run_tool("bisect", snippet, *options, cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    first, second = (tmp_path / "small.py").read_text(encoding="utf-8").splitlines()[:2]
+    assert "Reduced from" in first
+    assert second == f"# Its {kind} differ with --patches {patches} and --patches {without}."
+    shown = [run_tool("show", "small.py", "--json", "--patches", spec, cwd=tmp_path) for spec in (patches, without)]
+    facts = [find_facts(kind, done.stdout) for done in shown]
+    assert facts[0] != facts[1]
+    if kind == "findings":
+        assert facts == [[], ["VD101"]]
+
+
+def find_facts(kind: str, text: str) -> object:
+    capture = json.loads(text)
+    if kind == "findings":
+        return sorted({finding["code"] for finding in capture["findings"]})
+    return [[kernel["key"] for kernel in schedule["kernels"]] for schedule in capture["schedules"]]
+
+
+@pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--reduce", "--on", "findings"], "a graph alone has no findings"),
         (["-o", "x.py"], "-o is the file for --reduce"),
         (["--runs", "1"], "1"),
     ],

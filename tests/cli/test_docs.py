@@ -1,20 +1,40 @@
-"""The Python blocks of the pages in docs/ run as they stand there, in order, and print what the lines `#> ` say."""
+"""The Python blocks of the pages in docs/ run as they stand there, in order, and print what the lines `#> ` say. What
+`lint` and `check` are shown to print, they print.
+"""
 
 from __future__ import annotations
 
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tool import ROOT, run_tool
 
-DOCS = Path(__file__).parent.parent.parent / "docs"
+DOCS = ROOT / "docs"
 PAGES = sorted(page for page in DOCS.glob("*.md") if "```python\nimport vmapdbg.patched" in page.read_text("utf-8"))
+SHOWN = [
+    block
+    for page in (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
+    for block in re.findall(
+        r"^```\n\$ vmapdbg ((?:lint|check) samples/.*?)^```", page.read_text("utf-8"), flags=re.M | re.S
+    )
+]
 
 
 def test_there_are_pages() -> None:
     assert PAGES
+    assert len(SHOWN) >= 2
+
+
+@pytest.mark.parametrize("block", SHOWN, ids=lambda block: block.split()[0])
+def test_shown_output(block: str, tmp_path: Path) -> None:
+    command, _, expected = block.partition("\n")
+    shutil.copytree(ROOT / "samples", tmp_path / "samples")
+    assert run_tool(*shlex.split(command), cwd=tmp_path).stdout.startswith(expected.rstrip("\n"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

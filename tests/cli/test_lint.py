@@ -86,7 +86,7 @@ def test_open_range_of_a_snippet_that_fails(tmp_path: Path) -> None:
 def test_diff_tells_which_findings_go(tmp_path: Path) -> None:
     write(tmp_path)
     done = run_tool("diff", "a.py", "--baseline", "all,-ambient-ranges", cwd=tmp_path)
-    assert re.search(r"^  - VD101 kernel .* loops over rm1", done.stdout, re.M), done.stdout
+    assert re.search(r"^Findings  1 gone\n- VD101 kernel .* loops over rm1", done.stdout, re.M), done.stdout
 
 
 @pytest.mark.parametrize("target", ["metal", "cuda", "opencl", "hip", "wgsl", "llvm"])

@@ -102,6 +102,8 @@ def run(names: list[str]) -> None:
             "what": fault.what,
             "codes": fault.codes,
             "unseen": fault.unseen,
+            "wrong_values": fault.wrong_values,
+            "target": fault.target,
             "healthy": model.to_data(lint_capture(healthy, codes=ERRORS)),
             "healthy_error": model.to_data(healthy.error),
             "error": model.to_data(broken.error),

@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 from vmapdbg.check.align import align
 from vmapdbg.check.blame import FAILS, WRONG_CODE, WRONG_VALUE, find_blame, make_findings
 from vmapdbg.check.compare import Rounding, compare, excuse_rounding, make_tolerance
+from vmapdbg.check.misread import find_steps_read
 from vmapdbg.check.numbers import Array, decode, find_index
-from vmapdbg.check.result import BufferCheck, CheckReport, OutputCheck, ScheduleCheck
+from vmapdbg.check.result import BufferCheck, CheckReport, Misread, OutputCheck, ScheduleCheck
 
 
 def doubles(values: Sequence[float], *shape: int) -> Array:
@@ -231,6 +232,57 @@ def test_the_finding_names_the_node_the_kernel_and_the_lost_range() -> None:
     assert finding.node == capture.schedules[0].bufferizes[0].node
     for part in ("4 of 6 elements are wrong", "[0, 0]: 4.0, should be 0.0", "last one", "ambient range rm1"):
         assert part in finding.message
+
+
+def test_the_kernel_that_raised_is_named() -> None:
+    capture = lost_range(fixed=False)
+    node = capture.schedules[0].kernels[0].outputs[0]
+    failed = replace(wrong_check(), outputs=(), buffers=(), failed="RuntimeError: no", stock_runs=True)
+    (finding,) = make_findings(capture, CheckReport((replace(failed, failed_kernel=0, failed_node=node),)))
+    assert (finding.kernel, finding.number, finding.node) == (capture.schedules[0].kernels[0].name, 0, node)
+    assert finding.line == next(n.line for n in capture.schedules[0].nodes if n.id == node)
+
+
+def test_a_buffer_that_is_read_wrongly_is_to_blame_and_not_the_one_that_is_wrong() -> None:
+    check = wrong_check()
+    wrong = replace(check.buffers[0], missing=(), reads=(1,), misread=Misread(1, ("rm1",), 3, 2, (0,), (2,)))
+    capture = lost_range(fixed=True)
+    (finding,) = make_findings(capture, CheckReport((replace(check, buffers=(wrong,)),)))
+    assert finding.node == 1
+    assert "read at other steps of its ambient range rm1: at step 0 it gets what belongs to 2;" in finding.message
+    assert finding.message.endswith("so at 2 of 3 steps")
+
+
+# *** which step was read
+
+
+EXACT = make_tolerance("int", 0, [])
+
+
+@given(st.integers(2, 6), st.integers(1, 5), st.randoms(use_true_random=False))
+def test_steps_read_are_found(count: int, size: int, chance: random.Random) -> None:
+    """The value is a row for each step: each row is told by its first number, and reads some step."""
+    rows = [[100 * k + i for i in range(size)] for k in range(count)]
+    reads = [chance.randrange(count) for _ in range(count)]
+    by_step = [[100000 * k + x for k in range(count) for x in rows[j]] for j in range(count)]
+    right = [100000 * k + x for k in range(count) for x in rows[k]]
+    got = [100000 * k + x for k in range(count) for x in rows[reads[k]]]
+    expected = {k: j for k, j in enumerate(reads) if j != k} or None
+    assert find_steps_read(got, right, by_step, EXACT) == expected
+
+
+def test_a_value_that_no_step_gives_is_no_misreading() -> None:
+    by_step = [[0, 10], [1, 11], [2, 12]]
+    assert find_steps_read([1, 11], [0, 11], by_step, EXACT) == {0: 1}
+    assert find_steps_read([7, 11], [0, 11], by_step, EXACT) is None
+    # a sum over the steps is that of no step alone
+    assert find_steps_read([4, 11], [3, 11], by_step, EXACT) is None
+
+
+def test_the_elements_of_one_step_are_read_at_one_step() -> None:
+    by_step = [[0, 10], [1, 11], [2, 12]]
+    assert find_steps_read([1, 12], [0, 10], by_step, EXACT) is None
+    assert find_steps_read([2, 12], [0, 10], by_step, EXACT) == {0: 2}
 
 
 def test_wrong_against_python_alone_is_another_code() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vmapdbg.patches import SWITCHABLE, PatchError, format_patches, parse_patches, patch_states
+from vmapdbg.patches import SWITCHABLE, PatchError, format_patches, parse_patches, patch_states, spell_patches
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,16 @@ from vmapdbg.patches import SWITCHABLE, PatchError, format_patches, parse_patche
 def test_spec(spec: str, on: set[str]) -> None:
     assert parse_patches(spec) == on
     assert parse_patches(format_patches(parse_patches(spec)) or "none") == on
+    assert parse_patches(spell_patches(parse_patches(spec))) == on
+
+
+def test_a_spec_is_spelled_in_its_shortest_form() -> None:
+    assert [spell_patches(parse_patches(spec)) for spec in ("all", "none", "close-ranges")] == [
+        "all",
+        "none",
+        "close-ranges",
+    ]
+    assert spell_patches(frozenset(SWITCHABLE) - {"close-ranges"}) == "all,-close-ranges"
 
 
 @pytest.mark.parametrize("spec", ["", "everything", "all,-fuse", "-all", "-none", "all;none", "all,-vmap-ops"])

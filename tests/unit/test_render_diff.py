@@ -29,7 +29,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from vmapdbg.diff import CaptureDiff, diff_captures
-from vmapdbg.model import Capture, Output, SnippetError
+from vmapdbg.model import Capture, Finding, Output, SnippetError
 from vmapdbg.render import print_diff
 from vmapdbg.store import load_capture
 
@@ -152,6 +152,29 @@ def test_an_added_range_is_marked(width: int) -> None:
     output = flatten(render(DIFFS["lost"], width))
     assert "(+rm1*, r2)" in output
     assert "!! before, ambient rm1 was NOT closed: only its last iteration survived; after, it is" in output
+
+
+def test_a_range_that_is_not_lost_any_more_is_explained_by_what_is_there_now() -> None:
+    diff = DIFFS["lost"]
+    (schedule,) = diff.schedules
+    (change,) = [item for item in schedule.bufferizes if item.lost_before]
+    assert change.after is not None
+    for facts, words in (
+        ({"addrspace": "LOCAL"}, "survived; after, it is LOCAL, each iteration has its own"),
+        ({"outcome": "removed"}, "survived; after, there is no buffer"),
+    ):
+        other = replace(change, after=replace(change.after, **facts))
+        bufferizes = tuple(other if item is change else item for item in schedule.bufferizes)
+        output = flatten(render(replace(diff, schedules=(replace(schedule, bufferizes=bufferizes),)), 200))
+        assert words in output
+
+
+def test_findings_of_one_side_stand_under_a_heading() -> None:
+    gone = Finding("VD101", "r_3", 7, "a.py:3", "kernel r_3 loses steps")
+    lines = render(replace(DIFFS["lost"], findings_gone=(gone,), findings_new=())).splitlines()
+    place = lines.index("Findings  1 gone")
+    assert lines[place - 1] == ""
+    assert lines[place + 1] == "- VD101 kernel r_3 loses steps (a.py:3)"
 
 
 def test_what_did_not_change_is_one_line() -> None:

@@ -31,6 +31,7 @@ from tests.upstream.compare import (
 )
 from tests.upstream.fetch import FetchError, fetch_upstream
 from tests.upstream.sides import Bench, RunError, Side
+from vmapdbg.capture.launcher import TARGETS
 from vmapdbg.lint import RULES
 from vmapdbg.overlay import TINYGRAD_VERSION
 from vmapdbg.patches import PatchError, parse_patches
@@ -51,6 +52,8 @@ BROKEN = ("failed", "error", "crashed")
 NEEDS_TORCH = {"test_ops.py"}
 # more than this is no flake
 MOST_RERUN = 40
+# upstream tests kernels that nothing can render; many mean that lint looks at nothing
+MOST_UNLINTED = 0.01
 # a few tests of stock fail without a network or torch; many mean that nothing runs at all, on neither side
 MOST_STOCK_FAILURES = 0.15
 
@@ -76,6 +79,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--write", action="store_true", help="with --fusion: write fewer_kernels.toml anew")
     add("--timeout", type=float, default=1200, metavar="S", help="seconds for one side (default 1200)")
     add("--lint", action="store_true", help="lint each kernel of the overlay side; a fault that it finds is a failure")
+    add("--target", choices=TARGETS, default="c", help="with --lint: what kernels are rendered for (default c)")
     add("--fresh", action="store_true", help="run stock again, even if its outcome is cached")
     return parser.parse_args(arguments)
 
@@ -92,16 +96,16 @@ def compare_sides(options: argparse.Namespace) -> int:
     check_stock(stock)
     side = Side("overlay", options.patches)
     findings = CACHE_DIR / "findings.json" if options.lint else None
-    overlay = bench.run(replace(side, lint=findings), paths)
+    overlay = bench.run(replace(side, lint=findings, target=options.target), paths)
     print_side(f"overlay (patches {options.patches})", overlay)
-    false_findings = 0 if findings is None else print_findings(findings)
+    false_findings = 0 if findings is None else print_findings(findings, options.target)
     stock, overlay = rerun_differing(bench, side, stock, overlay)
     verdict = judge(find_differences(stock, overlay), listed, files)
     print_verdict(verdict, stock, overlay)
     return 1 if verdict.failed or false_findings else 0
 
 
-def print_findings(file: Path) -> int:
+def print_findings(file: Path, target: str) -> int:
     """Prints what lint found in upstream's kernels, and returns how many faults it claims: upstream's tests pass, so
     they are false. What is only slow may be true."""
     linted = json.loads(file.read_text())
@@ -110,7 +114,14 @@ def print_findings(file: Path) -> int:
     for finding in claimed:
         print(f"FALSE FINDING {finding['code']} {finding['line']}: {finding['message']}")
     told = ", ".join(f"{count} {code}" for code, count in sorted(counts.items())) or "none"
-    print(f"lint: {linted['kernels']} kernels of {linted['schedules']} schedules; findings: {told}", flush=True)
+    failed = sum(linted["failed"].values())
+    print(
+        f"lint for {target}: {linted['kernels']} kernels of {linted['schedules']} schedules, {len(claimed)} false "
+        f"findings; not told: an address of {linted['undecided']} kernels, {failed} schedules; findings: {told}",
+        flush=True,
+    )
+    if not linted["kernels"] or failed > MOST_UNLINTED * linted["schedules"]:
+        raise RunError(f"lint looked at {linted['kernels']} kernels, and could not at {failed} schedules")
     return len(claimed)
 
 

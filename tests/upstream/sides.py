@@ -38,17 +38,18 @@ class RunError(Exception):
 
 @dataclass(frozen=True)
 class Side:
-    """`patches` is a `--patches` value, or None for stock tinygrad. With `lint` each kernel is linted, and the
-    findings go to that file."""
+    """`patches` is a `--patches` value, or None for stock tinygrad. With `lint` each kernel is linted as it is rendered
+    for the `target`, and the findings go to that file."""
 
     name: str
     patches: str | None
     lint: Path | None = None
+    target: str = "c"
 
     def command(self) -> list[str]:
         if self.patches is None:
             return [sys.executable, "-m", "pytest"]
-        lint = [] if self.lint is None else ["--lint-output", str(self.lint)]
+        lint = [] if self.lint is None else ["--target", self.target, "--lint-output", str(self.lint)]
         return [sys.executable, "-m", "vmapdbg", "run", "--patches", self.patches, *lint, "-m", "pytest"]
 
     def expected_worker(self) -> tuple[bool, str | None]:

@@ -72,15 +72,19 @@ class Outcomes:
         return self._describe_values(run.capture)
 
     def _describe_values(self, capture: Capture) -> str:
-        """The first value that is not that of the first outcome."""
+        """How many values are not those of the first outcome, and the first of them."""
         count = sum(len(schedule.outputs) for schedule in capture.schedules)
         first = next((o.run.capture for o in self.known if o.run.capture and o.run.capture.error is None), None)
+        told: list[str] = []
         for before, after in _pair(first, capture) if first is not None else ():
             for diff in compare_outputs(before, after):
                 if diff.status == "different":
                     index = "" if diff.index is None else f" at {list(diff.index)}"
                     values = f": {diff.value_after}, in A {diff.value_before}" if diff.value_after is not None else ""
-                    return f"output {diff.number} of schedule {after.index} differs{index}{values}"
+                    told.append(f"output {diff.number} of schedule {after.index}{index}{values}")
+        if told:
+            count = "1 output differs" if len(told) == 1 else f"{len(told)} outputs differ, the first"
+            return f"{count}: {told[0]}"
         return f"{count} {'value' if count == 1 else 'values'}"
 
 

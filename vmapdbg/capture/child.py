@@ -12,6 +12,7 @@ import os
 import platform
 import shutil
 import sys
+import time
 import traceback
 import types
 from collections.abc import Iterable
@@ -23,7 +24,8 @@ from typing import Any
 from vmapdbg import __version__, model, overlay
 from vmapdbg.capture.evidence import Collector
 from vmapdbg.capture.lines import set_internal_folders
-from vmapdbg.capture.recorder import Recorder
+from vmapdbg.capture.live import find_renderer
+from vmapdbg.capture.recorder import Recorder, ScheduleRecord
 from vmapdbg.capture.stock import observe_stock
 from vmapdbg.patches import parse_patches, patch_states
 from vmapdbg.store import dump_compact, write_atomically
@@ -35,7 +37,8 @@ class Request:
 
     `output` is the file that the Capture is written to. `patches` is None for stock tinygrad, without the overlay. With
     `values` the tensors that the snippet realizes are read. `evidence` is the folder for what `check` compares; with
-    it, what the snippet leaves lazy is realized, not only scheduled.
+    it, what the snippet leaves lazy is realized, not only scheduled. `progress` is the file for a line that says how
+    far the work on the kernels is, once the snippet is done; None where nobody looks.
     """
 
     snippet: str
@@ -45,19 +48,23 @@ class Request:
     output: str
     values: bool
     evidence: str | None
+    progress: str | None
 
 
 def main() -> None:
     request = Request(**json.loads(sys.argv[1]))
     recorder = Recorder(request.values)
-    if request.evidence is not None:
-        recorder.watch = Collector(Path(request.evidence), recorder).watch
+    collector = None if request.evidence is None else Collector(Path(request.evidence), recorder)
+    if collector is not None:
+        recorder.watch = collector.watch
     try:
         prepare(request, recorder)
     except overlay.OverlayError as refused:
         error = model.SnippetError("OverlayError", str(refused), None)
     else:
         error = run_snippet(request)
+    if collector is not None:
+        collector.close()
     sys.stdout.flush()
     # the records keep every UOp alive: collecting garbage would walk them all again and again, and find none
     gc.disable()
@@ -77,13 +84,6 @@ def prepare(request: Request, recorder: Recorder) -> None:
         state.observer = recorder
         state.find_renderer = functools.partial(find_renderer, request.target)
     fall_back_to_python_device()
-
-
-def find_renderer(target: str) -> Any:
-    """Returns the renderer of the target. tinygrad is imported here, when the scheduler asks and not before."""
-    from vmapdbg.capture.programs import make_renderer
-
-    return make_renderer(target)
 
 
 # what names a device for tinygrad; see DEV in its documentation of the environment
@@ -212,7 +212,8 @@ def write_capture(request: Request, recorder: Recorder, error: model.SnippetErro
     if recorder.schedules:
         from vmapdbg.capture.extract import build_schedules
 
-        schedules = build_schedules(recorder.schedules, request.target)
+        told = None if request.progress is None else KernelCount(Path(request.progress), recorder.schedules).tell
+        schedules = build_schedules(recorder.schedules, request.target, told)
     capture = model.Capture(
         schema=model.SCHEMA,
         versions=model.Versions(__version__, installed_version(), platform.python_version()),
@@ -224,6 +225,22 @@ def write_capture(request: Request, recorder: Recorder, error: model.SnippetErro
         findings=(),
     )
     write_atomically(Path(request.output), dump_compact(capture))
+
+
+class KernelCount:
+    """Writes how many of the kernels of some schedules are done, a few times a second."""
+
+    def __init__(self, file: Path, records: list[ScheduleRecord]):
+        self.file = file
+        passes = {id(record.passed): record.passed for record in records if record.passed is not None}
+        self.total = sum(len(passed.kernels) for passed in passes.values())
+        self.done, self.last = 0, 0.0
+
+    def tell(self) -> None:
+        self.done += 1
+        if time.monotonic() - self.last > 0.2:
+            self.last = time.monotonic()
+            write_atomically(self.file, f"{self.done:,} of {self.total:,} kernels")
 
 
 def installed_version() -> str:

@@ -8,29 +8,18 @@ from __future__ import annotations
 
 import math
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from vmapdbg.capture.graphs import Blobs, BlobsFull, Evidence, WrittenBuffer, pack_graph
+from vmapdbg.capture.obstacles import find_obstacle
 from vmapdbg.capture.recorder import Recorder
+from vmapdbg.capture.replays import ReplayWatcher
 from vmapdbg.check.align import Layout
 
 ROOM = 1 << 30
 """The most bytes of buffers that are kept of one run."""
-
-_CANNOT = {
-    "KERNEL": "a custom kernel is in its graph",
-    "AFTER": "a custom kernel is in its graph",
-    "CUSTOM_KERNEL": "a custom kernel is in its graph",
-    "MULTI": "it is sharded over devices",
-    "MSELECT": "it is sharded over devices",
-    "MSTACK": "it is sharded over devices",
-    "BUFFER_VIEW": "it reads a DISK",
-    "BIND": "its shape is symbolic",
-    "DEFINE_VAR": "its shape is symbolic",
-}
-_NO_VALUES = {"NULL": "the NULL device computes nothing", "DISK": "it reads a DISK", "TINYFS": "it reads TINYFS"}
 
 
 class Collector:
@@ -41,16 +30,14 @@ class Collector:
         (folder / "blobs").mkdir()
         self.blobs = Blobs(folder / "blobs", ROOM)
         self.current: Run | None = None
+        self.replays = ReplayWatcher()
 
     def watch(self, tensor_module: Any) -> None:
         """Wraps what all that looks at values goes through: `Tensor.realize`, the scheduler's entry, ExecItem.run."""
         from tinygrad.engine.realize import ExecItem
 
-        realize, schedule, run = (
-            tensor_module.Tensor.realize,
-            tensor_module.complete_create_schedule_with_vars,
-            ExecItem.run,
-        )
+        realize, schedule = tensor_module.Tensor.realize, tensor_module.complete_create_schedule_with_vars
+        lower, run = ExecItem.lower, ExecItem.run
 
         def realizing(tensor: Any, *others: Any, **options: Any) -> Any:
             asked = [t for t in (tensor, *others) if not t.uop.is_contiguous()]
@@ -74,18 +61,41 @@ class Collector:
             self.current.start(sink)
             made = schedule(sink)
             self.current.scheduled(made[1])
+            self.replays.note_run(self.current)
             return made
 
-        def running(item: Any, *arguments: Any, **options: Any) -> Any:
-            result = run(item, *arguments, **options)
-            if self.current is not None:
-                self.current.ran(item)
+        def lowering(item: Any) -> Any:
+            if self.current is None:
+                return lower(item)
+            before, self.current.busy = self.current.busy, item
+            result = lower(item)
+            self.current.busy = before
             return result
 
+        def running(item: Any, *arguments: Any, **options: Any) -> Any:
+            if self.current is None:
+                return run(item, *arguments, **options)
+            self.current.busy = item
+            result = run(item, *arguments, **options)
+            self.current.busy = None
+            self.current.ran(item)
+            return result
+
+        self.replays.watch()
         realizing.__wrapped__ = realize  # type: ignore[attr-defined]
         tensor_module.Tensor.realize = realizing
         tensor_module.complete_create_schedule_with_vars = scheduling
-        ExecItem.run = running  # type: ignore[method-assign]
+        ExecItem.lower, ExecItem.run = lowering, running  # type: ignore[method-assign]
+
+    def write(self, evidence: Evidence) -> None:
+        """Writes the file of a schedule, or of a replay of it."""
+        replay = "" if evidence.replay is None else f".replay-{evidence.replay:06}"
+        file = self.folder / f"schedule-{evidence.schedule:06}{replay}.pickle"
+        file.write_bytes(pickle.dumps(evidence))
+
+    def close(self) -> None:
+        """Writes what is only known when the snippet is done."""
+        self.replays.close()
 
 
 class Run:
@@ -98,6 +108,7 @@ class Run:
         self.inputs: dict[Any, str] = {}  # BUFFER of the snippet -> its contents
         self.places: dict[int, int] = {}  # id of an ExecItem -> its place in the schedule
         self.items: list[Any] = []
+        self.busy: Any = None  # the ExecItem that is being compiled or runs
         self.sink: Any = None
         # Tensors of the roots: tinygrad tells them where their values are
         self.probes = [type(t)(u, device=u.device) for t, u in zip(asked, self.roots, strict=True)]
@@ -136,7 +147,7 @@ class Run:
         self.find_schedule()
         if self.evidence.graph is not None:
             try:
-                self.evidence.values = [self.read_value(t, u) for t, u in zip(self.probes, self.roots, strict=True)]
+                self.evidence.values = self.read_values()
                 self.pack_passed()
             except BlobsFull:
                 self.evidence.graph = None
@@ -145,6 +156,7 @@ class Run:
 
     def fail(self, error: Exception) -> None:
         self.find_schedule()
+        self.find_failed()
         self.evidence.failed = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         self.write()
 
@@ -157,8 +169,7 @@ class Run:
 
     def write(self) -> None:
         if self.evidence.schedule >= 0:
-            file = self.collector.folder / f"schedule-{self.evidence.schedule:06}.pickle"
-            file.write_bytes(pickle.dumps(self.evidence))
+            self.collector.write(self.evidence)
 
     def note_once(self, reason: str) -> None:
         if reason not in self.evidence.unchecked:
@@ -168,13 +179,30 @@ class Run:
         # an input that was never written (Tensor.empty) has what its memory has: both sides read the same
         return self.collector.blobs.keep(bytes(buffer.ensure_allocated().as_buffer()))
 
-    def read_value(self, probe: Any, root: Any) -> str | None:
+    def find_buffers(self) -> list[Any]:
+        """The buffer of each output, None for one that has none."""
+        bases = [probe.uop.base for probe in self.probes]
+        return [base.buffer if base.op.name == "BUFFER" else None for base in bases]
+
+    def find_written(self) -> list[Any]:
+        """The buffers that its kernels wrote: tinygrad may read one of them in a later schedule instead of computing
+        its value again."""
+        outputs = [item.bufs[0] for item in self.items if item.bufs and item.bufs[0] is not None]
+        return [*outputs, *(buffer.base for buffer in outputs)]
+
+    def read_values(self, moved: Mapping[int, Any] = {}) -> list[str | None]:
+        """The contents of the outputs, as they are now; `moved` has other buffers to read, by the id of their own.
+        Raises BlobsFull."""
+        return [self.read_value(t, u, moved) for t, u in zip(self.probes, self.roots, strict=True)]
+
+    def read_value(self, probe: Any, root: Any, moved: Mapping[int, Any]) -> str | None:
         """The contents of an output in its own shape: tinygrad does not store an axis that its value does not depend
         on, and expands the buffer where it is read."""
         view = probe.uop
         if view.base.op.name != "BUFFER" or not view.base.is_realized or root._shape is None:
             return None
-        data = expand_view(bytes(view.base.buffer.ensure_allocated().as_buffer()), view)
+        buffer = moved.get(id(view.base.buffer), view.base.buffer)
+        data = expand_view(bytes(buffer.ensure_allocated().as_buffer()), view)
         if data is None or len(data) != math.prod(map(int, root.shape)) * root.dtype.itemsize:
             self.note_once(f"an output of shape {root.shape} is not read as one buffer")
             return None
@@ -187,11 +215,25 @@ class Run:
         item, following = self.items[place], self.items[place + 1]
         return item.ast is following.ast and item.bufs == following.bufs and bool(item.fixedvars)
 
-    def pack_passed(self) -> None:
-        """The nodes that have buffers, and what was in those when their kernels had run."""
+    def find_passed(self) -> Any:
+        """The record of the pass, None where it is not that of the kernels that ran."""
         schedules = self.collector.recorder.schedules
         passed = schedules[-1].passed if schedules else None
-        if passed is None or len(passed.items) != len(self.items):
+        return passed if passed is not None and len(passed.items) == len(self.items) else None
+
+    def find_failed(self) -> None:
+        """The kernel that raised."""
+        passed, place = self.find_passed(), self.places.get(id(self.busy))
+        if passed is None or place is None:
+            return
+        written, self.evidence.failed_kernel = passed.items[place]
+        node = passed.buffers.get(written)
+        self.evidence.failed_node = None if node is None else passed.number_nodes().get(node)
+
+    def pack_passed(self) -> None:
+        """The nodes that have buffers, and what was in those when their kernels had run."""
+        passed = self.find_passed()
+        if passed is None:
             return
         nodes, numbers = [], passed.number_nodes()
         for place, (blob, dtype, size) in sorted(self.written.items()):
@@ -216,20 +258,6 @@ class Run:
         replaced: dict[Any, Any] = {}
         graph_rewrite(self.sink, pm_pre_sched_cache, ctx=(replaced, {}))
         return {new: old for old, new in replaced.items()}
-
-
-def find_obstacle(sink: Any) -> str | None:
-    """Returns why a graph cannot be computed again, or None."""
-    nodes = list(sink.toposort())
-    # sharding brings variables and copies along
-    if any(not isinstance(u.arg, str) for u in nodes if u.op.name == "DEVICE"):
-        return _CANNOT["MULTI"]
-    for u in nodes:
-        if u.op.name in _CANNOT:
-            return _CANNOT[u.op.name]
-        if u.op.name == "DEVICE" and (reason := _NO_VALUES.get(u.arg.split(":")[0])) is not None:
-            return reason
-    return None
 
 
 def expand_view(data: bytes, view: Any) -> bytes | None:

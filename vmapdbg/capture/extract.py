@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tinygrad.uop import GroupOp, Ops
@@ -23,8 +23,11 @@ from vmapdbg.capture.recorder import (
 )
 
 
-def build_schedules(records: list[ScheduleRecord], target: str) -> tuple[model.Schedule, ...]:
-    """Returns the schedules of a snippet in the order it made them, their kernels rendered for `target`."""
+def build_schedules(
+    records: list[ScheduleRecord], target: str, told: Callable[[], object] | None = None
+) -> tuple[model.Schedule, ...]:
+    """Returns the schedules of a snippet in the order it made them, their kernels rendered for `target`. Calls `told`
+    after each kernel."""
     built: dict[int, PassView] = {}
     schedules = []
     for index, record in enumerate(records):
@@ -32,7 +35,7 @@ def build_schedules(records: list[ScheduleRecord], target: str) -> tuple[model.S
             schedules.append(model.Schedule(index, record.line, 0, (), (), (), (), (), ()))
             continue
         if id(record.passed) not in built:
-            built[id(record.passed)] = PassView(record.passed, target)
+            built[id(record.passed)] = PassView(record.passed, target, told)
         schedules.append(built[id(record.passed)].build(index, record))
     return tuple(schedules)
 
@@ -40,8 +43,8 @@ def build_schedules(records: list[ScheduleRecord], target: str) -> tuple[model.S
 class PassView:
     """The model's view of one run of the pass."""
 
-    def __init__(self, record: PassRecord, target: str):
-        self.record, self.target = record, target
+    def __init__(self, record: PassRecord, target: str, told: Callable[[], object] | None = None):
+        self.record, self.target, self.told = record, target, told
         self.ids = record.number_nodes()
         self.uops = list(self.ids)
         self.names: dict[UOp, str] = {}
@@ -249,6 +252,8 @@ class PassView:
         for launched in self.record.kernels:
             if launched.ast.op is Ops.SINK:
                 yield self.build_kernel(launched)
+            if self.told is not None:
+                self.told()
 
     def build_kernel(self, launched: Launched) -> model.Kernel:
         ast, buffers, launches = launched.ast, launched.buffers, launched.count

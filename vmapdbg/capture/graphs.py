@@ -60,7 +60,9 @@ class Evidence:
 
     `values` has, for each root of `graph`, the contents of the realized buffer, None where there is none. `passed` is
     the graph as the pass saw it, its roots the nodes of `buffers`. `range_names` has the rendered name of each RANGE's
-    id."""
+    id. `failed` is the error of a schedule that raised, `failed_kernel` the number of the compute kernel that did and
+    `failed_node` the id of the node whose buffer it writes. `replay` is the number of a replay by TinyJit, from 1: what
+    the kernels of the schedule made of other inputs."""
 
     schedule: int
     line: str | None
@@ -70,6 +72,9 @@ class Evidence:
     range_names: dict[int, str] = field(default_factory=dict)
     buffers: list[WrittenBuffer] = field(default_factory=list)
     failed: str | None = None
+    failed_kernel: int | None = None
+    failed_node: int | None = None
+    replay: int | None = None
     unchecked: list[str] = field(default_factory=list)
 
 

@@ -68,14 +68,16 @@ def run_job(
     streams: Streams = Streams(),
     meanwhile: Callable[[], object] | None = None,
     evidence: Path | None = None,
+    told: Callable[[str], object] | None = None,
 ) -> Capture:
     """Runs the snippet in a child and returns what it captured, errors of the snippet included.
 
-    While the child runs, the parent calls `meanwhile`. `evidence` is the folder for what `check` compares. Raises
-    ChildDied when there is no Capture. Ctrl-C ends the child, and what it started, too.
+    While the child runs, the parent calls `meanwhile`. `evidence` is the folder for what `check` compares. `told` gets
+    a line about how far the child is, from when the snippet is done. Raises ChildDied when there is no Capture. Ctrl-C
+    ends the child, and what it started, too.
     """
     with tempfile.TemporaryDirectory(prefix="vmapdbg-") as folder:
-        output = Path(folder) / "capture.json"
+        output, progress = Path(folder) / "capture.json", Path(folder) / "progress"
         patches = None if job.patches is None else format_patches(job.patches)
         request = {
             "snippet": job.snippet,
@@ -85,9 +87,13 @@ def run_job(
             "output": str(output),
             "values": job.values,
             "evidence": None if evidence is None else str(evidence),
+            "progress": None if told is None else str(progress),
         }
         process = start_child("vmapdbg.capture.child", request, patches, streams)
-        wait_for(process, job.snippet, job.timeout, meanwhile, output)
+        if told is None:
+            wait_for(process, job.snippet, job.timeout, meanwhile, output)
+        else:
+            watch_child(process, job.snippet, output, progress, job.timeout, told, meanwhile)
         return load_capture(output)
 
 
@@ -138,6 +144,7 @@ def run_reducer(
     evidence: Path,
     sides: tuple[frozenset[str], frozenset[str]],
     kind: str,
+    target: str,
     comment: str,
     seconds: float,
     hang: float,
@@ -157,6 +164,7 @@ def run_reducer(
         "one": one,
         "other": other,
         "kind": kind,
+        "target": target,
         "seconds": seconds,
         "hang": hang,
         "comment": comment,
@@ -173,23 +181,30 @@ def watch_child(
     progress: Path,
     timeout: float | None,
     told: Callable[[str], object],
+    meanwhile: Callable[[], object] | None = None,
 ) -> None:
     """Waits for a child, and tells what it writes to `progress`. Raises ChildDied."""
 
     def watch() -> None:
         end = None if timeout is None else time.monotonic() + timeout
+        if meanwhile is not None:
+            meanwhile()
         while process.poll() is None and (end is None or time.monotonic() < end):
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-                told(progress.read_text(encoding="utf-8") if progress.exists() else "")
+                if progress.exists():
+                    told(progress.read_text(encoding="utf-8"))
                 process.wait(0.2)
 
     wait_for(process, name, None if timeout is None else 0.01, watch, output, timeout)
 
 
-def run_pair(before: Job, after: Job, meanwhile: Callable[[], object]) -> tuple[Side, Side]:
-    """Runs two jobs at the same time, and calls `meanwhile`. What their snippets print is kept, not shown."""
+def run_pair(
+    before: Job, after: Job, meanwhile: Callable[[], object], told: Callable[[str], object] | None = None
+) -> tuple[Side, Side]:
+    """Runs two jobs at the same time, and calls `meanwhile`. What their snippets print is kept, not shown. `told` gets
+    a line about how far the second is."""
     with ThreadPoolExecutor(max_workers=2) as pool:
-        sides = [pool.submit(run_side, job) for job in (before, after)]
+        sides = [pool.submit(run_side, before), pool.submit(run_side, after, told)]
         try:
             meanwhile()
             return sides[0].result(), sides[1].result()
@@ -212,11 +227,11 @@ def run_many(jobs: Sequence[Job], done: Callable[[], object]) -> list[Side]:
             raise
 
 
-def run_side(job: Job) -> Side:
+def run_side(job: Job, told: Callable[[str], object] | None = None) -> Side:
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         capture, died = None, None
         try:
-            capture = run_job(job, Streams(stdout, stderr))
+            capture = run_job(job, Streams(stdout, stderr), told=told)
         except ChildDied as error:
             died = str(error)
         stdout.seek(0)

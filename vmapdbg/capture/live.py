@@ -1,4 +1,4 @@
-"""Captures schedules in the process that makes them. Used by `run --lint` and by the pytest plugin."""
+"""Captures schedules in the process that makes them. Used by `run --lint`, `bisect --reduce` and the pytest plugin."""
 
 from __future__ import annotations
 
@@ -21,6 +21,13 @@ def observe_with(recorder: Recorder) -> None:
     """Has the overlay, which is installed and has imported nothing of tinygrad yet, report to `recorder`."""
     set_internal_folders(str(overlay.overlay_dir()), str(overlay.installed_folder()))
     sys.modules[f"{overlay.OVERLAY_PACKAGE}._state"].observer = recorder  # type: ignore[attr-defined]
+
+
+def find_renderer(target: str) -> Any:
+    """Returns the renderer of the target. tinygrad is imported here, when the scheduler asks and not before."""
+    from vmapdbg.capture.programs import make_renderer
+
+    return make_renderer(target)
 
 
 def build_capture(records: list[ScheduleRecord], target: str, patches: str) -> model.Capture:

@@ -8,19 +8,20 @@ from __future__ import annotations
 import json
 import pickle
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from tinygrad.helpers import Context
 
-from vmapdbg.capture.graphs import Blobs, Evidence, WrittenBuffer
-from vmapdbg.capture.unroll import Unroller, take_slice
+from vmapdbg.capture.graphs import Blobs, Evidence
+from vmapdbg.capture.unroll import Unroller
+from vmapdbg.capture.walk import Walk
 from vmapdbg.capture.widen import Widening
-from vmapdbg.check.align import align
 from vmapdbg.check.compare import Comparison, Rounding, compare, excuse_rounding
 from vmapdbg.check.numbers import Array, decode, is_float
 from vmapdbg.check.result import BufferCheck, CheckReport, OutputCheck, ScheduleCheck
+from vmapdbg.check.slices import take_slice
 from vmapdbg.model import to_data
 from vmapdbg.store import write_atomically
 
@@ -85,18 +86,28 @@ class Checker:
             failed=self.evidence.failed,
             stock_runs=stock_runs,
             evaluations=sum(unroller.evaluations for unroller in self.unrollers),
+            failed_kernel=self.evidence.failed_kernel,
+            failed_node=self.evidence.failed_node,
+            replay=self.evidence.replay,
         )
 
-    def make_unroller(self, passed: bool, device: str | None, widening: Widening | None = None) -> Unroller:
+    def make_unroller(
+        self,
+        passed: bool,
+        device: str | None,
+        widening: Widening | None = None,
+        given: Mapping[int, Array] = {},
+    ) -> Unroller:
         graph = self.evidence.passed if passed else self.evidence.graph
         assert graph is not None
-        self.unrollers.append(Unroller(graph, self.blobs.read, device, widening))
+        self.unrollers.append(Unroller(graph, self.blobs.read, device, widening, given))
         return self.unrollers[-1]
 
-    def try_stock(self) -> bool:
+    def try_stock(self) -> bool | None:
+        """Tells whether stock tinygrad computes the graph; None where that would take too many graphs."""
         unroller = self.make_unroller(passed=False, device=None)
         if self.count(unroller, unroller.graph.roots) > self.limit:
-            return False
+            return None
         try:
             unroller.evaluate(unroller.graph.roots)
         except Exception:  # whatever it is, stock cannot do it either
@@ -216,35 +227,14 @@ class Checker:
         devices = {"stock": None, "python": "PYTHON"}
         oracle = next(output.oracle for output in outputs if output.comparison.status == "wrong")
         unroller = self.make_unroller(passed=True, device=devices[oracle])
-        checks = []
-        for number, buffer in enumerate(self.evidence.buffers):
-            checks.append(self.check_buffer(unroller, unroller.graph.roots[number], buffer))
-            comparison = checks[-1].comparison
-            if comparison is not None and comparison.status == "wrong":
-                break
-        return checks
 
-    def check_buffer(self, unroller: Unroller, place: int, buffer: WrittenBuffer) -> BufferCheck:
-        ambient = [unroller.node(r).arg[0] for r in unroller.ambient(place)]
-        sizes = tuple(unroller.size(r) for r in unroller.ambient(place))
-        shape = sizes + tuple(unroller.node(place).shape or ())
-        kept = {r for r, _ in buffer.stored}
-        missing = tuple(self.evidence.range_names.get(r, f"r{r}") for r in ambient if r not in kept)
-        check = BufferCheck(buffer.node, buffer.kernel, shape, buffer.dtype, missing, None, None)
-        if unroller.node(place).shape is None:
-            return replace(check, reason="it has no fixed shape")
-        if unroller.count_evaluations(place) * max(1, len(sizes) and _product(sizes)) > self.limit:
-            return replace(check, reason=f"its scopes have more than {self.limit} steps (--elements)")
-        try:
-            right = unroller.evaluate_batch(place)
-        except Exception as error:  # the node exists in the pass alone, and stock cannot run it by itself
-            return replace(check, reason=f"stock tinygrad does not compute it by itself: {error}")
-        data = self.blobs.read(buffer.blob)
-        got = align(data, right, buffer.stored, buffer.closed, ambient)
-        if isinstance(got, str):
-            return replace(check, reason=got)
-        found = self.compare(unroller, place, got, right, lambda u: u.evaluate_batch(place), passed=True)
-        return replace(check, comparison=found)
+        def compare_buffer(place: int, got: Array, right: Array) -> Comparison:
+            return self.compare(unroller, place, got, right, lambda u: u.evaluate_batch(place), passed=True)
+
+        def remake(given: Mapping[int, Array]) -> Unroller:
+            return self.make_unroller(passed=True, device=devices[oracle], given=given)
+
+        return Walk(self.evidence, self.blobs.read, self.limit, unroller, remake, compare_buffer).walk_back()
 
 
 def choose_steps(count: int, wanted: int) -> list[int]:
@@ -258,13 +248,6 @@ def choose_steps(count: int, wanted: int) -> list[int]:
 
 def _rank(check: OutputCheck) -> int:
     return ("equal", "close", "rounding", "wrong").index(check.comparison.status)
-
-
-def _product(sizes: tuple[int, ...]) -> int:
-    product = 1
-    for size in sizes:
-        product *= size
-    return product
 
 
 if __name__ == "__main__":

@@ -33,8 +33,8 @@ class Request:
     """What the parent asks for.
 
     `folder` has the evidence of a run, `output` is the file for the result. `one` and `other` are the patches to
-    compare, `kind` what must differ (values, kernels, crash), `seconds` for how long smaller graphs are tried, `hang`
-    after how many a worker is taken to hang. `comment` stands on top of the snippet.
+    compare, `kind` what must differ (values, kernels, findings, crash) for the `target`, `seconds` for how long smaller
+    graphs are tried, `hang` after how many a worker is taken to hang. `comment` stands on top of the snippet.
     """
 
     folder: str
@@ -43,6 +43,7 @@ class Request:
     one: str
     other: str
     kind: str
+    target: str
     seconds: float
     hang: float
     comment: str
@@ -62,13 +63,13 @@ def main() -> None:
 class Worker:
     """A process that runs graphs with one set of patches."""
 
-    def __init__(self, patches: str, hang: float):
-        self.patches, self.hang = patches, hang
+    def __init__(self, patches: str, request: Request):
+        self.arguments, self.hang = [patches, request.kind, request.target], request.hang
         self.process: Any = None
 
     def send(self, question: bytes) -> None:
         if self.process is None:
-            command = [sys.executable, "-m", "vmapdbg.capture.trial", self.patches]
+            command = [sys.executable, "-m", "vmapdbg.capture.trial", *self.arguments]
             self.process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
             )
@@ -95,7 +96,7 @@ class Reducer:
 
     def __init__(self, request: Request):
         self.request = request
-        self.workers = [Worker(patches, request.hang) for patches in (request.one, request.other)]
+        self.workers = [Worker(patches, request) for patches in (request.one, request.other)]
         self.end = time.monotonic() + request.seconds
         self.tried = 0
         self.wanted: Any = None
@@ -129,7 +130,8 @@ class Reducer:
         blobs = Blobs(folder / "blobs", 0)
         for file in sorted(folder.glob("schedule-*.pickle")):
             evidence: Evidence = pickle.loads(file.read_bytes())
-            if evidence.graph is None:
+            # a replay is the graph of its schedule once more
+            if evidence.graph is None or evidence.replay is not None:
                 continue
             contents = {name: blobs.read(name) for name in set(evidence.graph.blobs.values())}
             roots = build_graph(evidence.graph, contents)
@@ -172,7 +174,7 @@ class Reducer:
         question = pickle.dumps((pack_graph(roots, keep), contents))
         self.tried += 1
         if self.tried % 10 == 0:
-            write_atomically(Path(self.request.progress), f"{self.tried} graphs tried, {len(roots)} outputs")
+            write_atomically(Path(self.request.progress), f"{self.tried} graphs tried")
         for worker in self.workers:
             worker.send(question)
         one, other = (worker.receive() for worker in self.workers)
@@ -180,7 +182,8 @@ class Reducer:
 
 
 def find_difference(one: Trial, other: Trial, kind: str) -> Any:
-    """Returns the ends where they differ; `kernels` or `values` where these do and both run; None else."""
+    """Returns the ends where they differ; the codes that only one has, or `kernels` or `values`, where these differ and
+    both run; None else."""
     ends = one.end.partition(":")[0], other.end.partition(":")[0]
     if ends[0] != ends[1]:
         # a graph that both refuse, each in its way, shows nothing
@@ -189,6 +192,9 @@ def find_difference(one: Trial, other: Trial, kind: str) -> Any:
         return None
     if kind == "kernels":
         return "kernels" if one.keys != other.keys else None
+    if kind == "findings":
+        only = [sorted({*a.codes} - {*b.codes}) for a, b in ((one, other), (other, one))]
+        return only if any(only) else None
     return "values" if any(map(_differ, one.values, other.values)) else None
 
 

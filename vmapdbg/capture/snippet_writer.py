@@ -24,13 +24,12 @@ from vmapdbg.capture.snippet_forms import (
     REDUCES,
     WriteError,
     find_number,
-    ints,
     is_operator,
-    is_python_data,
     write_arg,
     write_args,
     write_tuple,
 )
+from vmapdbg.capture.snippet_outline import Outline, is_tensor
 
 WIDTH = 64
 """An expression longer than this gets a name of its own."""
@@ -53,50 +52,26 @@ class _Writer:
 
     def __init__(self, outputs: list[UOp]):
         self.outputs = outputs
-        self.nodes = list(UOp.sink(*outputs).toposort())
-        self.readers: dict[UOp, list[UOp]] = {u: [] for u in self.nodes}
-        for u in self.nodes:
-            for s in u.src:
-                self.readers[s].append(u)
-        self.reads = self.count_reads()
+        self.outline = Outline(outputs)
         # text of a node, and whether it must stand in brackets before a dot
         self.texts: dict[UOp, tuple[str, bool]] = {}
         self.lines: list[str] = []
         self.used: set[str] = {"Tensor"}
         self.counts: dict[str, int] = {}
 
-    def count_reads(self) -> dict[UOp, int]:
-        """How often each node is written in the text of another one; a node that is not in it is not written."""
-        reads = {u: self.outputs.count(u) for u in self.outputs}
-        for u in reversed(self.nodes):
-            if u in reads and self.is_tensor(u):
-                for s in self.find_operands(u):
-                    reads[s] = reads.get(s, 0) + 1
-        return reads
-
-    def find_operands(self, u: UOp) -> list[UOp]:
-        """The sources that are written as Tensors. An input has none, a number beside an operator is none."""
-        if self.find_input(u) is not None:
-            return []
-        if (reduced := self.find_dropped(u)) is not None:
-            return [reduced.src[0]]
-        sources = [s for s in u.src if self.is_tensor(s)]
-        number = find_number(u)
-        return [s for i, s in enumerate(u.src) if i != number] if number is not None else sources
-
     # *** the file
 
     def write(self) -> str:
-        for u in self.nodes:
+        for u in self.outline.nodes:
             if u.op in CANNOT:
                 raise WriteError(f"the graph cannot be written as a snippet: {CANNOT[u.op]}")
-        ranges = [u for u in self.nodes if u.op is Ops.RANGE]
+        ranges = [u for u in self.outline.nodes if u.op is Ops.RANGE]
         for r in ranges:
             self.name_range(r)
         if ranges:
             self.lines.append("")
-        for u in self.nodes:
-            if u in self.reads and self.is_tensor(u) and u not in self.texts:
+        for u in self.outline.nodes:
+            if u in self.outline.reads and is_tensor(u) and u not in self.texts:
                 self.texts[u] = self.shorten(u, *self.write_node(u))
         return "\n".join(self.lines + self.write_results()) + "\n"
 
@@ -154,7 +129,7 @@ class _Writer:
 
     def shorten(self, u: UOp, text: str, brackets: bool) -> tuple[str, bool]:
         """Gives the node a name where its text is long, or where it is read more than once."""
-        if text.isidentifier() or (self.reads[u] <= 1 and len(text) <= WIDTH and "\n" not in text):
+        if text.isidentifier() or (self.outline.reads[u] <= 1 and len(text) <= WIDTH and "\n" not in text):
             self.note_names(text)
             return text, brackets
         return self.assign("t", text), False
@@ -170,12 +145,6 @@ class _Writer:
 
     # *** nodes
 
-    def is_tensor(self, u: UOp) -> bool:
-        """Whether the node is written as a Tensor: not indices, not where things are, not what has no device."""
-        if u.op in {Ops.DEVICE, Ops.UNIQUE, Ops.SINK, Ops.RANGE} or u.dtype.scalar() == dtypes.index:
-            return False
-        return u.op is not Ops.DEFINE_VAR and u._device is not None
-
     def write_node(self, u: UOp) -> tuple[str, bool]:
         """Returns the text of a node, and whether it needs brackets before a dot."""
         if isinstance(u.dtype, ImageDType) or not isinstance(u.device, str):
@@ -184,7 +153,7 @@ class _Writer:
             return given, False
         if u.op is Ops.CONST:
             return self.write_const(u), False
-        if any(not self.is_tensor(s) and s.dtype.scalar() != dtypes.index and s.op is not Ops.DEVICE for s in u.src):
+        if any(not is_tensor(s) and s.dtype.scalar() != dtypes.index and s.op is not Ops.DEVICE for s in u.src):
             return self.write_uop(u), False
         if u.op in GroupOp.Movement:
             return self.write_movement(u), False
@@ -233,7 +202,7 @@ class _Writer:
     def write_source(self, s: UOp) -> str:
         if s.op is Ops.DEVICE:
             return f"UOp(Ops.DEVICE, arg={self.write_device(s.arg)})"
-        if self.is_tensor(s):
+        if is_tensor(s):
             return f"{self.dot(s)}.uop"
         if s.dtype.scalar() == dtypes.index:
             text = self.write_index(s)
@@ -252,21 +221,8 @@ class _Writer:
 
     # *** inputs and constants
 
-    def find_input(self, u: UOp) -> UOp | None:
-        """The BUFFER, or the COPY of Python numbers, that a node is the contents of, in the shape it is read in."""
-        source = u
-        while source.op is Ops.RESHAPE and (source is u or len(self.readers[source]) == 1):
-            source = source.src[0]
-        if not ints(u._shape) or (source is not u and len(self.readers[source]) > 1):
-            return None
-        if source.op is Ops.BUFFER:
-            return source
-        # Tensor([...]) that is not realized yet
-        python = source is u and u.op is Ops.COPY and is_python_data(u) and u.device == Device.DEFAULT
-        return source if python else None
-
     def write_input(self, u: UOp) -> str | None:
-        source = self.find_input(u)
+        source = self.outline.find_input(u)
         if source is None:
             return None
         if source.op is Ops.BUFFER:
@@ -302,7 +258,7 @@ class _Writer:
     # *** computed nodes
 
     def write_movement(self, u: UOp) -> str:
-        if (reduced := self.find_dropped(u)) is not None:
+        if (reduced := self.outline.find_dropped(u)) is not None:
             return self.write_axis_reduce(reduced, keepdim=False)
         source = self.dot(u.src[0])
         if u.op is Ops.FLIP:
@@ -335,14 +291,6 @@ class _Writer:
             dtype = f", dtype={u.dtype!r}"
         axis = str(axes[0]) if len(axes) == 1 else str(axes)
         return f"{self.dot(u.src[0])}.{REDUCES[op]}({axis}{', keepdim=True' * keepdim}{dtype})"
-
-    def find_dropped(self, u: UOp) -> UOp | None:
-        """The reduce whose axes a RESHAPE drops: `sum(axis)` ends with one."""
-        if u.op is not Ops.RESHAPE or u.src[0].op is not Ops.REDUCE_AXIS or len(self.readers[u.src[0]]) != 1:
-            return None
-        reduced = u.src[0]
-        kept = tuple(s for i, s in enumerate(reduced.src[0].shape) if i not in reduced.arg[1])
-        return reduced if kept == u.shape and reduced.arg[0] in REDUCES else None
 
     def write_alu(self, u: UOp) -> tuple[str, bool]:
         if is_operator(u):

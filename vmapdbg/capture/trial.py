@@ -1,40 +1,61 @@
 """Runs graphs one after the other, and says what came of each: the worker of `bisect --reduce`. Runs in a child.
 
-Started as `python -m vmapdbg.capture.trial PATCHES`. It reads pickled (graph, contents of its buffers) from stdin and
-writes a pickled Trial to stdout for each.
+Started as `python -m vmapdbg.capture.trial PATCHES KIND TARGET`. It reads pickled (graph, contents of its buffers) from
+stdin and writes a pickled Trial to stdout for each. Where KIND is `findings` nothing runs: the kernels are linted.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import pickle
 import struct
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO, Any
 
 from vmapdbg import overlay
 from vmapdbg.capture.graphs import PackedGraph
+from vmapdbg.capture.live import build_capture, find_renderer, observe_with
+from vmapdbg.capture.recorder import Recorder
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of one graph: how it ended (`it runs`, or an error), the keys of its kernels, and the bytes, dtype and
-    shape of its outputs."""
+    """What came of one graph: how it ended (`it runs`, or an error), the keys of its kernels, the bytes, dtype and
+    shape of its outputs, and the codes of what lint finds."""
 
     end: str
     keys: tuple[str, ...]
     values: tuple[tuple[bytes, str, tuple[int, ...]], ...]
+    codes: tuple[str, ...] = ()
 
 
 def main() -> None:
-    overlay.install(sys.argv[1])
+    patches, kind, target = sys.argv[1:]
+    overlay.install(patches)
+    state: Any = sys.modules[f"{overlay.OVERLAY_PACKAGE}._state"]
+    # what the patches of fusion decide depends on it
+    state.find_renderer = functools.partial(find_renderer, target)
+    if kind == "findings":
+        observe_with(Recorder())
     # stdout carries answers alone
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     while (asked := read_frame(sys.stdin.buffer)) is not None:
         graph, contents = pickle.loads(asked)
-        write_frame(answers, pickle.dumps(try_graph(graph, contents)))
+        lint = functools.partial(lint_recorded, state.observer, target, patches) if kind == "findings" else None
+        write_frame(answers, pickle.dumps(try_graph(graph, contents, lint)))
+
+
+def lint_recorded(recorder: Recorder, target: str, patches: str) -> tuple[str, ...]:
+    """Returns the codes of what lint finds in the schedules since the last call."""
+    from vmapdbg.lint import lint_capture
+
+    records = recorder.schedules
+    recorder.__init__()
+    return tuple(sorted({finding.code for finding in lint_capture(build_capture(records, target, patches))}))
 
 
 def read_frame(stream: IO[bytes]) -> bytes | None:
@@ -47,8 +68,10 @@ def write_frame(stream: IO[bytes], data: bytes) -> None:
     stream.flush()
 
 
-def try_graph(graph: PackedGraph, contents: dict[str, bytes]) -> Trial:
-    """Schedules and runs the roots of a graph, together."""
+def try_graph(
+    graph: PackedGraph, contents: dict[str, bytes], lint: Callable[[], tuple[str, ...]] | None = None
+) -> Trial:
+    """Schedules the roots of a graph, together, and runs them, or lints what was scheduled."""
     from tinygrad.tensor import Tensor
 
     try:
@@ -56,6 +79,8 @@ def try_graph(graph: PackedGraph, contents: dict[str, bytes]) -> Trial:
         tensors = [Tensor(u, device=u.device) for u in uops]
         items, variables = tensors[0].schedule_with_vars(*tensors[1:])
         keys = tuple(item.ast.key.hex() for item in items)
+        if lint is not None:
+            return Trial("it runs", keys, (), lint())
         from tinygrad.engine.realize import run_schedule
 
         run_schedule(items, variables)

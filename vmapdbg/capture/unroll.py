@@ -19,7 +19,8 @@ from tinygrad.uop.ops import UOp
 
 from vmapdbg.capture.graphs import PackedGraph, PackedNode
 from vmapdbg.capture.widen import Widening
-from vmapdbg.check.numbers import Array, find_strides
+from vmapdbg.check.numbers import Array
+from vmapdbg.check.slices import Builder, take_slice
 
 Env = Mapping[int, int]
 """Place of a RANGE -> the number that stands for it."""
@@ -30,7 +31,8 @@ _COMPUTED = {op.name for op in GroupOp.ALU}
 
 class Unroller:
     """One packed graph. `device` is what everything runs on, None the graph's own devices. With `widening` floats are
-    computed in double precision.
+    computed in double precision. `given` has values of nodes, by place, that are taken instead of computed, the same
+    at every step.
     """
 
     def __init__(
@@ -39,8 +41,9 @@ class Unroller:
         read: Callable[[str], bytes],
         device: str | None = None,
         widening: Widening | None = None,
+        given: Mapping[int, Array] = {},
     ):
-        self.graph, self.read, self.device, self.widening = graph, read, device, widening
+        self.graph, self.read, self.device, self.widening, self.given = graph, read, device, widening, given
         self.scope_ranges = {r for i in range(len(graph.nodes)) for r in self.named_ranges(i)}
         self.open = self.find_open()
         # where floats are not widened
@@ -117,7 +120,7 @@ class Unroller:
             p = stack.pop()
             if p not in found:
                 found.add(p)
-                if self.node(p).op not in _SCOPE:
+                if self.node(p).op not in _SCOPE and p not in self.given:
                     stack += self.node(p).src
         return sorted(found)
 
@@ -169,6 +172,8 @@ class Unroller:
         return self._known[key]
 
     def _value(self, place: int, env: Env) -> Array:
+        if place in self.given:
+            return self.given[place]
         if self.node(place).op in _SCOPE:
             return self.evaluate_boundary(place, env)
         key = ("value", place, *((r, env[r]) for r in sorted(self.open[place])))
@@ -207,7 +212,9 @@ class Unroller:
         built: dict[int, UOp] = {}
         for p in self._reach(place):
             node = self.node(p)
-            if node.op in _SCOPE:
+            if p in self.given:
+                built[p] = self._input(self.given[p], self._find_device(p))
+            elif node.op in _SCOPE:
                 built[p] = self._input(self.evaluate_boundary(p, env), self._find_device(p))
             elif node.op == "BUFFER":
                 built[p] = self._given(p)
@@ -273,54 +280,3 @@ class Unroller:
         if size:
             memory.copyin(memoryview(bytearray(array.data)))
         return buffer.reshape(array.shape)
-
-
-def take_slice(source: Array, fixed: Mapping[int, int]) -> Array:
-    """Returns the slice of an array at the given number along each axis of `fixed`; those axes go."""
-    strides, itemsize = find_strides(source.shape), _itemsize(source)
-    start = sum(fixed[axis] * strides[axis] for axis in fixed)
-    stays = [axis for axis in range(len(source.shape)) if axis not in fixed]
-    shape = tuple(source.shape[axis] for axis in stays)
-    parts = []
-    for offset, length in _find_runs(shape, tuple(strides[axis] for axis in stays)):
-        begin = (start + offset) * itemsize
-        parts.append(source.data[begin : begin + length * itemsize])
-    return Array(b"".join(parts), source.dtype, shape)
-
-
-class Builder:
-    """An array that is put together from slices: `axes` are those of the result that tell slices apart."""
-
-    def __init__(self, first: Array, axes: tuple[int, ...], sizes: list[int]):
-        inner = iter(first.shape)
-        along = dict(zip(axes, sizes, strict=True))
-        self.shape = tuple(along[a] if a in along else next(inner) for a in range(len(first.shape) + len(axes)))
-        self.dtype, self.itemsize, self.axes = first.dtype, _itemsize(first), axes
-        self.strides = find_strides(self.shape)
-        self.data = bytearray(math.prod(self.shape) * self.itemsize)
-
-    def put(self, value: Array, steps: tuple[int, ...]) -> None:
-        start = sum(step * self.strides[axis] for axis, step in zip(self.axes, steps, strict=True))
-        stays = [axis for axis in range(len(self.shape)) if axis not in self.axes]
-        read = 0
-        for offset, length in _find_runs(value.shape, tuple(self.strides[axis] for axis in stays)):
-            begin, count = (start + offset) * self.itemsize, length * self.itemsize
-            self.data[begin : begin + count] = value.data[read : read + count]
-            read += count
-
-    def finish(self) -> Array:
-        return Array(bytes(self.data), self.dtype, self.shape)
-
-
-def _itemsize(array: Array) -> int:
-    return getattr(dtypes, array.dtype).itemsize
-
-
-def _find_runs(shape: tuple[int, ...], strides: tuple[int, ...]) -> Iterable[tuple[int, int]]:
-    """The stretches of neighbouring elements that make up an array of `shape`, in its order: (offset, length)."""
-    length, axes = 1, len(shape)
-    while axes and strides[axes - 1] == length:
-        axes -= 1
-        length *= shape[axes]
-    for index in itertools.product(*map(range, shape[:axes])):
-        yield sum(i * s for i, s in zip(index, strides, strict=False)), length

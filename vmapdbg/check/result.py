@@ -22,11 +22,28 @@ class OutputCheck:
 
 
 @dataclass(frozen=True)
+class Misread:
+    """A right buffer that a kernel reads at the wrong steps of its scope: the kernel's value is what comes out of that.
+
+    `node` is the one whose buffer it is, `ranges` are its ambient ranges, which have `steps` steps together. At `wrong`
+    of them another one's part was read; the first is `step`, and what it got is that of the step `read`.
+    """
+
+    node: int
+    ranges: tuple[str, ...]
+    steps: int
+    wrong: int
+    step: tuple[int, ...]
+    read: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class BufferCheck:
     """One buffer between kernels, in the order of the schedule. `node` is the id of the node it holds, `kernel` the
     number of the compute kernel that wrote it (None for a copy). `shape` has the sizes of the node's ambient ranges
     first, then its own axes. `missing` are the ambient ranges that the buffer has no dimension for. `comparison` is
-    None where the buffer could not be compared, for the `reason`."""
+    None where the buffer could not be compared, for the `reason`. Of the first wrong buffer, `reads` are the nodes
+    whose buffers its kernel reads, and `misread` is the one of them that is right and read wrongly."""
 
     node: int
     kernel: int | None
@@ -35,13 +52,18 @@ class BufferCheck:
     missing: tuple[str, ...]
     comparison: Comparison | None
     reason: str | None
+    reads: tuple[int, ...] = ()
+    misread: Misread | None = None
 
 
 @dataclass(frozen=True)
 class ScheduleCheck:
-    """One schedule. `unchecked` says why nothing, or not everything, was compared. `buffers` is filled where an output
-    is wrong: the buffers up to the first wrong one. `failed` is the error of a schedule that raised, and `stock_runs`
-    whether stock tinygrad computes its graph unrolled. `evaluations` is how many graphs the oracle ran.
+    """One schedule. `unchecked` says why nothing, or not everything, was compared. `buffers` is filled where an
+    output is wrong: the buffers up to the first wrong one. `failed` is the error of a schedule that raised, and
+    `stock_runs` whether stock tinygrad computes its graph unrolled (None: that was not tried). `evaluations` is how
+    many graphs the oracle ran. `failed_kernel` is the number of the compute kernel that raised while it was compiled
+    or ran, `failed_node` the node of its buffer. `replay` is the number of a replay by TinyJit, from 1: its kernels
+    were run once more, with other inputs.
     """
 
     schedule: int
@@ -52,6 +74,9 @@ class ScheduleCheck:
     failed: str | None
     stock_runs: bool | None
     evaluations: int
+    failed_kernel: int | None = None
+    failed_node: int | None = None
+    replay: int | None = None
 
     @property
     def wrong(self) -> tuple[OutputCheck, ...]:

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from vmapdbg.bisect.outcome import Outcome
 from vmapdbg.bisect.search import Found, Patches, Search
+from vmapdbg.patches import spell_patches
 from vmapdbg.render.format import format_plural
 from vmapdbg.render.layout import Page
 
@@ -52,17 +53,13 @@ def _describe_proof(found: Found) -> str:
 
 
 def format_set(patches: Patches) -> str:
-    return ",".join(sorted(patches)) or "none"
+    return ", ".join(sorted(patches)) or "none"
 
 
 def _format_tried(page: Page, search: Search) -> list[Text]:
     lines = [page.text("tried", "dim")]
     for patches, name in search.outcomes.items():
-        off = search.given - patches
-        spec = format_set(patches)
-        if off and len(off) < len(patches):
-            spec = "given" + "".join(f",-{name}" for name in sorted(off))
-        elif not off:
-            spec = f"given ({spec})"
-        lines += page.wrap(page.join((name, "bold"), f"  {spec}"), indent=2, hang=3)
+        spec = spell_patches(patches).replace(",", ", ")
+        given = ("  (as given)", "dim") if patches == search.given else ""
+        lines += page.wrap(page.join((name, "bold"), f"  {spec}", given), indent=2, hang=3)
     return lines

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rich.console import Console
 from rich.text import Text
 
-from vmapdbg.check.blame import Blame, describe_lost, find_blame
+from vmapdbg.check.blame import (
+    Blame,
+    describe_lost,
+    describe_misread,
+    describe_replayed,
+    find_blame,
+    find_failed_kernel,
+    find_node,
+    find_schedule,
+    name_check,
+)
 from vmapdbg.check.compare import Comparison, Tolerance
 from vmapdbg.check.result import CheckReport, OutputCheck, ScheduleCheck
 from vmapdbg.model import Capture
@@ -20,7 +32,7 @@ def print_check(capture: Capture, report: CheckReport, console: Console) -> None
     page, places = Page(console), Places(capture)
     page.show(_format_verdict(capture, report, page))
     for check in report.schedules:
-        lines = _format_schedule(capture, check, page, places)
+        lines = _format_schedule(capture, report, check, page, places)
         if lines:
             page.show([Text(), *lines])
 
@@ -56,22 +68,43 @@ def _count_excused(found: list[str]) -> str:
     return ", ".join(f"{found.count(status)} {word}" for status, word in words.items() if status in found)
 
 
-def _format_schedule(capture: Capture, check: ScheduleCheck, page: Page, places: Places) -> list[Text]:
+def _format_schedule(
+    capture: Capture, report: CheckReport, check: ScheduleCheck, page: Page, places: Places
+) -> list[Text]:
     if not (check.wrong or check.unchecked or check.failed):
         return []
     line = f"  {places.format(check.line)}" if check.line else ""
-    lines = page.wrap(page.join((f"schedule {check.schedule}", "bold"), line), hang=2)
+    lines = page.wrap(page.join((name_check(check), "bold"), line), hang=2)
     if check.failed is not None:
         lines += page.wrap(page.text(f"failed: {check.failed}", "red"), indent=2, hang=2)
+        lines += _format_failed_kernel(capture, check, page, places)
         if check.stock_runs:
             lines += page.wrap(page.text("stock tinygrad computes its graph, unrolled"), indent=2, hang=2)
+        elif check.stock_runs is False:
+            lines += page.wrap(page.text("stock tinygrad does not compute its graph either"), indent=2, hang=2)
     for output in check.wrong:
         lines += _format_output(output, page)
-    if check.wrong:
+    replayed = describe_replayed(report, check)
+    if check.wrong and replayed is not None:
+        lines += page.wrap(page.text(replayed), indent=2, hang=2)
+    elif check.wrong:
         lines += _format_blame(capture, check, page, places)
     for reason in check.unchecked:
         lines += page.wrap(page.join(("not checked: ", "yellow"), reason), indent=2, hang=2)
     return lines
+
+
+def _format_failed_kernel(capture: Capture, check: ScheduleCheck, page: Page, places: Places) -> list[Text]:
+    schedule = find_schedule(capture, check)
+    kernel, node = find_failed_kernel(schedule, check), find_node(schedule, check.failed_node)
+    if kernel is None:
+        return []
+    head = page.join("in kernel ", (f"{kernel.name} #{check.failed_kernel}", "bold"))
+    if node is not None:
+        head.append_text(page.join(f", which writes {node.op} {node.id}"))
+    if node is not None and node.line is not None:
+        head.append_text(page.join("  ", (f"[{places.format(node.line)}]", "cyan")))
+    return page.wrap(head, indent=2, hang=2)
 
 
 def _format_output(output: OutputCheck, page: Page) -> list[Text]:
@@ -117,17 +150,28 @@ def _format_blame(capture: Capture, check: ScheduleCheck, page: Page, places: Pl
     if blame.node is not None and blame.node.line is not None:
         head.append_text(page.join("  ", (f"[{places.format(blame.node.line)}]", "cyan")))
     lines = page.wrap(head, indent=2, hang=2)
-    for text, style in _explain_blame(blame, check):
+    for text, style in _explain_blame(blame, check, places):
         lines += page.wrap(page.text(text, style), indent=4, hang=2)
     return lines + _format_skipped(check, page)
 
 
-def _explain_blame(blame: Blame, check: ScheduleCheck) -> list[tuple[str, str]]:
+def _explain_blame(blame: Blame, check: ScheduleCheck, places: Places) -> list[tuple[str, str]]:
     assert blame.buffer.comparison is not None
     found = blame.buffer.comparison
     pattern = f" ({found.pattern})" if found.pattern else ""
-    told = [(f"{_count_wrong(found)}, {_describe_first(found)}{pattern}", "")]
+    if any(replace(output.comparison, tolerance=found.tolerance) == found for output in check.wrong):
+        told = [("wrong in the same way", "")]
+    else:
+        told = [(f"{_count_wrong(found)}, {_describe_first(found)}{pattern}", "")]
     told += [(describe_lost(name), "bold red") for name in blame.lost]
+    if blame.buffer.misread is not None:
+        line = blame.misread.line if blame.misread is not None else None
+        where = f"  [{places.format(line)}]" if line is not None else ""
+        told.append((f"{describe_misread(blame.buffer.misread, blame.misread)}{where}", "bold red"))
+    elif blame.read_right and not blame.lost:
+        one = blame.read_right == 1
+        read = "the buffer that its kernel reads is" if one else f"all {blame.read_right} buffers that it reads are"
+        told.append((f"{read} right: this kernel makes the fault", ""))
     if blame.node is not None and blame.node.realized is not None:
         told.append((f"realized: {blame.node.realized.reason}: {blame.node.realized.detail}", ""))
     if blame.bufferize is not None:
@@ -135,7 +179,8 @@ def _explain_blame(blame: Blame, check: ScheduleCheck) -> list[tuple[str, str]]:
         told.append((f"BUFFERIZE closes {closed}: {blame.bufferize.reason}", ""))
     if blame.patches_off:
         told.append((f"patches off: {', '.join(blame.patches_off)}", "yellow"))
-    told.append((f"more: vmapdbg why {blame.buffer.node} --schedule {check.schedule}", "dim"))
+    culprit = blame.buffer.node if blame.buffer.misread is None else blame.buffer.misread.node
+    told.append((f"more: vmapdbg why {culprit} --schedule {check.schedule}", "dim"))
     return told
 
 

@@ -64,14 +64,18 @@ def _collect_places(diff: CaptureDiff) -> Iterator[str]:
 
 def _format_findings(page: Page, diff: CaptureDiff, places: Places) -> list[Text]:
     """What lint finds on one side alone."""
-    lines: list[Text] = []
+    gone, new = len(diff.findings_gone), len(diff.findings_new)
+    if not gone and not new:
+        return []
+    counts = [f"{count} {word}" for count, word in ((gone, "gone"), (new, "new")) if count]
+    lines = [Text(), page.join(("Findings", "bold"), (f"  {', '.join(counts)}", "dim"))]
     for sign, style, findings in (("-", BEFORE, diff.findings_gone), ("+", AFTER, diff.findings_new)):
         for found in findings[:_MOST_FINDINGS]:
             where = f" ({places.format(found.line)})" if found.line is not None else ""
-            lines += page.wrap(page.join((f"{sign} {found.code}", style), f" {found.message}{where}"), indent=2, hang=4)
+            lines += page.wrap(page.join((f"{sign} {found.code}", style), f" {found.message}{where}"), hang=4)
         if len(findings) > _MOST_FINDINGS:
             more = f"{sign} {format_plural(len(findings) - _MOST_FINDINGS, 'finding')} more"
-            lines += page.wrap(page.text(more, style), indent=2)
+            lines += page.wrap(page.text(more, style))
     return lines
 
 

@@ -271,12 +271,23 @@ def _format_decisions(view: DiffView, item: BufferizeChange) -> list[Text]:
     ]
 
 
+def _tell_now(item: BufferizeChange) -> str:
+    """Says why what a buffer lost before is not lost after."""
+    if item.lost_after or item.after is None:
+        return ""
+    if item.after.outcome != "kept":
+        return "; after, there is no buffer"
+    if item.after.addrspace != "GLOBAL":
+        return f"; after, it is {item.after.addrspace}, each iteration has its own"
+    return "; after, it is"
+
+
 def _format_lost(view: DiffView, item: BufferizeChange) -> list[Text]:
     page = view.page
     notes: list[Text] = []
     if item.lost_before:
-        names, now = ", ".join(item.lost_before), "" if item.lost_after else "; after, it is"
-        lost = f"before, ambient {names} was NOT closed: only its last iteration survived{now}"
+        names = ", ".join(item.lost_before)
+        lost = f"before, ambient {names} was NOT closed: only its last iteration survived{_tell_now(item)}"
         notes.append(page.text(f"!! {lost}", ALERT))
     if item.lost_after:
         names = ", ".join(item.lost_after)

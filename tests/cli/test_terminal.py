@@ -1,0 +1,153 @@
+"""Long work on a terminal: it says how far it is, and Ctrl-C ends all of it.
+
+The tool runs on a pseudo-terminal of its own, and gets the key as a person types it.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tool import ROOT
+
+pty = pytest.importorskip("pty", reason="there are no pseudo-terminals here")
+
+CTRL_C, SHOW_CURSOR = b"\x03", b"\x1b[?25h"
+# makes the pseudo-terminal the one that the keys of which go to the tool
+START = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
+    "os.execv(sys.executable, [sys.executable, '-m', 'vmapdbg', *sys.argv[1:]])"
+)
+SLEEPS = "import time\ntime.sleep(300)\n"
+# stock tinygrad computes 90,000 graphs for it
+MANY_STEPS = """
+from tinygrad import Tensor
+from tinygrad.func import vmap
+x, y = Tensor.rand(300, 2).realize(), Tensor.rand(300, 2).realize()
+out = vmap(lambda a: vmap(lambda b: (a * b).sum())(y))(x).realize()
+"""
+# nothing runs, so that all there is to wait for are the kernels
+MANY_KERNELS = """
+from tinygrad import Tensor
+lazy = [Tensor.empty(2, i + 2).sum(1) for i in range(150)]
+"""
+
+
+class Terminal:
+    """A tool that runs on a terminal, and what it has written there."""
+
+    def __init__(self, process: subprocess.Popen[bytes], master: int):
+        self.process, self.master, self.shown = process, master, b""
+
+    def read(self) -> bool:
+        """Waits for what comes next; False at the end."""
+        ready, _, _ = select.select([self.master], [], [], 60)
+        assert ready, f"nothing more was shown after {self.shown[-500:]!r}"
+        try:
+            more = os.read(self.master, 4096)
+        except OSError:  # nobody has the other end any more
+            return False
+        self.shown += more
+        return bool(more)
+
+    def wait_for(self, words: bytes) -> None:
+        while words not in self.shown:
+            assert self.read(), f"it ended with {self.process.wait(60)}: {self.shown!r}"
+
+    def wait(self) -> int:
+        while self.read():
+            pass
+        return self.process.wait(60)
+
+
+@contextmanager
+def run_on_terminal(*arguments: str, folder: Path) -> Iterator[Terminal]:
+    """Runs the tool with stdin and stderr on a terminal, stdout to nowhere, and its temporary files in FOLDER/tmp."""
+    (folder / "tmp").mkdir(exist_ok=True)
+    master, slave = pty.openpty()
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    process = subprocess.Popen(
+        [sys.executable, "-c", START, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path, "TMPDIR": str(folder / "tmp"), "TERM": "xterm", "COLUMNS": "100"},
+        stdin=slave,
+        stdout=subprocess.DEVNULL,
+        stderr=slave,
+        start_new_session=True,
+    )
+    os.close(slave)
+    try:
+        yield Terminal(process, master)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
+
+
+def running_in(folder: Path) -> list[str]:
+    """The processes that work in a folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "cwd").resolve() == folder.resolve() and (process / "cmdline").read_bytes():
+                found.append(process.name)
+        except OSError:
+            continue
+    return found
+
+
+def left_in(folder: Path) -> list[str]:
+    """What the tool left among the temporary files; tinygrad has locks of devices there."""
+    return [file.name for file in folder.iterdir() if file.suffix != ".lock"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text", "shown"),
+    [
+        (["check", "slow.py", "--elements", "1000000"], MANY_STEPS, b"comparing slow.py with stock tinygrad: schedule"),
+        (["bisect", "slow.py", "--reduce", "-o", "small.py"], SLEEPS, b"bisecting slow.py"),
+        (["lint", "slow.py", "--format", "json"], SLEEPS, b"running slow.py with two sets of patches"),
+    ],
+    ids=["check", "bisect", "lint"],
+)
+def test_ctrl_c_leaves_no_process_and_no_file(arguments: list[str], text: str, shown: bytes, tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(text, encoding="utf-8")
+    with run_on_terminal(*arguments, folder=tmp_path) as terminal:
+        terminal.wait_for(shown)
+        os.write(terminal.master, CTRL_C)
+        assert terminal.wait() == 130
+    assert terminal.shown.rstrip().endswith(b"vmapdbg: interrupted")
+    assert SHOW_CURSOR in terminal.shown
+    assert running_in(tmp_path) == []
+    assert left_in(tmp_path / "tmp") == []
+    assert sorted(file.name for file in tmp_path.iterdir() if file.name != ".vmapdbg") == ["slow.py", "tmp"]
+
+
+def test_a_stopped_tool_leaves_no_process_and_no_file(tmp_path: Path) -> None:
+    """What `timeout` and `kill` send."""
+    (tmp_path / "slow.py").write_text("open('started', 'w')\n" + SLEEPS, encoding="utf-8")
+    with run_on_terminal("check", "slow.py", folder=tmp_path) as terminal:
+        end = time.monotonic() + 60
+        while not (tmp_path / "started").exists():
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.wait() == 128 + signal.SIGTERM
+    assert running_in(tmp_path) == []
+    assert left_in(tmp_path / "tmp") == []
+
+
+def test_kernels_are_counted_once_the_snippet_is_done(tmp_path: Path) -> None:
+    (tmp_path / "many.py").write_text(MANY_KERNELS, encoding="utf-8")
+    with run_on_terminal("show", "many.py", folder=tmp_path) as terminal:
+        assert terminal.wait() == 0
+    assert b"of 150 kernels" in terminal.shown
+    assert SHOW_CURSOR in terminal.shown

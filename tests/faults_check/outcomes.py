@@ -1,0 +1,57 @@
+"""What `check` says of each fault that changes values: plants them, has stock tinygrad judge, makes the findings."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vmapdbg.check.blame import make_findings
+from vmapdbg.check.result import CheckReport
+from vmapdbg.model import Finding, build_data, from_data
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one fault. `rank` is the place of the first finding that names its line, from 1. `stopped`: the
+    program raised."""
+
+    name: str
+    findings: tuple[Finding, ...]
+    stopped: bool
+    rank: int | None
+
+
+def check_faults(folder: Path, names: Sequence[str] = ()) -> Iterator[Outcome]:
+    """Yields an outcome for each fault, of all that change values or of those of `names` that do.
+
+    `folder` is an empty one, for the evidence. Raises RuntimeError where a child fails.
+    """
+    ran = {row["name"]: row for row in run_module("runner", str(folder), *names)}
+    for judged in run_module("judge", str(folder)):
+        row = ran[judged["name"]]
+        capture = from_data(row["capture"])
+        findings = make_findings(capture, build_data(CheckReport, judged["report"]))
+        lines = [(finding.line or "").rpartition(":")[2] for finding in findings]
+        rank = lines.index(row["line"]) + 1 if row["line"] in lines else None
+        yield Outcome(row["name"], findings, capture.error is not None, rank)
+
+
+def run_module(name: str, *arguments: str) -> Iterator[dict[str, Any]]:
+    """Yields what a module of this folder prints, one JSON object a line, as it comes."""
+    environment = {**os.environ, "DEV": "PYTHON", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", f"tests.faults_check.{name}", *arguments]
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("{"):
+                yield json.loads(line)
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command[1:3])} ended with exit code {process.returncode}")
