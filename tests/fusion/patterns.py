@@ -164,6 +164,7 @@ LARGE: dict[str, Pattern] = {
     "FFN of 32 tokens": (ffn, ((32, 2048), (2048, 10240), (2048, 10240), (10240, 2048))),
     "latent chain": (latent_chain, ((1, 2048), (2048, 4096), (4096, 3072), (3072, 2560), (2560, 2048))),
     "softmax": (lambda x: x.softmax(), ((256, 16384),)),
+    "softmax of 256": (lambda x: x.softmax(), ((256, 256),)),
     "RMSNorm": (rmsnorm, ((32, 1024),)),
     "LayerNorm": (lambda x: x.layernorm(), ((1024, 768),)),
     "attention": (attention, ((8, 512, 64),) * 3),

@@ -45,6 +45,19 @@ def test_table(results: Results, name: str) -> None:
     assert (results["none"].data[name], results["change alone"].data[name]) == (before, after)
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", TABLE)
+def test_table_with_all_patches(results: Results, name: str, target: str) -> None:
+    """The guard refuses none of these. On a GPU softmax is one kernel; a CPU does not compute exp again: two."""
+    expected = TABLE[name][2] if target == "c" or name != "softmax" else 1
+    assert len(results["targets"].data[target]["kernels"][name]) == expected
+
+
+@pytest.mark.parametrize(("target", "kernels"), [("metal", 1), ("cuda", 1), ("c", 2)])
+def test_softmax_of_usual_rows(results: Results, target: str, kernels: int) -> None:
+    assert len(results["large"].data[target]["kernels"]["softmax of 256"]) == kernels
+
+
 @pytest.mark.parametrize("side", ["all", "change alone"])
 def test_values_and_gradients_are_those_of_the_stock_pass(results: Results, side: str) -> None:
     expected = results["none"].values
