@@ -45,11 +45,11 @@ def without_patches(*names: str) -> Plant:
 
 def rebuild_apply(patch: Patch, **changed: Any) -> None:
     """Changes functions of the overlay's pass that `create_bufferize_and_index` calls, and builds its matcher anew."""
-    indexing = overlay("schedule.indexing")
+    indexing, apply = overlay("schedule.indexing"), overlay("schedule._apply")
     for name, function in changed.items():
-        patch.setattr(indexing, name, function)
-    rule = indexing.create_bufferize_and_index
-    fresh = types.FunctionType(rule.__code__, indexing.__dict__, rule.__name__, rule.__defaults__)
+        patch.setattr(apply, name, function)
+    rule = apply.create_bufferize_and_index
+    fresh = types.FunctionType(rule.__code__, apply.__dict__, rule.__name__, rule.__defaults__)
     replaced = overlay("_patching").replace_rules(
         indexing.pm_apply_rangeify, lambda f: f.__name__ == "create_bufferize_and_index", fresh
     )
@@ -60,8 +60,7 @@ def change_bufferize(change: Callable[[UOp, tuple[UOp, ...]], UOp]) -> Plant:
     """Changes BUFFERIZE and INDEX of the nodes that have ambient ranges."""
 
     def plant(patch: Patch) -> None:
-        indexing = overlay("schedule.indexing")
-        stock = indexing.index_source
+        stock = overlay("schedule._apply").index_source
 
         def index_source(ctx: Any, x: UOp, s: UOp) -> UOp:
             result = stock(ctx, x, s)

@@ -6,48 +6,27 @@ because VMAPOUT strips them on the way in (patches vmap-ops, ambient-ranges, nes
 others: what reads a VMAPOUT binds its RANGE to the index it reads at, a buffer inside the scope starts again with the RANGE itself.
 
  1. scopes     refuse what cannot be done inside one, give each RANGE an id of its own (_scopes.py)
- 2. realize    find the nodes that are buffers whatever their ranges are
- 3. ambient    propagate the vmap RANGEs forward, from VMAPIN to what depends on it
+ 2. realize    find the nodes that are buffers whatever their ranges are (_realize.py)
+ 3. ambient    propagate the vmap RANGEs forward, from VMAPIN to what depends on it (_realize.py)
  4. ranges     backward, from outputs to inputs: the ranges on each node's output, then on its inputs
- 5. apply      put BUFFERIZE and INDEX where the decisions of 2 and 4 say
+ 5. apply      put BUFFERIZE and INDEX where the decisions of 2 and 4 say (_apply.py)
 """
 from __future__ import annotations
 import functools, operator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import ModuleType
-from typing import NamedTuple
-from tinygrad.dtype import dtypes, AddrSpace
+from tinygrad.dtype import dtypes
 from tinygrad.helpers import PCONTIG, all_same, cpu_profile
-from tinygrad.schedule.indexing import ALWAYS_CONTIGUOUS, BufferizeOpts, IndexingContext, apply_movement_op, render_ranges
+from tinygrad.schedule.indexing import IndexingContext, apply_movement_op, render_ranges
 from tinygrad.uop.ops import AxisType, GroupOp, Ops, PatternMatcher, UOp, consumer_map_from_toposort, graph_rewrite, profile_matches
 from tinygrad.uop.symbolic import symbolic
 from tinygrad_overlay import _state
 from tinygrad_overlay._patching import expect, replace_function, replace_rules
 from tinygrad_overlay.schedule import _fusion
-from tinygrad_overlay.schedule._scopes import KEEP, prepare_scopes, vmap_ranges
-
-Ranges = tuple[UOp, ...]
-
-@dataclass(frozen=True)
-class NodeOpts(BufferizeOpts):
-  """BufferizeOpts that remembers which node it is the buffer of, for the observer and the guard. Equality, hash and repr are stock's."""
-  node: UOp|None = field(default=None, compare=False, repr=False)
-  # one in a kernel's AST goes to other processes as stock's does
-  def __reduce__(self): return BufferizeOpts, (self.device, self.addrspace, self.removable)
-NodeOpts.__name__ = NodeOpts.__qualname__ = "BufferizeOpts"
-
-class NodeRanges(NamedTuple):
-  """Stock's pair (ranges on the inputs, ranges on the output), and what each ambient range of the inputs is bound to."""
-  ins: Ranges
-  outs: Ranges
-  ambient: dict[UOp, UOp]
-
-@dataclass
-class VmapContext(IndexingContext):
-  """What stock's context holds, and `vmap_map`: node -> the ambient ranges it depends on."""
-  vmap_map: dict[UOp, Ranges] = field(default_factory=dict)
-  # nodes in a scope that are a LOCAL buffer although all their axes are realized: their batch is not
-  local_in_scope: set[UOp] = field(default_factory=set)
+from tinygrad_overlay.schedule._apply import create_bufferize_and_index
+from tinygrad_overlay.schedule._ranges import NodeRanges, Ranges, VmapContext
+from tinygrad_overlay.schedule._realize import find_ambient_ranges, find_free_ranges, find_realized
+from tinygrad_overlay.schedule._scopes import prepare_scopes, vmap_ranges
 
 @dataclass(frozen=True)
 class PassState:
@@ -55,59 +34,6 @@ class PassState:
   ctx: IndexingContext
   scope_ranges: frozenset[UOp]
 last_pass = PassState(IndexingContext(), frozenset())
-
-# *** 2. realize: these are buffers whatever their ranges are
-
-ALWAYS_REALIZED = {Ops.COPY, Ops.BUFFER_VIEW, Ops.CONTIGUOUS, Ops.STORE, Ops.ENCDEC}
-REALIZES_SOURCES = {Ops.COPY, Ops.MSELECT, Ops.MSTACK, Ops.ENCDEC}
-
-def find_realized(toposort:dict[UOp, None], free_ranges:frozenset[UOp]) -> dict[UOp, tuple[str, UOp]]:
-  """Returns node -> (reason, the node that asks for it), for all that is realized by rule."""
-  found: dict[UOp, tuple[str, UOp]] = {}
-  for x in toposort:
-    if x.op in ALWAYS_REALIZED or (x.op is Ops.VMAPOUT and must_realize(x, free_ranges)): found.setdefault(x, ("always", x))
-    if x.op in REALIZES_SOURCES:
-      for s in x.src:
-        if s.base.op not in ALWAYS_CONTIGUOUS: found.setdefault(s, ("source-of", x))
-    elif x.op is Ops.SINK:
-      for s in x.src:
-        if s.base.op not in ALWAYS_CONTIGUOUS: found.setdefault(s.base, ("output", x))
-    elif x.op is Ops.ASSIGN:
-      if x.src[1].op not in ALWAYS_CONTIGUOUS: found.setdefault(x.src[1], ("assign", x))
-      # a kernel that is assigned is a buffer already
-      if x.src[1].op is not Ops.KERNEL: found.setdefault(x, ("assign", x))
-    elif x.op is Ops.REDUCE and any(r.arg[-1] == AxisType.OUTER for r in x.src[1:]): found.setdefault(x, ("outer-reduce", x))
-  return found
-
-def find_free_ranges(consumers:dict[UOp, dict[UOp, None]], scope_ranges:frozenset[UOp]) -> frozenset[UOp]:
-  """The vmap RANGEs that may be bound to any index. An OUTER one is a variable of the kernel, and one that a value uses itself stands in its index."""
-  if not {"ambient-ranges", "nested-ranges"} <= _state.patches: return frozenset()
-  return frozenset(r for r in scope_ranges if r.arg[-1] == AxisType.LOOP and all(c.op in GroupOp.VMap for c in consumers[r]))
-
-def must_realize(vmapout:UOp, free_ranges:frozenset[UOp]) -> bool:
-  return is_kept(vmapout) or any(a.op is Ops.RANGE and a not in free_ranges for a in vmapout.src[1:])
-
-# *** 3. ambient: which vmap RANGEs a node depends on
-
-def find_ambient_ranges(toposort:dict[UOp, None], scope_ranges:frozenset[UOp]) -> dict[UOp, Ranges]:
-  """Returns vmap_map. A node has the union of its sources' ambient ranges, less those that it ends itself.
-
-  Without nested-ranges the first source that has any decides and VMAPOUT has none, which is right for one level only (seed 001).
-  Propagation is forward, so that a constant used inside the scope is not marked: it does not vary, its buffer has no batch axis.
-  """
-  vmap_map: dict[UOp, Ranges] = {}
-  if "nested-ranges" not in _state.patches:
-    for x in toposort:
-      if x.op is Ops.VMAPIN: vmap_map[x] = tuple(a for a in x.src[1:] if a.op is Ops.RANGE)
-      elif x.op is not Ops.VMAPOUT and (first:=next((vmap_map[s] for s in x.src if s in vmap_map), None)): vmap_map[x] = first
-    return vmap_map
-  for x in toposort:
-    if x.op is Ops.RANGE or x.dtype.scalar() == dtypes.index: continue
-    # UOp.ranges is the union over the sources less what the op ends; a BUFFER or a KERNEL has none. The order is that of the loops.
-    if ambient:=tuple(sorted((r for r in x.ranges if r in scope_ranges), key=lambda r: r.arg)): vmap_map[x] = ambient
-  return vmap_map
-
-# *** 4. ranges
 
 class RangeAssignment:
   """The backward walk. Invariants, for each node x after its visit:
@@ -306,57 +232,6 @@ def merge_ranges(asked:list[Ranges]) -> tuple[list[bool], list[UOp]]:
 
 # the ops at which ending ranges are looked at
 ENDS_RANGES = GroupOp.Elementwise | {Ops.REDUCE_AXIS}
-
-# *** 5. apply
-
-NOT_INDEXED = {Ops.BUFFERIZE, Ops.INDEX, Ops.AFTER}
-IS_BUFFER = {Ops.BUFFER, Ops.BUFFER_VIEW, Ops.MSTACK, Ops.MSELECT, Ops.AFTER}
-
-def create_bufferize_and_index(ctx:VmapContext, x:UOp) -> UOp|None:
-  """Puts BUFFERIZE and INDEX between x and each of its sources that is realized, INDEX alone on one that is a buffer already."""
-  if x.op in NOT_INDEXED: return None
-  new_srcs = tuple(index_source(ctx, x, s) if s.op in IS_BUFFER or s in ctx.realize_map else s for s in x.src)
-  if x.op in GroupOp.VMap: return dissolve_vmap_op(ctx, x, new_srcs[0])
-  return x.replace(src=new_srcs) if new_srcs != x.src else None
-
-def dissolve_vmap_op(ctx:VmapContext, x:UOp, value:UOp) -> UOp:
-  """The scope is in the ranges now: nothing is left for VMAPIN and VMAPOUT to say, unless it stands for a CONTIGUOUS."""
-  if not is_kept(x): return value
-  # a buffer that is read in its own order is contiguous already
-  if x.src[0].op is Ops.CONTIGUOUS and value.src[1:] == ctx.range_map[x][1]: return value
-  return UOp(Ops.CONTIGUOUS, x.dtype, (value,))
-
-def is_kept(x:UOp) -> bool: return x.op is Ops.VMAPOUT and x.arg == KEEP
-
-def index_source(ctx:VmapContext, x:UOp, s:UOp) -> UOp:
-  if s.op in IS_BUFFER: return s.index(*ctx.range_map[x][0]) if x in ctx.range_map else s
-  axes = ctx.realize_map[s]
-  assert axes is not None, f"{s.op} is in the realize map, but has no ranges"
-  closed = tuple(r for i,r in enumerate(ctx.range_map[s][1]) if i in axes)
-  if s.op is Ops.STORE:
-    del ctx.realize_map[s]
-    return s.end(*[r for r in closed if r.op is Ops.RANGE])
-  # the source of a COPY must stay a buffer, and what is one by its op too
-  removable = x.op is not Ops.COPY and s.op not in ALWAYS_CONTIGUOUS and not is_kept(s)
-  is_global = len(ctx.range_map[s][1]) == len(axes) and s not in ctx.local_in_scope
-  # the ambient ranges are looked up by the buffer's node, not by who reads it: a reader may be a node that the rewrite just made.
-  # A LOCAL buffer has none, it lives inside one step of the loop.
-  ambient = ctx.vmap_map.get(s, ()) if is_global and "ambient-ranges" in _state.patches else ()
-  # a value inside a scope is no tensor of the user's: its tag must not map a (4,) tensor to the (3, 4) buffer
-  tag = s.tag if is_global and s not in ctx.vmap_map else None
-  # stock's LOCAL buffers have no device, and a constant without a device has no shape: folded under one it could not be indexed
-  device = s.device if is_global or "fuse-broadcast" in _state.patches else None
-  if not is_global: _fusion.report_local(s, closed)
-  opts = make_opts(s, device, AddrSpace.GLOBAL if is_global else AddrSpace.LOCAL, removable)
-  buf = UOp(Ops.BUFFERIZE, s.dtype, src=(s,)+ambient+closed, arg=opts, tag=tag)
-  if _state.observer is not None: _state.observer.bufferize_made(s, buf, ambient)
-  if x not in ctx.range_map: return buf
-  reader = ctx.range_map[x]
-  return buf.index(*[reader.ambient.get(r, r) for r in ambient], *[r for i,r in enumerate(reader.ins) if i in axes])
-
-def make_opts(node:UOp, device, addrspace:AddrSpace, removable:bool) -> BufferizeOpts:
-  if _state.observer is None and (_fusion.attempt is None or addrspace == AddrSpace.LOCAL): return BufferizeOpts(device, addrspace, removable)
-  return NodeOpts(device, addrspace, removable, node)
 
 # *** the pass
 
