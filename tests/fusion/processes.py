@@ -82,6 +82,16 @@ def wait_for(done: Path) -> None:
         time.sleep(0.2)
 
 
+def require_opencl() -> None:
+    """Skips the test where nothing can be run on OpenCL, and says what is missing."""
+    probe = "from tinygrad import Tensor; print((Tensor([1.0], device='CL') + 1).tolist())"
+    found = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=120, check=False)
+    if found.returncode != 0:
+        reason = (found.stderr.strip().splitlines() or [f"exit code {found.returncode}"])[-1]
+        pytest.skip(f"no OpenCL device here: {reason} (on Debian, pocl-opencl-icd is one)")
+    assert found.stdout == "[2.0]\n"
+
+
 def assert_close(found: np.ndarray, expected: np.ndarray, what: str) -> None:
     # sums in another order: the error is that of the largest term
     assert found.shape == expected.shape

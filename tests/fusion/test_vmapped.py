@@ -11,7 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))  # `processes`, which importlib mode would not find
 
 from patterns import DIFFERENT
-from processes import Result, assert_close, run_all
+from processes import Result, assert_close, require_opencl, run_all, run_programs
 
 RUNS = {
     "vmapped": ("all", "values", None),
@@ -47,3 +47,13 @@ def test_as_many_kernels_as_batched_by_hand(results: dict[str, Result]) -> None:
 def test_a_large_norm_under_vmap_is_one_kernel_on_a_gpu(results: dict[str, Result], name: str) -> None:
     counts = results["counts"].data
     assert counts[f"metal: large {name}"] == counts[f"cuda: large {name}"] == [1, 1]
+
+
+def test_values_on_opencl(results: dict[str, Result], tmp_path: Path) -> None:
+    """The batch and the rows are workgroups, which PoCL runs with real barriers."""
+    require_opencl()
+    run_programs(tmp_path / "CL", "vmapped.py", "all", "values", "CL", "softmax of wide rows")
+    found, expected = Result(tmp_path / "CL").values, results["by hand, on the stock pass"].values
+    assert len(found.keys() & expected.keys()) > 0
+    for name in found.keys() & expected.keys():
+        assert_close(found[name], expected[name], name)

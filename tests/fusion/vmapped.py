@@ -1,4 +1,4 @@
-"""Runs in a process of its own, on one state of the patches: `vmapdbg run ... vmapped.py WHAT OUT`.
+"""Runs in a process of its own, on one state of the patches: `vmapdbg run ... vmapped.py WHAT OUT [NAME ...]`.
 
 values    the patterns under vmap, run on the device: OUT.npz has "pattern, batch" -> value
 twins     the same, batched by hand
@@ -76,11 +76,11 @@ def find_gradients(function, inputs, weight):
     return (function(*inputs) * weight).sum().gradient(*inputs)
 
 
-def run_values(out, side):
+def run_values(out, side, names):
     values = {}
     for batch, (every, backward) in [*RUN.items(), *RUN_BACKWARD.items()]:
         for number, name in enumerate(PATTERNS):
-            if number % every != 0:
+            if number % every != 0 if not names else name not in names:
                 continue
             case = make_case(name, batch)
             function = getattr(case, side)
@@ -132,18 +132,18 @@ def choose_counted(target):
                     chosen = target == "metal"
                 else:
                     chosen = target != "cuda" and number % 6 == place
-                if chosen or key in DIFFERENT:
+                if chosen or target in DIFFERENT.get(key, ()):
                     yield key, make_case(name, batch), backward
     for name in LARGE:
         if target != "c":
             yield f"large {name}", make_large(name), False
 
 
-def main(what, out):
+def main(what, out, *names):
     if what == "counts":
         count_targets(Path(out))
     else:
-        run_values(Path(out), "vmapped" if what == "values" else "by_hand")
+        run_values(Path(out), "vmapped" if what == "values" else "by_hand", names)
 
 
 if __name__ == "__main__":

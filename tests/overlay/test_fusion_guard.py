@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from unittest.mock import MagicMock
 
 import pytest
 from tinygrad import Tensor
+from tinygrad.engine.schedule import schedule_cache
 from tinygrad.renderer.cstyle import MetalRenderer
+from tinygrad.uop.ops import Ops
 from tinygrad_overlay import _state
 from tinygrad_overlay.schedule import _guard
 from tinygrad_overlay.schedule._fusion import Attempt
@@ -39,6 +42,29 @@ PROGRAMS: dict[str, Callable[[Tensor], Tensor]] = {
     "norms": lambda x: x.layernorm().softmax().layernorm(),
     "attention": lambda x: x.scaled_dot_product_attention(x, x),
 }
+
+
+@pytest.mark.parametrize("observed", [False, True])
+def test_where_no_fusion_pays_the_kernels_are_those_of_stock(observed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are there already when that is known, and are made again for an observer, which is told the reasons."""
+    told: list[str] = []
+    observer = MagicMock()
+    observer.fusion_refused = lambda x, refusal: told.append(refusal.detail)
+
+    def schedule() -> list[bytes]:
+        schedule_cache.clear()
+        x = Tensor.empty(8, 64)
+        out = (x / (x.abs().sum(0, keepdim=True) + 1)) @ Tensor.empty(64, 64)
+        return [item.ast.key for item in out.schedule() if item.ast.op is Ops.SINK]
+
+    patched, patches = schedule(), _state.patches
+    if observed:
+        monkeypatch.setattr(_state, "observer", observer)
+        assert schedule() == patched
+        assert any("predicted no faster" in detail for detail in told)
+    monkeypatch.setattr(_state, "observer", None)
+    monkeypatch.setattr(_state, "patches", patches - {"fuse-broadcast", "local-budget", "fusion-guard"})
+    assert schedule() == patched
 
 
 @pytest.mark.parametrize("backward", [False, True])

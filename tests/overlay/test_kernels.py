@@ -137,3 +137,41 @@ def test_two_ranges_in_one_scope_cost_no_kernel() -> None:
     x = tensor(3, 5, 6)
     inner = (x.vmapin((r, s, ZERO)) @ W).sum()
     assert len(compute_kernels(inner.vmapout((r, s)))) == len(compute_kernels((x @ W).sum(-1)))
+
+
+def blocks(x: Tensor) -> Tensor:
+    """Blocks of each row are standardized, and are rows again: (..., 4, 6) -> (..., 4, 6)."""
+    centred = x.reshape(*x.shape[:-1], 2, 3)
+    centred = centred - centred.mean(-1, keepdim=True)
+    return (centred / (centred.square().mean(-1, keepdim=True).sqrt() + 1)).reshape(x.shape)
+
+
+@pytest.mark.parametrize("levels", [1, 2])
+def test_an_output_that_is_a_reshape_costs_no_kernel(levels: int) -> None:
+    """As by hand, the RESHAPE is a view of the buffer, which has the axes that the value is computed on."""
+    x = tensor(3, 5, 4, 6)[0] if levels == 1 else tensor(3, 5, 4, 6)
+    mapped = vmap(blocks) if levels == 1 else vmap(vmap(blocks))
+    assert len(mapped(x).schedule()) == len(blocks(x).schedule())
+    assert_same(mapped(x), blocks(x))
+
+
+@pytest.mark.parametrize(
+    "element",
+    [
+        lambda x: (blocks(x).reshape(24), x.softmax()),
+        lambda x: (x.softmax().reshape(24), x.softmax()),
+        lambda x: (x.softmax().reshape(24), x.softmax().reshape(2, 12)),
+        lambda x: (x.softmax().reshape(24), x.softmax().sum(0)),
+        lambda x: (x.reshape(24), x.sum(1, keepdim=True).expand(4, 6).reshape(24)),
+    ],
+    ids=["two values", "one value", "two reshapes", "used in the scope", "no value of its own"],
+)
+def test_outputs_that_are_reshapes_and_others(element: Callable[[Tensor], tuple[Tensor, ...]]) -> None:
+    x = tensor(BATCH, 4, 6)
+    steps = [[y.numpy() for y in element(x[i])] for i in range(BATCH)]
+    expected = tuple(np.stack(each) for each in zip(*steps, strict=True))
+    results = vmap(element, out_axis=(0, 0))(x)
+    Tensor.realize(*results)
+    assert_same(results, expected)
+    # what is made of them later reads the same memory
+    assert_same(tuple(y + 1 for y in results), tuple(y + 1 for y in expected))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.upstream import __main__ as lane
 from tests.upstream.compare import SideResult, TableError, TestResult
 from tests.upstream.fusion import Counts, compare_counts, find_counts, format_counts, read_counts
+from tests.upstream.sides import Bench, Side
 
 COUNTED, ALIKE = "test/test_schedule.py::T::test_counted", "test/test_schedule.py::T::test_alike"
 VALUES = "test/test_ops.py::T::test_values"
@@ -54,3 +58,31 @@ def test_the_table_is_read_back_and_refuses_more_kernels(tmp_path: Path) -> None
     table.write_text(format_counts([Counts(COUNTED, 1, 2)]))
     with pytest.raises(TableError, match="has more kernels than stock"):
         read_counts(table)
+
+
+class RecordedBench(Bench):
+    """Runs nothing: notes what it is asked for, and every file has one test that passes."""
+
+    def run(self, side: Side, tests: Sequence[str], workers: int | None = None) -> SideResult:
+        self.asked.append(list(tests))
+        return SideResult({f"{file}::test": TestResult("passed") for file in tests}, 6.0)
+
+    def stock_cache_file(self, tests: Sequence[str]) -> Path:
+        (file,) = tests
+        return self.cache_dir / file.replace("/", "-")
+
+    @functools.cached_property
+    def asked(self) -> list[list[str]]:
+        return []
+
+
+def test_stocks_outcome_of_a_file_is_kept_for_every_lane(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Both lanes run test_ops.py, which takes minutes: the second one takes over the outcome of the first."""
+    monkeypatch.setattr(lane, "ROOT", tmp_path)
+    bench = RecordedBench(tmp_path, tmp_path, 2, 60)
+    first = lane.run_stock(bench, ["test/a.py", "test/b.py"], fresh=False)
+    assert list(first.tests) == ["test/a.py::test", "test/b.py::test"]
+    second = lane.run_stock(bench, ["test/b.py", "test/c.py"], fresh=False)
+    assert list(second.tests) == ["test/b.py::test", "test/c.py::test"]
+    lane.run_stock(bench, ["test/b.py"], fresh=True)
+    assert bench.asked == [["test/a.py", "test/b.py"], ["test/c.py"], ["test/b.py"]]

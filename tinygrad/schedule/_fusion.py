@@ -38,6 +38,8 @@ class Attempt:
   consumers: dict[UOp, dict[UOp, None]] = field(default_factory=dict)
   # node -> its axes that are realized all the same: none, or those of a LOCAL buffer
   fused: dict[UOp, list[int]] = field(default_factory=dict)
+  # node -> why a barrier stands there
+  refused: dict[UOp, Refusal] = field(default_factory=dict)
   # number of a RANGE that a LOCAL buffer closes -> its node
   local_ranges: dict[int, UOp] = field(default_factory=dict)
   # value of a row that the row's reduce and its elements read -> its ranges along the row
@@ -70,7 +72,7 @@ def settle(run:Callable[[], dict[UOp, UOp]]) -> dict[UOp, UOp]:
   """Returns what `run`, all the stages, returns under the barriers that are found to be needed."""
   if not _state.patches & {"fuse-broadcast", "local-budget"}: return run()
   barriers: dict[UOp, Refusal] = {}
-  stock: Attempt|None = None
+  stock: tuple[Attempt, dict[UOp, UOp]]|None = None
   for rounds in range(MAX_ATTEMPTS):
     made, ret = make_attempt(run, Attempt(barriers, rounds=rounds))
     if rounds == MAX_ATTEMPTS-1: break
@@ -82,11 +84,14 @@ def settle(run:Callable[[], dict[UOp, UOp]]) -> dict[UOp, UOp]:
     if "fusion-guard" in _state.patches and any(x not in barriers for x in made.fused):
       from tinygrad_overlay.schedule._guard import find_losses  # it needs codegen, which imports the scheduler
       if stock is None: stock = make_stock_attempt(run)
-      refused = {**find_losses(made, stock), **refused}
+      refused = {**find_losses(made, stock[0]), **refused}
     if not refused: break
     if rounds == MAX_ATTEMPTS-2: refused = {**leave_unfused(made), **refused}
     barriers = {**barriers, **refused}
     if _state.observer is not None: _state.observer.pass_repeats()
+    if stock is not None and barriers.keys() >= made.fused.keys() and not find_over_budget(stock[0]):
+      # no fusion pays: what stock's stages made is there already, unless somebody wants to see it made
+      return stock[1] if _state.observer is None else make_attempt(run, Attempt({**made.refused, **barriers}, all_barriers=True))[1]
   return ret
 
 def runs_reduce_twice(ast:UOp) -> bool:
@@ -111,10 +116,10 @@ def make_attempt(run:Callable, new:Attempt) -> tuple[Attempt, dict[UOp, UOp]]:
   try: return new, run()
   finally: attempt = None
 
-def make_stock_attempt(run:Callable) -> Attempt:
+def make_stock_attempt(run:Callable) -> tuple[Attempt, dict[UOp, UOp]]:
   """What the stages make with every barrier in place: the kernels that a fusion is compared with. Nobody is told of it."""
   observer, _state.observer = _state.observer, None
-  try: return make_attempt(run, Attempt({}, all_barriers=True))[0]
+  try: return make_attempt(run, Attempt({}, all_barriers=True))
   finally: _state.observer = observer
 
 # *** what the stages ask and report
@@ -124,6 +129,10 @@ def find_barrier(x:UOp) -> Refusal|None: return attempt.barriers.get(x) if attem
 
 def report_fused(x:UOp, axes:list[int]) -> None:
   if attempt is not None: attempt.fused[x] = axes
+
+def report_refused(x:UOp, refusal:Refusal) -> None:
+  if attempt is not None: attempt.refused[x] = refusal
+  if _state.observer is not None: _state.observer.fusion_refused(x, refusal)
 
 def report_row_value(x:UOp, along:list[UOp]) -> None:
   if attempt is not None and not attempt.all_barriers and {"fuse-broadcast", "fusion-guard"} <= _state.patches: attempt.row_values[x] = along

@@ -50,8 +50,8 @@ def find_lost_kernels(group:Group) -> dict[UOp, Refusal]:
   return refused
 
 def choose_refused(group:Group, made:Attempt) -> list[UOp]:
-  """The fusions in the slowest kernel first, since the others may pay without them; then all."""
-  if made.rounds >= BLAMING_ATTEMPTS or len(made.toposort) > BLAMING_NODES: return list(group.causes)
+  """The fusions in the slowest kernel first, since the others may pay without them; then all. A group that saves no kernel is not worth a search."""
+  if made.rounds >= BLAMING_ATTEMPTS or len(made.toposort) > BLAMING_NODES or len(group.fused) >= len(group.stock): return list(group.causes)
   blamed = set.union(*group.causes.values())
   slowest = max((k for k in group.fused if k.node in blamed), key=predict_kernel)
   return [x for x,writers in group.causes.items() if slowest.node in writers]

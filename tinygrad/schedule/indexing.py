@@ -247,6 +247,8 @@ class RangeAssignment:
         ended, barrier = crossed, not _fusion.removes_barriers()
         if in_scope and len(crossed) == len(every): self.ctx.local_in_scope.add(x)
         if not barrier and (len(ended) < len(every) or batched or in_scope): _fusion.report_fused(x, axes+ended)
+    # with every barrier in place nothing is to be decided, but the reason is told
+    else: self.is_barred(x, [])
     axes += ended
     if not axes and not (batched and barrier): return out_rngs, ambient
     self.ctx.realize_map[x] = axes
@@ -258,7 +260,7 @@ class RangeAssignment:
     """Whether a barrier stands at x, where only `axes` would be realized else, as a LOCAL buffer."""
     refusal = _fusion.find_barrier(x) or _fusion.too_large_for_local(x, axes)
     if refusal is None and ending is not None and _fusion.removes_barriers(): refusal = _fusion.too_slow_for_local(x, axes, ending, self.ambient_of(x))
-    if refusal is not None and _state.observer is not None: _state.observer.fusion_refused(x, refusal)
+    if refusal is not None: _fusion.report_refused(x, refusal)
     return refusal is not None
 
   def input_ranges(self, x:UOp, out_rngs:Ranges, ambient:dict[UOp, UOp]) -> Ranges:

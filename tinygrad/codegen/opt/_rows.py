@@ -114,5 +114,5 @@ def shape_workgroups(k:Scheduler, rows:list[UOp], cols:list[UOp], reduces:list[U
 
 def choose_lanes(n:int) -> int|None:
   """The largest power of two that divides n, so that adding up the lanes' parts is no more work than a lane's own part."""
-  fits = [lanes for lanes in (256, 128, 64, 32, 16, 8) if n % lanes == 0 and lanes*lanes <= n]
+  fits = [lanes for lanes in (256, 128, 64, 32, 16, 8, 4) if n % lanes == 0 and lanes*lanes <= n]
   return fits[0] if fits else None
