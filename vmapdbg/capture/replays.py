@@ -34,7 +34,7 @@ class Call:
 @dataclass
 class Captured:
     """A call that was captured: its CapturedJit, the buffers of its inputs, the schedules that it made with what they
-    write, why its replays are not compared (None where they are), and how many there were."""
+    write, why its replays are not compared (None where they are), how many there were, and how many are compared."""
 
     jit: Any
     inputs: list[Any]
@@ -42,6 +42,7 @@ class Captured:
     written: list[set[int]]  # of each schedule, the ids of the buffers that it writes
     reason: str | None
     replays: int = 0
+    compared: int = 0
 
     def find_time(self, number: int, buffer: Any) -> str | None:
         """When to read what a schedule reads in a buffer: `before` the replay or `after` it, None: at neither time."""
@@ -117,9 +118,8 @@ class ReplayWatcher:
     def close(self) -> None:
         """Says at the last schedule of each captured call how many of its replays were not compared."""
         for known in self.captured.values():
-            compared = min(known.replays, MOST_COMPARED) if known.reason is None else 0
-            if left := known.replays - compared:
-                count = f"{left} of {known.replays} replays" if compared else f"{left} replay{'s' * (left != 1)}"
+            if left := known.replays - known.compared:
+                count = f"{left} of {known.replays} replays" if known.compared else f"{left} replay{'s' * (left != 1)}"
                 reason = known.reason or f"no more than {MOST_COMPARED} of one call are compared"
                 known.runs[-1].note_once(f"{count} of it by TinyJit: {reason}")
                 known.runs[-1].write()
@@ -169,3 +169,4 @@ def write_evidence(
             if not known.is_final(number, buffer):
                 values[place] = None
         run.collector.write(Evidence(run.evidence.schedule, line, graph, values, replay=known.replays))
+    known.compared += 1
