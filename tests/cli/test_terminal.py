@@ -21,9 +21,11 @@ from tool import ROOT
 pty = pytest.importorskip("pty", reason="there are no pseudo-terminals here")
 
 CTRL_C, SHOW_CURSOR = b"\x03", b"\x1b[?25h"
-# makes the pseudo-terminal the one that the keys of which go to the tool
+# makes the pseudo-terminal the one whose keys go to the tool. What the tests themselves run under may ignore
+# signals, as nohup and a shell's & do, and hand that on.
 START = (
-    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
+    "import fcntl, os, signal, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
+    "[signal.signal(s, signal.SIG_DFL) for s in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)];"
     "os.execv(sys.executable, [sys.executable, '-m', 'vmapdbg', *sys.argv[1:]])"
 )
 SLEEPS = "import time\ntime.sleep(300)\n"
@@ -63,8 +65,10 @@ class Terminal:
             assert self.read(), f"it ended with {self.process.wait(60)}: {self.shown!r}"
 
     def wait(self) -> int:
+        end = time.monotonic() + 120
         while self.read():
-            pass
+            # what still shows how far it is would be read for ever
+            assert time.monotonic() < end, "it does not end"
         return self.process.wait(60)
 
 
