@@ -159,6 +159,16 @@ def partial_realize(patch: Patch) -> None:
     patch.setattr(PCONTIG, "value", 3)
 
 
+def guard_never_refuses(patch: Patch) -> None:
+    """The patches of fusion are on, and their guard finds no loss."""
+    state = overlay("_state")
+    patch.setattr(state, "patches", frozenset(state.patches) | {"fuse-broadcast", "local-budget", "fusion-guard"})
+    patch.setattr(overlay("schedule._fusion"), "too_slow_for_local", lambda *arguments: None)
+    import tinygrad_overlay.schedule._guard as guard
+
+    patch.setattr(guard, "find_losses", lambda made, stock: {})
+
+
 def remove_every_bufferize(patch: Patch) -> None:
     """The cost function never refuses: what may be removed at all is computed where it is read."""
     from tinygrad.schedule import rangeify as upstream

@@ -128,6 +128,13 @@ WIDE = (
 out = Tensor.empty(32, 16384).softmax()  # here
 """
 )
+FEED_FORWARD = (
+    _PLAIN
+    + """
+x, gate, up, down = Tensor.empty(64, 256), Tensor.empty(256, 512), Tensor.empty(256, 512), Tensor.empty(512, 256)
+out = ((x @ gate).silu() * (x @ up)) @ down  # here
+"""
+)
 GROUP = (
     _PLAIN
     + """

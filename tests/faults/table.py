@@ -345,6 +345,15 @@ FAULTS: tuple[Fault, ...] = (
         wrong_values=False,
     ),
     Fault(
+        "guard-never-refuses",
+        "every barrier falls that fuse-broadcast can take away, whatever it costs",
+        snippets.FEED_FORWARD,
+        plants.guard_never_refuses,
+        ("VD103",),
+        target="metal",
+        wrong_values=False,
+    ),
+    Fault(
         "local-too-large",
         "a buffer is kept in LOCAL memory, whatever its size",
         snippets.WIDE,
