@@ -156,9 +156,6 @@ DIFFERENT: dict[str, dict[str, list[int]]] = {
     # The gradient is a RESHAPE of what is computed, and its batch is its second axis. By hand that is a view of the
     # buffer that holds what is computed; under vmap the result is a buffer itself, and what is computed another one.
     "GroupNorm, second, backward": {"metal": [5, 6], "cuda": [5, 6], "c": [3, 2]},
-    # The guard: one of the kernels that would be replaced does 39,936 ops by hand and 21,504 under vmap. So the same
-    # fusion is less than twice the work by hand, and 2.1 times the work under vmap.
-    "attention of a longer context, first, backward": {"metal": [9, 8]},
 }
 
 LARGE: dict[str, Pattern] = {
