@@ -84,12 +84,17 @@ def main() -> int:
     for name in arguments.patterns:
         counts = [int(side.ask("prepare", name)) for side in sides.values()]
         times, most = measure(sides, name, arguments.rounds), GAIN if name in MUST_GAIN else MOST
-        # the least time of few measurements may not be the least there is
+        # where a process has its buffers in memory is worth a fifth of a matmul's time: others may have a better place
         for _ in range(3):
             if ratio(times, "all") <= most:
                 break
-            for side, more in measure(sides, name, arguments.rounds).items():
+            others = {side: Side(spec) for side, spec in SIDES.items()}
+            for other in others.values():
+                other.ask("prepare", name)
+            for side, more in measure(others, name, arguments.rounds).items():
                 times[side] += more
+            for other in others.values():
+                other.close()
         seed, patched = ratio(times, "seed"), ratio(times, "all")
         if patched > most:
             failed.append(f"{name}: {patched:.2f}, at most {most}")
