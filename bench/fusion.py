@@ -11,16 +11,12 @@ Exit status 1: a pattern is slower than 1.02 of none, or softmax or RMSNorm is n
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 from bench.fusion_patterns import PATTERNS
-from vmapdbg.overlay import child_environment
-from vmapdbg.patches import format_patches, parse_patches
+from bench.sides import ROOT, side_environment
 
-ROOT = Path(__file__).parent.parent
 SIDES = {"none": "none", "seed": "all,-fusion-guard,-local-budget", "all": "all"}
 # a slower pattern is one that the guard should have refused; two percent is what repeated runs of one program differ by
 MOST = 1.02
@@ -31,11 +27,9 @@ class Side:
     """A process that runs the patterns under one state of the patches."""
 
     def __init__(self, spec: str):
-        environment = child_environment(format_patches(parse_patches(spec)), {**os.environ, "DEV": "CPU"})
-        environment["PYTHONPATH"] = os.pathsep.join([environment["PYTHONPATH"], str(ROOT)])
         self.process = subprocess.Popen(
             [sys.executable, "-m", "bench.fusion_patterns"],
-            env=environment,
+            env=side_environment(spec),
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -11,19 +11,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-from vmapdbg.overlay import child_environment
-from vmapdbg.patches import format_patches, parse_patches
-
-ROOT = Path(__file__).parent.parent
+from bench.sides import side_environment
 
 
 def transformer(layers: int) -> Any:
@@ -68,8 +64,20 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
 }
 
 
-def run_side(name: str) -> None:
-    """In the process of one side: schedules the program once, prints what it took."""
+@dataclass(frozen=True)
+class Scheduled:
+    """What scheduling a program took and made. `keys` are those of its kernels' ASTs; `runs` says how often the stages
+    were run until every fusion pays, `most` how often they may be."""
+
+    seconds: float
+    nodes: int
+    keys: list[bytes]
+    runs: int
+    most: int
+
+
+def schedule(make: Callable[[], Any]) -> Scheduled:
+    """Schedules what `make` leaves lazy. Once in a process: it counts by a change of the overlay."""
     from tinygrad.uop.ops import Ops
 
     runs, most = 0, 1
@@ -84,17 +92,24 @@ def run_side(name: str) -> None:
             return make_attempt(*args)
 
         _fusion.make_attempt = count_attempt
-    out = PROGRAMS[name]()
+    out = make()
     nodes, started = len(out.uop.toposort()), time.perf_counter()
-    kernels = sum(item.ast.op is Ops.SINK for item in out.schedule())
-    print(json.dumps([time.perf_counter() - started, nodes, kernels, runs, runs > most]))
+    items = out.schedule()
+    seconds = time.perf_counter() - started
+    return Scheduled(seconds, nodes, [item.ast.key for item in items if item.ast.op is Ops.SINK], runs, most)
+
+
+def run_side(name: str) -> None:
+    """In the process of one side: schedules the program once, prints what it took."""
+    done = schedule(PROGRAMS[name])
+    print(json.dumps([done.seconds, done.nodes, len(done.keys), done.runs, done.runs > done.most]))
 
 
 def ask(spec: str, name: str) -> tuple[float, int, int, int, bool]:
-    environment = child_environment(format_patches(parse_patches(spec)), {**os.environ, "DEV": "CPU"})
-    environment["PYTHONPATH"] = os.pathsep.join([environment["PYTHONPATH"], str(ROOT)])
     command = [sys.executable, "-m", "bench.schedule", "--side", name]
-    return json.loads(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+    return json.loads(
+        subprocess.run(command, env=side_environment(spec), capture_output=True, text=True, check=True).stdout
+    )
 
 
 def main() -> int:

@@ -12,23 +12,10 @@ ROOT = Path(__file__).parent.parent.parent
 
 PROGRAM = """
 import hashlib, json
-from bench.schedule import random_graph
-from tinygrad.uop.ops import Ops
+from bench.schedule import random_graph, schedule
 
-runs = most = 0
-try:
-    from tinygrad_overlay.schedule import _fusion
-except ImportError:
-    pass
-else:
-    make_attempt, most = _fusion.make_attempt, _fusion.MAX_ATTEMPTS
-    def count(*args):
-        global runs
-        runs += 1
-        return make_attempt(*args)
-    _fusion.make_attempt = count
-keys = [item.ast.key for item in random_graph(500, 1).schedule() if item.ast.op is Ops.SINK]
-print(json.dumps([len(keys), hashlib.sha1(b"".join(keys)).hexdigest(), runs, most]))
+done = schedule(lambda: random_graph(500, 1))
+print(json.dumps([len(done.keys), hashlib.sha1(b"".join(done.keys)).hexdigest(), done.runs, done.most]))
 """
 
 

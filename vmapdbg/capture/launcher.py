@@ -127,17 +127,14 @@ def run_oracle(evidence: Path, limit: int, paranoid: bool, timeout: float | None
     Returns the JSON text of the CheckReport. `limit` is the most graphs that are run for one output. `told` gets a line
     about how far it is, several times a second. Raises ChildDied.
     """
-    output, progress = evidence / "report.json", evidence / "progress"
-    request = {
+    request: dict[str, object] = {
         "folder": str(evidence),
-        "output": str(output),
-        "progress": str(progress),
+        "output": str(evidence / "report.json"),
+        "progress": str(evidence / "progress"),
         "limit": limit,
         "paranoid": paranoid,
     }
-    process = start_child("vmapdbg.capture.oracle", request, None, Streams(stdout=sys.stderr.fileno()))
-    watch_child(process, "the comparison with stock tinygrad", output, progress, timeout, told)
-    return output.read_text(encoding="utf-8")
+    return ask_child("vmapdbg.capture.oracle", "the comparison with stock tinygrad", request, timeout, told)
 
 
 def run_reducer(
@@ -155,12 +152,11 @@ def run_reducer(
     Returns the JSON text of what it found; `comment` stands on top of the snippet. It tries for `seconds`, and takes a
     graph that runs longer than `hang` seconds to hang. Raises ChildDied.
     """
-    output, progress = evidence / "reduced.json", evidence / "reducing"
     one, other = map(format_patches, sides)
     request: dict[str, object] = {
         "folder": str(evidence),
-        "output": str(output),
-        "progress": str(progress),
+        "output": str(evidence / "reduced.json"),
+        "progress": str(evidence / "reducing"),
         "one": one,
         "other": other,
         "kind": kind,
@@ -169,8 +165,16 @@ def run_reducer(
         "hang": hang,
         "comment": comment,
     }
-    process = start_child("vmapdbg.capture.reducer", request, None, Streams(stdout=sys.stderr.fileno()))
-    watch_child(process, "the reduction", output, progress, None, told)
+    return ask_child("vmapdbg.capture.reducer", "the reduction", request, None, told)
+
+
+def ask_child(
+    module: str, name: str, request: dict[str, object], timeout: float | None, told: Callable[[str], object]
+) -> str:
+    """Runs a child until it has written the file `request["output"]`, and returns what is in it. Raises ChildDied."""
+    process = start_child(module, request, None, Streams(stdout=sys.stderr.fileno()))
+    output, progress = Path(str(request["output"])), Path(str(request["progress"]))
+    watch_child(process, name, output, progress, timeout, told)
     return output.read_text(encoding="utf-8")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vmapdbg.ambient import find_lost
-from vmapdbg.lint.rule import Rule, advise_patches, count_of, each_kernel, find_node, kernel_finding
+from vmapdbg.lint.rule import Rule, advise_patches, count_of, each_kernel, find_node, kernel_finding, node_finding
 from vmapdbg.model import Access, Capture, Finding, Kernel, Loop, Schedule
 
 EXPLANATION = """\
@@ -101,7 +101,7 @@ def find_unscheduled(capture: Capture, schedule: Schedule) -> Iterator[Finding]:
             f"only the last iteration would survive"
         )
         advice = advise(capture, schedule, node.id)
-        yield Finding("VD101", None, node.id, node.line or schedule.line, message, schedule.index, advice=advice)
+        yield node_finding("VD101", schedule, node.id, message, advice)
 
 
 RULE = Rule("VD101", "lost steps", "error", EXPLANATION, find)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vmapdbg.lint.rule import Rule, advise_patches, each_kernel, find_node, kernel_finding
+from vmapdbg.lint.rule import Rule, advise_patches, each_kernel, find_node, kernel_finding, node_finding
 from vmapdbg.model import Bufferize, Capture, Finding, Schedule
 
 EXPLANATION = """\
@@ -40,16 +40,7 @@ def explain(capture: Capture, schedule: Schedule, bufferize: Bufferize) -> Findi
         f"its value depends on {it}, and no loop around the store runs {it}"
     )
     number = next((i for i, k in enumerate(schedule.kernels) if bufferize.node in k.outputs), None)
-    return Finding(
-        code="VD107",
-        kernel=None if number is None else schedule.kernels[number].name,
-        node=bufferize.node,
-        line=(node.line if node is not None else None) or schedule.line,
-        message=message,
-        schedule=schedule.index,
-        number=number,
-        advice=advise(capture, (bufferize.node,)),
-    )
+    return node_finding("VD107", schedule, bufferize.node, message, advise(capture, (bufferize.node,)), number)
 
 
 def advise(capture: Capture, nodes: tuple[int, ...]) -> str:

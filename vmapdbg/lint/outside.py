@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from vmapdbg.lint.rule import Rule, count_of, each_kernel, find_node, kernel_finding
+from vmapdbg.lint.rule import Rule, count_of, each_kernel, find_node, kernel_finding, node_finding
 from vmapdbg.model import Access, Capture, Finding, Node, Outside, Schedule
 
 EXPLANATION = """\
@@ -78,16 +78,7 @@ def explain_range(schedule: Schedule, node: Node, outside: Outside, what: str, w
         f"{outside.highest}"
     )
     number = next((i for i, kernel in enumerate(schedule.kernels) if node.id in kernel.nodes), None)
-    return Finding(
-        code="VD105",
-        kernel=None if number is None else schedule.kernels[number].name,
-        node=node.id,
-        line=node.line or schedule.line,
-        message=message,
-        schedule=schedule.index,
-        number=number,
-        advice=f"vmapdbg why {node.id} (its ranges)",
-    )
+    return node_finding("VD105", schedule, node.id, message, f"vmapdbg why {node.id} (its ranges)", number)
 
 
 def leaves_buffer(access: Access) -> bool:

@@ -69,6 +69,23 @@ def kernel_finding(
     )
 
 
+def node_finding(
+    code: str, schedule: Schedule, node_id: int, message: str, advice: str, number: int | None = None
+) -> Finding:
+    """Returns a finding about a node; `number` is that of the kernel it is in, None where there is none."""
+    node = find_node(schedule, node_id)
+    return Finding(
+        code=code,
+        kernel=None if number is None else schedule.kernels[number].name,
+        node=node_id,
+        line=(node.line if node is not None else None) or schedule.line,
+        message=message,
+        schedule=schedule.index,
+        number=number,
+        advice=advice,
+    )
+
+
 def is_off(capture: Capture, patch: str) -> bool:
     """Tells whether the overlay of the capture has that patch, and it was off."""
     return capture.patches.get(patch) is False
