@@ -74,9 +74,11 @@ def prepare_scopes(tsink:UOp, toposort:dict[UOp, None], scope_ranges:frozenset[U
     toposort = (tsink:=tsink.substitute(names)).toposort()
     scope_ranges = vmap_ranges(toposort)
   for x in toposort: check_op(x, [r for r in x.ranges if r in scope_ranges])
-  if reshaped:=find_reshaped_outputs(toposort):
+  consumers = consumer_map_from_toposort(toposort)
+  if reshaped:=find_reshaped_outputs(consumers):
     toposort = (tsink:=tsink.replace(src=tuple(reshaped.get(s, s) for s in tsink.src))).toposort()
-  kept, leaving = find_kept(toposort), find_leaving(tsink, toposort)
+    consumers = consumer_map_from_toposort(toposort)
+  kept, leaving = find_kept(toposort), find_leaving(tsink, consumers)
   new: dict[UOp, UOp] = {}
   for x in toposort if not leaving else order_leaving(tsink, leaving):
     srcs = tuple(new[s] if (vmapout:=leaving.get(s)) is None or x is vmapout else enter_again(new[vmapout]) for s in x.src)
@@ -125,11 +127,10 @@ def rename_ranges(toposort:dict[UOp, None], scope_ranges:frozenset[UOp]) -> dict
     else: taken.add(r.arg[0])
   return names
 
-def find_reshaped_outputs(toposort:dict[UOp, None]) -> dict[UOp, UOp]:
+def find_reshaped_outputs(consumers:dict[UOp, dict[UOp, None]]) -> dict[UOp, UOp]:
   """Returns VMAPOUT -> the RESHAPE to take its place, for each VMAPOUT of a RESHAPE that is an output and nothing else."""
-  consumers = consumer_map_from_toposort(toposort)
   found: dict[UOp, UOp] = {}
-  for x in toposort:
+  for x in consumers:
     if x.op is not Ops.VMAPOUT or any(c.op is not Ops.SINK for c in consumers[x]): continue
     value, scopes, reshaped = x, [], False
     while True:
@@ -167,9 +168,8 @@ def find_kept(toposort:dict[UOp, None]) -> dict:
       kept[x] = take_tagged_source
   return kept
 
-def find_leaving(tsink:UOp, toposort:dict[UOp, None]) -> dict[UOp, UOp]:
+def find_leaving(tsink:UOp, consumers:dict[UOp, dict[UOp, None]]) -> dict[UOp, UOp]:
   """Returns value -> the VMAPOUT that is an output of it, for each value that other nodes use too and that is made by a kernel."""
-  consumers = consumer_map_from_toposort(toposort)
   leaving: dict[UOp, UOp] = {}
   for out in tsink.src:
     vmapout = out.base
