@@ -11,12 +11,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
-from vmapdbg.capture.launcher import Job, Streams, run_job
+from vmapdbg.commands.launcher import Job, Streams, run_job
 from vmapdbg.diff import diff_captures
 from vmapdbg.model import Capture
 from vmapdbg.patches import parse_patches
 from vmapdbg.render import print_capture, print_diff
-from vmapdbg.render.graph import write_graph
+from vmapdbg.render.graph.write import write_graph
 
 FOLDER = Path(__file__).parent
 SAMPLE = "samples/lost_range.py"

@@ -9,7 +9,7 @@ from typing import Any, Callable
 patches: frozenset[str] = frozenset()
 patches_spec: str = ""
 
-# the tool's observer, or None. It has one method for each decision the overlay reports; see vmapdbg/capture/recorder.py.
+# the tool's observer, or None. It has one method for each decision the overlay reports; see vmapdbg/child/record/recorder.py.
 # The overlay calls it and never needs an answer: with None the decisions are the same.
 observer: Any = None
 

@@ -1,5 +1,5 @@
 """`python -m vmapdbg`."""
 
-from vmapdbg.cli import main
+from vmapdbg.commands.cli import main
 
 main()

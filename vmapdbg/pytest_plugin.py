@@ -44,8 +44,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 def install(spec: str, target: str) -> Any:
     """Returns the recorder that the overlay reports to. Raises pytest.UsageError, with one line."""
     from vmapdbg import overlay
-    from vmapdbg.capture.launcher import TARGETS
-    from vmapdbg.capture.live import LiveRecorder, observe_with
+    from vmapdbg.child.live import LiveRecorder, observe_with
+    from vmapdbg.commands.launcher import TARGETS
     from vmapdbg.patches import PatchError, format_patches, parse_patches
 
     if target not in TARGETS:
@@ -101,9 +101,9 @@ class Session:
 
     @contextmanager
     def capture(self) -> Iterator[Captured]:
-        from vmapdbg.capture.live import build_capture
+        from vmapdbg.child.live import build_capture
+        from vmapdbg.commands.jobs import add_findings
         from vmapdbg.patches import format_patches, parse_patches
-        from vmapdbg.subjects import add_findings
 
         captured = Captured()
         with self.config.stash[_RECORDER].recording() as records:
@@ -171,7 +171,7 @@ def assert_schedule_matches(_vmapdbg: Session) -> Callable[[str], None]:
 
     def check(name: str) -> None:
         __tracebackhide__ = True
-        from vmapdbg.snapshot import format_snapshot
+        from vmapdbg.render.text.snapshot import format_snapshot
         from vmapdbg.store import StoreError, write_atomically
 
         if not name or name.strip(".") != name or not all(c.isalnum() or c in "._-" for c in name):

@@ -99,7 +99,7 @@ def test_a_before_that_hangs_or_dies_is_shown(tmp_path: Path) -> None:
 def test_saved_captures_are_compared_where_tinygrad_is_not_installed(tmp_path: Path) -> None:
     run_tool("show", LOST, "--save", "a.json", "--patches", "all,-fuse-broadcast,-ambient-ranges", cwd=tmp_path)
     run_tool("show", LOST, "--save", "b.json", cwd=tmp_path)
-    code = "import sys; sys.modules['tinygrad'] = None; from vmapdbg.cli import main; main()"
+    code = "import sys; sys.modules['tinygrad'] = None; from vmapdbg.commands.cli import main; main()"
     command = [sys.executable, "-c", code, "diff", "a.json", "b.json"]
     done = subprocess.run(
         command, cwd=tmp_path, capture_output=True, text=True, env={"PYTHONPATH": str(ROOT)}, check=False

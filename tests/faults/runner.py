@@ -16,9 +16,9 @@ os.environ.setdefault("DEV", "PYTHON")
 import pytest
 
 from vmapdbg import model, overlay
-from vmapdbg.capture.child import schedule_lazy_tensors
-from vmapdbg.capture.lines import set_internal_folders
-from vmapdbg.capture.recorder import Recorder
+from vmapdbg.child.record.lines import set_internal_folders
+from vmapdbg.child.record.recorder import Recorder
+from vmapdbg.child.run_snippet import schedule_lazy_tensors
 from vmapdbg.lint import RULES, lint_capture
 from vmapdbg.patches import format_patches, parse_patches, patch_states
 
@@ -42,7 +42,7 @@ class Laboratory:
         from tinygrad.engine.realize import method_cache
         from tinygrad.engine.schedule import schedule_cache
 
-        from vmapdbg.capture import extract, programs
+        from vmapdbg.child import extract, programs
 
         for cache in (schedule_cache, method_cache):
             cache.clear()

@@ -10,8 +10,8 @@ import pickle
 import sys
 from pathlib import Path
 
-from vmapdbg.capture.graphs import Blobs
-from vmapdbg.capture.oracle import Checker
+from vmapdbg.child.evidence.graphs import Blobs
+from vmapdbg.child.oracle.checker import Checker
 from vmapdbg.model import to_data
 
 

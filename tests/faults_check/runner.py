@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.faults.runner import FILE, Laboratory, find_line
-from vmapdbg.capture.evidence import Collector
+from vmapdbg.child.evidence.collector import Collector
 from vmapdbg.model import to_data
 
 
@@ -25,7 +25,7 @@ def fill_inputs(patch: pytest.MonkeyPatch) -> None:
     """Gives Tensor.empty contents, without a kernel that a fault could change."""
     from tinygrad import Device, Tensor, dtypes
 
-    from vmapdbg.capture.trial import make_buffer
+    from vmapdbg.child.reduce.trial import make_buffer
 
     chance = random.Random(3)
 

@@ -92,7 +92,7 @@ def run_targets(out, patterns):
     from tinygrad_overlay import _state
     from tinygrad_overlay.codegen._work import estimate_work
 
-    from vmapdbg.capture.programs import count_work
+    from vmapdbg.child.program.programs import count_work
 
     found = {}
     for target, (module, kind, arguments) in TARGETS.items():

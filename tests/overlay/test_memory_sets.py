@@ -11,10 +11,10 @@ from tinygrad.dtype import dtypes
 from tinygrad.uop import Ops
 from tinygrad.uop.ops import AxisType, UOp
 
-from vmapdbg.capture import memory_sets
-from vmapdbg.capture.bounds import bound_address, find_outside
-from vmapdbg.capture.expressions import Undecided
-from vmapdbg.capture.memory_sets import Reach, count_written, find_reach
+from vmapdbg.child.program import reach as memory_sets
+from vmapdbg.child.program.bounds import bound_address, find_outside
+from vmapdbg.child.program.expressions import Undecided
+from vmapdbg.child.program.reach import Reach, count_written, find_reach
 
 
 def loop(number: int, size: int) -> UOp:

@@ -17,7 +17,7 @@ from scopes import LOOP, OUTER, make_range, numbers, varg_in, varg_out, vmap
 from tinygrad import Tensor, UOp, dtypes, nn
 from tinygrad.uop.ops import Ops
 
-from vmapdbg.capture.snippet_writer import WriteError, write_snippet
+from vmapdbg.child.reduce.snippet_writer import WriteError, write_snippet
 
 Build = Callable[[], Any]
 

@@ -15,8 +15,8 @@ from rich.console import Console
 from vmapdbg.lint import CODES, RULES, lint_capture
 from vmapdbg.lint.ignores import split_ignored
 from vmapdbg.model import Access, Bufferize, Capture, Finding, Loop, Outside, Range, from_data, to_data
-from vmapdbg.render.lint import Report, print_concise, print_explanation, print_text
 from vmapdbg.render.lint_formats import RuleText, dump_github, dump_json, dump_sarif
+from vmapdbg.render.text.lint import Report, print_concise, print_explanation, print_text
 
 TEXTS = [RuleText(rule.code, rule.name, rule.severity, rule.explanation) for rule in RULES]
 SCOPE = (Range("rm1", 3, "LOOP", True),)

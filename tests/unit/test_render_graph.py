@@ -15,9 +15,9 @@ import pytest
 from captures import failed_snippet, long_graph, lost_range, make_capture, make_kernel, make_node, make_schedule
 
 from vmapdbg.model import Capture, Realized
-from vmapdbg.render import graph_draw
-from vmapdbg.render.graph import write_graph
-from vmapdbg.render.graph_model import GraphError
+from vmapdbg.render.graph.model import GraphError
+from vmapdbg.render.graph import draw as graph_draw
+from vmapdbg.render.graph.write import write_graph
 
 SVG = "{http://www.w3.org/2000/svg}"
 TITLE = "{http://www.w3.org/1999/xlink}title"
@@ -307,7 +307,7 @@ def test_layout_that_never_ends_in_time_is_drawn_in_part(tmp_path: Path, monkeyp
             raise graph_draw.TooSlow
         return real(source, kind, seconds)
 
-    monkeypatch.setattr("vmapdbg.render.graph.draw_dot", draw)
+    monkeypatch.setattr("vmapdbg.render.graph.write.draw_dot", draw)
     nodes = tuple(
         make_node(i, "VMAPIN", src=(i - 1,) if i else (), ambient=("rm1",), shape=(i + 1,)) for i in range(300)
     )

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vmapdbg.render.graph_dot import clean_text, style_svg, write_dot
-from vmapdbg.render.graph_draw import draw_dot
-from vmapdbg.render.graph_model import (
+from vmapdbg.render.graph.dot import clean_text, style_svg, write_dot
+from vmapdbg.render.graph.draw import draw_dot
+from vmapdbg.render.graph.model import (
     ADDED,
     REMOVED,
     Graph,

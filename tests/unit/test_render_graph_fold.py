@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from vmapdbg.diff import match_nodes
 from vmapdbg.model import Bufferize, Capture, Node, Realized
-from vmapdbg.render.graph_fold import LEVELS, Folding, fold_items
-from vmapdbg.render.graph_items import Side, collect_items
+from vmapdbg.render.graph.fold import LEVELS, Folding, fold_items
+from vmapdbg.render.graph.items import Side, collect_items
 
 REALIZED = Realized((0,), "ending-ranges", "r0 ends")
 

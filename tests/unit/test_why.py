@@ -8,7 +8,7 @@ import captures
 import pytest
 from rich.console import Console
 
-from vmapdbg.render.text_why import print_explanations
+from vmapdbg.render.text.why import print_explanations
 from vmapdbg.why import Explanation, UnknownSubject, explain
 
 

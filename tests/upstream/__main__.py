@@ -31,7 +31,7 @@ from tests.upstream.compare import (
 )
 from tests.upstream.fetch import FetchError, fetch_upstream
 from tests.upstream.sides import Bench, RunError, Side
-from vmapdbg.capture.launcher import TARGETS
+from vmapdbg.commands.launcher import TARGETS
 from vmapdbg.lint import RULES
 from vmapdbg.overlay import TINYGRAD_VERSION
 from vmapdbg.patches import PatchError, parse_patches

@@ -21,7 +21,7 @@ def _install_overlay() -> None:
             sys.path.remove(package_root)
     install()
     if "VMAPDBG_LINT" in os.environ:
-        from vmapdbg.capture.running import lint_this_process
+        from vmapdbg.child.live_lint import lint_this_process
 
         lint_this_process(os.environ["VMAPDBG_PATCHES"])
 

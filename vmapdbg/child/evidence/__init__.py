@@ -1,0 +1,1 @@
+"""What `check` compares: the graphs of a snippet, and what its buffers held."""

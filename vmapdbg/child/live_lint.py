@@ -1,0 +1,88 @@
+"""Lints every schedule of a running program as it is made: the side of `vmapdbg run --lint` in the program's process.
+
+The program stays as it is: what it prints, when its tensors are freed, the names of its kernels. Findings are
+written to a file of this process as soon as they are found, because workers often end without running exit handlers.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from vmapdbg import model
+from vmapdbg.child.live import build_capture, observe_with
+from vmapdbg.child.record.recorder import Recorder, ScheduleRecord
+
+FOLDER_VARIABLE = "VMAPDBG_LINT"
+TARGET_VARIABLE = "VMAPDBG_LINT_TARGET"
+
+
+def lint_this_process(patches: str) -> None:
+    """Has the overlay, which is installed already, report to a linting recorder."""
+    folder, target = os.environ[FOLDER_VARIABLE], os.environ.get(TARGET_VARIABLE, "c")
+    recorder = LintingRecorder(Path(folder) / f"{os.getpid()}.jsonl", target, patches)
+    observe_with(recorder)
+    atexit.register(recorder.lint_failed)
+
+
+class LintingRecorder(Recorder):
+    """A recorder that forgets each schedule once it is linted."""
+
+    def __init__(self, output: Path, target: str, patches: str) -> None:
+        super().__init__()
+        self.output, self.target, self.patches = output, target, patches
+        self.seen: set[bytes] = set()
+
+    def schedule_asked(self, key: bytes, cached: bool) -> None:
+        self.lint_failed()
+        super().schedule_asked(key, cached)
+
+    def schedule_created(self, items: list[Any], buffers: Any) -> None:
+        super().schedule_created(items, buffers)
+        self.lint_last()
+
+    def lint_failed(self) -> None:
+        """Lints a schedule that began and raised before it had kernels."""
+        if self.schedules and self.schedules[-1].passed is not None:
+            self.lint_last()
+        self.forget()
+
+    def lint_last(self) -> None:
+        record, self.schedules = self.schedules[-1], []
+        try:
+            self.write(self.lint(record))
+        finally:
+            self.forget()
+
+    def forget(self) -> None:
+        self.schedules, self._by_key, self._tagged, self._current = [], {}, [], None
+
+    def lint(self, record: ScheduleRecord) -> dict[str, Any]:
+        """Returns what is written about one schedule. A kernel that was looked at before is not looked at again."""
+        assert record.passed is not None
+        keys = {launched.ast.key for launched in record.passed.kernels if launched.ast.op.name == "SINK"}
+        new = keys - self.seen
+        if keys and not new:
+            return {"schedules": 1, "kernels": 0, "findings": [], "failed": []}
+        self.seen |= keys
+        try:
+            capture = build_capture([record], self.target, self.patches)
+        except Exception as error:  # the target may not have what the program uses; the program must go on
+            return {"schedules": 1, "kernels": 0, "findings": [], "failed": [f"{type(error).__name__}: {error}"[:300]]}
+        from vmapdbg.lint import lint_capture
+
+        findings = model.to_data(lint_capture(capture))
+        undecided = sum(is_undecided(kernel) for schedule in capture.schedules for kernel in schedule.kernels)
+        return {"schedules": 1, "kernels": len(new), "findings": findings, "failed": [], "undecided": undecided}
+
+    def write(self, line: dict[str, Any]) -> None:
+        with self.output.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def is_undecided(kernel: model.Kernel) -> bool:
+    """Tells whether a kernel has an access whose addresses could not be told."""
+    return any(access.lowest is None for access in kernel.accesses or ())

@@ -1,0 +1,254 @@
+"""The second child of `check`: computes what the snippet should have got, on stock tinygrad, and compares.
+
+Started by `launcher` as `python -m vmapdbg.child.oracle.checker REQUEST`, in a process without the overlay: nothing
+of what is being checked takes part."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tinygrad.helpers import Context
+
+from vmapdbg.check.compare import Comparison, Rounding, compare, excuse_rounding
+from vmapdbg.check.numbers import Array, decode, is_float
+from vmapdbg.check.result import BufferCheck, CheckReport, OutputCheck, ScheduleCheck
+from vmapdbg.check.slices import take_slice
+from vmapdbg.child.evidence.graphs import Blobs, Evidence
+from vmapdbg.child.oracle.first_wrong_buffer import Walk
+from vmapdbg.child.oracle.in_double import Widening
+from vmapdbg.child.oracle.unroll import Unroller
+from vmapdbg.model import to_data
+from vmapdbg.store import write_atomically
+
+SEEDS = (1, 2, 3)
+"""Runs with inputs and results moved by their rounding, when a float is wrong."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the parent asks for.
+
+    `folder` has the evidence, `output` is the file for the CheckReport, `progress` one for a line that says how far it
+    is. `limit` is the most graphs that are run for one output.
+    """
+
+    folder: str
+    output: str
+    progress: str
+    limit: int
+    paranoid: bool
+
+
+def main() -> None:
+    request = Request(**json.loads(sys.argv[1]))
+    folder = Path(request.folder)
+    files = sorted(folder.glob("schedule-*.pickle"))
+    checks = []
+    for number, file in enumerate(files):
+        write_atomically(Path(request.progress), f"schedule {number + 1} of {len(files)}")
+        evidence: Evidence = pickle.loads(file.read_bytes())
+        # what the snippet was run with changes kernels, not values: BEAM would search again
+        with Context(BEAM=0):
+            checks.append(Checker(evidence, Blobs(folder / "blobs", 0), request.limit).check(request.paranoid))
+    write_atomically(Path(request.output), json.dumps(to_data(CheckReport(tuple(checks))), allow_nan=False))
+
+
+class Checker:
+    """Checks one schedule."""
+
+    def __init__(self, evidence: Evidence, blobs: Blobs, limit: int):
+        self.evidence, self.blobs, self.limit = evidence, blobs, limit
+        self.unchecked = list(evidence.unchecked)
+        self.unrollers: list[Unroller] = []
+
+    def check(self, paranoid: bool) -> ScheduleCheck:
+        outputs: list[OutputCheck] = []
+        stock_runs = None
+        graph = self.evidence.graph
+        if graph is not None and self.evidence.failed is not None:
+            stock_runs = self.try_stock()
+        elif graph is not None:
+            outputs += self.check_outputs("stock", None)
+            if paranoid:
+                outputs += self.check_outputs("python", "PYTHON")
+        wrong = any(output.comparison.status == "wrong" for output in outputs)
+        return ScheduleCheck(
+            schedule=self.evidence.schedule,
+            line=self.evidence.line,
+            outputs=tuple(outputs),
+            buffers=tuple(self.walk_back(outputs)) if wrong else (),
+            unchecked=tuple(dict.fromkeys(self.unchecked)),
+            failed=self.evidence.failed,
+            stock_runs=stock_runs,
+            evaluations=sum(unroller.evaluations for unroller in self.unrollers),
+            failed_kernel=self.evidence.failed_kernel,
+            failed_node=self.evidence.failed_node,
+            replay=self.evidence.replay,
+        )
+
+    def make_unroller(
+        self,
+        passed: bool,
+        device: str | None,
+        widening: Widening | None = None,
+        given: Mapping[int, Array] = {},
+    ) -> Unroller:
+        graph = self.evidence.passed if passed else self.evidence.graph
+        assert graph is not None
+        self.unrollers.append(Unroller(graph, self.blobs.read, device, widening, given))
+        return self.unrollers[-1]
+
+    def try_stock(self) -> bool | None:
+        """Tells whether stock tinygrad computes the graph; None where that would take too many graphs."""
+        unroller = self.make_unroller(passed=False, device=None)
+        if self.count(unroller, unroller.graph.roots) > self.limit:
+            return None
+        try:
+            unroller.evaluate(unroller.graph.roots)
+        except Exception:  # whatever it is, stock cannot do it either
+            return False
+        return True
+
+    def count(self, unroller: Unroller, places: list[int]) -> int:
+        return sum(unroller.count_evaluations(place) for place in places)
+
+    # *** outputs
+
+    def check_outputs(self, oracle: str, device: str | None) -> list[OutputCheck]:
+        unroller = self.make_unroller(passed=False, device=device)
+        roots, values = unroller.graph.roots, self.evidence.values
+        known = [number for number, value in enumerate(values) if value is not None]
+        if self.count(unroller, [roots[n] for n in known]) > self.limit:
+            return [check for n in known if (check := self.check_rows(unroller, n, oracle)) is not None]
+        expected = unroller.evaluate([roots[n] for n in known])
+        checks = []
+        for position, (number, right) in enumerate(zip(known, expected, strict=True)):
+
+            def again(other: Unroller, at: int = position) -> Array:
+                return other.evaluate([roots[n] for n in known])[at]
+
+            checks.append(self.check_output(unroller, number, oracle, right, again, None))
+        return checks
+
+    def check_output(
+        self,
+        unroller: Unroller,
+        number: int,
+        oracle: str,
+        right: Array,
+        again: Callable[[Unroller], Array],
+        step: int | None,
+    ) -> OutputCheck:
+        blob = self.evidence.values[number]
+        assert blob is not None
+        got = Array(self.blobs.read(blob), right.dtype, self.full_shape(unroller, number))
+        root = unroller.graph.roots[number]
+        rows = None
+        if step is not None:
+            got, rows = self.take_rows(unroller, root, got, step)
+        found = self.compare(unroller, root, got, right, again, passed=False)
+        return OutputCheck(number, right.shape, right.dtype, oracle, found, rows)
+
+    def full_shape(self, unroller: Unroller, number: int) -> tuple[int, ...]:
+        return tuple(unroller.node(unroller.graph.roots[number]).shape or ())
+
+    def compare(
+        self,
+        unroller: Unroller,
+        place: int,
+        got: Array,
+        right: Array,
+        again: Callable[[Unroller], Array],
+        passed: bool,
+    ) -> Comparison:
+        found = compare(got, right, unroller.count_roundings(place))
+        if found.status != "wrong" or not is_float(right.dtype):
+            return found
+        try:
+            wide = [again(self.make_unroller(passed, unroller.device, Widening(s))) for s in (None, *SEEDS)]
+        except Exception:  # not every device has doubles, not every graph can be widened
+            return found
+        exact, *moved = [decode(array) for array in wide]
+        spread = [max(abs(m[i] - x) for m in moved) for i, x in enumerate(exact)]
+        return excuse_rounding(got, right, found, Rounding(exact, spread))
+
+    # *** some rows of what is too large
+
+    def check_rows(self, unroller: Unroller, number: int, oracle: str) -> OutputCheck | None:
+        """Checks some steps of an output that leaves a scope, where all of them are too many."""
+        root = unroller.graph.roots[number]
+        cost = unroller.count_evaluations(root)
+        if cost <= self.limit:
+            right = unroller.evaluate([root])[0]
+            return self.check_output(unroller, number, oracle, right, lambda u: u.evaluate([root])[0], None)
+        leaves = unroller.find_leaving(root)
+        steps = 0 if leaves is None else unroller.size(unroller.named_ranges(leaves)[0])
+        if leaves is None or cost // steps > self.limit:
+            self.unchecked.append(f"output {number} would take {cost:,} graphs (--elements {self.limit})")
+            return None
+        chosen = choose_steps(steps, max(1, self.limit // (cost // steps)))
+        self.unchecked.append(
+            f"output {number}: {steps - len(chosen):,} of {steps:,} steps of its scope (--elements {self.limit})"
+        )
+        return self.check_chosen(unroller, number, oracle, leaves, chosen)
+
+    def check_chosen(
+        self, unroller: Unroller, number: int, oracle: str, leaves: int, chosen: list[int]
+    ) -> OutputCheck | None:
+        worst: OutputCheck | None = None
+        for step in chosen:
+            right = unroller.evaluate_step(leaves, step)
+            check = self.check_output(
+                unroller, number, oracle, right, lambda u, s=step: u.evaluate_step(leaves, s), step
+            )
+            if worst is None or _rank(check) > _rank(worst):
+                worst = check
+        return worst
+
+    def take_rows(self, unroller: Unroller, root: int, got: Array, step: int) -> tuple[Array, str]:
+        leaves = unroller.find_leaving(root)
+        assert leaves is not None
+        node = unroller.node(leaves)
+        axis = node.src[1:].index(unroller.named_ranges(leaves)[0])
+        whole = Array(got.data, got.dtype, tuple(node.shape or ()))
+        return take_slice(whole, {axis: step}), f"slice {step} along axis {axis}"
+
+    # *** the first wrong buffer
+
+    def walk_back(self, outputs: list[OutputCheck]) -> list[BufferCheck]:
+        """Compares the buffers between the kernels in the order of the schedule, up to the first wrong one."""
+        if self.evidence.passed is None:
+            return []
+        devices = {"stock": None, "python": "PYTHON"}
+        oracle = next(output.oracle for output in outputs if output.comparison.status == "wrong")
+        unroller = self.make_unroller(passed=True, device=devices[oracle])
+
+        def compare_buffer(place: int, got: Array, right: Array) -> Comparison:
+            return self.compare(unroller, place, got, right, lambda u: u.evaluate_batch(place), passed=True)
+
+        def remake(given: Mapping[int, Array]) -> Unroller:
+            return self.make_unroller(passed=True, device=devices[oracle], given=given)
+
+        return Walk(self.evidence, self.blobs.read, self.limit, unroller, remake, compare_buffer).walk_back()
+
+
+def choose_steps(count: int, wanted: int) -> list[int]:
+    """Returns `wanted` steps of `count`, evenly spaced, the first and the last among them."""
+    if wanted >= count:
+        return list(range(count))
+    if wanted == 1:
+        return [0]
+    return sorted({round(i * (count - 1) / (wanted - 1)) for i in range(wanted)})
+
+
+def _rank(check: OutputCheck) -> int:
+    return ("equal", "close", "rounding", "wrong").index(check.comparison.status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Facts about kernels, from their linear programs: work, accesses, bounds of addresses."""

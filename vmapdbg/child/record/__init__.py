@@ -1,0 +1,1 @@
+"""The observer: keeps what the scheduler decides while the snippet runs."""

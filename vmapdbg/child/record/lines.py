@@ -1,0 +1,78 @@
+"""Which line of the user's code made a UOp: runs in the child.
+
+tinygrad notes for each UOp the Tensor method that made it (`Metadata`), and carries that note through its rewrites.
+We put the user's line into the note's `caller`, which tinygrad leaves empty unless TRACEMETA is 2.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+import sysconfig
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+_INTERNAL: list[str] = [os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep]
+_STDLIB = sysconfig.get_path("stdlib") + os.sep
+_INSTALLED = os.path.join(_STDLIB, "site-packages") + os.sep
+
+
+def set_internal_folders(*folders: str) -> None:
+    """Frames of files below these folders are not the user's."""
+    _INTERNAL.extend(os.path.abspath(folder) + os.sep for folder in folders)
+
+
+@functools.cache
+def _user_file(filename: str) -> str | None:
+    """Returns the name to show for a user's file, relative below the working directory, or None for other code."""
+    if filename.startswith("<frozen"):
+        return None
+    if filename.startswith("<"):
+        return filename
+    path = os.path.abspath(filename)
+    if any(path.startswith(folder) for folder in _INTERNAL):
+        return None
+    if path.startswith(_STDLIB) and not path.startswith(_INSTALLED):
+        return None
+    here = os.getcwd() + os.sep
+    return path[len(here) :] if path.startswith(here) else path
+
+
+def find_user_line() -> str | None:
+    """Returns `file:number` of the innermost frame that is the user's, or None."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        file = _user_file(frame.f_code.co_filename)
+        if file is not None:
+            return f"{file}:{frame.f_lineno}"
+        frame = frame.f_back
+    return None
+
+
+def note_lines(tensor_module: ModuleType) -> None:
+    """Wraps each method of Tensor that tinygrad notes, so that its note has the user's line.
+
+    With TRACEMETA=0 tinygrad notes nothing and there are no lines.
+    """
+    tensor = tensor_module.Tensor
+    for name, method in list(vars(tensor).items()):
+        if getattr(method, "__qualname__", None) and hasattr(method, "__wrapped__") and callable(method):
+            setattr(tensor, name, _noting(inspect.unwrap(method), tensor_module._METADATA, tensor_module.Metadata))
+
+
+def _noting(method: Callable[..., Any], current: Any, note: Any) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def noting(*args: Any, **kwargs: Any) -> Any:
+        # only the outermost method is the user's call
+        if current.get() is not None:
+            return method(*args, **kwargs)
+        current.set(note(name=method.__name__, caller=find_user_line() or ""))
+        try:
+            return method(*args, **kwargs)
+        finally:
+            current.set(None)
+
+    return noting

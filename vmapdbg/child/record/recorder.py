@@ -1,0 +1,328 @@
+"""The overlay's observer: keeps what the overlay reports until the snippet is done. Runs in the child.
+
+The overlay calls one method for each decision; nothing is computed here that can wait, so that the snippet
+runs at its own speed. `extract` turns the records into the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+from vmapdbg.child.record.lines import find_user_line, note_lines
+from vmapdbg.child.record.outputs import note_values
+from vmapdbg.model import Output
+
+UOp = Any
+
+
+@dataclass
+class Disagreement:
+    """The consumers of a node ask for different ranges: `asked` has (consumer, range) for the first axis on which they
+    differ, and `where` says which, an axis of the node or an ambient RANGE."""
+
+    where: str | UOp
+    asked: list[tuple[UOp, UOp]]
+
+
+@dataclass
+class Ending:
+    """`axes` of a node got new ranges because ranges end in EXPANDs below it: `ranges` maps each to its EXPAND."""
+
+    axes: list[int]
+    ranges: dict[UOp, UOp]
+
+
+@dataclass
+class Verdict:
+    """What the cost function saw, and whether it kept the buffer. `again`: by the guard, its readers compute it."""
+
+    value: UOp
+    buffer: UOp
+    kept: bool
+    again: bool = False
+
+
+@dataclass
+class BufferizeRecord:
+    """One BUFFERIZE that the pass made; `verdict` is that of the cost function's last test of it."""
+
+    buffer: UOp
+    ambient: tuple[UOp, ...]
+    stored: bool = False
+    verdict: Verdict | None = None
+    # (BUFFERIZE, INDEX) of each reader that the cost function was asked about
+    readers: dict[tuple[UOp, UOp], None] = field(default_factory=dict)
+    # the ranges that are still open after its store
+    left_open: tuple[UOp, ...] = ()
+
+
+@dataclass
+class Launched:
+    """A kernel of a schedule: its AST, its BUFFER UOps, output first, and how often it is launched.
+
+    `variables` are those that have another value in each launch, where the launches follow one another with nothing
+    between them.
+    """
+
+    ast: UOp
+    buffers: tuple[UOp, ...]
+    count: int
+    variables: frozenset[str]
+
+
+@dataclass
+class PassRecord:
+    """One run of the rangeify pass and what came of its buffers."""
+
+    tsink: UOp
+    toposort: dict[UOp, None]
+    consumers: dict[UOp, dict[UOp, None]]
+    forced: dict[UOp, tuple[str, UOp]]
+    context: Any
+    scope_ranges: frozenset[UOp]
+    disagreements: dict[UOp, Disagreement] = field(default_factory=dict)
+    endings: dict[UOp, Ending] = field(default_factory=dict)
+    # node -> why a fusion was refused there; it has `patch` and `detail`
+    refusals: dict[UOp, Any] = field(default_factory=dict)
+    bufferizes: dict[UOp, BufferizeRecord] = field(default_factory=dict)
+    # tag -> tinygrad's notes on the UOp with that tag, as they are now: a later line that makes the same UOp
+    # rewrites them
+    notes: list[Any] = field(default_factory=list)
+    # BUFFER UOp -> the node it holds; a kernel is known by the buffer it writes
+    buffers: dict[UOp, UOp] = field(default_factory=dict)
+    # the same BUFFER UOp -> the BUFFERIZE that it was stored for, with the dimensions that were left
+    stored: dict[UOp, UOp] = field(default_factory=dict)
+    # in the order of the schedule
+    kernels: list[Launched] = field(default_factory=list)
+    # for each launch of the schedule the BUFFER UOp that it writes, and the number of its compute kernel
+    items: list[tuple[UOp, int | None]] = field(default_factory=list)
+
+    def number_nodes(self) -> dict[UOp, int]:
+        """Returns the id that each node has in the Capture."""
+        return {u: number for number, u in enumerate(filter(is_node, self.toposort))}
+
+
+@dataclass
+class ScheduleRecord:
+    """One schedule the snippet asked for. `passed` is None until the pass has run for it."""
+
+    line: str | None
+    key: bytes
+    passed: PassRecord | None = None
+    outputs: list[Output] = field(default_factory=list)
+
+
+class Recorder:
+    """What the snippet scheduled, in order."""
+
+    def __init__(self, values: bool = False) -> None:
+        self._values = values
+        # what else is to look at tinygrad's Tensor module when it is there
+        self.watch: Callable[[ModuleType], None] | None = None
+        self.schedules: list[ScheduleRecord] = []
+        self._by_key: dict[bytes, PassRecord] = {}
+        self._tagged: list[UOp] = []
+        self._current: PassRecord | None = None
+
+    # *** what the overlay calls
+
+    def tensor_ready(self, module: ModuleType) -> None:
+        note_lines(module)
+        if self._values:
+            note_values(module, lambda: len(self.schedules), lambda output: self.schedules[-1].outputs.append(output))
+        if self.watch is not None:
+            self.watch(module)
+
+    def schedule_asked(self, key: bytes, cached: bool) -> None:
+        # a schedule that tinygrad has in its cache is captured whole: from the record of the first time
+        record = ScheduleRecord(find_user_line(), key, self._by_key.get(key) if cached else None)
+        self.schedules.append(record)
+
+    def uop_tagged(self, tagged: list[UOp]) -> None:
+        self._tagged = tagged
+
+    def pass_starts(
+        self,
+        tsink: UOp,
+        toposort: dict[UOp, None],
+        consumers: dict[UOp, dict[UOp, None]],
+        forced: dict[UOp, tuple[str, UOp]],
+        context: Any,
+        scope_ranges: frozenset[UOp],
+    ) -> None:
+        record = PassRecord(
+            tsink,
+            toposort,
+            consumers,
+            forced,
+            context,
+            scope_ranges,
+            notes=[u.metadata for u in self._tagged],
+        )
+        self._current, self._tagged = record, []
+        if not self.schedules or self.schedules[-1].passed is not None:
+            # the pass was called by hand, not for a schedule
+            self.schedules.append(ScheduleRecord(find_user_line(), b""))
+        self.schedules[-1].passed = record
+        self._by_key[self.schedules[-1].key] = record
+
+    def consumers_disagree(
+        self, x: UOp, axes: list[int], batch_axes: list[UOp], consumers: dict[UOp, None], context: Any
+    ) -> None:
+        assert self._current is not None
+        readers = [(c, context.range_map[c]) for c in consumers if c in context.range_map]
+        if axes:
+            disagreement = Disagreement(f"axis {axes[0]}", [(c, ranges.ins[axes[0]]) for c, ranges in readers])
+        else:
+            r = batch_axes[0]
+            disagreement = Disagreement(r, [(c, ranges.ambient.get(r, r)) for c, ranges in readers])
+        self._current.disagreements[x] = disagreement
+
+    def ranges_end(self, x: UOp, axes: list[int], ending: dict[UOp, UOp]) -> None:
+        assert self._current is not None
+        self._current.endings[x] = Ending(axes, ending)
+
+    def loops_named(self, named: Callable[[UOp], UOp]) -> None:
+        assert self._current is not None
+        for disagreement in self._current.disagreements.values():
+            disagreement.asked = [(c, named(r)) for c, r in disagreement.asked]
+        for ending in self._current.endings.values():
+            ending.ranges = {named(r): expand for r, expand in ending.ranges.items()}
+
+    def fusion_refused(self, x: UOp, refusal: Any) -> None:
+        assert self._current is not None
+        self._current.refusals[x] = refusal
+
+    def pass_repeats(self) -> None:
+        # what was recorded since `pass_starts` was an attempt; the next one takes its place
+        self.schedules[-1].passed = None
+
+    def bufferize_made(self, node: UOp, buffer: UOp, ambient: tuple[UOp, ...]) -> None:
+        assert self._current is not None
+        self._current.bufferizes.setdefault(node, BufferizeRecord(buffer, ambient))
+
+    def removal_tried(self, src: UOp, buffer: UOp, index: UOp, result: UOp | None, again: bool) -> None:
+        record = self._bufferize_of(buffer)
+        if record is not None:
+            record.verdict = Verdict(src, buffer, result is None, again)
+            record.readers[buffer, index] = None
+
+    def buffer_stored(self, buffer: UOp, stored: UOp) -> None:
+        record = self._bufferize_of(buffer)
+        if record is None:
+            return
+        record.stored = True
+        # a LOCAL buffer is stored inside its kernel, when that is lowered
+        if stored is not None:
+            assert self._current is not None
+            self._current.buffers[stored.base.buf_uop] = buffer.arg.node
+            self._current.stored[stored.base.buf_uop] = buffer
+            record.left_open = tuple(stored.ranges)
+
+    def schedule_created(self, items: list[Any], buffers: UOp) -> None:
+        assert self._current is not None
+        self._current.kernels = count_launches(items, buffers.src)
+        self._current.items = number_kernels(items, buffers.src)
+
+    def _bufferize_of(self, buffer: UOp) -> BufferizeRecord | None:
+        node = getattr(buffer.arg, "node", None)
+        return self._current.bufferizes.get(node) if self._current is not None else None
+
+
+# what is no value of the program: where things are, and the schedule's own root
+_NOT_NODES = {"DEVICE", "UNIQUE", "LUNIQUE", "SINK", "RANGE"}
+
+
+def is_node(u: UOp) -> bool:
+    """Whether a UOp of the tensor graph is a node of the Capture: not an index, not what only says where things are."""
+    return u.op.name not in _NOT_NODES and u.dtype.scalar().name != "index"
+
+
+def count_launches(items: list[Any], buffers: tuple[UOp, ...]) -> list[Launched]:
+    """The steps of an OUTER range are one kernel with another value of a variable: they are counted as its launches."""
+    found: dict[tuple[Any, ...], list[int]] = {}
+    for number, step_of in enumerate(_find_kernels(items, buffers)):
+        found.setdefault(step_of, []).append(number)
+    launched = []
+    for (ast, used, *_), numbers in found.items():
+        in_a_row = numbers[-1] - numbers[0] + 1 == len(numbers)
+        launched.append(Launched(ast, used, len(numbers), frozenset(items[numbers[0]].fixedvars if in_a_row else ())))
+    return launched
+
+
+def number_kernels(items: list[Any], buffers: tuple[UOp, ...]) -> list[tuple[UOp, int | None]]:
+    """Returns for each launch the BUFFER that it writes and the number of its compute kernel, None for a copy."""
+    kernels = _find_kernels(items, buffers)
+    compute = [kernel for kernel in dict.fromkeys(kernels) if kernel[0].op.name == "SINK"]
+    numbers = {kernel: number for number, kernel in enumerate(compute)}
+    return [(kernel[1][0], numbers.get(kernel)) for kernel in kernels]
+
+
+def _find_kernels(items: list[Any], buffers: tuple[UOp, ...]) -> list[tuple[Any, ...]]:
+    """The kernel that each launch is one of."""
+    return [
+        (item.ast, used.src) if item.fixedvars else (item.ast, used.src, number)
+        for number, (item, used) in enumerate(zip(items, buffers, strict=True))
+    ]
+
+
+def explain_verdict(verdict: Verdict) -> str:
+    """Says which test of the cost function decided, with its numbers."""
+    src, buffer, kept = verdict.value, verdict.buffer, verdict.kept
+    ops = type(src.op)
+    if src.op in {ops.CONTIGUOUS, ops.COPY, ops.ASSIGN, ops.ENCDEC, ops.NOOP}:
+        return f"{src.op.name} is never removed"
+    if not buffer.arg.removable:
+        return "not removable: a COPY reads it, or it is a buffer by its op"
+    if verdict.again:
+        return "its readers are in one kernel and share its rows: computed again by each, which is cheaper than memory"
+    if src.op is ops.THREEFRY:
+        return "THREEFRY is never buffered"
+    accessed, reduces = _accessed_buffers(src)
+    if len(accessed) > 3 and kept:
+        return f"its value reads {len(accessed)} buffers, more than 3"
+    readers = [r for r in reduces if _reads_buffer(r.src[0])]
+    if readers:
+        who = "a reduce in its value reads" if len(readers) == 1 else f"{len(readers)} reduces in its value read"
+        again = "it would run again for each element read" if kept else "removed all the same, by PCONTIG"
+        return f"{who} a buffer: {again}"
+    if kept:
+        return "kept by the cost function"
+    count = f"{len(accessed)} buffer{'s' * (len(accessed) != 1)}"
+    return f"its value reads {count} (3 are allowed), none of them in a reduce"
+
+
+def _accessed_buffers(src: UOp) -> tuple[list[UOp], list[UOp]]:
+    ops = type(src.op)
+    accessed: list[UOp] = []
+    reduces: list[UOp] = []
+
+    def visit(x: UOp) -> bool:
+        if x.op is ops.BUFFER or _is_global_bufferize(x):
+            accessed.append(x)
+        if x.op is ops.REDUCE:
+            reduces.append(x)
+        return not _is_global_bufferize(x)
+
+    src.toposort(gate=visit)
+    return list(dict.fromkeys(accessed)), reduces
+
+
+def _is_global_bufferize(x: UOp) -> bool:
+    return x.op is type(x.op).BUFFERIZE and x.arg.addrspace.name == "GLOBAL"
+
+
+def _reads_buffer(value: UOp) -> bool:
+    ops = type(value.op)
+    found = False
+
+    def visit(x: UOp) -> bool:
+        nonlocal found
+        found = found or x.op in {ops.BUFFER, ops.BUFFERIZE}
+        return not found
+
+    value.toposort(gate=visit)
+    return found

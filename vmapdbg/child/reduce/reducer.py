@@ -1,0 +1,216 @@
+"""Reduces the graph of a snippet to a small one that still comes out differently with two sets of patches.
+
+Started by `launcher` as `python -m vmapdbg.child.reduce.reducer REQUEST`, with the overlay. Each smaller graph is run
+by two workers (`trial`), one for each set; one that hangs is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pickle
+import select
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vmapdbg import overlay
+from vmapdbg.check.compare import compare
+from vmapdbg.check.numbers import Array
+from vmapdbg.child.evidence.graphs import Blobs, Evidence, pack_graph
+from vmapdbg.child.reduce.trial import Trial, build_graph, read_frame, write_frame
+from vmapdbg.store import write_atomically
+
+ROUNDINGS = 10_000
+"""Values differ when they do beyond the tolerance for so many roundings."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the parent asks for.
+
+    `folder` has the evidence of a run, `output` is the file for the result. `one` and `other` are the patches to
+    compare, `kind` what must differ (values, kernels, findings, crash) for the `target`, `seconds` for how long smaller
+    graphs are tried, `hang` after how many a worker is taken to hang. `comment` stands on top of the snippet.
+    """
+
+    folder: str
+    output: str
+    progress: str
+    one: str
+    other: str
+    kind: str
+    target: str
+    seconds: float
+    hang: float
+    comment: str
+
+
+def main() -> None:
+    request = Request(**json.loads(sys.argv[1]))
+    overlay.install(request.one)
+    reducer = Reducer(request)
+    try:
+        result = reducer.run()
+    finally:
+        reducer.close()
+    write_atomically(Path(request.output), json.dumps(result))
+
+
+class Worker:
+    """A process that runs graphs with one set of patches."""
+
+    def __init__(self, patches: str, request: Request):
+        self.arguments, self.hang = [patches, request.kind, request.target], request.hang
+        self.process: Any = None
+
+    def send(self, question: bytes) -> None:
+        if self.process is None:
+            command = [sys.executable, "-m", "vmapdbg.child.reduce.trial", *self.arguments]
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            )
+        with contextlib.suppress(BrokenPipeError):
+            write_frame(self.process.stdin, question)
+
+    def receive(self) -> Trial:
+        ready, _, _ = select.select([self.process.stdout], [], [], self.hang)
+        answer = read_frame(self.process.stdout) if ready else None
+        if answer is not None:
+            return pickle.loads(answer)
+        self.close()
+        return Trial("it died" if ready else "it hangs", (), ())
+
+    def close(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+
+class Reducer:
+    """Tries smaller graphs, one after the other, and keeps those that still show the difference."""
+
+    def __init__(self, request: Request):
+        self.request = request
+        self.workers = [Worker(patches, request) for patches in (request.one, request.other)]
+        self.end = time.monotonic() + request.seconds
+        self.tried = 0
+        self.wanted: Any = None
+
+    def close(self) -> None:
+        for worker in self.workers:
+            worker.close()
+
+    def run(self) -> dict[str, Any]:
+        """Returns the snippet and how it was got, or `reason` why there is none."""
+        from vmapdbg.child.reduce.shrink import count_nodes
+        from vmapdbg.child.reduce.snippet_forms import WriteError
+        from vmapdbg.child.reduce.snippet_writer import write_snippet
+
+        start = self.find_start()
+        if start is None:
+            return {"reason": "no single schedule of the snippet shows the difference when it is run by itself"}
+        schedule, roots = start
+        before = count_nodes(roots)
+        roots = self.reduce(roots)
+        facts = {"before": before, "after": count_nodes(roots), "tried": self.tried, "schedule": schedule}
+        comment = self.request.comment.format(**facts)
+        try:
+            return {"text": write_snippet([_make_tensor(u) for u in roots], comment), **facts}
+        except WriteError as error:
+            return {"reason": str(error)}
+
+    def find_start(self) -> tuple[int, list[Any]] | None:
+        """The first schedule that shows the difference."""
+        folder = Path(self.request.folder)
+        blobs = Blobs(folder / "blobs", 0)
+        for file in sorted(folder.glob("schedule-*.pickle")):
+            evidence: Evidence = pickle.loads(file.read_bytes())
+            # a replay is the graph of its schedule once more
+            if evidence.graph is None or evidence.replay is not None:
+                continue
+            contents = {name: blobs.read(name) for name in set(evidence.graph.blobs.values())}
+            roots = build_graph(evidence.graph, contents)
+            self.wanted = self.compare(roots)
+            if self.wanted is not None:
+                return evidence.schedule, roots
+        return None
+
+    def reduce(self, roots: list[Any]) -> list[Any]:
+        from vmapdbg.child.reduce.shrink import LAST_STEPS, STEPS, measure
+
+        for steps in (STEPS, LAST_STEPS, STEPS):
+            changed = True
+            while changed and time.monotonic() < self.end:
+                changed = False
+                for step in steps:
+                    while (smaller := self.take_step(step, roots, measure)) is not None:
+                        roots, changed = smaller, True
+        return roots
+
+    def take_step(self, step: Any, roots: list[Any], measure: Any) -> list[Any] | None:
+        size = measure(roots)
+        for candidate in step(roots):
+            if time.monotonic() > self.end:
+                return None
+            grows = measure(candidate) > size or (step.__name__ != "plainer_numbers" and measure(candidate) == size)
+            if not grows and self.compare(candidate) == self.wanted:
+                return candidate
+        return None
+
+    def compare(self, roots: list[Any]) -> Any:
+        """Returns in what way the two sets of patches differ on a graph, None where they do not."""
+        contents: dict[str, bytes] = {}
+
+        def keep(u: Any) -> str:
+            name = str(len(contents))
+            contents[name] = bytes(u.buffer.ensure_allocated().as_buffer())
+            return name
+
+        question = pickle.dumps((pack_graph(roots, keep), contents))
+        self.tried += 1
+        if self.tried % 10 == 0:
+            write_atomically(Path(self.request.progress), f"{self.tried} graphs tried")
+        for worker in self.workers:
+            worker.send(question)
+        one, other = (worker.receive() for worker in self.workers)
+        return find_difference(one, other, self.request.kind)
+
+
+def find_difference(one: Trial, other: Trial, kind: str) -> Any:
+    """Returns the ends where they differ; the codes that only one has, or `kernels` or `values`, where these differ and
+    both run; None else."""
+    ends = one.end.partition(":")[0], other.end.partition(":")[0]
+    if ends[0] != ends[1]:
+        # a graph that both refuse, each in its way, shows nothing
+        return None if kind == "kernels" or "it runs" not in ends else (one.end, other.end)
+    if one.end != "it runs" or kind == "crash":
+        return None
+    if kind == "kernels":
+        return "kernels" if one.keys != other.keys else None
+    if kind == "findings":
+        only = [sorted({*a.codes} - {*b.codes}) for a, b in ((one, other), (other, one))]
+        return only if any(only) else None
+    return "values" if any(map(_differ, one.values, other.values)) else None
+
+
+def _differ(one: Any, other: Any) -> bool:
+    if one == other:
+        return False
+    if one[1:] != other[1:]:
+        return True
+    return compare(Array(*one), Array(*other), ROUNDINGS).status == "wrong"
+
+
+def _make_tensor(u: Any) -> Any:
+    from tinygrad.tensor import Tensor
+
+    return Tensor(u, device=u.device)
+
+
+if __name__ == "__main__":
+    main()

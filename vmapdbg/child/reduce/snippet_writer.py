@@ -1,0 +1,325 @@
+"""Writes a tensor graph as a Python file that builds the same graph again. Runs in the child.
+
+The file uses the Tensor API, `vmapin` and `vmapout` with vargs by hand, and literal input data. What it builds has the
+same kernels as the graph it was written from, to the key of each AST. What the API cannot say is built from UOps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tinygrad.device import Buffer, Device
+from tinygrad.dtype import ImageDType, dtypes, sum_acc_dtype
+from tinygrad.tensor import Tensor
+from tinygrad.uop import GroupOp, Ops
+from tinygrad.uop.ops import UOp
+
+from vmapdbg.child.reduce.snippet_data import DataTooLarge, write_constant, write_data
+from vmapdbg.child.reduce.snippet_forms import (
+    CANNOT,
+    FLOAT_UNARY,
+    INDEX_OPERATORS,
+    OPERATORS,
+    REDUCES,
+    WriteError,
+    find_number,
+    is_operator,
+    write_arg,
+    write_args,
+    write_tuple,
+)
+from vmapdbg.child.reduce.snippet_outline import Outline, is_tensor
+
+WIDTH = 64
+"""An expression longer than this gets a name of its own."""
+
+
+def write_snippet(outputs: Sequence[Tensor], comment: str = "") -> str:
+    """Returns a Python file that builds `outputs` again, realizes them together and prints them.
+
+    Inputs get the contents that their buffers have now. `comment` stands on top of the file. The Tensors are not
+    changed, nothing is realized. Raises WriteError for what no file can say: kernels, shards, inputs over 16 MB.
+    """
+    writer = _Writer([output.uop for output in outputs])
+    head = "".join(f"# {line}".rstrip() + "\n" for line in comment.splitlines())
+    body = writer.write()
+    return f"{head}{writer.write_imports()}\n{body}"
+
+
+class _Writer:
+    """Writes one graph. A node that is read once is written where it is read, other ones get a name."""
+
+    def __init__(self, outputs: list[UOp]):
+        self.outputs = outputs
+        self.outline = Outline(outputs)
+        # text of a node, and whether it must stand in brackets before a dot
+        self.texts: dict[UOp, tuple[str, bool]] = {}
+        self.lines: list[str] = []
+        self.used: set[str] = {"Tensor"}
+        self.counts: dict[str, int] = {}
+
+    # *** the file
+
+    def write(self) -> str:
+        for u in self.outline.nodes:
+            if u.op in CANNOT:
+                raise WriteError(f"the graph cannot be written as a snippet: {CANNOT[u.op]}")
+        ranges = [u for u in self.outline.nodes if u.op is Ops.RANGE]
+        for r in ranges:
+            self.name_range(r)
+        if ranges:
+            self.lines.append("")
+        for u in self.outline.nodes:
+            if u in self.outline.reads and is_tensor(u) and u not in self.texts:
+                self.texts[u] = self.shorten(u, *self.write_node(u))
+        return "\n".join(self.lines + self.write_results()) + "\n"
+
+    def write_results(self) -> list[str]:
+        names = []
+        lines = [""]
+        for number, u in enumerate(self.outputs):
+            names.append("out" if len(self.outputs) == 1 else f"out{number}")
+            lines.append(f"{names[-1]} = {self.texts[u][0]}")
+        lines.append(f"Tensor.realize({', '.join(names)})")
+        for name, u in zip(names, self.outputs, strict=True):
+            wide = "" if u.dtype.fmt is not None else ".float()"
+            lines.append(f'print("{name}", {name}{wide}.tolist())')
+        return lines
+
+    def write_imports(self) -> str:
+        lines = []
+        if "unpack" in self.used:
+            lines += ["import base64", "import zlib"]
+        if constants := sorted(self.used & {"inf", "nan"}):
+            lines.append(f"from math import {', '.join(constants)}")
+        if lines:
+            lines.append("")
+        names = sorted(self.used & {"Device", "Tensor", "UOp", "dtypes"})
+        lines.append(f"from tinygrad import {', '.join(names)}")
+        if "Ops" in self.used or "AxisType" in self.used:
+            lines.append(f"from tinygrad.uop.ops import {', '.join(sorted(self.used & {'AxisType', 'Ops'}))}")
+        if "unpack" in self.used:
+            lines += ["", "", "def unpack(text: bytes) -> bytes:"]
+            lines += ["    return zlib.decompress(base64.b85decode(text))", ""]
+        return "\n".join(lines) + "\n"
+
+    def use(self, *names: str) -> None:
+        self.used.update(names)
+
+    # *** names
+
+    def new_name(self, prefix: str) -> str:
+        number = self.counts[prefix] = self.counts.get(prefix, -1) + 1
+        return f"{prefix}{number}"
+
+    def assign(self, prefix: str, text: str) -> str:
+        name = self.new_name(prefix)
+        self.note_names(text)
+        self.lines.append(f"{name} = {text}")
+        return name
+
+    def note_names(self, text: str) -> None:
+        for name in ("dtypes", "UOp", "Ops", "Device", "unpack"):
+            if f"{name}." in text or f"{name}(" in text:
+                self.use(name)
+        for name in ("inf", "nan"):
+            if any(f"{before}{name}" in text for before in ("(", "[", " ", "-")):
+                self.use(name)
+
+    def shorten(self, u: UOp, text: str, brackets: bool) -> tuple[str, bool]:
+        """Gives the node a name where its text is long, or where it is read more than once."""
+        if text.isidentifier() or (self.outline.reads[u] <= 1 and len(text) <= WIDTH and "\n" not in text):
+            self.note_names(text)
+            return text, brackets
+        return self.assign("t", text), False
+
+    def name_range(self, r: UOp) -> None:
+        self.use("UOp", "AxisType")
+        size = self.write_index(r.src[0])
+        more = "".join(f", {part!r}" for part in r.arg[1:-1])
+        kind = f"AxisType.{r.arg[-1].name}"
+        if more or len(r.src) > 1:
+            raise WriteError(f"the graph cannot be written as a snippet: it has the RANGE {r.arg} of a kernel in it")
+        self.texts[r] = (self.assign("r", f"UOp.range({size}, {r.arg[0]}, {kind})"), False)
+
+    # *** nodes
+
+    def write_node(self, u: UOp) -> tuple[str, bool]:
+        """Returns the text of a node, and whether it needs brackets before a dot."""
+        if isinstance(u.dtype, ImageDType) or not isinstance(u.device, str):
+            raise WriteError(f"the graph cannot be written as a snippet: {u.op.name} is an image or sharded")
+        if (given := self.write_input(u)) is not None:
+            return given, False
+        if u.op is Ops.CONST:
+            return self.write_const(u), False
+        if any(not is_tensor(s) and s.dtype.scalar() != dtypes.index and s.op is not Ops.DEVICE for s in u.src):
+            return self.write_uop(u), False
+        if u.op in GroupOp.Movement:
+            return self.write_movement(u), False
+        if u.op in {Ops.REDUCE_AXIS, Ops.REDUCE}:
+            return self.write_reduce(u), False
+        if u.op.name in {"VMAPIN", "VMAPOUT"}:
+            if u.arg is not None:
+                return self.write_uop(u), False
+            return f"{self.dot(u.src[0])}.{u.op.name.lower()}({write_tuple(map(self.write_index, u.src[1:]))})", False
+        if u.op in GroupOp.ALU:
+            return self.write_alu(u)
+        return self.write_other(u), False
+
+    def write_other(self, u: UOp) -> str:
+        source = self.dot(u.src[0]) if u.src else ""
+        if u.op is Ops.CAST and len(u.src) == 1:
+            return f"{source}.cast({u.dtype!r})"
+        if u.op is Ops.BITCAST and u.dtype.itemsize == u.src[0].dtype.itemsize:
+            return f"{source}.bitcast({u.dtype!r})"
+        if u.op is Ops.CONTIGUOUS and u.arg is None and len(u.src) == 1 and not u.src[0].is_contiguous():
+            return f"{source}.contiguous()"
+        if u.op is Ops.DETACH:
+            return f"{source}.detach()"
+        if u.op is Ops.CONTIGUOUS_BACKWARD:
+            return f"{source}.contiguous_backward()"
+        if u.op is Ops.COPY and u.arg is None and u.src[0].device != u.device:
+            device = "None" if u.device == Device.DEFAULT else repr(u.device)
+            return f"{source}.to({device})"
+        if u.op is Ops.ASSIGN and len(u.src) == 2 and u.arg is None:
+            # Tensor.assign would change the Tensor for all later lines too
+            return f"Tensor({source}.uop.assign({self.dot(u.src[1])}.uop))"
+        return self.write_uop(u)
+
+    def write_uop(self, u: UOp) -> str:
+        """The way that can say everything: a UOp of its parts."""
+        return f"Tensor({self.write_parts(u)})"
+
+    def write_parts(self, u: UOp) -> str:
+        self.use("UOp", "Ops", "dtypes")
+        if u.op is Ops.CONST and not u.src:
+            return f"UOp.const({u.dtype!r}, {self.write_value(u)})"
+        sources = write_tuple(map(self.write_source, u.src))
+        arg = write_arg(u.arg)
+        return f"UOp(Ops.{u.op.name}, {u.dtype!r}, {sources}{f', {arg}' if arg else ''})"
+
+    def write_source(self, s: UOp) -> str:
+        if s.op is Ops.DEVICE:
+            return f"UOp(Ops.DEVICE, arg={self.write_device(s.arg)})"
+        if is_tensor(s):
+            return f"{self.dot(s)}.uop"
+        if s.dtype.scalar() == dtypes.index:
+            text = self.write_index(s)
+            return f"UOp.const(dtypes.index, {text})" if s.op is Ops.CONST and s.dtype.count == 1 else text
+        return self.write_parts(s)
+
+    def write_device(self, device: Any) -> str:
+        if device == Device.DEFAULT:
+            self.use("Device")
+            return "Device.DEFAULT"
+        return repr(device)
+
+    def dot(self, u: UOp) -> str:
+        text, brackets = self.texts[u]
+        return f"({text})" if brackets else text
+
+    # *** inputs and constants
+
+    def write_input(self, u: UOp) -> str | None:
+        source = self.outline.find_input(u)
+        if source is None:
+            return None
+        if source.op is Ops.BUFFER:
+            return self.write_buffer(source, u.shape, realize=True)
+        return self.write_buffer(source.src[0].base, u.shape)
+
+    def write_buffer(self, u: UOp, shape: Any, realize: bool = False) -> str:
+        buffer = u.buffer
+        if not isinstance(buffer, Buffer):
+            raise WriteError("the graph cannot be written as a snippet: it is sharded over devices")
+        device = None if not realize or u.device == Device.DEFAULT else str(u.device)
+        self.use("dtypes")
+        if not buffer.is_allocated():
+            where = "" if device is None else f", device={device!r}"
+            return self.assign("x", f"Tensor.empty({write_args(shape)}, dtype={u.dtype!r}{where})")
+        try:
+            text = write_data(bytes(buffer.as_buffer()), u.dtype, shape, device)
+        except DataTooLarge as error:
+            raise WriteError(f"the graph cannot be written as a snippet: {error}") from None
+        return self.assign("x", f"{text}.realize()" if realize else text)
+
+    def write_const(self, u: UOp) -> str:
+        self.use("dtypes")
+        device = "" if u.device == Device.DEFAULT else f", device={u.device!r}"
+        unique = ", _force_unique=True" if any(s.op in {Ops.UNIQUE, Ops.LUNIQUE} for s in u.src) else ""
+        return f"Tensor({self.write_value(u)}, dtype={u.dtype!r}{device}{unique})"
+
+    def write_value(self, u: UOp) -> str:
+        text = write_constant(u.arg)
+        self.note_names(f"({text}")
+        return text
+
+    # *** computed nodes
+
+    def write_movement(self, u: UOp) -> str:
+        if (reduced := self.outline.find_dropped(u)) is not None:
+            return self.write_axis_reduce(reduced, keepdim=False)
+        source = self.dot(u.src[0])
+        if u.op is Ops.FLIP:
+            axes = ", ".join(str(i) for i, flipped in enumerate(u.marg) if flipped)
+            return f"{source}.flip({axes})"
+        if u.op in {Ops.RESHAPE, Ops.EXPAND, Ops.PERMUTE}:
+            return f"{source}.{u.op.name.lower()}({self.write_sizes(u.marg)})"
+        pairs = write_tuple(f"({self.write_sizes(pair)})" for pair in u.marg)
+        return f"{source}.{u.op.name.lower()}({pairs})"
+
+    def write_sizes(self, sizes: Any) -> str:
+        if not sizes:
+            return "()"
+        return ", ".join(self.write_index(s) if isinstance(s, UOp) else str(s) for s in sizes)
+
+    def write_reduce(self, u: UOp) -> str:
+        if u.op is Ops.REDUCE:
+            self.use("Ops")
+            ranges = ", ".join(self.write_index(r) for r in u.src[1:])
+            return f"Tensor({self.dot(u.src[0])}.uop.reduce({ranges}, arg=Ops.{u.arg.name}))"
+        return self.write_axis_reduce(u, keepdim=True)
+
+    def write_axis_reduce(self, u: UOp, keepdim: bool) -> str:
+        op, axes = u.arg
+        if op not in REDUCES:
+            return self.write_uop(u)
+        # Tensor.sum and prod compute small dtypes in larger ones, unless they are told not to
+        dtype = f", dtype={u.dtype!r}" if op is not Ops.MAX and sum_acc_dtype(u.dtype) != u.dtype else ""
+        if op is Ops.MUL:
+            dtype = f", dtype={u.dtype!r}"
+        axis = str(axes[0]) if len(axes) == 1 else str(axes)
+        return f"{self.dot(u.src[0])}.{REDUCES[op]}({axis}{', keepdim=True' * keepdim}{dtype})"
+
+    def write_alu(self, u: UOp) -> tuple[str, bool]:
+        if is_operator(u):
+            return self.write_operator(u), True
+        if u.op in FLOAT_UNARY and dtypes.is_float(u.dtype) and u.dtype == u.src[0].dtype:
+            return f"{self.dot(u.src[0])}.{FLOAT_UNARY[u.op]}()", False
+        first, *rest = u.src
+        self.use("Ops")
+        return f"{self.dot(first)}.alu({', '.join([f'Ops.{u.op.name}', *(self.texts[s][0] for s in rest)])})", False
+
+    def write_operator(self, u: UOp) -> str:
+        number = find_number(u)
+        texts = [self.write_value(s.base) if i == number else self.dot(s) for i, s in enumerate(u.src)]
+        return f"{texts[0]} {OPERATORS[u.op]} {texts[1]}"
+
+    # *** indices
+
+    def write_index(self, u: UOp) -> str:
+        """An index expression: numbers, RANGEs, variables, and what is computed from them."""
+        if u.op is Ops.CONST:
+            return str(u.arg)
+        if u in self.texts:
+            return self.texts[u][0]
+        if u.op is Ops.BIND and u.src[0].op is Ops.DEFINE_VAR:
+            name, low, high = u.src[0].arg
+            self.use("UOp")
+            self.texts[u] = (self.assign("n", f"UOp.variable({name!r}, {low}, {high}).bind({u.src[1].arg})"), False)
+            return self.texts[u][0]
+        if u.op in INDEX_OPERATORS:
+            left, right = (self.write_index(s) for s in u.src)
+            return f"({left} {INDEX_OPERATORS[u.op]} {right})"
+        raise WriteError(f"the graph cannot be written as a snippet: an index has {u.op.name} in it")

@@ -1,0 +1,133 @@
+"""Runs graphs one after the other, and says what came of each: the worker of `bisect --reduce`. Runs in a child.
+
+Started as `python -m vmapdbg.child.reduce.trial PATCHES KIND TARGET`. It reads pickled (graph, contents of its buffers)
+from stdin and writes a pickled Trial to stdout for each. Where KIND is `findings` nothing runs: the kernels are linted.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import pickle
+import struct
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import IO, Any
+
+from vmapdbg import overlay
+from vmapdbg.child.evidence.graphs import PackedGraph
+from vmapdbg.child.live import build_capture, find_renderer, observe_with
+from vmapdbg.child.record.recorder import Recorder
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came of one graph: how it ended (`it runs`, or an error), the keys of its kernels, the bytes, dtype and
+    shape of its outputs, and the codes of what lint finds."""
+
+    end: str
+    keys: tuple[str, ...]
+    values: tuple[tuple[bytes, str, tuple[int, ...]], ...]
+    codes: tuple[str, ...] = ()
+
+
+def main() -> None:
+    patches, kind, target = sys.argv[1:]
+    overlay.install(patches)
+    state: Any = sys.modules[f"{overlay.OVERLAY_PACKAGE}._state"]
+    # what the patches of fusion decide depends on it
+    state.find_renderer = functools.partial(find_renderer, target)
+    if kind == "findings":
+        observe_with(Recorder())
+    # stdout carries answers alone
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    while (asked := read_frame(sys.stdin.buffer)) is not None:
+        graph, contents = pickle.loads(asked)
+        lint = functools.partial(lint_recorded, state.observer, target, patches) if kind == "findings" else None
+        write_frame(answers, pickle.dumps(try_graph(graph, contents, lint)))
+
+
+def lint_recorded(recorder: Recorder, target: str, patches: str) -> tuple[str, ...]:
+    """Returns the codes of what lint finds in the schedules since the last call."""
+    from vmapdbg.lint import lint_capture
+
+    records = recorder.schedules
+    recorder.__init__()
+    return tuple(sorted({finding.code for finding in lint_capture(build_capture(records, target, patches))}))
+
+
+def read_frame(stream: IO[bytes]) -> bytes | None:
+    head = stream.read(8)
+    return stream.read(struct.unpack("<q", head)[0]) if len(head) == 8 else None
+
+
+def write_frame(stream: IO[bytes], data: bytes) -> None:
+    stream.write(struct.pack("<q", len(data)) + data)
+    stream.flush()
+
+
+def try_graph(
+    graph: PackedGraph, contents: dict[str, bytes], lint: Callable[[], tuple[str, ...]] | None = None
+) -> Trial:
+    """Schedules the roots of a graph, together, and runs them, or lints what was scheduled."""
+    from tinygrad.tensor import Tensor
+
+    try:
+        uops = build_graph(graph, contents)
+        tensors = [Tensor(u, device=u.device) for u in uops]
+        items, variables = tensors[0].schedule_with_vars(*tensors[1:])
+        keys = tuple(item.ast.key.hex() for item in items)
+        if lint is not None:
+            return Trial("it runs", keys, (), lint())
+        from tinygrad.engine.realize import run_schedule
+
+        run_schedule(items, variables)
+        return Trial("it runs", keys, tuple(map(_read, tensors)))
+    except Exception as error:  # whatever the scheduler does with a graph is what is being looked for
+        message = str(error).splitlines()[0] if str(error) else ""
+        return Trial(f"{type(error).__name__}: {message}", (), ())
+
+
+def _read(tensor: Any) -> tuple[bytes, str, tuple[int, ...]]:
+    base = tensor.uop.base
+    if base.op.name != "BUFFER":
+        return b"", "bool", (0,)
+    data = bytes(base.buffer.ensure_allocated().as_buffer())
+    return data, str(base.dtype).removeprefix("dtypes."), (base.buffer.size,)
+
+
+def build_graph(graph: PackedGraph, contents: dict[str, bytes]) -> list[Any]:
+    """Returns the roots of a packed graph as UOps, its buffers with their contents."""
+    from tinygrad.uop import Ops
+    from tinygrad.uop.ops import UOp
+
+    built: list[Any] = []
+    for place, node in enumerate(graph.nodes):
+        if node.op == "BUFFER":
+            device = graph.nodes[node.src[1]].arg
+            data = contents.get(graph.blobs.get(place, ""), b"")
+            # what numpy holds has another device's name here
+            built.append(make_buffer("PYTHON" if device == "NPY" else device, node.arg, node.dtype, data))
+            continue
+        sources = tuple(built[s] for s in node.src)
+        arg = "PYTHON" if node.op == "DEVICE" and node.arg == "NPY" else node.arg
+        built.append(UOp(Ops[node.op], node.dtype, sources, arg))
+    return [built[root] for root in graph.roots]
+
+
+def make_buffer(device: str, size: int, dtype: Any, data: bytes) -> Any:
+    """Returns a new BUFFER with contents."""
+    from tinygrad.uop.ops import UOp
+
+    u = UOp.new_buffer(device, size, dtype)
+    memory: Any = u.buffer
+    memory.allocate()
+    if data:
+        memory.copyin(memoryview(bytearray(data)))
+    return u
+
+
+if __name__ == "__main__":
+    main()

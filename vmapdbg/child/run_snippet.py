@@ -1,0 +1,254 @@
+"""The child: installs the overlay, runs the snippet as `__main__`, writes a Capture.
+
+Started by `launcher` as `python -m vmapdbg.child.run_snippet REQUEST`.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import json
+import os
+import platform
+import shutil
+import sys
+import time
+import traceback
+import types
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from vmapdbg import __version__, model, overlay
+from vmapdbg.child.evidence.collector import Collector
+from vmapdbg.child.live import find_renderer
+from vmapdbg.child.record.lines import set_internal_folders
+from vmapdbg.child.record.recorder import Recorder, ScheduleRecord
+from vmapdbg.child.record.stock import observe_stock
+from vmapdbg.patches import parse_patches, patch_states
+from vmapdbg.store import dump_compact, write_atomically
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the parent asks for.
+
+    `output` is the file that the Capture is written to. `patches` is None for stock tinygrad, without the overlay. With
+    `values` the tensors that the snippet realizes are read. `evidence` is the folder for what `check` compares; with
+    it, what the snippet leaves lazy is realized, not only scheduled. `progress` is the file for a line that says how
+    far the work on the kernels is, once the snippet is done; None where nobody looks.
+    """
+
+    snippet: str
+    arguments: list[str]
+    target: str
+    patches: str | None
+    output: str
+    values: bool
+    evidence: str | None
+    progress: str | None
+
+
+def main() -> None:
+    request = Request(**json.loads(sys.argv[1]))
+    recorder = Recorder(request.values)
+    collector = None if request.evidence is None else Collector(Path(request.evidence), recorder)
+    if collector is not None:
+        recorder.watch = collector.watch
+    try:
+        prepare(request, recorder)
+    except overlay.OverlayError as refused:
+        error = model.SnippetError("OverlayError", str(refused), None)
+    else:
+        error = run_snippet(request)
+    if collector is not None:
+        collector.close()
+    sys.stdout.flush()
+    # the records keep every UOp alive: collecting garbage would walk them all again and again, and find none
+    gc.disable()
+    gc.freeze()
+    write_capture(request, recorder, error)
+
+
+def prepare(request: Request, recorder: Recorder) -> None:
+    """Installs the overlay and the observer. Nothing of tinygrad is imported: the snippet may set its environment."""
+    overlay.check_installed()
+    set_internal_folders(str(overlay.overlay_dir()), str(overlay.installed_folder()))
+    if request.patches is None:
+        observe_stock(recorder)
+    else:
+        overlay.install(request.patches)
+        state: Any = sys.modules[f"{overlay.OVERLAY_PACKAGE}._state"]
+        state.observer = recorder
+        state.find_renderer = functools.partial(find_renderer, request.target)
+    fall_back_to_python_device()
+
+
+# what names a device for tinygrad; see DEV in its documentation of the environment
+DEVICE_VARIABLES = (
+    "DEV",
+    "METAL",
+    "AMD",
+    "NV",
+    "CUDA",
+    "QCOM",
+    "CL",
+    "CPU",
+    "DSP",
+    "WEBGPU",
+    "PYTHON",
+    "NULL",
+)
+
+
+def fall_back_to_python_device() -> None:
+    """Where the CPU device would be used and there is no clang for it, uses the PYTHON device, and says so."""
+    chosen = any(os.environ.get(name, "0") not in ("", "0") for name in DEVICE_VARIABLES)
+    compiler = shutil.which(os.environ.get("CC", "clang"))
+    if chosen or compiler is not None or os.environ.get("CPU_LLVM", "0") not in ("", "0"):
+        return
+    if any(Path(device).exists() for device in ("/dev/nvidiactl", "/dev/kfd")) or sys.platform == "darwin":
+        return
+    os.environ["DEV"] = "PYTHON"
+    print("vmapdbg: no clang for the CPU device, running on the PYTHON device (slow)", file=sys.stderr)
+
+
+def run_snippet(request: Request) -> model.SnippetError | None:
+    """Runs the snippet, then schedules the Tensors that it left lazy in its globals. Its error goes to stderr."""
+    main_module = types.ModuleType("__main__")
+    main_module.__file__ = request.snippet
+    main_module.__builtins__ = __builtins__  # type: ignore[attr-defined]
+    sys.modules["__main__"] = main_module
+    sys.argv = [request.snippet, *request.arguments]
+    sys.path[0] = str(Path(request.snippet).resolve().parent)
+    try:
+        code = compile(Path(request.snippet).read_bytes(), request.snippet, "exec")
+        exec(code, main_module.__dict__)
+        schedule_lazy_tensors(main_module.__dict__.values(), realize=request.evidence is not None)
+    except SystemExit as ended:
+        return explain_exit(ended)
+    except overlay.OverlayError as refused:
+        return model.SnippetError("OverlayError", str(refused), None)
+    except BaseException as error:
+        if not isinstance(error, (Exception, KeyboardInterrupt)):
+            raise
+        return explain_error(error)
+    return None
+
+
+def explain_exit(ended: SystemExit) -> model.SnippetError | None:
+    if ended.code in (None, 0):
+        return None
+    # as Python does: a message goes to stderr, and the status is 1
+    if not isinstance(ended.code, int):
+        print(ended.code, file=sys.stderr)
+    status = ended.code if isinstance(ended.code, int) else 1
+    return model.SnippetError("SystemExit", str(status), None)
+
+
+def explain_error(error: BaseException) -> model.SnippetError:
+    """Prints the snippet's own traceback, without the tool's frames, and returns what it says."""
+    shown = traceback.TracebackException.from_exception(error)
+    strip_own_frames(shown)
+    print("".join(shown.format()), end="", file=sys.stderr)
+    line = next((f"{f.filename}:{f.lineno}" for f in reversed(shown.stack) if is_user_file(f.filename)), None)
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        line = f"{error.filename}:{error.lineno}"
+    message = str(error).splitlines()[0] if str(error) else ""
+    return model.SnippetError(type(error).__name__, message, line)
+
+
+def strip_own_frames(shown: traceback.TracebackException) -> None:
+    own = (
+        str(Path(__file__).resolve().parent.parent) + os.sep,
+        str(overlay.overlay_dir().resolve()) + os.sep,
+    )
+    shown.stack[:] = [f for f in shown.stack if not os.path.abspath(f.filename).startswith(own)]
+    for linked in (shown.__cause__, shown.__context__):
+        if linked is not None:
+            strip_own_frames(linked)
+
+
+def is_user_file(filename: str) -> bool:
+    return not filename.startswith("<frozen") and str(overlay.installed_folder()) not in os.path.abspath(filename)
+
+
+def schedule_lazy_tensors(values: Iterable[Any], realize: bool) -> None:
+    """Schedules, and does not run unless `realize`, the Tensors that no other one of them is made from."""
+    if "tinygrad" not in sys.modules:
+        return
+    from tinygrad.tensor import Tensor
+
+    tensors = list(dict.fromkeys(find_tensors(list(values), Tensor)))
+    lazy = [t for t in tensors if not is_settled(t) and not t.uop.ranges]
+    inner = {u for t in lazy for u in t.uop.base.backward_slice}
+    ends = [t for t in lazy if t.uop.base not in inner]
+    if ends and realize:
+        ends[0].realize(*ends[1:])
+    elif ends:
+        ends[0].schedule_with_vars(*ends[1:])
+
+
+def find_tensors(values: Iterable[Any], kind: type) -> Iterable[Any]:
+    for value in values:
+        if isinstance(value, kind):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from find_tensors(value, kind)
+        elif isinstance(value, dict) and type(value) is dict:
+            yield from find_tensors(value.values(), kind)
+
+
+def is_settled(tensor: Any) -> bool:
+    """There is nothing to schedule for a buffer, or a constant."""
+    base = tensor.uop.base
+    return base.op.name in {"BUFFER", "CONST", "BUFFER_VIEW", "MSTACK"} or tensor.uop.is_realized
+
+
+def write_capture(request: Request, recorder: Recorder, error: model.SnippetError | None) -> None:
+    schedules: tuple[model.Schedule, ...] = ()
+    if recorder.schedules:
+        from vmapdbg.child.extract import build_schedules
+
+        told = None if request.progress is None else KernelCount(Path(request.progress), recorder.schedules).tell
+        schedules = build_schedules(recorder.schedules, request.target, told)
+    capture = model.Capture(
+        schema=model.SCHEMA,
+        versions=model.Versions(__version__, installed_version(), platform.python_version()),
+        snippet=request.snippet,
+        target=request.target,
+        patches={} if request.patches is None else patch_states(parse_patches(request.patches or "none")),
+        error=error,
+        schedules=schedules,
+        findings=(),
+    )
+    write_atomically(Path(request.output), dump_compact(capture))
+
+
+class KernelCount:
+    """Writes how many of the kernels of some schedules are done, a few times a second."""
+
+    def __init__(self, file: Path, records: list[ScheduleRecord]):
+        self.file = file
+        passes = {id(record.passed): record.passed for record in records if record.passed is not None}
+        self.total = sum(len(passed.kernels) for passed in passes.values())
+        self.done, self.last = 0, 0.0
+
+    def tell(self) -> None:
+        self.done += 1
+        if time.monotonic() - self.last > 0.2:
+            self.last = time.monotonic()
+            write_atomically(self.file, f"{self.done:,} of {self.total:,} kernels")
+
+
+def installed_version() -> str:
+    try:
+        return version("tinygrad")
+    except ImportError:
+        return "none"
+
+
+if __name__ == "__main__":
+    main()

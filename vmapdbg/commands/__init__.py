@@ -1,0 +1,1 @@
+"""What is typed: one module for each command, and what they share."""

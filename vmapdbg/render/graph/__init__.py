@@ -1,0 +1,1 @@
+"""Results as graphs: DOT, drawn as SVG, PNG or PDF."""

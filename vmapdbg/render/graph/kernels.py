@@ -1,0 +1,252 @@
+"""Kernels and the buffers between them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+
+from vmapdbg.diff import match_nodes
+from vmapdbg.model import Kernel, Node
+from vmapdbg.render.format import format_bytes, format_count, format_ids, format_plural, format_shape
+from vmapdbg.render.graph.fold import find_repeats
+from vmapdbg.render.graph.items import Side
+from vmapdbg.render.graph.labels import shorten
+from vmapdbg.render.graph.model import ADDED, COMMON, REMOVED, SIGNS, Graph, GraphEdge, GraphNode, LegendEntry
+
+_DTYPE_BYTES = {
+    **dict.fromkeys(("bool", "char", "signed char", "unsigned char", "uchar"), 1),
+    **dict.fromkeys(("half", "__bf16", "short", "unsigned short", "ushort"), 2),
+    **dict.fromkeys(("int", "unsigned int", "uint", "float"), 4),
+    **dict.fromkeys(("long", "unsigned long", "ulong", "double"), 8),
+}
+_MOST_LINES = 3
+_LEGEND = {
+    "kernel": "a kernel; shaded by its share of the ops",
+    "buffer": "a buffer that comes in",
+    "kept": "a buffer that a kernel writes",
+    "repeat": "a repeated layer, folded",
+}
+_INPUTS = frozenset({"BUFFER", "COPY", "PARAM", "DEFINE_GLOBAL", "BUFFER_VIEW", "MSTACK"})
+
+
+def build_kernel_graph(after: Side, before: Side | None, level: int, title: str) -> Graph:
+    """Returns the kernels of a schedule and their buffers; with `before`, of both laid over each other.
+
+    From `level` 1 on repeated layers are drawn once.
+    """
+    new, old = _Part(after, ADDED if before else COMMON), None
+    if before is not None:
+        old = _Part(before, REMOVED)
+        _match_parts(old, new)
+    nodes, edges = new.draw()
+    if old is not None:
+        gone_nodes, gone_edges = old.draw()
+        known = {node.id for node in nodes}
+        nodes += [node for node in gone_nodes if node.id not in known]
+        edges = _merge_edges(edges, gone_edges)
+    graph = Graph("kernels", title, tuple(nodes), tuple(edges), (), (), {}, {})
+    return add_kernel_legend(fold_kernels(graph) if level else graph)
+
+
+def fold_kernels(graph: Graph) -> Graph:
+    """Returns the graph with the repeated runs of kernels, and the buffers between them, drawn once."""
+    kernels = [node for node in graph.nodes if node.kind == "kernel"]
+    found = find_repeats([(*node.lines[0].split(" ")[1:], *node.lines[1:-1], node.mark) for node in kernels])
+    if found is None:
+        return graph
+    start, period, count = found
+    copies = kernels[start + period : start + period * count]
+    inside = {node.id for node in copies}
+    inside |= _find_inner_buffers(graph, inside)
+    known = {node.id: node for node in graph.nodes}
+    last = copies[-1]
+    times = format_plural(count - 1, "more time", "more times")
+    lines = (f"the {format_plural(period, 'kernel')} before, {times}", f"{copies[0].lines[0]} to {last.lines[0]}")
+    members = tuple(sorted({number for name in inside for number in known[name].members}))
+    merged = GraphNode(last.id, "repeat", lines, f"{lines[0]}\nnodes {format_ids(members)}", members, None, last.mark)
+    inside.discard(last.id)
+    nodes = tuple(merged if node.id == last.id else node for node in graph.nodes if node.id not in inside)
+    names = {name: last.id if name in inside else name for name in known}
+    moved = [replace(edge, tail=names[edge.tail], head=names[edge.head]) for edge in graph.edges]
+    edges = tuple(dict.fromkeys(edge for edge in moved if edge.tail != edge.head))
+    return replace(graph, nodes=nodes, edges=edges, folded={"repeated kernels and buffers": len(inside)})
+
+
+def _find_inner_buffers(graph: Graph, inside: set[str]) -> set[str]:
+    """The buffers that only these kernels touch, or that they both write and read."""
+    touching: dict[str, set[str]] = {}
+    writing: dict[str, set[str]] = {}
+    reading: dict[str, set[str]] = {}
+    for edge in graph.edges:
+        for one, other, place in ((edge.tail, edge.head, reading), (edge.head, edge.tail, writing)):
+            touching.setdefault(one, set()).add(other)
+            place.setdefault(one, set()).add(other)
+    buffers = [node.id for node in graph.nodes if node.kind in ("buffer", "kept")]
+    only = {name for name in buffers if touching.get(name) and touching[name] <= inside}
+    return only | {name for name in buffers if writing.get(name, set()) & inside and reading.get(name, set()) & inside}
+
+
+class _Part:
+    """The kernels of one side. Matching changes the names and marks of what both have."""
+
+    def __init__(self, side: Side, mark: str) -> None:
+        self.side, self.mark = side, mark
+        self.kernels = side.schedule.kernels
+        prefix = "before" if mark == REMOVED else ""
+        self.names = {number: f"{prefix}kernel{number}" for number in range(len(self.kernels))}
+        self.writers = {node: number for number, kernel in enumerate(self.kernels) for node in kernel.outputs}
+        self.reads = [sorted(self._find_reads(kernel)) for kernel in self.kernels]
+        self.buffers = sorted(set(self.writers) | {node for reads in self.reads for node in reads})
+        self.buffer_names = {node: f"{prefix}buffer{node}" for node in self.buffers}
+        self.marks = dict.fromkeys([*self.names.values(), *self.buffer_names.values()], mark)
+        self.most = max((kernel.executed_ops for kernel in self.kernels), default=0)
+        self.total = sum(kernel.executed_ops for kernel in self.kernels)
+
+    def _find_reads(self, kernel: Kernel) -> set[int]:
+        """The buffers a kernel reads: what its nodes read and it does not compute, back to a buffer."""
+        inside, found, seen = set(kernel.nodes), set(), set()
+        own = set(kernel.outputs)
+        nodes = self.side.view.nodes
+        waiting = [source for number in kernel.nodes if number in nodes for source in nodes[number].src]
+        while waiting:
+            number = waiting.pop()
+            if number in seen or number not in nodes:
+                continue
+            seen.add(number)
+            if (number in self.writers and number not in own) or (nodes[number].op in _INPUTS and number not in inside):
+                found.add(number)
+            elif number not in inside:
+                waiting += nodes[number].src
+        return found
+
+    def draw(self) -> tuple[list[GraphNode], list[GraphEdge]]:
+        """Returns what is drawn of this side."""
+        nodes = [self._draw_buffer(number) for number in self.buffers]
+        edges: list[GraphEdge] = []
+        for number, kernel in enumerate(self.kernels):
+            nodes.append(self._draw_kernel(number, kernel))
+            pairs = [(self.buffer_names[node], self.names[number]) for node in self.reads[number]]
+            pairs += [(self.names[number], self.buffer_names[node]) for node in kernel.outputs]
+            for tail, head in pairs:
+                mark = self.mark if COMMON in (self.marks[tail], self.marks[head]) else self.marks[tail]
+                both = self.marks[tail] == self.marks[head] == COMMON
+                edges.append(GraphEdge(tail, head, mark=COMMON if both else mark))
+        return nodes, edges
+
+    def _draw_kernel(self, number: int, kernel: Kernel) -> GraphNode:
+        name = self.names[number]
+        mark = self.marks[name]
+        share = kernel.executed_ops / self.most if self.most else 0.0
+        lines = [
+            f"{SIGNS[mark]}#{number} {shorten(kernel.name)}",
+            *self._label_work(kernel),
+            *self._label_findings(number, kernel),
+        ]
+        alert = len(lines) > len(self._label_work(kernel)) + 1
+        lines.append(shorten(_join_some(self.side.places.format_all(kernel.lines).split("; "))))
+        tip = f"kernel {number} {kernel.name}, target {kernel.target}\n  nodes {format_ids(kernel.nodes)}\n"
+        tip += f"  writes nodes {format_ids(kernel.outputs)}\n  lines {', '.join(kernel.lines)}"
+        shown = tuple(line for line in lines if line)
+        return GraphNode(name, "kernel", shown, tip, kernel.nodes, mark=mark, alert=alert, weight=share)
+
+    def _label_work(self, kernel: Kernel) -> list[str]:
+        part = kernel.executed_ops / self.total if self.total else 0.0
+        share = f", {part:.0%} of all" if part >= 0.01 and len(self.kernels) > 1 else ""
+        ops = f"{format_count(kernel.executed_ops)} ops executed{share}"
+        if kernel.redundancy:
+            ops += f", redundancy {kernel.redundancy:.1f}x"
+        local = f", {format_bytes(kernel.local_bytes)} LOCAL" if kernel.local_bytes else ""
+        launches = f", {format_plural(kernel.launches, 'launch', 'launches')}" if kernel.launches != 1 else ""
+        return [ops, f"{format_plural(kernel.threads, 'thread')}{local}{launches}, moves {format_bytes(kernel.bytes)}"]
+
+    def _label_findings(self, number: int, kernel: Kernel) -> list[str]:
+        view = self.side.view
+        found = view.findings.find_for_kernel(kernel, view.schedule.index, number)
+        return [shorten(f"{item.code} {item.message}", 60) for item in found]
+
+    def _draw_buffer(self, number: int) -> GraphNode:
+        name = self.buffer_names[number]
+        mark, node = self.marks[name], self.side.view.nodes.get(number)
+        closed = next((item for item in self.side.buffers[number] if item.outcome == "kept"), None)
+        lost = self.side.view.lost(closed) if closed is not None else ()
+        if closed is not None:
+            size = f"{closed.size:,} {node.dtype if node else 'elements'}, {format_bytes(closed.bytes)}"
+        else:
+            size = _size_input(node) if node else ""
+        title = f"{SIGNS[mark]}{number} {node.op if node else '?'}"
+        lines = [title, *(f"{item} NOT closed" for item in lost), size]
+        ranges = f"\n  closes {', '.join(closed.closed_ranges)}" if closed is not None else ""
+        place = f"\n  {node.line}" if node is not None and node.line else ""
+        shape = f" {format_shape(node.shape)}" if node is not None else ""
+        tip = f"buffer of node {number}: {node.op if node else '?'}{shape}{ranges}{place}"
+        kind = "buffer" if number not in self.writers else "kept"
+        return GraphNode(name, kind, tuple(line for line in lines if line), tip, (number,), None, mark, bool(lost))
+
+
+def _join_some(parts: list[str]) -> str:
+    more = len(parts) - _MOST_LINES
+    return "; ".join(parts[:_MOST_LINES]) + (f"; {more} more" if more > 0 else "")
+
+
+def _size_input(node: Node) -> str:
+    sizes = [size for size in node.shape or () if isinstance(size, int)]
+    if node.shape is None or len(sizes) != len(node.shape):
+        return f"{format_shape(node.shape)} {node.dtype}"
+    count = math.prod(sizes)
+    each = _DTYPE_BYTES.get(node.dtype)
+    return f"{count:,} {node.dtype}" + (f", {format_bytes(count * each)}" if each else "")
+
+
+def _match_parts(old: _Part, new: _Part) -> None:
+    """Gives what both sides have one name and no mark.
+
+    Kernels are the same by their key and what they write, buffers by node and size.
+    """
+    matched = match_nodes(old.side.schedule, new.side.schedule)
+    for number in old.buffers:
+        other = matched.get(number)
+        if other in new.buffer_names and _measure(old, number) == _measure(new, other):
+            _share(old, old.buffer_names, number, new, new.buffer_names, other)
+    free: dict[object, list[int]] = {}
+    for number, kernel in enumerate(new.kernels):
+        free.setdefault((kernel.key or kernel.source, kernel.outputs), []).append(number)
+    for number, kernel in enumerate(old.kernels):
+        outputs = tuple(matched.get(node, -1) for node in kernel.outputs)
+        waiting = free.get((kernel.key or kernel.source, outputs))
+        if waiting:
+            _share(old, old.names, number, new, new.names, waiting.pop(0))
+
+
+def _measure(part: _Part, number: int) -> object:
+    return [
+        (item.size, item.bytes, part.side.view.lost(item))
+        for item in part.side.buffers[number]
+        if item.outcome == "kept"
+    ]
+
+
+def _share(old: _Part, olds: dict[int, str], number: int, new: _Part, news: dict[int, str], other: int) -> None:
+    olds[number] = news[other]
+    old.marks[news[other]] = new.marks[news[other]] = COMMON
+
+
+def _merge_edges(new: Iterable[GraphEdge], old: Iterable[GraphEdge]) -> list[GraphEdge]:
+    """An edge that both sides have is common, whatever its ends are."""
+    ends = {(edge.tail, edge.head): edge for edge in new}
+    for edge in old:
+        known = ends.get((edge.tail, edge.head))
+        ends[edge.tail, edge.head] = edge if known is None else replace(known, mark=COMMON)
+    # between two common ends an edge of one side only is that side's
+    return list(ends.values())
+
+
+def add_kernel_legend(graph: Graph) -> Graph:
+    """Returns the graph with a legend of the kinds that it has."""
+    kinds, marks = {node.kind for node in graph.nodes}, {node.mark for node in graph.nodes}
+    entries = [LegendEntry(kind, text) for kind, text in _LEGEND.items() if kind in kinds]
+    if any(node.alert for node in graph.nodes if node.kind == "kept"):
+        entries.append(LegendEntry("kept", "loses a batch range", alert=True))
+    entries += [LegendEntry("kernel", "- only before", REMOVED)] if REMOVED in marks else []
+    entries += [LegendEntry("kernel", "+ only after", ADDED)] if ADDED in marks else []
+    return replace(graph, legend=tuple(entries))

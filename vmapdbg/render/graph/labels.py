@@ -1,0 +1,190 @@
+"""What is written in and behind a node of the tensor graph."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from vmapdbg.model import Bufferize, Node
+from vmapdbg.render.format import format_bytes, format_ids, format_plural, format_shape
+from vmapdbg.render.graph.fold import Group
+from vmapdbg.render.graph.items import BufferMark, Item, Side
+from vmapdbg.render.graph.model import REMOVED, SIGNS
+
+_LONGEST = 44
+_LONGEST_TIP = 600
+_MOST_OPS = 6
+_MOST_TIPS = 12
+_OPS_A_LINE = 3
+
+
+def shorten(text: str, longest: int = _LONGEST) -> str:
+    """Returns `text` on one line, its end replaced by `...` where it is too long."""
+    line = " ".join(text.split())
+    return line if len(line) <= longest else line[: longest - 3] + "..."
+
+
+def make_label(group: Group, side: Side) -> tuple[str, ...]:
+    """Returns the lines of a group's node: id and op, shape and place, ambient ranges, the decision."""
+    if group.kind == "repeat":
+        return _label_repeat(group)
+    if group.kind == "index":
+        return _label_index(group)
+    return (*_make_title(group), *_label_value(group, side), *_label_decisions(group.last))
+
+
+def _make_title(group: Group) -> list[str]:
+    last = group.last
+    sign = SIGNS[last.mark]
+    ops = [item.node.op for item in group.items]
+    if len(ops) == 1:
+        return [f"{sign}{last.node.id} {_name_op(last.node)}"]
+    ids = format_ids(item.node.id for item in group.items) if len(ops) <= _MOST_OPS else str(last.node.id)
+    if len(ops) > _MOST_OPS:
+        return [f"{sign}{ids} {_name_op(last.node)}", *_count_ops(ops[:-1])]
+    parts = [" > ".join(ops[i : i + _OPS_A_LINE]) for i in range(0, len(ops), _OPS_A_LINE)]
+    first, *rest = [part + " >" for part in parts[:-1]] + parts[-1:]
+    return [f"{sign}{ids} {first}", *(f"    {line}" for line in rest)]
+
+
+def _name_op(node: Node) -> str:
+    if node.op in ("REDUCE_AXIS", "REDUCE", "VMAPIN", "VMAPOUT", "COPY") and node.arg:
+        return f"{node.op} {shorten(node.arg, 24)}"
+    return node.op
+
+
+def _count_ops(ops: Iterable[str]) -> list[str]:
+    counts = Counter(ops).most_common()
+    parts = [f"{count} {op}" for op, count in counts]
+    lines = [", ".join(parts[i : i + _OPS_A_LINE]) for i in range(0, min(len(parts), 2 * _OPS_A_LINE), _OPS_A_LINE)]
+    left = sum(count for _, count in counts[2 * _OPS_A_LINE :])
+    return [f"with {lines[0]}", *lines[1:], *([f"and {left} more"] if left else [])]
+
+
+def _label_value(group: Group, side: Side) -> list[str]:
+    node = group.last.node
+    shape = format_shape(node.shape)
+    if group.kind == "view":
+        first = group.items[0]
+        source = next((side.view.nodes[i] for i in first.node.src if i in side.view.nodes), None)
+        if source is not None and source.shape is not None and first.mark != REMOVED:
+            shape = f"{format_shape(source.shape)} -> {shape}"
+    place = side.places.format(node.line, brief=True)
+    lines = [shorten(" ".join(part for part in (shape, "" if group.kind == "view" else node.dtype) if part))]
+    if place and group.kind != "view":
+        lines[0] = "  ".join(part for part in (lines[0], shorten(place, 30)) if part)
+    if group.constants:
+        lines.append(shorten("const " + ", ".join(group.constants)))
+    if group.last.ambient:
+        lines.append(star_ranges(group.last.ambient))
+    return [line for line in lines if line]
+
+
+def _label_decisions(item: Item) -> list[str]:
+    now = item.node.realized.reason if item.node.realized is not None else None
+    if item.before is None:
+        return [f"realized: {now}"] if now is not None else []
+    then = item.before.realized.reason if item.before.realized is not None else None
+    if now == then:
+        return [f"realized: {now}"] if now is not None else []
+    return [f"- {_name_decision(then)}", f"+ {_name_decision(now)}"]
+
+
+def _name_decision(reason: str | None) -> str:
+    return "not realized" if reason is None else f"realized: {reason}"
+
+
+def _label_index(group: Group) -> tuple[str, ...]:
+    ops = [item.node.op for item in group.items]
+    title = f"{SIGNS[group.last.mark]}{group.last.node.id} index arithmetic"
+    shape = format_shape(group.last.node.shape)
+    value = f"{shape} {group.last.node.dtype}, {format_plural(len(ops), 'node')} from constants"
+    return (title, shorten(value.strip()))
+
+
+def _label_repeat(group: Group) -> tuple[str, ...]:
+    ids = [item.node.id for item in group.items]
+    title = f"{group.last.node.id} the same {format_plural(group.repeats, 'more time', 'more times')}"
+    return (
+        title,
+        f"{format_plural(len(ids), 'node')}, {min(ids)} to {max(ids)}",
+        *_count_ops(i.node.op for i in group.items),
+    )
+
+
+def star_ranges(names: Iterable[str]) -> str:
+    """Returns ambient ranges as `rm1* rm2*`."""
+    return " ".join(f"{name}*" for name in names)
+
+
+def make_tooltip(group: Group, side: Side) -> str:
+    """Returns all that is known of a group's nodes, the last one first."""
+    tips = [describe_node(item, side) for item in reversed(group.items[-_MOST_TIPS:])]
+    left = len(group.items) - len(tips)
+    if left:
+        tips.append(f"and {format_plural(left, 'more node')}: {format_ids(i.node.id for i in group.items[:left])}")
+    return "\n".join(tips)
+
+
+def describe_node(item: Item, side: Side) -> str:
+    """Returns one node in a few lines: id, op, shape, ranges, ambient ranges, reason, line."""
+    node = item.node
+    owner = " of the baseline" if item.mark == REMOVED else ""
+    lines = [f"{SIGNS[item.mark]}node {node.id}{owner}: {node.op} {node.arg}".rstrip()]
+    lines[0] += f" {node.dtype} {format_shape(node.shape)}".rstrip()
+    if node.in_ranges is not None or node.out_ranges is not None:
+        lines.append(f"  ranges {join_ranges(node.in_ranges)} -> {join_ranges(node.out_ranges)}")
+    if item.ambient:
+        lines.append(f"  ambient {star_ranges(item.ambient)}")
+    if node.realized is not None:
+        lines.append(f"  realized, {node.realized.reason}: {node.realized.detail}")
+    if item.before is not None and item.changed:
+        before = item.before.realized
+        lines.append(
+            f"  baseline {_name_decision(before.reason if before else None)}: {before.detail if before else ''}"
+        )
+    if node.line is not None:
+        lines.append(f"  {node.line}")
+    return "\n".join(shorten_tip(line) for line in lines)
+
+
+def shorten_tip(line: str) -> str:
+    """Returns a line of a tooltip."""
+    return line if len(line) <= _LONGEST_TIP else line[: _LONGEST_TIP - 3] + "..."
+
+
+def join_ranges(names: Sequence[str] | None) -> str:
+    """Returns the ranges of a value's axes, `-` where there are none."""
+    return ", ".join(names) if names else "-"
+
+
+def label_buffer(buffer: BufferMark, side: Side) -> tuple[str, ...]:
+    """Returns the lines of a BUFFERIZE: what it closes, its size, whether it was kept, what it loses."""
+    bufferize, sign = buffer.bufferize, SIGNS[buffer.mark]
+    ambient = side.view.ambient_of(bufferize)
+    closed = ", ".join(f"{name}*" if name in ambient else name for name in bufferize.closed_ranges)
+    lost = [f"{name} NOT closed" for name in buffer.lost]
+    space = "" if bufferize.addrspace == "GLOBAL" else f" {bufferize.addrspace}"
+    size = f"{size_text(bufferize, side)}{space}, {bufferize.outcome}"
+    return (*lost, shorten(f"{sign}BUFFERIZE ({closed})"), size)
+
+
+def size_text(bufferize: Bufferize, side: Side) -> str:
+    """Returns the size of a buffer as `3x2 = 6, 48 B`."""
+    sizes = [side.view.size_of(name) for name in bufferize.closed_ranges]
+    product = "x".join(str(size) for size in sizes)
+    known = len(sizes) > 1 and None not in sizes
+    return (
+        f"{product} = {bufferize.size:,}, {format_bytes(bufferize.bytes)}"
+        if known
+        else (f"{bufferize.size:,} elements, {format_bytes(bufferize.bytes)}")
+    )
+
+
+def describe_buffer(buffer: BufferMark, side: Side) -> str:
+    """Returns the tooltip of a BUFFERIZE."""
+    bufferize = buffer.bufferize
+    lines = [f"BUFFERIZE of node {bufferize.node}, {bufferize.outcome}: {bufferize.reason}"]
+    lines.append(f"  closes {join_ranges(bufferize.closed_ranges)}: {size_text(bufferize, side)} {bufferize.addrspace}")
+    lines += [f"  {name} is not closed: its iterations overwrite each other" for name in buffer.lost]
+    return "\n".join(shorten_tip(line) for line in lines)

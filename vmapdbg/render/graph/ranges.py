@@ -1,0 +1,83 @@
+"""The range map as a table: one line a node, outputs last, the same folding as in the tensor graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vmapdbg.render.format import format_bytes, format_shape
+from vmapdbg.render.graph.fold import Group, fold_items
+from vmapdbg.render.graph.items import Item, Side, collect_items
+from vmapdbg.render.graph.labels import join_ranges, make_tooltip, shorten, star_ranges
+from vmapdbg.render.graph.model import REMOVED, SIGNS, Graph, GraphNode, choose_colours
+from vmapdbg.render.graph.tensor import name_node
+
+HEADS = ("id", "op", "shape", "ranges in -> out", "ambient", "decision and buffer", "kernel", "line")
+_WIDEST = (12, 34, 22, 46, 14, 90, 18, 26)
+
+
+def build_range_graph(after: Side, before: Side | None, title: str) -> Graph:
+    """Returns one row a node: the label's only line is the row, in columns of a fixed width."""
+    folding = fold_items(collect_items(after, before), 0)
+    table = [
+        _make_row(group, after if group.last.mark != REMOVED or before is None else before) for group in folding.groups
+    ]
+    widths = [
+        min(most, max(map(len, column))) for most, column in zip(_WIDEST, zip(HEADS, *table, strict=True), strict=True)
+    ]
+    nodes = [GraphNode("head", "row-head", (_join_row(HEADS, widths),), "the columns")]
+    for group, row in zip(folding.groups, table, strict=True):
+        nodes.append(_draw_row(group, _join_row(row, widths), after))
+    names = sorted(after.view.vmap_names | (before.view.vmap_names if before else frozenset()))
+    return Graph("ranges", title, tuple(nodes), (), (), (), choose_colours(names), folding.folded)
+
+
+def _draw_row(group: Group, line: str, side: Side) -> GraphNode:
+    last = group.last
+    alert = any(buffer.lost for buffer in last.buffers if buffer.mark != REMOVED or last.mark == REMOVED)
+    members = tuple(item.node.id for item in group.items)
+    return GraphNode(
+        name_node(last),
+        "row",
+        (line,),
+        make_tooltip(group, side),
+        members,
+        None,
+        last.mark,
+        alert,
+        last.node.realized is not None,
+    )
+
+
+def _make_row(group: Group, side: Side) -> Sequence[str]:
+    node = group.last.node
+    ops = " > ".join(item.node.op for item in group.items) if group.kind != "index" else "index arithmetic"
+    came = group.items[0].node.in_ranges if group.kind != "index" else None
+    ranges = (
+        join_ranges(node.out_ranges)
+        if came == node.out_ranges or came is None
+        else (f"{join_ranges(came)} -> {join_ranges(node.out_ranges)}")
+    )
+    return (
+        f"{SIGNS[group.last.mark]}{node.id}",
+        ops + (f" ({', '.join(group.constants)})" if group.constants else ""),
+        format_shape(node.shape),
+        ranges,
+        star_ranges(group.last.ambient),
+        _describe_decision(group.last),
+        ", ".join(f"#{number}" for number, kernel in enumerate(side.schedule.kernels) if node.id in kernel.nodes),
+        side.places.format(node.line, brief=True),
+    )
+
+
+def _describe_decision(item: Item) -> str:
+    parts = [item.node.realized.reason] if item.node.realized is not None else []
+    for buffer in item.buffers:
+        made = buffer.bufferize
+        lost = "".join(f" {name} NOT closed" for name in buffer.lost)
+        closes = f"{SIGNS[buffer.mark]}({', '.join(made.closed_ranges)}) {format_bytes(made.bytes)} {made.outcome}"
+        parts.append(closes + lost)
+    return "; ".join(parts)
+
+
+def _join_row(row: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(shorten(cell, width).ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -1,0 +1,233 @@
+"""The tensor graph: nodes, scopes of vmap, the buffers between them."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+
+from vmapdbg.render.graph.fold import Folding, Group, fold_items
+from vmapdbg.render.graph.items import BufferMark, Item, Side, collect_items
+from vmapdbg.render.graph.labels import (
+    describe_buffer,
+    join_ranges,
+    label_buffer,
+    make_label,
+    make_tooltip,
+    shorten,
+)
+from vmapdbg.render.graph.model import (
+    ADDED,
+    COMMON,
+    REMOVED,
+    Graph,
+    GraphCluster,
+    GraphEdge,
+    GraphNode,
+    LegendEntry,
+    choose_colours,
+    measure_ranks,
+)
+
+_FAR_ROWS = 12
+_LARGE = 150
+_LEGEND = {
+    "input": "a buffer that comes in",
+    "op": "an op",
+    "reduce": "a reduce",
+    "view": "movement ops",
+    "vmapin": "VMAPIN: a scope begins",
+    "vmapout": "VMAPOUT: a scope ends",
+    "index": "index arithmetic, folded",
+    "repeat": "a repeated layer, folded",
+    "kept": "BUFFERIZE kept: a buffer",
+    "removed": "BUFFERIZE removed: fused",
+    "reference": "from a node far away",
+}
+
+
+def build_tensor_graph(after: Side, before: Side | None, level: int, title: str) -> Graph:
+    """Returns the tensor graph of a schedule folded to `level`; with `before`, of both laid over each other."""
+    items = collect_items(after, before)
+    folding = fold_items(items, level)
+    names = sorted(after.view.vmap_names | (before.view.vmap_names if before else frozenset()))
+    draft = _Draft(folding, after, before)
+    draft.draw()
+    graph = Graph(
+        stage="tensor",
+        title=title,
+        nodes=tuple(draft.nodes),
+        edges=tuple(draft.edges),
+        clusters=tuple(_make_clusters(draft.scopes, after, before)),
+        legend=(),
+        range_colours=choose_colours(names),
+        folded=folding.folded,
+    )
+    return add_legend(cut_far_edges(graph))
+
+
+class _Draft:
+    """Nodes and edges as they come."""
+
+    def __init__(self, folding: Folding, after: Side, before: Side | None) -> None:
+        self.folding, self.after, self.before = folding, after, before
+        self.nodes: list[GraphNode] = []
+        self.edges: list[GraphEdge] = []
+        self.groups = {group.key: group for group in folding.groups}
+        self.items = {item.key: item for group in folding.groups for item in group.items}
+        self.scopes: dict[tuple[str, ...], str] = {}
+
+    def side_of(self, mark: str) -> Side:
+        return self.before if mark == REMOVED and self.before is not None else self.after
+
+    def name_scope(self, path: tuple[str, ...]) -> str | None:
+        """Returns the id of a scope's cluster, and makes it and those around it."""
+        for depth in range(1, len(path) + 1):
+            name = "-".join(["scope", *(re.sub(r"\W", "_", part) for part in path[:depth])])
+            if path[:depth] not in self.scopes:
+                taken = name in self.scopes.values()
+                self.scopes[path[:depth]] = f"{name}-{len(self.scopes)}" if taken else name
+        return self.scopes[path] if path else None
+
+    def draw(self) -> None:
+        for group in self.folding.groups:
+            self._draw_group(group)
+        seen: set[tuple[str, str, str]] = set()
+        for group in self.folding.groups:
+            for item in group.items:
+                for source in dict.fromkeys(item.src):
+                    self._draw_edge(source, item, group, seen)
+
+    def _draw_group(self, group: Group) -> None:
+        last, side = group.last, self.side_of(group.last.mark)
+        realized = last.node.realized is not None and group.kind not in ("repeat", "index")
+        members = tuple(item.node.id for item in group.items)
+        scope = self.name_scope(last.path)
+        label, tooltip = make_label(group, side), make_tooltip(group, side)
+        name, kind = name_node(last), group.kind
+        self.nodes.append(GraphNode(name, kind, label, tooltip, members, scope, last.mark, realized=realized))
+        if group.kind != "repeat":
+            for buffer in last.buffers:
+                self._draw_buffer(buffer, last)
+
+    def _draw_buffer(self, buffer: BufferMark, item: Item) -> None:
+        side = self.side_of(buffer.mark)
+        mark = buffer.mark
+        name = name_buffer(buffer)
+        kind = "kept" if buffer.kept else "removed"
+        label, tooltip = label_buffer(buffer, side), describe_buffer(buffer, side)
+        scope = self.name_scope(item.path if item.node.op != "VMAPOUT" else item.ambient)
+        node = GraphNode(name, kind, label, tooltip, (buffer.bufferize.node,), scope, mark, alert=bool(buffer.lost))
+        self.nodes.append(node)
+        self.edges.append(GraphEdge(name_node(item), name, "", tooltip, kind, mark))
+
+    def _draw_edge(self, source: str, reader: Item, group: Group, seen: set[tuple[str, str, str]]) -> None:
+        key = self.folding.of.get(source)
+        if key is None or key == group.key:
+            return
+        maker, item = self.groups[key], self.items[source]
+        tail, kind = self._find_tail(maker, item)
+        head = name_node(group.last)
+        label = "" if "repeat" in (maker.kind, group.kind) else _label_edge(maker, item, reader)
+        if (tail, head, label) not in seen:
+            seen.add((tail, head, label))
+            mark = max_mark(item.mark, reader.mark)
+            ranges = f"{item.node.op} {item.node.id} read with {join_ranges(reader.node.in_ranges)} by "
+            tip = f"{ranges}{reader.node.op} {reader.node.id}"
+            self.edges.append(GraphEdge(tail, head, shorten(label, 36), tip, kind, mark))
+
+    def _find_tail(self, maker: Group, item: Item) -> tuple[str, str]:
+        """Readers of a buffer read the BUFFERIZE: that of the patched side where the sides differ."""
+        if maker.kind == "repeat" or item.key != maker.key:
+            return name_node(maker.last), "data"
+        drawn = [buffer for buffer in item.buffers if buffer.mark != REMOVED or item.mark == REMOVED]
+        if not drawn:
+            return name_node(item), "data"
+        return name_buffer(drawn[0]), "kept" if drawn[0].kept else "removed"
+
+
+def name_node(item: Item) -> str:
+    """Returns the id in the SVG: `node7`, or `before7` for a node of the baseline only."""
+    return f"before{item.node.id}" if item.mark == REMOVED else f"node{item.node.id}"
+
+
+def name_buffer(buffer: BufferMark) -> str:
+    """Returns the id in the SVG of a BUFFERIZE."""
+    return ("before" if buffer.mark == REMOVED else "") + f"bufferize{buffer.bufferize.node}"
+
+
+def max_mark(first: str, second: str) -> str:
+    """Returns the mark of what lies between two marked ends: the one that is not common."""
+    return second if first == COMMON else first
+
+
+def _label_edge(maker: Group, item: Item, reader: Item) -> str:
+    """Names the ranges where they are not those that the value came with."""
+    asked = reader.node.in_ranges
+    came = None if maker.kind in ("input", "index") else maker.items[0].node.in_ranges
+    if asked is None or not asked or (asked == came and not item.buffers):
+        return ""
+    return join_ranges(asked)
+
+
+def _make_clusters(scopes: dict[tuple[str, ...], str], after: Side, before: Side | None) -> Iterable[GraphCluster]:
+    ranges = {**(before.view.ranges if before else {}), **after.view.ranges}
+    for path, name in scopes.items():
+        known = ranges.get(path[-1])
+        about = f" = {known.size}, {known.axis_type}" if known is not None else ""
+        yield GraphCluster(name, scopes.get(path[:-1]), f"vmap {path[-1]}{about}", path[-1])
+
+
+def cut_far_edges(graph: Graph) -> Graph:
+    """In a large graph, replaces an edge over many rows by a small node beside its reader that names the source."""
+    if len(graph.nodes) < _LARGE:
+        return graph
+    ranks = measure_ranks(graph)
+    known = {node.id: node for node in graph.nodes}
+    nodes, edges = list(graph.nodes), []
+    made: set[str] = set()
+    for edge in graph.edges:
+        if ranks[edge.head] - ranks[edge.tail] < _FAR_ROWS:
+            edges.append(edge)
+            continue
+        name = f"{edge.tail}-for-{edge.head}"
+        if name not in made:
+            made.add(name)
+            title, head = known[edge.tail].lines[0], known[edge.head]
+            tip = f"reads {title}\n{edge.tooltip}"
+            nodes.append(GraphNode(name, "reference", (f"from {title}",), tip, (), head.scope, edge.mark))
+        edges.append(GraphEdge(name, edge.head, edge.label, edge.tooltip, "reference", edge.mark))
+    return Graph(**{**vars(graph), "nodes": tuple(nodes), "edges": tuple(edges)})
+
+
+def add_legend(graph: Graph) -> Graph:
+    """Returns the graph with a legend of the kinds that it has."""
+    kinds = {node.kind for node in graph.nodes}
+    entries = [LegendEntry(kind, text) for kind, text in _LEGEND.items() if kind in kinds]
+    if any(node.realized for node in graph.nodes):
+        entries.append(LegendEntry("op", "realized, with the reason", realized=True))
+    if any(node.alert for node in graph.nodes):
+        entries.append(LegendEntry("kept", "loses a batch range", alert=True))
+    marks = {part.mark for part in (*graph.nodes, *graph.edges)}
+    entries += [LegendEntry("op", "- only before", REMOVED)] if REMOVED in marks else []
+    entries += [LegendEntry("op", "+ only after", ADDED)] if ADDED in marks else []
+    return Graph(**{**vars(graph), "legend": tuple(entries)})
+
+
+def count_near(graph: Graph, centre: Iterable[str], depth: int) -> set[str]:
+    """Returns the ids of the nodes at most `depth` edges from `centre`, either way; a BUFFERIZE is no step."""
+    near: dict[str, set[str]] = defaultdict(set)
+    for edge in graph.edges:
+        near[edge.tail].add(edge.head)
+        near[edge.head].add(edge.tail)
+    free = {node.id for node in graph.nodes if node.kind in ("kept", "removed")}
+    found: set[str] = set()
+    front = set(centre)
+    for _ in range(depth + 1):
+        front -= found
+        found |= front
+        steps = {other for name in front for other in near[name]} - found
+        buffers = steps & free
+        found |= buffers
+        front = (steps - free) | ({other for name in buffers for other in near[name]} - found)
+    return found

@@ -1,0 +1,303 @@
+"""Draws a capture as a graph into a file: `write_graph`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from vmapdbg.model import Capture, Schedule
+from vmapdbg.render.format import format_plural
+from vmapdbg.render.graph.dot import style_svg, write_dot
+from vmapdbg.render.graph.draw import PICTURES, TooSlow, check_format, draw_dot
+from vmapdbg.render.graph.fold import LEVEL_NOTES, LEVELS
+from vmapdbg.render.graph.items import Side, count_common
+from vmapdbg.render.graph.kernels import add_kernel_legend, build_kernel_graph
+from vmapdbg.render.graph.model import Graph, GraphError, graph_data, measure_ranks
+from vmapdbg.render.graph.ranges import build_range_graph
+from vmapdbg.render.graph.tensor import add_legend, build_tensor_graph, count_near
+from vmapdbg.store import StoreError, write_atomically, write_bytes_atomically
+
+Stage = Literal["tensor", "ranges", "kernels"]
+STAGES: tuple[Stage, ...] = ("tensor", "ranges", "kernels")
+FORMATS = (*PICTURES, "dot", "json")
+TIME_LIMIT = 12.0
+PATIENCE = 1.5  # seconds of layout: what takes longer is no pleasure to scroll through, either
+_DEPTH = 3
+_MANY = 200
+
+
+def write_graph(
+    capture: Capture,
+    path: Path | str,
+    *,
+    stage: Stage = "tensor",
+    schedule: int | None = None,
+    around: int | None = None,
+    depth: int | None = None,
+    other: Capture | None = None,
+    fold: int | None = None,
+    time_limit: float = TIME_LIMIT,
+) -> list[str]:
+    """Draws one schedule of `capture` to `path` and returns notes for the user, one line each.
+
+    The ending of `path` chooses the format (FORMATS). `other` is the baseline, laid under it. `around` keeps the nodes
+    at most `depth` edges from a node, `depth` alone those near the outputs. `fold` is how far the graph is folded, from
+    0 to 3; by default a picture is folded until it is quick to lay out. No layout takes more than `time_limit` seconds:
+    a graph that cannot be drawn in that is drawn in part. Raises GraphError with one line; the file is then as it was
+    before.
+    """
+    target = Path(path)
+    kind = _check_path(target)
+    after, notes = _choose_schedule(capture, schedule)
+    before = _choose_baseline(other, after, notes)
+    drawing = _Drawing(after, before, stage, around, depth, fold, notes)
+    try:
+        if kind in PICTURES:
+            write_bytes_atomically(target, drawing.draw(kind, time_limit))
+        else:
+            level = drawing.list_levels()[0]
+            graph = drawing.build(level)
+            drawing.note_folded(graph, level)
+            write_atomically(target, _write_text(graph, kind, notes))
+    except StoreError as error:
+        raise GraphError(str(error)) from error
+    return notes
+
+
+def _write_text(graph: Graph, kind: str, notes: list[str]) -> str:
+    if kind == "dot":
+        return write_dot(graph)
+    return json.dumps(graph_data(graph, notes), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def _check_path(path: Path) -> str:
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in FORMATS:
+        raise GraphError(f"{path}: the ending must be one of {', '.join('.' + name for name in FORMATS)}")
+    if path.is_dir() or not path.parent.is_dir():
+        why = "is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+        raise GraphError(f"cannot write {path}: {why}")
+    if kind in PICTURES:
+        check_format(kind)
+    return kind
+
+
+def _choose_schedule(capture: Capture, index: int | None) -> tuple[Side, list[str]]:
+    if not capture.schedules:
+        why = f": {capture.error.type}: {capture.error.message.splitlines()[0]}" if capture.error else ""
+        raise GraphError(f"{capture.snippet} made no schedule to draw{why}")
+    if index is not None:
+        for schedule in capture.schedules:
+            if schedule.index == index:
+                return Side(capture, schedule), []
+        last = capture.schedules[-1].index
+        raise GraphError(f"there is no schedule {index}: the schedules are 0 to {last}")
+    chosen = max(capture.schedules, key=_interest)
+    notes: list[str] = []
+    if len(capture.schedules) > 1:
+        notes.append(f"schedule {chosen.index} of {len(capture.schedules)}: --schedule N draws another one")
+    return Side(capture, chosen), notes
+
+
+def _interest(schedule: Schedule) -> tuple[bool, int, int]:
+    """Of the schedules with kernels those with most vmap ranges, and of these the last."""
+    scopes = sum(item.vmap for item in schedule.ranges)
+    return (bool(schedule.kernels), scopes, schedule.index)
+
+
+def _choose_baseline(other: Capture | None, after: Side, notes: list[str]) -> Side | None:
+    if other is None:
+        return None
+    if not other.schedules:
+        why = f" ({other.error.type}: {other.error.message.splitlines()[0]})" if other.error else ""
+        notes.append(f"the baseline made no schedule{why}: all is drawn as added")
+        return Side(other, Schedule(after.schedule.index, None, 0, (), (), (), (), (), ()))
+    index = after.schedule.index
+    best = max(other.schedules, key=lambda each: (count_common(each, after.schedule), each.index == index, -each.index))
+    if best.index != index:
+        notes.append(f"laid over schedule {best.index} of the baseline, which is most like it")
+    return Side(other, best)
+
+
+class _Drawing:
+    """One graph at every level of folding."""
+
+    def __init__(
+        self,
+        after: Side,
+        before: Side | None,
+        stage: Stage,
+        around: int | None,
+        depth: int | None,
+        fold: int | None,
+        notes: list[str],
+    ) -> None:
+        if stage not in STAGES:
+            raise GraphError(f"there is no stage {stage}: choose from {', '.join(STAGES)}")
+        if fold is not None and fold not in LEVELS:
+            raise GraphError(f"there is no folding {fold}: choose from 0 (all) to {LEVELS[-1]}")
+        if depth is not None and depth < 0:
+            raise GraphError(f"a depth of {depth} is too small: it counts edges from 0")
+        if stage == "kernels" and not after.schedule.kernels and not (before and before.schedule.kernels):
+            raise GraphError(f"schedule {after.schedule.index} has no kernels, only copies or nothing")
+        if around is not None and around not in after.view.nodes:
+            raise GraphError(f"there is no node {around} in schedule {after.schedule.index}")
+        self.after, self.before, self.stage, self.notes = after, before, stage, notes
+        self.around, self.depth, self.fold = around, depth, fold
+        self.left_out = self.drawn = 0
+
+    def build(self, level: int) -> Graph:
+        """Returns the graph at a level of folding, cut to what was asked for."""
+        what = {"tensor": "tensor graph", "ranges": "range map", "kernels": "kernels"}[self.stage]
+        capture = self.after.capture
+        title = f"{capture.snippet}   {what} of schedule {self.after.schedule.index}, target {capture.target}"
+        title += "   - before, + after" if self.before is not None else ""
+        if self.stage == "kernels":
+            graph = build_kernel_graph(self.after, self.before, level, title)
+        elif self.stage == "ranges":
+            graph = build_range_graph(self.after, self.before, title)
+        else:
+            graph = build_tensor_graph(self.after, self.before, level, title)
+        self.drawn = self.count_drawn(graph)
+        return self._cut(graph)
+
+    def _cut(self, graph: Graph) -> Graph:
+        if self.around is None and (self.depth is None or self.stage == "ranges"):
+            return graph
+        centre = _find_centre(graph, self.around)
+        if self.around is not None and not centre:
+            raise GraphError(f"node {self.around} is not drawn: it is a constant, named by what reads it")
+        if self.stage == "ranges":
+            near = _find_rows(graph, centre, _DEPTH if self.depth is None else self.depth)
+        else:
+            near = count_near(graph, centre, _DEPTH if self.depth is None else self.depth)
+        self.left_out = self.drawn - self.count_drawn(keep_nodes(graph, near))
+        return keep_nodes(graph, near)
+
+    def draw(self, kind: str, seconds: float) -> bytes:
+        """Returns the picture at the first level that is quick to lay out, and so to look at."""
+        end = time.monotonic() + seconds
+        levels = self.list_levels()
+        last = max(levels)
+        if last > 0 and self.fold is None and self.is_repetitive():
+            levels = levels[1:]
+        for level in levels:
+            graph = self.build(level)
+            final = level == last
+            left = end - time.monotonic()
+            if estimate_seconds(graph) > (left if final else min(left / 2, PATIENCE)):
+                continue
+            try:
+                picture = self._draw_graph(graph, kind, left * (0.8 if final else 0.5))
+            except TooSlow:
+                continue
+            self.note_folded(graph, level)
+            return picture
+        return self._draw_part(self.build(last), kind, last, end)
+
+    def list_levels(self) -> tuple[int, ...]:
+        """Returns the levels of folding to try: the one asked for, or all."""
+        last = {"tensor": LEVELS[-1], "kernels": 1, "ranges": 0}[self.stage]
+        return tuple(range(last + 1)) if self.fold is None else (min(self.fold, last),)
+
+    def is_repetitive(self) -> bool:
+        """Whether many nodes are repeated layers, which nobody wants to scroll through."""
+        return self.stage != "ranges" and any(
+            count >= _MANY for why, count in self.build(1).folded.items() if why.startswith("repeated")
+        )
+
+    @staticmethod
+    def count_drawn(graph: Graph) -> int:
+        """Returns how many nodes stand for nodes of the capture (or kernels and buffers), before any are left out."""
+        extra = ("reference", "row-head") if graph.stage == "kernels" else ("reference", "row-head", "kept", "removed")
+        return sum(node.kind not in extra for node in graph.nodes)
+
+    def _draw_part(self, graph: Graph, kind: str, level: int, end: float) -> bytes:
+        """Returns the picture of as many nodes near the outputs as can be drawn in time."""
+        # the last and smallest is worth waiting for: on a busy machine the start of the layout alone takes seconds
+        for most, least_seconds in ((400, 2.0), (150, 2.0), (40, 15.0)):
+            part = keep_nodes(graph, set(_list_near(graph, _find_centre(graph, self.around), most)))
+            try:
+                picture = self._draw_graph(part, kind, max((end - time.monotonic()) * 0.6, least_seconds))
+            except TooSlow:
+                continue
+            self.note_folded(graph, level)
+            where = "the outputs" if self.around is None else f"node {self.around}"
+            drawn = f"only {len(part.nodes):,} of {len(graph.nodes):,} drawn, those near {where}"
+            self.notes.append(f"{drawn}: all would take too long (--around NODE --depth N draws others)")
+            return picture
+        raise GraphError("the graph is too large to draw: use --around NODE with --depth N, or write .dot or .json")
+
+    def _draw_graph(self, graph: Graph, kind: str, seconds: float) -> bytes:
+        picture = draw_dot(write_dot(graph), kind, seconds)
+        return style_svg(picture.decode("utf-8"), graph).encode("utf-8") if kind == "svg" else picture
+
+    def note_folded(self, graph: Graph, level: int) -> None:
+        """Says what is not drawn as a node of its own."""
+        folded = {why: count for why, count in graph.folded.items() if count}
+        if folded:
+            total = sum(folded.values())
+            parts = ", ".join(f"{count:,} {why}" for why, count in sorted(folded.items(), key=lambda item: -item[1]))
+            self.notes.append(f"folded {total:,} of {total + self.drawn:,} nodes: {parts}")
+        if level and self.fold is None and graph.folded:
+            self.notes.append(f"folded to stay readable: {LEVEL_NOTES[level]} (--fold 0 draws all)")
+        if self.left_out:
+            self.notes.append(f"{format_plural(self.left_out, 'node')} further away not drawn")
+
+
+def _find_centre(graph: Graph, around: int | None) -> list[str]:
+    if around is not None:
+        return [node.id for node in graph.nodes if around in node.members and node.kind not in ("kept", "removed")][:4]
+    tails = {edge.tail for edge in graph.edges}
+    return [node.id for node in graph.nodes if node.id not in tails]
+
+
+def _find_rows(graph: Graph, centre: Iterable[str], depth: int) -> set[str]:
+    numbers = {node.id: number for number, node in enumerate(graph.nodes)}
+    rows = [numbers[name] for name in centre]
+    near = {node.id for node in graph.nodes if any(abs(numbers[node.id] - row) <= depth for row in rows)}
+    return near | {"head"}
+
+
+def _list_near(graph: Graph, centre: list[str], most: int) -> list[str]:
+    order = dict.fromkeys(centre[:most])
+    near: dict[str, list[str]] = {node.id: [] for node in graph.nodes}
+    for edge in graph.edges:
+        near[edge.tail].append(edge.head)
+        near[edge.head].append(edge.tail)
+    queue = list(order)
+    for name in queue:
+        for other in near[name]:
+            if other not in order and len(order) < most:
+                order[other] = None
+                queue.append(other)
+    return list(order)
+
+
+def keep_nodes(graph: Graph, names: set[str]) -> Graph:
+    """Returns the part of a graph that has these nodes."""
+    nodes = tuple(node for node in graph.nodes if node.id in names)
+    edges = tuple(edge for edge in graph.edges if edge.tail in names and edge.head in names)
+    parents = {cluster.id: cluster.parent for cluster in graph.clusters}
+    used: set[str] = set()
+    for node in nodes:
+        scope = node.scope
+        while scope is not None and scope not in used:
+            used.add(scope)
+            scope = parents.get(scope)
+    clusters = tuple(cluster for cluster in graph.clusters if cluster.id in used)
+    part = replace(graph, nodes=nodes, edges=edges, clusters=clusters)
+    return add_kernel_legend(part) if graph.stage == "kernels" else add_legend(part)
+
+
+def estimate_seconds(graph: Graph) -> float:
+    """Returns about how long a layout takes: measured, it grows with the square of the nodes, those counted in that an
+    edge needs in each row that it passes."""
+    ranks = measure_ranks(graph)
+    passed = sum(max(ranks[edge.head] - ranks[edge.tail] - 1, 0) for edge in graph.edges)
+    size = len(graph.nodes) + passed
+    return 0.4 + 0.25 * (size / 1000) ** 2

@@ -1,0 +1,65 @@
+"""Prints what `bisect` found: the outcomes, the sets of patches that decide between them, and what was tried."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from vmapdbg.bisect.outcome import Outcome
+from vmapdbg.bisect.search import Found, Patches, Search
+from vmapdbg.patches import spell_patches
+from vmapdbg.render.format import format_plural
+from vmapdbg.render.text.layout import Page
+
+
+def print_bisect(snippet: str, kind: str, search: Search, outcomes: Sequence[Outcome], console: Console) -> None:
+    """Prints the result of a search by `kind` (values, kernels, findings, crash)."""
+    page = Page(console)
+    runs = format_plural(len(search.outcomes), "run")
+    verdict = f"{format_plural(len(outcomes), 'outcome')} in {runs}, by {kind}"
+    lines = page.wrap(page.join((snippet, "bold"), f"  {verdict}"), hang=2)
+    for outcome in outcomes:
+        count = sum(name == outcome.name for name in search.outcomes.values())
+        told = page.join((outcome.name, "bold"), f"  {outcome.summary} ", (f"({format_plural(count, 'run')})", "dim"))
+        lines += page.wrap(told, indent=2, hang=3)
+    if search.is_uniform:
+        lines += page.wrap(page.text("no set of patches that was tried changes the outcome", "bold"), indent=2, hang=2)
+    else:
+        whole, empty = search.outcomes[search.given], search.outcomes[frozenset()]
+        lines += _format_found(page, f"taken away, changes {whole}", search, search.removed, away=True)
+        lines += _format_found(page, f"alone, changes {empty} (no patch)", search, search.added)
+        if whole != empty:
+            lines += _format_found(page, f"alone, enough for {whole}", search, search.enough)
+    page.show([*lines, Text(), *_format_tried(page, search)])
+
+
+def _format_found(page: Page, label: str, search: Search, found: Found, away: bool = False) -> list[Text]:
+    text = page.join(f"{label}: ")
+    for number, part in enumerate(found.sets):
+        outcome = search.outcomes[search.given - part if away else part]
+        text.append_text(page.join(" or " if number else "", (format_set(part), "bold green"), f" -> {outcome}"))
+    if not found.sets:
+        text.append_text(page.text("nothing", "bold"))
+    text.append_text(page.text(f"  ({_describe_proof(found)})", "dim"))
+    return page.wrap(text, indent=2, hang=2)
+
+
+def _describe_proof(found: Found) -> str:
+    if not found.exact:
+        return f"all sets of up to {max(found.size, 0)} tried, then by halves: no part of it does"
+    return "all sets tried" if not found.sets else f"all sets of up to {found.size} tried"
+
+
+def format_set(patches: Patches) -> str:
+    return ", ".join(sorted(patches)) or "none"
+
+
+def _format_tried(page: Page, search: Search) -> list[Text]:
+    lines = [page.text("tried", "dim")]
+    for patches, name in search.outcomes.items():
+        spec = spell_patches(patches).replace(",", ", ")
+        given = ("  (as given)", "dim") if patches == search.given else ""
+        lines += page.wrap(page.join((name, "bold"), f"  {spec}", given), indent=2, hang=3)
+    return lines

@@ -1,0 +1,205 @@
+"""Prints a Capture on a terminal or into a pipe: the header, then each schedule section by section."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal
+
+from rich.console import Console
+from rich.text import Text
+
+from vmapdbg.model import Capture, Schedule
+from vmapdbg.patches import Patch
+from vmapdbg.render.format import Places, format_plural
+from vmapdbg.render.text.buffers import format_alerts, format_bufferizes
+from vmapdbg.render.text.kernels import describe_copies, format_kernels, kernel_identity
+from vmapdbg.render.text.layout import Column, Page, Row, lay_out_table
+from vmapdbg.render.text.ranges import format_range_map, format_vmap_map
+from vmapdbg.render.text.source import SourceListing
+from vmapdbg.render.text.view import ALERT, Findings, ScheduleView
+
+SECTIONS = ("ranges", "vmap", "bufferize", "kernels", "source")
+"""The sections of a schedule, in the order in which they are printed."""
+
+_MANY_SCHEDULES = 4
+_WIDEST_RULE = 100
+
+
+def print_capture(
+    capture: Capture,
+    console: Console,
+    *,
+    only: Collection[str] = SECTIONS,
+    schedule: int | Literal["all"] | None = None,
+    show_all: bool = False,
+) -> None:
+    """Prints a capture: header, schedules, and the findings that belong to nothing printed.
+
+    `only` chooses sections. `schedule` is the index of one schedule, or `all`; None prints all, but when
+    there are more than four, those with nothing new (only copies, or the kernels of an earlier one) get one
+    line. `show_all` keeps every node and every kernel apart. Raises ValueError for a section or an index that
+    is not there.
+    """
+    chosen = _choose_schedules(capture, schedule)
+    if unknown := sorted(set(only) - set(SECTIONS)):
+        raise ValueError(f"unknown section {unknown[0]!r}: choose from {', '.join(SECTIONS)}")
+    page, places, findings = (
+        Page(console, show_all=show_all),
+        Places(capture),
+        Findings(capture.findings),
+    )
+    page.show(_format_header(capture, page, places))
+    listing = SourceListing()
+    brief = _find_brief(capture, findings) if schedule is None and len(chosen) > _MANY_SCHEDULES else {}
+    after_brief = False
+    for item in chosen:
+        view = ScheduleView(capture, item, page, places, findings)
+        if item.index in brief:
+            page.show([*([] if after_brief else [Text()]), *_format_brief(view, brief[item.index])])
+        else:
+            _print_schedule(view, only, listing)
+        after_brief = item.index in brief
+    if schedule is None or schedule == "all":
+        page.show(_format_rest(capture, page, places, findings))
+
+
+def print_patches(patches: Sequence[Patch], states: Mapping[str, bool], console: Console) -> None:
+    """Prints the table of patches: name, `on`, `off` or `always`, what each does, and the seed it is from.
+
+    `states` maps a patch's name to whether it is on; a switchable patch that it does not name is off.
+    """
+    page = Page(console)
+    columns = (
+        Column("patch", comfort=16),
+        Column("state", comfort=6),
+        Column("what it does", comfort=30, most=100, leaves=2, label="", own_line=True),
+        Column("seed", comfort=8, leaves=1),
+    )
+    rows = []
+    for patch in patches:
+        on = states.get(patch.name, False)
+        state = "always" if not patch.switchable else "on" if on else "off"
+        style = "green" if on or not patch.switchable else ALERT
+        cells = [
+            page.text(patch.name, "bold"),
+            page.text(state, style),
+            page.text(patch.summary),
+            page.text(patch.seed),
+        ]
+        rows.append(Row(cells))
+    page.show(lay_out_table(page, columns, rows, indent=0))
+
+
+def _choose_schedules(capture: Capture, schedule: int | str | None) -> list[Schedule]:
+    if schedule is None or schedule == "all":
+        return list(capture.schedules)
+    chosen = [item for item in capture.schedules if item.index == schedule]
+    if not chosen:
+        known = ", ".join(str(item.index) for item in capture.schedules[:3]) or "none"
+        more = f", ... {capture.schedules[-1].index}" if len(capture.schedules) > 3 else ""
+        raise ValueError(f"no schedule {schedule}: the capture has {known}{more}")
+    return chosen
+
+
+def _format_header(capture: Capture, page: Page, places: Places) -> list[Text]:
+    versions = capture.versions
+    with_what = f"tinygrad {versions.tinygrad}, Python {versions.python}, vmapdbg {versions.vmapdbg}"
+    on = ", ".join(name for name, state in capture.patches.items() if state) or "none"
+    off = ", ".join(name for name, state in capture.patches.items() if not state)
+    kernels = sum(len(item.kernels) for item in capture.schedules)
+    summary = f"{format_plural(len(capture.schedules), 'schedule')}, {format_plural(kernels, 'kernel')}"
+    if capture.findings:
+        summary += f", {format_plural(len(capture.findings), 'finding')}"
+    parts = [
+        page.join((capture.snippet, "bold"), f"  {summary}"),
+        page.join(("target      ", "dim"), f"{capture.target}   ({with_what})"),
+        page.join(("patches on  ", "dim"), on),
+    ]
+    parts += [page.join(("patches off ", "dim"), (off, "bold yellow"))] if off else []
+    for short, path in places.full.items():
+        if path != capture.snippet and not path.endswith("/" + capture.snippet):
+            parts.append(page.join(("file        ", "dim"), f"{short} is {path}"))
+    lines = [line for part in parts for line in page.wrap(part, hang=12)]
+    if capture.error is not None:
+        where = f" at {places.format(capture.error.line)}" if capture.error.line is not None else ""
+        headline = page.text(f"the snippet failed{where}: {capture.error.type}", ALERT)
+        lines += page.wrap(headline, hang=2)
+        for part in capture.error.message.splitlines():
+            lines += page.wrap(page.text(part), indent=2, hang=2)
+    if not capture.schedules:
+        why = "it failed before its first" if capture.error is not None else "the snippet computed no tensor"
+        lines += page.wrap(page.text(f"no schedule: {why}", "bold"))
+    return lines
+
+
+def _print_schedule(view: ScheduleView, only: Collection[str], listing: SourceListing) -> None:
+    sections = {
+        "ranges": format_range_map,
+        "vmap": format_vmap_map,
+        "bufferize": format_bufferizes,
+        "kernels": format_kernels,
+        "source": listing.format,
+    }
+    view.page.show([Text(), *_format_heading(view), *format_alerts(view)])
+    for name, format_section in sections.items():
+        if name in only:
+            view.page.show([Text(), *format_section(view)])
+
+
+def _format_heading(view: ScheduleView) -> list[Text]:
+    page = view.page
+    heading = page.join((f"== schedule {view.schedule.index}", "bold"), *_describe_schedule(view), " ")
+    width = min(page.width, _WIDEST_RULE)
+    if heading.cell_len < width:
+        heading.append("=" * (width - heading.cell_len), style="bold")
+    return page.wrap(heading, hang=3)
+
+
+def _describe_schedule(view: ScheduleView) -> list[str]:
+    schedule = view.schedule
+    place = [f"  {view.places.format(schedule.line)}"] if schedule.line is not None else []
+    kernels = format_plural(len(schedule.kernels), "kernel")
+    return [*place, f"  {kernels}" + (f" + {describe_copies(schedule)}" if schedule.copies else "")]
+
+
+def _find_brief(capture: Capture, findings: Findings) -> dict[int, str]:
+    """Maps the index of each schedule that shows nothing new to the reason."""
+    brief: dict[int, str] = {}
+    seen: dict[tuple[str, ...], int] = {}
+    for schedule in capture.schedules:
+        identity = tuple(kernel_identity(kernel) for kernel in schedule.kernels)
+        if not identity:
+            brief[schedule.index] = "only copies" if schedule.copies else "nothing to run"
+        elif identity in seen and not _has_findings(schedule, findings):
+            brief[schedule.index] = f"the kernels of schedule {seen[identity]} again"
+        seen.setdefault(identity, schedule.index)
+    return brief
+
+
+def _has_findings(schedule: Schedule, findings: Findings) -> bool:
+    return any(findings.has_for_node(node, schedule.index) for node in schedule.nodes) or any(
+        found.schedule is not None
+        for number, kernel in enumerate(schedule.kernels)
+        for found in findings.find_for_kernel(kernel, schedule.index, number)
+    )
+
+
+def _format_brief(view: ScheduleView, reason: str) -> list[Text]:
+    page = view.page
+    name = (f"-- schedule {view.schedule.index}", "bold")
+    line = page.join(name, *_describe_schedule(view), (f"  ({reason}; --schedule {view.schedule.index})", "dim"))
+    return page.wrap(line, hang=3)
+
+
+def _format_rest(capture: Capture, page: Page, places: Places, findings: Findings) -> list[Text]:
+    rest = findings.take_rest()
+    if not rest:
+        return []
+    lines = [Text(), page.text("Findings", "bold")]
+    for found in rest:
+        about = [f"kernel {found.kernel}"] if found.kernel is not None else []
+        about += [f"node {found.node}"] if found.node is not None else []
+        about += [places.format(found.line)] if found.line is not None else []
+        where = f" ({', '.join(about)})" if about else ""
+        lines += page.wrap(page.join((found.code, ALERT), " ", found.message, where), indent=2, hang=2)
+    return lines

@@ -1,0 +1,277 @@
+"""The source of changed kernels: side by side where there is room, in one column, or unified."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from rich.text import Text
+
+from vmapdbg.diff import KernelChange, KernelSide
+from vmapdbg.diff.source import LinePair, align_sources
+from vmapdbg.render.format import format_plural
+from vmapdbg.render.text.diff_kernels import name_kernel
+from vmapdbg.render.text.diff_view import AFTER, BEFORE, CHANGED, DiffView
+from vmapdbg.render.text.layout import Page, escape_unsafe
+from vmapdbg.render.text.source import fold_code, highlight
+
+# Below this width two columns of source are too narrow to read.
+_TWO_COLUMNS = 100
+_CONTEXT = 3
+_SEPARATOR = 3
+# With a smaller share of lines the same, one column shows the whole of before, then the whole of after.
+_LEAST_SAME = 0.25
+MARKED_BEFORE = "bold reverse red"
+MARKED_AFTER = "bold reverse green"
+
+_Lines = tuple[list[Text], list[Text]]
+_Item = tuple[LinePair, Text | None, Text | None]
+
+
+class DiffListing:
+    """Prints each change of a program once: the same before and after a second time gets one line."""
+
+    def __init__(self, *, unified: bool) -> None:
+        self._unified = unified
+        self._first: dict[tuple[str, str], str] = {}
+
+    def format(self, view: DiffView) -> list[Text]:
+        """Returns the source section of a schedule; nothing where no source changed."""
+        lines: list[Text] = []
+        again: list[Text] = []
+        for item in view.schedule.kernels:
+            if item.status in ("unchanged", "changed") and "source" not in item.changed and not view.page.show_all:
+                continue
+            sources = _join_sources(item.before), _join_sources(item.after)
+            here = f"{_name_change(item)} of schedule {_first_index(view)}"
+            first = self._first.setdefault(sources, here)
+            if first != here:
+                again += view.page.wrap(view.page.text(f"{_name_change(item)}: the same as {first}", "dim"), hang=2)
+                continue
+            lines += [Text()] if lines else []
+            lines += _format_change(view, item, sources, self._unified)
+        if not lines and not again:
+            return []
+        return [view.page.join(("Source", "bold")), *lines, *([Text()] if lines and again else []), *again]
+
+
+def _first_index(view: DiffView) -> int | None:
+    return view.schedule.before if view.schedule.after is None else view.schedule.after
+
+
+def _name_change(item: KernelChange) -> str:
+    return name_kernel((item.after or item.before)[0])
+
+
+def _join_sources(sides: Sequence[KernelSide]) -> str:
+    if len(sides) < 2:
+        return "".join(side.kernel.source for side in sides)
+    return "\n".join(f"// {name_kernel(side)}\n{side.kernel.source.strip(chr(10))}" for side in sides)
+
+
+def _format_change(view: DiffView, item: KernelChange, sources: tuple[str, str], unified: bool) -> list[Text]:
+    page = view.page
+    before, after = (escape_unsafe(source.strip("\n"), page.console.encoding) for source in sources)
+    if not item.before or not item.after:
+        pairs = _list_apart(before, after)
+    else:
+        pairs = align_sources(before, after, {side.kernel.name for side in (*item.before, *item.after)})
+    coloured = _colour(page, item, before, after)
+    lines = [*page.wrap(_format_title(page, item, pairs), hang=2)]
+    one_sided = not item.before or not item.after
+    if unified and not one_sided:
+        return lines + list(_format_unified(page, item, pairs, coloured))
+    if page.width >= _TWO_COLUMNS and not one_sided:
+        return lines + list(_format_two_columns(page, pairs, coloured))
+    if sum(pair.is_same for pair in pairs) < len(pairs) * _LEAST_SAME:
+        pairs = _list_apart(before, after)
+    return lines + list(_format_one_column(page, pairs, coloured))
+
+
+def _list_apart(before: str, after: str) -> list[LinePair]:
+    left = [LinePair(line, None) for line in before.split("\n")] if before else []
+    return left + ([LinePair(None, line) for line in after.split("\n")] if after else [])
+
+
+def _format_title(page: Page, item: KernelChange, pairs: Sequence[LinePair]) -> Text:
+    changed = sum(not pair.is_same for pair in pairs)
+    what = f"{changed} of {format_plural(len(pairs), 'line')} changed" if changed else "the same"
+    if not item.after or not item.before:
+        what = f"{'only before' if item.before else 'only after'}, {format_plural(len(pairs), 'line')}"
+    return page.join((_describe_match(item), "bold"), (f"  {what}", "dim"))
+
+
+def _describe_match(item: KernelChange) -> str:
+    name = _name_change(item)
+    if item.status == "fused-from":
+        return f"{name}  fused from {', '.join(f'#{side.number}' for side in item.before)}"
+    if item.status == "split-into":
+        return f"{name_kernel(item.before[0])}  split into {', '.join(f'#{side.number}' for side in item.after)}"
+    before = "".join(map(name_kernel, item.before))
+    return f"{before} -> {name}" if before and before != name else name
+
+
+def _colour(page: Page, item: KernelChange, before: str, after: str) -> _Lines:
+    coloured = page.console.color_system is not None and not page.console.no_color
+    target = (item.after or item.before)[0].kernel.target
+    texts = [highlight(code, target) if coloured else Text(code) for code in (before, after)]
+    # a highlighter drops what is blank at the end
+    left, right = (
+        text.split("\n", allow_blank=True) if text.plain == code else [Text(line) for line in code.split("\n")]
+        for text, code in zip(texts, (before, after), strict=True)
+    )
+    return list(left), list(right)
+
+
+def _walk(pairs: Sequence[LinePair], coloured: _Lines) -> Iterator[_Item]:
+    """Yields each pair with its two lines as Text, what changed inside them marked."""
+    left, right = iter(coloured[0]), iter(coloured[1])
+    for pair in pairs:
+        before = None if pair.before is None else next(left).copy()
+        after = None if pair.after is None else next(right).copy()
+        for text, marks, style in (
+            (before, pair.marks_before, MARKED_BEFORE),
+            (after, pair.marks_after, MARKED_AFTER),
+        ):
+            if text is not None:
+                for start, end in marks:
+                    text.stylize(style, start, end)
+        yield pair, before, after
+
+
+def _fold_same(page: Page, items: Iterable[_Item]) -> Iterator[_Item | int]:
+    """Yields the pairs to show; a number stands for that many that are the same."""
+    runs = [(same, list(run)) for same, run in groupby(items, key=lambda item: item[0].is_same)]
+    for place, (same, run) in enumerate(runs):
+        head = _CONTEXT if place > 0 else 0
+        tail = _CONTEXT if place < len(runs) - 1 else 0
+        if page.show_all or not same or len(run) <= head + tail + 1:
+            yield from run
+            continue
+        yield from run[:head]
+        yield len(run) - head - tail
+        yield from run[len(run) - tail :]
+
+
+def _format_gap(page: Page, count: int) -> list[Text]:
+    return page.wrap(page.text(f"... {format_plural(count, 'line')} the same", "dim"), indent=2)
+
+
+def _format_one_column(page: Page, pairs: Sequence[LinePair], coloured: _Lines) -> Iterator[Text]:
+    for item in _fold_same(page, _walk(pairs, coloured)):
+        if isinstance(item, int):
+            yield from _format_gap(page, item)
+            continue
+        pair, before, after = item
+        if pair.is_same and after is not None:
+            yield from _put_sign(" ", "", fold_code(after, page.width - 2))
+            continue
+        if before is not None:
+            yield from _put_sign("-", BEFORE, _underline(fold_code(before, page.width - 2), MARKED_BEFORE))
+        if after is not None:
+            yield from _put_sign("+", AFTER, _underline(fold_code(after, page.width - 2), MARKED_AFTER))
+
+
+def _put_sign(sign: str, style: str, lines: Iterable[Text | None]) -> Iterator[Text]:
+    for number, line in enumerate(lines):
+        yield Text.assemble((sign if number == 0 else " ", style), " ", line or Text())
+
+
+def _underline(lines: Sequence[Text], style: str) -> list[Text]:
+    """Puts a line of `^` below each line with marked text, unless all of it is marked."""
+    shown: list[Text] = []
+    for line in lines:
+        shown.append(line)
+        below = _draw_carets(line, style)
+        if below is not None:
+            shown.append(below)
+    return shown
+
+
+def _draw_carets(line: Text, style: str) -> Text | None:
+    marked = [span for span in line.spans if span.style == style]
+    carets = "".join(
+        "^" if any(span.start <= place < span.end for span in marked) else " " for place in range(len(line.plain))
+    ).rstrip()
+    return Text(carets, style=CHANGED) if carets.strip() else None
+
+
+def _format_two_columns(page: Page, pairs: Sequence[LinePair], coloured: _Lines) -> Iterator[Text]:
+    width = _choose_width(page, coloured)
+    rest = page.width - _SEPARATOR - width
+    yield _join_columns(Text("before", style=BEFORE), " ", "", Text("after", style=AFTER), width)
+    for item in _fold_same(page, _walk(pairs, coloured)):
+        if isinstance(item, int):
+            yield from _format_gap(page, item)
+            continue
+        pair, before, after = item
+        left = [] if before is None else _underline(fold_code(before, width), MARKED_BEFORE)
+        right = [] if after is None else _underline(fold_code(after, rest), MARKED_AFTER)
+        sign, style = _find_sign(pair)
+        for number in range(max(len(left), len(right))):
+            yield _join_columns(
+                left[number] if number < len(left) else Text(),
+                sign if number == 0 else "|",
+                style if number == 0 else "dim",
+                right[number] if number < len(right) else Text(),
+                width,
+            )
+
+
+def _choose_width(page: Page, coloured: _Lines) -> int:
+    """The width of the left column: what it needs, or half of the page, or what the right one leaves."""
+    room = page.width - _SEPARATOR
+    left, right = (max(text.cell_len for text in side) for side in coloured)
+    return max(len("before"), min(left, max(room // 2, room - right)))
+
+
+def _find_sign(pair: LinePair) -> tuple[str, str]:
+    if pair.is_same:
+        return "|", "dim"
+    if pair.after is None:
+        return "-", BEFORE
+    return ("+", AFTER) if pair.before is None else ("~", CHANGED)
+
+
+def _join_columns(left: Text, sign: str, style: str, right: Text, width: int) -> Text:
+    return Text.assemble(left, " " * (width - left.cell_len), " ", (sign, style), " ", right)
+
+
+def _format_unified(page: Page, item: KernelChange, pairs: Sequence[LinePair], coloured: _Lines) -> Iterator[Text]:
+    for sign, sides, style in (("---", item.before, BEFORE), ("+++", item.after, AFTER)):
+        side = "before" if sign == "---" else "after"
+        yield from page.wrap(page.text(f"{sign} {side} {', '.join(map(name_kernel, sides))}", style), hang=4)
+    numbers = [1, 1]
+    hunk: list[_Item] = []
+    for entry in [*_fold_same(page, _walk(pairs, coloured)), 0]:
+        if isinstance(entry, tuple):
+            hunk.append(entry)
+            continue
+        if any(not item[0].is_same for item in hunk):
+            yield from _format_hunk(page, hunk, numbers)
+        for side in (0, 1):
+            numbers[side] += entry + sum(item[1 + side] is not None for item in hunk)
+        hunk = []
+
+
+def _format_hunk(page: Page, hunk: list[_Item], numbers: list[int]) -> Iterator[Text]:
+    counts = [sum(item[1 + side] is not None for item in hunk) for side in (0, 1)]
+    yield page.text(f"@@ -{numbers[0]},{counts[0]} +{numbers[1]},{counts[1]} @@", "cyan")
+    for same, run in groupby(hunk, key=lambda item: item[0].is_same):
+        items = list(run)
+        if same:
+            for _, _, after in items:
+                yield from _put_sign(" ", "", fold_code(after or Text(), page.width - 2))
+            continue
+        for _, before, _ in items:
+            if before is not None:
+                yield from _put_sign("-", BEFORE, fold_code(before, page.width - 2))
+        for _, _, after in items:
+            if after is not None:
+                yield from _put_sign("+", AFTER, fold_code(after, page.width - 2))
+
+
+def format_line_pair(page: Page, pair: LinePair) -> list[Text]:
+    """Returns one line that changed, before and after, with what changed marked."""
+    lines = ([Text(pair.before or "")], [Text(pair.after or "")])
+    return list(_format_one_column(page, [pair], lines))

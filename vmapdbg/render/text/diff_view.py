@@ -1,0 +1,93 @@
+"""One schedule of a diff with what every section of its text output needs: names, marks, and `a -> b`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from difflib import SequenceMatcher
+
+from rich.text import Text
+
+from vmapdbg.diff import CaptureDiff, ScheduleDiff
+from vmapdbg.diff.naming import Renaming
+from vmapdbg.render.format import Places, scale_down
+from vmapdbg.render.text.layout import Page
+from vmapdbg.render.text.view import VMAP
+
+BEFORE = "red"
+AFTER = "green"
+CHANGED = "yellow"
+MARKS = {
+    "unchanged": ("=", "dim"),
+    "changed": ("~", CHANGED),
+    "only-before": ("-", BEFORE),
+    "only-after": ("+", AFTER),
+    "fused-from": ("~", CHANGED),
+    "split-into": ("~", CHANGED),
+}
+"""The mark of a status, and its colour."""
+
+_UNITS = ("k", "M", "G", "T", "P")
+_VMAP_NAME = re.compile(r"(?<!\w)rm\d\w*'?")
+
+
+class DiffView:
+    """A schedule of a diff, the page it is printed on, and the ranges of before in the names of after."""
+
+    def __init__(self, diff: CaptureDiff, schedule: ScheduleDiff, page: Page, places: Places) -> None:
+        self.diff = diff
+        self.schedule = schedule
+        self.page = page
+        self.places = places
+        ids = {item.before: item.after for item in schedule.same_nodes}
+        ids |= {item.before.id: item.after.id for item in schedule.nodes}
+        self.renaming = Renaming(schedule.renamed, ids, (item.name for item in schedule.removed_ranges))
+
+    def mark(self, status: str) -> Text:
+        """Returns the coloured mark of a status."""
+        return self.page.text(*MARKS[status])
+
+    def change(self, before: str, after: str) -> Text:
+        """Returns `before -> after`, or one of them where they are the same."""
+        if before == after:
+            return self.page.text(after)
+        return self.page.join((before, BEFORE), " -> ", (after, AFTER))
+
+    def names(self, names: Iterable[str], *, ambient: Iterable[str] = (), style: str = "") -> Text:
+        """Returns range names as `rm1*, r4`: vmap ranges coloured, those in `ambient` with a `*`."""
+        starred = set(ambient)
+        parts = [self.page.text(name + "*" * (name in starred), style) for name in names]
+        whole = Text(", ").join(parts)
+        for match in _VMAP_NAME.finditer(whole.plain):
+            whole.stylize(VMAP, *match.span())
+        return whole
+
+    def merge_names(self, before: Iterable[str], after: Iterable[str], ambient: Iterable[str] = ()) -> Text:
+        """Returns both sides' ranges in one tuple: `(+rm1*, r2, -r4')`. The names of before are translated here."""
+        left, right, starred = list(map(self.renaming.translate, before)), list(after), set(ambient)
+        parts: list[Text] = []
+        for tag, i, end, j, end_after in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
+            if tag == "equal":
+                parts += [self.names([name], ambient=starred) for name in right[j:end_after]]
+                continue
+            parts += [self.page.text(f"-{name}{'*' * (name in starred)}", f"bold {BEFORE}") for name in left[i:end]]
+            added = right[j:end_after]
+            parts += [self.page.text(f"+{name}{'*' * (name in starred)}", f"bold {AFTER}") for name in added]
+        return self.page.join("(", Text(", ").join(parts), ")")
+
+
+def format_ratio(before: float, after: float) -> str:
+    """Returns `(0.38x)`, and nothing where there is no ratio to speak of."""
+    if before <= 0 or after <= 0:
+        return ""
+    ratio = after / before
+    return f" ({ratio:.2f}x)" if ratio < 10 else f" ({ratio:,.0f}x)"
+
+
+def format_short(count: int) -> str:
+    """Returns a number of ops in few characters: `950`, `9,500`, `5.6M`."""
+    if abs(count) < 10_000:
+        return f"{count:,}"
+    # 999.5 is what would be rounded to 1000
+    value, power = scale_down(count, 1000, 999.5, len(_UNITS))
+    return f"{value:.3g}{_UNITS[power]}" if abs(value) < 999.5 else f"{value:,.0f}{_UNITS[power]}"

@@ -1,0 +1,132 @@
+"""The kernels of a schedule as text: cost, launch, buffers, and where each comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from vmapdbg.model import Kernel, Schedule
+from vmapdbg.render.format import format_bytes, format_count, format_dims, format_ids, format_plural
+from vmapdbg.render.text.layout import Column, Row, lay_out_table
+from vmapdbg.render.text.view import ScheduleView
+
+_BAR = 6
+_MUCH_REDUNDANCY = 2.0
+_VERBS = {"write": "writes", "read-write": "updates", "read": "reads"}
+
+_COLUMNS = (
+    Column("#", right=True, comfort=3),
+    Column("kernel", comfort=16, most=40),
+    Column("ops", right=True, comfort=11),
+    Column("of largest", comfort=11),
+    Column("moves", right=True, comfort=9, leaves=2),
+    Column("redundancy", right=True, comfort=10, leaves=1),
+    Column("threads", right=True, comfort=7),
+)
+
+
+def kernel_identity(kernel: Kernel) -> str:
+    """Returns what two kernels share when they are the same program: the key, without one the source."""
+    return kernel.key or kernel.source
+
+
+def format_kernels(view: ScheduleView) -> list[Text]:
+    """Returns the kernels section as lines. Identical kernels stand in one row, unless all is asked for."""
+    kernels = view.schedule.kernels
+    page = view.page
+    if not kernels:
+        return page.wrap(page.join(("Kernels", "bold"), (f"  none, {describe_copies(view.schedule)}", "dim")))
+    groups = _group_kernels(kernels, apart=page.show_all)
+    most = max(_cost(kernels, kernel) for kernel in kernels)
+    total = f"{format_count(sum(kernel.executed_ops for kernel in kernels))} ops executed"
+    moved = f"{format_bytes(sum(kernel.bytes for kernel in kernels))} moved"
+    title = f"  {format_plural(len(kernels), 'kernel')}{_count_distinct(kernels)}, {total}, {moved}"
+    lines = page.wrap(page.join(("Kernels", "bold"), (title, "dim")), hang=2)
+    rows = [_format_kernel(view, numbers, most) for numbers in groups]
+    return lines + lay_out_table(page, _COLUMNS, rows)
+
+
+def describe_copies(schedule: Schedule) -> str:
+    """Returns `1 copy`, `no copies`."""
+    return format_plural(schedule.copies, "copy", "copies") if schedule.copies else "no copies"
+
+
+def _count_distinct(kernels: Sequence[Kernel]) -> str:
+    distinct = len({kernel_identity(kernel) for kernel in kernels})
+    return f" ({distinct} distinct)" if distinct < len(kernels) else ""
+
+
+def _group_kernels(kernels: Sequence[Kernel], *, apart: bool) -> list[list[int]]:
+    groups: dict[object, list[int]] = {}
+    for number, kernel in enumerate(kernels):
+        identity = (kernel_identity(kernel), kernel.name, kernel.launches, kernel.executed_ops)
+        groups.setdefault(number if apart else identity, []).append(number)
+    return list(groups.values())
+
+
+def _cost(kernels: Sequence[Kernel], kernel: Kernel) -> int:
+    """Executed ops; where no kernel has any (they only move data), bytes."""
+    return kernel.executed_ops if any(item.executed_ops for item in kernels) else kernel.bytes
+
+
+def _format_kernel(view: ScheduleView, numbers: list[int], most: int) -> Row:
+    kernels = view.schedule.kernels
+    kernel, page = kernels[numbers[0]], view.page
+    share = _cost(kernels, kernel) / most if most else 0.0
+    shade = _shade(share) if len(kernels) > 1 else ""
+    wasteful = kernel.redundancy is not None and kernel.redundancy >= _MUCH_REDUNDANCY
+    redundancy = "-" if kernel.redundancy is None else f"{kernel.redundancy:,.1f}x"
+    cells = [
+        page.text(str(numbers[0])),
+        page.text(kernel.name, "bold"),
+        page.text(format_count(kernel.executed_ops), shade),
+        page.text(_format_bar(share), shade),
+        page.text(format_bytes(kernel.bytes)),
+        page.text(redundancy, "bold yellow" if wasteful else ""),
+        page.text(format_count(kernel.threads)),
+    ]
+    notes = view.notes_for(view.findings.take_for_kernel(kernel, view.schedule.index, numbers))
+    return Row(cells, facts=_format_facts(view, numbers), notes=notes)
+
+
+def _shade(share: float) -> str:
+    return "bold yellow" if share > 0.66 else "yellow" if share > 0.33 else "" if share > 0.05 else "dim"
+
+
+def _format_bar(share: float) -> str:
+    filled = max(round(share * _BAR), 1) if share > 0 else 0
+    percent = "<1%" if 0 < share < 0.005 else f"{share:.0%}"
+    return f"{percent:>4} {'#' * filled}"
+
+
+def _format_facts(view: ScheduleView, numbers: list[int]) -> list[Text]:
+    kernels = [view.schedule.kernels[number] for number in numbers]
+    kernel, page = kernels[0], view.page
+    facts = _format_buffers(view, kernel)
+    launch = f"global {format_dims(kernel.global_size)}, local {format_dims(kernel.local_size)}"
+    if kernel.local_bytes:
+        launch += f", LOCAL {kernel.local_bytes:,} B"
+    if kernel.launches != 1:
+        launch += f", launched {kernel.launches:,} times"
+    facts.append(page.join(("launch ", "dim"), launch))
+    if nodes := format_ids(node for item in kernels for node in item.nodes):
+        facts.append(page.join(("nodes ", "dim"), nodes))
+    if outputs := sorted({node for item in kernels for node in item.outputs}):
+        stored = ", ".join(f"{node} {view.op(node)}".removesuffix(" ?") for node in outputs)
+        facts.append(page.join(("stores ", "dim"), stored))
+    if places := view.places.format_all(line for item in kernels for line in item.lines):
+        facts.append(page.join(("lines ", "dim"), places))
+    if len(numbers) > 1:
+        facts.append(page.join((f"{len(numbers)} times the same, also ", "dim"), f"#{format_ids(numbers[1:])}"))
+    return facts
+
+
+def _format_buffers(view: ScheduleView, kernel: Kernel) -> list[Text]:
+    notes: list[Text] = []
+    for access in dict.fromkeys([*_VERBS, *(item.access for item in kernel.buffers)]):
+        args = [item for item in kernel.buffers if item.access == access]
+        if args:
+            parts = ", ".join(f"{item.name} ({item.size:,} {item.dtype})" for item in args)
+            notes.append(view.page.join((f"{_VERBS.get(access, access)} ", "dim"), parts))
+    return notes

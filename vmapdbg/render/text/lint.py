@@ -1,0 +1,157 @@
+"""Findings as text: a block for each with the user's line and the kernel's, one line for each, or a summary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from vmapdbg.model import Capture, Finding, Kernel, Schedule
+from vmapdbg.render.format import Places, format_plural
+from vmapdbg.render.text.layout import Page, escape_unsafe
+from vmapdbg.render.text.view import ALERT
+
+_INDENT = 4
+_MOST_FAILURES = 3
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the views print. `titles` maps codes to the names of their rules; `ignored` counts the findings that a
+    comment on the user's line took out; `notes` are sentences about what could not be looked at."""
+
+    capture: Capture
+    findings: tuple[Finding, ...]
+    ignored: int
+    titles: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+
+
+def print_text(report: Report, console: Console) -> None:
+    """Prints the report: how much was looked at, then each finding with the lines it is about and what to try."""
+    page, places = Page(console), Places(report.capture)
+    lines = page.wrap(_format_headline(page, report), hang=2)
+    for finding in report.findings:
+        lines += [Text(), *format_finding(page, places, report, finding)]
+    page.show(lines)
+
+
+def print_concise(findings: Iterable[Finding], console: Console, snippet: str) -> None:
+    """Prints `file:line: VD101 message`, one line each and never folded, for editors and grep."""
+    for finding in findings:
+        where = finding.line or snippet
+        console.file.write(escape_unsafe(f"{where}: {finding.code} {finding.message}", console.encoding) + "\n")
+
+
+def print_explanation(code: str, title: str, severity: str, explanation: str, console: Console) -> None:
+    """Prints what a rule means, paragraph by paragraph, as wide as the page, at most 100 columns."""
+    page = Page(console)
+    page.width = min(page.width, 100)
+    lines = page.wrap(page.join((code, "bold"), f"  {title} ({severity})"))
+    for paragraph in explanation.strip().split("\n\n"):
+        lines += [Text(), *page.wrap(page.text(" ".join(paragraph.split())))]
+    page.show(lines)
+
+
+def _format_headline(page: Page, report: Report) -> Text:
+    capture = report.capture
+    kernels = sum(len(schedule.kernels) for schedule in capture.schedules)
+    found = format_plural(len(report.findings), "finding") if report.findings else "no finding"
+    style = ALERT if report.findings else "bold green"
+    off = ", ".join(name for name, state in capture.patches.items() if not state)
+    parts = [f" in {format_plural(kernels, 'kernel')}, target {capture.target}"]
+    parts += [f", patches off: {off}"] if off else []
+    parts += [f", {report.ignored} ignored by comments"] if report.ignored else []
+    return page.join((capture.snippet, "bold"), "  ", (found, style), *parts)
+
+
+def format_finding(page: Page, places: Places, report: Report, finding: Finding) -> list[Text]:
+    """Returns a finding as lines: place, code and title, then the message, both source lines, node, advice."""
+    schedule = find_schedule(report.capture, finding)
+    place = places.format(finding.line) if finding.line is not None else report.capture.snippet
+    title = report.titles.get(finding.code, "")
+    lines = page.wrap(page.join((place, "bold"), "  ", (finding.code, ALERT), f" {title}"), hang=2)
+    lines += page.wrap(page.text(finding.message), indent=_INDENT)
+    lines += _quote(page, [("your line", finding.line and read_line(finding.line)), _kernel_line(schedule, finding)])
+    if about := _describe_place(schedule, finding):
+        lines += page.wrap(page.text(about, "dim"), indent=_INDENT, hang=2)
+    if finding.advice:
+        lines += page.wrap(page.join(("try: ", "bold"), finding.advice), indent=_INDENT, hang=5)
+    return lines
+
+
+def find_schedule(capture: Capture, finding: Finding) -> Schedule | None:
+    return next((schedule for schedule in capture.schedules if schedule.index == finding.schedule), None)
+
+
+def _kernel_line(schedule: Schedule | None, finding: Finding) -> tuple[str, str | None]:
+    kernel = _find_kernel(schedule, finding)
+    if kernel is None or finding.source_line is None:
+        return "kernel", None
+    lines = kernel.source.split("\n")
+    known = 0 < finding.source_line <= len(lines)
+    return f"{kernel.target}:{finding.source_line}", lines[finding.source_line - 1].strip() if known else None
+
+
+def _find_kernel(schedule: Schedule | None, finding: Finding) -> Kernel | None:
+    if schedule is None or finding.number is None or finding.number >= len(schedule.kernels):
+        return None
+    return schedule.kernels[finding.number]
+
+
+def _quote(page: Page, quoted: Sequence[tuple[str, str | None]]) -> list[Text]:
+    shown = [(label, text) for label, text in quoted if text]
+    width = max((len(label) for label, _ in shown), default=0)
+    lines: list[Text] = []
+    for label, text in shown:
+        lines += page.wrap(
+            page.join((f"{label:>{width}} | ", "dim"), text or ""), indent=_INDENT + 2, hang=min(width + 3, 12)
+        )
+    return lines
+
+
+def _describe_place(schedule: Schedule | None, finding: Finding) -> str:
+    parts = []
+    if finding.node is not None:
+        node = next((n for n in schedule.nodes if n.id == finding.node), None) if schedule is not None else None
+        parts.append(f"node {finding.node}" + (f" {node.op}" if node is not None else ""))
+    if finding.schedule is not None and finding.number is not None:
+        parts.append(f"kernel #{finding.number} of schedule {finding.schedule}")
+    elif finding.schedule is not None:
+        parts.append(f"schedule {finding.schedule}")
+    return ", ".join(parts)
+
+
+def read_line(place: str) -> str | None:
+    """Returns the text of `file:number`, None where it cannot be read."""
+    name, _, number = place.rpartition(":")
+    try:
+        lines = Path(name).read_text(encoding="utf-8", errors="replace").splitlines()
+        return lines[int(number) - 1].strip() if 0 < int(number) <= len(lines) else None
+    except (OSError, ValueError):
+        return None
+
+
+# *** a whole program
+
+
+def print_run(
+    findings: Sequence[Finding], counts: str, failed: Mapping[str, int], titles: Mapping[str, str], console: Console
+) -> None:
+    """Prints what `run --lint` found: each finding in two or three lines, then how much was looked at."""
+    page = Page(console)
+    lines: list[Text] = []
+    for finding in findings:
+        head = page.join((finding.line or "?", "bold"), "  ", (finding.code, ALERT), f" {titles.get(finding.code, '')}")
+        lines += [*page.wrap(head, hang=2), *page.wrap(page.text(finding.message), indent=_INDENT)]
+        lines += page.wrap(page.join(("try: ", "bold"), finding.advice), indent=_INDENT, hang=5)
+    for reason, count in list(failed.items())[:_MOST_FAILURES]:
+        told = f"{format_plural(count, 'schedule')} could not be looked at: {reason.splitlines()[0][:200]}"
+        lines += page.wrap(page.text(told, "yellow"), hang=2)
+    found = format_plural(len(findings), "finding") if findings else "no finding"
+    style = ALERT if findings else "bold green"
+    lines += page.wrap(page.join("vmapdbg lint: ", (found, style), f" in {counts}"), hang=2)
+    page.show(lines)

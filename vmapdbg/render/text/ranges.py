@@ -1,0 +1,214 @@
+"""The range map and `vmap_map` of a schedule as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.text import Text
+
+from vmapdbg.model import Node, Range
+from vmapdbg.render.format import format_ids, format_plural, format_shape
+from vmapdbg.render.text.layout import Column, Row, lay_out_table
+from vmapdbg.render.text.view import NOTE, VMAP, ScheduleView
+
+# A graph with no more nodes than this (noise not counted) is shown whole.
+_SMALL_GRAPH = 24
+
+# On a page below this width a line in the snippet itself is only `:12`.
+_NARROW = 72
+
+_ALWAYS_SHOWN = frozenset({"VMAPIN", "VMAPOUT", "REDUCE_AXIS", "REDUCE"})
+_NOISE = frozenset({"CONST", "VCONST", "DEVICE", "UNIQUE", "LUNIQUE", "RANGE", "BIND", "DEFINE_VAR", "SINK"})
+_ONLY_MOVES = frozenset({"RESHAPE", "EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP", "CAST", "BITCAST"})
+
+_COLUMNS = (
+    Column("id", right=True, comfort=5),
+    Column("op", comfort=11),
+    Column("from", comfort=10, most=16, leaves=1, optional=True),
+    Column("shape", comfort=12, most=28, leaves=3),
+    Column("ranges in -> out", comfort=17, most=44, label="ranges", split="-> "),
+    Column("ambient", comfort=8, most=16),
+    Column("decision", comfort=58, most=90, leaves=2, label="", own_line=True),
+    Column("line", comfort=16, most=32, leaves=4, label=""),
+)
+
+
+def format_range_map(view: ScheduleView) -> list[Text]:
+    """Returns the range map as lines: the legend, then the nodes from outputs to inputs."""
+    shown = choose_nodes(view)
+    hidden = len(view.schedule.nodes) - len(shown)
+    if not view.schedule.nodes:
+        return view.page.wrap(view.page.join(("Range map", "bold"), ("  empty", "dim")))
+    title = f"  {format_plural(len(view.schedule.nodes), 'node')}, outputs first"
+    if hidden:
+        title = f"  {len(shown)} of {format_plural(len(view.schedule.nodes), 'node')}, outputs first"
+    lines = view.page.wrap(view.page.join(("Range map", "bold"), (title, "dim")))
+    lines += _format_legend(view, shown)
+    rows = [_format_node(view, node, sources) for node, sources in _find_sources(view, shown)]
+    lines += lay_out_table(view.page, _COLUMNS, rows) if rows else []
+    if hidden:
+        what = "--all shows them" if shown else "all without ranges; --all shows them"
+        lines += view.page.wrap(view.page.text(f"... {hidden:,} more not shown: {what}", "dim"), indent=2)
+    return lines
+
+
+def choose_nodes(view: ScheduleView) -> list[Node]:
+    """Returns the nodes worth a row, outputs first.
+
+    Of a long graph these are the realized nodes, the borders of vmap scopes, the reduces, the nodes where
+    different ambient ranges meet, and those that a finding is about. Constants and what is made of them,
+    devices and index arithmetic without ranges are noise even in a short one.
+    """
+    ordered = _sort_outputs_first(view.schedule.nodes)
+    if view.page.show_all:
+        return ordered
+    noise = _find_noise(reversed(ordered))
+    matter = [node for node in ordered if node.id not in noise or view.findings.has_for_node(node, view.schedule.index)]
+    if len(matter) <= _SMALL_GRAPH:
+        return matter
+    buffered = {bufferize.node for bufferize in view.schedule.bufferizes}
+    return [
+        node
+        for node in matter
+        if node.realized is not None
+        or node.op in _ALWAYS_SHOWN
+        or node.id in buffered
+        or _joins_scopes(view, node)
+        or view.findings.has_for_node(node, view.schedule.index)
+    ]
+
+
+def _sort_outputs_first(nodes: Iterable[Node]) -> list[Node]:
+    """The pass numbers sources before consumers, so the largest id is nearest to the outputs."""
+    return sorted(nodes, key=lambda node: -node.id)
+
+
+def _find_noise(nodes_sources_first: Iterable[Node]) -> set[int]:
+    noise: set[int] = set()
+    for node in nodes_sources_first:
+        plain = node.op in _NOISE or (not node.in_ranges and not node.out_ranges and node.op not in _ALWAYS_SHOWN)
+        constant = node.op in _ONLY_MOVES and bool(node.src) and all(src in noise for src in node.src)
+        if node.realized is None and (plain or constant):
+            noise.add(node.id)
+    return noise
+
+
+def _joins_scopes(view: ScheduleView, node: Node) -> bool:
+    sources = [set(view.nodes[src].ambient) for src in node.src if src in view.nodes]
+    return bool(node.ambient) and all(set(node.ambient) != source for source in sources)
+
+
+def _find_sources(view: ScheduleView, shown: list[Node]) -> list[tuple[Node, list[int]]]:
+    """Pairs each shown node with the shown nodes that it reads, the hidden ones between them skipped."""
+    rows = {node.id for node in shown}
+    reached: dict[int, frozenset[int]] = {}
+    for node in reversed(_sort_outputs_first(view.schedule.nodes)):
+        found: set[int] = set()
+        for src in node.src:
+            found |= {src} if src in rows else reached.get(src, frozenset())
+        reached[node.id] = frozenset(found)
+    return [(node, sorted(reached[node.id], reverse=True)) for node in shown]
+
+
+def _format_node(view: ScheduleView, node: Node, sources: list[int]) -> Row:
+    page = view.page
+    cells = [
+        page.text(str(node.id)),
+        page.text(node.op, NOTE if node.op in ("VMAPIN", "VMAPOUT") else ""),
+        page.text(", ".join(str(src) for src in sources), "dim"),
+        page.text(format_shape(node.shape)),
+        _format_in_out(view, node),
+        view.range_names(node.ambient, mark=True),
+        _format_decision(view, node),
+        page.text(view.places.format(node.line, brief=page.width < _NARROW), "dim"),
+    ]
+    notes = view.notes_for(view.findings.take_for_node(node, view.schedule.index))
+    return Row(cells, notes=notes, style="bold" if node.realized is not None else "")
+
+
+def _format_in_out(view: ScheduleView, node: Node) -> Text:
+    sides = [side for side in (node.in_ranges, node.out_ranges) if side is not None]
+    texts = [view.range_names(side) if side else Text("()") for side in sides]
+    if len(texts) == 2 and texts[0].plain == texts[1].plain:
+        return texts[0]
+    return Text(" -> ").join(texts)
+
+
+def _format_decision(view: ScheduleView, node: Node) -> Text:
+    if node.realized is None:
+        return Text()
+    axes, rank = node.realized.axes, len(node.shape or ())
+    which = f"{'axis' if len(axes) == 1 else 'axes'} {', '.join(map(str, axes))}"
+    partial = f", only {which} (LOCAL)" if 0 < len(axes) < rank else ""
+    detail = f": {node.realized.detail}" if node.realized.detail else ""
+    return view.page.join((f"realized, {node.realized.reason}{partial}", NOTE), detail)
+
+
+def _format_legend(view: ScheduleView, shown: list[Node]) -> list[Text]:
+    """One line for each kind of range with names and sizes; without `--all` only those that the rows name."""
+    named = _collect_named(shown) | view.vmap_names
+    wanted = [item for item in view.schedule.ranges if view.page.show_all or item.name in named]
+    groups: dict[str, list[Range]] = {}
+    for item in sorted(wanted, key=lambda item: not item.vmap):
+        groups.setdefault(f"{'vmap ' if item.vmap else ''}{item.axis_type}", []).append(item)
+    lines: list[Text] = []
+    for kind, items in groups.items():
+        sizes = "  ".join(f"{item.name}={item.size}" for item in items)
+        style = VMAP if items[0].vmap else ""
+        lines += view.page.wrap(view.page.join((f"{kind:<9} ", "dim"), (sizes, style)), indent=2, hang=10)
+    if any(node.ambient for node in shown):
+        note = "* ambient: the value depends on it, its own ranges do not hold it"
+        lines += view.page.wrap(view.page.text(note, "dim"), indent=2, hang=2)
+    return lines
+
+
+def _collect_named(shown: list[Node]) -> set[str]:
+    named: set[str] = set()
+    for node in shown:
+        for expression in (*(node.in_ranges or ()), *(node.out_ranges or ()), *node.ambient):
+            word = "".join(char if char.isalnum() or char == "_" else " " for char in expression)
+            named |= set(word.split())
+    return named
+
+
+def format_vmap_map(view: ScheduleView) -> list[Text]:
+    """Returns `vmap_map` as lines, the nodes with the same ambient ranges together."""
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for entry in view.schedule.vmap_map:
+        groups.setdefault(entry.ranges, []).append(entry.node)
+    page = view.page
+    title = format_plural(len(view.schedule.vmap_map), "node") + " with ambient ranges"
+    if not groups:
+        return page.wrap(page.join(("vmap_map", "bold"), ("  empty" + _explain_empty(view), "dim")), hang=2)
+    lines = page.wrap(page.join(("vmap_map", "bold"), (f"  {title}", "dim")), hang=2)
+    rows = [
+        Row(
+            [
+                view.range_names(names, mark=True),
+                page.text(_format_sizes(view, names)),
+                page.text(str(len(ids)), "dim"),
+                page.text(format_ids(ids)),
+            ]
+        )
+        for names, ids in sorted(groups.items(), key=lambda item: (len(item[0]), item[0]))
+    ]
+    columns = (
+        Column("ambient", comfort=16, most=32),
+        Column("sizes", comfort=8, most=20),
+        Column("count", right=True, comfort=5),
+        Column("nodes", comfort=24, most=120),
+    )
+    return lines + lay_out_table(page, columns, rows)
+
+
+def _format_sizes(view: ScheduleView, names: tuple[str, ...]) -> str:
+    sizes = [view.size_of(name) for name in names]
+    return "" if None in sizes else "x".join(str(size) for size in sizes)
+
+
+def _explain_empty(view: ScheduleView) -> str:
+    if any(node.op == "VMAPIN" for node in view.schedule.nodes):
+        return " although the graph has a VMAPIN" + (
+            " (patch ambient-ranges is off)" if not view.capture.patches.get("ambient-ranges", True) else ""
+        )
+    return ": no VMAPIN in this graph"

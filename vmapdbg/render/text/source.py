@@ -1,0 +1,156 @@
+"""Kernel source as text: highlighted, and folded between tokens so that it can still be read and compiled."""
+
+from __future__ import annotations
+
+import re
+
+from rich.cells import cell_len, set_cell_size
+from rich.syntax import Syntax
+from rich.text import Text
+
+from vmapdbg.model import Kernel
+from vmapdbg.render.format import format_ids, format_plural
+from vmapdbg.render.text.layout import Page, escape_unsafe
+from vmapdbg.render.text.view import ALERT, ScheduleView
+
+_THEME = "ansi_dark"
+_MORE_INDENT = 4
+# A fold goes to the last space when that leaves less than a third of the line empty.
+_LATE = 2 / 3
+_LEXERS = {
+    "c": "c",
+    "clang": "c",
+    "cpu": "c",
+    "metal": "c++",
+    "cuda": "cuda",
+    "nv": "cuda",
+    "hip": "cuda",
+    "amd": "cuda",
+    "opencl": "c",
+    "cl": "c",
+    "qcom": "c",
+    "wgsl": "wgsl",
+    "webgpu": "wgsl",
+    "llvm": "llvm",
+    "ptx": "ptx",
+}
+# What a fold must not cut: an identifier or number, an operator, a string, a run of spaces.
+_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[\w.$@%]+|\s+|->|<<=?|>>=?|[-+*/<>=!&|]=|&&|\|\||\+\+|--|::|//|/\*|\*/|.')
+
+
+class SourceListing:
+    """Prints each program once: a kernel with the source of an earlier one gets one line."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, str] = {}
+
+    def format(self, view: ScheduleView) -> list[Text]:
+        """Returns the source section of a schedule as lines."""
+        page = view.page
+        lines: list[Text] = []
+        again: dict[tuple[str, str], list[int]] = {}
+        for number, kernel in enumerate(view.schedule.kernels):
+            place = f"#{number} {kernel.name}"
+            here = f"{place} of schedule {view.schedule.index}"
+            first = self._first.setdefault(kernel.source, here)
+            if first == here:
+                lines += [Text()] if lines else []
+                marks = _find_marks(view, kernel, number)
+                lines += _format_kernel_source(page, place, kernel, marks)
+            else:
+                again.setdefault((kernel.name, first), []).append(number)
+        lines += [Text()] if lines and again else []
+        for (name, first), numbers in again.items():
+            note = f"#{format_ids(numbers)} {name}: same source as {first}"
+            lines += page.wrap(page.text(note, "dim"), hang=2)
+        if not lines:
+            return page.wrap(page.join(("Source", "bold"), ("  no kernel", "dim")))
+        return [page.join(("Source", "bold")), *lines]
+
+
+def _find_marks(view: ScheduleView, kernel: Kernel, number: int) -> dict[int, str]:
+    """Returns line of the source (from 1) -> the codes of the findings about it."""
+    marks: dict[int, str] = {}
+    for found in view.findings.find_for_kernel(kernel, view.schedule.index, number):
+        if found.source_line is not None:
+            before = marks.get(found.source_line)
+            marks[found.source_line] = f"{before}, {found.code}" if before else found.code
+    return marks
+
+
+def _format_kernel_source(page: Page, place: str, kernel: Kernel, marks: dict[int, str]) -> list[Text]:
+    code = escape_unsafe(kernel.source.strip("\n"), page.console.encoding)
+    size = format_plural(code.count("\n") + 1 if code else 0, "line")
+    heading = page.join((place, "bold"), (f"  {kernel.target}, {size}", "dim"))
+    coloured = page.console.color_system is not None and not page.console.no_color
+    text = highlight(code, kernel.target) if coloured else Text(code)
+    return [*page.wrap(heading, hang=2), *_fold_marked(page, text, marks)]
+
+
+def _fold_marked(page: Page, code: Text, marks: dict[int, str]) -> list[Text]:
+    """Returns the lines of `code` with `^ VD101` below those that a finding is about."""
+    lines: list[Text] = []
+    start = 0
+    every = code.split("\n", allow_blank=True) if marks else []
+    for number in sorted(marks):
+        if number <= len(every):
+            lines += fold_code(Text("\n").join(every[start:number]), page.width)
+            plain = every[number - 1].plain
+            indent = min(len(plain) - len(plain.lstrip()), page.width // 2)
+            lines += page.wrap(page.text(f"^ {marks[number]}", ALERT), indent=indent)
+            start = number
+    if start == 0:
+        return fold_code(code, page.width)
+    return lines + (fold_code(Text("\n").join(every[start:]), page.width) if start < len(every) else [])
+
+
+def highlight(code: str, target: str) -> Text:
+    """Returns source text coloured for `target`; plain where pygments has no lexer for it."""
+    lexer = _LEXERS.get(target.lower())
+    if lexer is None:
+        return Text(code)
+    text = Syntax("", lexer, theme=_THEME, background_color="default").highlight(code)
+    text.rstrip()
+    # A lexer may change the newlines around the code; text that does not match is not worth the colours.
+    return text if text.plain == code.rstrip() else Text(code)
+
+
+def fold_code(code: Text, width: int) -> list[Text]:
+    """Returns the lines of `code`, those wider than `width` folded between tokens and indented further."""
+    lines: list[Text] = []
+    plain = not code.spans
+    for line in map(Text, code.plain.split("\n")) if plain else code.split("\n", allow_blank=True):
+        lines += [line] if line.cell_len <= width else _fold_line(line, width)
+    return lines
+
+
+def _fold_line(line: Text, width: int) -> list[Text]:
+    indent = len(line.plain) - len(line.plain.lstrip())
+    hang = min(indent + _MORE_INDENT, width // 2)
+    pieces = line.divide(_find_cuts(line.plain, width, hang))
+    folded = [pieces[0]]
+    for piece in pieces[1:]:
+        start = len(piece.plain) - len(piece.plain.lstrip())
+        folded.append(Text(" " * hang) + piece[start:])
+    return folded
+
+
+def _find_cuts(line: str, width: int, hang: int) -> list[int]:
+    """Returns the offsets to cut at: after a space near the end of the room, else before the token too much.
+
+    A token wider than a whole line is cut where the line ends.
+    """
+    cuts: list[int] = []
+    start, space, room = 0, 0, width
+    for match in _TOKEN.finditer(line):
+        end = match.end()
+        while cell_len(line[start:end]) > room and not match[0].isspace():
+            cut = match.start()
+            if space > start and cell_len(line[start:space]) > room * _LATE:
+                cut = space
+            elif cut <= start:
+                cut = start + max(len(set_cell_size(line[start:end], room).rstrip()), 1)
+            cuts.append(cut)
+            start, room = cut, width - hang
+        space = end if match[0].isspace() else space
+    return cuts
