@@ -9,13 +9,15 @@ from typing import Any, Callable
 patches: frozenset[str] = frozenset()
 patches_spec: str = ""
 
-# the tool's observer, or None. It has one method for each decision the overlay reports; see vmapdbg/child/record/recorder.py.
-# The overlay calls it and never needs an answer: with None the decisions are the same.
+# Who is told each decision; see vmapdbg/child/record/observer.py. The overlay calls it and never needs an answer: the decisions are the same
+# with `nobody`, whose methods do nothing. The installer sets both.
+nobody: Any = None
 observer: Any = None
 
 # returns the renderer whose limits the scheduler keeps to. None: that of the device; the tool renders for a target that need not be there.
 find_renderer: Callable[[], Any]|None = None
 
-def set_patches(spec:str) -> None:
-  global patches, patches_spec
+def start(spec:str, nobody_there:Any) -> None:
+  global patches, patches_spec, nobody, observer
+  nobody = observer = nobody_there
   patches, patches_spec = frozenset(name for name in spec.split(",") if name), spec

@@ -125,4 +125,4 @@ def patch(module:ModuleType) -> None:
   for name,method in methods.items():
     # tinygrad wraps each method to note which one made a UOp
     setattr(Tensor, name, functools.wraps(method)(module._metadata_wrapper(method)) if TRACEMETA >= 1 else method)
-  if _state.observer is not None: _state.observer.tensor_ready(module)
+  _state.observer.tensor_ready(module)

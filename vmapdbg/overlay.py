@@ -21,6 +21,9 @@ import types
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+from vmapdbg.child.record.observer import Observer
 
 TINYGRAD_VERSION = "0.12.0"
 PATCHES_VARIABLE = "VMAPDBG_PATCHES"
@@ -176,7 +179,7 @@ def install(patches: str | None = None) -> None:
     """
     chosen = os.environ.get(PATCHES_VARIABLE, "") if patches is None else patches
     if is_installed():
-        installed = sys.modules[f"{OVERLAY_PACKAGE}._state"].patches_spec  # type: ignore[attr-defined]
+        installed = get_state().patches_spec
         if installed != chosen:
             raise OverlayError(f"the overlay is installed already, with the patches {installed or 'none'!r}")
         return
@@ -187,9 +190,14 @@ def install(patches: str | None = None) -> None:
     package.__path__ = [str(folder)]
     sys.modules[OVERLAY_PACKAGE] = package
     importlib.import_module(f"{OVERLAY_PACKAGE}._patching")
-    importlib.import_module(f"{OVERLAY_PACKAGE}._state").set_patches(chosen)
+    importlib.import_module(f"{OVERLAY_PACKAGE}._state").start(chosen, Observer())
     names = patched_modules(folder)
     sys.meta_path.insert(0, PatchingFinder({name: partial(apply_overlay, names[name]) for name in names}))
+
+
+def get_state() -> Any:
+    """Returns the state of the installed overlay: which patches are on, who observes."""
+    return sys.modules[f"{OVERLAY_PACKAGE}._state"]
 
 
 def is_installed() -> bool:

@@ -14,7 +14,7 @@ import difflib
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -38,13 +38,14 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Installs the overlay before any conftest can import tinygrad; in an xdist worker too."""
     options = early_config.known_args_namespace
     if getattr(options, "vmapdbg", False):
-        early_config.stash[_RECORDER] = install(options.vmapdbg_patches, options.vmapdbg_target)
+        install(options.vmapdbg_patches, options.vmapdbg_target)
+        early_config.stash[_INSTALLED] = True
 
 
-def install(spec: str, target: str) -> Any:
-    """Returns the recorder that the overlay reports to. Raises pytest.UsageError, with one line."""
+def install(spec: str, target: str) -> None:
+    """Installs the overlay, and has tinygrad note the lines of Tensors. Raises pytest.UsageError, with one line."""
     from vmapdbg import overlay
-    from vmapdbg.child.live import LiveRecorder, observe_with
+    from vmapdbg.child.live import LineKeeper, observe_with
     from vmapdbg.commands.launcher import TARGETS
     from vmapdbg.patches import PatchError, format_patches, parse_patches
 
@@ -55,12 +56,10 @@ def install(spec: str, target: str) -> Any:
         overlay.install(format_patches(parse_patches(spec)))
     except (PatchError, overlay.OverlayError) as error:
         raise pytest.UsageError(f"--vmapdbg: {error}") from None
-    recorder = LiveRecorder()
-    observe_with(recorder)
-    return recorder
+    observe_with(LineKeeper())
 
 
-_RECORDER = pytest.StashKey[Any]()
+_INSTALLED = pytest.StashKey[bool]()
 
 
 class Captured:
@@ -101,16 +100,16 @@ class Session:
 
     @contextmanager
     def capture(self) -> Iterator[Captured]:
-        from vmapdbg.child.live import build_capture
+        from vmapdbg.child.live import build_capture, recording
         from vmapdbg.commands.jobs import add_findings
         from vmapdbg.patches import format_patches, parse_patches
 
         captured = Captured()
-        with self.config.stash[_RECORDER].recording() as records:
+        with recording() as recorder:
             yield captured
         options = self.config.option
         patches = format_patches(parse_patches(options.vmapdbg_patches))
-        built = build_capture(list(records), options.vmapdbg_target, patches)
+        built = build_capture(recorder.schedules, options.vmapdbg_target, patches)
         captured._capture = add_findings(built)
         self.last = captured
 
@@ -122,7 +121,7 @@ class Session:
 
 @pytest.fixture
 def _vmapdbg(request: pytest.FixtureRequest) -> Session:
-    if _RECORDER not in request.config.stash:
+    if _INSTALLED not in request.config.stash:
         pytest.skip("needs pytest --vmapdbg")
     return Session(request)
 

@@ -11,8 +11,6 @@ import pytest
 from tool import ROOT
 
 TESTS = """
-import sys
-assert "numpy" not in sys.modules or True
 from tinygrad import Tensor
 
 def test_kernels(capture, assert_kernels, assert_no_findings):
@@ -21,7 +19,7 @@ def test_kernels(capture, assert_kernels, assert_no_findings):
     assert_kernels(1)
     assert_no_findings()
     assert_no_findings("VD101")
-    assert [k.lines for k in c.kernels] and c.schedules[0].line.endswith("test_a.py:8")
+    assert [k.lines for k in c.kernels] and c.schedules[0].line.endswith("test_a.py:6")
     # the same again is no cached blank
     with capture() as again:
         Tensor.empty(4, 4).softmax().realize()
@@ -54,6 +52,37 @@ def run_pytest(folder: Path, *arguments: str, plugin: bool = True) -> subprocess
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
     )
+
+
+OUTSIDE = """
+import math
+from tinygrad import Tensor
+from tinygrad.func import vmap
+
+def make(*shape):
+    return Tensor([math.sin(n) for n in range(math.prod(shape))]).reshape(shape)
+
+def test_fused():
+    a, b = make(16, 16), make(16, 16)
+    print("attention", ((a @ b).softmax() @ b).realize().tolist())
+
+def test_vmapped():
+    print("rows", vmap(lambda v: v.sum())(make(4, 8)).realize().tolist())
+    print("norm", vmap(lambda v: v.softmax().sum() + v)(make(4, 64)).realize().tolist())
+"""
+
+
+def test_what_is_scheduled_outside_of_a_block_is_computed_as_without_the_plugin(tmp_path: Path) -> None:
+    """No fixture, no block: every report of the scheduler goes to nobody, the attempts of the fusion guard included."""
+    (tmp_path / "test_a.py").write_text(OUTSIDE, encoding="utf-8")
+    with_plugin = run_pytest(tmp_path, "-s", "--vmapdbg")
+    command = [sys.executable, "-m", "vmapdbg", "run", "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "DEV": "PYTHON"}
+    without = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    assert (with_plugin.returncode, without.returncode) == (0, 0), with_plugin.stdout + without.stdout
+    printed = [[x for x in done.stdout.splitlines() if "[" in x] for done in (with_plugin, without)]
+    assert len(printed[0]) == 3
+    assert printed[0] == printed[1]
 
 
 def test_off_means_off(tmp_path: Path) -> None:

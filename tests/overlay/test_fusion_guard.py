@@ -62,7 +62,7 @@ def test_where_no_fusion_pays_the_kernels_are_those_of_stock(observed: bool, mon
         monkeypatch.setattr(_state, "observer", observer)
         assert schedule() == patched
         assert any("predicted no faster" in detail for detail in told)
-    monkeypatch.setattr(_state, "observer", None)
+    monkeypatch.setattr(_state, "observer", _state.nobody)
     monkeypatch.setattr(_state, "patches", patches - {"fuse-broadcast", "local-budget", "fusion-guard"})
     assert schedule() == patched
 

@@ -24,7 +24,7 @@ def create_schedule(sched_sink:UOp) -> tuple[list[ExecItem], UOp]:
     outer_variables.update(outer)
     expanded = [(step, bufs) for item,bufs in zip(items, buffers.src) for step in expand_steps(item, outer)]
     items, buffers = [step for step,_ in expanded], UOp.sink(*[bufs for _,bufs in expanded])
-  if _state.observer is not None: _state.observer.schedule_created(items, buffers)
+  _state.observer.schedule_created(items, buffers)
   return items, buffers
 
 def expand_steps(item:ExecItem, outer:set[str]) -> list[ExecItem]:
@@ -51,7 +51,7 @@ class ObservedCache(dict):
   """The schedule cache, telling the observer which schedule is asked for: one that is found there was captured before."""
   def get(self, key, default=None):
     ret = super().get(key, default)
-    if _state.observer is not None: _state.observer.schedule_asked(key, ret is not None)
+    _state.observer.schedule_asked(key, ret is not None)
     return ret
 
 def patch(module:ModuleType) -> None:

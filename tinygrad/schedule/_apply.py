@@ -55,11 +55,12 @@ def index_source(ctx:VmapContext, x:UOp, s:UOp) -> UOp:
   if not is_global: _fusion.report_local(s, closed)
   opts = make_opts(s, device, AddrSpace.GLOBAL if is_global else AddrSpace.LOCAL, removable)
   buf = UOp(Ops.BUFFERIZE, s.dtype, src=(s,)+ambient+closed, arg=opts, tag=tag)
-  if _state.observer is not None: _state.observer.bufferize_made(s, buf, ambient)
+  _state.observer.bufferize_made(s, buf, ambient)
   if x not in ctx.range_map: return buf
   reader = ctx.range_map[x]
   return buf.index(*[reader.ambient.get(r, r) for r in ambient], *[r for i,r in enumerate(reader.ins) if i in axes])
 
 def make_opts(node:UOp, device, addrspace:AddrSpace, removable:bool) -> BufferizeOpts:
-  if _state.observer is None and (_fusion.attempt is None or addrspace == AddrSpace.LOCAL): return BufferizeOpts(device, addrspace, removable)
+  # a LOCAL one stays in its kernel's AST, and would keep the whole graph alive with it: only for who listens
+  if not _state.observer.listens and (_fusion.attempt is None or addrspace == AddrSpace.LOCAL): return BufferizeOpts(device, addrspace, removable)
   return NodeOpts(device, addrspace, removable, node)

@@ -88,10 +88,10 @@ def settle(run:Callable[[], dict[UOp, UOp]]) -> dict[UOp, UOp]:
     if not refused: break
     if rounds == MAX_ATTEMPTS-2: refused = {**leave_unfused(made), **refused}
     barriers = {**barriers, **refused}
-    if _state.observer is not None: _state.observer.pass_repeats()
+    _state.observer.pass_repeats()
     if stock is not None and barriers.keys() >= made.fused.keys() and not find_over_budget(stock[0]):
       # no fusion pays: what stock's stages made is there already, unless somebody wants to see it made
-      return stock[1] if _state.observer is None else make_attempt(run, Attempt({**made.refused, **barriers}, all_barriers=True))[1]
+      return stock[1] if not _state.observer.listens else make_attempt(run, Attempt({**made.refused, **barriers}, all_barriers=True))[1]
   return ret
 
 def runs_reduce_twice(ast:UOp) -> bool:
@@ -118,7 +118,7 @@ def make_attempt(run:Callable, new:Attempt) -> tuple[Attempt, dict[UOp, UOp]]:
 
 def make_stock_attempt(run:Callable) -> tuple[Attempt, dict[UOp, UOp]]:
   """What the stages make with every barrier in place: the kernels that a fusion is compared with. Nobody is told of it."""
-  observer, _state.observer = _state.observer, None
+  observer, _state.observer = _state.observer, _state.nobody
   try: return make_attempt(run, Attempt({}, all_barriers=True))
   finally: _state.observer = observer
 
@@ -132,7 +132,7 @@ def report_fused(x:UOp, axes:list[int]) -> None:
 
 def report_refused(x:UOp, refusal:Refusal) -> None:
   if attempt is not None: attempt.refused[x] = refusal
-  if _state.observer is not None: _state.observer.fusion_refused(x, refusal)
+  _state.observer.fusion_refused(x, refusal)
 
 def report_row_value(x:UOp, along:list[UOp]) -> None:
   if attempt is not None and not attempt.all_barriers and {"fuse-broadcast", "fusion-guard"} <= _state.patches: attempt.row_values[x] = along

@@ -80,7 +80,7 @@ class RangeAssignment:
     def named(u:UOp) -> UOp: return u.substitute(self.loops) if any(r in self.loops for r in u.ranges) else u
     for x,(ins,outs,ambient) in self.ctx.range_map.items():
       self.ctx.range_map[x] = NodeRanges(tuple(map(named, ins)), tuple(map(named, outs)), {r:named(bound) for r,bound in ambient.items()})
-    if _state.observer is not None: _state.observer.loops_named(named)
+    _state.observer.loops_named(named)
 
   def ambient_of(self, x:UOp) -> Ranges: return self.ctx.vmap_map.get(x, ()) if self.binds_ambient else ()
 
@@ -140,7 +140,7 @@ class RangeAssignment:
     if not partial and all(r.op is Ops.RANGE for r in asked):
       self.row_values[x] = ([self.find_row([n.ins[i] for n in readers]) for i in range(len(own))],
                             {r:self.find_row([n.ambient.get(r, r) for n in readers]) for r in mine})
-    if _state.observer is not None: _state.observer.consumers_disagree(x, differ, batch_differs, self.consumers[x], self.ctx)
+    _state.observer.consumers_disagree(x, differ, batch_differs, self.consumers[x], self.ctx)
     return own, ambient
 
   def find_row(self, asked:list[UOp]) -> UOp|None:
@@ -178,7 +178,7 @@ class RangeAssignment:
     axes += ended
     if not axes and not (batched and barrier): return out_rngs, ambient
     self.ctx.realize_map[x] = axes
-    if _state.observer is not None and (ended or not axes): _state.observer.ranges_end(x, ended, ending)
+    if ended or not axes: _state.observer.ranges_end(x, ended, ending)
     if len(axes) == len(out_rngs) and x not in self.ctx.local_in_scope: ambient = self.unbound(x)
     return tuple(self.ctx.new_range(x.shape[i]) if i in axes else r for i,r in enumerate(out_rngs)), ambient
 
@@ -253,7 +253,7 @@ def run_rangeify(tsink:UOp, debug:bool=False) -> tuple[UOp, IndexingContext]:
   forced = find_realized(toposort, free_ranges)
   ctx.realize_map.update((x, None) for x in forced)
   if _fusion.attempt is not None: _fusion.attempt.toposort, _fusion.attempt.consumers = toposort, consumers
-  if _state.observer is not None: _state.observer.pass_starts(tsink, toposort, consumers, forced, ctx, scope_ranges)
+  _state.observer.pass_starts(tsink, toposort, consumers, forced, ctx, scope_ranges)
   RangeAssignment(toposort, ctx, consumers, free_ranges).run(debug)
   tsink = graph_rewrite(tsink, pm_apply_rangeify, ctx=ctx, bottom_up=True, name="apply rangeify")
   return tsink, ctx

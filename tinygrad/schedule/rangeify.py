@@ -20,7 +20,7 @@ def remove_bufferize(src:UOp, buf:UOp, idx:UOp) -> UOp|None:
   again = ret is None and _fusion.computes_again(src, buf, idx)
   if again: ret = src.substitute({k:v for k,v in zip(buf.src[1:], idx.src[1:]) if k.op is not Ops.CONST}, extra_pm=upstream.pm_gate_substitute)
   if ret is not None: _fusion.report_inlined(buf)
-  if _state.observer is not None: _state.observer.removal_tried(src, buf, idx, ret, again)
+  _state.observer.removal_tried(src, buf, idx, ret, again)
   return ret
 
 def remove_noop_bufferize(idx:UOp, b2:UOp) -> UOp|None:
@@ -54,11 +54,11 @@ def bufferize_to_store(ctx, x:UOp, idx:UOp, allow_locals=True) -> UOp|None:
   """Stock makes the store; with close-ranges it closes every open range of its value, not only those of its address."""
   ret = stock_bufferize_to_store(ctx, x, idx, allow_locals)
   if ret is None or x.arg.addrspace != AddrSpace.GLOBAL:
-    if _state.observer is not None: _state.observer.buffer_stored(x, None)
+    _state.observer.buffer_stored(x, None)
     return ret
   if indexing.last_pass.scope_ranges and "close-ranges" in _state.patches and is_plain_store(x.src[0]): ret = close_ranges(ret, x)
   _fusion.report_buffer(ret.base.buf_uop, getattr(x.arg, "node", None))
-  if _state.observer is not None: _state.observer.buffer_stored(x, ret)
+  _state.observer.buffer_stored(x, ret)
   return ret
 
 def is_plain_store(value:UOp) -> bool:
@@ -84,7 +84,7 @@ def add_buffers(ctx, x:UOp, idx:UOp): return bufferize_to_store(ctx, x, idx, all
 
 def tag_uop(ctx:list[UOp], x:UOp) -> UOp|None:
   ret = stock_tag_uop(ctx, x)
-  if _state.observer is not None and ret is not None: _state.observer.uop_tagged(ctx)
+  if ret is not None: _state.observer.uop_tagged(ctx)
   return ret
 
 # *** kernels

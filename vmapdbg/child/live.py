@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import platform
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 from vmapdbg import __version__, model, overlay
-from vmapdbg.child.record.lines import set_internal_folders
+from vmapdbg.child.record.lines import note_lines, set_internal_folders
+from vmapdbg.child.record.observer import Observer
 from vmapdbg.child.record.recorder import Recorder, ScheduleRecord
 from vmapdbg.patches import parse_patches, patch_states
 
@@ -17,10 +18,10 @@ MOST_PROGRAMS = 256
 """How many rendered kernels are kept for the next schedule that has the same."""
 
 
-def observe_with(recorder: Recorder) -> None:
-    """Has the overlay, which is installed and has imported nothing of tinygrad yet, report to `recorder`."""
+def observe_with(observer: Observer) -> None:
+    """Has the overlay, which is installed and has imported nothing of tinygrad yet, report to `observer`."""
     set_internal_folders(str(overlay.overlay_dir()), str(overlay.installed_folder()))
-    sys.modules[f"{overlay.OVERLAY_PACKAGE}._state"].observer = recorder  # type: ignore[attr-defined]
+    overlay.get_state().observer = observer
 
 
 def find_renderer(target: str) -> Any:
@@ -56,53 +57,25 @@ def build_capture(records: list[ScheduleRecord], target: str, patches: str) -> m
     return model.Capture(model.SCHEMA, versions, "", target, states, None, schedules, ())
 
 
-class LiveRecorder(Recorder):
-    """A recorder that is deaf, except inside `recording`."""
+class LineKeeper(Observer):
+    """Listens to nothing, and has tinygrad note the user's lines: a block that records finds those of Tensors that were
+    made before it."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.listens = False
-
-    @contextmanager
-    def recording(self) -> Iterator[list[ScheduleRecord]]:
-        """Yields the list that the schedules made inside go to."""
-        from tinygrad.engine.schedule import schedule_cache
-
-        # a schedule that was made before would come from the cache, and nobody listened then
-        schedule_cache.clear()
-        self.schedules = records = []
-        self.listens = True
-        try:
-            yield records
-        finally:
-            self.listens = False
-            self.forget()
-
-    def forget(self) -> None:
-        """Lets go of every UOp."""
-        self.schedules, self._by_key, self._tagged, self._current = [], {}, [], None
-
-    def __getattribute__(self, name: str) -> Any:
-        if name in _REPORTS and not object.__getattribute__(self, "listens"):
-            return _ignore
-        return object.__getattribute__(self, name)
+    def tensor_ready(self, module: ModuleType) -> None:
+        note_lines(module)
 
 
-# what the overlay calls for each decision; `tensor_ready` comes once, when tinygrad is imported
-_REPORTS = frozenset(
-    {
-        "schedule_asked",
-        "uop_tagged",
-        "pass_starts",
-        "consumers_disagree",
-        "ranges_end",
-        "bufferize_made",
-        "removal_tried",
-        "buffer_stored",
-        "schedule_created",
-    }
-)
+@contextmanager
+def recording() -> Iterator[Recorder]:
+    """Has the overlay report to a new recorder while the block runs, and yields it. Every UOp is let go at the end."""
+    from tinygrad.engine.schedule import schedule_cache
 
-
-def _ignore(*args: Any) -> None:
-    pass
+    # a schedule that was made before would come from the cache, and nobody listened then
+    schedule_cache.clear()
+    state = overlay.get_state()
+    recorder = Recorder()
+    before, state.observer = state.observer, recorder
+    try:
+        yield recorder
+    finally:
+        state.observer = before

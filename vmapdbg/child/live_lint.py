@@ -57,9 +57,6 @@ class LintingRecorder(Recorder):
         finally:
             self.forget()
 
-    def forget(self) -> None:
-        self.schedules, self._by_key, self._tagged, self._current = [], {}, [], None
-
     def lint(self, record: ScheduleRecord) -> dict[str, Any]:
         """Returns what is written about one schedule. A kernel that was looked at before is not looked at again."""
         assert record.passed is not None

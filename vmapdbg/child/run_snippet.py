@@ -80,7 +80,7 @@ def prepare(request: Request, recorder: Recorder) -> None:
         observe_stock(recorder)
     else:
         overlay.install(request.patches)
-        state: Any = sys.modules[f"{overlay.OVERLAY_PACKAGE}._state"]
+        state = overlay.get_state()
         state.observer = recorder
         state.find_renderer = functools.partial(find_renderer, request.target)
     fall_back_to_python_device()

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from vmapdbg.child.record.lines import find_user_line, note_lines
+from vmapdbg.child.record.observer import Observer
 from vmapdbg.child.record.outputs import note_values
 from vmapdbg.model import Output
 
@@ -115,8 +116,10 @@ class ScheduleRecord:
     outputs: list[Output] = field(default_factory=list)
 
 
-class Recorder:
+class Recorder(Observer):
     """What the snippet scheduled, in order."""
+
+    listens = True
 
     def __init__(self, values: bool = False) -> None:
         self._values = values
@@ -126,6 +129,10 @@ class Recorder:
         self._by_key: dict[bytes, PassRecord] = {}
         self._tagged: list[UOp] = []
         self._current: PassRecord | None = None
+
+    def forget(self) -> None:
+        """Lets go of every UOp."""
+        self.schedules, self._by_key, self._tagged, self._current = [], {}, [], None
 
     # *** what the overlay calls
 
@@ -210,7 +217,7 @@ class Recorder:
             record.verdict = Verdict(src, buffer, result is None, again)
             record.readers[buffer, index] = None
 
-    def buffer_stored(self, buffer: UOp, stored: UOp) -> None:
+    def buffer_stored(self, buffer: UOp, stored: UOp | None) -> None:
         record = self._bufferize_of(buffer)
         if record is None:
             return
