@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from vmapdbg.ambient import find_lost
 from vmapdbg.model import Capture, Kernel, Node, Schedule
+from vmapdbg.schedule_index import index_of
 
 
 class UnknownSubject(ValueError):
@@ -145,7 +145,7 @@ class ScheduleGraph:
         closed = ", ".join(f"{r}*" if r in ambient else r for r in made.closed_ranges) or "no range"
         yield f"closes {closed}: {made.size} elements, {made.bytes} bytes, {made.addrspace}"
         yield f"{made.outcome}: {made.reason}"
-        for name in find_lost(self.schedule, made):
+        for name in index_of(self.schedule).find_lost(made):
             yield f"ambient {name} is NOT closed: each step of it writes the same {made.size} elements, the last wins"
 
     def describe_kernels(self, node: Node) -> Iterable[str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vmapdbg.ambient import find_lost
 from vmapdbg.check.compare import Comparison
 from vmapdbg.check.result import BufferCheck, CheckReport, Misread, OutputCheck, ScheduleCheck
 from vmapdbg.model import Bufferize, Capture, Finding, Kernel, Node, Schedule
+from vmapdbg.schedule_index import index_of
 
 WRONG_VALUE, FAILS, WRONG_CODE = "VD201", "VD202", "VD203"
 CODES = {
@@ -45,7 +45,7 @@ def find_blame(capture: Capture, check: ScheduleCheck) -> Blame | None:
     kernel = None
     if buffer.kernel is not None and buffer.kernel < len(schedule.kernels):
         kernel = schedule.kernels[buffer.kernel]
-    lost = tuple(dict.fromkeys([*find_lost(schedule, bufferize), *buffer.missing]))
+    lost = tuple(dict.fromkeys([*index_of(schedule).find_lost(bufferize), *buffer.missing]))
     off = tuple(name for name, state in capture.patches.items() if not state)
     right = {b.node for b in check.buffers if b.comparison is not None and b.comparison.status != "wrong"}
     read_right = len(buffer.reads) if right.issuperset(buffer.reads) else 0

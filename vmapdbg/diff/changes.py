@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from difflib import SequenceMatcher
 
-from vmapdbg.ambient import find_ambient, find_lost
 from vmapdbg.diff.naming import Renaming, choose_ranges, find_ranges
 from vmapdbg.diff.result import BufferizeChange, NodeChange, SameNode, VmapChange
 from vmapdbg.model import Bufferize, Node, Realized, Schedule
+from vmapdbg.schedule_index import index_of
 
 # What a capture of stock tinygrad has instead of a reason.
 _NO_REASON = "stock"
@@ -106,7 +106,8 @@ def _compare_bufferize(
         changed = _find_changed_fields(left, right, renaming)
     one_side = "only-after" if left is None else "only-before"
     status = one_side if left is None or right is None else "changed" if changed else "unchanged"
-    ambient = dict.fromkeys([*find_ambient(before, left), *find_ambient(after, right)])
+    ambient = [] if left is None else list(index_of(before).ambient_of(left.node))
+    ambient += [] if right is None else index_of(after).ambient_of(right.node)
     return BufferizeChange(
         status=status,
         op=_find_op(after, right) if right is not None else _find_op(before, left),
@@ -115,9 +116,9 @@ def _compare_bufferize(
         changed=changed,
         added_ranges=added,
         removed_ranges=removed,
-        ambient=tuple(ambient),
-        lost_before=find_lost(before, left),
-        lost_after=find_lost(after, right),
+        ambient=tuple(dict.fromkeys(ambient)),
+        lost_before=index_of(before).find_lost(left),
+        lost_after=index_of(after).find_lost(right),
     )
 
 

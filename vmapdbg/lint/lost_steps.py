@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vmapdbg.ambient import find_lost
 from vmapdbg.lint.rule import Rule, advise_patches, count_of, each_kernel, find_node, kernel_finding, node_finding
 from vmapdbg.model import Access, Capture, Finding, Kernel, Loop, Schedule
+from vmapdbg.schedule_index import index_of
 
 EXPLANATION = """\
 A kernel stores inside a loop, or in each of several threads or launches, and the address of the store does not use that
@@ -75,7 +75,7 @@ def name_range(schedule: Schedule, kernel: Kernel, loop: Loop) -> str:
     """Returns `rm1 (3, Lidx2 in the source)` where the buffer lost one range of that size, else `Lidx2 (3)`."""
     bufferize = next((b for b in schedule.bufferizes if b.node in kernel.outputs), None)
     sizes = {item.name: item.size for item in schedule.ranges}
-    alike = [name for name in find_lost(schedule, bufferize) if sizes.get(name) == loop.size]
+    alike = [name for name in index_of(schedule).find_lost(bufferize) if sizes.get(name) == loop.size]
     return (
         f"{alike[0]} ({loop.size:,}, {loop.name} in the source)" if len(alike) == 1 else f"{loop.name} ({loop.size:,})"
     )
@@ -92,7 +92,7 @@ def advise(capture: Capture, schedule: Schedule, node: int | None) -> str:
 def find_unscheduled(capture: Capture, schedule: Schedule) -> Iterator[Finding]:
     """A schedule that failed has no kernels to look at, but its buffers. A range that is left open is VD107's."""
     for bufferize in schedule.bufferizes:
-        lost = [name for name in find_lost(schedule, bufferize) if name not in bufferize.left_open]
+        lost = [name for name in index_of(schedule).find_lost(bufferize) if name not in bufferize.left_open]
         node = find_node(schedule, bufferize.node)
         if not lost or node is None or (not any(item.kernels for item in capture.schedules) and capture.error is None):
             continue

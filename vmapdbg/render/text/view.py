@@ -8,10 +8,10 @@ from functools import cached_property
 
 from rich.text import Text
 
-from vmapdbg.ambient import find_ambient, find_lost
 from vmapdbg.model import Bufferize, Capture, Finding, Kernel, Node, Range, Schedule
 from vmapdbg.render.format import Places
 from vmapdbg.render.text.layout import Page
+from vmapdbg.schedule_index import index_of
 
 ALERT = "bold red"
 VMAP = "magenta"
@@ -102,7 +102,7 @@ class ScheduleView:
 
     def ambient_of(self, bufferize: Bufferize) -> tuple[str, ...]:
         """Returns the ambient ranges of a BUFFERIZE's node."""
-        return find_ambient(self.schedule, bufferize)
+        return index_of(self.schedule).ambient_of(bufferize.node)
 
     def not_closed(self, bufferize: Bufferize) -> tuple[str, ...]:
         """Returns the ambient ranges that a BUFFERIZE does not close, whether that is a fault or not."""
@@ -110,7 +110,7 @@ class ScheduleView:
 
     def lost(self, bufferize: Bufferize) -> tuple[str, ...]:
         """Returns the ambient ranges whose iterations overwrite each other in the buffer: the last stays."""
-        return find_lost(self.schedule, bufferize)
+        return index_of(self.schedule).find_lost(bufferize)
 
     def range_names(self, names: Iterable[str], *, ambient: Iterable[str] = (), mark: bool = False) -> Text:
         """Returns ranges as `rm1*, r4`: vmap ranges coloured, ambient ones (with `mark` all) with a `*`."""
