@@ -15,8 +15,9 @@ from vmapdbg.commands.launcher import Job, Streams, run_job
 from vmapdbg.diff import diff_captures
 from vmapdbg.model import Capture
 from vmapdbg.patches import parse_patches
-from vmapdbg.render import print_capture, print_diff
 from vmapdbg.render.graph.write import write_graph
+from vmapdbg.render.text.capture import print_capture
+from vmapdbg.render.text.diff import print_diff
 
 FOLDER = Path(__file__).parent
 SAMPLE = "samples/lost_range.py"

@@ -30,7 +30,7 @@ from rich.console import Console
 
 from vmapdbg.diff import CaptureDiff, diff_captures
 from vmapdbg.model import Capture, Finding, Output, SnippetError
-from vmapdbg.render import print_diff
+from vmapdbg.render.text.diff import print_diff
 from vmapdbg.store import load_capture
 
 GOLDEN = Path(__file__).parent.parent / "golden"

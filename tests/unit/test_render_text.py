@@ -30,7 +30,8 @@ from rich.console import Console
 
 from vmapdbg.model import Bufferize, Capture, Finding, Range, SnippetError, VmapEntry
 from vmapdbg.patches import PATCHES
-from vmapdbg.render import SECTIONS, print_capture, print_patches
+from vmapdbg.render.sections import SECTIONS
+from vmapdbg.render.text.capture import print_capture, print_patches
 
 WIDTHS = (60, 80, 200)
 CAPTURES = {

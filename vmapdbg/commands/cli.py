@@ -31,7 +31,6 @@ from vmapdbg.commands.options import (
     EXIT_CHILD,
     EXIT_SNIPPET,
     EXIT_USAGE,
-    SECTIONS,
     Commands,
     Failure,
     ScheduleType,
@@ -46,6 +45,7 @@ from vmapdbg.commands.options import (
 from vmapdbg.model import Capture, to_data
 from vmapdbg.overlay import child_environment
 from vmapdbg.patches import PATCHES, format_patches, patch_states
+from vmapdbg.render.sections import SECTIONS
 from vmapdbg.store import StoreError, dump_capture, save_capture
 
 
@@ -59,7 +59,7 @@ def main() -> None:
 @click.argument("snippet")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @target_option
-@click.option("--only", type=SectionsType(), default=SECTIONS, help=f"Print only these: {','.join(SECTIONS)}.")
+@click.option("--only", type=SectionsType(), default=tuple(SECTIONS), help=f"Print only these: {','.join(SECTIONS)}.")
 @click.option("--schedule", type=ScheduleType(), help="Print only this schedule.")
 @click.option("--all", "show_all", is_flag=True, help="Print every node of a long graph.")
 @click.option("--json", "as_json", is_flag=True, help="Print the capture as one JSON document.")
@@ -209,7 +209,7 @@ def diff(
     if as_json:
         sys.stdout.write(dump_diff(found))
     else:
-        from vmapdbg.render import print_diff
+        from vmapdbg.render.text.diff import print_diff
 
         print_diff(found, make_console(), show_all=show_all, unified=unified)
     if after.error is not None:

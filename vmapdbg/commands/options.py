@@ -14,9 +14,9 @@ import click
 from vmapdbg.commands.launcher import TARGETS
 from vmapdbg.model import Capture
 from vmapdbg.patches import PatchError, parse_patches
+from vmapdbg.render.sections import SECTIONS
 
 EXIT_USAGE, EXIT_SNIPPET, EXIT_CHILD = 2, 3, 4
-SECTIONS = ("ranges", "vmap", "bufferize", "kernels", "source")
 
 
 class Failure(click.ClickException):
