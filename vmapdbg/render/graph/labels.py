@@ -66,7 +66,7 @@ def _label_value(group: Group, drawn: DrawnSchedule) -> list[str]:
     shape = format_shape(node.shape)
     if group.kind == "view":
         first = group.items[0]
-        source = drawn.index.node(first.node.src[0])
+        source = drawn.index.node(next(iter(first.node.src), None))
         if source is not None and source.shape is not None and first.mark != REMOVED:
             shape = f"{format_shape(source.shape)} -> {shape}"
     place = drawn.places.format(node.line, brief=True)
