@@ -9,20 +9,19 @@ import json
 import pickle
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from tinygrad.helpers import Context
 
 from vmapdbg.check.compare import Comparison, Rounding, compare, excuse_rounding
 from vmapdbg.check.numbers import Array, decode, is_float
-from vmapdbg.check.oracles import DEFAULT
 from vmapdbg.check.result import BufferCheck, CheckReport, OutputCheck, ScheduleCheck
 from vmapdbg.check.slices import take_slice
 from vmapdbg.child.evidence.graphs import Blobs, Evidence
 from vmapdbg.child.oracle.first_wrong_buffer import Walk
 from vmapdbg.child.oracle.in_double import Widening
 from vmapdbg.child.oracle.unroll import Unroller
+from vmapdbg.job import CheckRequest, load_request
 from vmapdbg.model import to_data
 from vmapdbg.store import write_atomically
 
@@ -31,41 +30,19 @@ SEEDS = (1, 2, 3)
 """Runs with inputs and results moved by their rounding, when a float is wrong."""
 
 
-@dataclass(frozen=True)
-class Request:
-    """What the parent asks for.
-
-    `folder` has the evidence, `output` is the file for the CheckReport, `progress` one for a line that says how far it
-    is. `limit` is the most graphs that are run for one output. `oracles` are names of `vmapdbg.check.oracles`; all that
-    are named are compared with.
-    """
-
-    folder: str
-    output: str
-    progress: str
-    limit: int
-    oracles: list[str] = field(default_factory=list)
-    paranoid: bool = False
-
-    def find_oracles(self) -> list[str]:
-        """Returns the names of the oracles; a request without any asks for the default."""
-        if self.oracles:
-            return self.oracles
-        return [DEFAULT, "python"] if self.paranoid else [DEFAULT]
-
-
 def main() -> None:
-    request = Request(**json.loads(sys.argv[1]))
-    folder = Path(request.folder)
+    request = load_request(CheckRequest, sys.argv[1])
+    assert request.evidence is not None
+    folder = Path(request.evidence)
     files = sorted(folder.glob("schedule-*.pickle"))
     checks = []
-    for number, file in enumerate(files):
-        write_atomically(Path(request.progress), f"schedule {number + 1} of {len(files)}")
+    for count, file in enumerate(files, 1):
+        write_atomically(request.progress, f"schedule {count} of {len(files)}")
         evidence: Evidence = pickle.loads(file.read_bytes())
         # what the snippet was run with changes kernels, not values: BEAM would search again
         with Context(BEAM=0):
-            checks.append(Checker(evidence, Blobs(folder / "blobs", 0), request.limit).check(request.find_oracles()))
-    write_atomically(Path(request.output), json.dumps(to_data(CheckReport(tuple(checks))), allow_nan=False))
+            checks.append(Checker(evidence, Blobs(folder / "blobs", 0), request.limit).check(request.oracles))
+    write_atomically(request.output, json.dumps(to_data(CheckReport(tuple(checks))), allow_nan=False))
 
 
 class Checker:
