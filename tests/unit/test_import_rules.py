@@ -15,6 +15,8 @@ PACKAGE, OVERLAY = ROOT / "vmapdbg", ROOT / "tinygrad"
 ALLOWED = {
     "model": set(),
     "patches": set(),
+    "targets": set(),
+    "job": {"model", "patches", "targets"},
     "overlay": {"child.record.observer"},
     "store": {"model"},
     "schedule_index": {"model"},
@@ -22,12 +24,25 @@ ALLOWED = {
     "lint": {"schedule_index", "model"},
     "diff": {"schedule_index", "model"},
     "check": {"schedule_index", "model"},
-    "bisect": {"diff", "model"},
+    "bisect": {"diff", "job", "model", "patches"},
     "render": {"schedule_index", "model", "patches", "store", "diff", "why", "check", "bisect"},
-    "child": {"model", "patches", "store", "overlay", "check", "lint", "diff"},
-    "commands": {"model", "patches", "store", "overlay", "check", "lint", "diff", "bisect", "why", "render"},
+    "child": {"model", "patches", "targets", "job", "store", "overlay", "check", "lint", "diff"},
+    "commands": {
+        "model",
+        "patches",
+        "targets",
+        "job",
+        "store",
+        "overlay",
+        "check",
+        "lint",
+        "diff",
+        "bisect",
+        "why",
+        "render",
+    },
     "patched": {"overlay", "patches"},
-    "bootstrap": {"overlay", "child.live_lint"},
+    "bootstrap": {"overlay", "child.run_lint"},
 }
 
 

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-Patches = frozenset[str]
+from vmapdbg.patches import Patches
+
 Ask = Callable[[Sequence[Patches]], Sequence[str]]
 """Returns the name of the outcome of each set; equal names are equal outcomes."""
 
