@@ -8,14 +8,15 @@ from __future__ import annotations
 import json
 import pickle
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tinygrad.helpers import Context
 
 from vmapdbg.check.compare import Comparison, Rounding, compare, excuse_rounding
 from vmapdbg.check.numbers import Array, decode, is_float
+from vmapdbg.check.oracles import DEFAULT
 from vmapdbg.check.result import BufferCheck, CheckReport, OutputCheck, ScheduleCheck
 from vmapdbg.check.slices import take_slice
 from vmapdbg.child.evidence.graphs import Blobs, Evidence
@@ -25,6 +26,7 @@ from vmapdbg.child.oracle.unroll import Unroller
 from vmapdbg.model import to_data
 from vmapdbg.store import write_atomically
 
+_DEVICES = {"stock": None, "python": "PYTHON"}
 SEEDS = (1, 2, 3)
 """Runs with inputs and results moved by their rounding, when a float is wrong."""
 
@@ -34,14 +36,22 @@ class Request:
     """What the parent asks for.
 
     `folder` has the evidence, `output` is the file for the CheckReport, `progress` one for a line that says how far it
-    is. `limit` is the most graphs that are run for one output.
+    is. `limit` is the most graphs that are run for one output. `oracles` are names of `vmapdbg.check.oracles`; all that
+    are named are compared with.
     """
 
     folder: str
     output: str
     progress: str
     limit: int
-    paranoid: bool
+    oracles: list[str] = field(default_factory=list)
+    paranoid: bool = False
+
+    def find_oracles(self) -> list[str]:
+        """Returns the names of the oracles; a request without any asks for the default."""
+        if self.oracles:
+            return self.oracles
+        return [DEFAULT, "python"] if self.paranoid else [DEFAULT]
 
 
 def main() -> None:
@@ -54,7 +64,7 @@ def main() -> None:
         evidence: Evidence = pickle.loads(file.read_bytes())
         # what the snippet was run with changes kernels, not values: BEAM would search again
         with Context(BEAM=0):
-            checks.append(Checker(evidence, Blobs(folder / "blobs", 0), request.limit).check(request.paranoid))
+            checks.append(Checker(evidence, Blobs(folder / "blobs", 0), request.limit).check(request.find_oracles()))
     write_atomically(Path(request.output), json.dumps(to_data(CheckReport(tuple(checks))), allow_nan=False))
 
 
@@ -66,16 +76,15 @@ class Checker:
         self.unchecked = list(evidence.unchecked)
         self.unrollers: list[Unroller] = []
 
-    def check(self, paranoid: bool) -> ScheduleCheck:
+    def check(self, oracles: Sequence[str]) -> ScheduleCheck:
         outputs: list[OutputCheck] = []
         stock_runs = None
         graph = self.evidence.graph
         if graph is not None and self.evidence.failed is not None:
             stock_runs = self.try_stock()
         elif graph is not None:
-            outputs += self.check_outputs("stock", None)
-            if paranoid:
-                outputs += self.check_outputs("python", "PYTHON")
+            for name in oracles:
+                outputs += self.check_outputs(name, _DEVICES[name])
         wrong = any(output.comparison.status == "wrong" for output in outputs)
         return ScheduleCheck(
             schedule=self.evidence.schedule,
@@ -224,15 +233,14 @@ class Checker:
         """Compares the buffers between the kernels in the order of the schedule, up to the first wrong one."""
         if self.evidence.passed is None:
             return []
-        devices = {"stock": None, "python": "PYTHON"}
         oracle = next(output.oracle for output in outputs if output.comparison.status == "wrong")
-        unroller = self.make_unroller(passed=True, device=devices[oracle])
+        unroller = self.make_unroller(passed=True, device=_DEVICES[oracle])
 
         def compare_buffer(place: int, got: Array, right: Array) -> Comparison:
             return self.compare(unroller, place, got, right, lambda u: u.evaluate_batch(place), passed=True)
 
         def remake(given: Mapping[int, Array]) -> Unroller:
-            return self.make_unroller(passed=True, device=devices[oracle], given=given)
+            return self.make_unroller(passed=True, device=_DEVICES[oracle], given=given)
 
         return Walk(self.evidence, self.blobs.read, self.limit, unroller, remake, compare_buffer).walk_back()
 
