@@ -60,7 +60,7 @@ def check(
       vmapdbg check train.py --paranoid --elements 500 --json
     """
     capture, report = check_job(find_job(snippet, target, patches, timeout), elements, paranoid)
-    from vmapdbg.check.blame import make_findings
+    from vmapdbg.render.check_sentences import make_findings
 
     capture = replace(capture, findings=make_findings(capture, report))
     if as_json:
@@ -77,6 +77,8 @@ def check(
 
 def dump_check(capture: Capture, report: Any) -> str:
     """The head of the JSON contract and the findings, and in place of the schedules how they compare."""
+    from vmapdbg.render.check_sentences import add_pattern_sentences
+
     data = to_data(capture)
-    data["schedules"] = to_data(report)["schedules"]
+    data["schedules"] = to_data(add_pattern_sentences(report))["schedules"]
     return json.dumps(data, indent=1, allow_nan=False) + "\n"

@@ -164,7 +164,6 @@ def find_findings(capture: Capture) -> tuple[Finding, ...]:
 
 
 def import_check() -> None:
-    importlib.import_module("vmapdbg.check.blame")
     importlib.import_module("vmapdbg.render.text.check")
 
 
