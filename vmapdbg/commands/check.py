@@ -77,7 +77,7 @@ def check(
     """
     oracles = choose_oracles(chosen, paranoid)
     capture, report = check_job(find_job(snippet, options), elements, oracles)
-    from vmapdbg.check.blame import make_findings
+    from vmapdbg.render.check_sentences import make_findings
 
     capture = replace(capture, findings=make_findings(capture, report))
     if as_json:
@@ -123,12 +123,13 @@ def check_job(job: Job, limit: int, oracles: tuple[str, ...]) -> tuple[Capture, 
 
 def import_check() -> None:
     """Imports what judges and prints the comparison, while the snippet runs."""
-    importlib.import_module("vmapdbg.check.blame")
     importlib.import_module("vmapdbg.render.text.check")
 
 
 def dump_check(capture: Capture, report: CheckReport) -> str:
     """The head of the JSON contract and the findings, and in place of the schedules how they compare."""
+    from vmapdbg.render.check_sentences import add_pattern_sentences
+
     data = to_data(capture)
-    data["schedules"] = to_data(report)["schedules"]
+    data["schedules"] = to_data(add_pattern_sentences(report))["schedules"]
     return json.dumps(data, indent=1, allow_nan=False) + "\n"

@@ -14,9 +14,8 @@ from pathlib import Path
 from tinygrad.helpers import Context
 
 from vmapdbg.check.compare import Comparison, Rounding, compare, excuse_rounding
-from vmapdbg.check.numbers import Array, decode, is_float
+from vmapdbg.check.oracles import DEFAULT
 from vmapdbg.check.result import BufferCheck, CheckReport, OutputCheck, ScheduleCheck
-from vmapdbg.check.slices import take_slice
 from vmapdbg.child.evidence.graphs import Blobs, Evidence
 from vmapdbg.child.oracle.first_wrong_buffer import Walk
 from vmapdbg.child.oracle.in_double import Widening
@@ -24,6 +23,8 @@ from vmapdbg.child.oracle.unroll import Unroller
 from vmapdbg.job import CheckRequest, load_request
 from vmapdbg.model import to_data
 from vmapdbg.store import write_atomically
+from vmapdbg.values.numbers import Array, decode, is_float
+from vmapdbg.values.slices import take_slice
 
 _DEVICES = {"stock": None, "python": "PYTHON"}
 SEEDS = (1, 2, 3)

@@ -19,12 +19,12 @@ from typing import Any
 
 from vmapdbg import overlay
 from vmapdbg.check.compare import compare
-from vmapdbg.check.numbers import Array
 from vmapdbg.child.evidence.graphs import Blobs, Evidence, pack_graph
 from vmapdbg.child.reduce.trial import Trial, build_graph, read_frame, write_frame
 from vmapdbg.job import Job, ReduceRequest, dump_record, load_request
 from vmapdbg.patches import format_patches
 from vmapdbg.store import write_atomically
+from vmapdbg.values.numbers import Array
 
 ROUNDINGS = 10_000
 """Values differ when they do beyond the tolerance for so many roundings."""
