@@ -14,7 +14,6 @@ from pathlib import Path
 from tinygrad.helpers import Context
 
 from vmapdbg.check.compare import Comparison, Rounding, compare, excuse_rounding
-from vmapdbg.check.oracles import DEFAULT
 from vmapdbg.check.result import BufferCheck, CheckReport, OutputCheck, ScheduleCheck
 from vmapdbg.child.evidence.graphs import Blobs, Evidence
 from vmapdbg.child.oracle.first_wrong_buffer import Walk
