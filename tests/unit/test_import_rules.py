@@ -15,7 +15,8 @@ PACKAGE, OVERLAY = ROOT / "vmapdbg", ROOT / "tinygrad"
 ALLOWED = {
     "model": set(),
     "patches": set(),
-    "overlay": {"child.record.observer"},
+    "import_hook": set(),
+    "overlay": {"import_hook", "child.record.observer"},
     "store": {"model"},
     "schedule_index": {"model"},
     "why": {"schedule_index", "model"},
@@ -24,7 +25,7 @@ ALLOWED = {
     "check": {"schedule_index", "model"},
     "bisect": {"diff", "model"},
     "render": {"schedule_index", "model", "patches", "store", "diff", "why", "check", "bisect"},
-    "child": {"model", "patches", "store", "overlay", "check", "lint", "diff"},
+    "child": {"model", "patches", "store", "import_hook", "overlay", "check", "lint", "diff"},
     "commands": {"model", "patches", "store", "overlay", "check", "lint", "diff", "bisect", "why", "render"},
     "patched": {"overlay", "patches"},
     "bootstrap": {"overlay", "child.live_lint"},
