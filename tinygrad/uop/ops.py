@@ -3,11 +3,8 @@ from __future__ import annotations
 from types import ModuleType
 from tinygrad.uop import Ops, GroupOp
 from tinygrad.dtype import dtypes
-from tinygrad.uop import ops as upstream
 from tinygrad.uop.ops import UOp, AxisType, recursive_property
-from tinygrad_overlay._patching import UnknownShape
-
-stock_shape = UOp.__dict__["_shape"].fxn
+from tinygrad_overlay._patching import Changes
 
 def describe_varg(varg:tuple) -> str:
   return "("+", ".join(f"RANGE({v.src[0].render()}) {v.render(simplify=False)}" if isinstance(v, UOp) and v.op is Ops.RANGE else
@@ -88,8 +85,10 @@ def validated(u:UOp) -> UOp:
   return u
 
 def patch(module:ModuleType) -> None:
-  if not isinstance(UOp.__dict__.get("_shape"), recursive_property): raise UnknownShape("UOp._shape is not what tinygrad 0.12.0 has there")
-  UOp._shape = recursive_property(_shape)
-  UOp.vmapin, UOp.vmapout = vmapin, vmapout
-  # VMAPOUT closes its RANGEs: nothing after it is inside the scope
-  upstream.range_start[Ops.VMAPOUT] = 1
+  global stock_shape
+  with Changes("vmap-ops") as changes:
+    stock_shape = changes.replace_value(UOp, "_shape", recursive_property, lambda _: recursive_property(_shape)).fxn
+    changes.add(UOp, "vmapin", vmapin)
+    changes.add(UOp, "vmapout", vmapout)
+    # VMAPOUT closes its RANGEs: nothing after it is inside the scope
+    changes.add_entry(module, "range_start", Ops.VMAPOUT, 1)
