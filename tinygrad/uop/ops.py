@@ -10,10 +10,12 @@ def describe_varg(varg:tuple) -> str:
   return "("+", ".join(f"RANGE({v.src[0].render()}) {v.render(simplify=False)}" if isinstance(v, UOp) and v.op is Ops.RANGE else
                        v.render(simplify=False) if isinstance(v, UOp) else str(v) for v in varg)+")"
 
+def is_zero(u:UOp) -> bool: return u.op is Ops.CONST and u.arg == 0
+
 def check_varg(name:str, varg:tuple, shape:tuple) -> None:
   """Each entry of a varg is a RANGE (the axis that is mapped) or CONST 0 (an axis that stays). Raises ValueError, naming the shape it is for."""
   for v in varg:
-    if not isinstance(v, UOp) or v.dtype != dtypes.index or not (v.op is Ops.RANGE or (v.op is Ops.CONST and v.arg == 0)):
+    if not isinstance(v, UOp) or v.dtype != dtypes.index or not (v.op is Ops.RANGE or is_zero(v)):
       got = f"{v.op} of dtype {v.dtype}" if isinstance(v, UOp) else repr(v)
       raise ValueError(f"{name}: each varg must be a RANGE or CONST 0 of dtypes.index, not {got} in {describe_varg(varg)} for shape {shape}")
     if v.op is Ops.RANGE and v.arg[-1] not in {AxisType.LOOP, AxisType.OUTER}:

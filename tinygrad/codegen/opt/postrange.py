@@ -22,7 +22,7 @@ def apply_opt(self, opt:Opt, append_opt:bool=True):
   return stock_apply_opt(self, opt, append_opt)
 
 def count_local_bytes(ast:UOp) -> int:
-  return sum(math.prod(u.shape)*u.dtype.itemsize for u in ast.toposort() if u.op is Ops.BUFFERIZE and u.arg.addrspace == AddrSpace.LOCAL)
+  return int(sum(math.prod(u.shape)*u.dtype.itemsize for u in ast.toposort() if u.op is Ops.BUFFERIZE and u.arg.addrspace == AddrSpace.LOCAL))
 
 def patch(module:ModuleType) -> None:
   global stock_apply_opt
