@@ -138,6 +138,7 @@ def test_what_is_left_lazy_is_run_and_compared(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[0] == "snippet.py  1 output, all right"
 
 
+@pytest.mark.slow
 def test_cancelled_sums_are_no_wrong_value(tmp_path: Path) -> None:
     """What is left when a sum cancels is rounding, and differs with the order of the sum."""
     text = (
@@ -246,6 +247,7 @@ def test_reduced_snippet_still_shows_it(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir() if file.name.startswith(".small")] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "snippet", "patches", "without"),
     [

@@ -89,7 +89,10 @@ def test_diff_tells_which_findings_go(tmp_path: Path) -> None:
     assert re.search(r"^Findings  1 gone\n- VD101 kernel .* loops over rm1", done.stdout, re.M), done.stdout
 
 
-@pytest.mark.parametrize("target", ["metal", "cuda", "opencl", "hip", "wgsl", "llvm"])
+@pytest.mark.parametrize(
+    "target",
+    ["metal", "llvm", *(pytest.param(name, marks=pytest.mark.slow) for name in ("cuda", "opencl", "hip", "wgsl"))],
+)
 def test_every_target(tmp_path: Path, target: str) -> None:
     """The fault is in the schedule: it is there for each target, whatever its threads are."""
     write(tmp_path)

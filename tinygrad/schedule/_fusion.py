@@ -73,6 +73,7 @@ def settle(run:Callable[[], dict[UOp, UOp]]) -> dict[UOp, UOp]:
   if not _state.patches & {"fuse-broadcast", "local-budget"}: return run()
   barriers: dict[UOp, Refusal] = {}
   stock: tuple[Attempt, dict[UOp, UOp]]|None = None
+  ret: dict[UOp, UOp] = {}
   for rounds in range(MAX_ATTEMPTS):
     made, ret = make_attempt(run, Attempt(barriers, rounds=rounds))
     if rounds == MAX_ATTEMPTS-1: break
@@ -191,7 +192,7 @@ def report_kernel(store:UOp, kernel:UOp) -> None:
   for u in store.toposort(gate=lambda x: x.op is not Ops.AFTER):
     if u.op is not Ops.BUFFERIZE or u.arg.addrspace != AddrSpace.LOCAL: continue
     owner = next((attempt.local_ranges[r.arg[0]] for r in UOp.sink(*u.src[1:]).ranges if r.arg[0] in attempt.local_ranges), None)
-    if owner is not None: local[owner] = local.get(owner, 0) + math.prod(u.shape)*u.dtype.itemsize
+    if owner is not None: local[owner] = local.get(owner, 0) + int(math.prod(u.shape))*u.dtype.itemsize
   device = next((d if isinstance(d, str) else d[0] for s in kernel.src if (d:=s._device) is not None), Device.DEFAULT)
   attempt.kernels.append(MadeKernel(attempt.buffers.get(target), ast, device, local))
 

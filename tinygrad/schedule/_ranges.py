@@ -1,7 +1,7 @@
 """What the rangeify pass knows of each node: its ranges, and the ambient ranges that they do not hold."""
 from __future__ import annotations
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from tinygrad.schedule.indexing import IndexingContext
 from tinygrad.uop.ops import UOp
 
@@ -16,6 +16,8 @@ class NodeRanges(NamedTuple):
 @dataclass
 class VmapContext(IndexingContext):
   """What stock's context holds, and `vmap_map`: node -> the ambient ranges it depends on."""
+  # stock's pairs have no `ambient`
+  if TYPE_CHECKING: range_map: dict[UOp, NodeRanges] = field(default_factory=dict)  # pyright: ignore[reportIncompatibleVariableOverride]
   vmap_map: dict[UOp, Ranges] = field(default_factory=dict)
   # nodes in a scope that are a LOCAL buffer although all their axes are realized: their batch is not
   local_in_scope: set[UOp] = field(default_factory=set)
