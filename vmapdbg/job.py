@@ -128,7 +128,7 @@ def load_request(kind: type[R], text: str) -> R:
 
 def _build_job(fields: dict[str, Any]) -> Job:
     if fields["patches"] is not None:
-        fields = {**fields, "patches": parse_patches(fields["patches"])}
+        fields = {**fields, "patches": parse_patches(str(fields["patches"]))}
     return Job(**_make_tuples(fields))
 
 

@@ -1,4 +1,4 @@
-"""The job and the requests arrive at the child as they left the command line, and last.json gives back the whole job."""
+"""The job and the requests arrive at the child as they left the command line; last.json gives back the whole job."""
 
 from __future__ import annotations
 
