@@ -69,8 +69,10 @@ def parse_patches(spec: str) -> Patches:
             chosen |= set(SWITCHABLE)
         elif name == "none" and not off:
             chosen.clear()
+        elif name in SWITCHABLE and off:
+            chosen.discard(name)
         elif name in SWITCHABLE:
-            (chosen.discard if off else chosen.add)(name)
+            chosen.add(name)
         elif name in {patch.name for patch in PATCHES}:
             if off:
                 raise PatchError(f"patch {name!r} is always on: it only adds the ops")
