@@ -78,8 +78,7 @@ def _format_kernel_source(page: Page, title: str, kernel: Kernel, marks: dict[in
     code = escape_unsafe(kernel.source.strip("\n"), page.console.encoding)
     size = format_plural(len(code.splitlines()), "line")
     heading = page.join((title, "bold"), (f"  {kernel.target}, {size}", "dim"))
-    coloured = page.console.color_system is not None and not page.console.no_color
-    text = highlight(code, kernel.target) if coloured else Text(code)
+    text = highlight(code, kernel.target) if page.is_coloured else Text(code)
     return [*page.wrap(heading, hang=2), *_fold_marked(page, text, marks)]
 
 
