@@ -8,11 +8,12 @@ from dataclasses import replace
 
 from vmapdbg.diff import match_nodes
 from vmapdbg.model import Kernel, Node
-from vmapdbg.render.format import format_bytes, format_count, format_ids, format_plural, format_shape
+from vmapdbg.render.format import format_bytes, format_count, format_ids, format_shape
 from vmapdbg.render.graph.fold import find_repeats
 from vmapdbg.render.graph.items import DrawnSchedule
 from vmapdbg.render.graph.labels import shorten
 from vmapdbg.render.graph.model import ADDED, COMMON, REMOVED, SIGNS, Graph, GraphEdge, GraphNode, LegendEntry
+from vmapdbg.wording import format_plural
 
 _DTYPE_BYTES = {
     **dict.fromkeys(("bool", "char", "signed char", "unsigned char", "uchar"), 1),

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Literal
 
 from vmapdbg.model import Capture, Schedule
-from vmapdbg.render.format import format_plural
 from vmapdbg.render.graph.dot import style_svg, write_dot
 from vmapdbg.render.graph.draw import PICTURES, TooSlow, check_format, draw_dot
 from vmapdbg.render.graph.fold import LEVEL_NOTES, LEVELS
@@ -20,6 +19,7 @@ from vmapdbg.render.graph.model import Graph, GraphError, graph_data, measure_ra
 from vmapdbg.render.graph.ranges import build_range_graph
 from vmapdbg.render.graph.tensor import add_legend, build_tensor_graph, count_near
 from vmapdbg.store import StoreError, write_atomically, write_bytes_atomically
+from vmapdbg.wording import format_plural
 
 Stage = Literal["tensor", "ranges", "kernels"]
 STAGES: tuple[Stage, ...] = ("tensor", "ranges", "kernels")

@@ -9,9 +9,10 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from vmapdbg.model import Kernel
-from vmapdbg.render.format import format_ids, format_plural
+from vmapdbg.render.format import format_ids
 from vmapdbg.render.text.layout import Page, escape_unsafe
 from vmapdbg.render.text.view import ALERT, ScheduleView
+from vmapdbg.wording import format_plural
 
 _THEME = "ansi_dark"
 _MORE_INDENT = 4
