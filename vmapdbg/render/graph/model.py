@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vmapdbg.model import SCHEMA, to_data
@@ -86,10 +87,33 @@ class Graph:
     range_colours: dict[str, str]
     folded: dict[str, int]
 
+    @property
+    def is_table(self) -> bool:
+        """Whether its nodes are the rows of a table, and not laid out as a graph."""
+        return bool(self.nodes) and all(node.kind in ("row", "row-head") for node in self.nodes)
+
 
 def graph_data(graph: Graph, notes: list[str]) -> dict[str, Any]:
     """Returns a graph as JSON data."""
     return {"schema": SCHEMA, "kind": "graph", **to_data(graph), "notes": list(notes)}
+
+
+def add_legend(graph: Graph, kinds: Mapping[str, str], sample: str, marks: Collection[str]) -> Graph:
+    """Returns the graph with a legend: of `kinds` (kind -> what it is) those that it has, then what colours say.
+
+    `marks` are the marks that are seen; `sample` is the kind of node that shows them.
+    """
+    seen = {node.kind for node in graph.nodes}
+    entries = [LegendEntry(kind, text) for kind, text in kinds.items() if kind in seen]
+    if any(node.realized for node in graph.nodes):
+        entries.append(LegendEntry(sample, "realized, with the reason", realized=True))
+    if any(node.alert for node in graph.nodes if node.kind == "kept"):
+        entries.append(LegendEntry("kept", "loses a batch range", alert=True))
+    if REMOVED in marks:
+        entries.append(LegendEntry(sample, "- only before", REMOVED))
+    if ADDED in marks:
+        entries.append(LegendEntry(sample, "+ only after", ADDED))
+    return replace(graph, legend=tuple(entries))
 
 
 def choose_colours(names: list[str]) -> dict[str, str]:

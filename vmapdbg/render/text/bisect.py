@@ -10,8 +10,8 @@ from rich.text import Text
 from vmapdbg.bisect.outcome import Outcome
 from vmapdbg.bisect.search import Found, Search
 from vmapdbg.patches import Patches, spell_patches
-from vmapdbg.render.format import format_plural
 from vmapdbg.render.text.layout import Page
+from vmapdbg.wording import format_plural
 
 
 def print_bisect(snippet: str, kind: str, search: Search, outcomes: Sequence[Outcome], console: Console) -> None:
