@@ -13,7 +13,7 @@ from tinygrad.renderer.cstyle import MetalRenderer
 from tinygrad.uop.ops import Ops
 from tinygrad_overlay import _state
 from tinygrad_overlay.schedule import _guard
-from tinygrad_overlay.schedule._fusion import Attempt
+from tinygrad_overlay.schedule._pass import Attempt
 
 
 def test_joined_things_are_in_one_set() -> None:

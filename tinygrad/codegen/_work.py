@@ -10,6 +10,7 @@ from tinygrad.dtype import AddrSpace, PtrDType, dtypes
 from tinygrad.helpers import Context
 from tinygrad.renderer import Renderer
 from tinygrad.uop.ops import AxisType, GroupOp, KernelInfo, Ops, UOp, graph_rewrite
+from tinygrad_overlay._state import process
 
 @dataclass(frozen=True)
 class Work:
@@ -31,9 +32,9 @@ POLYNOMIALS = {Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.POW}
 def estimate_work(ast:UOp, ren:Renderer) -> Work:
   """Returns the work of a kernel's AST on the target of `ren`. It is kept for each AST."""
   key = (ast.key, type(ren).__name__, ren.device)
-  if key not in estimates: estimates[key] = count_work(optimize(ast, ren), ren)
-  return estimates[key]
-estimates: dict[tuple, Work] = {}
+  known = process.kernel_works
+  if key not in known: known[key] = count_work(optimize(ast, ren), ren)
+  return known[key]
 
 class CannotLower(Exception):
   """Codegen fails on the kernel, as it will when the kernel is run."""
