@@ -38,9 +38,7 @@ class Propagation:
     self.found: dict[UOp, Numbers] = {x: Numbers((), each.reshape(x.shape))}
 
   def find_rows(self, out:UOp) -> tuple[Any, Any]:
-    moving = {self.x}
-    for u in self.toposort:
-      if any(s in moving for s in u.src): moving.add(u)
+    moving = self.find_moving()
     if out not in moving: return np.zeros(0, np.int64), np.zeros(0, np.int64)
     # each array is dropped after its last reader
     last = {s:u for u in self.toposort for s in u.src}
@@ -50,6 +48,13 @@ class Propagation:
         if last[s] is u and s is not out: self.found.pop(s, None)
     columns, sizes = self.sets.gather(self.over_steps(self.found[out]).reshape(-1))
     return np.repeat(np.arange(len(sizes)), sizes), columns.astype(np.int64)
+
+  def find_moving(self) -> set[UOp]:
+    """The nodes that move with x, those among them that have no derivative too."""
+    moving = {self.x}
+    for u in self.toposort:
+      if any(s in moving for s in u.src): moving.add(u)
+    return moving
 
   def without_derivative(self, u:UOp, value:Numbers) -> Numbers:
     # integers and bools only jump, and so does TRUNC
@@ -129,17 +134,23 @@ class Propagation:
   # *** reduces
 
   def reduce(self, u:UOp, value:Numbers) -> Numbers:
-    op, ids, ranges = u.arg[0] if u.op is Ops.REDUCE_AXIS else u.arg, value.ids, value.ranges
-    if u.op is Ops.REDUCE: axes = tuple(ranges.index(r) for r in u.src[1:] if r in ranges)
-    else: axes = tuple(a+len(ranges) for a in u.arg[1])
+    """REDUCE_AXIS over axes of the node, and the REDUCE over a RANGE of pad_reduce, which is one of the first axes."""
+    if u.op is Ops.REDUCE_AXIS:
+      return Numbers(value.ranges, self.reduce_axes(value.ids, tuple(a+len(value.ranges) for a in u.arg[1]), u.arg[0]))
+    axes = tuple(value.ranges.index(r) for r in u.src[1:] if r in value.ranges)
+    return Numbers(tuple(r for r in value.ranges if r not in u.src[1:]), self.reduce_axes(value.ids, axes, u.arg).squeeze(axes))
+
+  def reduce_axes(self, ids, axes:tuple[int, ...], op:Ops):
+    """The union along `axes`, which have size 1 after it. Where the numbers repeat along other axes each is worked out once."""
     small, kept = smallest(ids), [a for a in range(ids.ndim) if a not in axes]
-    rows = small.transpose(*kept, *axes).reshape(math.prod(small.shape[a] for a in kept), math.prod(small.shape[a] for a in axes))
-    ret = self.sets.reduce(rows, op is Ops.MUL).reshape([1 if a in axes else small.shape[a] for a in range(ids.ndim)])
-    ret = np.broadcast_to(ret, [1 if a in axes else ids.shape[a] for a in range(ids.ndim)])
-    if u.op is Ops.REDUCE_AXIS: return Numbers(ranges, ret)
-    return Numbers(tuple(r for a,r in enumerate(ranges) if a not in axes), ret.squeeze(axes))
+    rows = small.transpose(*kept, *axes).reshape(prod(small.shape, kept), prod(small.shape, axes))
+    ret = self.sets.reduce(rows, op is Ops.MUL).reshape(with_ones(small.shape, axes))
+    return np.broadcast_to(ret, with_ones(ids.shape, axes))
 
 # *** arrays
+
+def prod(shape:tuple[int, ...], axes) -> int: return math.prod(shape[a] for a in axes)
+def with_ones(shape:tuple[int, ...], axes) -> list[int]: return [1 if a in axes else size for a,size in enumerate(shape)]
 
 def everywhere(number:int, u:UOp) -> Numbers: return Numbers((), np.broadcast_to(np.int32(number), u._shape or ()))
 def smallest(ids):
@@ -201,12 +212,16 @@ def at_each_step(u:UOp, value:Numbers, move) -> Numbers:
   if not steps: return Numbers(value.ranges, move(value.ids, [fixed(u, bounds) for bounds in bounds_of_axes]))
   known, rest = tuple(r for r in value.ranges if r in steps), tuple(r for r in value.ranges if r not in steps)
   ids = value.ids.transpose([*map(value.ranges.index, known+rest), *range(len(value.ranges), value.ids.ndim)])
-  moved = []
-  for step in itertools.product(*[range(int(r.vmax)+1) for r in steps]):
+  counts, moved = count_steps(steps), []
+  for step in itertools.product(*map(range, counts)):
     at = {r:r.const_like(i) for r,i in zip(steps, step)}
-    marg = [fixed(u, [b.substitute(at).ssimplify() if isinstance(b, UOp) else b for b in bounds]) for bounds in bounds_of_axes]
-    moved.append(move(ids[tuple(at[r].arg for r in known)], marg))
-  return Numbers(steps+rest, np.stack(moved).reshape(*[int(r.vmax)+1 for r in steps], *moved[0].shape))
+    moved.append(move(ids[tuple(at[r].arg for r in known)], [bounds_at(u, bounds, at) for bounds in bounds_of_axes]))
+  return Numbers(steps+rest, np.stack(moved).reshape(*counts, *moved[0].shape))
+
+def count_steps(ranges:tuple[UOp, ...]) -> tuple[int, ...]: return tuple(int(r.vmax)+1 for r in ranges)
+
+def bounds_at(u:UOp, bounds, at:dict[UOp, UOp]) -> tuple[int, ...]:
+  return fixed(u, [b.substitute(at).ssimplify() if isinstance(b, UOp) else b for b in bounds])
 
 def fixed(u:UOp, sizes) -> tuple[int, ...]:
   if all(isinstance(s, int) for s in sizes): return tuple(sizes)
@@ -221,12 +236,11 @@ def vmapin(u:UOp, value:Numbers) -> Numbers:
 def vmapout(u:UOp, value:Numbers) -> Numbers:
   ended = [r for r in u.src[1:] if r.op is Ops.RANGE]
   batch = tuple(r for r in value.ranges if r not in ended)
-  inner = iter(range(len(value.ranges), value.ids.ndim))
-  # a value that does not vary over a RANGE is the same at each step of it
-  placed = [value.ranges.index(r) if r in value.ranges else None if r in ended else next(inner) for r in u.src[1:]]
-  order = [value.ranges.index(r) for r in batch]+placed
+  axis_of, inner = {r:a for a,r in enumerate(value.ranges)}, iter(range(len(value.ranges), value.ids.ndim))
+  # a value that does not vary over a RANGE is the same at each step of it: it has no axis for it, None
+  order = [axis_of[r] for r in batch]+[axis_of.get(r) if r in ended else next(inner) for r in u.src[1:]]
   ids = value.ids.transpose([a for a in order if a is not None])[tuple(None if a is None else slice(None) for a in order)]
-  return Numbers(batch, np.broadcast_to(ids, tuple(int(r.vmax)+1 for r in batch)+fixed(u, u.shape)))
+  return Numbers(batch, np.broadcast_to(ids, count_steps(batch)+fixed(u, u.shape)))
 
 MOVEMENT = {Ops.RESHAPE:reshape, Ops.EXPAND:expand, Ops.PERMUTE:permute, Ops.FLIP:flip, Ops.SHRINK:shrink, Ops.PAD:pad,
             Ops.VMAPIN:vmapin, Ops.VMAPOUT:vmapout}

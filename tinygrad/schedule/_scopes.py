@@ -1,6 +1,7 @@
 """Prepares vmap scopes for the rangeify pass: RANGEs with ids of their own, and nothing inside a scope that cannot be there."""
 from __future__ import annotations
 import itertools
+from typing import Iterable, Iterator
 from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp, consumer_map_from_toposort
 from tinygrad_overlay._state import FIRST_OWN_ID, FIRST_PADDED_ID, process
 
@@ -32,9 +33,8 @@ def name_own_ranges(toposort) -> dict[UOp, UOp]:
   A scope enters the graph before those inside it. Its id is below theirs, because loops are in the order of their ids.
   """
   if not (own:=[x for x in toposort if is_own(x)]): return {}
-  taken = {x.arg[0] for x in toposort if x.op is Ops.RANGE}
-  ids, padded = itertools.count(-1, -1), itertools.count(SCHEDULED_PADDED_ID, -1)
-  return {r:r.replace(arg=(next(i for i in (padded if is_padded(r) else ids) if i not in taken),)+r.arg[1:]) for r in reversed(own)}
+  ids, padded = free_ids(toposort, -1), free_ids(toposort, SCHEDULED_PADDED_ID)
+  return {r:r.replace(arg=(next(padded if is_padded(r) else ids),)+r.arg[1:]) for r in reversed(own)}
 
 def open_vmap_ranges(*us:UOp) -> list[UOp]:
   """The vmap RANGEs that are open in any of the values: not empty inside a scope."""
@@ -91,8 +91,7 @@ def separate_reduces(tsink:UOp, toposort:dict[UOp, None]) -> UOp:
   if not any(is_padded(x) for x in toposort): return tsink
   nested, reused = count_nested(toposort)
   if not reused: return tsink
-  taken = {x.arg[0] for x in toposort if x.op is Ops.RANGE}
-  free = (i for i in itertools.count(SCHEDULED_PADDED_ID, -1) if i not in taken)
+  free = free_ids(toposort, SCHEDULED_PADDED_ID)
   # REDUCEs side by side share one, so that they share what they reduce
   names: dict[tuple[UOp, int], UOp] = {}
   new: dict[UOp, UOp] = {}
@@ -104,6 +103,11 @@ def separate_reduces(tsink:UOp, toposort:dict[UOp, None]) -> UOp:
       if (key:=(r, nested[x][r])) not in names: names[key] = r.replace(arg=(next(free),)+r.arg[1:])
       new[x] = new[x].substitute({r:names[key]})
   return new[tsink]
+
+def free_ids(toposort:Iterable[UOp], first:int) -> Iterator[int]:
+  """The ids from `first` downwards that no RANGE of the graph has."""
+  taken = {x.arg[0] for x in toposort if x.op is Ops.RANGE}
+  return (i for i in itertools.count(first, -1) if i not in taken)
 
 def count_nested(toposort:dict[UOp, None]) -> tuple[dict[UOp, dict[UOp, int]], set[UOp]]:
   """Returns node -> RANGE -> how many REDUCEs over it are nested in the node, and the RANGEs in a step of which a REDUCE over them is read."""
