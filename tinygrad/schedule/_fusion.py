@@ -6,14 +6,13 @@ that are to blame, and the stages run again. One that is put back stays, so ther
 run once.
 """
 from __future__ import annotations
-import math
 from typing import Callable
 from tinygrad.device import Device
 from tinygrad.dtype import AddrSpace
 from tinygrad.uop.ops import Ops, UOp
 from tinygrad_overlay import _state
 from tinygrad_overlay.schedule import _pass
-from tinygrad_overlay.schedule._local import find_over_budget
+from tinygrad_overlay.schedule._local import count_elements, find_over_budget
 from tinygrad_overlay.schedule._pass import Attempt, MadeKernel, Pass
 from tinygrad_overlay.schedule._refusals import Refusal
 
@@ -124,5 +123,5 @@ def find_local_bytes(attempt:Attempt, store:UOp) -> dict[UOp, int]:
   for u in store.toposort(gate=lambda x: x.op is not Ops.AFTER):
     if u.op is not Ops.BUFFERIZE or u.arg.addrspace != AddrSpace.LOCAL: continue
     owner = next((attempt.local_ranges[r.arg[0]] for r in UOp.sink(*u.src[1:]).ranges if r.arg[0] in attempt.local_ranges), None)
-    if owner is not None: local[owner] = local.get(owner, 0) + math.prod(u.shape)*u.dtype.itemsize
+    if owner is not None: local[owner] = local.get(owner, 0) + count_elements(u, range(len(u.shape)))*u.dtype.itemsize
   return local

@@ -50,7 +50,7 @@ def find_lost_kernels(group:Group) -> dict[UOp, Refusal]:
   refused: dict[UOp, Refusal] = {}
   for k in group.fused:
     if not (causes:=[x for x,writers in group.causes.items() if k.node in writers]): continue
-    if (loss:=explain_loss([k], group.replaced[k.node])) is not None: refused.update(dict.fromkeys(causes, loss))
+    if k.node is not None and (loss:=explain_loss([k], group.replaced[k.node])) is not None: refused.update(dict.fromkeys(causes, loss))
   return refused
 
 def choose_refused(group:Group, made:Attempt) -> list[UOp]:

@@ -46,10 +46,11 @@ class Attempt:
 
 @dataclass
 class Pass:
-  """One run of the stages. `ctx` has the maps of the rangeify pass, None before it; `scope_ranges` are the vmap RANGEs of the graph."""
+  """One run of the stages. `ctx` has the maps of the rangeify pass, which begins with `has_maps`; `scope_ranges` are the vmap RANGEs of the graph."""
   attempt: Attempt
-  ctx: VmapContext|None = None
+  ctx: VmapContext = field(default_factory=VmapContext)
   scope_ranges: frozenset[UOp] = frozenset()
+  has_maps: bool = False
 
 current = Pass(Attempt())
 
@@ -60,8 +61,8 @@ def begin(attempt:Attempt) -> Pass:
 
 def begin_rangeify(ctx:VmapContext, scope_ranges:frozenset[UOp]) -> Pass:
   """The current pass gets its maps. One that has some is over: the rangeify pass is called by hand then, without the other stages."""
-  this = begin(Attempt()) if current.ctx is not None else current
-  this.ctx, this.scope_ranges = ctx, scope_ranges
+  this = begin(Attempt()) if current.has_maps else current
+  this.ctx, this.scope_ranges, this.has_maps = ctx, scope_ranges, True
   return this
 
 def node_of(buf:UOp) -> UOp|None:

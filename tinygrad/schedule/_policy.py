@@ -14,6 +14,7 @@ from tinygrad_overlay import _state
 from tinygrad_overlay.schedule._local import too_large_for_local, too_slow_for_local
 from tinygrad_overlay.schedule._pass import Attempt
 from tinygrad_overlay.schedule._ranges import Ranges
+from tinygrad_overlay.schedule._refusals import Refusal
 
 @dataclass(frozen=True)
 class EndingNode:
@@ -66,11 +67,11 @@ class StockPolicy:
     local_axes = node.realized+crossed if len(crossed) < len(node.rest) else []
     return Choice(crossed, local_axes, realizes_batch=node.is_batch_alone)
 
-  def find_refusal(self, x:UOp, local_axes:list[int]):
+  def find_refusal(self, x:UOp, local_axes:list[int]) -> Refusal|None:
     """Why x may not be realized as a LOCAL buffer of these axes, or, where there are none, not be left out. None: it may."""
     return self.attempt.realize_points.get(x) or too_large_for_local(x, local_axes)
 
-  def find_refusal_at(self, node:EndingNode, choice:Choice, batch:Ranges):
+  def find_refusal_at(self, node:EndingNode, choice:Choice, batch:Ranges) -> Refusal|None:
     return self.find_refusal(node.x, choice.local_axes)
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class FuseBroadcast(StockPolicy):
     return Choice(crossed, node.realized+crossed if in_scope or some else [], is_local_in_scope=in_scope and not some,
                   fuses=some or node.is_batch_alone or in_scope)
 
-  def find_refusal_at(self, node:EndingNode, choice:Choice, batch:Ranges):
+  def find_refusal_at(self, node:EndingNode, choice:Choice, batch:Ranges) -> Refusal|None:
     return self.find_refusal(node.x, choice.local_axes) or too_slow_for_local(node.x, choice.local_axes, node.ending, batch)
 
 def choose_policy(attempt:Attempt) -> StockPolicy:

@@ -19,10 +19,10 @@ def remove_bufferize(src:UOp, buf:UOp, idx:UOp) -> UOp|None:
   if (apart:=set_ranges_apart(buf, idx)) is not buf: src, buf, idx = apart.src[0], apart, idx.replace(src=(apart,)+idx.src[1:])
   ret, attempt = stock_remove_bufferize(src, buf, idx), _pass.current.attempt
   again = ret is None and is_computed_again(attempt, src, buf, idx)
-  if again:
-    ret = src.substitute({k:v for k,v in zip(buf.src[1:], idx.src[1:]) if k.op is not Ops.CONST}, extra_pm=upstream.pm_gate_substitute)
-    attempt.fused[_pass.node_of(buf)] = []
-  if ret is not None and (node:=_pass.node_of(buf)) is not None: attempt.inlined.add(node)
+  if again: ret = src.substitute({k:v for k,v in zip(buf.src[1:], idx.src[1:]) if k.op is not Ops.CONST}, extra_pm=upstream.pm_gate_substitute)
+  if ret is not None and (node:=_pass.node_of(buf)) is not None:
+    attempt.inlined.add(node)
+    if again: attempt.fused[node] = []
   _state.observer.removal_tried(src, buf, idx, ret, again)
   return ret
 
