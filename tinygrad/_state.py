@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterator
+from weakref import WeakKeyDictionary
 
 patches: frozenset[str] = frozenset()
 patches_spec: str = ""
@@ -39,6 +40,8 @@ class Process:
   # what was found out about kernels, by their ASTs: an attempt has most of its kernels from the one before, and a model its layers from each other
   kernel_works: dict[tuple, Any] = field(default_factory=dict)
   kernel_verdicts: dict[tuple, Any] = field(default_factory=dict)
+  # SparsityPattern or Coloring -> what was made of it: a call that uses it again copies nothing to the device, and so does a replay of TinyJit
+  made_of_pattern: WeakKeyDictionary[Any, dict] = field(default_factory=WeakKeyDictionary)
 
 # The ids of the RANGEs that tinygrad.func makes: below those that anyone writes by hand. The schedule renames them (name_own_ranges in schedule/_scopes.py)
 FIRST_OWN_ID, FIRST_PADDED_ID = -(1<<20), -(1<<40)

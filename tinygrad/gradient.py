@@ -17,7 +17,7 @@ def put_slice_back(grad:UOp, vmapin:UOp, around:dict) -> UOp:
     grad = UOp(Ops.VMAPOUT, grad.dtype, (grad,)+left) if any(a.op is Ops.RANGE for a in left) else grad
   shape = vmapin.src[0].shape
   grad = grad.reshape(tuple(1 if a in around else s for a,s in zip(varg, shape)))
-  # a buffer: codegen folds a reduce over places that depend on a RANGE in a wrong way
+  # a buffer: codegen folds a reduce over offsets that depend on a RANGE in a wrong way
   return grad.pad(tuple((a, s-1-a) if a in around else (0, 0) for a,s in zip(varg, shape))).contiguous()
 
 def enter_scope(ctx:UOp, ret:UOp) -> tuple: return (UOp(Ops.VMAPIN, ctx.dtype, (ctx,)+ret.src[1:]),)+(None,)*(len(ret.src)-1)

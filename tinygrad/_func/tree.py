@@ -32,7 +32,7 @@ def replace_leaves(tree:Any, new:Iterator) -> Any:
 def map_leaves(fn:Callable, tree:Any) -> Any: return replace_leaves(tree, iter([fn(leaf) for _,leaf in leaves(tree)]))
 
 def first_difference(a:Any, b:Any) -> tuple[str, Any, Any]|None:
-  """(path, what `a` has there, what `b` has there) of the first place where the structures differ; a tuple and a list are one structure."""
+  """(path, what `a` has there, what `b` has there) of the first node where the structures differ; a tuple and a list are one structure."""
   if not is_node(a) and not is_node(b): return None
   if not are_alike(a, b): return "", a, b
   for (path,x),(_,y) in zip(children(a), children(b)):

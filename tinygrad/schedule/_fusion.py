@@ -61,14 +61,15 @@ def leave_unfused(made:Attempt) -> dict[UOp, Refusal]:
 def runs_reduce_twice(ast:UOp) -> bool:
   """Whether a kernel needs the loop of one reduce at two places: for a LOCAL buffer, and for its reader or another LOCAL buffer.
 
-  Codegen has one place for a RANGE: its order of the loops has no end then.
+  Codegen puts each RANGE once: its order of the loops has no end then.
   """
-  places: dict[UOp, UOp] = {}
+  # RANGE of a reduce -> where its loop is needed
+  needed_at: dict[UOp, UOp] = {}
   roots = [ast]+[u for u in ast.toposort() if u.op is Ops.BUFFERIZE and u.arg.addrspace == AddrSpace.LOCAL]
   if len(roots) == 1: return False
   for root in roots:
     for u in root.toposort(gate=lambda u: u is root or u not in roots):
-      if u.op is Ops.REDUCE and any(r.op is Ops.RANGE and places.setdefault(r, root) is not root for r in u.src[1:]): return True
+      if u.op is Ops.REDUCE and any(r.op is Ops.RANGE and needed_at.setdefault(r, root) is not root for r in u.src[1:]): return True
   return False
 
 # *** attempts

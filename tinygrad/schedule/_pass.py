@@ -21,8 +21,8 @@ class MadeKernel:
 class Attempt:
   """Which fusions a pass may make, and what is found about those that it makes.
 
-  At the nodes of `realize_points` none may take the realize point away; with `keeps_all` nowhere: each stands, as in stock. `is_judged`: somebody will
-  look at what is found. `rounds` attempts were made before.
+  At the nodes of `realize_points` none may take the realize point away; with `keeps_all` nowhere: each stands, as in stock. `is_judged`: somebody
+  will look at what is found. `rounds` attempts were made before.
   """
   realize_points: dict[UOp, Refusal] = field(default_factory=dict)
   keeps_all: bool = False
@@ -34,7 +34,7 @@ class Attempt:
   fused: dict[UOp, list[int]] = field(default_factory=dict)
   # node -> why a realize point stands there
   refused: dict[UOp, Refusal] = field(default_factory=dict)
-  # number of a RANGE that a LOCAL buffer closes -> its node
+  # id of a RANGE that a LOCAL buffer closes -> its node
   local_ranges: dict[int, UOp] = field(default_factory=dict)
   # value of a row that the row's reduce and its elements read -> its ranges along the row
   row_values: dict[UOp, list[UOp]] = field(default_factory=dict)

@@ -48,7 +48,7 @@ NEVER_REMOVED = {Ops.CONTIGUOUS, Ops.COPY, Ops.ASSIGN, Ops.ENCDEC, Ops.NOOP}
 def is_computed_again(attempt:Attempt, src:UOp, buf:UOp, idx:UOp) -> bool:
   """Whether a value of a row is to be computed again by its readers, which are in one kernel then: exp(x - max) by the sum and the quotient of a softmax.
 
-  Stock keeps its buffer, because there is a reduce in it (rangeify.py:190). But that reduce is of the row, and its readers have the row in common.
+  Stock keeps its buffer, because there is a reduce in it (rangeify.py:189-213). But that reduce is of the row, and its readers have the row in common.
   """
   if (x:=node_of(buf)) is None or x not in attempt.row_values or x in attempt.realize_points: return False
   if src.op in NEVER_REMOVED or not buf.arg.removable or buf.arg.addrspace != AddrSpace.GLOBAL: return False
