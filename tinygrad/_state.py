@@ -29,10 +29,12 @@ class Process:
   own_ids: Iterator[int]
   padded_ids: Iterator[int]
   mark_numbers: Iterator[int] = field(default_factory=itertools.count)
-  # whether tinygrad.func ever made a RANGE, or marked an input. It may be in any graph that is scheduled later; without any, no graph is searched for them
+  # whether tinygrad.func ever made a RANGE, or marked an input. It may be in any graph that is scheduled later; without any, no graph is searched for
+  # them
   made_ranges: bool = False
   made_marks: bool = False
-  # functions of the user's that tinygrad.func runs now, around the scheduler: the sizes of the mapped batches, outermost first; how many are differentiated
+  # functions of the user's that tinygrad.func runs now, around the scheduler: the sizes of the mapped batches, outermost first; how many are
+  # differentiated
   running_vmaps: list[int] = field(default_factory=list)
   running_derivatives: int = 0
   # the variables that OUTER scopes gave to their kernels, by name: the schedule cache and a JIT run kernels of passes that are long over
@@ -43,7 +45,8 @@ class Process:
   # SparsityPattern or Coloring -> what was made of it: a call that uses it again copies nothing to the device, and so does a replay of TinyJit
   made_of_pattern: WeakKeyDictionary[Any, dict] = field(default_factory=WeakKeyDictionary)
 
-# The ids of the RANGEs that tinygrad.func makes: below those that anyone writes by hand. The schedule renames them (name_own_ranges in schedule/_scopes.py)
+# The ids of the RANGEs that tinygrad.func makes: below those that anyone writes by hand. The schedule renames them (name_own_ranges in
+# schedule/_scopes.py)
 FIRST_OWN_ID, FIRST_PADDED_ID = -(1<<20), -(1<<40)
 
 process = Process(itertools.count(FIRST_OWN_ID, -1), itertools.count(FIRST_PADDED_ID, -1))

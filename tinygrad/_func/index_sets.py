@@ -1,4 +1,5 @@
-"""Sets of columns, hash-consed: equal sets are stored once and have one id, so that an array of any shape can hold one set for each of its elements."""
+"""Sets of columns, hash-consed: equal sets are stored once and have one id, so that an array of any shape can hold one set for each of its
+elements."""
 from __future__ import annotations
 from tinygrad_overlay._func.lazy_numpy import np
 

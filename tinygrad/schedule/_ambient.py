@@ -11,7 +11,8 @@ from tinygrad_overlay.schedule._ranges import NodeRanges, Ranges, VmapContext
 BINDING_PATCHES = {"ambient-ranges", "nested-ranges"}
 
 def find_free_ranges(consumers:dict[UOp, dict[UOp, None]], scope_ranges:frozenset[UOp]) -> frozenset[UOp]:
-  """The vmap RANGEs that may be bound to any index. An OUTER one is a variable of the kernel, and one that a value uses itself stands in its index."""
+  """The vmap RANGEs that may be bound to any index. An OUTER one is a variable of the kernel, and one that a value uses itself stands in its
+  index."""
   if not BINDING_PATCHES <= _state.patches: return frozenset()
   return frozenset(r for r in scope_ranges if r.arg[-1] == AxisType.LOOP and all(c.op in GroupOp.VMap for c in consumers[r]))
 

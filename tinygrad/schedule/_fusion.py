@@ -1,9 +1,9 @@
 """Which realize points stand: the stages from tensor graph to kernels run again until each fusion pays and each kernel's LOCAL memory fits.
 
-`fuse-broadcast` takes realize points away where the ranges allow it (_policy.py). Whether that pays is seen in the kernels that come of it, so an attempt
-is made first; where it does not pay (`fusion-guard`, _guard.py) or does not fit (`local-budget`, _local.py) the realize point is put back at the nodes
-that are to blame, and the stages run again. One that is put back stays, so there is a fixpoint; a graph without a fusion, or without a LOCAL buffer, is
-run once.
+`fuse-broadcast` takes realize points away where the ranges allow it (_policy.py). Whether that pays is seen in the kernels that come of it, so an
+attempt is made first; where it does not pay (`fusion-guard`, _guard.py) or does not fit (`local-budget`, _local.py) the realize point is put back at
+the nodes that are to blame, and the stages run again. One that is put back stays, so there is a fixpoint; a graph without a fusion, or without a
+LOCAL buffer, is run once.
 """
 from __future__ import annotations
 from typing import Callable

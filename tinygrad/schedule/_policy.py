@@ -3,8 +3,8 @@
  - `StockPolicy` is tinygrad 0.12.0's rule (indexing.py:211-229 and 231-241)
  - `FuseBroadcast` takes the realize point away where the ranges are in order (patch fuse-broadcast, seed 002)
 
-What they answer is a wish. The current attempt may refuse it: a guard that looked at the kernels of an earlier attempt wants the realize point back, or
-the LOCAL buffer would be too large, or too slow.
+What they answer is a wish. The current attempt may refuse it: a guard that looked at the kernels of an earlier attempt wants the realize point back,
+or the LOCAL buffer would be too large, or too slow.
 """
 from __future__ import annotations
 from dataclasses import dataclass, field
@@ -21,7 +21,8 @@ class EndingNode:
   """A node below which ranges end: what a policy is asked about.
 
   `realized` are its axes that are realized already, because its consumers disagree, `rest` the others; `ending` are the ranges that end below it.
-  `ambient` maps its ambient ranges to what they are bound to. `is_batch_alone`: its one axis is the batch of its scope, which its shape does not show.
+  `ambient` maps its ambient ranges to what they are bound to. `is_batch_alone`: its one axis is the batch of its scope, which its shape does not
+  show.
   """
   x: UOp
   out_rngs: Ranges
@@ -39,8 +40,8 @@ class EndingNode:
 class Choice:
   """A policy's wish for a node: the axes to be realized, besides those that are.
 
-  `local_axes`: those of the LOCAL buffer that the node would be, or none. `is_local_in_scope`: it is one although all its axes are realized, because its
-  batch is not. `realizes_batch`: the node is realized, though it has no axis. `fuses`: stock would have realized more.
+  `local_axes`: those of the LOCAL buffer that the node would be, or none. `is_local_in_scope`: it is one although all its axes are realized, because
+  its batch is not. `realizes_batch`: the node is realized, though it has no axis. `fuses`: stock would have realized more.
   """
   axes: list[int]
   local_axes: list[int] = field(default_factory=list)
@@ -81,8 +82,8 @@ class FuseBroadcast(StockPolicy):
   It is left on the axes that are crossed, as a LOCAL buffer if there are others.
   """
   def choose_axes(self, node:EndingNode) -> Choice:
-    """The axes that are crossed. Inside a scope the batch is an axis more, that x does not show: where it is not crossed a LOCAL buffer of all other axes
-    is inside its loop; where it is, all is realized, since there is no LOCAL buffer of the batch and some axes."""
+    """The axes that are crossed. Inside a scope the batch is an axis more, that x does not show: where it is not crossed a LOCAL buffer of all other
+    axes is inside its loop; where it is, all is realized, since there is no LOCAL buffer of the batch and some axes."""
     if any(map(node.is_crossed, node.ambient.values())): return realize_all(node)
     crossed = [i for i in node.rest if node.is_crossed(node.out_rngs[i])]
     in_scope = not node.realized and bool(crossed) and bool(node.ambient)

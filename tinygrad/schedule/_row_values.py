@@ -1,7 +1,7 @@
 """Values of a row: what the reduce of a row reads, and its elements too, such as exp(x - max) of a softmax (patches fuse-broadcast, fusion-guard).
 
-Their readers differ along the row only, so stock makes a buffer of them. The walk (indexing.py) notes which they are, in `RowValues`; when all kernels
-are made, the removal of buffers (rangeify.py) asks `is_computed_again`.
+Their readers differ along the row only, so stock makes a buffer of them. The walk (indexing.py) notes which they are, in `RowValues`; later the
+removal of buffers (rangeify.py) asks `is_computed_again`.
 """
 from __future__ import annotations
 from dataclasses import dataclass, field
@@ -28,7 +28,8 @@ class RowValues:
     self.values[x] = axes, {r:self.find_row([n.ambient.get(r, r) for n in readers]) for r in mine}
 
   def find_row(self, asked:list[UOp]) -> UOp|None:
-    """What all readers ask for on one axis, where a reader that is a value of a row itself stands in the row of its own readers. None: they differ."""
+    """What all readers ask for on one axis, where a reader that is a value of a row itself stands in the row of its own readers. None: they
+    differ."""
     rows = [self.row_of.get(r.get_idx(), r.get_idx()) for r in asked]
     return rows[0] if all_same(rows) else None
 
@@ -46,9 +47,11 @@ def may_compute_again(attempt:Attempt) -> bool:
 NEVER_REMOVED = {Ops.CONTIGUOUS, Ops.COPY, Ops.ASSIGN, Ops.ENCDEC, Ops.NOOP}
 
 def is_computed_again(attempt:Attempt, src:UOp, buf:UOp, idx:UOp) -> bool:
-  """Whether a value of a row is to be computed again by its readers, which are in one kernel then: exp(x - max) by the sum and the quotient of a softmax.
+  """Whether a value of a row is to be computed again by its readers, which are in one kernel then: exp(x - max) by the sum and the quotient of a
+  softmax.
 
-  Stock keeps its buffer, because there is a reduce in it (rangeify.py:189-213). But that reduce is of the row, and its readers have the row in common.
+  Stock keeps its buffer, because there is a reduce in it (rangeify.py:189-213). But that reduce is of the row, and its readers have the row in
+  common.
   """
   if (x:=node_of(buf)) is None or x not in attempt.row_values or x in attempt.realize_points: return False
   if src.op in NEVER_REMOVED or not buf.arg.removable or buf.arg.addrspace != AddrSpace.GLOBAL: return False
@@ -56,8 +59,8 @@ def is_computed_again(attempt:Attempt, src:UOp, buf:UOp, idx:UOp) -> bool:
   return has_readers_row(src, dict(zip(buf.src[1:], idx.src[1:])), attempt.row_values[x]) and is_cheap_again(src, find_renderer(x.device))
 
 def has_readers_row(src:UOp, read_at:dict[UOp, UOp], along:list[UOp]) -> bool:
-  """Whether the reduces in a value run once for each row that its reader, which reads it at `read_at`, is in: the reader has a loop for each range that
-  they depend on, and none of these is `along` the row."""
+  """Whether the reduces in a value run once for each row that its reader, which reads it at `read_at`, is in: the reader has a loop for each range
+  that they depend on, and none of these is `along` the row."""
   reduces = [u for u in src.toposort(gate=lambda u: not is_global_buffer(u)) if u.op is Ops.REDUCE]
   rows = [r for u in reduces for r in u.ranges if r in read_at]
   return bool(reduces) and all(r not in along and is_loop(read_at[r]) for r in rows)

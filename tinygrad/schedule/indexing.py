@@ -201,7 +201,8 @@ def input_ambient(x:UOp, out_rngs:Ranges, ambient:dict[UOp, UOp]) -> dict[UOp, U
 
 @dataclass(frozen=True)
 class Merged:
-  """What the readers of a node ask for: the index with the valids of them all, for each axis and each ambient range; and where they ask for different ones."""
+  """What the readers of a node ask for: the index with the valids of them all, for each axis and each ambient range; and where they ask for different
+  ones."""
   outs: Ranges
   ambient: dict[UOp, UOp]
   differ: list[int]

@@ -27,7 +27,8 @@ def shape_rows(k:Scheduler) -> Scheduler|None:
   return (shape_workgroups if k.ren.has_local else shape_loops)(k.copy(), rows, cols, reduces)
 
 def find_rows(k:Scheduler) -> tuple[list[UOp], list[UOp], list[UOp]]|None:
-  """Returns the ranges of the rows, those along a row, and the reduces, when each reduce is of a whole row and there is more than that to do in it."""
+  """Returns the ranges of the rows, those along a row, and the reduces, when each reduce is of a whole row and there is more than that to do in
+  it."""
   reduces = k.reduceops
   if not reduces or len(k.ast.src) != 1 or any(u.op is Ops.BUFFERIZE for u in k.ast.backward_slice): return None
   if not all(is_plain_reduce(u) for u in reduces): return None
@@ -35,8 +36,8 @@ def find_rows(k:Scheduler) -> tuple[list[UOp], list[UOp], list[UOp]]|None:
   return (rows, cols, reduces) if cols else None
 
 def split_outputs(outputs:list[UOp], used:set[UOp]) -> tuple[list[UOp], list[UOp]]:
-  """Returns the ranges of the output that the reduces use, and the others. There are none where a size is symbolic, or where a reduce is inside a loop
-  of another one and done again in each step: a matmul of normalized rows is no row kernel."""
+  """Returns the ranges of the output that the reduces use, and the others. There are none where a size is symbolic, or where a reduce is inside a
+  loop of another one and done again in each step: a matmul of normalized rows is no row kernel."""
   if not used <= set(outputs) or not all(r.src[0].op is Ops.CONST for r in outputs): return [], []
   return [r for r in outputs if r in used], [r for r in outputs if r not in used]
 
