@@ -43,7 +43,7 @@ PATCHES = (
         "001",
     ),
     Patch("close-ranges", "a global store closes every open range of its value", "003"),
-    Patch("fuse-broadcast", "the ending-range barrier falls only when ranges are out of order", "002"),
+    Patch("fuse-broadcast", "a range that ends makes a realize point only where ranges are out of order", "002"),
     Patch("local-budget", "LOCAL buffers of one kernel, with GROUP memory, stay within the target's limit", "002"),
     Patch(
         "fusion-guard",
