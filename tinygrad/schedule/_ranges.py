@@ -1,7 +1,7 @@
 """What the rangeify pass knows of each node: its ranges, and the ambient ranges that they do not hold."""
 from __future__ import annotations
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from tinygrad.schedule.indexing import IndexingContext
 from tinygrad.uop.ops import UOp
 
