@@ -80,3 +80,16 @@ def test_a_snippet_shows_the_users_lines_and_small_ranges(tmp_path: Path) -> Non
     assert {"a.py:5", "a.py:6"} <= of_functions
     assert all(line.startswith("a.py:") for line in of_functions)
     assert {line for kernel in last["kernels"] for line in kernel["lines"]} >= {"a.py:5", "a.py:6"}
+
+
+def test_random_numbers_in_a_vmap_are_refused_where_somebody_looks_too(tmp_path: Path) -> None:
+    """Else the kernels that are shown are those of a program that raises without the tool."""
+    text = """
+from tinygrad import Tensor
+from tinygrad.func import vmap
+vmap(lambda v: v + Tensor.randn(4))(Tensor.ones(3)).realize()
+"""
+    (tmp_path / "a.py").write_text(text, encoding="utf-8")
+    done = run_tool("show", "a.py", cwd=tmp_path, DEV="PYTHON")
+    assert done.returncode == 3
+    assert "VmapScopeError: Tensor.randn draws random numbers of shape (4,)" in done.stderr.splitlines()[-1]
