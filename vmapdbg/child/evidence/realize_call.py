@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from vmapdbg.check.align import Layout
 from vmapdbg.child.evidence.folder import ROOM, EvidenceFolder, read_buffer
 from vmapdbg.child.evidence.graphs import BlobsFull, Evidence, WrittenBuffer, pack_graph
 from vmapdbg.child.evidence.obstacles import find_obstacle
@@ -192,6 +191,9 @@ class RealizeCall:
 
 def expand_view(data: bytes, view: Any) -> bytes | None:
     """Returns the elements of RESHAPEs and EXPANDs over a buffer with these bytes; None for another view of it."""
+    # it brings numpy along, which a child that keeps no evidence has no need to wait for
+    from vmapdbg.check.align import Layout
+
     chain = []
     while view.op.name != "BUFFER":
         if view.op.name not in {"RESHAPE", "EXPAND"}:
