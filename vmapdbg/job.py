@@ -51,13 +51,14 @@ class Run:
 class Request:
     """What a child is asked for: to run the job and capture it. The requests of the other children add to it.
 
-    `folder` is the child's own: it writes its result to `output`, and while it works a line that says how far it is to
-    `progress`. `evidence` is the folder with what `check` compares: the child that runs the snippet fills it, and then
-    realizes what the snippet leaves lazy; the other children read it. None where nobody needs it.
+    `folder` is the child's own, which the launcher makes: it writes its result to `output`, and while it works a line
+    that says how far it is to `progress`. `evidence` is the folder with what `check` compares: the child that runs the
+    snippet fills it, and then realizes what the snippet leaves lazy; the other children read it. None where nobody
+    needs it.
     """
 
     job: Job
-    folder: str
+    folder: str = ""
     evidence: str | None = None
 
     @property

@@ -13,7 +13,7 @@ import click
 
 from vmapdbg.check.oracles import DEFAULT, ORACLES
 from vmapdbg.commands.jobs import find_job, refuse_overlay_error
-from vmapdbg.commands.launcher import ChildDied, Streams, run_job, run_oracles
+from vmapdbg.commands.launcher import ChildDied, Streams, ask_child, run_job
 from vmapdbg.commands.options import (
     EXIT_CHILD,
     Failure,
@@ -25,7 +25,7 @@ from vmapdbg.commands.options import (
     tell_no_schedule,
 )
 from vmapdbg.commands.progress import show_progress
-from vmapdbg.job import Job
+from vmapdbg.job import CheckRequest, Job
 from vmapdbg.model import Capture, build_data, to_data
 
 if TYPE_CHECKING:
@@ -110,8 +110,9 @@ def check_job(job: Job, limit: int, oracles: tuple[str, ...]) -> tuple[Capture, 
             with show_progress(f"working on {job.snippet}", late=True) as progress:
                 capture = run_job(job, streams, import_check, evidence, progress)
             refuse_overlay_error(capture)
+            request = CheckRequest(job=job, evidence=evidence, limit=limit, oracles=oracles)
             with show_progress(f"comparing {job.snippet} with stock tinygrad") as progress:
-                text = run_oracles(job, evidence, limit, oracles, progress)
+                text = ask_child(request, "the comparison with stock tinygrad", job.timeout, progress)
         except ChildDied as error:
             raise Failure(str(error), EXIT_CHILD) from None
     from vmapdbg.check.result import CheckReport

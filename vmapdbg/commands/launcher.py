@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -23,6 +23,12 @@ from vmapdbg.overlay import child_environment
 from vmapdbg.patches import Patches, format_patches
 from vmapdbg.store import load_capture
 
+# what does what is asked for
+_MODULES = {
+    Request: "vmapdbg.child.run_snippet",
+    CheckRequest: "vmapdbg.child.oracle.checker",
+    ReduceRequest: "vmapdbg.child.reduce.reducer",
+}
 _POLL = 0.2
 """Seconds between two looks at how far a child is."""
 
@@ -37,9 +43,6 @@ class Streams:
 
     stdout: IO[bytes] | int | None = None
     stderr: IO[bytes] | int | None = None
-
-
-# *** the three children
 
 
 def run_job(
@@ -57,46 +60,22 @@ def run_job(
     """
     with _make_folder() as folder:
         request = Request(job=job, folder=folder, evidence=evidence)
-        process = start_child("vmapdbg.child.run_snippet", request, job.patches, streams)
+        process = start_child(request, job.patches, streams)
         wait_for(process, request, job.snippet, job.timeout, progress, meanwhile)
         return load_capture(request.output)
 
 
-def run_oracles(job: Job, evidence: str, limit: int, oracles: tuple[str, ...], progress: Progress | None) -> str:
-    """Has oracles, in a process without the overlay, compute what the snippet of a job should have got.
-
-    Returns the JSON text of the CheckReport. `limit` is the most graphs that are run for one output, `oracles` are
-    names of `vmapdbg.check.oracles`. Raises ChildDied.
-    """
-    with _make_folder() as folder:
-        request = CheckRequest(job=job, folder=folder, evidence=evidence, limit=limit, oracles=oracles)
-        process = start_child("vmapdbg.child.oracle.checker", request, None, Streams(stdout=sys.stderr.fileno()))
-        wait_for(process, request, "the comparison with stock tinygrad", job.timeout, progress)
-        return request.output.read_text(encoding="utf-8")
-
-
-def run_reducer(
-    jobs: tuple[Job, Job], evidence: str, by: str, seconds: float, hang: float, comment: str, progress: Progress | None
+def ask_child(
+    request: CheckRequest | ReduceRequest, name: str, timeout: float | None, progress: Progress | None
 ) -> str:
-    """Has a child look for a small graph that comes out differently for two jobs; ReduceRequest says what the rest is.
+    """Has a child, in a process without the overlay, do what is asked for; `name` is what it is called in errors.
 
-    Returns the JSON text of what it found. Raises ChildDied.
+    Returns the JSON text of its result. Raises ChildDied.
     """
-    job, other = jobs
     with _make_folder() as folder:
-        request = ReduceRequest(
-            job=job,
-            other=other,
-            folder=folder,
-            evidence=evidence,
-            by=by,
-            seconds=seconds,
-            hang=hang,
-            comment=comment,
-        )
-        # it installs the overlay itself
-        process = start_child("vmapdbg.child.reduce.reducer", request, None, Streams(stdout=sys.stderr.fileno()))
-        wait_for(process, request, "the reduction", None, progress)
+        request = replace(request, folder=folder)
+        process = start_child(request, None, Streams(stdout=sys.stderr.fileno()))
+        wait_for(process, request, name, timeout, progress)
         return request.output.read_text(encoding="utf-8")
 
 
@@ -156,12 +135,12 @@ def run_quietly(job: Job, progress: Progress | None = None) -> Run:
 _running: set[subprocess.Popen[bytes]] = set()
 
 
-def start_child(module: str, request: Request, patches: Patches | None, streams: Streams) -> subprocess.Popen[bytes]:
-    """Starts a module of the child's side; `patches` is None for a process without the overlay."""
+def start_child(request: Request, patches: Patches | None, streams: Streams) -> subprocess.Popen[bytes]:
+    """Starts the child for a request; `patches` is None for a process without the overlay."""
     sys.stdout.flush()
     spec = None if patches is None else format_patches(patches)
     process = subprocess.Popen(
-        [sys.executable, "-m", module, dump_record(request)],
+        [sys.executable, "-m", _MODULES[type(request)], dump_record(request)],
         env=child_environment(spec, dict(os.environ)),
         stdout=streams.stdout,
         stderr=streams.stderr,

@@ -25,16 +25,16 @@ from vmapdbg.lint.ignores import split_ignored
 from vmapdbg.model import Capture, Finding
 
 FORMATS = ("text", "concise", "json", "github", "sarif")
-CodesType = NamesType("code", CODES, str.upper)
+CODES_TYPE = NamesType("code", CODES, str.upper)
 
 
 @click.command()
 @click.argument("snippet", required=False)
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="How to print.")
-@click.option("--select", type=CodesType, help="Look only for these: VD101,VD105.")
-@click.option("--ignore", type=CodesType, help="Do not look for these.")
+@click.option("--select", type=CODES_TYPE, help="Look only for these: VD101,VD105.")
+@click.option("--ignore", type=CODES_TYPE, help="Do not look for these.")
 @click.option("--baseline", help="What VD103 and VD104 compare with, as for diff.  [default: none]")
-@click.option("--explain", type=CodesType, help="Print what a code means, and nothing else.")
+@click.option("--explain", type=CODES_TYPE, help="Print what a code means, and nothing else.")
 @job_options
 def lint(
     snippet: str | None,

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vmapdbg.commands.jobs import find_findings
-from vmapdbg.commands.launcher import ChildDied, Streams, run_job, run_many, run_reducer
+from vmapdbg.commands.launcher import ChildDied, Streams, ask_child, run_job, run_many
 from vmapdbg.commands.options import EXIT_CHILD, Failure
 from vmapdbg.commands.progress import show_progress
-from vmapdbg.job import Job
+from vmapdbg.job import Job, ReduceRequest
 from vmapdbg.patches import Patches, spell_patches
 
 if TYPE_CHECKING:
@@ -42,11 +42,19 @@ def reduce_job(job: Job, kind: str, search: Search, seconds: float) -> Reduced:
     jobs = replace(job, patches=patches[0]), replace(job, patches=patches[1])
     with tempfile.TemporaryDirectory(prefix="vmapdbg-") as evidence:
         quiet = Streams(subprocess.DEVNULL, subprocess.DEVNULL)
-        comment = write_comment(job.snippet, kind, patches)
+        request = ReduceRequest(
+            job=jobs[0],
+            other=jobs[1],
+            evidence=evidence,
+            by=kind,
+            seconds=seconds,
+            hang=job.timeout or _HANG,
+            comment=write_comment(job.snippet, kind, patches),
+        )
         try:
             run_job(jobs[0], quiet, evidence=evidence)
             with show_progress(f"reducing {job.snippet}") as progress:
-                text = run_reducer(jobs, evidence, kind, seconds, job.timeout or _HANG, comment, progress)
+                text = ask_child(request, "the reduction", None, progress)
         except ChildDied as error:
             raise Failure(str(error), EXIT_CHILD) from None
         found = json.loads(text)
