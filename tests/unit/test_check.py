@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from vmapdbg.check.align import align
 from vmapdbg.check.blame import FAILS, WRONG_CODE, WRONG_VALUE, find_blame
-from vmapdbg.check.compare import Comparison, Rounding, compare, excuse_rounding
+from vmapdbg.check.compare import Rounding, compare, excuse_rounding
 from vmapdbg.check.misread import find_steps_read
-from vmapdbg.check.result import BufferCheck, CheckReport, Misread, OutputCheck, ScheduleCheck
+from vmapdbg.check.result import BufferCheck, CheckReport, Comparison, Misread, OutputCheck, ScheduleCheck
 from vmapdbg.render.check_sentences import describe_pattern, make_findings
 from vmapdbg.values.numbers import Array, decode, find_index
 from vmapdbg.values.tolerance import make_tolerance
@@ -69,7 +69,7 @@ def test_integers_are_compared_exactly() -> None:
 
 
 def test_tolerance_grows_with_the_root_of_the_roundings() -> None:
-    one, many = make_tolerance("float", 0, [1.0]), make_tolerance("float", 10_000, [1.0])
+    one, many = make_tolerance("float", 0, 1.0), make_tolerance("float", 10_000, 1.0)
     assert one.relative == 16 * 2**-23
     assert many.relative == (16 + 400) * 2**-23
     off = 1 + 20 * 2**-23
@@ -262,7 +262,7 @@ def test_a_buffer_that_is_read_wrongly_is_to_blame_and_not_the_one_that_is_wrong
 # *** which step was read
 
 
-EXACT = make_tolerance("int", 0, [])
+EXACT = make_tolerance("int", 0, 0.0)
 
 
 @given(st.integers(2, 6), st.integers(1, 5), st.randoms(use_true_random=False))

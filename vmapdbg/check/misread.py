@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vmapdbg.values.tolerance import Tolerance, find_close
+from vmapdbg.values.close import find_close
+from vmapdbg.values.tolerance import Tolerance
 
 MOST_COMPARED = 40_000_000
 """The most comparisons that are made: of each element at each step. About a second of them, and two bytes for each."""

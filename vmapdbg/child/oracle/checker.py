@@ -13,8 +13,8 @@ from pathlib import Path
 
 from tinygrad.helpers import Context
 
-from vmapdbg.check.compare import Comparison, Rounding, compare, excuse_rounding
-from vmapdbg.check.result import BufferCheck, CheckReport, OutputCheck, ScheduleCheck
+from vmapdbg.check.compare import Rounding, compare, excuse_rounding
+from vmapdbg.check.result import BufferCheck, CheckReport, Comparison, OutputCheck, ScheduleCheck
 from vmapdbg.child.evidence.graphs import Blobs, Evidence
 from vmapdbg.child.oracle.first_wrong_buffer import Walk
 from vmapdbg.child.oracle.in_double import Widening
@@ -22,8 +22,9 @@ from vmapdbg.child.oracle.unroll import Unroller
 from vmapdbg.job import CheckRequest, load_request
 from vmapdbg.model import to_data
 from vmapdbg.store import write_atomically
-from vmapdbg.values.numbers import Array, decode, is_float
+from vmapdbg.values.numbers import Array, decode
 from vmapdbg.values.slices import take_slice
+from vmapdbg.values.tolerance import is_float
 
 _DEVICES = {"stock": None, "python": "PYTHON"}
 SEEDS = (1, 2, 3)

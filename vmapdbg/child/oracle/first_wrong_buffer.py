@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from vmapdbg.check.align import align
-from vmapdbg.check.compare import Comparison
 from vmapdbg.check.misread import find_steps_read
-from vmapdbg.check.result import BufferCheck, Misread
+from vmapdbg.check.result import BufferCheck, Comparison, Misread
 from vmapdbg.child.evidence.graphs import Evidence, WrittenBuffer
 from vmapdbg.child.oracle.unroll import Unroller
 from vmapdbg.values.numbers import Array, decode

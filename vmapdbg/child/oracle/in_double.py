@@ -10,7 +10,8 @@ from tinygrad.dtype import dtypes
 from tinygrad.uop import GroupOp, Ops
 
 from vmapdbg.child.evidence.graphs import PackedGraph, PackedNode
-from vmapdbg.values.numbers import EPSILON, Array, decode, is_float
+from vmapdbg.values.numbers import Array, decode
+from vmapdbg.values.tolerance import EPSILON, is_float
 
 ROUNDED = {op.name for op in GroupOp.ALU - {Ops.WHERE, Ops.MAX, Ops.NEG, Ops.TRUNC}} | {"REDUCE_AXIS", "REDUCE"}
 
