@@ -40,3 +40,18 @@ def find_close(one: ArrayLike, other: ArrayLike, tolerance: Tolerance) -> NDArra
     near &= np.isfinite(sizes)
     both_nan = np.isnan(left) & np.isnan(right)
     return same | near | both_nan
+
+
+def measure_errors(one: ArrayLike, other: ArrayLike) -> tuple[float, float]:
+    """Returns by how much two arrays differ at most, and by what share of the larger of two elements.
+
+    NaN where a NaN is beside a number, infinite where an infinity is.
+    """
+    left, right = widen(one), widen(other)
+    unequal = ~((left == right) | (np.isnan(left) & np.isnan(right)))
+    left, right = left[unequal], right[unequal]
+    with np.errstate(invalid="ignore", over="ignore"):
+        errors = np.abs(left - right)
+        sizes = np.maximum(np.abs(left), np.abs(right))
+        shares = np.where(np.isfinite(errors), errors / sizes, errors)
+    return float(errors.max(initial=0.0)), float(shares.max(initial=0.0))
