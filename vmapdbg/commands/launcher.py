@@ -76,7 +76,14 @@ def run_oracles(job: Job, evidence: str, limit: int, oracles: tuple[str, ...], p
 
 
 def run_reducer(
-    jobs: tuple[Job, Job], evidence: str, by: str, seconds: float, hang: float, comment: str, progress: Progress | None
+    jobs: tuple[Job, Job],
+    evidence: str,
+    by: str,
+    seconds: float,
+    hang: float,
+    comment: str,
+    terms: list[int],
+    progress: Progress | None,
 ) -> str:
     """Has a child look for a small graph that comes out differently for two jobs; ReduceRequest says what the rest is.
 
@@ -93,6 +100,7 @@ def run_reducer(
             seconds=seconds,
             hang=hang,
             comment=comment,
+            terms=terms,
         )
         # it installs the overlay itself
         process = start_child("vmapdbg.child.reduce.reducer", request, None, Streams(stdout=sys.stderr.fileno()))

@@ -13,6 +13,7 @@ from vmapdbg.commands.jobs import find_findings
 from vmapdbg.commands.launcher import ChildDied, Streams, run_job, run_many, run_reducer
 from vmapdbg.commands.options import EXIT_CHILD, Failure
 from vmapdbg.commands.progress import show_progress
+from vmapdbg.diff.values import estimate_terms
 from vmapdbg.job import Job
 from vmapdbg.patches import Patches, spell_patches
 
@@ -44,9 +45,12 @@ def reduce_job(job: Job, kind: str, search: Search, seconds: float) -> Reduced:
         quiet = Streams(subprocess.DEVNULL, subprocess.DEVNULL)
         comment = write_comment(job.snippet, kind, patches)
         try:
-            run_job(jobs[0], quiet, evidence=evidence)
+            capture = run_job(jobs[0], quiet, evidence=evidence)
+            # values must differ by as much as they do for the search, which compares whole schedules
+            terms = [estimate_terms(schedule) for schedule in capture.schedules]
             with show_progress(f"reducing {job.snippet}") as progress:
-                text = run_reducer(jobs, evidence, kind, seconds, job.timeout or _HANG, comment, progress)
+                hang = job.timeout or _HANG
+                text = run_reducer(jobs, evidence, kind, seconds, hang, comment, terms, progress)
         except ChildDied as error:
             raise Failure(str(error), EXIT_CHILD) from None
         found = json.loads(text)
