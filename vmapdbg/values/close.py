@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -30,7 +28,7 @@ def find_close(one: ArrayLike, other: ArrayLike, tolerance: Tolerance) -> NDArra
     NaN equals NaN, an infinity one of the same sign. Integers and bools must be equal.
     """
     left, right = widen(one), widen(other)
-    same: Any = left == right
+    same = np.asarray(left == right)
     if left.dtype.kind != "f" and right.dtype.kind != "f":
         return same
     # infinities less each other are NaN, which is not close to anything, as it should be
@@ -39,7 +37,7 @@ def find_close(one: ArrayLike, other: ArrayLike, tolerance: Tolerance) -> NDArra
         near = np.abs(left - right) <= tolerance.relative * sizes + tolerance.absolute
     near &= np.isfinite(sizes)
     both_nan = np.isnan(left) & np.isnan(right)
-    return same | near | both_nan
+    return np.asarray(same | near | both_nan)
 
 
 def measure_errors(one: ArrayLike, other: ArrayLike) -> tuple[float, float]:
