@@ -92,7 +92,7 @@ class ReduceRequest(Request):
     seconds: float
     hang: float
     comment: str
-    terms: list[int]
+    terms: tuple[int, ...]
 
 
 @dataclass(frozen=True)

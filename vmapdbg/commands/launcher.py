@@ -82,7 +82,7 @@ def run_reducer(
     seconds: float,
     hang: float,
     comment: str,
-    terms: list[int],
+    terms: tuple[int, ...],
     progress: Progress | None,
 ) -> str:
     """Has a child look for a small graph that comes out differently for two jobs; ReduceRequest says what the rest is.

@@ -47,7 +47,7 @@ def reduce_job(job: Job, kind: str, search: Search, seconds: float) -> Reduced:
         try:
             capture = run_job(jobs[0], quiet, evidence=evidence)
             # values must differ by as much as they do for the search, which compares whole schedules
-            terms = [estimate_terms(schedule) for schedule in capture.schedules]
+            terms = tuple(map(estimate_terms, capture.schedules))
             with show_progress(f"reducing {job.snippet}") as progress:
                 hang = job.timeout or _HANG
                 text = run_reducer(jobs, evidence, kind, seconds, hang, comment, terms, progress)
