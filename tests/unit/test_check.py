@@ -12,6 +12,7 @@ import random
 import struct
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,11 +24,14 @@ from vmapdbg.check.align import align
 from vmapdbg.check.blame import FAILS, WRONG_CODE, WRONG_VALUE, find_blame
 from vmapdbg.check.compare import Rounding, compare, excuse_rounding
 from vmapdbg.check.misread import find_steps_read
+from vmapdbg.check.oracles import DEFAULT, ORACLES
 from vmapdbg.check.result import BufferCheck, CheckReport, Comparison, Misread, OutputCheck, ScheduleCheck
 from vmapdbg.model import build_data, to_data
 from vmapdbg.render.check_sentences import add_pattern_sentences, describe_pattern, make_findings
 from vmapdbg.values.numbers import Array, decode, find_index
 from vmapdbg.values.tolerance import make_tolerance
+
+ROOT = Path(__file__).parent.parent.parent
 
 
 def doubles(values: Sequence[float], *shape: int) -> Array:
@@ -214,6 +218,17 @@ def test_the_report_has_the_sentence_beside_the_data() -> None:
     assert found.pattern_data is not None
     assert (found.pattern_data.rule, found.pattern_data.axis, found.pattern_data.first) == ("repeated", 0, 2)
     assert build_data(CheckReport, json.loads(json.dumps(to_data(report)))) == report
+
+
+# *** oracles
+
+
+def test_an_oracle_is_one_file() -> None:
+    """A file in the room is all that it takes: its description is read off it, without importing tinygrad."""
+    folder = ROOT / "vmapdbg" / "child" / "oracle"
+    assert next(iter(ORACLES)) == DEFAULT == "stock"
+    assert {f"by_{name}.py" for name in ORACLES} == {file.name for file in folder.glob("by_*.py")}
+    assert ORACLES["python"] == "the PYTHON device"
 
 
 # *** buffers

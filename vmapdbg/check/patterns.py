@@ -126,7 +126,7 @@ def _find_constant(arrays: _Arrays) -> Iterator[Pattern]:
 
 
 def _find_moved(arrays: _Arrays) -> Iterator[Pattern]:
-    """Slices along one axis are in another place: in reverse, or shifted (going around or not)."""
+    """Slices along one axis are in another order: in reverse, or shifted (going around or not)."""
     for axis in arrays.wide_axes():
         size = arrays.shape[axis]
         _, theirs = arrays.split(axis)
