@@ -84,7 +84,8 @@ class ReduceRequest(Request):
     """Asks for a small snippet that comes out differently for `job` and for `other`, the same with other patches.
 
     `by` says what must differ (a kind of `vmapdbg.bisect`). Smaller graphs are tried for `seconds`; one that runs
-    longer than `hang` seconds is taken to hang. `comment` stands on top of the snippet.
+    longer than `hang` seconds is taken to hang. `comment` stands on top of the snippet. `terms` has for each schedule
+    how many numbers it sums up, as `vmapdbg.diff.values` estimates it.
     """
 
     other: Job
@@ -92,6 +93,7 @@ class ReduceRequest(Request):
     seconds: float
     hang: float
     comment: str
+    terms: tuple[int, ...]
 
 
 @dataclass(frozen=True)

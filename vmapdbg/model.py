@@ -344,6 +344,8 @@ def _builder(kind: Any) -> _Build:
         return _build_dict(_builder(args[1]))
     if origin in (typing.Union, types.UnionType):
         return _build_union(args)
+    if origin is typing.Literal:
+        return _build_plain(type(args[0]))
     return _build_plain(kind)
 
 

@@ -6,12 +6,15 @@ A failure means that `check` calls a right value wrong, or overlooks a wrong one
 from __future__ import annotations
 
 import array
+import json
 import math
 import random
 import struct
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 from captures import lost_range
 from hypothesis import given
@@ -19,12 +22,16 @@ from hypothesis import strategies as st
 
 from vmapdbg.check.align import align
 from vmapdbg.check.blame import FAILS, WRONG_CODE, WRONG_VALUE, find_blame
-from vmapdbg.check.compare import Comparison, Rounding, compare, excuse_rounding
+from vmapdbg.check.compare import Rounding, compare, excuse_rounding
 from vmapdbg.check.misread import find_steps_read
-from vmapdbg.check.result import BufferCheck, CheckReport, Misread, OutputCheck, ScheduleCheck
-from vmapdbg.render.check_sentences import describe_pattern, make_findings
+from vmapdbg.check.oracles import DEFAULT, ORACLES
+from vmapdbg.check.result import BufferCheck, CheckReport, Comparison, Misread, OutputCheck, ScheduleCheck
+from vmapdbg.model import build_data, to_data
+from vmapdbg.render.check_sentences import add_pattern_sentences, describe_pattern, make_findings
 from vmapdbg.values.numbers import Array, decode, find_index
 from vmapdbg.values.tolerance import make_tolerance
+
+ROOT = Path(__file__).parent.parent.parent
 
 
 def doubles(values: Sequence[float], *shape: int) -> Array:
@@ -69,7 +76,7 @@ def test_integers_are_compared_exactly() -> None:
 
 
 def test_tolerance_grows_with_the_root_of_the_roundings() -> None:
-    one, many = make_tolerance("float", 0, [1.0]), make_tolerance("float", 10_000, [1.0])
+    one, many = make_tolerance("float", 0, 1.0), make_tolerance("float", 10_000, 1.0)
     assert one.relative == 16 * 2**-23
     assert many.relative == (16 + 400) * 2**-23
     off = 1 + 20 * 2**-23
@@ -182,6 +189,48 @@ def test_swapped_axes() -> None:
     assert describe(found) == "axes 0 and 1 are swapped (the order of the elements, in the same shape)"
 
 
+def test_integers_wrap_around_as_in_a_kernel() -> None:
+    right = [100, -3, 7, 50, 0, 90]
+    tripled = [(3 * x + 128) % 256 - 128 for x in right]
+    chars = [Array(np.array(side, np.int8).tobytes(), "char", (3, 2)) for side in (tripled, right)]
+    assert describe(compare(*chars, 4)) == "every element is 3 times the right one"
+    columns = [(100 + 7 + 0 + 128) % 256 - 128, (-3 + 50 + 90 + 128) % 256 - 128]
+    summed = Array(np.array(columns * 3, np.int8).tobytes(), "char", (3, 2))
+    assert describe(compare(summed, chars[1], 4)) == "along axis 0 each slice is the sum of all 3"
+    # as large as they get: a float would round them
+    largest = np.array([2**64 - 1, 2**64 - 2, 5], np.uint64)
+    ulongs = [Array(side.tobytes(), "ulong", (3,)) for side in (largest + np.uint64(2), largest)]
+    assert describe(compare(*ulongs, 4)) == "every element is 2 more than the right one"
+
+
+def test_a_pattern_is_found_in_a_million_elements() -> None:
+    """The limit was a tenth of that."""
+    right = np.random.default_rng(0).standard_normal((1000, 1000), np.float32)
+    shifted = np.roll(right, 3, axis=1)
+    found = compare(*(Array(side.tobytes(), "float", (1000, 1000)) for side in (shifted, right)), 4)
+    assert describe(found) == "shifted by -3 along axis 1, going around"
+
+
+def test_the_report_has_the_sentence_beside_the_data() -> None:
+    report = add_pattern_sentences(CheckReport((wrong_check(),)))
+    found = report.schedules[0].outputs[0].comparison
+    assert found.pattern == "along axis 0 all 3 slices are the last one"
+    assert found.pattern_data is not None
+    assert (found.pattern_data.rule, found.pattern_data.axis, found.pattern_data.first) == ("repeated", 0, 2)
+    assert build_data(CheckReport, json.loads(json.dumps(to_data(report)))) == report
+
+
+# *** oracles
+
+
+def test_an_oracle_is_one_file() -> None:
+    """A file in the room is all that it takes: its description is read off it, without importing tinygrad."""
+    folder = ROOT / "vmapdbg" / "child" / "oracle"
+    assert next(iter(ORACLES)) == DEFAULT == "stock"
+    assert {f"by_{name}.py" for name in ORACLES} == {file.name for file in folder.glob("by_*.py")}
+    assert ORACLES["python"] == "the PYTHON device"
+
+
 # *** buffers
 
 
@@ -262,7 +311,7 @@ def test_a_buffer_that_is_read_wrongly_is_to_blame_and_not_the_one_that_is_wrong
 # *** which step was read
 
 
-EXACT = make_tolerance("int", 0, [])
+EXACT = make_tolerance("int", 0, 0.0)
 
 
 @given(st.integers(2, 6), st.integers(1, 5), st.randoms(use_true_random=False))

@@ -37,6 +37,7 @@ def test_a_job_comes_back_whole(patches: Patches | None) -> None:
             seconds=1.5,
             hang=20.0,
             comment="Reduced.\n",
+            terms=(1024, 0),
         ),
     ],
     ids=["run", "stock", "check", "reduce"],

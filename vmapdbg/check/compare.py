@@ -7,30 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vmapdbg.check.patterns import Pattern, find_pattern
+from vmapdbg.check.patterns import find_pattern
+from vmapdbg.check.result import Comparison
+from vmapdbg.values.close import find_close, find_largest, widen
 from vmapdbg.values.numbers import Array, Numbers, decode, find_index, make_plain
-from vmapdbg.values.tolerance import Tolerance, find_close, make_tolerance, widen
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """What came of comparing one array.
-
-    `status` is `equal` (to the bit, or the same numbers), `close` (within the tolerance), `rounding` (beyond it, but no
-    further than the computation's own rounding, measured in double precision) or `wrong`. `wrong` counts the elements
-    beyond the tolerance of the `total`. `index`, `got` and `expected` are those of the first wrong one. `pattern` is a
-    sentence about `pattern_data`, which a renderer fills in.
-    """
-
-    status: str
-    total: int
-    wrong: int
-    index: tuple[int, ...] | None
-    got: float | int | str | None
-    expected: float | int | str | None
-    pattern: str | None
-    tolerance: Tolerance
-    pattern_data: Pattern | None = None
+from vmapdbg.values.tolerance import Tolerance, make_tolerance
 
 
 @dataclass(frozen=True)
@@ -53,7 +34,7 @@ def compare(got: Array, expected: Array, terms: int) -> Comparison:
     if got.shape != expected.shape or got.dtype != expected.dtype:
         raise ValueError(f"{got.dtype} of shape {got.shape} cannot be compared with {expected.dtype} {expected.shape}")
     ours, theirs = decode(got), decode(expected)
-    tolerance = make_tolerance(expected.dtype, terms, theirs)
+    tolerance = make_tolerance(expected.dtype, terms, find_largest(theirs))
     offsets = find_wrong(ours, theirs, tolerance)
     return describe(ours, theirs, expected.shape, offsets, tolerance)
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vmapdbg.values.tolerance import Tolerance, find_close
+from vmapdbg.values.close import find_close
+from vmapdbg.values.tolerance import Tolerance
 
 MOST_COMPARED = 40_000_000
 """The most comparisons that are made: of each element at each step. About a second of them, and two bytes for each."""
@@ -35,7 +36,7 @@ def find_steps_read(
     own = is_own.argmax(axis=0)
     wrong = {}
     for step in np.unique(own[of_one_step]):
-        fits_all = is_got[:, of_one_step & (own == step)].all(axis=1)
+        fits_all = np.asarray(is_got[:, of_one_step & (own == step)].all(axis=1))
         found = np.flatnonzero(fits_all)
         if not found.size:
             return None

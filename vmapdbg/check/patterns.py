@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vmapdbg.check.result import Filling, Pattern
+from vmapdbg.values.close import find_close
 from vmapdbg.values.numbers import Numbers
-from vmapdbg.values.tolerance import Tolerance, find_close
+from vmapdbg.values.tolerance import Tolerance
 
 LARGEST = 10_000_000
 """No pattern is looked for in an array with more elements: each of them takes about a hundred bytes meanwhile."""
@@ -22,50 +23,6 @@ _MOST_SHIFT = 8
 _SAMPLED = 1000
 
 Shape = tuple[int, ...]
-Rule = Literal[
-    "repeated",
-    "constant",
-    "reversed",
-    "rotated",
-    "shifted",
-    "swapped",
-    "summed",
-    "scaled",
-    "offset",
-    "slices",
-    "all-but-last",
-    "filled",
-]
-
-
-@dataclass(frozen=True)
-class Pattern:
-    """How a wrong array comes from the right one. Of the fields those of its `rule` are set:
-
-    - `repeated`: along `axis` all `size` slices are the right one of number `first`.
-    - `constant`: every element is one number: `filled` says whether it is zero or NaN; else it is that of the right
-      element at the offset `first` of `size`, where there is such a one.
-    - `reversed`: the slices along `axis` are in reverse.
-    - `rotated`, `shifted`: each slice along `axis` is the right one `shift` further on, going around or not.
-    - `swapped`: read in the order of two other axes, `axis` and `other_axis`, which have the same size or not
-      (`same_size`).
-    - `summed`: along `axis` each slice is the sum of all `size`.
-    - `scaled`, `offset`: every element is `amount` times the right one, or `amount` more.
-    - `slices`, `all-but-last`: the wrong elements are those in the slices `first` to `last` of `size` along `axis`;
-      `filled` says whether they are zero or NaN.
-    - `filled`: the wrong elements are somewhere, and all zero or NaN.
-    """
-
-    rule: Rule
-    axis: int | None = None
-    other_axis: int | None = None
-    same_size: bool | None = None
-    size: int | None = None
-    shift: int | None = None
-    first: int | None = None
-    last: int | None = None
-    amount: float | None = None
-    filled: Literal["zero", "nan"] | None = None
 
 
 def find_pattern(
@@ -103,10 +60,8 @@ class _Arrays:
         self.sample = np.concatenate([_spread(offsets), _spread(every)])
 
     def split(self, axis: int) -> tuple[Numbers, Numbers]:
-        """Returns both arrays in three dimensions: what is before the axis, the axis, what is after it."""
-        before, after = math.prod(self.shape[:axis]), math.prod(self.shape[axis + 1 :])
-        parts = (before, self.shape[axis], after)
-        return self.ours.reshape(parts), self.theirs.reshape(parts)
+        """Returns both arrays with the axis in the middle of three."""
+        return _split(self.ours, self.shape, axis), _split(self.theirs, self.shape, axis)
 
     def wide_axes(self) -> list[int]:
         return [axis for axis, size in enumerate(self.shape) if size > 1]
@@ -122,10 +77,22 @@ class _Arrays:
         return self.are_close(self.ours.reshape(candidate.shape), candidate)
 
 
+def _split(numbers: Numbers, shape: Shape, axis: int) -> Numbers:
+    """Returns a flat array in three dimensions: what is before the axis, the axis, what is after it."""
+    before, after = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
+    return numbers.reshape(before, shape[axis], after)
+
+
 def _spread(offsets: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Returns some of the offsets, evenly spaced."""
-    step = math.ceil(offsets.size / _SAMPLED)
-    return offsets[::step]
+    """Returns some of the offsets, from everywhere.
+
+    Steps of one length would meet the same index of an axis again and again, where its size divides the length: steps
+    of the golden ratio do not.
+    """
+    if offsets.size <= _SAMPLED:
+        return offsets
+    turns = np.arange(_SAMPLED) * (math.sqrt(5) - 1) / 2
+    return offsets[(turns % 1 * offsets.size).astype(np.intp)]
 
 
 def _find_repeated(arrays: _Arrays) -> Iterator[Pattern]:
@@ -159,7 +126,7 @@ def _find_constant(arrays: _Arrays) -> Iterator[Pattern]:
 
 
 def _find_moved(arrays: _Arrays) -> Iterator[Pattern]:
-    """Slices along one axis are in another place: in reverse, or shifted (going around or not)."""
+    """Slices along one axis are in another order: in reverse, or shifted (going around or not)."""
     for axis in arrays.wide_axes():
         size = arrays.shape[axis]
         _, theirs = arrays.split(axis)
@@ -250,10 +217,11 @@ def _find_where(arrays: _Arrays) -> Pattern | None:
     if offsets.size == ours.size:
         return None
     filled = _find_filling(ours[offsets])
-    coordinates = np.unravel_index(offsets, arrays.shape)
+    is_wrong = np.zeros(ours.size, bool)
+    is_wrong[offsets] = True
     for axis in arrays.wide_axes():
         size = arrays.shape[axis]
-        wrong = np.unique(coordinates[axis])
+        wrong = np.flatnonzero(_split(is_wrong, arrays.shape, axis).any(axis=(0, 2)))
         first, last = int(wrong[0]), int(wrong[-1])
         is_run = last - first + 1 == wrong.size
         if wrong.size == size or not is_run:
@@ -264,7 +232,7 @@ def _find_where(arrays: _Arrays) -> Pattern | None:
     return None if filled is None else Pattern("filled", filled=filled)
 
 
-def _find_filling(wrong: Numbers) -> Literal["zero", "nan"] | None:
+def _find_filling(wrong: Numbers) -> Filling | None:
     if (wrong == 0).all():
         return "zero"
     return "nan" if (wrong != wrong).all() else None

@@ -3,8 +3,77 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-from vmapdbg.check.compare import Comparison
+from vmapdbg.values.tolerance import Tolerance
+
+Rule = Literal[
+    "repeated",
+    "constant",
+    "reversed",
+    "rotated",
+    "shifted",
+    "swapped",
+    "summed",
+    "scaled",
+    "offset",
+    "slices",
+    "all-but-last",
+    "filled",
+]
+
+Filling = Literal["zero", "nan"]
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """How a wrong array comes from the right one. Of the fields those of its `rule` are set:
+
+    - `repeated`: along `axis` all `size` slices are the right one of number `first`.
+    - `constant`: every element is one number: `filled` says whether it is zero or NaN; else it is that of the right
+      element at the offset `first` of `size`, where there is such a one.
+    - `reversed`: the slices along `axis` are in reverse.
+    - `rotated`, `shifted`: each slice along `axis` is the right one `shift` further on, going around or not.
+    - `swapped`: read in the order of two other axes, `axis` and `other_axis`, which have the same size or not
+      (`same_size`).
+    - `summed`: along `axis` each slice is the sum of all `size`.
+    - `scaled`, `offset`: every element is `amount` times the right one, or `amount` more.
+    - `slices`, `all-but-last`: the wrong elements are those in the slices `first` to `last` of `size` along `axis`;
+      `filled` says whether they are zero or NaN.
+    - `filled`: the wrong elements are somewhere, and all zero or NaN.
+    """
+
+    rule: Rule
+    axis: int | None = None
+    other_axis: int | None = None
+    same_size: bool | None = None
+    size: int | None = None
+    shift: int | None = None
+    first: int | None = None
+    last: int | None = None
+    amount: float | None = None
+    filled: Filling | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What came of comparing one array.
+
+    `status` is `equal` (to the bit, or the same numbers), `close` (within the tolerance), `rounding` (beyond it, but no
+    further than the computation's own rounding, measured in double precision) or `wrong`. `wrong` counts the elements
+    beyond the tolerance of the `total`. `index`, `got` and `expected` are those of the first wrong one. `pattern` is a
+    sentence about `pattern_data`, which a renderer fills in.
+    """
+
+    status: str
+    total: int
+    wrong: int
+    index: tuple[int, ...] | None
+    got: float | int | str | None
+    expected: float | int | str | None
+    pattern: str | None
+    tolerance: Tolerance
+    pattern_data: Pattern | None = None
 
 
 @dataclass(frozen=True)

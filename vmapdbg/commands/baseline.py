@@ -77,6 +77,8 @@ def import_diff() -> None:
     """Imports what compares two captures and prints that, while their children run."""
     importlib.import_module("vmapdbg.diff")
     importlib.import_module("vmapdbg.render.text.diff")
+    # numpy, which the values are compared with
+    importlib.import_module("vmapdbg.values.close")
 
 
 def capture_of(run: Run, job: Job) -> Capture:

@@ -126,7 +126,7 @@ class ValueDiff:
     """One output of a schedule, compared.
 
     `status` is `equal` (to the bit), `close` (within `rtol` and `atol`), `different` or `unknown` (a side has no
-    such output). `first` is the place in the sample of the first element that differs, `index` its index in the
+    such output). `first` is the offset in the sample of the first element that differs, `index` its index in the
     tensor where every element was sampled. Numbers are None where they say nothing, infinities and NaN are
     `"inf"`, `"-inf"`, `"nan"`.
     """

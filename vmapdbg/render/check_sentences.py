@@ -6,9 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from vmapdbg.check.blame import Blame, Captured, Fault, find_failed_kernel, find_faults, find_node, find_schedule
-from vmapdbg.check.compare import Comparison
-from vmapdbg.check.patterns import Pattern
-from vmapdbg.check.result import CheckReport, Misread, ScheduleCheck
+from vmapdbg.check.result import CheckReport, Comparison, Misread, Pattern, ScheduleCheck
 from vmapdbg.model import Capture, Finding, Node
 
 REPLAYED: dict[Captured, str] = {

@@ -27,17 +27,6 @@ _NUMPY_DTYPES = {
     "float": np.float32,
     "double": np.float64,
 }
-# other names of the same dtypes, in other releases and in renderers
-_SPELLINGS = {"float64": "double", "float32": "float", "float16": "half", "bfloat": "bfloat16", "__bf16": "bfloat16"}
-# dtype -> distance from 1 to the next larger number
-EPSILON = {
-    "double": 2.0**-52,
-    "float": 2.0**-23,
-    "half": 2.0**-10,
-    "bfloat16": 2.0**-7,
-    "fp8e4m3": 2.0**-3,
-    "fp8e5m2": 2.0**-2,
-}
 _EXPONENT_AND_MANTISSA_BITS = {"fp8e4m3": (4, 3), "fp8e5m2": (5, 2)}
 ITEMSIZE = {name: np.dtype(kind).itemsize for name, kind in _NUMPY_DTYPES.items()}
 ITEMSIZE |= {"bfloat16": 2, "fp8e4m3": 1, "fp8e5m2": 1}
@@ -55,15 +44,6 @@ class Array:
         expected = math.prod(self.shape) * ITEMSIZE[self.dtype]
         if len(self.data) != expected:
             raise ValueError(f"{len(self.data)} bytes for {self.dtype} of shape {self.shape}, not {expected}")
-
-
-def spell_dtype(name: str) -> str:
-    """Returns the name that this module has for a dtype."""
-    return _SPELLINGS.get(name, name)
-
-
-def is_float(dtype: str) -> bool:
-    return dtype in EPSILON
 
 
 def decode(array: Array) -> Numbers:

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
-from vmapdbg.values.numbers import EPSILON, Numbers
+# dtype -> distance from 1 to the next larger number. The names are those of repr(dtype), less "dtypes."
+EPSILON = {
+    "double": 2.0**-52,
+    "float": 2.0**-23,
+    "half": 2.0**-10,
+    "bfloat16": 2.0**-7,
+    "fp8e4m3": 2.0**-3,
+    "fp8e5m2": 2.0**-2,
+}
+# other names of the same dtypes, in other releases and in renderers
+_SPELLINGS = {"float64": "double", "float32": "float", "float16": "half", "bfloat": "bfloat16", "__bf16": "bfloat16"}
 
 # Roundings that no reduce accounts for: exp, log and their like are off by a few units in the last place, and each
 # device has its own.
@@ -37,45 +43,19 @@ class Tolerance:
     absolute: float
 
 
-def make_tolerance(dtype: str, terms: int, *sides: ArrayLike) -> Tolerance:
-    """Returns eps * (16 + 4 * sqrt(terms)) as the relative tolerance of a float dtype, eps its distance from 1 to the
-    next number; the absolute one is 1 % of that times the largest finite element.
+def spell_dtype(name: str) -> str:
+    """Returns the name that this module has for a dtype."""
+    return _SPELLINGS.get(name, name)
 
-    Of several `sides` the one counts whose largest element is smallest: a wrong element that is huge would let others
-    pass.
-    """
-    if dtype not in EPSILON:
+
+def is_float(dtype: str) -> bool:
+    return dtype in EPSILON
+
+
+def make_tolerance(dtype: str, terms: int, largest: float) -> Tolerance:
+    """Returns eps * (16 + 4 * sqrt(terms)) as the relative tolerance of a float dtype, eps its distance from 1 to the
+    next number; the absolute one is 1 % of that times the `largest` finite element of the array."""
+    if not is_float(dtype):
         return Tolerance(terms, 0.0, 0.0)
     relative = EPSILON[dtype] * (_BASE + _DEVIATIONS * math.sqrt(max(terms, 0)))
-    largest = min(map(_find_largest, sides), default=0.0)
     return Tolerance(terms, relative, relative * largest * _NEAR_ZERO)
-
-
-def _find_largest(side: ArrayLike) -> float:
-    numbers = np.asarray(side, dtype=np.float64)
-    sizes = np.abs(numbers[np.isfinite(numbers)])
-    return float(sizes.max(initial=0.0))
-
-
-def widen(side: ArrayLike) -> Numbers:
-    """Returns floats in double precision, so that no difference of two is rounded again; others as they are."""
-    numbers = np.asarray(side)
-    return numbers.astype(np.float64) if numbers.dtype.kind == "f" else numbers
-
-
-def find_close(one: ArrayLike, other: ArrayLike, tolerance: Tolerance) -> NDArray[np.bool_]:
-    """Returns for each pair of elements whether they agree; the arrays are broadcast against each other.
-
-    NaN equals NaN, an infinity one of the same sign. Integers and bools must be equal.
-    """
-    left, right = widen(one), widen(other)
-    same: Any = left == right
-    if left.dtype.kind != "f" and right.dtype.kind != "f":
-        return same
-    # infinities less each other are NaN, which is not close to anything, as it should be
-    with np.errstate(invalid="ignore", over="ignore"):
-        sizes = np.maximum(np.abs(left), np.abs(right))
-        near = np.abs(left - right) <= tolerance.relative * sizes + tolerance.absolute
-    near &= np.isfinite(sizes)
-    both_nan = np.isnan(left) & np.isnan(right)
-    return same | near | both_nan

@@ -7,7 +7,7 @@ name."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ UOp = Any  # this module is imported before the overlay is installed, and must n
 
 @dataclass(frozen=True)
 class PackedNode:
-    """One UOp; `src` are places in the graph's list, all before its own. `shape` is None where it has none."""
+    """One UOp; `src` are slots: positions in the graph's list, all before its own. `shape` is None where it has
+    none."""
 
     op: str
     dtype: Any
@@ -28,22 +29,35 @@ class PackedNode:
 
 @dataclass
 class PackedGraph:
-    """Nodes in the order of the toposort. `roots` are the values that are asked for. `blobs` has the name of the
-    contents of each BUFFER node that has any."""
+    """Nodes in the order of the toposort. `roots` are the slots of the values that are asked for. `blobs` has, by slot,
+    the name of the contents of each BUFFER that has any."""
 
     nodes: list[PackedNode] = field(default_factory=list)
     roots: list[int] = field(default_factory=list)
     blobs: dict[int, str] = field(default_factory=dict)
+
+    def reach(self, slot: int, ends: Container[int]) -> list[int]:
+        """Returns the slots of what a node is made from, down to `ends`, with itself; sources first."""
+        found: set[int] = set()
+        stack = [slot]
+        while stack:
+            current = stack.pop()
+            if current in found:
+                continue
+            found.add(current)
+            if current not in ends:
+                stack += self.nodes[current].src
+        return sorted(found)
 
 
 @dataclass(frozen=True)
 class WrittenBuffer:
     """What one kernel wrote, as it was right after the kernel ran.
 
-    `node` is the id of its node in the Capture; the node is the root of the pass's graph at the place that this buffer
-    has among the buffers. `kernel` is the number of the compute kernel, None for a copy. `closed` has the id of each
-    range of the BUFFERIZE as the pass made it (None: an axis of size 1), `stored` the same of the one that was stored,
-    with the size."""
+    `node` is the id of its node in the Capture; the node is the root of the pass's graph of the same number as this
+    buffer has among the buffers. `kernel` is the number of the compute kernel, None for a copy. `closed` has the id of
+    each range of the BUFFERIZE as the pass made it (None: an axis of size 1), `stored` the same of the one that was
+    stored, with the size."""
 
     node: int
     kernel: int | None
@@ -107,15 +121,15 @@ def pack_graph(roots: Iterable[UOp], contents: Callable[[UOp], str | None]) -> P
     """Packs the graph of `roots`; `contents` names those of a BUFFER."""
     wanted = list(roots)
     packed = PackedGraph()
-    places: dict[UOp, int] = {}
+    slots: dict[UOp, int] = {}
     for u in [] if not wanted else wanted[0].sink(*wanted[1:]).toposort():
         if u.op.name == "SINK":
             continue
-        places[u] = len(packed.nodes)
-        packed.nodes.append(PackedNode(u.op.name, u.dtype, tuple(places[s] for s in u.src), u.arg, _find_shape(u)))
+        slots[u] = len(packed.nodes)
+        packed.nodes.append(PackedNode(u.op.name, u.dtype, tuple(slots[s] for s in u.src), u.arg, _find_shape(u)))
         if u.op.name == "BUFFER" and (name := contents(u)) is not None:
-            packed.blobs[places[u]] = name
-    packed.roots = [places[u] for u in wanted]
+            packed.blobs[slots[u]] = name
+    packed.roots = [slots[u] for u in wanted]
     return packed
 
 

@@ -1,7 +1,7 @@
-"""The second child of `check`: computes what the snippet should have got, on stock tinygrad, and compares.
+"""Has oracles compute what a snippet should have got, and compares. Runs in a child of its own.
 
-Started by `launcher` as `python -m vmapdbg.child.oracle.checker REQUEST`, in a process without the overlay: nothing
-of what is being checked takes part."""
+Started by `launcher` as `python -m vmapdbg.child.oracle.checker REQUEST` when the snippet is done, in a process without
+the overlay: nothing of what is being checked takes part."""
 
 from __future__ import annotations
 
@@ -11,21 +11,24 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 from tinygrad.helpers import Context
 
-from vmapdbg.check.compare import Comparison, Rounding, compare, excuse_rounding
-from vmapdbg.check.result import BufferCheck, CheckReport, OutputCheck, ScheduleCheck
+from vmapdbg.check.compare import Rounding, compare, excuse_rounding
+from vmapdbg.check.oracles import DEFAULT, ORACLES
+from vmapdbg.check.result import BufferCheck, CheckReport, Comparison, OutputCheck, ScheduleCheck
 from vmapdbg.child.evidence.graphs import Blobs, Evidence
 from vmapdbg.child.oracle.first_wrong_buffer import Walk
 from vmapdbg.child.oracle.in_double import Widening
+from vmapdbg.child.oracle.oracle import Oracle, find_oracle
 from vmapdbg.child.oracle.unroll import Unroller
 from vmapdbg.job import CheckRequest, load_request
 from vmapdbg.model import to_data
 from vmapdbg.store import write_atomically
-from vmapdbg.values.numbers import Array, decode, is_float
+from vmapdbg.values.numbers import Array, decode
 from vmapdbg.values.slices import take_slice
+from vmapdbg.values.tolerance import is_float
 
-_DEVICES = {"stock": None, "python": "PYTHON"}
 SEEDS = (1, 2, 3)
 """Runs with inputs and results moved by their rounding, when a float is wrong."""
 
@@ -61,7 +64,7 @@ class Checker:
             stock_runs = self.try_stock()
         elif graph is not None:
             for name in oracles:
-                outputs += self.check_outputs(name, _DEVICES[name])
+                outputs += self.check_outputs(name)
         wrong = any(output.comparison.status == "wrong" for output in outputs)
         return ScheduleCheck(
             schedule=self.evidence.schedule,
@@ -71,7 +74,7 @@ class Checker:
             unchecked=tuple(dict.fromkeys(self.unchecked)),
             failed=self.evidence.failed,
             stock_runs=stock_runs,
-            evaluations=sum(unroller.evaluations for unroller in self.unrollers),
+            evaluations=sum(unroller.oracle.evaluations for unroller in self.unrollers),
             failed_kernel=self.evidence.failed_kernel,
             failed_node=self.evidence.failed_node,
             replay=self.evidence.replay,
@@ -80,18 +83,18 @@ class Checker:
     def make_unroller(
         self,
         passed: bool,
-        device: str | None,
+        oracle: type[Oracle],
         widening: Widening | None = None,
         given: Mapping[int, Array] = {},
     ) -> Unroller:
         graph = self.evidence.passed if passed else self.evidence.graph
         assert graph is not None
-        self.unrollers.append(Unroller(graph, self.blobs.read, device, widening, given))
+        self.unrollers.append(Unroller(graph, self.blobs.read, oracle, widening, given))
         return self.unrollers[-1]
 
     def try_stock(self) -> bool | None:
         """Tells whether stock tinygrad computes the graph; None where that would take too many graphs."""
-        unroller = self.make_unroller(passed=False, device=None)
+        unroller = self.make_unroller(passed=False, oracle=find_oracle(DEFAULT))
         if self.count(unroller, unroller.graph.roots) > self.limit:
             return None
         try:
@@ -100,13 +103,17 @@ class Checker:
             return False
         return True
 
-    def count(self, unroller: Unroller, places: list[int]) -> int:
-        return sum(unroller.count_evaluations(place) for place in places)
+    def count(self, unroller: Unroller, slots: list[int]) -> int:
+        return sum(map(unroller.scopes.count_evaluations, slots))
 
     # *** outputs
 
-    def check_outputs(self, oracle: str, device: str | None) -> list[OutputCheck]:
-        unroller = self.make_unroller(passed=False, device=device)
+    def check_outputs(self, oracle: str) -> list[OutputCheck]:
+        unroller = self.make_unroller(passed=False, oracle=find_oracle(oracle))
+        refusal = unroller.oracle.refuse(unroller.graph)
+        if refusal is not None:
+            self.unchecked.append(f"{ORACLES[oracle]} does not compute it: {refusal}")
+            return []
         roots, values = unroller.graph.roots, self.evidence.values
         known = [number for number, value in enumerate(values) if value is not None]
         if self.count(unroller, [roots[n] for n in known]) > self.limit:
@@ -141,26 +148,28 @@ class Checker:
         return OutputCheck(number, right.shape, right.dtype, oracle, found, rows)
 
     def full_shape(self, unroller: Unroller, number: int) -> tuple[int, ...]:
-        return tuple(unroller.node(unroller.graph.roots[number]).shape or ())
+        return tuple(unroller.scopes.node(unroller.graph.roots[number]).shape or ())
 
     def compare(
         self,
         unroller: Unroller,
-        place: int,
+        slot: int,
         got: Array,
         right: Array,
         again: Callable[[Unroller], Array],
         passed: bool,
     ) -> Comparison:
-        found = compare(got, right, unroller.count_roundings(place))
+        found = compare(got, right, unroller.scopes.count_roundings(slot))
         if found.status != "wrong" or not is_float(right.dtype):
             return found
         try:
-            wide = [again(self.make_unroller(passed, unroller.device, Widening(s))) for s in (None, *SEEDS)]
+            wide = [again(self.make_unroller(passed, type(unroller.oracle), Widening(s))) for s in (None, *SEEDS)]
         except Exception:  # not every device has doubles, not every graph can be widened
             return found
         exact, *moved = [decode(array) for array in wide]
-        spread = [max(abs(m[i] - x) for m in moved) for i, x in enumerate(exact)]
+        # what is not finite is sorted out by `excuse_rounding`
+        with np.errstate(invalid="ignore", over="ignore"):
+            spread = np.fmax.reduce([np.abs(other - exact) for other in moved])
         return excuse_rounding(got, right, found, Rounding(exact, spread))
 
     # *** some rows of what is too large
@@ -168,12 +177,12 @@ class Checker:
     def check_rows(self, unroller: Unroller, number: int, oracle: str) -> OutputCheck | None:
         """Checks some steps of an output that leaves a scope, where all of them are too many."""
         root = unroller.graph.roots[number]
-        cost = unroller.count_evaluations(root)
+        cost = unroller.scopes.count_evaluations(root)
         if cost <= self.limit:
             right = unroller.evaluate([root])[0]
             return self.check_output(unroller, number, oracle, right, lambda u: u.evaluate([root])[0], None)
-        leaves = unroller.find_leaving(root)
-        steps = 0 if leaves is None else unroller.size(unroller.named_ranges(leaves)[0])
+        leaves = unroller.scopes.find_leaving(root)
+        steps = 0 if leaves is None else unroller.scopes.size(unroller.scopes.named_ranges(leaves)[0])
         if leaves is None or cost // steps > self.limit:
             self.unchecked.append(f"output {number} would take {cost:,} graphs (--elements {self.limit})")
             return None
@@ -197,10 +206,10 @@ class Checker:
         return worst
 
     def take_rows(self, unroller: Unroller, root: int, got: Array, step: int) -> tuple[Array, str]:
-        leaves = unroller.find_leaving(root)
+        leaves = unroller.scopes.find_leaving(root)
         assert leaves is not None
-        node = unroller.node(leaves)
-        axis = node.src[1:].index(unroller.named_ranges(leaves)[0])
+        node = unroller.scopes.node(leaves)
+        axis = node.src[1:].index(unroller.scopes.named_ranges(leaves)[0])
         whole = Array(got.data, got.dtype, tuple(node.shape or ()))
         return take_slice(whole, {axis: step}), f"slice {step} along axis {axis}"
 
@@ -211,13 +220,13 @@ class Checker:
         if self.evidence.passed is None:
             return []
         oracle = next(output.oracle for output in outputs if output.comparison.status == "wrong")
-        unroller = self.make_unroller(passed=True, device=_DEVICES[oracle])
+        unroller = self.make_unroller(passed=True, oracle=find_oracle(oracle))
 
-        def compare_buffer(place: int, got: Array, right: Array) -> Comparison:
-            return self.compare(unroller, place, got, right, lambda u: u.evaluate_batch(place), passed=True)
+        def compare_buffer(slot: int, got: Array, right: Array) -> Comparison:
+            return self.compare(unroller, slot, got, right, lambda u: u.evaluate_batch(slot), passed=True)
 
         def remake(given: Mapping[int, Array]) -> Unroller:
-            return self.make_unroller(passed=True, device=_DEVICES[oracle], given=given)
+            return self.make_unroller(passed=True, oracle=find_oracle(oracle), given=given)
 
         return Walk(self.evidence, self.blobs.read, self.limit, unroller, remake, compare_buffer).walk_back()
 

@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from vmapdbg.check.align import align
-from vmapdbg.check.compare import Comparison
 from vmapdbg.check.misread import find_steps_read
-from vmapdbg.check.result import BufferCheck, Misread
+from vmapdbg.check.result import BufferCheck, Comparison, Misread
 from vmapdbg.child.evidence.graphs import Evidence, WrittenBuffer
 from vmapdbg.child.oracle.unroll import Unroller
 from vmapdbg.values.numbers import Array, decode
@@ -25,7 +24,7 @@ from vmapdbg.values.slices import take_slice
 @dataclass(frozen=True)
 class Walk:
     """What the walk needs. `unroller` has the graph as the pass saw it, `remake` makes another one of the same graph
-    in which the values of some nodes are given. `compare` compares the value of a node (its place, what was got, what
+    in which the values of some nodes are given. `compare` compares the value of a node (its slot, what was got, what
     is right). `limit` is the most graphs that are run for one buffer."""
 
     evidence: Evidence
@@ -46,33 +45,33 @@ class Walk:
             checks.append(check)
         return checks
 
-    def check_buffer(self, place: int, buffer: WrittenBuffer) -> tuple[BufferCheck, tuple[Array, Array] | None]:
+    def check_buffer(self, slot: int, buffer: WrittenBuffer) -> tuple[BufferCheck, tuple[Array, Array] | None]:
         """Returns the check of a buffer, and where it was compared what was got and what is right."""
         unroller = self.unroller
-        ambient = [unroller.node(r).arg[0] for r in unroller.ambient(place)]
-        sizes = self.find_sizes(place)
-        shape = sizes + tuple(unroller.node(place).shape or ())
+        ambient = [unroller.scopes.node(r).arg[0] for r in unroller.scopes.ambient(slot)]
+        sizes = self.find_sizes(slot)
+        shape = sizes + tuple(unroller.scopes.node(slot).shape or ())
         kept = {r for r, _ in buffer.stored}
         missing = tuple(self.evidence.range_names.get(r, f"r{r}") for r in ambient if r not in kept)
         check = BufferCheck(buffer.node, buffer.kernel, shape, buffer.dtype, missing, None, None)
-        if unroller.node(place).shape is None:
+        if unroller.scopes.node(slot).shape is None:
             return replace(check, reason="it has no fixed shape"), None
-        if self.count_evaluations(place) > self.limit:
+        if self.count_evaluations(slot) > self.limit:
             return replace(check, reason=f"its scopes have more than {self.limit} steps (--elements)"), None
         try:
-            right = unroller.evaluate_batch(place)
+            right = unroller.evaluate_batch(slot)
         except Exception as error:  # the node exists in the pass alone, and stock cannot run it by itself
             return replace(check, reason=f"stock tinygrad does not compute it by itself: {error}"), None
         got = align(self.read(buffer.blob), right, buffer.stored, buffer.closed, ambient)
         if isinstance(got, str):
             return replace(check, reason=got), None
-        return replace(check, comparison=self.compare(place, got, right)), (got, right)
+        return replace(check, comparison=self.compare(slot, got, right)), (got, right)
 
-    def find_sizes(self, place: int) -> tuple[int, ...]:
-        return tuple(self.unroller.size(r) for r in self.unroller.ambient(place))
+    def find_sizes(self, slot: int) -> tuple[int, ...]:
+        return tuple(self.unroller.scopes.size(r) for r in self.unroller.scopes.ambient(slot))
 
-    def count_evaluations(self, place: int) -> int:
-        return self.unroller.count_evaluations(place) * math.prod(self.find_sizes(place))
+    def count_evaluations(self, slot: int) -> int:
+        return self.unroller.scopes.count_evaluations(slot) * math.prod(self.find_sizes(slot))
 
     # *** what the kernel of the first wrong buffer read
 
@@ -87,43 +86,43 @@ class Walk:
         if check.missing or any(s >= len(before) or before[s].comparison is None for s in sources):
             return check
         found = [self.find_misread(number, s, comparison, got, right) for s in sources]
-        told = [misread for misread in found if misread is not None]
+        misread = [one for one in found if one is not None]
         # two buffers with the same contents: either could be it
-        return replace(check, misread=told[0]) if len(told) == 1 else check
+        return replace(check, misread=misread[0]) if len(misread) == 1 else check
 
     def find_sources(self, number: int) -> list[int]:
         """The buffers that the kernel of a buffer reads, by their numbers."""
         roots = self.unroller.graph.roots
-        numbers = {place: n for n, place in enumerate(roots)}
-        found, seen, stack = set(), set(), list(self.unroller.node(roots[number]).src)
+        numbers = {slot: n for n, slot in enumerate(roots)}
+        found, seen, stack = set(), set(), list(self.unroller.scopes.node(roots[number]).src)
         while stack:
-            place = stack.pop()
-            if place in numbers:
-                found.add(numbers[place])
-            elif place not in seen:
-                seen.add(place)
-                stack += self.unroller.node(place).src
+            slot = stack.pop()
+            if slot in numbers:
+                found.add(numbers[slot])
+            elif slot not in seen:
+                seen.add(slot)
+                stack += self.unroller.scopes.node(slot).src
         return sorted(found)
 
     def find_misread(
         self, number: int, source: int, comparison: Comparison, got: Array, right: Array
     ) -> Misread | None:
         roots = self.unroller.graph.roots
-        place, source_place = roots[number], roots[source]
-        sizes = self.find_sizes(source_place)
-        if math.prod(sizes) < 2 or math.prod(sizes) * self.count_evaluations(place) > self.limit:
+        slot, source_slot = roots[number], roots[source]
+        sizes = self.find_sizes(source_slot)
+        if math.prod(sizes) < 2 or math.prod(sizes) * self.count_evaluations(slot) > self.limit:
             return None
-        whole = self.unroller.evaluate_batch(source_place)
+        whole = self.unroller.evaluate_batch(source_slot)
         steps = list(product(*map(range, sizes)))
         by_step = []
         for step in steps:
             given = take_slice(whole, dict(enumerate(step)))
-            by_step.append(decode(self.remake({source_place: given}).evaluate_batch(place)))
+            by_step.append(decode(self.remake({source_slot: given}).evaluate_batch(slot)))
         read = find_steps_read(decode(got), decode(right), by_step, comparison.tolerance)
         if read is None:
             return None
         first, instead = next(iter(read.items()))
-        names = [self.unroller.node(r).arg[0] for r in self.unroller.ambient(source_place)]
+        names = [self.unroller.scopes.node(r).arg[0] for r in self.unroller.scopes.ambient(source_slot)]
         return Misread(
             node=self.evidence.buffers[source].node,
             ranges=tuple(self.evidence.range_names.get(name, f"r{name}") for name in names),

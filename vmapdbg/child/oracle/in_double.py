@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import array
 import random
 from typing import Any
 
+import numpy as np
 from tinygrad.dtype import dtypes
 from tinygrad.uop import GroupOp, Ops
 
 from vmapdbg.child.evidence.graphs import PackedGraph, PackedNode
-from vmapdbg.values.numbers import EPSILON, Array, decode, is_float
+from vmapdbg.values.numbers import Array, decode
+from vmapdbg.values.tolerance import EPSILON, is_float
 
 ROUNDED = {op.name for op in GroupOp.ALU - {Ops.WHERE, Ops.MAX, Ops.NEG, Ops.TRUNC}} | {"REDUCE_AXIS", "REDUCE"}
 
@@ -28,31 +29,31 @@ class Widening:
     def find_fixed(self, graph: PackedGraph) -> set[int]:
         """Returns the nodes that keep their dtype: those whose bits a BITCAST looks at, as for random numbers."""
         fixed: set[int] = set()
-        for place in reversed(range(len(graph.nodes))):
-            node = graph.nodes[place]
+        for slot in reversed(range(len(graph.nodes))):
+            node = graph.nodes[slot]
             kinds = [node.dtype, *(graph.nodes[s].dtype for s in node.src)]
-            if place in fixed or (node.op == "BITCAST" and any(map(dtypes.is_float, kinds))):
-                fixed |= {place, *node.src}
+            if slot in fixed or (node.op == "BITCAST" and any(map(dtypes.is_float, kinds))):
+                fixed |= {slot, *node.src}
         return fixed
 
     def widen(self, dtype: Any) -> Any:
         return dtypes.double if dtypes.is_float(dtype) else dtype
 
-    def find_step(self, node: PackedNode, place: int) -> float | None:
+    def find_step(self, node: PackedNode, slot: int) -> float | None:
         """Returns the factor for the result of a node, None where nothing is rounded there."""
         if self.seed is None or node.op not in ROUNDED or not dtypes.is_float(node.dtype):
             return None
         step = EPSILON[str(node.dtype).removeprefix("dtypes.")] / 2
         # 1 - eps/2 is the number below 1, 1 + eps the one above
-        return 1 + random.Random(self.seed * 1_000_003 + place).choice((-step, 2 * step))
+        return 1 + random.Random(self.seed * 1_000_003 + slot).choice((-step, 2 * step))
 
-    def convert(self, given: Array, place: int) -> Array:
+    def convert(self, given: Array, slot: int) -> Array:
         """Returns the contents of an input in double precision."""
         if not is_float(given.dtype):
             return given
-        numbers = [float(x) for x in decode(given)]
+        numbers = decode(given).astype(np.float64)
         if self.seed is not None:
-            chance = random.Random(self.seed * 1_000_003 + place)
             step = EPSILON[given.dtype] / 2
-            numbers = [x + x * chance.choice((-step, step)) for x in numbers]
-        return Array(array.array("d", numbers).tobytes(), "double", given.shape)
+            chance = np.random.default_rng((self.seed, slot))
+            numbers += numbers * chance.choice((-step, step), numbers.size)
+        return Array(numbers.tobytes(), "double", given.shape)

@@ -1,57 +1,62 @@
 """Which addresses an access reaches, over all steps of its loops and all its threads. Runs in the child.
 
-An address is a sum of terms. Terms that share no loop are independent, so each group of terms that do is gone through
-on its own, step by step, and the whole is the sum of one value of each group: exact, and small also where the kernel
+An address is a sum of terms. Terms that share no loop are independent, so those that do are gone through together,
+step by step, as one summand, and the whole is one value of each summand, added: exact, and small also where the kernel
 has millions of steps. What cannot be gone through within `MOST_STEPS` is left undecided (None), never guessed.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 from tinygrad.dtype import dtypes
 from tinygrad.uop import Ops
 from tinygrad.uop.ops import UOp
 
-from vmapdbg.child.program.expressions import PYTHON_OF, Undecided, compile_sum, keeps_value, walk
+from vmapdbg.child.program.expressions import TEXT, Undecided, keeps_value, walk
 
-MOST_STEPS = 1 << 14
-"""How many steps of one group of loops, or elements of one buffer, are gone through one by one."""
+if TYPE_CHECKING:
+    from vmapdbg.child.program.steps import Integers
+
+MOST_STEPS = 100 << 14
+"""How many steps of one group of loops, or elements of one buffer, are gone through one by one: a tenth of a second."""
+
+Values: TypeAlias = "range | Integers"
 
 
-@dataclass(frozen=True)
-class Group:
-    """The values that terms with loops in common add to an address, sorted, and in how many steps (repeats counted)."""
+@dataclass(frozen=True, eq=False)
+class Summand:
+    """The values that terms with loops in common add to an address, each once, sorted; and in how many steps."""
 
-    values: Sequence[int]
+    values: Values
     steps: int
 
 
 @dataclass(frozen=True)
 class Reach:
-    """The addresses of one access: `base` + one value of each group + 0..`width`-1, in elements. No value: no step of
-    it passes its gate."""
+    """The addresses of one access: `base` + one value of each summand + 0..`width`-1, in elements. No value: no step
+    of it passes its gate."""
 
     base: int
-    groups: tuple[Group, ...]
+    summands: tuple[Summand, ...]
     width: int
     # how often each address is accessed by loops that neither the address nor the gate uses
     repeats: int = 1
 
     @property
     def steps(self) -> int:
-        return math.prod(g.steps for g in self.groups) * self.repeats
+        return math.prod(s.steps for s in self.summands) * self.repeats
 
     @property
     def lowest(self) -> int:
-        return self.base + sum(g.values[0] for g in self.groups)
+        return self.base + sum(int(s.values[0]) for s in self.summands)
 
     @property
     def highest(self) -> int:
-        return self.base + sum(g.values[-1] for g in self.groups) + self.width - 1
+        return self.base + sum(int(s.values[-1]) for s in self.summands) + self.width - 1
 
 
 def find_reach(address: UOp, gate: UOp | None, sizes: dict[UOp, int], width: int) -> Reach:
@@ -66,10 +71,10 @@ def find_reach(address: UOp, gate: UOp | None, sizes: dict[UOp, int], width: int
         parts.append((find_loops(expression, sizes), [(expression, scale)], []))
     for condition in conditions:
         parts.append((find_loops(condition, sizes), [], [condition]))
-    groups = [make_group(loops, inside, held, sizes) for loops, inside, held in join_parts(parts)]
+    summands = [make_summand(loops, inside, held, sizes) for loops, inside, held in join_parts(parts)]
     used = {loop for loops, _, _ in parts for loop in loops}
     repeats = math.prod(size for loop, size in sizes.items() if loop not in used)
-    return Reach(base, tuple(groups), width, repeats)
+    return Reach(base, tuple(summands), width, repeats)
 
 
 def split_terms(address: UOp) -> tuple[int, list[tuple[UOp, int]]]:
@@ -106,7 +111,7 @@ def find_loops(expression: UOp, sizes: dict[UOp, int]) -> frozenset[UOp]:
     for u in walk(expression, sizes):
         if u in sizes:
             found.add(u)
-        elif u.op not in PYTHON_OF and u.op is not Ops.CONST:
+        elif u.op not in TEXT and u.op is not Ops.CONST:
             raise Undecided(f"{u.op.name} in an address")
     return frozenset(found)
 
@@ -126,23 +131,26 @@ def join_parts(parts: Iterable[_Part]) -> list[_Part]:
     return joined
 
 
-def make_group(
+def make_summand(
     loops: frozenset[UOp], terms: list[tuple[UOp, int]], conditions: list[UOp], sizes: dict[UOp, int]
-) -> Group:
+) -> Summand:
     if len(loops) == 1 and not conditions and len(terms) == 1 and terms[0][0] in loops:
         size, step = sizes[terms[0][0]], terms[0][1]
         if step == 0:
-            return Group((0,), size)
-        return Group(range(0, size * step, step) if step > 0 else range((size - 1) * step, 1, -step), size)
-    order = sorted(loops, key=lambda loop: str(loop.arg))
-    steps = math.prod(sizes[loop] for loop in order)
+            return Summand(range(1), size)
+        if step > 0:
+            return Summand(range(0, size * step, step), size)
+        return Summand(range((size - 1) * step, 1, -step), size)
+    steps = math.prod(sizes[loop] for loop in loops)
     if steps > MOST_STEPS:
         raise Undecided(f"{steps} steps")
-    value = compile_sum(terms, conditions, order)
-    found = [
-        v for step in itertools.product(*(range(sizes[loop]) for loop in order)) if (v := value(*step)) is not None
-    ]
-    return Group(sorted(set(found)), len(found))
+    # numpy takes a tenth of a second to import, and most kernels never get here
+    from vmapdbg.child.program.steps import evaluate_sums, join_distinct
+
+    order = sorted(loops, key=lambda loop: str(loop.arg))
+    blocks = list(evaluate_sums(terms, conditions, {loop: sizes[loop] for loop in order}))
+    passed = sum(block.size for block in blocks)
+    return Summand(join_distinct(blocks), passed)
 
 
 # *** several accesses of one buffer
@@ -167,57 +175,70 @@ def count_written(reaches: Sequence[Reach], size: int) -> Written:
     stores = sum(r.steps // r.repeats * r.width for r in live)
     merged = merge_constants(live)
     if len(merged) == 1 and (elements := count_distinct(merged[0])) is not None and elements == size:
-        lowest, highest = (sum(g.values[end] for g in merged[0]) for end in (0, -1))
+        lowest, highest = (sum(int(values[end]) for values in merged[0]) for end in (0, -1))
         # as many as the buffer has, and none of them outside of it
         if lowest >= 0 and highest < size:
             return Written(stores, elements, None)
-    if sum(math.prod(len(g.values) for g in groups) for groups in merged) <= MOST_STEPS:
-        reached = {v for groups in merged for v in add_all(groups)}
-        missing = next((i for i in range(size) if i not in reached), None)
-        return Written(stores, len(reached), missing)
-    return Written(stores, None, None)
+    if sum(math.prod(map(len, sets)) for sets in merged) > MOST_STEPS:
+        return Written(stores, None, None)
+    from vmapdbg.child.program.steps import add_all, find_missing, join_distinct
+
+    reached = join_distinct(list(map(add_all, merged)))
+    return Written(stores, reached.size, find_missing(reached, size))
 
 
-def merge_constants(reaches: Sequence[Reach]) -> list[list[Group]]:
-    """Returns each reach as groups alone; stores that differ by a constant (an unrolled loop) become one."""
-    by_groups: dict[tuple[Sequence[int], ...], list[Reach]] = {}
+def merge_constants(reaches: Sequence[Reach]) -> list[list[Values]]:
+    """Returns the sets of values whose sums each reach has; stores that differ by a constant (an unrolled loop) become
+    one."""
+    by_values: dict[tuple[object, ...], list[Reach]] = {}
     for r in reaches:
-        key = tuple(g.values if isinstance(g.values, range) else tuple(g.values) for g in r.groups)
-        by_groups.setdefault(key, []).append(r)
-    merged = []
-    for alike in by_groups.values():
-        constants = sorted({r.base + i for r in alike for i in range(r.width)})
-        merged.append([Group(constants, len(constants)), *alike[0].groups])
+        by_values.setdefault(tuple(_identify(s.values) for s in r.summands), []).append(r)
+    merged: list[list[Values]] = []
+    for alike in by_values.values():
+        constants = {r.base + i for r in alike for i in range(r.width)}
+        merged.append([_pack(constants), *(s.values for s in alike[0].summands)])
     return merged
 
 
-def count_distinct(groups: Sequence[Group]) -> int | None:
-    """Returns how many sums of one value of each group there are: their product, where no two sums can be the same."""
+def _pack(constants: set[int]) -> Values:
+    """Returns a range where they are one."""
+    found = sorted(constants)
+    step = found[1] - found[0] if len(found) > 1 else 1
+    packed = range(found[0], found[-1] + 1, step)
+    if len(packed) == len(found) and constants.issuperset(packed):
+        return packed
+    from vmapdbg.child.program.steps import make_integers
+
+    return make_integers(found)
+
+
+def _identify(values: Values) -> object:
+    """Returns what is equal for equal values."""
+    return values if isinstance(values, range) else values.tobytes()
+
+
+def count_distinct(sets: Sequence[Values]) -> int | None:
+    """Returns how many sums of one value of each set there are: their product, where no two sums can be the same."""
     span = 0
-    runs = [run for g in groups for run in split_runs(g.values) if len(run) > 1]
+    runs = [run for values in sets for run in _split(values) if len(run) > 1]
     for run in sorted(runs, key=lambda run: run[1] - run[0]):
-        gap = min(b - a for a, b in itertools.pairwise(run)) if not isinstance(run, range) else run.step
-        if gap <= span:
+        if _find_gap(run) <= span:
             return None
-        span += run[-1] - run[0]
-    return math.prod(len(g.values) for g in groups)
+        span += int(run[-1] - run[0])
+    return math.prod(map(len, sets))
 
 
-def split_runs(values: Sequence[int]) -> list[Sequence[int]]:
-    """Returns sets whose sums are `values`, up to a constant: 0,1,8,9 is 0,1 and 0,8."""
-    if isinstance(values, range) or len(values) < 3:
+def _split(values: Values) -> list[Values]:
+    if isinstance(values, range):
         return [values]
-    step = values[1] - values[0]
-    length = next((i for i in range(1, len(values)) if values[i] - values[i - 1] != step), len(values))
-    starts = values[::length]
-    run = range(0, step * length, step)
-    if len(values) % length or any(values[i] != starts[i // length] + run[i % length] for i in range(len(values))):
-        return [values]
-    return [run] if len(starts) == 1 else [run, *split_runs(starts)]
+    from vmapdbg.child.program.steps import split_runs
+
+    return split_runs(values)
 
 
-def add_all(groups: Sequence[Group]) -> set[int]:
-    sums = {0}
-    for group in groups:
-        sums = {a + b for a in sums for b in group.values}
-    return sums
+def _find_gap(run: Values) -> int:
+    if isinstance(run, range):
+        return run.step
+    from vmapdbg.child.program.steps import find_gap
+
+    return find_gap(run)

@@ -41,17 +41,19 @@ def read_output(tensor: Any) -> Output | None:
         return None
     buffer = tensor.uop.base.buffer.ensure_allocated()
     data = bytes(buffer.as_buffer())
-    dtype = buffer.dtype.base
-    sample: tuple[float | str, ...] = ()
-    if dtype.fmt is not None and data:
-        values = memoryview(data).cast(dtype.fmt)
-        step = max(1, math.ceil(len(values) / SAMPLE))
-        sample = tuple(_plain(value) for value in values[::step])
+    name = str(buffer.dtype.base).removeprefix("dtypes.")
     shape = tuple(int(size) for size in tensor.shape)
-    name = str(dtype).removeprefix("dtypes.")
-    return Output(shape, name, hashlib.sha256(data).hexdigest(), sample)
+    return Output(shape, name, hashlib.sha256(data).hexdigest(), sample_values(data, name))
 
 
-def _plain(value: Any) -> float | str:
-    number = float(value)
-    return number if math.isfinite(number) else "nan" if math.isnan(number) else "inf" if number > 0 else "-inf"
+def sample_values(data: bytes, dtype: str) -> tuple[float | str, ...]:
+    """Returns at most `SAMPLE` elements of a buffer; none where the dtype is one that has no numbers."""
+    # numpy, which a capture that reads no values does not need
+    from vmapdbg.values.numbers import ITEMSIZE, Array, decode, make_plain
+
+    if dtype not in ITEMSIZE or not data:
+        return ()
+    count = len(data) // ITEMSIZE[dtype]
+    values = decode(Array(data, dtype, (count,)))
+    step = math.ceil(count / SAMPLE)
+    return tuple(make_plain(float(value)) for value in values[::step])

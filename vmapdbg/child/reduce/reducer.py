@@ -18,16 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from vmapdbg import overlay
-from vmapdbg.check.compare import compare
 from vmapdbg.child.evidence.graphs import Blobs, Evidence, pack_graph
 from vmapdbg.child.reduce.trial import Trial, build_graph, read_frame, write_frame
+from vmapdbg.diff.values import compare_output
 from vmapdbg.job import Job, ReduceRequest, dump_record, load_request
 from vmapdbg.patches import format_patches
 from vmapdbg.store import write_atomically
-from vmapdbg.values.numbers import Array
-
-ROUNDINGS = 10_000
-"""Values differ when they do beyond the tolerance for so many roundings."""
 
 
 def main() -> None:
@@ -81,6 +77,8 @@ class Reducer:
         self.workers = [Worker(job, request) for job in (request.job, request.other)]
         self.end = time.monotonic() + request.seconds
         self.tried = 0
+        # those of the schedule that is made smaller: a smaller graph must not differ by less than that one
+        self.terms = 0
         self.wanted: Any = None
 
     def close(self) -> None:
@@ -118,6 +116,7 @@ class Reducer:
                 continue
             contents = {name: blobs.read(name) for name in set(evidence.graph.blobs.values())}
             roots = build_graph(evidence.graph, contents)
+            self.terms = self.request.terms[evidence.schedule]
             self.wanted = self.compare(roots)
             if self.wanted is not None:
                 return evidence.schedule, roots
@@ -161,12 +160,12 @@ class Reducer:
         for worker in self.workers:
             worker.send(question)
         one, other = (worker.receive() for worker in self.workers)
-        return find_difference(one, other, self.request.by)
+        return find_difference(one, other, self.request.by, self.terms)
 
 
-def find_difference(one: Trial, other: Trial, kind: str) -> Any:
+def find_difference(one: Trial, other: Trial, kind: str, terms: int) -> Any:
     """Returns the ends where they differ; the codes that only one has, or `kernels` or `values`, where these differ and
-    both run; None else."""
+    both run; None else. Values differ where `vmapdbg diff` says so of schedules that sum up as many `terms`."""
     ends = one.end.partition(":")[0], other.end.partition(":")[0]
     if ends[0] != ends[1]:
         # a graph that both refuse, each in its way, shows nothing
@@ -179,15 +178,8 @@ def find_difference(one: Trial, other: Trial, kind: str) -> Any:
         return only if any(only) else None
     if kind == "kernels":
         return kind if one.keys != other.keys else None
-    return kind if any(map(_differ, one.values, other.values)) else None
-
-
-def _differ(one: Any, other: Any) -> bool:
-    if one == other:
-        return False
-    if one[1:] != other[1:]:
-        return True
-    return compare(Array(*one), Array(*other), ROUNDINGS).status == "wrong"
+    found = [compare_output(0, *pair, terms) for pair in zip(one.values, other.values, strict=True)]
+    return kind if any(diff.status == "different" for diff in found) else None
 
 
 def _make_tensor(u: Any) -> Any:

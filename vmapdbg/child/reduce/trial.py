@@ -18,8 +18,10 @@ from typing import IO, Any
 from vmapdbg import overlay
 from vmapdbg.child.evidence.graphs import PackedGraph
 from vmapdbg.child.live import build_capture, find_renderer, observe_with
+from vmapdbg.child.record.outputs import read_output
 from vmapdbg.child.record.recorder import Recorder
 from vmapdbg.job import ReduceRequest, load_request
+from vmapdbg.model import Output
 from vmapdbg.patches import format_patches
 
 _DEVICES: dict[Any, Any] = {"NPY": "PYTHON"}
@@ -28,12 +30,12 @@ _DEVICES: dict[Any, Any] = {"NPY": "PYTHON"}
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of one graph: how it ended (`it runs`, or an error), the keys of its kernels, the bytes, dtype and
-    shape of its outputs, and the codes of what lint finds."""
+    """What came of one graph: how it ended (`it runs`, or an error), the keys of its kernels, its outputs as a capture
+    has them (None: no buffer), and the codes of what lint finds."""
 
     end: str
     keys: tuple[str, ...]
-    values: tuple[tuple[bytes, str, tuple[int, ...]], ...]
+    values: tuple[Output | None, ...]
     codes: tuple[str, ...] = ()
 
 
@@ -96,18 +98,10 @@ def try_graph(
         from tinygrad.engine.realize import run_schedule
 
         run_schedule(items, variables)
-        return Trial("it runs", keys, tuple(map(_read, tensors)))
+        return Trial("it runs", keys, tuple(map(read_output, tensors)))
     except Exception as error:  # whatever the scheduler does with a graph is what is being looked for
         message = next(iter(str(error).splitlines()), "")
         return Trial(f"{type(error).__name__}: {message}", (), ())
-
-
-def _read(tensor: Any) -> tuple[bytes, str, tuple[int, ...]]:
-    base = tensor.uop.base
-    if base.op.name != "BUFFER":
-        return b"", "bool", (0,)
-    data = bytes(base.buffer.ensure_allocated().as_buffer())
-    return data, str(base.dtype).removeprefix("dtypes."), (base.buffer.size,)
 
 
 def build_graph(graph: PackedGraph, contents: dict[str, bytes]) -> list[Any]:

@@ -8,9 +8,8 @@ from rich.console import Console
 from rich.text import Text
 
 from vmapdbg.check.blame import Blame, find_blame, find_failed_kernel, find_node, find_schedule, judge_captured
-from vmapdbg.check.compare import Comparison
 from vmapdbg.check.oracles import DEFAULT, ORACLES
-from vmapdbg.check.result import CheckReport, OutputCheck, ScheduleCheck
+from vmapdbg.check.result import CheckReport, Comparison, OutputCheck, ScheduleCheck
 from vmapdbg.model import Capture
 from vmapdbg.render.check_sentences import (
     REPLAYED,

@@ -11,10 +11,9 @@ from tinygrad.dtype import dtypes
 from tinygrad.uop import Ops
 from tinygrad.uop.ops import AxisType, UOp
 
-from vmapdbg.child.program import reach as memory_sets
 from vmapdbg.child.program.bounds import bound_address, find_outside
 from vmapdbg.child.program.expressions import Undecided
-from vmapdbg.child.program.reach import Reach, count_written, find_reach
+from vmapdbg.child.program.reach import MOST_STEPS, Reach, count_written, find_reach
 
 
 def loop(number: int, size: int) -> UOp:
@@ -26,7 +25,7 @@ def const(value: int) -> UOp:
 
 
 def elements(reach: Reach) -> set[int]:
-    bases = {reach.base + sum(step) for step in itertools.product(*(group.values for group in reach.groups))}
+    bases = {reach.base + sum(map(int, step)) for step in itertools.product(*(one.values for one in reach.summands))}
     return {base + i for base in bases for i in range(reach.width)}
 
 
@@ -116,9 +115,9 @@ def test_unrolled_stores_are_one_set() -> None:
 
 
 def test_too_large_to_go_through_is_undecided() -> None:
-    big = loop(0, memory_sets.MOST_STEPS + 1)
+    big = loop(0, MOST_STEPS + 1)
     with pytest.raises(Undecided):
-        find_reach(big.alu(Ops.MOD, const(7)), None, {big: memory_sets.MOST_STEPS + 1}, 1)
+        find_reach(big.alu(Ops.MOD, const(7)), None, {big: MOST_STEPS + 1}, 1)
 
 
 def test_loaded_values_are_undecided_and_bounded_by_the_gate() -> None:

@@ -1,0 +1,79 @@
+"""What `bisect` calls different, `--reduce` calls different: a failure means that it denies what was found."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+from captures import make_capture, make_schedule
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vmapdbg.bisect.outcome import Outcomes
+from vmapdbg.child.record.outputs import sample_values
+from vmapdbg.child.reduce.reducer import find_difference
+from vmapdbg.child.reduce.trial import Trial
+from vmapdbg.diff.values import estimate_terms
+from vmapdbg.job import Run
+from vmapdbg.model import Output, Range
+from vmapdbg.values.tolerance import EPSILON, make_tolerance
+
+DTYPES = {"float": np.float32, "double": np.float64, "half": np.float16}
+
+
+def make_output(numbers: np.ndarray, dtype: str) -> Output:
+    data = numbers.astype(DTYPES[dtype]).tobytes()
+    return Output(numbers.shape, dtype, hashlib.sha256(data).hexdigest(), sample_values(data, dtype))
+
+
+def differ_for_bisect(one: Output, other: Output, sizes: tuple[int, int]) -> bool:
+    """`sizes` are those of the largest reduce on either side."""
+    outcomes = Outcomes("values", lambda capture: ())
+    names = []
+    for output, size in zip((one, other), sizes, strict=True):
+        schedule = make_schedule(outputs=(output,), ranges=(Range("r0", size, "REDUCE", False),))
+        names.append(outcomes.sort_in(Run(make_capture(schedule), None)))
+    return names[0] != names[1]
+
+
+def differ_for_reducer(one: Output, other: Output, size: int) -> bool:
+    terms = estimate_terms(make_schedule(ranges=(Range("r0", size, "REDUCE", False),)))
+    trials = [Trial("it runs", (), (output,)) for output in (one, other)]
+    return find_difference(trials[0], trials[1], "values", terms) == "values"
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.sampled_from(sorted(DTYPES)),
+    st.integers(0, 3000),
+    st.integers(0, 3000),
+    st.integers(1, 3000),
+    st.floats(0.9, 1.1),
+    st.sampled_from([1.0, 1e-3, 0.0]),
+)
+def test_the_reducer_sees_what_bisect_sees(
+    dtype: str, here: int, there: int, count: int, share: float, value: float
+) -> None:
+    """One element is off by about as much as the tolerance lets pass, up or down by a tenth."""
+    right = np.linspace(0.5, 1.0, count)
+    right[0] = value
+    wrong = right.copy()
+    tolerance = make_tolerance(dtype, max(here, there), 1.0)
+    wrong[0] += share * (tolerance.relative * value + tolerance.absolute)
+    one, other = make_output(right, dtype), make_output(wrong, dtype)
+    if differ_for_bisect(one, other, (here, there)):
+        # the reducer knows the schedule of one side
+        assert differ_for_reducer(one, other, here)
+        assert differ_for_reducer(other, one, there)
+    # and where both sides sum up as much, neither sees more than the other
+    assert differ_for_bisect(one, other, (here, here)) == differ_for_reducer(one, other, here)
+
+
+@pytest.mark.parametrize(("share", "differs"), [(0.9, False), (1.1, True)])
+def test_the_borderline_is_that_of_check(share: float, differs: bool) -> None:
+    relative = EPSILON["float"] * (16 + 4 * 100)
+    one = make_output(np.array([1.0]), "float")
+    other = make_output(np.array([1.0 + 1.01 * share * relative]), "float")
+    assert differ_for_bisect(one, other, (10_000, 10_000)) == differs
+    assert differ_for_reducer(one, other, 10_000) == differs

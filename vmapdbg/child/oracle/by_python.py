@@ -1,0 +1,15 @@
+"""The oracle that runs a graph on tinygrad's PYTHON device, which compiles nothing: what differs from it alone is the
+fault of code generation or of a compiler."""
+
+from __future__ import annotations
+
+from vmapdbg.child.oracle.by_stock import StockOracle
+
+DESCRIPTION = "the PYTHON device"
+
+
+class PythonOracle(StockOracle):
+    device = "PYTHON"
+
+
+ORACLE = PythonOracle

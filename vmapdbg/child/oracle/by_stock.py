@@ -1,0 +1,132 @@
+"""The oracle that runs a graph on stock tinygrad, on the graph's own devices. Runs without the overlay."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tinygrad.dtype import dtypes
+from tinygrad.tensor import Tensor
+from tinygrad.uop import Ops
+from tinygrad.uop.ops import UOp
+
+from vmapdbg.child.evidence.graphs import PackedGraph, PackedNode
+from vmapdbg.child.oracle.in_double import Widening
+from vmapdbg.child.oracle.oracle import Env, Oracle
+from vmapdbg.child.oracle.scopes import SCOPE_OPS
+from vmapdbg.values.numbers import Array
+
+DESCRIPTION = "stock tinygrad, each vmap scope unrolled"
+
+
+class StockOracle(Oracle):
+    """Builds the graph again and realizes it. `device` is what everything runs on, None the graph's own devices."""
+
+    device: str | None = None
+
+    def __init__(self, graph: PackedGraph, read: Callable[[str], bytes], widening: Widening | None):
+        super().__init__(graph, read, widening)
+        # where floats are not widened
+        self.fixed = set() if widening is None else widening.find_fixed(graph)
+        self._buffers: dict[int, UOp] = {}
+        self._has_device: list[bool] | None = None
+        # an ASSIGN writes to its inputs: they are made anew each time
+        self._keep_buffers = all(node.op != "ASSIGN" for node in graph.nodes)
+
+    @classmethod
+    def refuse(cls, graph: PackedGraph) -> str | None:
+        unknown = {node.op for node in graph.nodes} - SCOPE_OPS - set(Ops.__members__)
+        return f"it has no {', '.join(sorted(unknown))}" if unknown else None
+
+    def compute(self, slots: Sequence[int], env: Env, known: Mapping[int, Array]) -> list[Array]:
+        """Computes the nodes together, as one schedule."""
+        uops = [self.build(slot, env, known).contiguous() for slot in slots]
+        tensors = [Tensor(u, device=u.device) for u in uops]
+        pending = [t for t in tensors if not t.uop.is_contiguous()]
+        if pending:
+            self.evaluations += 1
+            Tensor.realize(*pending)
+        return list(map(_read_tensor, tensors))
+
+    def build(self, slot: int, env: Env, known: Mapping[int, Array]) -> UOp:
+        """Returns the UOp of a node with RANGEs replaced by their steps, what is known by buffers of its values."""
+        built: dict[int, UOp] = {}
+        for s in self.graph.reach(slot, known):
+            node = self.graph.nodes[s]
+            if s in known:
+                built[s] = _make_input(known[s], self._find_device(s))
+            elif node.op == "BUFFER":
+                built[s] = self._make_given(s)
+            elif s in env:
+                built[s] = UOp.const(node.dtype, env[s])
+            else:
+                built[s] = self._build_node(s, [built[source] for source in node.src if source in built])
+        return built[slot]
+
+    def _build_node(self, slot: int, sources: list[UOp]) -> UOp:
+        node = self.graph.nodes[slot]
+        if node.op == "DEVICE":
+            return UOp(Ops.DEVICE, arg=self._map_device(node.arg))
+        if node.op == "CONST":
+            # what tells constants of one value apart (UNIQUE) is nothing to the value
+            sources = [s for s in sources if s.op not in {Ops.UNIQUE, Ops.LUNIQUE}]
+        widening = None if slot in self.fixed else self.widening
+        dtype = node.dtype
+        if widening is not None:
+            sources = [s.cast(dtypes.double) if dtypes.is_float(s.dtype) else s for s in sources]
+            dtype = widening.widen(dtype)
+        u = UOp(Ops[node.op], dtype, tuple(sources), node.arg)
+        if widening is not None and (step := widening.find_step(node, slot)) is not None:
+            return u * u.const_like(step)
+        # the sizes of movement ops must be numbers where RANGEs were replaced
+        return u.simplify() if dtype.scalar() == dtypes.index and sources and node.op != "RANGE" else u
+
+    def _map_device(self, device: str) -> str:
+        if self.device is not None:
+            return self.device
+        return "PYTHON" if device.startswith("NPY") else device
+
+    def _find_device(self, slot: int) -> str:
+        while self.graph.nodes[slot].op != "DEVICE":
+            node = self.graph.nodes[slot]
+            slot = node.src[1] if node.op in {"BUFFER", "COPY"} else self._find_source_with_device(node)
+        return self._map_device(self.graph.nodes[slot].arg)
+
+    def _find_source_with_device(self, node: PackedNode) -> int:
+        if self._has_device is None:
+            self._has_device = []
+            for other in self.graph.nodes:
+                self._has_device.append(other.op == "DEVICE" or any(self._has_device[s] for s in other.src))
+        return next(s for s in node.src if self._has_device[s])
+
+    def _make_given(self, slot: int) -> UOp:
+        """The BUFFER of an input, with its contents."""
+        if slot not in self._buffers or not self._keep_buffers:
+            node = self.graph.nodes[slot]
+            data = self.read(self.graph.blobs[slot])
+            array = Array(data, str(node.dtype).removeprefix("dtypes."), (int(node.arg),))
+            if self.widening is not None and slot not in self.fixed:
+                array = self.widening.convert(array, slot)
+            self._buffers[slot] = _make_input(array, self._find_device(slot))
+        return self._buffers[slot]
+
+
+def _make_input(array: Array, device: str) -> UOp:
+    """Returns a new buffer with the contents and shape of `array`."""
+    size = math.prod(array.shape)
+    buffer = UOp.new_buffer(device, size, getattr(dtypes, array.dtype))
+    memory: Any = buffer.buffer
+    memory.allocate()
+    if size:
+        memory.copyin(memoryview(bytearray(array.data)))
+    return buffer.reshape(array.shape)
+
+
+def _read_tensor(tensor: Tensor) -> Array:
+    buffer: Any = tensor.uop.base.buffer
+    name = str(tensor.dtype).removeprefix("dtypes.")
+    return Array(bytes(buffer.ensure_allocated().as_buffer()), name, tuple(int(s) for s in tensor.shape))
+
+
+ORACLE = StockOracle
