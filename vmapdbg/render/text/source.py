@@ -97,7 +97,9 @@ def _fold_marked(page: Page, code: Text, marks: dict[int, str]) -> list[Text]:
             start = number
     if start == 0:
         return fold_code(code, page.width)
-    return lines + (fold_code(Text("\n").join(every[start:]), page.width) if start < len(every) else [])
+    if start < len(every):
+        lines += fold_code(Text("\n").join(every[start:]), page.width)
+    return lines
 
 
 def highlight(code: str, target: str) -> Text:
@@ -114,9 +116,16 @@ def highlight(code: str, target: str) -> Text:
 def fold_code(code: Text, width: int) -> list[Text]:
     """Returns the lines of `code`, those wider than `width` folded between tokens and indented further."""
     lines: list[Text] = []
-    plain = not code.spans
-    for line in map(Text, code.plain.split("\n")) if plain else code.split("\n", allow_blank=True):
-        lines += [line] if line.cell_len <= width else _fold_line(line, width)
+    if code.spans:
+        every = list(code.split("\n", allow_blank=True))
+    else:
+        # several times quicker, for a pipe
+        every = [Text(line) for line in code.plain.split("\n")]
+    for line in every:
+        if line.cell_len <= width:
+            lines.append(line)
+        else:
+            lines += _fold_line(line, width)
     return lines
 
 
