@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from rich.cells import cell_len, set_cell_size
 from rich.syntax import Syntax
@@ -116,17 +117,19 @@ def highlight(code: str, target: str) -> Text:
 def fold_code(code: Text, width: int) -> list[Text]:
     """Returns the lines of `code`, those wider than `width` folded between tokens and indented further."""
     lines: list[Text] = []
-    if code.spans:
-        every = list(code.split("\n", allow_blank=True))
-    else:
-        # several times quicker, for a pipe
-        every = [Text(line) for line in code.plain.split("\n")]
-    for line in every:
+    for line in _split_lines(code):
         if line.cell_len <= width:
             lines.append(line)
         else:
             lines += _fold_line(line, width)
     return lines
+
+
+def _split_lines(code: Text) -> Iterable[Text]:
+    if code.spans:
+        return code.split("\n", allow_blank=True)
+    # several times quicker, for a pipe
+    return [Text(line) for line in code.plain.split("\n")]
 
 
 def _fold_line(line: Text, width: int) -> list[Text]:
