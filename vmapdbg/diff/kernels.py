@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from vmapdbg.diff.nodes import match_by_levels
 from vmapdbg.diff.result import KernelChange, KernelSide
+from vmapdbg.diff.sequences import find_opcodes
 from vmapdbg.diff.source import blank_lines, canonize_source
 from vmapdbg.model import Kernel, Schedule
 
@@ -32,8 +32,8 @@ class _Program:
         return canonize_source(self.kernel.source, self.kernel.name)
 
     @cached_property
-    def lines(self) -> list[str]:
-        return blank_lines(self.kernel.source, self.kernel.name)
+    def lines(self) -> tuple[str, ...]:
+        return tuple(blank_lines(self.kernel.source, self.kernel.name))
 
     @cached_property
     def costs(self) -> Hashable:
@@ -64,20 +64,21 @@ def compare_kernels(before: Schedule, after: Schedule, nodes: Mapping[int, int])
     rest_before = [item for item in left if item.number not in done_before | free.keys()]
     rest_after = [item for item in right if item.number not in done_after | set(free.values())]
     changes += _match_rest(rest_before, rest_after)
-    return tuple(sorted(changes, key=_place))
+    return tuple(sorted(changes, key=_order))
 
 
 def _make_program(number: int, kernel: Kernel, nodes: Mapping[int, int] | None = None) -> _Program:
-    outputs, inside = (
-        frozenset(ids if nodes is None else (nodes.get(i, -1 - i) for i in ids))
-        for ids in (kernel.outputs, kernel.nodes)
-    )
+    outputs, inside = frozenset(kernel.outputs), frozenset(kernel.nodes)
+    if nodes is not None:
+        outputs = frozenset(nodes.get(node, -1 - node) for node in outputs)
+        inside = frozenset(nodes.get(node, -1 - node) for node in inside)
     return _Program(number, kernel, outputs, inside)
 
 
-def _place(change: KernelChange) -> tuple[bool, int, int]:
+def _order(change: KernelChange) -> tuple[bool, int, int]:
     first = change.after or change.before
-    return not change.after, first[0].number, change.before[0].number if change.before else -1
+    before = change.before[0].number if change.before else -1
+    return not change.after, first[0].number, before
 
 
 def _match_outputs(before: Sequence[_Program], after: Sequence[_Program]) -> dict[int, int]:
@@ -106,7 +107,8 @@ def _find_absorbed(
     found: dict[int, list[int]] = {}
     for item in whole:
         inside = [part.number for part in loose if part.outputs <= item.nodes]
-        inside += [partner[item.number]] if item.number in partner else []
+        if item.number in partner:
+            inside.append(partner[item.number])
         if len(inside) > 1:
             found[item.number] = sorted(inside)
     return found
@@ -117,9 +119,9 @@ def _join(status: str, before: Sequence[_Program], after: Sequence[_Program]) ->
 
 
 def _compare(matched_by: str, before: _Program, after: _Program) -> KernelChange:
-    same_code = before.canonical == after.canonical
-    changed = [] if same_code else ["source"]
-    changed += [name for name in _COST_FIELDS if getattr(before.kernel, name) != getattr(after.kernel, name)]
+    changed = [name for name in _COST_FIELDS if getattr(before.kernel, name) != getattr(after.kernel, name)]
+    if before.canonical != after.canonical:
+        changed.insert(0, "source")
     status = "changed" if changed else "unchanged"
     return KernelChange(status, matched_by, (before.side,), (after.side,), tuple(changed))
 
@@ -166,22 +168,34 @@ def _match_alike(before: Sequence[_Program], after: Sequence[_Program]) -> dict[
         if (share := _find_likeness(one, other)) >= _LEAST_ALIKE
     ]
     found: dict[int, int] = {}
+    taken: set[int] = set()
     for *_, i, j in sorted(scored):
-        if i not in found and j not in found.values():
+        if i not in found and j not in taken:
             found[i] = j
+            taken.add(j)
     return found
 
 
 def _find_likeness(one: _Program, other: _Program) -> float:
     """The larger of two shares: the nodes that both compute, the lines that both have."""
-    nodes = _share(Counter(one.nodes), Counter(other.nodes))
-    # what the lines have in common in any order is the most that they can have in the same order
-    if _share(Counter(one.lines), Counter(other.lines)) < _LEAST_ALIKE:
-        return nodes
-    first, second = sorted((one.lines, other.lines))
-    return max(nodes, SequenceMatcher(None, first, second, autojunk=False).ratio())
+    nodes = _share(len(one.nodes & other.nodes), len(one.nodes) + len(other.nodes))
+    return max(nodes, _compare_lines(*sorted((one.lines, other.lines))))
 
 
-def _share(one: Counter[Hashable], other: Counter[Hashable]) -> float:
-    whole = one.total() + other.total()
-    return 2 * (one & other).total() / whole if whole else 0.0
+# The layers of a network are a few programs under many names.
+@lru_cache(maxsize=65536)
+def _compare_lines(one: tuple[str, ...], other: tuple[str, ...]) -> float:
+    """Returns the share of lines that two programs have in common, in order; 0 where it is too small to matter."""
+    whole = len(one) + len(other)
+    # these are the most that the lines can have in common: as many as the shorter has, and as many in any order
+    if _share(min(len(one), len(other)), whole) < _LEAST_ALIKE:
+        return 0.0
+    if _share((Counter(one) & Counter(other)).total(), whole) < _LEAST_ALIKE:
+        return 0.0
+    opcodes = find_opcodes(one, other)
+    return _share(sum(end - start for tag, start, end, _, _ in opcodes if tag == "equal"), whole)
+
+
+def _share(common: int, whole: int) -> float:
+    """Returns how much of two things that have `whole` parts together is in both, from 0 to 1."""
+    return 2 * common / whole if whole else 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from vmapdbg.diff.naming import blank_ranges, find_ranges
@@ -11,8 +11,11 @@ from vmapdbg.model import Node, Schedule
 Key = TypeVar("Key", bound=Hashable)
 
 
-class Numbering:
-    """Gives equal things the same number, whichever side they are of. A Merkle hash that cannot collide."""
+class HashConsing:
+    """Hash-consing: gives equal things the same number, whichever side they are of.
+
+    What is made of things is made of their numbers, so that two graphs are compared without going down into them.
+    """
 
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {}
@@ -27,17 +30,16 @@ def match_nodes(before: Schedule, after: Schedule) -> dict[int, int]:
     The same node: op, dtype, shape, arg and sources are the same, all the way down. Of several such the one with
     the same consumers, then the same decisions, then the order decides.
     """
-    numbering = Numbering()
-    levels = [(_number_graph(before, numbering)), (_number_graph(after, numbering))]
-    return match_by_levels(*levels)
+    cons = HashConsing()
+    return match_by_levels(_number_graph(before, cons), _number_graph(after, cons))
 
 
-def number_values(nodes: Iterable[Node], numbering: Numbering) -> dict[int, int]:
+def number_values(nodes: Iterable[Node], cons: HashConsing) -> dict[int, int]:
     """Gives each node id the number of what the node computes."""
     values: dict[int, int] = {}
     for node in sorted(nodes, key=lambda node: node.id):
         sources = tuple(values.get(src, -1) for src in node.src)
-        values[node.id] = numbering("value", node.op, node.dtype, node.shape, node.arg, sources)
+        values[node.id] = cons("value", node.op, node.dtype, node.shape, node.arg, sources)
     return values
 
 
@@ -60,32 +62,32 @@ def match_by_levels(before: Sequence[Mapping[int, Key]], after: Sequence[Mapping
     return matched
 
 
-def _number_graph(schedule: Schedule, numbering: Numbering) -> list[dict[int, int]]:
+def _number_graph(schedule: Schedule, cons: HashConsing) -> list[dict[int, int]]:
     """Returns the levels of a schedule's nodes, the most particular first."""
-    values = number_values(schedule.nodes, numbering)
-    uses = _number_uses(schedule.nodes, values, numbering)
-    decided = {node.id: numbering("decided", uses[node.id], _decision(node)) for node in schedule.nodes}
-    ranges = _number_ranges(schedule, decided, numbering)
+    values = number_values(schedule.nodes, cons)
+    uses = _number_uses(schedule.nodes, values, cons)
+    decided = {node.id: cons("decided", uses[node.id], _decision(node)) for node in schedule.nodes}
+    ranges = _number_ranges(schedule, decided, cons)
     exact = {
-        node.id: numbering("exact", decided[node.id], _expressions(node, lambda name: f"r{ranges.get(name, -1)}_"))
+        node.id: cons("exact", decided[node.id], _expressions(node, lambda name: f"r{ranges.get(name, -1)}_"))
         for node in schedule.nodes
     }
     return [exact, decided, uses, values]
 
 
-def _number_uses(nodes: Iterable[Node], values: Mapping[int, int], numbering: Numbering) -> dict[int, int]:
+def _number_uses(nodes: Iterable[Node], values: Mapping[int, int], cons: HashConsing) -> dict[int, int]:
     """Tells apart nodes that compute the same by who reads them."""
     readers: dict[int, list[tuple[int, int]]] = {}
     uses: dict[int, int] = {}
     for node in sorted(nodes, key=lambda node: -node.id):
         read_by = tuple(sorted(readers.get(node.id, ())))
-        uses[node.id] = numbering("use", values[node.id], read_by)
+        uses[node.id] = cons("use", values[node.id], read_by)
         for place, src in enumerate(node.src):
             readers.setdefault(src, []).append((uses[node.id], place))
     return uses
 
 
-def _number_ranges(schedule: Schedule, nodes: Mapping[int, int], numbering: Numbering) -> dict[str, int]:
+def _number_ranges(schedule: Schedule, nodes: Mapping[int, int], cons: HashConsing) -> dict[str, int]:
     """Tells ranges apart by what they are and which nodes name them."""
     named: dict[str, list[tuple[int, int]]] = {item.name: [] for item in schedule.ranges}
     for node in schedule.nodes:
@@ -93,7 +95,7 @@ def _number_ranges(schedule: Schedule, nodes: Mapping[int, int], numbering: Numb
             for name in find_ranges(expression):
                 named.setdefault(name, []).append((nodes[node.id], place))
     kinds = {item.name: (item.size, item.axis_type, item.vmap) for item in schedule.ranges}
-    return {name: numbering("range", kinds.get(name), tuple(sorted(uses))) for name, uses in named.items()}
+    return {name: cons("range", kinds.get(name), tuple(sorted(uses))) for name, uses in named.items()}
 
 
 def _decision(node: Node) -> Hashable:
@@ -101,9 +103,10 @@ def _decision(node: Node) -> Hashable:
     return realized, node.ambient, _expressions(node)
 
 
-def _expressions(node: Node, name_of: object = None) -> Hashable:
-    both = (node.in_ranges, node.out_ranges)
-    return tuple(
-        None if side is None else tuple(blank_ranges(text, name_of) for text in side)  # type: ignore[arg-type]
-        for side in both
-    )
+def _expressions(node: Node, name_of: Callable[[str], str] | None = None) -> Hashable:
+    def blank_all(expressions: Iterable[str] | None) -> Hashable:
+        if expressions is None:
+            return None
+        return tuple(blank_ranges(text, name_of) for text in expressions)
+
+    return blank_all(node.in_ranges), blank_all(node.out_ranges)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from vmapdbg.diff.nodes import Numbering, match_by_levels, number_values
+from vmapdbg.diff.nodes import HashConsing, match_by_levels, number_values
 from vmapdbg.model import Schedule
 
 # Below this share of common nodes two schedules are not the same one, changed.
@@ -20,17 +20,17 @@ def match_schedules(before: Sequence[Schedule], after: Sequence[Schedule]) -> li
 
     The result is in the order of `after`; what only `before` has follows what stood before it there.
     """
-    numbering = Numbering()
-    counts = [[_count_values(item, numbering) for item in side] for side in (before, after)]
-    graphs = [{i: numbering(*sorted(count.items())) for i, count in enumerate(side)} for side in counts]
+    cons = HashConsing()
+    counts = [[_count_values(item, cons) for item in side] for side in (before, after)]
+    graphs = [{i: cons(*sorted(count.items())) for i, count in enumerate(side)} for side in counts]
     matched = match_by_levels([graphs[0]], [graphs[1]])
     matched |= _match_alike(counts[0], counts[1], matched)
     matched |= _match_empty(before, after, matched)
     return _order_pairs(len(before), len(after), matched)
 
 
-def _count_values(schedule: Schedule, numbering: Numbering) -> Counter[int]:
-    return Counter(number_values(schedule.nodes, numbering).values())
+def _count_values(schedule: Schedule, cons: HashConsing) -> Counter[int]:
+    return Counter(number_values(schedule.nodes, cons).values())
 
 
 def _match_alike(

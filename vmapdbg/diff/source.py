@@ -119,7 +119,7 @@ def align_sources(before: str, after: str, names: Collection[str]) -> list[LineP
     lines: list[LinePair] = []
     for one, other in pairs:
         if one is None or other is None:
-            lines.append(LinePair(None if one is None else one.text, None if other is None else other.text))
+            lines.append(LinePair(one and one.text, other and other.text))
         else:
             lines.append(LinePair(one.text, other.text, *_mark_tokens(one.tokens, other.tokens, renamed)))
     return lines

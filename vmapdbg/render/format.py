@@ -42,7 +42,10 @@ def format_ids(ids: Iterable[int]) -> str:
     run: list[int] = []
     for number in [*sorted(set(ids)), None]:
         if run and (number is None or number != run[-1] + 1):
-            parts += [f"{run[0]}-{run[-1]}"] if len(run) > 2 else [str(item) for item in run]
+            if len(run) > 2:
+                parts.append(f"{run[0]}-{run[-1]}")
+            else:
+                parts += map(str, run)
             run = []
         if number is not None:
             run.append(number)
@@ -53,7 +56,9 @@ def format_shape(shape: Sequence[int | str] | None) -> str:
     """Returns a shape as Python writes the tuple, and nothing for a node without one."""
     if shape is None:
         return ""
-    return f"({shape[0]},)" if len(shape) == 1 else "(" + ", ".join(str(size) for size in shape) + ")"
+    if len(shape) == 1:
+        return f"({shape[0]},)"
+    return f"({', '.join(map(str, shape))})"
 
 
 def format_dims(dims: Sequence[int | str] | None) -> str:
@@ -88,7 +93,9 @@ class Places:
         if place is None:
             return ""
         file, number = _split_place(place)
-        return number if brief and file == self._snippet else self._short.get(file, file) + number
+        if brief and file == self._snippet:
+            return number
+        return self._short.get(file, file) + number
 
     def format_all(self, places: Iterable[str]) -> str:
         """Returns several places by file, lines in order: `a.py:9, 12; b.py:3`."""
@@ -105,7 +112,9 @@ def _sort_numbers(numbers: set[str]) -> list[str]:
 
 def _split_place(place: str) -> tuple[str, str]:
     file, colon, number = place.rpartition(":")
-    return (file, colon + number) if colon and number.isdigit() else (place, "")
+    if not colon or not number.isdigit():
+        return place, ""
+    return file, colon + number
 
 
 def _collect_places(capture: Capture) -> Iterable[str]:

@@ -108,8 +108,10 @@ def _write_scope(
     import graphviz
 
     for node in inside.get(scope, ()):
-        border = {"color": _colour_scope(graph, scope)} if node.kind in ("vmapin", "vmapout") and scope else {}
-        dot.node(node.id, **{**border, **_node_attributes(node)})
+        attributes = _node_attributes(node)
+        if node.kind in ("vmapin", "vmapout") and scope is not None:
+            attributes = {"color": _colour_scope(graph, scope), **attributes}
+        dot.node(node.id, **attributes)
     for cluster in children.get(scope, ()):
         colour = graph.range_colours.get(cluster.range, _INK)
         inner = graphviz.Digraph(f"cluster_{cluster.id}")
@@ -164,7 +166,9 @@ def _node_attributes(node: GraphNode) -> dict[str, str]:
     attributes = {"id": node.id, "label": escape_lines(node.lines), "shape": shape, "style": style}
     attributes["tooltip"] = escape_tip(node.tooltip or node.lines[0])
     if fill:
-        attributes["fillcolor"] = _shade(node.weight) if node.weight else _REALIZED if node.realized else fill
+        attributes["fillcolor"] = _REALIZED if node.realized else fill
+    if fill and node.weight:
+        attributes["fillcolor"] = _shade(node.weight)
     if node.kind in ("vmapin", "vmapout"):
         attributes["peripheries"] = "2"
     if node.kind == "removed":

@@ -157,7 +157,9 @@ class _Joined:
         if not same or not all(_is_joinable(reader, detail) for reader in readers):
             return None
         # a chain of movement ops, or one of casts
-        return first if detail > 0 or (item.node.op == "CAST") == (first.node.op == "CAST") else None
+        if detail == 0 and (item.node.op == "CAST") != (first.node.op == "CAST"):
+            return None
+        return first
 
     def make_folding(self) -> Folding:
         groups: dict[str, Group] = {}
@@ -171,8 +173,12 @@ class _Joined:
             group.constants = list(dict.fromkeys(self.values[key] for key in sources if key in self.values))
         order = {item.key: number for number, item in enumerate(self.items)}
         # other items may read any item of index arithmetic, and only the last one of other groups
-        ordered = sorted(groups.values(), key=lambda group: order[group.items[0 if group.kind == "index" else -1].key])
-        return Folding(ordered, self.of, dict(+self.why))
+
+        def position(group: Group) -> int:
+            item = group.items[0] if group.kind == "index" else group.last
+            return order[item.key]
+
+        return Folding(sorted(groups.values(), key=position), self.of, dict(+self.why))
 
 
 def _is_free(item: Item, detail: int = 0) -> bool:
@@ -181,7 +187,9 @@ def _is_free(item: Item, detail: int = 0) -> bool:
         return False
     if item.node.realized is not None and not item.buffers:
         return False
-    return not (any(buffer.kept for buffer in item.buffers) if detail >= 2 else item.buffers)
+    if detail >= 2:
+        return not any(buffer.kept for buffer in item.buffers)
+    return not item.buffers
 
 
 def _is_joinable(item: Item, detail: int) -> bool:

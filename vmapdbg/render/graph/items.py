@@ -50,10 +50,11 @@ class Item:
         """Whether the sides decided differently about it."""
         if any(buffer.mark != COMMON for buffer in self.buffers):
             return True
-        return self.before is not None and _reason(self.before) != _reason(self.node)
+        return self.before is not None and find_reason(self.before) != find_reason(self.node)
 
 
-def _reason(node: Node) -> str | None:
+def find_reason(node: Node) -> str | None:
+    """Returns why a node is realized, None where it is not."""
     return node.realized.reason if node.realized is not None else None
 
 

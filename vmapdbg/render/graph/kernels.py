@@ -50,18 +50,23 @@ def build_kernel_graph(after: DrawnSchedule, before: DrawnSchedule | None, level
     """
     if not after.schedule.kernels and not (before and before.schedule.kernels):
         raise GraphError(f"schedule {after.schedule.index} has no kernels, only copies or nothing")
-    new, old = _Part(after, ADDED if before else COMMON), None
-    if before is not None:
-        old = _Part(before, REMOVED)
-        _match_parts(old, new)
-    nodes, edges = new.draw()
-    if old is not None:
-        gone_nodes, gone_edges = old.draw()
-        known = {node.id for node in nodes}
-        nodes += [node for node in gone_nodes if node.id not in known]
-        edges = _merge_edges(edges, gone_edges)
+    if before is None:
+        nodes, edges = _Part(after, COMMON).draw()
+    else:
+        nodes, edges = _draw_both(_Part(before, REMOVED), _Part(after, ADDED))
     graph = Graph("kernels", title, tuple(nodes), tuple(edges), (), (), {}, {})
-    return explain_kinds(fold_kernels(graph) if level else graph)
+    if level:
+        graph = fold_kernels(graph)
+    return explain_kinds(graph)
+
+
+def _draw_both(old: _Part, new: _Part) -> tuple[list[GraphNode], list[GraphEdge]]:
+    _match_parts(old, new)
+    nodes, edges = new.draw()
+    gone_nodes, gone_edges = old.draw()
+    known = {node.id for node in nodes}
+    nodes += [node for node in gone_nodes if node.id not in known]
+    return nodes, _merge_edges(edges, gone_edges)
 
 
 def fold_kernels(graph: Graph) -> Graph:
@@ -144,10 +149,14 @@ class _Part:
             pairs = [(self.buffer_names[node], self.names[number]) for node in self.reads[number]]
             pairs += [(self.names[number], self.buffer_names[node]) for node in kernel.outputs]
             for tail, head in pairs:
-                mark = self.mark if COMMON in (self.marks[tail], self.marks[head]) else self.marks[tail]
-                both = self.marks[tail] == self.marks[head] == COMMON
-                edges.append(GraphEdge(tail, head, mark=COMMON if both else mark))
+                edges.append(GraphEdge(tail, head, mark=self._mark_edge(tail, head)))
         return nodes, edges
+
+    def _mark_edge(self, tail: str, head: str) -> str:
+        marks = (self.marks[tail], self.marks[head])
+        if marks == (COMMON, COMMON):
+            return COMMON
+        return self.mark
 
     def _draw_kernel(self, number: int, kernel: Kernel) -> GraphNode:
         name = self.names[number]
@@ -167,13 +176,18 @@ class _Part:
 
     def _label_work(self, kernel: Kernel) -> list[str]:
         part = kernel.executed_ops / self.total if self.total else 0.0
-        share = f", {part:.0%} of all" if part >= 0.01 and len(self.kernels) > 1 else ""
-        ops = f"{format_count(kernel.executed_ops)} ops executed{share}"
+        ops = [f"{format_count(kernel.executed_ops)} ops executed"]
+        if part >= 0.01 and len(self.kernels) > 1:
+            ops.append(f"{part:.0%} of all")
         if kernel.redundancy:
-            ops += f", redundancy {kernel.redundancy:.1f}x"
-        local = f", {format_bytes(kernel.local_bytes)} LOCAL" if kernel.local_bytes else ""
-        launches = f", {format_plural(kernel.launches, 'launch', 'launches')}" if kernel.launches != 1 else ""
-        return [ops, f"{format_plural(kernel.threads, 'thread')}{local}{launches}, moves {format_bytes(kernel.bytes)}"]
+            ops.append(f"redundancy {kernel.redundancy:.1f}x")
+        launch = [format_plural(kernel.threads, "thread")]
+        if kernel.local_bytes:
+            launch.append(f"{format_bytes(kernel.local_bytes)} LOCAL")
+        if kernel.launches != 1:
+            launch.append(format_plural(kernel.launches, "launch", "launches"))
+        launch.append(f"moves {format_bytes(kernel.bytes)}")
+        return [", ".join(ops), ", ".join(launch)]
 
     def _label_findings(self, number: int, kernel: Kernel) -> list[str]:
         found = self.drawn.findings.find_for_kernel(kernel, self.drawn.schedule.index, number)
@@ -184,23 +198,27 @@ class _Part:
         mark, node = self.marks[name], self.drawn.index.nodes.get(number)
         closed = self.drawn.index.find_kept(number)
         lost = self.drawn.index.find_lost(closed)
+        op = self.drawn.index.op(number)
+        size, tip = "", f"buffer of node {number}: {op}"
+        if node is not None:
+            size = _size_input(node)
+            tip += f" {format_shape(node.shape)}"
         if closed is not None:
-            size = f"{closed.size:,} {node.dtype if node else 'elements'}, {format_bytes(closed.bytes)}"
-        else:
-            size = _size_input(node) if node else ""
-        title = f"{SIGNS[mark]}{number} {node.op if node else '?'}"
-        lines = [title, *(f"{item} NOT closed" for item in lost), size]
-        ranges = f"\n  closes {', '.join(closed.closed_ranges)}" if closed is not None else ""
-        place = f"\n  {node.line}" if node is not None and node.line else ""
-        shape = f" {format_shape(node.shape)}" if node is not None else ""
-        tip = f"buffer of node {number}: {node.op if node else '?'}{shape}{ranges}{place}"
+            dtype = "elements" if node is None else node.dtype
+            size = f"{closed.size:,} {dtype}, {format_bytes(closed.bytes)}"
+            tip += f"\n  closes {', '.join(closed.closed_ranges)}"
+        if node is not None and node.line:
+            tip += f"\n  {node.line}"
+        lines = [f"{SIGNS[mark]}{number} {op}", *(f"{item} NOT closed" for item in lost), size]
         kind = "buffer" if number not in self.writers else "kept"
         return GraphNode(name, kind, tuple(line for line in lines if line), tip, (number,), None, mark, bool(lost))
 
 
 def _join_some(parts: list[str]) -> str:
     more = len(parts) - _MOST_LINES
-    return "; ".join(parts[:_MOST_LINES]) + (f"; {more} more" if more > 0 else "")
+    if more > 0:
+        parts = [*parts[:_MOST_LINES], f"{more} more"]
+    return "; ".join(parts)
 
 
 def _size_input(node: Node) -> str:
@@ -208,8 +226,10 @@ def _size_input(node: Node) -> str:
     if node.shape is None or len(sizes) != len(node.shape):
         return f"{format_shape(node.shape)} {node.dtype}"
     count = math.prod(sizes)
-    each = _DTYPE_BYTES.get(node.dtype)
-    return f"{count:,} {node.dtype}" + (f", {format_bytes(count * each)}" if each else "")
+    size = f"{count:,} {node.dtype}"
+    if node.dtype in _DTYPE_BYTES:
+        size += f", {format_bytes(count * _DTYPE_BYTES[node.dtype])}"
+    return size
 
 
 def _match_parts(old: _Part, new: _Part) -> None:

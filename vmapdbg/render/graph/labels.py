@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from vmapdbg.model import Bufferize, Node
 from vmapdbg.render.format import format_bytes, format_ids, format_shape
 from vmapdbg.render.graph.fold import Group
-from vmapdbg.render.graph.items import BufferMark, DrawnSchedule, Item
+from vmapdbg.render.graph.items import BufferMark, DrawnSchedule, Item, find_reason
 from vmapdbg.render.graph.model import REMOVED, SIGNS
 from vmapdbg.wording import format_plural
 
@@ -40,9 +40,9 @@ def _make_title(group: Group) -> list[str]:
     ops = [item.node.op for item in group.items]
     if len(ops) == 1:
         return [f"{sign}{last.node.id} {_name_op(last.node)}"]
-    ids = format_ids(item.node.id for item in group.items) if len(ops) <= _MOST_OPS else str(last.node.id)
     if len(ops) > _MOST_OPS:
-        return [f"{sign}{ids} {_name_op(last.node)}", *_count_ops(ops[:-1])]
+        return [f"{sign}{last.node.id} {_name_op(last.node)}", *_count_ops(ops[:-1])]
+    ids = format_ids(item.node.id for item in group.items)
     parts = [" > ".join(ops[i : i + _OPS_A_LINE]) for i in range(0, len(ops), _OPS_A_LINE)]
     first, *rest = [part + " >" for part in parts[:-1]] + parts[-1:]
     return [f"{sign}{ids} {first}", *(f"    {line}" for line in rest)]
@@ -58,8 +58,11 @@ def _count_ops(ops: Iterable[str]) -> list[str]:
     counts = Counter(ops).most_common()
     parts = [f"{count} {op}" for op, count in counts]
     lines = [", ".join(parts[i : i + _OPS_A_LINE]) for i in range(0, min(len(parts), 2 * _OPS_A_LINE), _OPS_A_LINE)]
+    lines[0] = f"with {lines[0]}"
     left = sum(count for _, count in counts[2 * _OPS_A_LINE :])
-    return [f"with {lines[0]}", *lines[1:], *([f"and {left} more"] if left else [])]
+    if left:
+        lines.append(f"and {left} more")
+    return lines
 
 
 def _label_value(group: Group, drawn: DrawnSchedule) -> list[str]:
@@ -70,10 +73,12 @@ def _label_value(group: Group, drawn: DrawnSchedule) -> list[str]:
         source = drawn.index.node(next(iter(first.node.src), None))
         if source is not None and source.shape is not None and first.mark != REMOVED:
             shape = f"{format_shape(source.shape)} -> {shape}"
-    place = drawn.places.format(node.line, brief=True)
-    lines = [shorten(" ".join(part for part in (shape, "" if group.kind == "view" else node.dtype) if part))]
-    if place and group.kind != "view":
-        lines[0] = "  ".join(part for part in (lines[0], shorten(place, 30)) if part)
+    value = shorten(shape)
+    if group.kind != "view":
+        place = drawn.places.format(node.line, brief=True)
+        value = shorten(f"{shape} {node.dtype}".strip())
+        value = f"{value}  {shorten(place, 30)}".strip()
+    lines = [value]
     if group.constants:
         lines.append(shorten("const " + ", ".join(group.constants)))
     if group.last.ambient:
@@ -82,13 +87,13 @@ def _label_value(group: Group, drawn: DrawnSchedule) -> list[str]:
 
 
 def _label_decisions(item: Item) -> list[str]:
-    now = item.node.realized.reason if item.node.realized is not None else None
-    if item.before is None:
-        return [f"realized: {now}"] if now is not None else []
-    then = item.before.realized.reason if item.before.realized is not None else None
-    if now == then:
-        return [f"realized: {now}"] if now is not None else []
-    return [f"- {_name_decision(then)}", f"+ {_name_decision(now)}"]
+    now = find_reason(item.node)
+    then = now if item.before is None else find_reason(item.before)
+    if now != then:
+        return [f"- {_name_decision(then)}", f"+ {_name_decision(now)}"]
+    if now is None:
+        return []
+    return [_name_decision(now)]
 
 
 def _name_decision(reason: str | None) -> str:
@@ -140,10 +145,8 @@ def describe_node(item: Item, drawn: DrawnSchedule) -> str:
     if node.realized is not None:
         lines.append(f"  realized, {node.realized.reason}: {node.realized.detail}")
     if item.before is not None and item.changed:
-        before = item.before.realized
-        lines.append(
-            f"  baseline {_name_decision(before.reason if before else None)}: {before.detail if before else ''}"
-        )
+        detail = "" if item.before.realized is None else item.before.realized.detail
+        lines.append(f"  baseline {_name_decision(find_reason(item.before))}: {detail}")
     if node.line is not None:
         lines.append(f"  {node.line}")
     return "\n".join(shorten_tip(line) for line in lines)
@@ -174,12 +177,9 @@ def size_text(bufferize: Bufferize, drawn: DrawnSchedule) -> str:
     """Returns the size of a buffer as `3x2 = 6, 48 B`."""
     sizes = [drawn.index.size_of(name) for name in bufferize.closed_ranges]
     product = "x".join(str(size) for size in sizes)
-    known = len(sizes) > 1 and None not in sizes
-    return (
-        f"{product} = {bufferize.size:,}, {format_bytes(bufferize.bytes)}"
-        if known
-        else (f"{bufferize.size:,} elements, {format_bytes(bufferize.bytes)}")
-    )
+    if len(sizes) < 2 or None in sizes:
+        return f"{bufferize.size:,} elements, {format_bytes(bufferize.bytes)}"
+    return f"{product} = {bufferize.size:,}, {format_bytes(bufferize.bytes)}"
 
 
 def describe_buffer(buffer: BufferMark, drawn: DrawnSchedule) -> str:

@@ -19,9 +19,8 @@ _WIDEST = (12, 34, 22, 46, 14, 90, 18, 26)
 def build_range_graph(after: DrawnSchedule, before: DrawnSchedule | None, level: int, title: str) -> Graph:
     """Returns one row a node: the label's only line is the row, in columns of a fixed width."""
     folding = fold_items(collect_items(after, before), level)
-    table = [
-        _make_row(group, after if group.last.mark != REMOVED or before is None else before) for group in folding.groups
-    ]
+    sides = {REMOVED: before or after}
+    table = [_make_row(group, sides.get(group.last.mark, after)) for group in folding.groups]
     widths = [
         min(most, max(map(len, column))) for most, column in zip(_WIDEST, zip(HEADS, *table, strict=True), strict=True)
     ]
@@ -50,16 +49,19 @@ def _draw_row(group: Group, line: str, drawn: DrawnSchedule) -> GraphNode:
 
 def _make_row(group: Group, drawn: DrawnSchedule) -> Sequence[str]:
     node = group.last.node
-    ops = " > ".join(item.node.op for item in group.items) if group.kind != "index" else "index arithmetic"
-    came = group.items[0].node.in_ranges if group.kind != "index" else None
-    ranges = (
-        join_ranges(node.out_ranges)
-        if came == node.out_ranges or came is None
-        else (f"{join_ranges(came)} -> {join_ranges(node.out_ranges)}")
-    )
+    ranges = join_ranges(node.out_ranges)
+    if group.kind == "index":
+        ops = "index arithmetic"
+    else:
+        ops = " > ".join(item.node.op for item in group.items)
+        came = group.items[0].node.in_ranges
+        if came is not None and came != node.out_ranges:
+            ranges = f"{join_ranges(came)} -> {ranges}"
+    if group.constants:
+        ops += f" ({', '.join(group.constants)})"
     return (
         f"{SIGNS[group.last.mark]}{node.id}",
-        ops + (f" ({', '.join(group.constants)})" if group.constants else ""),
+        ops,
         format_shape(node.shape),
         ranges,
         star_ranges(group.last.ambient),
@@ -70,7 +72,9 @@ def _make_row(group: Group, drawn: DrawnSchedule) -> Sequence[str]:
 
 
 def _describe_decision(item: Item) -> str:
-    parts = [item.node.realized.reason] if item.node.realized is not None else []
+    parts: list[str] = []
+    if item.node.realized is not None:
+        parts.append(item.node.realized.reason)
     for buffer in item.buffers:
         made = buffer.bufferize
         lost = "".join(f" {name} NOT closed" for name in buffer.lost)

@@ -77,7 +77,9 @@ class _Draft:
         self.scopes: dict[tuple[str, ...], str] = {}
 
     def drawn_of(self, mark: str) -> DrawnSchedule:
-        return self.before if mark == REMOVED and self.before is not None else self.after
+        if mark == REMOVED and self.before is not None:
+            return self.before
+        return self.after
 
     def name_scope(self, path: tuple[str, ...]) -> str | None:
         """Returns the id of a scope's cluster, and makes it and those around it."""
@@ -115,7 +117,8 @@ class _Draft:
         name = name_buffer(buffer)
         kind = "kept" if buffer.kept else "removed"
         label, tooltip = label_buffer(buffer, drawn), describe_buffer(buffer, drawn)
-        scope = self.name_scope(item.path if item.node.op != "VMAPOUT" else item.ambient)
+        # the buffer of a VMAPOUT stands outside of the scope that it ends
+        scope = self.name_scope(item.ambient if item.node.op == "VMAPOUT" else item.path)
         node = GraphNode(name, kind, label, tooltip, (buffer.bufferize.node,), scope, mark, alert=bool(buffer.lost))
         self.nodes.append(node)
         self.edges.append(GraphEdge(name_node(item), name, "", tooltip, kind, mark))
@@ -152,7 +155,8 @@ def name_node(item: Item) -> str:
 
 def name_buffer(buffer: BufferMark) -> str:
     """Returns the id in the SVG of a BUFFERIZE."""
-    return ("before" if buffer.mark == REMOVED else "") + f"bufferize{buffer.bufferize.node}"
+    name = f"bufferize{buffer.bufferize.node}"
+    return f"before{name}" if buffer.mark == REMOVED else name
 
 
 def max_mark(first: str, second: str) -> str:

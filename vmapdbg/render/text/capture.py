@@ -55,7 +55,8 @@ def print_capture(
         view = ScheduleView(whole, item)
         if item.index in brief:
             # schedules in one line each stand together
-            page.show([] if after_brief else [Text()])
+            if not after_brief:
+                page.show([Text()])
             page.show(_format_brief(view, brief[item.index]))
         else:
             _print_schedule(view, printers)
@@ -78,9 +79,12 @@ def print_patches(patches: Sequence[Patch], states: Mapping[str, bool], console:
     )
     rows = []
     for patch in patches:
-        on = states.get(patch.name, False)
-        state = "always" if not patch.switchable else "on" if on else "off"
-        style = "green" if on or not patch.switchable else ALERT
+        if not patch.switchable:
+            state, style = "always", "green"
+        elif states.get(patch.name, False):
+            state, style = "on", "green"
+        else:
+            state, style = "off", ALERT
         cells = [
             page.text(patch.name, "bold"),
             page.text(state, style),
@@ -97,8 +101,9 @@ def _choose_schedules(capture: Capture, schedule: int | str | None) -> list[Sche
     chosen = [item for item in capture.schedules if item.index == schedule]
     if not chosen:
         known = ", ".join(str(item.index) for item in capture.schedules[:3]) or "none"
-        more = f", ... {capture.schedules[-1].index}" if len(capture.schedules) > 3 else ""
-        raise ValueError(f"no schedule {schedule}: the capture has {known}{more}")
+        if len(capture.schedules) > 3:
+            known += f", ... {capture.schedules[-1].index}"
+        raise ValueError(f"no schedule {schedule}: the capture has {known}")
     return chosen
 
 
@@ -116,19 +121,20 @@ def _format_header(capture: Capture, page: Page, places: Places) -> list[Text]:
         page.join(("target      ", "dim"), f"{capture.target}   ({with_what})"),
         page.join(("patches on  ", "dim"), on),
     ]
-    parts += [page.join(("patches off ", "dim"), (off, "bold yellow"))] if off else []
+    if off:
+        parts.append(page.join(("patches off ", "dim"), (off, "bold yellow")))
     for short, path in places.full.items():
         if path != capture.snippet and not path.endswith("/" + capture.snippet):
             parts.append(page.join(("file        ", "dim"), f"{short} is {path}"))
     lines = [line for part in parts for line in page.wrap(part, hang=12)]
     if capture.error is not None:
-        where = f" at {places.format(capture.error.line)}" if capture.error.line is not None else ""
+        where = "" if capture.error.line is None else f" at {places.format(capture.error.line)}"
         headline = page.text(f"the snippet failed{where}: {capture.error.type}", ALERT)
         lines += page.wrap(headline, hang=2)
         for part in capture.error.message.splitlines():
             lines += page.wrap(page.text(part), indent=2, hang=2)
     if not capture.schedules:
-        why = "it failed before its first" if capture.error is not None else "the snippet computed no tensor"
+        why = "the snippet computed no tensor" if capture.error is None else "it failed before its first"
         lines += page.wrap(page.text(f"no schedule: {why}", "bold"))
     return lines
 
@@ -156,9 +162,13 @@ def _format_heading(view: ScheduleView) -> list[Text]:
 
 def _describe_schedule(view: ScheduleView) -> list[str]:
     schedule = view.schedule
-    place = [f"  {view.places.format(schedule.line)}"] if schedule.line is not None else []
-    kernels = format_plural(len(schedule.kernels), "kernel")
-    return [*place, f"  {kernels}" + (f" + {describe_copies(schedule)}" if schedule.copies else "")]
+    parts: list[str] = []
+    if schedule.line is not None:
+        parts.append(f"  {view.places.format(schedule.line)}")
+    parts.append(f"  {format_plural(len(schedule.kernels), 'kernel')}")
+    if schedule.copies:
+        parts.append(f" + {describe_copies(schedule)}")
+    return parts
 
 
 def _find_brief(capture: Capture, findings: Findings) -> dict[int, str]:
@@ -198,9 +208,13 @@ def _format_rest(whole: CaptureView) -> list[Text]:
         return []
     lines = [Text(), page.text("Findings", "bold")]
     for found in rest:
-        about = [f"kernel {found.kernel}"] if found.kernel is not None else []
-        about += [f"node {found.node}"] if found.node is not None else []
-        about += [places.format(found.line)] if found.line is not None else []
+        about: list[str] = []
+        if found.kernel is not None:
+            about.append(f"kernel {found.kernel}")
+        if found.node is not None:
+            about.append(f"node {found.node}")
+        if found.line is not None:
+            about.append(places.format(found.line))
         where = f" ({', '.join(about)})" if about else ""
         lines += page.wrap(page.join((found.code, ALERT), " ", found.message, where), indent=2, hang=2)
     return lines

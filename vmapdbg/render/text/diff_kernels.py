@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 
 from rich.text import Text
 
@@ -55,11 +56,12 @@ def _count(kernels: Sequence[KernelChange], side: str) -> int:
 def _group_kernels(view: DiffView, kernels: Sequence[KernelChange]) -> list[list[KernelChange]]:
     """Kernels of one side that are the same program stand in one row."""
     groups: dict[object, list[KernelChange]] = {}
-    for place, item in enumerate(kernels):
-        lone = item.status in ("only-before", "only-after") and not view.page.show_all
-        kernel = (item.before or item.after)[0].kernel
-        same = (item.status, kernel.key or kernel.source, kernel.name, kernel.executed_ops, kernel.launches)
-        groups.setdefault(same if lone else place, []).append(item)
+    for row, item in enumerate(kernels):
+        identity: object = row
+        if item.status in ("only-before", "only-after") and not view.page.show_all:
+            kernel = (item.before or item.after)[0].kernel
+            identity = (item.status, kernel.key or kernel.source, kernel.name, kernel.executed_ops, kernel.launches)
+        groups.setdefault(identity, []).append(item)
     return list(groups.values())
 
 
@@ -74,15 +76,16 @@ def _format_kernel(view: DiffView, group: list[KernelChange]) -> Row:
         _format_most(view, item, lambda kernel: kernel.threads, format_short),
     ]
     notes = _format_relation(view, item)
-    return Row(cells, facts=_format_facts(view, item), notes=notes, style="dim" if item.status == "unchanged" else "")
+    style = "dim" if item.status == "unchanged" else ""
+    return Row(cells, facts=_format_facts(view, item), notes=notes, style=style)
 
 
 def _format_numbers(group: list[KernelChange]) -> str:
-    before, after = (
-        format_ids(side.number for item in group for side in sides)
-        for sides in ([s for item in group for s in item.before], [s for item in group for s in item.after])
-    )
-    return before if before == after or not after else after if not before else f"{before} -> {after}"
+    before = format_ids(side.number for item in group for side in item.before)
+    after = format_ids(side.number for item in group for side in item.after)
+    if before and after and before != after:
+        return f"{before} -> {after}"
+    return before or after
 
 
 def _format_names(view: DiffView, item: KernelChange) -> Text:
@@ -137,7 +140,9 @@ def _format_facts(view: DiffView, item: KernelChange) -> list[Text]:
 
 def _format_local(view: DiffView, item: KernelChange) -> list[Text]:
     most = _format_most(view, item, lambda kernel: kernel.local_bytes, lambda count: f"{count:,} B")
-    return [] if most.plain == "0 B" else [view.page.join(("LOCAL ", "dim"), most)]
+    if most.plain == "0 B":
+        return []
+    return [view.page.join(("LOCAL ", "dim"), most)]
 
 
 def _format_pair_facts(view: DiffView, before: Kernel, after: Kernel) -> list[Text]:
@@ -160,9 +165,7 @@ def _format_buffers(view: DiffView, before: Kernel, after: Kernel) -> list[Text]
     if [_describe(item) for item in before.buffers] == [_describe(item) for item in after.buffers]:
         return []
     facts: list[Text] = []
-    for place in range(max(len(before.buffers), len(after.buffers))):
-        one = before.buffers[place] if place < len(before.buffers) else None
-        other = after.buffers[place] if place < len(after.buffers) else None
+    for one, other in zip_longest(before.buffers, after.buffers):
         if one is not None and other is not None and _describe(one) != _describe(other):
             facts.append(view.page.join((f"{other.access}s ", "dim"), view.change(_describe(one), _describe(other))))
         elif other is None and one is not None:

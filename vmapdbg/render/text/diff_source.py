@@ -52,11 +52,14 @@ class DiffListing:
             if first != here:
                 again += view.page.wrap(view.page.text(f"{_name_change(item)}: the same as {first}", "dim"), hang=2)
                 continue
-            lines += [Text()] if lines else []
+            if lines:
+                lines.append(Text())
             lines += _format_change(view, item, sources, self._unified)
         if not lines and not again:
             return []
-        return [view.page.join(("Source", "bold")), *lines, *([Text()] if lines and again else []), *again]
+        if lines and again:
+            lines.append(Text())
+        return [view.page.join(("Source", "bold")), *lines, *again]
 
 
 def _first_index(view: DiffView) -> int | None:
@@ -93,15 +96,25 @@ def _format_change(view: DiffView, item: KernelChange, sources: tuple[str, str],
 
 
 def _list_apart(before: str, after: str) -> list[LinePair]:
-    left = [LinePair(line, None) for line in before.split("\n")] if before else []
-    return left + ([LinePair(None, line) for line in after.split("\n")] if after else [])
+    pairs: list[LinePair] = []
+    if before:
+        pairs += [LinePair(line, None) for line in before.split("\n")]
+    if after:
+        pairs += [LinePair(None, line) for line in after.split("\n")]
+    return pairs
 
 
 def _format_title(page: Page, item: KernelChange, pairs: Sequence[LinePair]) -> Text:
+    lines = format_plural(len(pairs), "line")
     changed = sum(not pair.is_same for pair in pairs)
-    what = f"{changed} of {format_plural(len(pairs), 'line')} changed" if changed else "the same"
-    if not item.after or not item.before:
-        what = f"{'only before' if item.before else 'only after'}, {format_plural(len(pairs), 'line')}"
+    if not item.after:
+        what = f"only before, {lines}"
+    elif not item.before:
+        what = f"only after, {lines}"
+    elif changed:
+        what = f"{changed} of {lines} changed"
+    else:
+        what = "the same"
     return page.join((_describe_match(item), "bold"), (f"  {what}", "dim"))
 
 
@@ -187,18 +200,18 @@ def _format_line(sign: str, line: Text, width: int, *, carets: bool = False) -> 
 @lru_cache(maxsize=_MOST_KNOWN)
 def _format_known_line(sign: str, plain: str, spans: tuple[Span, ...], width: int, carets: bool) -> tuple[Text, ...]:
     style, marked = _SIGN_STYLES[sign]
-    lines = _fold_known_line(plain, spans, width - 2, marked if carets else None)
+    lines = _fold_known_line(plain, spans, width - 2, marked if carets else "")
     signs = [(sign, style), *[(" ", style)] * (len(lines) - 1)]
     return tuple([Text.assemble(first, " ", line) for first, line in zip(signs, lines, strict=True)])
 
 
 @lru_cache(maxsize=_MOST_KNOWN)
-def _fold_known_line(plain: str, spans: tuple[Span, ...], width: int, marked: str | None) -> tuple[Text, ...]:
+def _fold_known_line(plain: str, spans: tuple[Span, ...], width: int, marked: str) -> tuple[Text, ...]:
     """Returns a line of source folded to `width`; below what has the style `marked` stands a line of `^`."""
     shown: list[Text] = []
     for line in fold_code(Text(plain, spans=list(spans)), width):
         shown.append(line)
-        below = None if marked is None else _draw_carets(line, marked)
+        below = _draw_carets(line, marked)
         if below is not None:
             shown.append(below)
     return tuple(shown)
@@ -207,10 +220,12 @@ def _fold_known_line(plain: str, spans: tuple[Span, ...], width: int, marked: st
 def _draw_carets(line: Text, style: str) -> Text | None:
     carets = [" "] * len(line)
     for span in line.spans:
-        if span.style == style:
+        if style and span.style == style:
             carets[span.start : span.end] = "^" * (min(span.end, len(line)) - span.start)
     drawn = "".join(carets).rstrip()
-    return Text(drawn, style=CHANGED) if drawn else None
+    if not drawn:
+        return None
+    return Text(drawn, style=CHANGED)
 
 
 def _format_two_columns(page: Page, pairs: Sequence[LinePair], coloured: _Lines) -> Iterator[Text]:
@@ -254,9 +269,8 @@ def _join_columns(left: Text, sign: str, style: str, right: Text, width: int) ->
 
 
 def _format_unified(page: Page, item: KernelChange, pairs: Sequence[LinePair], coloured: _Lines) -> Iterator[Text]:
-    for sign, sides, style in (("---", item.before, BEFORE), ("+++", item.after, AFTER)):
-        side = "before" if sign == "---" else "after"
-        yield from page.wrap(page.text(f"{sign} {side} {', '.join(map(name_kernel, sides))}", style), hang=4)
+    for title, sides, style in (("--- before", item.before, BEFORE), ("+++ after", item.after, AFTER)):
+        yield from page.wrap(page.text(f"{title} {', '.join(map(name_kernel, sides))}", style), hang=4)
     numbers = [1, 1]
     hunk: list[_Item] = []
     for entry in [*_fold_same(page, _walk(pairs, coloured)), 0]:

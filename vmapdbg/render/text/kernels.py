@@ -50,7 +50,9 @@ def format_kernels(view: ScheduleView) -> list[Text]:
 
 def describe_copies(schedule: Schedule) -> str:
     """Returns `1 copy`, `no copies`."""
-    return format_plural(schedule.copies, "copy", "copies") if schedule.copies else "no copies"
+    if not schedule.copies:
+        return "no copies"
+    return format_plural(schedule.copies, "copy", "copies")
 
 
 def _count_distinct(kernels: Sequence[Kernel]) -> str:
@@ -59,10 +61,12 @@ def _count_distinct(kernels: Sequence[Kernel]) -> str:
 
 
 def _group_kernels(kernels: Sequence[Kernel], *, apart: bool) -> list[list[int]]:
+    if apart:
+        return [[number] for number in range(len(kernels))]
     groups: dict[object, list[int]] = {}
     for number, kernel in enumerate(kernels):
         identity = (kernel_identity(kernel), kernel.name, kernel.launches, kernel.executed_ops)
-        groups.setdefault(number if apart else identity, []).append(number)
+        groups.setdefault(identity, []).append(number)
     return list(groups.values())
 
 
@@ -76,15 +80,17 @@ def _format_kernel(view: ScheduleView, numbers: list[int], most: int) -> Row:
     kernel, page = kernels[numbers[0]], view.page
     share = _cost(kernels, kernel) / most if most else 0.0
     shade = _shade(share) if len(kernels) > 1 else ""
-    wasteful = kernel.redundancy is not None and kernel.redundancy >= _MUCH_REDUNDANCY
-    redundancy = "-" if kernel.redundancy is None else f"{kernel.redundancy:,.1f}x"
+    redundancy, alarm = "-", ""
+    if kernel.redundancy is not None:
+        redundancy = f"{kernel.redundancy:,.1f}x"
+        alarm = "bold yellow" if kernel.redundancy >= _MUCH_REDUNDANCY else ""
     cells = [
         page.text(str(numbers[0])),
         page.text(kernel.name, "bold"),
         page.text(format_count(kernel.executed_ops), shade),
         page.text(_format_bar(share), shade),
         page.text(format_bytes(kernel.bytes)),
-        page.text(redundancy, "bold yellow" if wasteful else ""),
+        page.text(redundancy, alarm),
         page.text(format_count(kernel.threads)),
     ]
     notes = view.notes_for(view.findings.take_for_kernel(kernel, view.schedule.index, numbers))
@@ -92,7 +98,11 @@ def _format_kernel(view: ScheduleView, numbers: list[int], most: int) -> Row:
 
 
 def _shade(share: float) -> str:
-    return "bold yellow" if share > 0.66 else "yellow" if share > 0.33 else "" if share > 0.05 else "dim"
+    """Returns the style of a kernel by its share of the work, the largest being 1."""
+    for least, style in ((0.66, "bold yellow"), (0.33, "yellow"), (0.05, "")):
+        if share > least:
+            return style
+    return "dim"
 
 
 def _format_bar(share: float) -> str:

@@ -161,9 +161,15 @@ def _lay_out_row(
     for i in sorted([*below, *long]):
         if not row.cells[i].plain:
             continue
-        label = columns[i].title if columns[i].label is None else columns[i].label or ""
-        whole = page.join((label + " " if label else "", "dim"), row.cells[i])
-        (own if columns[i].own_line or i in long else short).append(whole)
+        column = columns[i]
+        label = column.title if column.label is None else column.label
+        whole = row.cells[i]
+        if label:
+            whole = page.join((f"{label} ", "dim"), whole)
+        if column.own_line or i in long:
+            own.append(whole)
+        else:
+            short.append(whole)
     cells |= {i: Text("below", style="dim") for i in long}
     for line in _lay_out_cells(page, columns, widths, cells, indent):
         line.stylize_before(row.style)
@@ -193,7 +199,8 @@ def _lay_out_cells(
         for i, lines in folded.items():
             cell = lines[number] if number < len(lines) else Text()
             space = Text(" " * max(widths[i] - cell.cell_len, 0))
-            line.append_text(space + cell if columns[i].right else cell + space)
+            padded = space + cell if columns[i].right else cell + space
+            line.append_text(padded)
             line.append(" " * _GAP)
         line.rstrip()
         yield line

@@ -9,10 +9,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from vmapdbg.model import Capture, Finding, Kernel, Schedule
+from vmapdbg.model import Capture, Finding, Schedule
 from vmapdbg.render.format import Places
 from vmapdbg.render.text.layout import Page, escape_unsafe
 from vmapdbg.render.text.view import ALERT
+from vmapdbg.schedule_index import index_of
 from vmapdbg.wording import format_plural
 
 _INDENT = 4
@@ -60,19 +61,26 @@ def print_explanation(code: str, title: str, severity: str, explanation: str, co
 def _format_headline(page: Page, report: Report) -> Text:
     capture = report.capture
     kernels = sum(len(schedule.kernels) for schedule in capture.schedules)
-    found = format_plural(len(report.findings), "finding") if report.findings else "no finding"
-    style = ALERT if report.findings else "bold green"
     off = ", ".join(name for name, state in capture.patches.items() if not state)
-    parts = [f" in {format_plural(kernels, 'kernel')}, target {capture.target}"]
-    parts += [f", patches off: {off}"] if off else []
-    parts += [f", {report.ignored} ignored by comments"] if report.ignored else []
-    return page.join((capture.snippet, "bold"), "  ", (found, style), *parts)
+    looked_at = f" in {format_plural(kernels, 'kernel')}, target {capture.target}"
+    if off:
+        looked_at += f", patches off: {off}"
+    if report.ignored:
+        looked_at += f", {report.ignored} ignored by comments"
+    return page.join((capture.snippet, "bold"), "  ", _count_findings(len(report.findings)), looked_at)
+
+
+def _count_findings(count: int) -> tuple[str, str]:
+    """Returns how many findings there are, and the style that says it from afar."""
+    if not count:
+        return "no finding", "bold green"
+    return format_plural(count, "finding"), ALERT
 
 
 def format_finding(page: Page, places: Places, report: Report, finding: Finding) -> list[Text]:
     """Returns a finding as lines: place, code and title, then the message, both source lines, node, advice."""
     schedule = find_schedule(report.capture, finding)
-    place = places.format(finding.line) if finding.line is not None else report.capture.snippet
+    place = report.capture.snippet if finding.line is None else places.format(finding.line)
     title = report.titles.get(finding.code, "")
     lines = page.wrap(page.join((place, "bold"), "  ", (finding.code, ALERT), f" {title}"), hang=2)
     lines += page.wrap(page.text(finding.message), indent=_INDENT)
@@ -85,22 +93,22 @@ def format_finding(page: Page, places: Places, report: Report, finding: Finding)
 
 
 def find_schedule(capture: Capture, finding: Finding) -> Schedule | None:
-    return next((schedule for schedule in capture.schedules if schedule.index == finding.schedule), None)
+    """Returns the schedule that a finding is about, None where it names none."""
+    for schedule in capture.schedules:
+        if schedule.index == finding.schedule:
+            return schedule
+    return None
 
 
 def _kernel_line(schedule: Schedule | None, finding: Finding) -> tuple[str, str | None]:
-    kernel = _find_kernel(schedule, finding)
+    kernel = None if schedule is None else index_of(schedule).kernel(finding.number)
     if kernel is None or finding.source_line is None:
         return "kernel", None
     lines = kernel.source.split("\n")
-    known = 0 < finding.source_line <= len(lines)
-    return f"{kernel.target}:{finding.source_line}", lines[finding.source_line - 1].strip() if known else None
-
-
-def _find_kernel(schedule: Schedule | None, finding: Finding) -> Kernel | None:
-    if schedule is None or finding.number is None or finding.number >= len(schedule.kernels):
-        return None
-    return schedule.kernels[finding.number]
+    title = f"{kernel.target}:{finding.source_line}"
+    if not 0 < finding.source_line <= len(lines):
+        return title, None
+    return title, lines[finding.source_line - 1].strip()
 
 
 def _quote(page: Page, quoted: Sequence[tuple[str, str | None]]) -> list[Text]:
@@ -117,8 +125,8 @@ def _quote(page: Page, quoted: Sequence[tuple[str, str | None]]) -> list[Text]:
 def _describe_place(schedule: Schedule | None, finding: Finding) -> str:
     parts = []
     if finding.node is not None:
-        node = next((n for n in schedule.nodes if n.id == finding.node), None) if schedule is not None else None
-        parts.append(f"node {finding.node}" + (f" {node.op}" if node is not None else ""))
+        node = None if schedule is None else index_of(schedule).node(finding.node)
+        parts.append(f"node {finding.node}" if node is None else f"node {node.id} {node.op}")
     if finding.schedule is not None and finding.number is not None:
         parts.append(f"kernel #{finding.number} of schedule {finding.schedule}")
     elif finding.schedule is not None:
@@ -131,9 +139,11 @@ def read_line(place: str) -> str | None:
     name, _, number = place.rpartition(":")
     try:
         lines = Path(name).read_text(encoding="utf-8", errors="replace").splitlines()
-        return lines[int(number) - 1].strip() if 0 < int(number) <= len(lines) else None
     except (OSError, ValueError):
         return None
+    if not number.isdigit() or not 0 < int(number) <= len(lines):
+        return None
+    return lines[int(number) - 1].strip()
 
 
 # *** a whole program
@@ -152,7 +162,5 @@ def print_run(
     for reason, count in list(failed.items())[:_MOST_FAILURES]:
         told = f"{format_plural(count, 'schedule')} could not be looked at: {reason.splitlines()[0][:200]}"
         lines += page.wrap(page.text(told, "yellow"), hang=2)
-    found = format_plural(len(findings), "finding") if findings else "no finding"
-    style = ALERT if findings else "bold green"
-    lines += page.wrap(page.join("vmapdbg lint: ", (found, style), f" in {counts}"), hang=2)
+    lines += page.wrap(page.join("vmapdbg lint: ", _count_findings(len(findings)), f" in {counts}"), hang=2)
     page.show(lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from rich.cells import cell_len, set_cell_size
 from rich.syntax import Syntax
@@ -97,7 +98,9 @@ def _fold_marked(page: Page, code: Text, marks: dict[int, str]) -> list[Text]:
             start = number
     if start == 0:
         return fold_code(code, page.width)
-    return lines + (fold_code(Text("\n").join(every[start:]), page.width) if start < len(every) else [])
+    if start < len(every):
+        lines += fold_code(Text("\n").join(every[start:]), page.width)
+    return lines
 
 
 def highlight(code: str, target: str) -> Text:
@@ -114,10 +117,19 @@ def highlight(code: str, target: str) -> Text:
 def fold_code(code: Text, width: int) -> list[Text]:
     """Returns the lines of `code`, those wider than `width` folded between tokens and indented further."""
     lines: list[Text] = []
-    plain = not code.spans
-    for line in map(Text, code.plain.split("\n")) if plain else code.split("\n", allow_blank=True):
-        lines += [line] if line.cell_len <= width else _fold_line(line, width)
+    for line in _split_lines(code):
+        if line.cell_len <= width:
+            lines.append(line)
+        else:
+            lines += _fold_line(line, width)
     return lines
+
+
+def _split_lines(code: Text) -> Iterable[Text]:
+    if code.spans:
+        return code.split("\n", allow_blank=True)
+    # several times quicker, for a pipe
+    return [Text(line) for line in code.plain.split("\n")]
 
 
 def _fold_line(line: Text, width: int) -> list[Text]:

@@ -1,0 +1,214 @@
+"""What stands above the schedules of a diff: the verdict, the two sides and how they ended, what lint finds on one."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from vmapdbg.diff import CaptureDiff, Side, Totals
+from vmapdbg.diff.source import align_sources
+from vmapdbg.model import SnippetError
+from vmapdbg.render.format import Places, format_bytes
+from vmapdbg.render.text.diff_source import format_line_pair
+from vmapdbg.render.text.diff_view import AFTER, BEFORE, format_ratio, format_short
+from vmapdbg.render.text.layout import Page
+from vmapdbg.render.text.view import ALERT
+from vmapdbg.wording import format_plural
+
+_MOST_FINDINGS = 5
+_DIED = "ChildDied"
+
+
+def format_findings(page: Page, diff: CaptureDiff, places: Places) -> list[Text]:
+    """Returns what lint finds on one side alone."""
+    gone, new = len(diff.findings_gone), len(diff.findings_new)
+    if not gone and not new:
+        return []
+    counts = [f"{count} {word}" for count, word in ((gone, "gone"), (new, "new")) if count]
+    lines = [Text(), page.join(("Findings", "bold"), (f"  {', '.join(counts)}", "dim"))]
+    for sign, style, findings in (("-", BEFORE, diff.findings_gone), ("+", AFTER, diff.findings_new)):
+        for found in findings[:_MOST_FINDINGS]:
+            where = "" if found.line is None else f" ({places.format(found.line)})"
+            lines += page.wrap(page.join((f"{sign} {found.code}", style), f" {found.message}{where}"), hang=4)
+        if len(findings) > _MOST_FINDINGS:
+            more = f"{sign} {format_plural(len(findings) - _MOST_FINDINGS, 'finding')} more"
+            lines += page.wrap(page.text(more, style))
+    return lines
+
+
+# *** the verdict
+
+
+def format_verdict(page: Page, diff: CaptureDiff) -> Text:
+    """Returns the verdict in one line."""
+    before, after = diff.before, diff.after
+    if before.error != after.error:
+        ends = (f"{name} {_describe_end(side)}" for name, side in (("before", before), ("after", after)))
+        parts = [page.text("; ".join(ends))]
+    else:
+        parts = describe_totals(page, before.totals, after.totals)
+        parts = _describe_counts(page, diff, parts) + parts
+    if diff.values != "unknown":
+        style = ALERT if diff.values == "different" else ""
+        parts.append(page.text(f"values {diff.values}", style))
+    if diff.printed is not None and not diff.printed.equal:
+        parts.append(page.text("printed differently", ALERT))
+    verdict = Text(", ").join(parts)
+    if diff.is_empty:
+        return page.join(("no change", "bold green"), ": ", verdict)
+    verdict.stylize_before("bold")
+    return verdict
+
+
+def _describe_end(side: Side) -> str:
+    if side.error is None:
+        return f"made {format_plural(side.schedules, 'schedule')}, {format_plural(side.totals.kernels, 'kernel')}"
+    if _has_died(side):
+        return "DIED"
+    if not side.schedules:
+        return f"RAISED {side.error.type} before its first schedule"
+    return f"RAISED {side.error.type} after {format_plural(side.schedules, 'schedule')}"
+
+
+def _has_died(side: Side) -> bool:
+    return side.error is not None and side.error.type == _DIED
+
+
+def _describe_counts(page: Page, diff: CaptureDiff, totals: list[Text]) -> list[Text]:
+    """What there is to say where the number of kernels did not change."""
+    if diff.before.totals.kernels != diff.after.totals.kernels:
+        return []
+    kernels = [item for schedule in diff.schedules for item in schedule.kernels]
+    # a kernel that only one side has is none of the other's that changed
+    changed = sum(item.status not in ("unchanged", "only-before") for item in kernels)
+    every = format_plural(diff.after.totals.kernels, "kernel")
+    if changed:
+        return [page.text(f"{changed} of {every} changed")]
+    same = [page.text(f"{every} the same")]
+    if diff.is_empty or totals:
+        return same
+    nodes = sum(len(item.nodes) for item in diff.schedules)
+    buffers = sum(part.status != "unchanged" for item in diff.schedules for part in item.bufferizes)
+    if nodes:
+        same.append(page.text(f"{format_plural(nodes, 'node')} changed"))
+    if buffers:
+        same.append(page.text(f"{buffers} BUFFERIZE changed"))
+    return same
+
+
+def describe_totals(page: Page, before: Totals, after: Totals) -> list[Text]:
+    """Returns `kernels 3 -> 2`, `moved 1.0 MiB -> 0.8 MiB (0.80x)`: only what changed."""
+    parts: list[Text] = []
+    for label, name, write, ratio in (
+        ("kernels", "kernels", str, False),
+        ("copies", "copies", str, False),
+        ("executed ops", "executed_ops", format_short, True),
+        ("moved", "bytes", format_bytes, True),
+        ("buffers", "buffer_bytes", format_bytes, True),
+        ("LOCAL", "local_bytes", format_bytes, False),
+        ("threads", "threads", format_short, False),
+    ):
+        one, other = getattr(before, name), getattr(after, name)
+        if one != other:
+            share = format_ratio(one, other) if ratio else ""
+            arrow = [(write(one), BEFORE), " -> ", (write(other), AFTER), share]
+            parts.append(page.join(f"{label} ", *arrow))
+    return parts
+
+
+# *** the sides
+
+
+def format_sides(page: Page, diff: CaptureDiff) -> list[Text]:
+    """Returns what the sides are: what they have in common, and what only one has."""
+    both: list[str] = []
+    only: tuple[list[str], list[str]] = ([], [])
+    if diff.same_snippet:
+        both.append(diff.after.snippet)
+    else:
+        only[0].append(diff.before.snippet)
+        only[1].append(diff.after.snippet)
+    for one, other in zip(_label_side(diff.before), _label_side(diff.after), strict=True):
+        if one == other:
+            both.append(one)
+        else:
+            only[0].append(one)
+            only[1].append(other)
+    both += _label_common(diff.before.patches, diff.after.patches)
+    for place, side in enumerate(_label_patches(diff.before.patches, diff.after.patches)):
+        only[place].extend(side)
+    lines: list[Text] = []
+    for label, style, parts in (("before", BEFORE, only[0]), ("after ", AFTER, only[1]), ("both  ", "dim", both)):
+        if parts:
+            lines += page.wrap(page.join((f"{label}  ", style), ", ".join(parts)), hang=8)
+    if not diff.same_snippet:
+        note = "different snippets: compared as far as their graphs agree"
+        lines += page.wrap(page.text(note, "bold yellow"), hang=2)
+    return lines
+
+
+def _label_side(side: Side) -> list[str]:
+    versions = side.versions
+    return [
+        f"target {side.target}",
+        f"tinygrad {versions.tinygrad}",
+        f"Python {versions.python}",
+        f"vmapdbg {versions.vmapdbg}",
+    ]
+
+
+def _label_patches(before: dict[str, bool], after: dict[str, bool]) -> tuple[list[str], list[str]]:
+    differ = [name for name in dict.fromkeys([*before, *after]) if before.get(name, False) != after.get(name, False)]
+    if not differ:
+        return [], []
+    labels: list[list[str]] = []
+    for states in (before, after):
+        on = [name for name in differ if states.get(name, False)]
+        off = [name for name in differ if not states.get(name, False)]
+        labels.append([f"patches {word} {', '.join(names)}" for word, names in (("on", on), ("off", off)) if names])
+    return labels[0], labels[1]
+
+
+def _label_common(before: dict[str, bool], after: dict[str, bool]) -> list[str]:
+    on = [name for name, state in after.items() if state and before.get(name, False)]
+    if not on:
+        return []
+    return [f"patches on {', '.join(on)}"]
+
+
+def format_errors(page: Page, diff: CaptureDiff, places: Places) -> list[Text]:
+    """Returns how the sides that failed ended."""
+    lines: list[Text] = []
+    error = diff.before.error
+    if error is not None and error == diff.after.error:
+        return _format_error(page, "both sides", error, places)
+    for name, side in (("before", diff.before), ("after", diff.after)):
+        if side.error is not None:
+            lines += _format_error(page, name, side.error, places)
+    return lines
+
+
+def _format_error(page: Page, name: str, error: SnippetError, places: Places) -> list[Text]:
+    where = "" if error.line is None else f" at {places.format(error.line)}"
+    what = "died" if error.type == _DIED else f"raised {error.type}"
+    lines = [Text(), *page.wrap(page.text(f"!! {name} {what}{where}", ALERT), hang=3)]
+    for part in error.message.splitlines():
+        lines += page.wrap(page.text(part), indent=3, hang=2)
+    return lines
+
+
+def format_printed(page: Page, diff: CaptureDiff) -> list[Text]:
+    """Returns the first line that the snippets printed differently."""
+    printed = diff.printed
+    if printed is None or (printed.equal and not page.show_all):
+        return []
+    if printed.equal:
+        return [Text(), page.join(("Printed", "bold"), ("  the same", "dim"))]
+    lines = [Text(), page.join(("Printed", "bold"), (f"  the first difference is in line {printed.line}", "dim"))]
+    if printed.before is not None and printed.after is not None:
+        pair = align_sources(page.text(printed.before).plain, page.text(printed.after).plain, ())[0]
+        if pair.before is not None and pair.after is not None:
+            return lines + format_line_pair(page, pair)
+    for sign, style, line in (("-", BEFORE, printed.before), ("+", AFTER, printed.after)):
+        shown = page.text("it printed no more", "dim") if line is None else page.text(line)
+        lines += page.wrap(page.join((f"{sign} ", style), shown), hang=2)
+    return lines
