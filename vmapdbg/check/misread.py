@@ -35,7 +35,7 @@ def find_steps_read(
     own = is_own.argmax(axis=0)
     wrong = {}
     for step in np.unique(own[of_one_step]):
-        fits_all = is_got[:, of_one_step & (own == step)].all(axis=1)
+        fits_all = np.asarray(is_got[:, of_one_step & (own == step)].all(axis=1))
         found = np.flatnonzero(fits_all)
         if not found.size:
             return None

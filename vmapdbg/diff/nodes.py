@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from vmapdbg.diff.naming import blank_ranges, find_ranges
@@ -101,9 +101,6 @@ def _decision(node: Node) -> Hashable:
     return realized, node.ambient, _expressions(node)
 
 
-def _expressions(node: Node, name_of: object = None) -> Hashable:
+def _expressions(node: Node, name_of: Callable[[str], str] | None = None) -> Hashable:
     both = (node.in_ranges, node.out_ranges)
-    return tuple(
-        None if side is None else tuple(blank_ranges(text, name_of) for text in side)  # type: ignore[arg-type]
-        for side in both
-    )
+    return tuple(None if side is None else tuple(blank_ranges(text, name_of) for text in side) for side in both)
