@@ -85,7 +85,7 @@ class Changes:
 
   def add_entry(self, owner:Any, name:str, key:Any, value:Any) -> None:
     """A key that the dict has not gets a value; the dict stays the same object."""
-    found = getattr(owner, name, None)
+    found: Any = getattr(owner, name, None)
     expected = f"dict without {key}"
     check(isinstance(found, dict) and key not in found, owner, name, expected, describe(owner, name))
     self.declare(owner, name, "entry", expected, lambda: found.__setitem__(key, value))

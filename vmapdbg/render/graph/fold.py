@@ -43,7 +43,7 @@ class Group:
     key: str
     kind: str
     items: list[Item]
-    constants: list[str] = field(default_factory=list)
+    constants: list[str] = field(default_factory=list[str])
     repeats: int = 0
 
     @property
