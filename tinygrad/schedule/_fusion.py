@@ -13,12 +13,7 @@ from tinygrad.dtype import AddrSpace
 from tinygrad.renderer import Renderer
 from tinygrad.uop.ops import AxisType, Ops, UOp
 from tinygrad_overlay import _state
-
-@dataclass(frozen=True)
-class Refusal:
-  """Why a barrier stands at a node. `patch` asked for it; `detail` is a sentence with the numbers."""
-  patch: str
-  detail: str
+from tinygrad_overlay.schedule._refusals import Refusal
 
 @dataclass(frozen=True)
 class MadeKernel:
@@ -79,7 +74,7 @@ def settle(run:Callable[[], dict[UOp, UOp]]) -> dict[UOp, UOp]:
     refused: dict[UOp, Refusal] = {}
     if "local-budget" in _state.patches: refused.update(find_over_budget(made))
     if any(runs_reduce_twice(k.ast) for k in made.kernels):
-      refused.update((x, Refusal("fuse-broadcast", "its kernel would run the loop of one reduce at two places"))
+      refused.update((x, Refusal("fuse-broadcast", "reduce-at-two-places"))
                      for x in (*made.fused, *made.local_ranges.values()) if x not in barriers)
     if "fusion-guard" in _state.patches and any(x not in barriers for x in made.fused):
       from tinygrad_overlay.schedule._guard import find_losses  # it needs codegen, which imports the scheduler
@@ -108,7 +103,7 @@ def runs_reduce_twice(ast:UOp) -> bool:
   return False
 
 def leave_unfused(made:Attempt) -> dict[UOp, Refusal]:
-  return dict.fromkeys([*made.fused, *made.local_ranges.values()], Refusal("fusion-guard", f"not settled after {MAX_ATTEMPTS-1} attempts"))
+  return dict.fromkeys([*made.fused, *made.local_ranges.values()], Refusal("fusion-guard", "not-settled", {"attempts": MAX_ATTEMPTS-1}))
 
 def make_attempt(run:Callable, new:Attempt) -> tuple[Attempt, dict[UOp, UOp]]:
   global attempt
@@ -169,7 +164,7 @@ def too_large_for_local(x:UOp, axes:list[int]) -> Refusal|None:
   """A LOCAL buffer of these axes (none: it is no LOCAL buffer) that does not fit is not tried at all (seed 002, part 1)."""
   if "local-budget" not in _state.patches or not axes or x._device is None: return None
   needs, limit = count_elements(x, axes)*x.dtype.itemsize, local_limit(x._device)
-  return Refusal("local-budget", f"its LOCAL buffer needs {needs:,} bytes, the target has {limit:,}") if needs > limit else None
+  return Refusal("local-budget", "local-too-large", {"bytes": needs, "limit": limit}) if needs > limit else None
 
 def too_slow_for_local(x:UOp, axes:list[int], ending:dict[UOp, UOp], batch:tuple[UOp, ...]) -> Refusal|None:
   """The heuristics give no opts to a kernel with a LOCAL buffer. Where it is read so often that this is slow on every target, it is not tried.
@@ -180,8 +175,7 @@ def too_slow_for_local(x:UOp, axes:list[int], ending:dict[UOp, UOp], batch:tuple
   steps, read = (math.prod(int(r.vmax)+1 for r in rngs) for rngs in (batch, ending))
   held = steps*count_elements(x, range(len(x.shape)))
   if held*read <= MAX_LOCAL_READS: return None
-  where = f"in a kernel that gets no opts ({MAX_LOCAL_READS:,} reads are allowed)"
-  return Refusal("fusion-guard", f"its LOCAL buffer would be read {held*read:,} times, {where}")
+  return Refusal("fusion-guard", "local-read-often", {"reads": held*read, "limit": MAX_LOCAL_READS})
 
 def report_kernel(store:UOp, kernel:UOp) -> None:
   if attempt is None or (ast:=kernel.arg.ast).op is not Ops.SINK: return
@@ -200,9 +194,9 @@ def find_over_budget(made:Attempt) -> dict[UOp, Refusal]:
   refused: dict[UOp, Refusal] = {}
   for k in made.kernels:
     if (total:=sum(k.local_bytes.values())) <= (limit:=local_limit(k.device) if k.local_bytes else 0): continue
-    detail = f"the {len(k.local_bytes)} LOCAL buffers of its kernel need {total:,} bytes, the target has {limit:,}"
+    refusal = Refusal("local-budget", "local-over-budget", {"buffers": len(k.local_bytes), "bytes": total, "limit": limit})
     for x,n in sorted(k.local_bytes.items(), key=lambda item: -item[1]):
       if total <= limit: break
-      refused[x] = Refusal("local-budget", detail)
+      refused[x] = refusal
       total -= n
   return refused

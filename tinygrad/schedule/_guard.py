@@ -9,7 +9,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from tinygrad.uop.ops import UOp
 from tinygrad_overlay.codegen._work import CannotLower, estimate_work, predict_ns
-from tinygrad_overlay.schedule._fusion import Attempt, MadeKernel, Refusal, find_renderer
+from tinygrad_overlay.schedule._fusion import Attempt, MadeKernel, find_renderer
+from tinygrad_overlay.schedule._refusals import Refusal
 
 # a row reduce that is done again by each thread multiplies the work; twice the work may still hide behind memory, more does not
 MAX_REDUNDANCY = 2.0
@@ -38,7 +39,7 @@ def find_losses(made:Attempt, stock:Attempt) -> dict[UOp, Refusal]:
   for group in find_groups(made, stock):
     if lost:=find_lost_kernels(group): refused.update(lost)
     elif group.causes and (loss:=explain_loss(group.fused, group.stock)) is not None:
-      refused.update((x, Refusal("fusion-guard", loss)) for x in choose_refused(group, made))
+      refused.update(dict.fromkeys(choose_refused(group, made), loss))
   return refused
 
 def find_lost_kernels(group:Group) -> dict[UOp, Refusal]:
@@ -46,7 +47,7 @@ def find_lost_kernels(group:Group) -> dict[UOp, Refusal]:
   refused: dict[UOp, Refusal] = {}
   for k in group.fused:
     if not (causes:=[x for x,writers in group.causes.items() if k.node in writers]): continue
-    if (loss:=explain_loss([k], group.replaced[k.node])) is not None: refused.update((x, Refusal("fusion-guard", loss)) for x in causes)
+    if (loss:=explain_loss([k], group.replaced[k.node])) is not None: refused.update(dict.fromkeys(causes, loss))
   return refused
 
 def choose_refused(group:Group, made:Attempt) -> list[UOp]:
@@ -131,10 +132,10 @@ def measure(kernels:list[MadeKernel]) -> Side:
   threads = [w.threads for w in works if w.ops > SMALL_OPS]
   return Side(len(works), sum(w.ops for w in works), min(threads, default=None), sum(predict_ns(w, ren) for w in works))
 
-verdicts: dict[tuple, str|None] = {}
+verdicts: dict[tuple, Refusal|None] = {}
 
-def explain_loss(fused:list[MadeKernel], stock:list[MadeKernel]) -> str|None:
-  """Returns what is lost, in one sentence with the numbers; None: the fusion pays."""
+def explain_loss(fused:list[MadeKernel], stock:list[MadeKernel]) -> Refusal|None:
+  """Returns what is lost, with the numbers; None: the fusion pays."""
   if not fused or not stock: return None
   ren = find_renderer(fused[0].device)
   key = (type(ren).__name__, *asts(fused), None, *asts(stock))
@@ -144,19 +145,18 @@ def explain_loss(fused:list[MadeKernel], stock:list[MadeKernel]) -> str|None:
     except CannotLower: verdicts[key] = None
   return verdicts[key]
 
-def compare_kernels(fused:list[MadeKernel], stock:Side, target:str) -> str|None:
+def compare_kernels(fused:list[MadeKernel], stock:Side, target:str) -> Refusal|None:
   try: return compare(measure(fused), stock, target)
-  except CannotLower as e: return f"fused: {count(len(fused))} for {count(stock.kernels)}, but codegen fails on it ({e})"
+  except CannotLower as e: return Refusal("fusion-guard", "codegen-fails", {"kernels": len(fused), "stock_kernels": stock.kernels, "error": str(e)})
 
-def compare(fused:Side, stock:Side, target:str) -> str|None:
-  what = f"fused: {count(fused.kernels)} for {count(stock.kernels)}, but"
-  if fused.kernels > stock.kernels: return f"{what.removesuffix(', but')}: it saves no kernel"
+def compare(fused:Side, stock:Side, target:str) -> Refusal|None:
+  def loss(rule:str, **numbers) -> Refusal:
+    return Refusal("fusion-guard", rule, {"kernels": fused.kernels, "stock_kernels": stock.kernels, **numbers})
+  if fused.kernels > stock.kernels: return loss("no-kernel-saved")
   if fused.ops > SMALL_OPS and fused.ops > MAX_REDUNDANCY*max(stock.ops, 1):
-    return f"{what} {fused.ops/max(stock.ops, 1):.1f} times the work ({stock.ops:,} -> {fused.ops:,} ops; {MAX_REDUNDANCY:.0f} times is allowed)"
+    return loss("more-work", ops=fused.ops, stock_ops=stock.ops, limit=MAX_REDUNDANCY)
   if fused.least_threads is not None and stock.least_threads is not None and fused.least_threads < MIN_THREADS*stock.least_threads:
-    return f"{what} {stock.least_threads:,} -> {fused.least_threads:,} threads in the least parallel one (a quarter is allowed)"
+    return loss("fewer-threads", threads=fused.least_threads, stock_threads=stock.least_threads, limit=MIN_THREADS)
   if fused.ns > (1-MIN_GAIN)*stock.ns:
-    return f"{what} predicted {'slower' if fused.ns > stock.ns else 'no faster'} on {target}: {stock.ns/1000:,.1f} -> {fused.ns/1000:,.1f} us"
+    return loss("slower" if fused.ns > stock.ns else "no-faster", ns=fused.ns, stock_ns=stock.ns, target=target)
   return None
-
-def count(kernels:int) -> str: return f"{kernels} kernel{'s' * (kernels != 1)}"
