@@ -103,6 +103,7 @@ class Session:
         from vmapdbg.child.live import build_capture, recording
         from vmapdbg.commands.jobs import add_findings
         from vmapdbg.patches import format_patches, parse_patches
+        from vmapdbg.render.sentences import fill_sentences
 
         captured = Captured()
         with recording() as recorder:
@@ -110,7 +111,7 @@ class Session:
         options = self.config.option
         patches = format_patches(parse_patches(options.vmapdbg_patches))
         built = build_capture(recorder.schedules, options.vmapdbg_target, patches)
-        captured._capture = add_findings(built)
+        captured._capture = add_findings(fill_sentences(built))
         self.last = captured
 
     def need_last(self) -> Captured:

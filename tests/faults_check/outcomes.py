@@ -13,7 +13,8 @@ from typing import Any
 
 from vmapdbg.check.blame import make_findings
 from vmapdbg.check.result import CheckReport
-from vmapdbg.model import Finding, build_data, from_data
+from vmapdbg.data import build_data, from_data
+from vmapdbg.model import Finding
 
 ROOT = Path(__file__).parent.parent.parent
 

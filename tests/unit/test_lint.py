@@ -12,9 +12,10 @@ import pytest
 from captures import lost_range, make_capture, make_kernel, make_node, make_schedule
 from rich.console import Console
 
+from vmapdbg.data import from_data, to_data
 from vmapdbg.lint import CODES, RULES, lint_capture
 from vmapdbg.lint.ignores import split_ignored
-from vmapdbg.model import Access, Bufferize, Capture, Finding, Loop, Outside, Range, from_data, to_data
+from vmapdbg.model import Access, Bufferize, Capture, Finding, Loop, Outside, Range
 from vmapdbg.render.lint_formats import RuleText, dump_github, dump_json, dump_sarif
 from vmapdbg.render.text.lint import Report, print_concise, print_explanation, print_text
 

@@ -15,6 +15,7 @@ from typing import Any
 from vmapdbg import model
 from vmapdbg.child.live import build_capture, observe_with
 from vmapdbg.child.record.recorder import Recorder, ScheduleRecord
+from vmapdbg.data import to_data
 
 FOLDER_VARIABLE = "VMAPDBG_LINT"
 TARGET_VARIABLE = "VMAPDBG_LINT_TARGET"
@@ -71,7 +72,7 @@ class LintingRecorder(Recorder):
             return {"schedules": 1, "kernels": 0, "findings": [], "failed": [f"{type(error).__name__}: {error}"[:300]]}
         from vmapdbg.lint import lint_capture
 
-        findings = model.to_data(lint_capture(capture))
+        findings = to_data(lint_capture(capture))
         undecided = sum(is_undecided(kernel) for schedule in capture.schedules for kernel in schedule.kernels)
         return {"schedules": 1, "kernels": len(new), "findings": findings, "failed": [], "undecided": undecided}
 

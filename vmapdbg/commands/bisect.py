@@ -11,7 +11,8 @@ import click
 
 from vmapdbg.commands.jobs import Reduced, bisect_job, find_job, reduce_job
 from vmapdbg.commands.options import EXIT_USAGE, Failure, make_console, patches_option, timeout_option
-from vmapdbg.model import SCHEMA, to_data
+from vmapdbg.data import to_data
+from vmapdbg.model import SCHEMA
 from vmapdbg.store import StoreError, write_atomically
 
 

@@ -18,7 +18,8 @@ from vmapdbg.commands.options import (
     tell_no_schedule,
     timeout_option,
 )
-from vmapdbg.model import Capture, to_data
+from vmapdbg.data import to_data
+from vmapdbg.model import Capture
 
 
 @click.command()

@@ -43,7 +43,8 @@ from vmapdbg.commands.options import (
     tell_no_schedule,
     timeout_option,
 )
-from vmapdbg.model import Capture, to_data
+from vmapdbg.data import to_data
+from vmapdbg.model import Capture
 from vmapdbg.overlay import child_environment
 from vmapdbg.patches import PATCHES, format_patches, patch_states
 from vmapdbg.store import StoreError, dump_capture, save_capture

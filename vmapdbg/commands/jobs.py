@@ -33,7 +33,8 @@ from vmapdbg.commands.launcher import (
 )
 from vmapdbg.commands.options import EXIT_CHILD, EXIT_USAGE, Failure
 from vmapdbg.commands.progress import show_late_progress, show_progress
-from vmapdbg.model import SCHEMA, Capture, Finding, SnippetError, Versions, build_data
+from vmapdbg.data import build_data
+from vmapdbg.model import SCHEMA, Capture, Finding, SnippetError, Versions
 from vmapdbg.patches import PatchError, parse_patches, patch_states, spell_patches
 from vmapdbg.store import StoreError, load_capture
 

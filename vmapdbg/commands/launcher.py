@@ -94,7 +94,10 @@ def run_job(
             wait_for(process, job.snippet, job.timeout, meanwhile, output)
         else:
             watch_child(process, job.snippet, output, progress, job.timeout, told, meanwhile)
-        return load_capture(output)
+        # rich is imported with it: only when there is something to show
+        from vmapdbg.render.sentences import fill_sentences
+
+        return fill_sentences(load_capture(output))
 
 
 def wait_for(

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vmapdbg.data import to_data
 from vmapdbg.lint.ignores import split_ignored
-from vmapdbg.model import SCHEMA, Finding, to_data
+from vmapdbg.model import SCHEMA, Finding
 
 
 @dataclass(frozen=True)

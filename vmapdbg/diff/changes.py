@@ -7,7 +7,7 @@ from difflib import SequenceMatcher
 
 from vmapdbg.diff.naming import Renaming, choose_ranges, find_ranges
 from vmapdbg.diff.result import BufferizeChange, NodeChange, SameNode, VmapChange
-from vmapdbg.model import Bufferize, Node, Realized, Schedule
+from vmapdbg.model import Bufferize, Node, Realized, Reason, Schedule
 from vmapdbg.schedule_index import index_of
 
 # What a capture of stock tinygrad has instead of a reason.
@@ -68,7 +68,14 @@ def _is_same_realized(before: Realized | None, after: Realized | None, renaming:
         return before is after
     if before.axes != after.axes or _NO_REASON in (before.reason, after.reason):
         return before.axes == after.axes
-    return before.reason == after.reason and renaming.translate_sentence(before.detail) == after.detail
+    return before.reason == after.reason and _are_same_reasons(before.reasons, after.reasons, renaming)
+
+
+def _are_same_reasons(before: tuple[Reason, ...], after: tuple[Reason, ...], renaming: Renaming) -> bool:
+    if not before or not after:
+        # an older capture has a sentence alone, and that is not compared
+        return True
+    return tuple(map(renaming.translate_reason, before)) == after
 
 
 def compare_vmap_map(before: Schedule, after: Schedule, renaming: Renaming) -> tuple[VmapChange, ...]:
@@ -134,9 +141,16 @@ def _find_changed_fields(left: Bufferize, right: Bufferize, renaming: Renaming) 
         "bytes": left.bytes == right.bytes,
         "addrspace": left.addrspace == right.addrspace,
         "outcome": left.outcome == right.outcome,
-        "reason": renaming.translate_sentence(left.reason) == right.reason,
+        "reason": _is_same_decision(left, right, renaming),
     }
     return tuple(name for name, equal in same.items() if not equal)
+
+
+def _is_same_decision(left: Bufferize, right: Bufferize, renaming: Renaming) -> bool:
+    if left.decided is None or right.decided is None:
+        # the sentences of older captures name neither ranges nor nodes
+        return left.reason == right.reason
+    return renaming.translate_reason(left.decided) == right.decided
 
 
 def _find_added(

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from vmapdbg import __version__
-from vmapdbg.model import Capture, Finding, to_data
+from vmapdbg.data import to_data
+from vmapdbg.model import Capture, Finding
 
 
 @dataclass(frozen=True)

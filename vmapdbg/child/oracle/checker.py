@@ -22,7 +22,7 @@ from vmapdbg.child.evidence.graphs import Blobs, Evidence
 from vmapdbg.child.oracle.first_wrong_buffer import Walk
 from vmapdbg.child.oracle.in_double import Widening
 from vmapdbg.child.oracle.unroll import Unroller
-from vmapdbg.model import to_data
+from vmapdbg.data import to_data
 from vmapdbg.store import write_atomically
 
 SEEDS = (1, 2, 3)

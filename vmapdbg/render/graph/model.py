@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from vmapdbg.model import SCHEMA, to_data
+from vmapdbg.data import to_data
+from vmapdbg.model import SCHEMA
 
 COMMON, REMOVED, ADDED = "common", "removed", "added"
 SIGNS = {COMMON: "", REMOVED: "- ", ADDED: "+ "}
