@@ -26,7 +26,7 @@ ALLOWED = {
     "check": {"schedule_index", "model", "vocabulary"},
     "bisect": {"diff", "model"},
     "render": {"schedule_index", "model", "data", "vocabulary", "patches", "store", "diff", "why", "check", "bisect"},
-    "child": {"model", "data", "patches", "store", "overlay", "check", "lint", "diff"},
+    "child": {"model", "vocabulary", "data", "patches", "store", "overlay", "check", "lint", "diff"},
     "commands": {"model", "data", "patches", "store", "overlay", "check", "lint", "diff", "bisect", "why", "render"},
     "patched": {"overlay", "patches"},
     "bootstrap": {"overlay", "child.live_lint"},

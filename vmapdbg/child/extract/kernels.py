@@ -13,6 +13,7 @@ from vmapdbg.child.extract.view import PassView, size_of
 from vmapdbg.child.program.accesses import find_accesses, find_open_loops
 from vmapdbg.child.program.programs import op_weight, render_program, target_limit
 from vmapdbg.child.record.recorder import Launched
+from vmapdbg.vocabulary import ArgumentAccess
 
 
 class KernelBuilder:
@@ -98,12 +99,20 @@ def _count_elements(u: UOp) -> int:
     return math.prod(int(s.vmax) if isinstance(s, UOp) else s for s in u.shape)
 
 
+# by whether the program has it as an input, and as an output; one that it has as neither is not written
+_ACCESSES: dict[tuple[bool, bool], ArgumentAccess] = {
+    (True, False): "read",
+    (False, True): "write",
+    (True, True): "read-write",
+    (False, False): "read",
+}
+
+
 def _buffer_args(uops: list[UOp], outs: list[int], ins: list[int]) -> Iterable[model.BufferArg]:
     for u in sorted((u for u in uops if u.op is Ops.DEFINE_GLOBAL), key=lambda u: u.arg):
         size = u.ptrdtype.size
-        access = "-".join(word for word, slots in (("read", ins), ("write", outs)) if u.arg in slots)
         dtype = str(u.dtype.base).removeprefix("dtypes.")
-        yield model.BufferArg(f"data{u.arg}_{size}", size, dtype, access or "read")
+        yield model.BufferArg(f"data{u.arg}_{size}", size, dtype, _ACCESSES[u.arg in ins, u.arg in outs])
 
 
 def _line_order(line: str) -> tuple[str, int]:

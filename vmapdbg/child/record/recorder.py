@@ -81,7 +81,7 @@ class PassRecord:
     tsink: UOp
     toposort: dict[UOp, None]
     consumers: dict[UOp, dict[UOp, None]]
-    forced: dict[UOp, tuple[str, UOp]]
+    forced: dict[UOp, tuple[Any, UOp]]
     context: Any
     scope_ranges: frozenset[UOp]
     disagreements: dict[UOp, Disagreement] = field(default_factory=dict)
@@ -156,7 +156,7 @@ class Recorder(Observer):
         tsink: UOp,
         toposort: dict[UOp, None],
         consumers: dict[UOp, dict[UOp, None]],
-        forced: dict[UOp, tuple[str, UOp]],
+        forced: dict[UOp, tuple[Any, UOp]],
         context: Any,
         scope_ranges: frozenset[UOp],
     ) -> None:
