@@ -92,6 +92,9 @@ Rule = Annotated[
 
 NodeField = Literal["in_ranges", "out_ranges", "ambient", "realized"]
 BufferizeField = Literal["closed_ranges", "ambient", "size", "bytes", "addrspace", "outcome", "reason"]
+KernelField = Literal[
+    "source", "global_size", "local_size", "local_bytes", "threads", "launches", "executed_ops", "bytes"
+]
 ChangeStatus = Literal["unchanged", "changed", "only-before", "only-after"]
 KernelStatus = Literal["unchanged", "changed", "only-before", "only-after", "fused-from", "split-into"]
 MatchedBy = Literal["", "outputs", "nodes", "key", "source", "similarity"]

@@ -46,6 +46,18 @@ class Search:
         return len(set(self.outcomes.values())) == 1
 
 
+@dataclass(frozen=True)
+class Reduced:
+    """A snippet that shows a difference: its text, or `reason` why there is none. Counts are of nodes of the graph."""
+
+    text: str | None
+    reason: str | None
+    before: int
+    after: int
+    tried: int
+    schedule: int
+
+
 class Searcher:
     """Asks for outcomes, each set once, and no more than `budget` of them."""
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 
-from vmapdbg.commands.jobs import Reduced, bisect_job, find_job, reduce_job
+from vmapdbg.bisect.search import Reduced
+from vmapdbg.commands.jobs import bisect_job, find_job, reduce_job
 from vmapdbg.commands.options import EXIT_USAGE, Failure, make_console, patches_option, timeout_option
-from vmapdbg.data import to_data
-from vmapdbg.model import SCHEMA
 from vmapdbg.store import StoreError, write_atomically
+from vmapdbg.vocabulary import OutcomeKind
 
 
 @click.command()
@@ -41,7 +39,7 @@ from vmapdbg.store import StoreError, write_atomically
 @click.option("--json", "as_json", is_flag=True, help="Print the search as one JSON document.")
 def bisect(
     snippet: str | None,
-    kind: str,
+    kind: OutcomeKind,
     runs: int,
     with_snippet: bool,
     output: Path | None,
@@ -73,7 +71,9 @@ def bisect(
     search, outcomes = bisect_job(job, kind, runs)
     reduced = reduce_job(job, kind, search, seconds) if with_snippet and not search.is_uniform else None
     if as_json:
-        sys.stdout.write(dump_search(job.snippet, kind, search, outcomes, reduced))
+        from vmapdbg.render.documents import dump_document, make_bisect_document
+
+        sys.stdout.write(dump_document(make_bisect_document(job.snippet, kind, search, outcomes, reduced)))
     else:
         from vmapdbg.render.text.bisect import print_bisect
 
@@ -96,14 +96,3 @@ def write_reduced(reduced: Reduced, output: Path | None, as_json: bool) -> None:
         click.echo("\n" + reduced.text, nl=False)
     counts = f"{reduced.before} nodes to {reduced.after}, {reduced.tried} graphs tried"
     click.echo(f"vmapdbg: {'reduced' if output is None else f'wrote {output}'}: {counts}", err=True)
-
-
-def dump_search(snippet: str, kind: str, search: Any, outcomes: Any, reduced: Reduced | None) -> str:
-    data: dict[str, Any] = {"schema": SCHEMA, "snippet": snippet, "on": kind, "given": sorted(search.given)}
-    data["outcomes"] = [{"name": o.name, "summary": o.summary} for o in outcomes]
-    for key in ("removed", "added", "enough"):
-        found = getattr(search, key)
-        data[key] = {"sets": [sorted(s) for s in found.sets], "exact": found.exact, "size": found.size}
-    data["tried"] = [{"patches": sorted(s), "outcome": name} for s, name in search.outcomes.items()]
-    data["reduced"] = to_data(reduced)
-    return json.dumps(data, indent=1) + "\n"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import replace
-from typing import Any
 
 import click
 
@@ -18,8 +16,6 @@ from vmapdbg.commands.options import (
     tell_no_schedule,
     timeout_option,
 )
-from vmapdbg.data import to_data
-from vmapdbg.model import Capture
 
 
 @click.command()
@@ -65,7 +61,9 @@ def check(
 
     capture = replace(capture, findings=make_findings(capture, report))
     if as_json:
-        sys.stdout.write(dump_check(capture, report))
+        from vmapdbg.render.documents import dump_document, make_check_document
+
+        sys.stdout.write(dump_document(make_check_document(capture, report)))
     elif capture.schedules:
         from vmapdbg.render.text.check import print_check
 
@@ -74,10 +72,3 @@ def check(
         tell_no_schedule(capture)
     end_after(capture)
     sys.exit(1 if capture.findings else 0)
-
-
-def dump_check(capture: Capture, report: Any) -> str:
-    """The head of the JSON contract and the findings, and in place of the schedules how they compare."""
-    data = to_data(capture)
-    data["schedules"] = to_data(report)["schedules"]
-    return json.dumps(data, indent=1, allow_nan=False) + "\n"

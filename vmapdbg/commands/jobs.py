@@ -9,14 +9,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from vmapdbg import __version__
 from vmapdbg.bisect.outcome import Outcome, Outcomes, Run
-from vmapdbg.bisect.search import Search, Searcher
+from vmapdbg.bisect.search import Reduced, Search, Searcher
 from vmapdbg.check.result import CheckReport
 from vmapdbg.commands.last_job import NothingRemembered, recall_job, remember_job
 from vmapdbg.commands.launcher import (
@@ -106,18 +106,6 @@ def bisect_job(job: Job, kind: str, budget: int) -> tuple[Search, list[Outcome]]
 
         search = Searcher(job.patches or frozenset(), ask, budget).search()
     return search, outcomes.known
-
-
-@dataclass(frozen=True)
-class Reduced:
-    """A snippet that shows a difference: its text, or `reason` why there is none. Counts are of nodes of the graph."""
-
-    text: str | None
-    reason: str | None
-    before: int
-    after: int
-    tried: int
-    schedule: int
 
 
 def reduce_job(job: Job, kind: str, search: Search, seconds: float) -> Reduced:

@@ -8,6 +8,7 @@ from math import prod
 
 from vmapdbg.diff.result import PrintedDiff, ValueDiff
 from vmapdbg.model import Output, Schedule
+from vmapdbg.vocabulary import ValueStatus
 
 # The relative tolerance of a dtype; of any other one values must be equal.
 _RTOL = {"double": 1e-12, "float": 1e-5, "half": 1e-2, "bfloat16": 1e-2, "__bf16": 1e-2, "fp8e4m3": 0.1, "fp8e5m2": 0.1}
@@ -16,7 +17,7 @@ _SPELLINGS = {"float64": "double", "float32": "float", "float16": "half", "bfloa
 _ATOL_SHARE = 1e-2
 # A sum over more elements than this may differ by more: rounding grows with the square root of their number.
 _SUMMED = 1024
-_WORST = ("different", "close", "equal")
+_WORST: tuple[ValueStatus, ...] = ("different", "close", "equal")
 
 
 def compare_outputs(before: Schedule, after: Schedule) -> tuple[ValueDiff, ...]:
@@ -32,10 +33,13 @@ def compare_outputs(before: Schedule, after: Schedule) -> tuple[ValueDiff, ...]:
     return tuple(_compare_output(i, _get(before, i), _get(after, i), scale) for i in range(count))
 
 
-def find_worst(statuses: Iterable[str]) -> str:
+def find_worst(statuses: Iterable[ValueStatus]) -> ValueStatus:
     """Returns `different`, `close` or `equal`, the first that occurs; `unknown` where nothing was compared."""
     found = set(statuses)
-    return next((status for status in _WORST if status in found), "unknown")
+    for status in _WORST:
+        if status in found:
+            return status
+    return "unknown"
 
 
 def compare_printed(before: str, after: str) -> PrintedDiff:

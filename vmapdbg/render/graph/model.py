@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Literal
 
-from vmapdbg.data import to_data
 from vmapdbg.model import SCHEMA
+from vmapdbg.vocabulary import Stage
 
 COMMON, REMOVED, ADDED = "common", "removed", "added"
 SIGNS = {COMMON: "", REMOVED: "- ", ADDED: "+ "}
@@ -76,9 +76,12 @@ class LegendEntry:
 
 @dataclass(frozen=True)
 class Graph:
-    """A drawing. `range_colours` has the colour of each vmap range; `folded` counts the nodes not drawn, by why."""
+    """A drawing. `range_colours` has the colour of each vmap range; `folded` counts the nodes not drawn, by why.
+    `notes` are for the user, one line each."""
 
-    stage: str
+    schema: Literal[1] = field(default=SCHEMA, kw_only=True)
+    kind: Literal["graph"] = field(default="graph", kw_only=True)
+    stage: Stage
     title: str
     nodes: tuple[GraphNode, ...]
     edges: tuple[GraphEdge, ...]
@@ -86,11 +89,7 @@ class Graph:
     legend: tuple[LegendEntry, ...]
     range_colours: dict[str, str]
     folded: dict[str, int]
-
-
-def graph_data(graph: Graph, notes: list[str]) -> dict[str, Any]:
-    """Returns a graph as JSON data."""
-    return {"schema": SCHEMA, "kind": "graph", **to_data(graph), "notes": list(notes)}
+    notes: tuple[str, ...] = ()
 
 
 def choose_colours(names: list[str]) -> dict[str, str]:

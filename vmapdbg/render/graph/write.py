@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from vmapdbg.data import to_data
 from vmapdbg.model import Capture, Schedule
 from vmapdbg.render.format import format_plural
 from vmapdbg.render.graph.dot import style_svg, write_dot
@@ -16,7 +17,7 @@ from vmapdbg.render.graph.draw import PICTURES, TooSlow, check_format, draw_dot
 from vmapdbg.render.graph.fold import LEVEL_NOTES, LEVELS
 from vmapdbg.render.graph.items import Side, count_common
 from vmapdbg.render.graph.kernels import add_kernel_legend, build_kernel_graph
-from vmapdbg.render.graph.model import Graph, GraphError, graph_data, measure_ranks
+from vmapdbg.render.graph.model import Graph, GraphError, measure_ranks
 from vmapdbg.render.graph.ranges import build_range_graph
 from vmapdbg.render.graph.tensor import add_legend, build_tensor_graph, count_near
 from vmapdbg.store import StoreError, write_atomically, write_bytes_atomically
@@ -71,7 +72,7 @@ def write_graph(
 def _write_text(graph: Graph, kind: str, notes: list[str]) -> str:
     if kind == "dot":
         return write_dot(graph)
-    return json.dumps(graph_data(graph, notes), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+    return json.dumps(to_data(replace(graph, notes=tuple(notes))), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
 
 
 def _check_path(path: Path) -> str:
