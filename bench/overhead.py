@@ -51,7 +51,9 @@ def measure_show(program: Path, runs: int) -> str:
         show = [sys.executable, "-m", "vmapdbg", "show", str(snippet)]
         plain = [sys.executable, str(snippet)]
         debug = {**child_environment(ALL, base), "DEBUG": "4"}
-        time_command(show, base), time_command(plain, debug)  # the first run fills tinygrad's compile cache
+        # the first run fills tinygrad's compile cache
+        time_command(show, base)
+        time_command(plain, debug)
         pairs = [(time_command(show, base), time_command(plain, debug)) for _ in range(runs)]
     return compare([a for a, _ in pairs], [b for _, b in pairs])
 
@@ -59,7 +61,8 @@ def measure_show(program: Path, runs: int) -> str:
 def measure_diff(program: Path, runs: int) -> str:
     base = {**os.environ, "PYTHONPATH": str(ROOT)}
     diff, show = ([sys.executable, "-m", "vmapdbg", command, str(program)] for command in ("diff", "show"))
-    time_command(diff, base), time_command(show, base)
+    time_command(diff, base)
+    time_command(show, base)
     pairs = [(time_command(diff, base), time_command(show, base)) for _ in range(runs)]
     return compare([a for a, _ in pairs], [b for _, b in pairs])
 

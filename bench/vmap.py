@@ -154,7 +154,8 @@ def run_for(call: Call, seconds: float) -> float:
 def compare(left: Call, right: Call, pairs: int) -> tuple[float, float]:
     """Returns (median of the pairs' ratios, median seconds of the left)."""
     for _ in range(4):
-        left(), right()
+        left()
+        right()
     timed = []
     for i in range(pairs):
         first, second = (left, right) if i % 2 == 0 else (right, left)

@@ -11,12 +11,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
-from vmapdbg.commands.launcher import Job, Streams, run_job
+from vmapdbg.commands.launcher import Streams, run_job
 from vmapdbg.diff import diff_captures
+from vmapdbg.job import Job
 from vmapdbg.model import Capture
 from vmapdbg.patches import parse_patches
-from vmapdbg.render import print_capture, print_diff
 from vmapdbg.render.graph.write import write_graph
+from vmapdbg.render.text.capture import print_capture
+from vmapdbg.render.text.diff import print_diff
 
 FOLDER = Path(__file__).parent
 SAMPLE = "samples/lost_range.py"
@@ -26,7 +28,7 @@ FIXED, LOST = "all,-fuse-broadcast", "all,-fuse-broadcast,-ambient-ranges"
 
 def capture(patches: str) -> Capture:
     """Returns the schedule that reduces and indexes; the others of the sample are its inputs and variants."""
-    made = run_job(Job(SAMPLE, (), "c", parse_patches(patches), None, values=True), Streams(stdout=2))
+    made = run_job(Job(SAMPLE, patches=parse_patches(patches), values=True), Streams(stdout=2))
     shown = next(s for s in made.schedules if any(k.name == "r_3_2_2_2" for k in s.kernels))
     return replace(made, schedules=(shown,))
 

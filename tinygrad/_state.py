@@ -20,4 +20,4 @@ find_renderer: Callable[[], Any]|None = None
 def start(spec:str, nobody_there:Any) -> None:
   global patches, patches_spec, nobody, observer
   nobody = observer = nobody_there
-  patches, patches_spec = frozenset(name for name in spec.split(",") if name), spec
+  patches, patches_spec = frozenset(name for name in spec.split(",") if name not in ("", "none")), spec

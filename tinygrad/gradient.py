@@ -2,9 +2,8 @@
 from __future__ import annotations
 import dataclasses
 from types import ModuleType
-from tinygrad.gradient import compute_gradient as stock_compute_gradient
 from tinygrad.uop.ops import Ops, PatternMatcher, UOp, UPat, all_metadata
-from tinygrad_overlay._patching import expect
+from tinygrad_overlay._patching import Changes
 from tinygrad_overlay.schedule._scopes import collect_batch, vmap_ranges
 
 def leave_scope(ctx:UOp, ret:UOp) -> tuple:
@@ -66,9 +65,9 @@ def mark_backward(node:UOp, grad:UOp, upstream_grad:UOp) -> None:
   for u in grad.toposort(lambda u: u not in known): all_metadata[u] = all_metadata.get(u, ())+backward
 
 def patch(module:ModuleType) -> None:
-  global pm_gradient, upstream
+  global pm_gradient, upstream, stock_compute_gradient
   upstream = module
-  expect(module, "compute_gradient", "root", "root_grad", "targets")
-  expect(module, "_deepwalk", "root", "targets")
-  pm_gradient = module.pm_gradient = vmap_gradient+module.pm_gradient
-  module.compute_gradient = compute_gradient
+  with Changes("vmap-ops") as changes:
+    changes.expect(module, "_deepwalk", "root", "targets")
+    pm_gradient = changes.add_rules(module, "pm_gradient", vmap_gradient, at=0)
+    stock_compute_gradient = changes.replace(module, "compute_gradient", compute_gradient, "root", "root_grad", "targets")

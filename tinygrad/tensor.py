@@ -7,7 +7,7 @@ from tinygrad.dtype import dtypes
 from tinygrad.helpers import TRACEMETA, argfix
 from tinygrad.uop.ops import Ops, UOp
 from tinygrad_overlay import _state
-from tinygrad_overlay._patching import expect
+from tinygrad_overlay._patching import Changes
 from tinygrad_overlay.schedule import _scopes
 from tinygrad_overlay.schedule._scopes import VmapScopeError, name_ranges, open_vmap_ranges
 
@@ -70,7 +70,8 @@ def called_methods() -> list[str]:
   The note of who makes an op (_METADATA) would say it too, but an exception leaves the note of its time behind.
   """
   frame, names = sys._getframe(1), ["rand"]
-  while frame is not None and (module:=frame.f_globals.get("__name__", "")).startswith(("tinygrad.", __name__, "contextlib")):
+  # who observes the methods stands between them
+  while frame is not None and (module:=frame.f_globals.get("__name__", "")).startswith(("tinygrad.", __name__, "contextlib", "vmapdbg.")):
     if module == upstream.__name__ and hasattr(Tensor, frame.f_code.co_name): names.append(frame.f_code.co_name)
     frame = frame.f_back
   return names
@@ -116,13 +117,16 @@ def patch(module:ModuleType) -> None:
   global Tensor, upstream, gradient, stock_assign, stock_clone, stock_setitem, stock_bool, stock_rand
   from tinygrad import gradient
   Tensor, upstream = module.Tensor, module
-  stock_assign, stock_clone = expect(Tensor, "assign", "self", "x"), expect(Tensor, "clone", "self")
-  stock_setitem = expect(Tensor, "__setitem__", "self", "indices", "v")
-  stock_bool = expect(Tensor, "__bool__", "self")
-  stock_rand = expect(Tensor, "rand", "shape", "device", "dtype", "contiguous", "kwargs")
-  Tensor.__bool__, Tensor.rand = refuse_truth, staticmethod(functools.wraps(stock_rand)(rand))
-  methods = {"vmapin":vmapin, "vmapout":vmapout, "assign":assign, "clone":clone, "__setitem__":setitem}
-  for name,method in methods.items():
+  with Changes("vmap-ops") as changes:
+    note = changes.expect(module, "_metadata_wrapper", "fn")
     # tinygrad wraps each method to note which one made a UOp
-    setattr(Tensor, name, functools.wraps(method)(module._metadata_wrapper(method)) if TRACEMETA >= 1 else method)
+    def noted(method): return functools.wraps(method)(note(method)) if TRACEMETA >= 1 else method
+    changes.add(Tensor, "vmapin", noted(vmapin))
+    changes.add(Tensor, "vmapout", noted(vmapout))
+    stock_assign = changes.replace(Tensor, "assign", noted(assign), "self", "x")
+    stock_clone = changes.replace(Tensor, "clone", noted(clone), "self")
+    stock_setitem = changes.replace(Tensor, "__setitem__", noted(setitem), "self", "indices", "v")
+    stock_bool = changes.replace(Tensor, "__bool__", refuse_truth, "self")
+    stock_rand = changes.replace(Tensor, "rand", staticmethod(noted(rand)), "shape", "device", "dtype", "contiguous", "kwargs")
+  Tensor.rand.__doc__ = stock_rand.__doc__
   _state.observer.tensor_ready(module)

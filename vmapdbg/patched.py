@@ -8,9 +8,9 @@ the same overlay. Raises OverlayError (an ImportError) when tinygrad is imported
 import os
 
 from vmapdbg.overlay import PATCHES_VARIABLE, child_environment, install, is_installed
-from vmapdbg.patches import SWITCHABLE
+from vmapdbg.patches import ALL, format_patches
 
 if not is_installed():
-    patches = os.environ.get(PATCHES_VARIABLE, ",".join(SWITCHABLE))
+    patches = os.environ.get(PATCHES_VARIABLE, format_patches(ALL))
     install(patches)
     os.environ.update(child_environment(patches, dict(os.environ)))

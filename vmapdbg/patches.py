@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+Patches = frozenset[str]
+"""The names of the switchable patches that are on."""
+
 
 class PatchError(ValueError):
     """A `--patches` value that names no patch; the message is one line for the user."""
@@ -50,9 +53,10 @@ PATCHES = (
 )
 
 SWITCHABLE = tuple(patch.name for patch in PATCHES if patch.switchable)
+ALL = frozenset(SWITCHABLE)
 
 
-def parse_patches(spec: str) -> frozenset[str]:
+def parse_patches(spec: str) -> Patches:
     """Returns the names of the switchable patches that `spec` turns on.
 
     `all`, `none`, or a list: names alone turn on just those, `-name` after `all` turns one off.
@@ -75,19 +79,20 @@ def parse_patches(spec: str) -> frozenset[str]:
     return frozenset(chosen)
 
 
-def format_patches(chosen: frozenset[str]) -> str:
-    """Returns the names in table order, comma separated: the value of the environment variable."""
-    return ",".join(name for name in SWITCHABLE if name in chosen)
+def format_patches(chosen: Patches) -> str:
+    """Returns the names in table order, comma separated, `none` for no patch: the value of the environment variable.
+    `parse_patches` reads it."""
+    return ",".join(name for name in SWITCHABLE if name in chosen) or "none"
 
 
-def spell_patches(chosen: frozenset[str]) -> str:
+def spell_patches(chosen: Patches) -> str:
     """Returns the shortest value of --patches that turns on just these."""
     off = [name for name in SWITCHABLE if name not in chosen]
     if len(off) < len(chosen):
         return ",".join(["all", *(f"-{name}" for name in off)])
-    return format_patches(chosen) or "none"
+    return format_patches(chosen)
 
 
-def patch_states(chosen: frozenset[str]) -> dict[str, bool]:
+def patch_states(chosen: Patches) -> dict[str, bool]:
     """Returns every patch of the table with its state, in table order."""
     return {patch.name: not patch.switchable or patch.name in chosen for patch in PATCHES}

@@ -46,8 +46,8 @@ def install(spec: str, target: str) -> None:
     """Installs the overlay, and has tinygrad note the lines of Tensors. Raises pytest.UsageError, with one line."""
     from vmapdbg import overlay
     from vmapdbg.child.live import LineKeeper, observe_with
-    from vmapdbg.commands.launcher import TARGETS
     from vmapdbg.patches import PatchError, format_patches, parse_patches
+    from vmapdbg.targets import TARGETS
 
     if target not in TARGETS:
         raise pytest.UsageError(f"--vmapdbg-target: {target!r} is none of {', '.join(TARGETS)}")
@@ -102,15 +102,12 @@ class Session:
     def capture(self) -> Iterator[Captured]:
         from vmapdbg.child.live import build_capture, recording
         from vmapdbg.commands.jobs import add_findings
-        from vmapdbg.patches import format_patches, parse_patches
         from vmapdbg.render.sentences import fill_sentences
 
         captured = Captured()
         with recording() as recorder:
             yield captured
-        options = self.config.option
-        patches = format_patches(parse_patches(options.vmapdbg_patches))
-        built = build_capture(recorder.schedules, options.vmapdbg_target, patches)
+        built = build_capture(recorder.schedules, self.config.option.vmapdbg_target)
         captured._capture = add_findings(fill_sentences(built))
         self.last = captured
 

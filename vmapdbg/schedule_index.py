@@ -52,6 +52,11 @@ class ScheduleIndex:
         node = self.node(node_id)
         return "?" if node is None else node.op
 
+    def size_of(self, name: str) -> int | str | None:
+        """Returns the size of a range, None where the schedule does not know it."""
+        known = self.ranges.get(name)
+        return None if known is None else known.size
+
     def find_sources(self, node_ids: Sequence[int]) -> frozenset[int]:
         """Returns the ids of all that some nodes are computed from, without the nodes themselves where nothing of
         them reads another one."""
@@ -76,6 +81,11 @@ class ScheduleIndex:
     def bufferizes(self) -> dict[int, Bufferize]:
         """The BUFFERIZE of each node that has one, by the id of the node."""
         return {item.node: item for item in self.schedule.bufferizes}
+
+    def find_kept(self, node_id: int) -> Bufferize | None:
+        """Returns the BUFFERIZE of a node whose buffer was kept, None where it has none."""
+        made = self.bufferizes.get(node_id)
+        return made if made is not None and made.outcome == "kept" else None
 
     @cached_property
     def _mapped(self) -> dict[int, tuple[str, ...]]:

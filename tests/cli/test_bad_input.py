@@ -7,11 +7,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from tool import ROOT, run_tool, show_json
+from tool import HANGS, ROOT, run_tool, show_json, wait_until
 
 
 def write(folder: Path, text: str) -> str:
@@ -111,14 +110,11 @@ def test_endless_loop_is_stopped_with_what_it_started(tmp_path: Path) -> None:
         f"open({str(marker)!r}, 'w').write(str(w.pid))\n"
         "while True: pass\n",
     )
-    done = run_tool("show", name, "--timeout", "2", cwd=tmp_path)
-    assert_one_line(done, 4, "did not end within 2 seconds")
+    # the snippet needs some of the time to get to its loop
+    done = run_tool("show", name, "--timeout", "10", cwd=tmp_path)
+    assert_one_line(done, 4, "did not end within 10 seconds")
     worker = int(marker.read_text())
-    for _ in range(50):
-        if not is_running(worker):
-            return
-        time.sleep(0.1)
-    raise AssertionError("a process that the snippet started is still there")
+    wait_until(lambda: not is_running(worker), "a process that the snippet started is still there")
 
 
 def is_running(pid: int) -> bool:
@@ -225,12 +221,9 @@ def test_interrupt_ends_the_child(tmp_path: Path) -> None:
         text=True,
     )
     pid_file = tmp_path / "pid"
-    for _ in range(200):
-        if pid_file.exists() and pid_file.read_text():
-            break
-        time.sleep(0.05)
+    wait_until(lambda: pid_file.exists() and pid_file.read_text() != "", "the snippet did not start")
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=HANGS)
     assert process.returncode == 130
     assert errors.split("\n") == ["", "vmapdbg: interrupted", ""]  # the first ends the line that shows ^C
     assert not is_running(int(pid_file.read_text()))

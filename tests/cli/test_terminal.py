@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tool import ROOT
+from tool import HANGS, ROOT, wait_until
 
 pty = pytest.importorskip("pty", reason="there are no pseudo-terminals here")
 
@@ -51,7 +51,7 @@ class Terminal:
 
     def read(self) -> bool:
         """Waits for what comes next; False at the end."""
-        ready, _, _ = select.select([self.master], [], [], 60)
+        ready, _, _ = select.select([self.master], [], [], HANGS)
         assert ready, f"nothing more was shown after {self.shown[-500:]!r}"
         try:
             more = os.read(self.master, 4096)
@@ -62,14 +62,14 @@ class Terminal:
 
     def wait_for(self, words: bytes) -> None:
         while words not in self.shown:
-            assert self.read(), f"it ended with {self.process.wait(60)}: {self.shown!r}"
+            assert self.read(), f"it ended with {self.process.wait(HANGS)}: {self.shown!r}"
 
     def wait(self) -> int:
-        end = time.monotonic() + 120
+        end = time.monotonic() + HANGS
         while self.read():
             # what still shows how far it is would be read for ever
             assert time.monotonic() < end, "it does not end"
-        return self.process.wait(60)
+        return self.process.wait(HANGS)
 
 
 @contextmanager
@@ -139,10 +139,7 @@ def test_a_stopped_tool_leaves_no_process_and_no_file(tmp_path: Path) -> None:
     """What `timeout` and `kill` send."""
     (tmp_path / "slow.py").write_text("open('started', 'w')\n" + SLEEPS, encoding="utf-8")
     with run_on_terminal("check", "slow.py", folder=tmp_path) as terminal:
-        end = time.monotonic() + 60
-        while not (tmp_path / "started").exists():
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        wait_until((tmp_path / "started").exists, "the snippet did not start")
         terminal.process.send_signal(signal.SIGTERM)
         assert terminal.wait() == 128 + signal.SIGTERM
     assert running_in(tmp_path) == []

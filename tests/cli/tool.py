@@ -6,21 +6,31 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent.parent
+# Seconds after which a process is taken to hang. How long something takes decides no test: the machine may be busy.
+HANGS = 600
 
 
-def run_tool(*arguments: str, cwd: Path, timeout: float = 120, **variables: str) -> subprocess.CompletedProcess[str]:
+def run_tool(*arguments: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Runs `vmapdbg ARGUMENTS` in `cwd` with its output piped; `variables` are added to the environment."""
     command = [sys.executable, "-m", "vmapdbg", *arguments]
     # the checkout is installed or on the path of whoever runs the tests; the child runs elsewhere
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     environment = {**os.environ, "PYTHONPATH": path, "COLUMNS": "80", **variables}
-    return subprocess.run(
-        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=timeout, check=False
-    )
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=HANGS, check=False)
+
+
+def wait_until(is_done: Callable[[], bool], otherwise: str) -> None:
+    """Returns once `is_done`; fails with `otherwise` where that never comes."""
+    end = time.monotonic() + HANGS
+    while not is_done():
+        assert time.monotonic() < end, otherwise
+        time.sleep(0.05)
 
 
 def show_json(snippet: Path, *arguments: str, cwd: Path, **variables: str) -> tuple[dict[str, Any], str]:

@@ -201,8 +201,9 @@ def change_stored(change: Callable[[UOp], UOp]) -> Plant:
 
         def bufferize_to_store(ctx: Any, x: UOp, idx: UOp, allow_locals: bool) -> UOp | None:
             stored = stock(ctx, x, idx, allow_locals)
-            is_buffer = stored is not None and stored.op is Ops.AFTER and stored.src[0].op is Ops.BUFFER
-            return change(stored) if is_buffer else stored
+            if stored is None or stored.op is not Ops.AFTER or stored.src[0].op is not Ops.BUFFER:
+                return stored
+            return change(stored)
 
         patch.setattr(rangeify, "stock_bufferize_to_store", bufferize_to_store)
 

@@ -43,7 +43,8 @@ class Laboratory:
         from tinygrad.engine.realize import method_cache
         from tinygrad.engine.schedule import schedule_cache
 
-        from vmapdbg.child import extract, programs
+        from vmapdbg.child import extract
+        from vmapdbg.child.program import programs
 
         for cache in (schedule_cache, method_cache):
             cache.clear()

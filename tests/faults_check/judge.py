@@ -20,7 +20,7 @@ def judge(folder: Path) -> None:
         checks = []
         for file in sorted(one.glob("schedule-*.pickle")):
             evidence = pickle.loads(file.read_bytes())
-            checks.append(to_data(Checker(evidence, Blobs(folder / "blobs", 0), 2000).check(paranoid=False)))
+            checks.append(to_data(Checker(evidence, Blobs(folder / "blobs", 0), 2000).check(["stock"])))
         print(json.dumps({"name": one.name, "report": {"schedules": checks}}), flush=True)
 
 

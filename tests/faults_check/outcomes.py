@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vmapdbg.check.blame import make_findings
 from vmapdbg.check.result import CheckReport
 from vmapdbg.data import build_data, from_data
 from vmapdbg.model import Finding
+from vmapdbg.render.check_sentences import make_findings
 
 ROOT = Path(__file__).parent.parent.parent
 

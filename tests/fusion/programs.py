@@ -103,7 +103,7 @@ def run_targets(out, patterns):
             schedule_cache.clear()
             schedule = function(*[Tensor.empty(*shape) for shape in shapes]).schedule()
             asts = [item.ast for item in schedule if item.ast.op is Ops.SINK]
-            works = [(count_work(get_program(ast, renderer).uops), estimate_work(ast, renderer)) for ast in asts]
+            works = [(count_work(get_program(ast, renderer).uops or []), estimate_work(ast, renderer)) for ast in asts]
             kernels = [[n for w in pair for n in (w.local_bytes, w.ops, w.threads)] for pair in works]
             found[target]["kernels"][name] = kernels
     out.with_suffix(".json").write_text(json.dumps(found))

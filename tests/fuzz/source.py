@@ -120,12 +120,12 @@ class Writer:
 
     def options(self, step: Map) -> list[str]:
         in_axes = tuple(a for (a,) in step.in_axes)
-        out_axes = tuple(a for (a,) in step.out_axes)
+        out_axes = [a for (a,) in step.out_axes]
         options = []
         if set(in_axes) != {0}:
             options.append(f"in_axes={in_axes}")
         if set(out_axes) != {0}:
-            options.append(f"out_axes={out_axes if len(out_axes) > 1 else out_axes[0]}")
+            options.append(f"out_axes={tuple(out_axes) if len(out_axes) > 1 else out_axes[0]}")
         if set(in_axes) <= {None}:
             options.append(f"axis_size={step.sizes[0]}")
         if step.axis_type != "loop":

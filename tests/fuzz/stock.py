@@ -94,6 +94,6 @@ def stock_jvp(y: Tensor, x: Tensor, tangent: Tensor) -> Tensor:
 
     The gradient is linear in the gradient given to it, and the derivative is the gradient to that.
     """
-    given = Tensor(np.full(y.shape, 0.5), dtype=y.dtype).contiguous_backward()
+    given = Tensor(np.full(tuple(map(int, y.shape)), 0.5), dtype=y.dtype).contiguous_backward()
     gradient = y.gradient(x, gradient=given, materialize_grads=True)[0]
     return (gradient * tangent).sum().gradient(given, materialize_grads=True)[0]

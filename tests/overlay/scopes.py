@@ -153,7 +153,7 @@ def numbers(*shape: int, dtype: Any = np.float32, seed: int = 0) -> np.ndarray:
     ) + rng.random(shape).astype(dtype) * dtype.type(1e-3)
 
 
-def tolerance(dtype: Any) -> dict[str, float]:
+def tolerance(dtype: Any) -> dict[str, Any]:
     """Returns what `np.testing.assert_allclose` allows for a dtype."""
     return {
         np.dtype(np.float16): {"rtol": 2e-2, "atol": 1e-2},

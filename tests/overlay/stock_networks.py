@@ -199,7 +199,7 @@ def gradients(shape: tuple[int, ...], name: str) -> Any:
     ("sgd", True),
     ("adam", True),
 )
-def optimizers(kind: str, fused: bool) -> None:
+def optimizers(kind: str, fused: Any) -> None:
     layers = [nn.Linear(6, 8), Tensor.relu, nn.Linear(8, 3)]
     make = {
         "sgd": lambda ps: SGD(ps, 0.1, fused=fused),

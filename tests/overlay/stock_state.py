@@ -176,7 +176,7 @@ def jitted_symbolic(rows: int) -> None:
 @program(1, executes=True)
 def jitted_training(steps: int) -> None:
     layer = nn.Linear(4, 4)
-    optimizer = Adam([layer.weight, layer.bias])
+    optimizer = Adam(nn.state.get_parameters(layer))
 
     def step(x: Tensor) -> Tensor:
         with Tensor.train():
@@ -191,7 +191,8 @@ def jitted_training(steps: int) -> None:
 
 @program(3)
 def decompositions(n: int) -> Any:
-    return data(n, n).newton_schulz(2, (2.0, -1.5, 0.5)), *data(n, n).qr()
+    coefficients: Any = (2.0, -1.5, 0.5)
+    return data(n, n).newton_schulz(2, coefficients), *data(n, n).qr()
 
 
 # *** ranges in a graph of stock tinygrad

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from tinygrad.helpers import GlobalCounters
 from tinygrad.uop.ops import Ops
 
 BATCH = 5
-Fn = Callable[[Tensor], Tensor]
+Fn = Callable[[Tensor], Any]
 
 
 def tensor(*shape: int, seed: int = 0) -> Tensor:

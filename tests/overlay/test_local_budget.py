@@ -76,5 +76,5 @@ def test_no_opts_take_a_kernel_over_the_limit(
         with contextlib.suppress(KernelOptError):
             kernel.apply_opt(Opt(op, 0, amount))
     program = get_program(make_products(held, outputs, dtype), target, opts=kernel.applied_opts)
-    local = sum(u.ptrdtype.size * u.dtype.base.itemsize for u in program.uops if u.op is Ops.DEFINE_LOCAL)
+    local = sum(u.ptrdtype.size * u.dtype.base.itemsize for u in program.uops or [] if u.op is Ops.DEFINE_LOCAL)
     assert sum(held) * dtype.itemsize <= local <= target.shared_max

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from captures import make_capture, make_kernel, make_node, make_schedule
 from hypothesis import strategies as st
 
+from vmapdbg.diff import CaptureDiff, diff_captures
 from vmapdbg.model import Bufferize, Capture, Kernel, Node, Output, Range, Realized, Reason, Schedule, VmapEntry
 
 OPS = ("ADD", "MUL", "RESHAPE", "EXPAND", "REDUCE_AXIS", "CONTIGUOUS")
@@ -99,6 +101,12 @@ _closed = st.sampled_from((("r0",), ("rm1", "r0"), ("r1", "r2")))
 def draw_capture(draw: st.DrawFn) -> Capture:
     """A capture of up to three schedules."""
     return make_capture(*(draw(draw_schedule(i)) for i in range(draw(st.integers(0, 3)))))
+
+
+def diff_pair(sides: Iterable[Capture], printed: tuple[str, str] | None = None) -> CaptureDiff:
+    """The diff of the two captures in `sides`: the one before, the one after."""
+    before, after = sides
+    return diff_captures(before, after, printed)
 
 
 # *** what is no change

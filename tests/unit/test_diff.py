@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from captures import ALL_ON, lost_range, make_capture, make_kernel, make_node, make_schedule
-from diff_captures import disguise_capture, draw_capture, mutate_capture
+from diff_captures import diff_pair, disguise_capture, draw_capture, mutate_capture
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -38,7 +38,7 @@ def kernels_of(diff: CaptureDiff) -> list[tuple[str, list[int], list[int]]]:
 def compare_kernels(before: list[Kernel], after: list[Kernel]) -> list[tuple[str, list[int], list[int]]]:
     nodes = tuple(make_node(i, "ADD", arg=str(i)) for i in range(12))
     sides = [make_capture(make_schedule(nodes=nodes, kernels=tuple(side))) for side in (before, after)]
-    return kernels_of(diff_captures(*sides))
+    return kernels_of(diff_pair(sides))
 
 
 @given(draw_capture())
@@ -184,10 +184,10 @@ def test_of_an_older_capture_sentences_are_not_compared() -> None:
     new = Realized((0,), "ending-ranges", "r0 ends at EXPAND 1", (Reason("ending-ranges", (1,), ("r0",)),))
     old = replace(new, detail="r3 ends at EXPAND 9", reasons=())
     nodes = (make_node(0, "BUFFER"), make_node(1, "EXPAND", src=(0,)))
-    sides = [
+    before, after = (
         make_capture(make_schedule(nodes=(*nodes, make_node(2, "ADD", src=(0,), realized=why)))) for why in (old, new)
-    ]
-    assert diff_captures(*sides).is_empty
+    )
+    assert diff_captures(before, after).is_empty
 
 
 def test_a_buffer_that_is_kept_by_another_rule_is_said_to_be() -> None:
@@ -196,8 +196,8 @@ def test_a_buffer_that_is_kept_by_another_rule_is_said_to_be() -> None:
     )
     other = replace(kept, decided=Reason("reduce-reads-buffer", numbers={"reduces": 1}))
     nodes = (make_node(0, "BUFFER"), make_node(1, "ADD", src=(0,)))
-    sides = [make_capture(make_schedule(nodes=nodes, bufferizes=(made,))) for made in (kept, other)]
-    assert [item.changed for item in diff_captures(*sides).schedules[0].bufferizes] == [("reason",)]
+    before, after = (make_capture(make_schedule(nodes=nodes, bufferizes=(made,))) for made in (kept, other))
+    assert [item.changed for item in diff_captures(before, after).schedules[0].bufferizes] == [("reason",)]
 
 
 def test_stock_tinygrad_gives_no_reasons_to_differ_in() -> None:
@@ -206,7 +206,7 @@ def test_stock_tinygrad_gives_no_reasons_to_differ_in() -> None:
         make_capture(make_schedule(nodes=(make_node(0, "ADD", realized=why),)))
         for why in (Realized((0,), "stock", "stock tinygrad does not say why"), known)
     ]
-    assert diff_captures(*sides).is_empty
+    assert diff_pair(sides).is_empty
 
 
 def test_equal_nodes_are_told_apart_by_who_reads_them() -> None:
@@ -227,7 +227,7 @@ def test_a_range_of_another_kind_is_a_change() -> None:
     sides = [
         make_capture(make_schedule(nodes=(node,), ranges=(Range("r0", 4, kind, False),))) for kind in ("LOOP", "REDUCE")
     ]
-    diff = diff_captures(*sides).schedules[0]
+    diff = diff_pair(sides).schedules[0]
     assert [item.changed for item in diff.nodes] == [("in_ranges", "out_ranges")]
     assert [item.name for item in diff.added_ranges] == ["r0"]
 
@@ -340,7 +340,7 @@ def test_no_line_gets_lost(before: str, after: str) -> None:
 
 def compare_values(before: tuple, after: tuple, dtype: str = "float", shape: tuple[int, ...] | None = None):
     outputs = [Output(shape or (len(side),), dtype, repr(side), side) for side in (before, after)]
-    diff = diff_captures(*(make_capture(make_schedule(outputs=(item,))) for item in outputs))
+    diff = diff_pair(make_capture(make_schedule(outputs=(item,))) for item in outputs)
     return diff.schedules[0].outputs[0]
 
 
@@ -369,7 +369,7 @@ def test_the_first_different_element_is_named() -> None:
 
 def test_an_integer_that_differs_outside_of_the_sample_is_different() -> None:
     sides = [Output((4096,), "int", digest, (1.0,) * 1024) for digest in ("aa", "bb")]
-    diff = diff_captures(*(make_capture(make_schedule(outputs=(item,))) for item in sides))
+    diff = diff_pair(make_capture(make_schedule(outputs=(item,))) for item in sides)
     assert diff.values == "different"
     assert diff.schedules[0].outputs[0].first is None
 

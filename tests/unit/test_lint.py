@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 from captures import lost_range, make_capture, make_kernel, make_node, make_schedule
-from rich.console import Console
+from rendered import flatten, print_to_text
 
 from vmapdbg.data import from_data, to_data
 from vmapdbg.lint import CODES, RULES, lint_capture
@@ -18,12 +17,13 @@ from vmapdbg.lint.ignores import split_ignored
 from vmapdbg.model import Access, Bufferize, Capture, Finding, Loop, Outside, Range
 from vmapdbg.render.lint_formats import RuleText, dump_github, dump_json, dump_sarif
 from vmapdbg.render.text.lint import Report, print_concise, print_explanation, print_text
+from vmapdbg.vocabulary import AccessKind, LoopKind
 
 TEXTS = [RuleText(rule.code, rule.name, rule.severity, rule.explanation) for rule in RULES]
 SCOPE = (Range("rm1", 3, "LOOP", True),)
 
 
-def make_access(kind: str = "store", size: int = 6, **changes: Any) -> Access:
+def make_access(kind: AccessKind = "store", size: int = 6, **changes: Any) -> Access:
     """An access that is right: a store to each element of data0_6."""
     access = Access("data0_6", kind, "GLOBAL", size, 0, size - 1, "Lidx0", None, 3, (), size, size, None)
     if kind == "load":
@@ -82,7 +82,7 @@ def test_lost_loop_has_the_name_of_the_range_and_the_patch() -> None:
         ),
     ],
 )
-def test_lost_threads_and_launches(kind: str, words: str) -> None:
+def test_lost_threads_and_launches(kind: LoopKind, words: str) -> None:
     (found,) = lint_capture(one_kernel(make_access(lost=(Loop("gidx0", 4, kind),))))
     assert words in found.message
 
@@ -252,19 +252,15 @@ def test_ignore_comments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         assert stays("VD104", elsewhere)
 
 
-def render(print_it: Any, width: int = 80) -> str:
-    out = io.StringIO()
-    print_it(Console(file=out, width=width, highlight=False, markup=False))
-    return out.getvalue()
-
-
 @pytest.mark.parametrize("width", [24, 60, 80, 200])
 def test_text_fits(width: int) -> None:
     capture = one_kernel(make_access(lost=(LOOP,)))
     findings = lint_capture(capture)
-    output = render(lambda console: print_text(Report(capture, findings, 2, {"VD101": "lost steps"}), console), width)
+    output = print_to_text(
+        lambda console: print_text(Report(capture, findings, 2, {"VD101": "lost steps"}), console), width
+    )
     assert max(len(line) for line in output.splitlines()) <= width
-    flat = " ".join(output.split())
+    flat = flatten(output)
     source = "c:3 | *(data0_6+Lidx0) = val0;"
     for words in ("a.py:7 VD101 lost steps", "1 finding in 1 kernel", "2 ignored", source, "node 1 ADD"):
         assert words in flat or width == 24
@@ -272,14 +268,16 @@ def test_text_fits(width: int) -> None:
 
 def test_concise_is_one_line() -> None:
     found = Finding("VD101", "k", 1, "a.py:7", "message " * 30)
-    output = render(lambda console: print_concise([found], console, "a.py"), 60)
+    output = print_to_text(lambda console: print_concise([found], console, "a.py"), 60)
     assert output.count("\n") == 1
     assert output.startswith("a.py:7: VD101 message")
 
 
 @pytest.mark.parametrize("rule", RULES, ids=CODES)
 def test_every_rule_is_explained(rule: Any) -> None:
-    output = render(lambda console: print_explanation(rule.code, rule.name, rule.severity, rule.explanation, console))
+    output = print_to_text(
+        lambda console: print_explanation(rule.code, rule.name, rule.severity, rule.explanation, console)
+    )
     assert output.startswith(f"{rule.code}  {rule.name} ({rule.severity})\n\n")
     assert all(word in output for word in ("Decided", "What to try"))
 

@@ -5,7 +5,6 @@ UPDATE_GOLDEN=1 writes the golden texts anew; look at what changed in them.
 
 from __future__ import annotations
 
-import io
 import os
 import re
 from dataclasses import replace
@@ -22,15 +21,15 @@ from captures import (
     make_schedule,
     many_kernels,
 )
-from diff_captures import draw_capture, mutate_capture
+from diff_captures import diff_pair, draw_capture, mutate_capture
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rendered import COLOUR, assert_same_but_coloured, flatten, print_on_terminal_of_environment, print_to_text
 from rich.cells import cell_len
-from rich.console import Console
 
 from vmapdbg.diff import CaptureDiff, diff_captures
 from vmapdbg.model import Capture, Finding, Output, SnippetError
-from vmapdbg.render import print_diff
+from vmapdbg.render.text.diff import print_diff
 from vmapdbg.store import load_capture
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -41,15 +40,7 @@ PRINTED = (
 
 
 def render(diff: CaptureDiff, width: int = 80, *, terminal: bool = False, **options: bool) -> str:
-    """The output as a pipe (or, with `terminal`, a colour terminal) gets it."""
-    file = io.StringIO()
-    console = Console(file=file, width=width, force_terminal=terminal, color_system="truecolor" if terminal else None)
-    print_diff(diff, console, **options)
-    return file.getvalue()
-
-
-def flatten(output: str) -> str:
-    return " ".join(output.split())
+    return print_to_text(lambda console: print_diff(diff, console, **options), width, terminal=terminal)
 
 
 def give_values(capture: Capture, *samples: tuple[float, ...]) -> Capture:
@@ -66,12 +57,12 @@ def make_fusion() -> CaptureDiff:
     ]
     one = make_kernel("r_abc", source.format(name="r_abc", number=7), nodes=tuple(range(6)), outputs=(5,), threads=64)
     sides = [make_capture(make_schedule(nodes=nodes, kernels=tuple(side))) for side in (before, [one])]
-    return diff_captures(*sides)
+    return diff_pair(sides)
 
 
 def load_lost_range() -> CaptureDiff:
     sides = [load_capture(GOLDEN / f"lost_range_{side}.json") for side in ("before", "after")]
-    return diff_captures(*sides, PRINTED)
+    return diff_pair(sides, PRINTED)
 
 
 DIED = make_capture(error=SnippetError("ChildDied", "it was killed by SIGSEGV before it could report", None))
@@ -111,17 +102,12 @@ def test_no_line_is_wider_than_the_page(name: str, width: int, options: dict[str
 @pytest.mark.parametrize("name", DIFFS)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_terminal_gets_the_same_text_with_colours(name: str, width: int) -> None:
-    coloured = render(DIFFS[name], width, terminal=True)
-    assert "\x1b[" in coloured
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", coloured)
-    assert [line.rstrip() for line in plain.splitlines()] == render(DIFFS[name], width).splitlines()
+    assert_same_but_coloured(render(DIFFS[name], width, terminal=True), render(DIFFS[name], width))
 
 
 def test_no_color_turns_the_colours_off_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    file = io.StringIO()
-    print_diff(DIFFS["real"], Console(file=file, width=80, force_terminal=True))
-    assert not re.search(r"\x1b\[[0-9;]*(3[0-7]|38|9[0-7])[;m]", file.getvalue())
+    assert not COLOUR.search(print_on_terminal_of_environment(lambda console: print_diff(DIFFS["real"], console)))
 
 
 @settings(max_examples=40, deadline=None)
@@ -250,7 +236,7 @@ def test_the_same_change_of_a_second_schedule_is_one_line() -> None:
         replace(side, schedules=tuple(replace(side.schedules[0], index=i) for i in range(3)))
         for side in (before, after)
     ]
-    output = render(diff_captures(*sides))
+    output = render(diff_pair(sides))
     assert "~ schedules 1, 2  the changes of schedule 0 again" in output
     assert output.count("Source") == 1
 

@@ -12,21 +12,22 @@ from hypothesis import strategies as st
 from vmapdbg.diff import match_nodes
 from vmapdbg.model import Bufferize, Capture, Node, Realized
 from vmapdbg.render.graph.fold import LEVELS, Folding, fold_items
-from vmapdbg.render.graph.items import Side, collect_items
+from vmapdbg.render.graph.items import DrawnSchedule, collect_items
+from vmapdbg.vocabulary import Outcome
 
 REALIZED = Realized((0,), "ending-ranges", "r0 ends")
 
 
-def side_of(nodes: list[Node], *bufferizes: Bufferize) -> Side:
+def side_of(nodes: list[Node], *bufferizes: Bufferize) -> DrawnSchedule:
     capture = make_capture(make_schedule(nodes=tuple(nodes), bufferizes=bufferizes))
-    return Side(capture, capture.schedules[0])
+    return DrawnSchedule(capture, capture.schedules[0])
 
 
 def fold(nodes: list[Node], level: int = 0, *bufferizes: Bufferize) -> Folding:
     return fold_items(collect_items(side_of(nodes, *bufferizes)), level)
 
 
-def keep(node: int, outcome: str = "kept") -> Bufferize:
+def keep(node: int, outcome: Outcome = "kept") -> Bufferize:
     return Bufferize(node, ("r0",), (), 2, 16, "GLOBAL", outcome, "because")
 
 
@@ -173,7 +174,7 @@ def test_folding_makes_no_circle(nodes: list[Node], level: int) -> None:
 @pytest.mark.parametrize("level", LEVELS)
 def test_sums_of_a_real_graph(level: int) -> None:
     capture: Capture = lost_range()
-    side = Side(capture, capture.schedules[0])
+    side = DrawnSchedule(capture, capture.schedules[0])
     check_sums(fold_items(collect_items(side), level), len(side.schedule.nodes))
 
 

@@ -25,12 +25,21 @@ from captures import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rendered import (
+    COLOUR,
+    assert_same_but_coloured,
+    flatten,
+    print_on_terminal_of_environment,
+    print_to_text,
+    remove_colours,
+)
 from rich.cells import cell_len
 from rich.console import Console
 
 from vmapdbg.model import Bufferize, Capture, Finding, Range, SnippetError, VmapEntry
 from vmapdbg.patches import PATCHES
-from vmapdbg.render import SECTIONS, print_capture, print_patches
+from vmapdbg.render.sections import SECTIONS
+from vmapdbg.render.text.capture import print_capture, print_patches
 
 WIDTHS = (60, 80, 200)
 CAPTURES = {
@@ -44,16 +53,7 @@ CAPTURES = {
 
 
 def render(capture: Capture, width: int = 80, *, terminal: bool = False, **options: Any) -> str:
-    """The output as a pipe (or, with `terminal`, a colour terminal) gets it."""
-    file = io.StringIO()
-    console = Console(file=file, width=width, force_terminal=terminal, color_system="truecolor" if terminal else None)
-    print_capture(capture, console, **options)
-    return file.getvalue()
-
-
-def flatten(output: str) -> str:
-    """The output with every fold undone, for sentences that may be folded anywhere."""
-    return " ".join(output.split())
+    return print_to_text(lambda console: print_capture(capture, console, **options), width, terminal=terminal)
 
 
 def section(output: str, title: str) -> str:
@@ -80,17 +80,12 @@ def test_a_pipe_gets_ascii_without_escapes_or_spaces_at_the_end(name: str) -> No
 @pytest.mark.parametrize("name", CAPTURES)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_terminal_gets_the_same_text_with_colours(name: str, width: int) -> None:
-    coloured = render(CAPTURES[name], width, terminal=True)
-    assert "\x1b[" in coloured
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", coloured)
-    assert [line.rstrip() for line in plain.splitlines()] == render(CAPTURES[name], width).splitlines()
+    assert_same_but_coloured(render(CAPTURES[name], width, terminal=True), render(CAPTURES[name], width))
 
 
 def test_no_color_turns_the_colours_off_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    file = io.StringIO()
-    print_capture(lost_range(), Console(file=file, width=80, force_terminal=True))
-    assert not re.search(r"\x1b\[[0-9;]*(3[0-7]|38|9[0-7])[;m]", file.getvalue())
+    assert not COLOUR.search(print_on_terminal_of_environment(lambda console: print_capture(lost_range(), console)))
 
 
 def test_the_same_capture_prints_the_same_twice() -> None:
@@ -330,7 +325,7 @@ def test_source_of_every_target_survives_highlighting(target: str) -> None:
     kernel = make_kernel("f", source, target=target)
     capture = make_capture(make_schedule(kernels=(kernel,)), target=target)
     for terminal in (False, True):
-        output = re.sub(r"\x1b\[[0-9;]*m", "", render(capture, terminal=terminal, only=("source",)))
+        output = remove_colours(render(capture, terminal=terminal, only=("source",)))
         assert all(line in output for line in lines)
 
 
@@ -345,7 +340,7 @@ def test_markup_in_the_users_strings_stays_text(width: int, terminal: bool) -> N
         error=SnippetError("[E]", "[/nope] [red]", None),
         findings=(Finding("[VD]", None, None, None, "[/] [green]"),),
     )
-    output = re.sub(r"\x1b\[[0-9;]*m", "", render(capture, width, terminal=terminal))
+    output = remove_colours(render(capture, width, terminal=terminal))
     for text in ("[red]n", "[r4]", "[bold]*", "[b].py:3", "[blue]k", "[/red] a[r4]", ":smile:.py:1"):
         assert text in output
     for text in ("[link=x]s[/link].py", "failed: [E]", "[/nope] [red]", "[VD] [/] [green]"):
@@ -435,9 +430,7 @@ def test_files_with_the_same_name_stay_apart_and_the_full_path_is_told() -> None
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_patches_table_says_state_summary_and_seed(width: int) -> None:
-    file = io.StringIO()
-    print_patches(PATCHES, {"ambient-ranges": True}, Console(file=file, width=width))
-    output = file.getvalue()
+    output = print_to_text(lambda console: print_patches(PATCHES, {"ambient-ranges": True}, console), width)
     assert all(cell_len(line) <= width for line in output.splitlines())
     assert re.search(r"^vmap-ops +always ", output, re.M)
     assert re.search(r"^ambient-ranges +on ", output, re.M)
@@ -454,9 +447,10 @@ def test_no_string_of_the_user_breaks_the_output(one: str, two: str, three: str,
     node = make_node(1, "ADD", (two, 3), ranges=(one, three), ambient=(two,), line=one)
     kernel = make_kernel(three, two, target="c", lines=(one, two))
     bufferize = Bufferize(1, (one,), (two,), 2, 16, "GLOBAL", "kept", three)
+    axis_type: Any = three
     capture = make_capture(
         make_schedule(
-            nodes=(node,), kernels=(kernel,), bufferizes=(bufferize,), ranges=(Range(one, two, three, True),)
+            nodes=(node,), kernels=(kernel,), bufferizes=(bufferize,), ranges=(Range(one, two, axis_type, True),)
         ),
         error=SnippetError(one, two, three),
         snippet=three,

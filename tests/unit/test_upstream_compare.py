@@ -5,29 +5,15 @@ If one of these fails, CI may pass although the overlay breaks programs that wor
 
 from __future__ import annotations
 
-import importlib.util
 import io
-import sys
 import tarfile
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
+from tests.upstream import compare, fetch
+
 UPSTREAM = Path(__file__).parents[1] / "upstream"
-
-
-def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"upstream_{name}", UPSTREAM / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-compare, fetch = load("compare"), load("fetch")
 TEST = "test/test_schedule.py::TestSchedule::test_one"
 OTHER = "test/test_schedule.py::TestSchedule::test_two"
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import captures
 import pytest
-from rich.console import Console
+from rendered import print_to_text
 
 from vmapdbg.model import Capture, Realized, Reason
 from vmapdbg.render.text.why import Sentences, print_explanations
@@ -109,7 +109,7 @@ def test_unknown_subject_is_one_sentence(subject: str | None, schedule: int | No
 def test_text_keeps_to_the_width(width: int) -> None:
     for capture in (captures.lost_range(fixed=False), captures.long_graph()):
         for subject in (None, "3"):
-            file = io.StringIO()
-            print_explanations(capture, explain(capture, subject, None), Console(file=file, width=width))
-            assert "\x1b" not in file.getvalue()
-            assert max(map(len, file.getvalue().splitlines())) <= width
+            found = explain(capture, subject, None)
+            output = print_to_text(partial(print_explanations, capture, found), width)
+            assert "\x1b" not in output
+            assert max(map(len, output.splitlines())) <= width

@@ -81,7 +81,7 @@ def sparse_jacobian(fn:Callable, x:Tensor, pattern:SparsityPattern|None=None, co
   if format not in FORMATS: raise ValueError(f'sparse_jacobian: format is "coo", "csr" or "dense", not {format!r}')
   marked, y = call("sparse_jacobian", fn, x)
   if pattern is None: pattern = pattern_of(y, marked)
-  check_pattern(pattern, (y.shape[0], int(x.numel())))
+  check_pattern(pattern, (int(y.shape[0]), int(x.numel())))
   if coloring is None: coloring = default_coloring(pattern)
   check_coloring(pattern, coloring)
   # of an empty pattern nothing is computed, and nothing read
@@ -121,7 +121,7 @@ def call(name:str, fn:Callable, x:Tensor) -> tuple[Tensor, Tensor]:
   return marked, found[0] if len(found) == 1 else Tensor.cat(*found)
 
 def pattern_of(y:Tensor, marked:Tensor) -> SparsityPattern:
-  return SparsityPattern((y.shape[0], int(marked.numel())), *find_rows(y.uop, marked.uop))
+  return SparsityPattern((int(y.shape[0]), int(marked.numel())), *find_rows(y.uop, marked.uop))
 
 def compress(y:Tensor, x:Tensor, coloring:Coloring) -> Tensor:
   """(colours, m): the sum of the Jacobian's columns of each colour. For rows it is (colours, n)."""

@@ -182,7 +182,8 @@ def batch_shape(value:Numbers) -> tuple[int, ...]: return value.ids.shape[:len(v
 
 def permute(u:UOp, value:Numbers) -> Numbers:
   batch = len(value.ranges)
-  return Numbers(value.ranges, value.ids.transpose(list(range(batch))+[batch+a for a in u.marg]))
+  order: Any = u.marg
+  return Numbers(value.ranges, value.ids.transpose(list(range(batch))+[batch+a for a in order]))
 
 def flip(u:UOp, value:Numbers) -> Numbers:
   return Numbers(value.ranges, value.ids[..., *[slice(None, None, -1) if f else slice(None) for f in u.marg]])
@@ -196,13 +197,14 @@ def pad(u:UOp, value:Numbers) -> Numbers:
 def at_each_step(u:UOp, value:Numbers, move) -> Numbers:
   """A SHRINK or PAD by bounds that may depend on RANGEs: then the result has an axis for each of those."""
   steps = tuple({r:None for s in u.src[1:] for r in s.ranges})
-  if not steps: return Numbers(value.ranges, move(value.ids, [fixed(u, bounds) for bounds in u.marg]))
+  bounds_of_axes: Any = u.marg
+  if not steps: return Numbers(value.ranges, move(value.ids, [fixed(u, bounds) for bounds in bounds_of_axes]))
   known, rest = tuple(r for r in value.ranges if r in steps), tuple(r for r in value.ranges if r not in steps)
   ids = value.ids.transpose([*map(value.ranges.index, known+rest), *range(len(value.ranges), value.ids.ndim)])
   moved = []
   for step in itertools.product(*[range(int(r.vmax)+1) for r in steps]):
     at = {r:r.const_like(i) for r,i in zip(steps, step)}
-    marg = [fixed(u, [b.substitute(at).ssimplify() if isinstance(b, UOp) else b for b in bounds]) for bounds in u.marg]
+    marg = [fixed(u, [b.substitute(at).ssimplify() if isinstance(b, UOp) else b for b in bounds]) for bounds in bounds_of_axes]
     moved.append(move(ids[tuple(at[r].arg for r in known)], marg))
   return Numbers(steps+rest, np.stack(moved).reshape(*[int(r.vmax)+1 for r in steps], *moved[0].shape))
 

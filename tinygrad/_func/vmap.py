@@ -106,7 +106,7 @@ def find_size(mapped:list[tuple[str, Tensor, int]], axis_size:int|None) -> int:
   sizes = {x.shape[axis] for _,x,axis in mapped}
   if axis_size is not None: sizes.add(axis_size)
   if not sizes: raise ValueError("vmap: no argument is mapped, so the size of the batch is unknown; map one in in_axes, or give axis_size")
-  if len(sizes) == 1: return sizes.pop()
+  if len(sizes) == 1: return int(sizes.pop())
   listed = [f"{path} of shape {x.shape} has {x.shape[axis]} at axis {axis}" for path,x,axis in mapped]
   if axis_size is not None: listed.append(f"axis_size is {axis_size}")
   raise ValueError(f"vmap: the mapped axes must have one size: {', '.join(listed)}")

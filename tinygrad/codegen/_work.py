@@ -70,7 +70,7 @@ def count_work(ast:UOp, ren:Renderer) -> Work:
     elif u.op in GroupOp.ALU and u.dtype.scalar() != dtypes.index:
       ops += loops(u.ranges, around) * op_weight(u, ren)
   local = sum(math.prod(u.shape)*u.dtype.base.itemsize for u in values if is_local(u)) + sum(group_bytes(u) for u in values if u.op is Ops.REDUCE)
-  return Work(ops*threads, chain, count_bytes(ast), local, threads)
+  return Work(ops*threads, chain, count_bytes(ast), int(local), threads)
 
 def op_weight(u:UOp, ren:Renderer) -> int:
   if u.op in POLYNOMIALS and u.op not in ren.code_for_op: return POLYNOMIAL_OPS

@@ -3,7 +3,7 @@ from __future__ import annotations
 import itertools
 from types import ModuleType
 from tinygrad.engine.realize import ExecItem
-from tinygrad_overlay._patching import replace_function
+from tinygrad_overlay._patching import Changes
 from tinygrad_overlay.engine import schedule
 
 def is_step(item:ExecItem) -> bool: return any(name in schedule.outer_variables for name in item.fixedvars)
@@ -15,4 +15,5 @@ def apply_graph_to_jit(jit_cache:list[ExecItem], input_buffers, var_vals, max_ba
 
 def patch(module:ModuleType) -> None:
   global stock_apply_graph_to_jit
-  stock_apply_graph_to_jit = replace_function(module, "apply_graph_to_jit", apply_graph_to_jit, "jit_cache", "input_buffers", "var_vals", "max_batch_size")
+  with Changes("vmap-ops, close-ranges") as changes:
+    stock_apply_graph_to_jit = changes.replace(module, "apply_graph_to_jit", apply_graph_to_jit, "jit_cache", "input_buffers", "var_vals", "max_batch_size")

@@ -6,7 +6,7 @@ from tinygrad.engine.realize import ExecItem
 from tinygrad.uop.ops import AxisType, UOp
 from tinygrad_overlay import _state
 from tinygrad_overlay._func import graph
-from tinygrad_overlay._patching import replace_function
+from tinygrad_overlay._patching import Changes
 from tinygrad_overlay.schedule import _scopes, indexing
 from tinygrad_overlay.schedule.rangeify import outer_variable_name
 
@@ -56,8 +56,7 @@ class ObservedCache(dict):
 
 def patch(module:ModuleType) -> None:
   global stock_create_schedule, stock_complete_create_schedule_with_vars
-  stock_create_schedule = replace_function(module, "create_schedule", create_schedule, "sched_sink")
-  # track_rewrites hides its parameters
-  stock_complete_create_schedule_with_vars = replace_function(module, "complete_create_schedule_with_vars", complete_create_schedule_with_vars,
-                                                              "args", "kwargs")
-  module.schedule_cache = ObservedCache(module.schedule_cache)
+  with Changes("vmap-ops, close-ranges") as changes:
+    stock_create_schedule = changes.replace(module, "create_schedule", create_schedule, "sched_sink")
+    stock_complete_create_schedule_with_vars = changes.replace(module, "complete_create_schedule_with_vars", complete_create_schedule_with_vars, "big_sink")
+    changes.replace_value(module, "schedule_cache", dict, ObservedCache)

@@ -21,7 +21,7 @@ from tinygrad.schedule.indexing import IndexingContext, apply_movement_op, rende
 from tinygrad.uop.ops import AxisType, GroupOp, Ops, PatternMatcher, UOp, consumer_map_from_toposort, graph_rewrite, profile_matches
 from tinygrad.uop.symbolic import symbolic
 from tinygrad_overlay import _state
-from tinygrad_overlay._patching import expect, replace_function, replace_rules
+from tinygrad_overlay._patching import Changes
 from tinygrad_overlay.schedule import _fusion
 from tinygrad_overlay.schedule._apply import create_bufferize_and_index
 from tinygrad_overlay.schedule._ranges import NodeRanges, Ranges, VmapContext
@@ -262,6 +262,7 @@ pm_apply_rangeify: PatternMatcher
 
 def patch(module:ModuleType) -> None:
   global pm_apply_rangeify
-  stock = expect(module, "create_bufferize_and_index_based_on_ranges", "ctx", "x")
-  pm_apply_rangeify = module.pm_apply_rangeify = replace_rules(module.pm_apply_rangeify, lambda f: f is stock, create_bufferize_and_index)
-  replace_function(module, "run_rangeify", run_rangeify, "args", "kwargs")
+  with Changes("vmap-ops, ambient-ranges, nested-ranges, fuse-broadcast") as changes:
+    stock = changes.expect(module, "create_bufferize_and_index_based_on_ranges", "ctx", "x")
+    pm_apply_rangeify = changes.replace_rule(module, "pm_apply_rangeify", stock, create_bufferize_and_index)
+    changes.replace(module, "run_rangeify", run_rangeify, "tsink", "debug")

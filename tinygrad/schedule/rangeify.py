@@ -5,7 +5,7 @@ from tinygrad.dtype import AddrSpace
 from tinygrad.schedule import rangeify as upstream
 from tinygrad.uop.ops import AxisType, Ops, PatternMatcher, UOp, UPat, range_str
 from tinygrad_overlay import _state
-from tinygrad_overlay._patching import UnknownShape, replace_function, replace_rules
+from tinygrad_overlay._patching import Changes, check
 from tinygrad_overlay.schedule import _fusion, indexing
 
 # *** removing a buffer
@@ -104,21 +104,26 @@ def strip_device(c:UOp) -> UOp|None:
 
 def patch(module:ModuleType) -> None:
   global stock_remove_noop_bufferize, stock_remove_bufferize, stock_bufferize_to_store, stock_renumber_range, stock_tag_uop, stock_split_store, stock_get_rangeify_map
-  stock_remove_bufferize = replace_function(module, "remove_bufferize", remove_bufferize, "src", "buf", "idx")
-  stock_bufferize_to_store = replace_function(module, "bufferize_to_store", bufferize_to_store, "ctx", "x", "idx", "allow_locals")
-  stock_renumber_range = replace_function(module, "renumber_range", renumber_range, "ctx", "r")
-  stock_tag_uop = replace_function(module, "tag_uop", tag_uop, "ctx", "x")
-  stock_split_store = replace_function(module, "split_store", split_store, "ctx", "x")
-  stock_get_rangeify_map = replace_function(module, "get_rangeify_map", get_rangeify_map, "sink")
-  stock_remove_noop_bufferize = replace_function(module, "remove_noop_bufferize", remove_noop_bufferize, "idx", "b2")
-  module.pm_const_buffer_folding = replace_rules(module.pm_const_buffer_folding, lambda f: f is stock_remove_noop_bufferize, remove_noop_bufferize)
-  for name in ("pm_const_buffer_folding", "pm_remove_bufferize"):
-    setattr(module, name, replace_rules(getattr(module, name), lambda f: f is stock_remove_bufferize, remove_bufferize))
-  # pm_add_buffers calls it through a lambda, which holds the old name
-  module.pm_add_buffers = replace_rules(module.pm_add_buffers, lambda f: "bufferize_to_store" in f.__code__.co_names, add_buffers)
-  module.pm_add_buffers_local = replace_rules(module.pm_add_buffers_local, lambda f: f is stock_bufferize_to_store, bufferize_to_store)
-  module.rangeify_codegen = module.rangeify_codegen+PatternMatcher([(UPat(Ops.CONST, name="c"), strip_device)])
-  module.to_define_global = replace_rules(module.to_define_global, lambda f: f is stock_renumber_range, renumber_range)
-  module.add_tags = replace_rules(module.add_tags, lambda f: f is stock_tag_uop, tag_uop)
-  if module.run_rangeify is not indexing.run_rangeify: raise UnknownShape("rangeify.run_rangeify is not the one that indexing.py has")
-  module.split_kernels = replace_rules(module.split_kernels, lambda f: f is stock_split_store, split_store)
+  with Changes("vmap-ops, fuse-broadcast, fusion-guard") as changes:
+    # imported from indexing.py, where it has been replaced
+    check(module.run_rangeify is indexing.run_rangeify, module, "run_rangeify", "that of indexing.py", "another one")
+    stock_remove_bufferize = changes.replace(module, "remove_bufferize", remove_bufferize, "src", "buf", "idx")
+    stock_remove_noop_bufferize = changes.replace(module, "remove_noop_bufferize", remove_noop_bufferize, "idx", "b2")
+    changes.replace_rule(module, "pm_const_buffer_folding", stock_remove_noop_bufferize, remove_noop_bufferize)
+    changes.replace_rule(module, "pm_const_buffer_folding", stock_remove_bufferize, remove_bufferize)
+    changes.replace_rule(module, "pm_remove_bufferize", stock_remove_bufferize, remove_bufferize)
+    changes.add_rules(module, "rangeify_codegen", PatternMatcher([(UPat(Ops.CONST, name="c"), strip_device)]))
+    changes.by = "close-ranges"
+    stock_bufferize_to_store = changes.replace(module, "bufferize_to_store", bufferize_to_store, "ctx", "x", "idx", "allow_locals")
+    stock_renumber_range = changes.replace(module, "renumber_range", renumber_range, "ctx", "r")
+    # in a lambda, which says that there are no LOCAL buffers
+    changes.replace_rule(module, "pm_add_buffers", stock_bufferize_to_store, add_buffers)
+    changes.replace_rule(module, "pm_add_buffers_local", stock_bufferize_to_store, bufferize_to_store)
+    changes.replace_rule(module, "to_define_global", stock_renumber_range, renumber_range)
+    changes.by = "local-budget, fusion-guard"
+    stock_split_store = changes.replace(module, "split_store", split_store, "ctx", "x")
+    stock_get_rangeify_map = changes.replace(module, "get_rangeify_map", get_rangeify_map, "sink")
+    changes.replace_rule(module, "split_kernels", stock_split_store, split_store)
+    changes.by = "vmap-ops"
+    stock_tag_uop = changes.replace(module, "tag_uop", tag_uop, "ctx", "x")
+    changes.replace_rule(module, "add_tags", stock_tag_uop, tag_uop)

@@ -1,18 +1,25 @@
 """Adds Ops.VMAPIN, Ops.VMAPOUT and GroupOp.VMap (patch vmap-ops, seed 004 section 2)."""
 from __future__ import annotations
 from types import ModuleType
+from tinygrad_overlay._patching import Changes
 
-def add_op(ops:type, name:str, value:int) -> None:
-  # what EnumType does for a member it finds in the class body; the attribute goes first, it refuses to rebind a member
+def make_op(ops:type, name:str, value:int) -> int:
   member = int.__new__(ops, value)
-  member._name_, member._value_, member.__objclass__, member._sort_order_ = name, value, ops, len(ops._member_names_)
+  member._name_, member._value_, member.__objclass__ = name, value, ops
+  return member
+
+def add_op(ops:type, name:str, member) -> None:
+  # what EnumType does for a member it finds in the class body; the attribute goes first, it refuses to rebind a member
+  member._sort_order_ = len(ops._member_names_)
   setattr(ops, name, member)
   ops._member_names_.append(name)
-  ops._member_map_[name] = ops._value2member_map_[value] = member
+  ops._member_map_[name] = ops._value2member_map_[member._value_] = member
 
 def patch(module:ModuleType) -> None:
   # the order of Ops is the order of the toposort: new members go last, and before anything else looks at GroupOp.All
   largest = max(max(group) for group in module.FastEnum.__subclasses__())
-  for offset,name in enumerate(("VMAPIN", "VMAPOUT")): add_op(module.Ops, name, largest+1+offset)
-  module.GroupOp.VMap = {module.Ops.VMAPIN, module.Ops.VMAPOUT}
-  module.GroupOp.All |= module.GroupOp.VMap
+  vmap_ops = {name:make_op(module.Ops, name, largest+1+offset) for offset,name in enumerate(("VMAPIN", "VMAPOUT"))}
+  with Changes("vmap-ops") as changes:
+    for name,op in vmap_ops.items(): changes.add(module.Ops, name, op, bind=add_op)
+    changes.add(module.GroupOp, "VMap", set(vmap_ops.values()))
+    changes.replace_value(module.GroupOp, "All", set, lambda every: every | set(vmap_ops.values()))

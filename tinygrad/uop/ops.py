@@ -3,20 +3,19 @@ from __future__ import annotations
 from types import ModuleType
 from tinygrad.uop import Ops, GroupOp
 from tinygrad.dtype import dtypes
-from tinygrad.uop import ops as upstream
 from tinygrad.uop.ops import UOp, AxisType, recursive_property
-from tinygrad_overlay._patching import UnknownShape
-
-stock_shape = UOp.__dict__["_shape"].fxn
+from tinygrad_overlay._patching import Changes
 
 def describe_varg(varg:tuple) -> str:
   return "("+", ".join(f"RANGE({v.src[0].render()}) {v.render(simplify=False)}" if isinstance(v, UOp) and v.op is Ops.RANGE else
                        v.render(simplify=False) if isinstance(v, UOp) else str(v) for v in varg)+")"
 
+def is_zero(u:UOp) -> bool: return u.op is Ops.CONST and u.arg == 0
+
 def check_varg(name:str, varg:tuple, shape:tuple) -> None:
   """Each entry of a varg is a RANGE (the axis that is mapped) or CONST 0 (an axis that stays). Raises ValueError, naming the shape it is for."""
   for v in varg:
-    if not isinstance(v, UOp) or v.dtype != dtypes.index or not (v.op is Ops.RANGE or (v.op is Ops.CONST and v.arg == 0)):
+    if not isinstance(v, UOp) or v.dtype != dtypes.index or not (v.op is Ops.RANGE or is_zero(v)):
       got = f"{v.op} of dtype {v.dtype}" if isinstance(v, UOp) else repr(v)
       raise ValueError(f"{name}: each varg must be a RANGE or CONST 0 of dtypes.index, not {got} in {describe_varg(varg)} for shape {shape}")
     if v.op is Ops.RANGE and v.arg[-1] not in {AxisType.LOOP, AxisType.OUTER}:
@@ -88,8 +87,10 @@ def validated(u:UOp) -> UOp:
   return u
 
 def patch(module:ModuleType) -> None:
-  if not isinstance(UOp.__dict__.get("_shape"), recursive_property): raise UnknownShape("UOp._shape is not what tinygrad 0.12.0 has there")
-  UOp._shape = recursive_property(_shape)
-  UOp.vmapin, UOp.vmapout = vmapin, vmapout
-  # VMAPOUT closes its RANGEs: nothing after it is inside the scope
-  upstream.range_start[Ops.VMAPOUT] = 1
+  global stock_shape
+  with Changes("vmap-ops") as changes:
+    stock_shape = changes.replace_value(UOp, "_shape", recursive_property, lambda _: recursive_property(_shape)).fxn
+    changes.add(UOp, "vmapin", vmapin)
+    changes.add(UOp, "vmapout", vmapout)
+    # VMAPOUT closes its RANGEs: nothing after it is inside the scope
+    changes.add_entry(module, "range_start", Ops.VMAPOUT, 1)

@@ -4,6 +4,7 @@ from types import ModuleType
 from tinygrad.dtype import dtypes
 from tinygrad.uop import GroupOp, Ops
 from tinygrad.uop.ops import PatternMatcher, UPat, UOp
+from tinygrad_overlay._patching import Changes
 
 def is_vmap_op(x:UOp) -> bool:
   return all(v.dtype == dtypes.index and (v.op is Ops.RANGE or (v.op is Ops.CONST and v.arg == 0)) for v in x.src[1:]) and x.dtype == x.src[0].dtype
@@ -11,7 +12,7 @@ def is_vmap_op(x:UOp) -> bool:
 vmap_spec = PatternMatcher([(UPat(GroupOp.VMap, name="x"), is_vmap_op)])
 
 def patch(module:ModuleType) -> None:
-  # no tag may stand in the tensor graph: that rule of tensor_spec must come first
-  tags, rest = module.tensor_spec.patterns[:1], module.tensor_spec.patterns[1:]
-  module.tensor_spec = PatternMatcher(tags)+vmap_spec+PatternMatcher(rest)
-  module.full_spec = vmap_spec+module.full_spec
+  with Changes("vmap-ops") as changes:
+    # no tag may stand in the tensor graph: that rule of tensor_spec must come first
+    changes.add_rules(module, "tensor_spec", vmap_spec, at=1)
+    changes.add_rules(module, "full_spec", vmap_spec, at=0)

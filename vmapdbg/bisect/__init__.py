@@ -2,3 +2,15 @@
 
 Nothing here knows tinygrad or runs anything: `search` asks for the outcome of sets, `outcome` tells outcomes apart.
 """
+
+from __future__ import annotations
+
+from typing import get_args
+
+from vmapdbg.vocabulary import OutcomeKind
+
+KINDS: tuple[OutcomeKind, ...] = get_args(OutcomeKind)
+"""By what outcomes are told apart: see `outcome`."""
+DEFAULT_RUNS = 32
+"""How many runs a search may take. Of six patches that is each one alone, and each one and each two taken away; what
+takes more is searched by halves: all 64 sets of a snippet that runs for a minute would take an hour."""

@@ -7,18 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from vmapdbg.diff.values import compare_outputs, find_worst
+from vmapdbg.job import Run
 from vmapdbg.model import Capture, Finding, Schedule
 from vmapdbg.vocabulary import ValueStatus
 
 FindFindings = Callable[[Capture], tuple[Finding, ...]]
-
-
-@dataclass(frozen=True)
-class Run:
-    """One run of the snippet: its Capture, or how its child died."""
-
-    capture: Capture | None
-    died: str | None
 
 
 @dataclass(frozen=True)
@@ -72,20 +65,30 @@ class Outcomes:
         return self._describe_values(run.capture)
 
     def _describe_values(self, capture: Capture) -> str:
-        """How many values are not those of the first outcome, and the first of them."""
-        count = sum(len(schedule.outputs) for schedule in capture.schedules)
-        first = next((o.run.capture for o in self.known if o.run.capture and o.run.capture.error is None), None)
-        told: list[str] = []
-        for before, after in _pair(first, capture) if first is not None else ():
-            for diff in compare_outputs(before, after):
-                if diff.status == "different":
-                    index = "" if diff.index is None else f" at {list(diff.index)}"
-                    values = f": {diff.value_after}, in A {diff.value_before}" if diff.value_after is not None else ""
-                    told.append(f"output {diff.number} of schedule {after.index}{index}{values}")
-        if told:
-            count = "1 output differs" if len(told) == 1 else f"{len(told)} outputs differ, the first"
-            return f"{count}: {told[0]}"
-        return f"{count} {'value' if count == 1 else 'values'}"
+        """How many values are not those of the first outcome that ran, and the first of them."""
+        captures = [known.run.capture for known in self.known]
+        first = next((other for other in captures if other is not None and other.error is None), None)
+        if first is not None and (differing := _describe_differing(first, capture)):
+            count = "1 output differs" if len(differing) == 1 else f"{len(differing)} outputs differ, the first"
+            return f"{count}: {differing[0]}"
+        values = sum(len(schedule.outputs) for schedule in capture.schedules)
+        return f"{values} {'value' if values == 1 else 'values'}"
+
+
+def _describe_differing(first: Capture, capture: Capture) -> list[str]:
+    """Returns a phrase for each output of a capture that is not that of the first outcome, which is A."""
+    phrases: list[str] = []
+    for before, after in _pair(first, capture):
+        for diff in compare_outputs(before, after):
+            if diff.status != "different":
+                continue
+            phrase = f"output {diff.number} of schedule {after.index}"
+            if diff.index is not None:
+                phrase += f" at {list(diff.index)}"
+            if diff.value_after is not None:
+                phrase += f": {diff.value_after}, in A {diff.value_before}"
+            phrases.append(phrase)
+    return phrases
 
 
 def describe_end(run: Run) -> str:

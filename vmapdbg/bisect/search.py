@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-Patches = frozenset[str]
+from vmapdbg.patches import Patches
+
 Ask = Callable[[Sequence[Patches]], Sequence[str]]
 """Returns the name of the outcome of each set; equal names are equal outcomes."""
 
@@ -52,10 +53,10 @@ class Reduced:
 
     text: str | None
     reason: str | None
-    before: int
-    after: int
-    tried: int
-    schedule: int
+    before: int = 0
+    after: int = 0
+    tried: int = 0
+    schedule: int = 0
 
 
 class Searcher:

@@ -21,9 +21,9 @@ def _install_overlay() -> None:
             sys.path.remove(package_root)
     install()
     if "VMAPDBG_LINT" in os.environ:
-        from vmapdbg.child.live_lint import lint_this_process
+        from vmapdbg.child.run_lint import lint_this_process
 
-        lint_this_process(os.environ["VMAPDBG_PATCHES"])
+        lint_this_process()
 
 
 def _run_shadowed() -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import product
 from typing import Any
 
-from vmapdbg.check.numbers import ITEMSIZE, Array, find_strides
+import numpy as np
+
+from vmapdbg.values.numbers import ITEMSIZE, Array, find_strides
+from vmapdbg.values.slices import view_elements
 
 
 def align(
@@ -54,5 +56,7 @@ class Layout:
         steps = [self.steps.get(name, 0) for name in names]
         if steps == [step if size > 1 else 0 for step, size in zip(find_strides(shape), shape, strict=True)]:
             return self.data
-        places = (sum(i * s for i, s in zip(index, steps, strict=True)) for index in product(*map(range, shape)))
-        return b"".join(self.data[p * self.itemsize : (p + 1) * self.itemsize] for p in places)
+        offsets = np.zeros((), np.intp)
+        for step, size in zip(steps, shape, strict=True):
+            offsets = offsets[..., None] + step * np.arange(size)
+        return view_elements(self.data, self.itemsize)[offsets].tobytes()

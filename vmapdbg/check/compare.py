@@ -1,25 +1,15 @@
-"""Compares two arrays element by element, within a tolerance that grows with the length of the reduces behind them."""
+"""Compares two arrays element by element, and says in what way they differ."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from vmapdbg.check.numbers import EPSILON, Array, Numbers, decode, find_index
-from vmapdbg.check.patterns import find_pattern
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-
-@dataclass(frozen=True)
-class Tolerance:
-    """What two computations of the same float may differ by.
-
-    `terms` is how many numbers are summed up on the longest way from an input to the value. An element may differ by
-    `relative` times its size plus `absolute`. Both are 0 for integers and bools: they must be equal.
-    """
-
-    terms: int
-    relative: float
-    absolute: float
+from vmapdbg.check.patterns import Pattern, find_pattern
+from vmapdbg.values.numbers import Array, Numbers, decode, find_index, make_plain
+from vmapdbg.values.tolerance import Tolerance, find_close, make_tolerance, widen
 
 
 @dataclass(frozen=True)
@@ -28,7 +18,8 @@ class Comparison:
 
     `status` is `equal` (to the bit, or the same numbers), `close` (within the tolerance), `rounding` (beyond it, but no
     further than the computation's own rounding, measured in double precision) or `wrong`. `wrong` counts the elements
-    beyond the tolerance of the `total`. `index`, `got` and `expected` are those of the first wrong one.
+    beyond the tolerance of the `total`. `index`, `got` and `expected` are those of the first wrong one. `pattern` is a
+    sentence about `pattern_data`, which a renderer fills in.
     """
 
     status: str
@@ -39,6 +30,7 @@ class Comparison:
     expected: float | int | str | None
     pattern: str | None
     tolerance: Tolerance
+    pattern_data: Pattern | None = None
 
 
 @dataclass(frozen=True)
@@ -47,63 +39,49 @@ class Rounding:
     is moved by as much as its dtype rounds, `spread`.
     """
 
-    exact: Numbers
-    spread: Numbers
+    exact: ArrayLike
+    spread: ArrayLike
 
 
-def make_tolerance(dtype: str, terms: int, expected: Numbers) -> Tolerance:
-    """Returns eps * (16 + 4 * sqrt(terms)) as the relative tolerance of a float dtype, eps its distance from 1 to the
-    next number; the absolute one is 1 % of that times the largest finite element."""
-    if dtype not in EPSILON:
-        return Tolerance(terms, 0.0, 0.0)
-    relative = EPSILON[dtype] * (16 + 4 * math.sqrt(max(terms, 0)))
-    largest = max((abs(x) for x in expected if math.isfinite(x)), default=0.0)
-    return Tolerance(terms, relative, relative * largest / 100)
+# How much further than the expected value the one that was got may be from the exact one, where both only round: the
+# expected one may be near by luck.
+_LUCK = 8
 
 
 def compare(got: Array, expected: Array, terms: int) -> Comparison:
-    """Compares arrays of one shape and dtype. NaN equals NaN at the same place, an infinity one of the same sign."""
+    """Compares arrays of one shape and dtype. NaN equals NaN at the same index, an infinity one of the same sign."""
     if got.shape != expected.shape or got.dtype != expected.dtype:
         raise ValueError(f"{got.dtype} of shape {got.shape} cannot be compared with {expected.dtype} {expected.shape}")
     ours, theirs = decode(got), decode(expected)
     tolerance = make_tolerance(expected.dtype, terms, theirs)
-    places = [] if got.data == expected.data else find_wrong(ours, theirs, tolerance)
-    return describe(ours, theirs, expected.shape, places, tolerance)
+    offsets = find_wrong(ours, theirs, tolerance)
+    return describe(ours, theirs, expected.shape, offsets, tolerance)
 
 
 def describe(
-    ours: Numbers, theirs: Numbers, shape: tuple[int, ...], places: list[int], tolerance: Tolerance
+    ours: Numbers, theirs: Numbers, shape: tuple[int, ...], offsets: NDArray[np.intp], tolerance: Tolerance
 ) -> Comparison:
-    """Returns the comparison of two arrays whose elements differ at `places`."""
-    total = len(theirs)
-    if not places:
-        same = all(a == b or (a != a and b != b) for a, b in zip(ours, theirs, strict=True))
-        return Comparison("equal" if same else "close", total, 0, None, None, None, None, tolerance)
-    first = places[0]
+    """Returns the comparison of two flat arrays whose elements at `offsets` differ."""
+    if not offsets.size:
+        same = np.array_equal(ours, theirs, equal_nan=True)
+        return Comparison("equal" if same else "close", theirs.size, 0, None, None, None, None, tolerance)
+    first = int(offsets[0])
     return Comparison(
         status="wrong",
-        total=total,
-        wrong=len(places),
+        total=theirs.size,
+        wrong=offsets.size,
         index=find_index(first, shape),
-        got=_plain(ours[first]),
-        expected=_plain(theirs[first]),
-        pattern=find_pattern(ours, theirs, shape, places, lambda a, b: is_close(a, b, tolerance)),
+        got=make_plain(ours[first]),
+        expected=make_plain(theirs[first]),
+        pattern=None,
         tolerance=tolerance,
+        pattern_data=find_pattern(ours, theirs, shape, offsets, tolerance),
     )
 
 
-def find_wrong(ours: Numbers, theirs: Numbers, tolerance: Tolerance) -> list[int]:
-    """Returns the places at which the elements differ by more than the tolerance."""
-    pairs = zip(ours, theirs, strict=True)
-    return [i for i, (a, b) in enumerate(pairs) if a != b and not is_close(a, b, tolerance)]
-
-
-def is_close(one: float, other: float, tolerance: Tolerance) -> bool:
-    if one == other or (one != one and other != other):
-        return True
-    if not (math.isfinite(one) and math.isfinite(other)):
-        return False
-    return abs(one - other) <= tolerance.relative * max(abs(one), abs(other)) + tolerance.absolute
+def find_wrong(ours: ArrayLike, theirs: ArrayLike, tolerance: Tolerance) -> NDArray[np.intp]:
+    """Returns the offsets of the elements that differ by more than the tolerance."""
+    return np.flatnonzero(~find_close(ours, theirs, tolerance))
 
 
 def excuse_rounding(got: Array, expected: Array, found: Comparison, rounding: Rounding) -> Comparison:
@@ -113,23 +91,13 @@ def excuse_rounding(got: Array, expected: Array, found: Comparison, rounding: Ro
     from it plus what the exact value moves, plus the tolerance. What is not finite is not excused.
     """
     ours, theirs = decode(got), decode(expected)
-    places = []
-    for i in find_wrong(ours, theirs, found.tolerance):
-        exact, spread = rounding.exact[i], rounding.spread[i]
-        finite = math.isfinite(exact) and math.isfinite(ours[i]) and math.isfinite(theirs[i])
-        allowed = 8 * (abs(theirs[i] - exact) + spread) + found.tolerance.relative * abs(exact)
-        if not finite or abs(ours[i] - exact) > allowed:
-            places.append(i)
-    again = describe(ours, theirs, expected.shape, places, found.tolerance)
-    if again.status != "wrong":
-        return Comparison("rounding", again.total, 0, None, None, None, None, found.tolerance)
-    return again
-
-
-def _plain(value: float) -> float | int | str:
-    """JSON has no NaN and no infinities."""
-    if isinstance(value, bool):
-        return int(value)
-    if isinstance(value, int) or math.isfinite(value):
-        return value
-    return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    offsets = find_wrong(ours, theirs, found.tolerance)
+    left, right = widen(ours[offsets]), widen(theirs[offsets])
+    exact, spread = np.asarray(rounding.exact)[offsets], np.asarray(rounding.spread)[offsets]
+    # what is not finite is put aside first, and what is infinite less another is NaN
+    with np.errstate(invalid="ignore", over="ignore"):
+        allowed = _LUCK * (np.abs(right - exact) + spread) + found.tolerance.relative * np.abs(exact)
+        is_beyond = np.abs(left - exact) > allowed
+    is_finite = np.isfinite(exact) & np.isfinite(left) & np.isfinite(right)
+    again = describe(ours, theirs, expected.shape, offsets[is_beyond | ~is_finite], found.tolerance)
+    return again if again.status == "wrong" else replace(again, status="rounding")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vmapdbg.check.compare import Tolerance, is_close
-from vmapdbg.check.numbers import Numbers
+import numpy as np
+from numpy.typing import ArrayLike
 
-MOST_COMPARED = 4_000_000
-"""The most elements, those of all steps together, that are looked at."""
+from vmapdbg.values.tolerance import Tolerance, find_close
+
+MOST_COMPARED = 40_000_000
+"""The most comparisons that are made: of each element at each step. About a second of them, and two bytes for each."""
 
 
 def find_steps_read(
-    got: Numbers, right: Numbers, by_step: Sequence[Numbers], tolerance: Tolerance
+    got: ArrayLike, right: ArrayLike, by_step: Sequence[ArrayLike], tolerance: Tolerance
 ) -> dict[int, int] | None:
     """Returns which step of a buffer each step of its scope read, for those that read another one's than their own.
 
@@ -20,20 +22,22 @@ def find_steps_read(
     where no such reading gives `got`: where a wrong element is not that of one step alone, where it is that of no
     step, or where the elements of one step were read at different ones.
     """
-    if len(got) * len(by_step) > MOST_COMPARED:
+    if np.size(got) * len(by_step) > MOST_COMPARED:
         return None
-    steps = range(len(by_step))
-    read: dict[int, set[int]] = {}
-    for place, (ours, theirs) in enumerate(zip(got, right, strict=True)):
-        own = [k for k in steps if is_close(by_step[k][place], theirs, tolerance)]
-        if len(own) != 1:
-            # the same whatever is read, or made of many steps
-            if not is_close(ours, theirs, tolerance):
-                return None
-            continue
-        found = {j for j in steps if is_close(by_step[j][place], ours, tolerance)}
-        read[own[0]] = read.get(own[0], found) & found
-        if not read[own[0]]:
+    # one row a step, one column an element
+    is_own = np.array([find_close(value, right, tolerance) for value in by_step])
+    is_got = np.array([find_close(value, got, tolerance) for value in by_step])
+    # the same whatever is read, or made of many steps
+    of_one_step = is_own.sum(axis=0) == 1
+    if not find_close(got, right, tolerance)[~of_one_step].all():
+        return None
+    own = is_own.argmax(axis=0)
+    wrong = {}
+    for step in np.unique(own[of_one_step]):
+        fits_all = is_got[:, of_one_step & (own == step)].all(axis=1)
+        found = np.flatnonzero(fits_all)
+        if not found.size:
             return None
-    wrong = {step: min(found) for step, found in sorted(read.items()) if step not in found}
+        if not fits_all[step]:
+            wrong[int(step)] = int(found[0])
     return wrong or None

@@ -1,170 +1,270 @@
-"""Says in what way an array is wrong: a lost range, a shift, zeros, a transposed read, ..."""
+"""Finds in what way an array is wrong: a lost range, a shift, zeros, a transposed read, ..."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from itertools import combinations, product
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Literal
 
-from vmapdbg.check.numbers import find_strides
+import numpy as np
+from numpy.typing import NDArray
 
-Numbers = Sequence[Any]
+from vmapdbg.values.numbers import Numbers
+from vmapdbg.values.tolerance import Tolerance, find_close
+
+LARGEST = 10_000_000
+"""No pattern is looked for in an array with more elements: each of them takes about a hundred bytes meanwhile."""
+_MOST_SLICES = 64
+_MOST_SHIFT = 8
+# How many elements a pattern is tried on before it is tried on all: nearly all that do not fit end there.
+_SAMPLED = 1000
+
 Shape = tuple[int, ...]
-Close = Callable[[float, float], bool]
+Rule = Literal[
+    "repeated",
+    "constant",
+    "reversed",
+    "rotated",
+    "shifted",
+    "swapped",
+    "summed",
+    "scaled",
+    "offset",
+    "slices",
+    "all-but-last",
+    "filled",
+]
 
-LARGEST = 100_000
-"""No pattern is looked for in an array with more elements."""
 
+@dataclass(frozen=True)
+class Pattern:
+    """How a wrong array comes from the right one. Of the fields those of its `rule` are set:
 
-def find_pattern(ours: Numbers, theirs: Numbers, shape: Shape, places: Sequence[int], close: Close) -> str | None:
-    """Returns a sentence about how `ours` comes from `theirs`, the right values; None where no pattern fits.
-
-    `places` are those that differ. What explains every element comes first, then where the wrong ones are.
+    - `repeated`: along `axis` all `size` slices are the right one of number `first`.
+    - `constant`: every element is one number: `filled` says whether it is zero or NaN; else it is that of the right
+      element at the offset `first` of `size`, where there is such a one.
+    - `reversed`: the slices along `axis` are in reverse.
+    - `rotated`, `shifted`: each slice along `axis` is the right one `shift` further on, going around or not.
+    - `swapped`: read in the order of two other axes, `axis` and `other_axis`, which have the same size or not
+      (`same_size`).
+    - `summed`: along `axis` each slice is the sum of all `size`.
+    - `scaled`, `offset`: every element is `amount` times the right one, or `amount` more.
+    - `slices`, `all-but-last`: the wrong elements are those in the slices `first` to `last` of `size` along `axis`;
+      `filled` says whether they are zero or NaN.
+    - `filled`: the wrong elements are somewhere, and all zero or NaN.
     """
-    if not places or len(ours) > LARGEST:
+
+    rule: Rule
+    axis: int | None = None
+    other_axis: int | None = None
+    same_size: bool | None = None
+    size: int | None = None
+    shift: int | None = None
+    first: int | None = None
+    last: int | None = None
+    amount: float | None = None
+    filled: Literal["zero", "nan"] | None = None
+
+
+def find_pattern(
+    ours: Numbers, theirs: Numbers, shape: Shape, offsets: NDArray[np.intp], tolerance: Tolerance
+) -> Pattern | None:
+    """Returns how `ours` comes from `theirs`, the right values; None where no pattern fits.
+
+    Both are flat. `offsets` are those that differ. What explains every element comes first, then where the wrong ones
+    are. Integers are added and multiplied as in a kernel: they wrap around.
+    """
+    if not offsets.size or ours.size > LARGEST:
         return None
-    for describe in (_repeated, _one_value, _shifted, _swapped, _summed, _scaled):
-        found = describe(ours, theirs, shape, close)
+    arrays = _Arrays(_make_addable(ours), _make_addable(theirs), shape, offsets, tolerance)
+    for look in (_find_repeated, _find_constant, _find_moved, _find_swapped, _find_summed, _find_scaled):
+        found = next(look(arrays), None)
         if found is not None:
             return found
-    return _where(ours, shape, places)
+    return _find_where(arrays)
 
 
-def _same(ours: Numbers, theirs: Iterable[float], close: Close) -> bool:
-    return all(close(a, b) for a, b in zip(ours, theirs, strict=True))
+def _make_addable(numbers: Numbers) -> Numbers:
+    """Floats in double precision; bools as numbers, so that a sum of them counts."""
+    if numbers.dtype.kind == "f":
+        return numbers.astype(np.float64)
+    return numbers.astype(np.int64) if numbers.dtype.kind == "b" else numbers
 
 
-def _one_value(ours: Numbers, theirs: Numbers, shape: Shape, close: Close) -> str | None:
-    first = ours[0]
-    if len(ours) < 2 or not all(x == first or (x != x and first != first) for x in ours):
-        return None
-    if first != first:
-        return "every element is NaN"
-    if first == 0:
-        return "every element is zero"
-    place = next((i for i, x in enumerate(theirs) if close(first, x)), None)
-    if place is None:
-        return "every element is the same number"
-    which = "first" if place == 0 else "last" if close(first, theirs[-1]) else f"element {place}"
-    return (
-        f"every element is the {which}" if which in ("first", "last") else f"every element is {which} of the right ones"
-    )
+class _Arrays:
+    """The wrong and the right values, and some offsets to try a pattern on."""
+
+    def __init__(self, ours: Numbers, theirs: Numbers, shape: Shape, offsets: NDArray[np.intp], tolerance: Tolerance):
+        self.ours, self.theirs, self.shape, self.offsets, self.tolerance = ours, theirs, shape, offsets, tolerance
+        every = np.arange(ours.size)
+        # the wrong ones among them: where most are right, a pattern that explains nothing fits nearly everywhere
+        self.sample = np.concatenate([_spread(offsets), _spread(every)])
+
+    def split(self, axis: int) -> tuple[Numbers, Numbers]:
+        """Returns both arrays in three dimensions: what is before the axis, the axis, what is after it."""
+        before, after = math.prod(self.shape[:axis]), math.prod(self.shape[axis + 1 :])
+        parts = (before, self.shape[axis], after)
+        return self.ours.reshape(parts), self.theirs.reshape(parts)
+
+    def wide_axes(self) -> list[int]:
+        return [axis for axis, size in enumerate(self.shape) if size > 1]
+
+    def are_close(self, ours: Any, theirs: Any) -> bool:
+        return bool(find_close(ours, theirs, self.tolerance).all())
+
+    def fits(self, candidate: Numbers) -> bool:
+        """Tells whether our values are those of an array of any shape, in its order."""
+        where = np.unravel_index(self.sample, candidate.shape)
+        if not self.are_close(self.ours[self.sample], candidate[where]):
+            return False
+        return self.are_close(self.ours.reshape(candidate.shape), candidate)
 
 
-def _repeated(ours: Numbers, theirs: Numbers, shape: Shape, close: Close) -> str | None:
+def _spread(offsets: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Returns some of the offsets, evenly spaced."""
+    step = math.ceil(offsets.size / _SAMPLED)
+    return offsets[::step]
+
+
+def _find_repeated(arrays: _Arrays) -> Iterator[Pattern]:
     """All slices along one axis are one of the right ones: a range that is lost."""
-    for axis, size in enumerate(shape):
-        if size < 2:
-            continue
-        for which in dict.fromkeys((size - 1, 0, *range(1, min(size, 64)))):
-            if _same(ours, (theirs[i] for i in _take(shape, axis, lambda _, w=which: w)), close):
-                name = "last" if which == size - 1 else "first" if which == 0 else f"number {which}"
-                return f"along axis {axis} all {size} slices are the {name} one"
-    return None
+    for axis in arrays.wide_axes():
+        size = arrays.shape[axis]
+        ours, theirs = arrays.split(axis)
+        # the last one first: that of the last iteration is what a lost range leaves
+        for number in dict.fromkeys((size - 1, 0, *range(1, min(size, _MOST_SLICES)))):
+            if arrays.fits(np.broadcast_to(theirs[:, number : number + 1], ours.shape)):
+                yield Pattern("repeated", axis=axis, size=size, first=number)
 
 
-def _shifted(ours: Numbers, theirs: Numbers, shape: Shape, close: Close) -> str | None:
-    """Slices along one axis are in another place: shifted (going around or not), or in reverse."""
-    for axis, size in enumerate(shape):
-        if size < 2:
-            continue
-        if size > 2 or len(shape) == 1:
-            mirrored = (theirs[i] for i in _take(shape, axis, lambda k, n=size: n - 1 - k))
-            if _same(ours, mirrored, close):
-                return f"axis {axis} is reversed"
-        for shift in _shifts(size):
-            around = [theirs[i] for i in _take(shape, axis, lambda k, s=shift, n=size: (k + s) % n)]
-            if _same(ours, around, close):
-                return f"shifted by {_count(shift)} along axis {axis}, going around"
-            inside = [i for i, k in enumerate(_coordinates(shape, axis)) if 0 <= k + shift < size]
-            # a wider shift leaves too little to compare
-            if abs(shift) <= size // 2 and all(close(ours[i], around[i]) for i in inside):
-                return f"shifted by {_count(shift)} along axis {axis}"
-    return None
+def _find_constant(arrays: _Arrays) -> Iterator[Pattern]:
+    """One value everywhere."""
+    ours, theirs = arrays.ours, arrays.theirs
+    value = ours[0]
+    is_nan = bool(value != value)
+    if ours.size < 2 or not bool(np.isnan(ours).all() if is_nan else (ours == value).all()):
+        return
+    if is_nan or value == 0:
+        yield Pattern("constant", filled="nan" if is_nan else "zero")
+        return
+    found = np.flatnonzero(find_close(theirs, value, arrays.tolerance))
+    if not found.size:
+        yield Pattern("constant", size=ours.size)
+    elif found[0] != 0 and found[-1] == ours.size - 1:
+        yield Pattern("constant", size=ours.size, first=ours.size - 1)
+    else:
+        yield Pattern("constant", size=ours.size, first=int(found[0]))
 
 
-def _shifts(size: int) -> list[int]:
-    return [s for k in range(1, min(size // 2, 8) + 1) for s in (k, -k)]
+def _find_moved(arrays: _Arrays) -> Iterator[Pattern]:
+    """Slices along one axis are in another place: in reverse, or shifted (going around or not)."""
+    for axis in arrays.wide_axes():
+        size = arrays.shape[axis]
+        _, theirs = arrays.split(axis)
+        if (size > 2 or len(arrays.shape) == 1) and arrays.fits(theirs[:, ::-1]):
+            yield Pattern("reversed", axis=axis)
+        # a shift by more than half of the axis would leave too little to compare
+        for distance in range(1, min(size // 2, _MOST_SHIFT) + 1):
+            for shift in (distance, -distance):
+                if _fits_shifted(arrays, axis, shift):
+                    around = arrays.fits(np.roll(theirs, -shift, axis=1))
+                    yield Pattern("rotated" if around else "shifted", axis=axis, shift=shift)
 
 
-def _count(shift: int) -> str:
-    return f"{shift:+d}"
+def _fits_shifted(arrays: _Arrays, axis: int, shift: int) -> bool:
+    """Tells whether each slice along an axis is the right one `shift` further on, where there is such a one."""
+    ours, theirs = arrays.split(axis)
+    size = ours.shape[1]
+    sample = np.array(np.unravel_index(arrays.sample, ours.shape))
+    read = sample[1] + shift
+    before, number, after = sample[:, (read >= 0) & (read < size)]
+    if not arrays.are_close(ours[before, number, after], theirs[before, number + shift, after]):
+        return False
+    if shift > 0:
+        return arrays.are_close(ours[:, :-shift], theirs[:, shift:])
+    return arrays.are_close(ours[:, -shift:], theirs[:, :shift])
 
 
-def _swapped(ours: Numbers, theirs: Numbers, shape: Shape, close: Close) -> str | None:
+def _find_swapped(arrays: _Arrays) -> Iterator[Pattern]:
     """Read in the order of other axes."""
-    for one, other in combinations([axis for axis, size in enumerate(shape) if size > 1], 2):
-        order = list(range(len(shape)))
-        order[one], order[other] = order[other], order[one]
-        strides = find_strides(shape)
-        moved = [sum(k * strides[a] for k, a in zip(index, order, strict=True))
-                 for index in product(*[range(shape[a]) for a in order])]  # fmt: skip
-        if _same(ours, (theirs[i] for i in moved), close):
-            same = " (the order of the elements, in the same shape)" if shape[one] != shape[other] else ""
-            return f"axes {one} and {other} are swapped{same}"
-    return None
+    shape = arrays.shape
+    for one, other in combinations(arrays.wide_axes(), 2):
+        if arrays.fits(arrays.theirs.reshape(shape).swapaxes(one, other)):
+            yield Pattern("swapped", axis=one, other_axis=other, same_size=shape[one] == shape[other])
 
 
-def _summed(ours: Numbers, theirs: Numbers, shape: Shape, close: Close) -> str | None:
+def _find_summed(arrays: _Arrays) -> Iterator[Pattern]:
     """Each slice is the sum of all of them: a range reduced that should stay."""
-    for axis, size in enumerate(shape):
-        if size < 2:
-            continue
-        totals: dict[int, float] = {}
-        groups = list(_take(shape, axis, lambda _: 0))
-        for group, value in zip(groups, theirs, strict=True):
-            totals[group] = totals.get(group, 0) + value
-        if _same(ours, (totals[group] for group in groups), close):
-            return f"along axis {axis} each slice is the sum of all {size}"
-    return None
+    for axis in arrays.wide_axes():
+        ours, theirs = arrays.split(axis)
+        with np.errstate(invalid="ignore", over="ignore"):
+            totals = theirs.sum(axis=1, keepdims=True, dtype=theirs.dtype)
+        if arrays.fits(np.broadcast_to(totals, ours.shape)):
+            yield Pattern("summed", axis=axis, size=arrays.shape[axis])
 
 
-def _scaled(ours: Numbers, theirs: Numbers, shape: Shape, close: Close) -> str | None:
+def _find_scaled(arrays: _Arrays) -> Iterator[Pattern]:
     """A constant factor, or a constant difference."""
-    if len(ours) < 3:
-        return None
-    place = max(range(len(theirs)), key=lambda i: abs(theirs[i]) if math.isfinite(theirs[i]) else -1)
-    if not (math.isfinite(ours[place]) and theirs[place]):
-        return None
-    factor = ours[place] / theirs[place]
-    if factor and factor != 1 and _same(ours, (x * factor for x in theirs), close):
-        return f"every element is {factor:.6g} times the right one"
-    offset = ours[place] - theirs[place]
-    if offset and _same(ours, (x + offset for x in theirs), close):
-        return f"every element is {offset:.6g} more than the right one"
-    return None
+    if arrays.ours.size < 3:
+        return
+    offset = _find_base(arrays.theirs)
+    ours, theirs = arrays.ours[offset].item(), arrays.theirs[offset].item()
+    if not (math.isfinite(ours) and math.isfinite(theirs) and theirs):
+        return
+    factor, difference = ours / theirs, ours - theirs
+    with np.errstate(invalid="ignore", over="ignore"):
+        if factor not in (0, 1) and arrays.fits(_multiply(arrays.theirs, factor)):
+            yield Pattern("scaled", amount=float(factor))
+        if difference and arrays.fits(arrays.theirs + _wrap(difference, arrays.theirs.dtype)):
+            yield Pattern("offset", amount=float(difference))
 
 
-def _where(ours: Numbers, shape: Shape, places: Sequence[int]) -> str | None:
+def _find_base(theirs: Numbers) -> int:
+    """Returns the offset of the element that tells a factor best: of floats the largest, which rounds the least; of
+    integers the smallest that is not zero, which is the last to wrap around."""
+    sizes = np.abs(theirs.astype(np.float64))
+    if theirs.dtype.kind == "f":
+        return int(np.where(np.isfinite(sizes), sizes, -1).argmax())
+    return int(np.where(sizes > 0, sizes, np.inf).argmin())
+
+
+def _multiply(theirs: Numbers, factor: float) -> Numbers:
+    if theirs.dtype.kind != "f" and factor == int(factor):
+        return theirs * _wrap(int(factor), theirs.dtype)
+    return theirs * factor
+
+
+def _wrap(number: float, dtype: np.dtype[Any]) -> Any:
+    """Returns a number as one of a dtype, integers wrapped around."""
+    if dtype.kind == "f":
+        return number
+    bits = 8 * dtype.itemsize
+    return np.array(int(number) % 2**bits, np.uint64).astype(dtype)
+
+
+def _find_where(arrays: _Arrays) -> Pattern | None:
     """Where the wrong elements are, and what they are, when that is simple."""
-    if len(places) == len(ours):
+    ours, offsets = arrays.ours, arrays.offsets
+    if offsets.size == ours.size:
         return None
-    what = (
-        "zero" if all(ours[i] == 0 for i in places) else "NaN" if all(ours[i] != ours[i] for i in places) else "wrong"
-    )
-    for axis, size in enumerate(shape):
-        along = _coordinates(shape, axis)
-        wrong = sorted({along[i] for i in places})
-        if size < 2 or len(wrong) == size:
+    filled = _find_filling(ours[offsets])
+    coordinates = np.unravel_index(offsets, arrays.shape)
+    for axis in arrays.wide_axes():
+        size = arrays.shape[axis]
+        wrong = np.unique(coordinates[axis])
+        first, last = int(wrong[0]), int(wrong[-1])
+        is_run = last - first + 1 == wrong.size
+        if wrong.size == size or not is_run:
             continue
-        if wrong == list(range(size - 1)) and size > 2:
-            return f"along axis {axis} all slices but the last are {what}"
-        if wrong[-1] - wrong[0] + 1 == len(wrong):
-            name = f"slice {wrong[0]}" if len(wrong) == 1 else f"slices {wrong[0]} to {wrong[-1]}"
-            is_last = " (the last)" if wrong == [size - 1] else ""
-            return f"only in {name}{is_last} along axis {axis}{f', where it is {what}' if what != 'wrong' else ''}"
-    return None if what == "wrong" else f"the wrong elements are all {what}"
+        is_all_but_last = first == 0 and last == size - 2 and size > 2
+        rule = "all-but-last" if is_all_but_last else "slices"
+        return Pattern(rule, axis=axis, size=size, first=first, last=last, filled=filled)
+    return None if filled is None else Pattern("filled", filled=filled)
 
 
-def _take(shape: Shape, axis: int, source: Callable[[int], int]) -> Iterable[int]:
-    """For each element in order, the place of the element whose coordinate along `axis` is `source` of its own."""
-    stride = find_strides(shape)[axis]
-    for place, k in enumerate(_coordinates(shape, axis)):
-        yield place + (source(k) - k) * stride
-
-
-def _coordinates(shape: Shape, axis: int) -> list[int]:
-    """The coordinate along `axis` of each element in order."""
-    stride = find_strides(shape)[axis]
-    return [place // stride % shape[axis] for place in range(math.prod(shape))]
+def _find_filling(wrong: Numbers) -> Literal["zero", "nan"] | None:
+    if (wrong == 0).all():
+        return "zero"
+    return "nan" if (wrong != wrong).all() else None

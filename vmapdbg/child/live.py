@@ -12,7 +12,7 @@ from vmapdbg import __version__, model, overlay
 from vmapdbg.child.record.lines import note_lines, set_internal_folders
 from vmapdbg.child.record.observer import Observer
 from vmapdbg.child.record.recorder import Recorder, ScheduleRecord
-from vmapdbg.patches import parse_patches, patch_states
+from vmapdbg.patches import patch_states
 
 MOST_PROGRAMS = 256
 """How many rendered kernels are kept for the next schedule that has the same."""
@@ -31,11 +31,10 @@ def find_renderer(target: str) -> Any:
     return make_renderer(target)
 
 
-def build_capture(records: list[ScheduleRecord], target: str, patches: str) -> model.Capture:
+def build_capture(records: list[ScheduleRecord], target: str) -> model.Capture:
     """Returns what was recorded, its kernels rendered for `target`; the process stays as it was.
 
-    `patches` are those of the overlay, comma separated. Raises what tinygrad raises for a kernel that the target cannot
-    have.
+    Raises what tinygrad raises for a kernel that the target cannot have.
     """
     from tinygrad.codegen.opt.postrange import Scheduler
     from tinygrad.helpers import Context
@@ -53,7 +52,7 @@ def build_capture(records: list[ScheduleRecord], target: str, patches: str) -> m
         Scheduler.kernel_cnt.update(counts)
         forget_programs(MOST_PROGRAMS)
     versions = model.Versions(__version__, overlay.TINYGRAD_VERSION, platform.python_version())
-    states = patch_states(parse_patches(patches or "none"))
+    states = patch_states(overlay.get_state().patches)
     return model.Capture(model.SCHEMA, versions, "", target, states, None, schedules, ())
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import json
 import os
 import platform
 import shutil
@@ -15,8 +14,7 @@ import sys
 import time
 import traceback
 import types
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -27,62 +25,47 @@ from vmapdbg.child.live import find_renderer
 from vmapdbg.child.record.lines import set_internal_folders
 from vmapdbg.child.record.recorder import Recorder, ScheduleRecord
 from vmapdbg.child.record.stock import observe_stock
-from vmapdbg.patches import parse_patches, patch_states
+from vmapdbg.job import Job, Request, load_request
+from vmapdbg.patches import format_patches, patch_states
 from vmapdbg.store import dump_compact, write_atomically
 
 
-@dataclass(frozen=True)
-class Request:
-    """What the parent asks for.
-
-    `output` is the file that the Capture is written to. `patches` is None for stock tinygrad, without the overlay. With
-    `values` the tensors that the snippet realizes are read. `evidence` is the folder for what `check` compares; with
-    it, what the snippet leaves lazy is realized, not only scheduled. `progress` is the file for a line that says how
-    far the work on the kernels is, once the snippet is done; None where nobody looks.
-    """
-
-    snippet: str
-    arguments: list[str]
-    target: str
-    patches: str | None
-    output: str
-    values: bool
-    evidence: str | None
-    progress: str | None
-
-
 def main() -> None:
-    request = Request(**json.loads(sys.argv[1]))
-    recorder = Recorder(request.values)
-    collector = None if request.evidence is None else Collector(Path(request.evidence), recorder)
-    if collector is not None:
+    request = load_request(Request, sys.argv[1])
+    job = request.job
+    recorder = Recorder(job.values)
+    collector = None
+    if request.evidence is not None:
+        collector = Collector(Path(request.evidence), recorder)
         recorder.watch = collector.watch
     try:
-        prepare(request, recorder)
+        prepare(job, recorder)
     except overlay.OverlayError as refused:
         error = model.SnippetError("OverlayError", str(refused), None)
     else:
-        error = run_snippet(request)
+        error = run_snippet(job, realize=collector is not None)
     if collector is not None:
         collector.close()
     sys.stdout.flush()
     # the records keep every UOp alive: collecting garbage would walk them all again and again, and find none
     gc.disable()
     gc.freeze()
-    write_capture(request, recorder, error)
+    progress = count_kernels(recorder.schedules, request.progress)
+    capture = build_capture(job, recorder.schedules, error, progress)
+    write_atomically(request.output, dump_compact(capture))
 
 
-def prepare(request: Request, recorder: Recorder) -> None:
+def prepare(job: Job, recorder: Recorder) -> None:
     """Installs the overlay and the observer. Nothing of tinygrad is imported: the snippet may set its environment."""
     overlay.check_installed()
     set_internal_folders(str(overlay.overlay_dir()), str(overlay.installed_folder()))
-    if request.patches is None:
+    if job.patches is None:
         observe_stock(recorder)
     else:
-        overlay.install(request.patches)
+        overlay.install(format_patches(job.patches))
         state = overlay.get_state()
         state.observer = recorder
-        state.find_renderer = functools.partial(find_renderer, request.target)
+        state.find_renderer = functools.partial(find_renderer, job.target)
     fall_back_to_python_device()
 
 
@@ -115,18 +98,20 @@ def fall_back_to_python_device() -> None:
     print("vmapdbg: no clang for the CPU device, running on the PYTHON device (slow)", file=sys.stderr)
 
 
-def run_snippet(request: Request) -> model.SnippetError | None:
-    """Runs the snippet, then schedules the Tensors that it left lazy in its globals. Its error goes to stderr."""
+def run_snippet(job: Job, realize: bool) -> model.SnippetError | None:
+    """Runs the snippet, then schedules the Tensors that it left lazy in its globals, and with `realize` runs these.
+
+    Its error goes to stderr."""
     main_module = types.ModuleType("__main__")
-    main_module.__file__ = request.snippet
+    main_module.__file__ = job.snippet
     main_module.__builtins__ = __builtins__  # type: ignore[attr-defined]
     sys.modules["__main__"] = main_module
-    sys.argv = [request.snippet, *request.arguments]
-    sys.path[0] = str(Path(request.snippet).resolve().parent)
+    sys.argv = [job.snippet, *job.arguments]
+    sys.path[0] = str(Path(job.snippet).resolve().parent)
     try:
-        code = compile(Path(request.snippet).read_bytes(), request.snippet, "exec")
+        code = compile(Path(job.snippet).read_bytes(), job.snippet, "exec")
         exec(code, main_module.__dict__)
-        schedule_lazy_tensors(main_module.__dict__.values(), realize=request.evidence is not None)
+        schedule_lazy_tensors(main_module.__dict__.values(), realize)
     except SystemExit as ended:
         return explain_exit(ended)
     except overlay.OverlayError as refused:
@@ -207,40 +192,41 @@ def is_settled(tensor: Any) -> bool:
     return base.op.name in {"BUFFER", "CONST", "BUFFER_VIEW", "MSTACK"} or tensor.uop.is_realized
 
 
-def write_capture(request: Request, recorder: Recorder, error: model.SnippetError | None) -> None:
+def build_capture(
+    job: Job, records: list[ScheduleRecord], error: model.SnippetError | None, progress: Callable[[], object]
+) -> model.Capture:
+    """Returns all that was recorded. `progress` is called for each kernel."""
     schedules: tuple[model.Schedule, ...] = ()
-    if recorder.schedules:
+    if records:
         from vmapdbg.child.extract import build_schedules
 
-        told = None if request.progress is None else KernelCount(Path(request.progress), recorder.schedules).tell
-        schedules = build_schedules(recorder.schedules, request.target, told)
-    capture = model.Capture(
+        schedules = build_schedules(records, job.target, progress)
+    return model.Capture(
         schema=model.SCHEMA,
         versions=model.Versions(__version__, installed_version(), platform.python_version()),
-        snippet=request.snippet,
-        target=request.target,
-        patches={} if request.patches is None else patch_states(parse_patches(request.patches or "none")),
+        snippet=job.snippet,
+        target=job.target,
+        patches={} if job.patches is None else patch_states(job.patches),
         error=error,
         schedules=schedules,
         findings=(),
     )
-    write_atomically(Path(request.output), dump_compact(capture))
 
 
-class KernelCount:
-    """Writes how many of the kernels of some schedules are done, a few times a second."""
+def count_kernels(records: list[ScheduleRecord], file: Path) -> Callable[[], None]:
+    """Returns what is called for each kernel of some schedules: a few times a second it writes how many are done."""
+    passes = {id(record.passed): record.passed for record in records if record.passed is not None}
+    total = sum(len(passed.kernels) for passed in passes.values())
+    done, last = 0, 0.0
 
-    def __init__(self, file: Path, records: list[ScheduleRecord]):
-        self.file = file
-        passes = {id(record.passed): record.passed for record in records if record.passed is not None}
-        self.total = sum(len(passed.kernels) for passed in passes.values())
-        self.done, self.last = 0, 0.0
+    def count() -> None:
+        nonlocal done, last
+        done += 1
+        if time.monotonic() - last > 0.2:
+            last = time.monotonic()
+            write_atomically(file, f"{done:,} of {total:,} kernels")
 
-    def tell(self) -> None:
-        self.done += 1
-        if time.monotonic() - self.last > 0.2:
-            self.last = time.monotonic()
-            write_atomically(self.file, f"{self.done:,} of {self.total:,} kernels")
+    return count
 
 
 def installed_version() -> str:

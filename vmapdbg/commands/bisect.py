@@ -1,31 +1,43 @@
-"""`vmapdbg bisect` on the command line: parse, call, print."""
+"""`vmapdbg bisect`."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from vmapdbg.bisect.search import Reduced
-from vmapdbg.commands.jobs import bisect_job, find_job, reduce_job
-from vmapdbg.commands.options import EXIT_USAGE, Failure, make_console, patches_option, timeout_option
+from vmapdbg.bisect import DEFAULT_RUNS, KINDS
+from vmapdbg.commands.jobs import find_findings, find_job, refuse_overlay_error
+from vmapdbg.commands.launcher import run_many
+from vmapdbg.commands.options import EXIT_USAGE, Failure, JobOptions, job_options, make_console
+from vmapdbg.commands.progress import show_progress
+from vmapdbg.commands.reduce import reduce_job
+from vmapdbg.job import Job
+from vmapdbg.patches import Patches
 from vmapdbg.store import StoreError, write_atomically
 from vmapdbg.vocabulary import OutcomeKind
+
+if TYPE_CHECKING:
+    from vmapdbg.bisect.outcome import Outcome
+    from vmapdbg.bisect.search import Reduced, Search
+
+DEFAULT_KIND: OutcomeKind = "values"
 
 
 @click.command()
 @click.argument("snippet", required=False)
+@click.option("--by", "kind", type=click.Choice(KINDS), help=f"What tells outcomes apart.  [default: {DEFAULT_KIND}]")
+@click.option("--on", "old_kind", type=click.Choice(KINDS), hidden=True, help="The old name of --by.")
 @click.option(
-    "--on",
-    "kind",
-    type=click.Choice(["values", "kernels", "findings", "crash"]),
-    default="values",
+    "--runs",
+    type=click.IntRange(min=2),
+    default=DEFAULT_RUNS,
     show_default=True,
-    help="What tells outcomes apart.",
-)
-@click.option(
-    "--runs", type=click.IntRange(min=2), default=64, show_default=True, help="Run the snippet at most about so often."
+    help="Run the snippet at most about so often.",
 )
 @click.option("--reduce", "with_snippet", is_flag=True, help="Write a small snippet that still shows the difference.")
 @click.option(
@@ -34,19 +46,18 @@ from vmapdbg.vocabulary import OutcomeKind
 @click.option(
     "--seconds", type=click.FloatRange(min=1), default=60, show_default=True, help="Reduce for at most so long."
 )
-@patches_option
-@timeout_option
 @click.option("--json", "as_json", is_flag=True, help="Print the search as one JSON document.")
+@job_options
 def bisect(
     snippet: str | None,
-    kind: OutcomeKind,
+    kind: OutcomeKind | None,
+    old_kind: OutcomeKind | None,
     runs: int,
     with_snippet: bool,
     output: Path | None,
     seconds: float,
-    patches: frozenset[str] | None,
-    timeout: float | None,
     as_json: bool,
+    options: JobOptions,
 ) -> None:
     """Find the smallest sets of patches that change what comes of SNIPPET.
 
@@ -60,16 +71,17 @@ def bisect(
     \b
     Examples:
       vmapdbg bisect samples/lost_range.py
-      vmapdbg bisect samples/unclosed_range.py --on crash
+      vmapdbg bisect samples/unclosed_range.py --by crash
       vmapdbg bisect train.py --reduce -o small.py
     """
     if output is not None and not with_snippet:
         raise Failure("-o is the file for --reduce", EXIT_USAGE)
-    job = find_job(snippet, None, patches, timeout)
-    most = min(runs, 2 ** len(job.patches or ()))
-    click.echo(f"vmapdbg: running {job.snippet} up to {most} times, with all that it does", err=True)
+    kind = kind or old_kind or DEFAULT_KIND
+    job = find_job(snippet, options)
     search, outcomes = bisect_job(job, kind, runs)
-    reduced = reduce_job(job, kind, search, seconds) if with_snippet and not search.is_uniform else None
+    reduced = None
+    if with_snippet and not search.is_uniform:
+        reduced = reduce_job(job, kind, search, seconds)
     if as_json:
         from vmapdbg.render.documents import dump_document, make_bisect_document
 
@@ -83,7 +95,40 @@ def bisect(
     sys.exit(0 if search.is_uniform else 1)
 
 
+def bisect_job(job: Job, kind: str, budget: int) -> tuple[Search, list[Outcome]]:
+    """Runs the job with sets of its patches and returns what makes a difference to its `kind` of outcome.
+
+    What the snippet prints is not shown. Raises Failure when the snippet needs patches that cannot be switched.
+    """
+    from vmapdbg.bisect.outcome import Outcomes
+    from vmapdbg.bisect.search import Searcher
+
+    given = job.patches or frozenset()
+    most = min(budget, 2 ** len(given))
+    click.echo(f"vmapdbg: running {job.snippet} up to {most} times, with all that it does", err=True)
+    outcomes = Outcomes(kind, find_findings)
+    done = 0
+    with show_progress(f"bisecting {job.snippet}") as progress:
+
+        def count() -> None:
+            nonlocal done
+            done += 1
+            if progress is not None:
+                progress(f"{done} runs")
+
+        def ask(sets: Sequence[Patches]) -> list[str]:
+            runs = run_many([replace(job, patches=patches, values=True) for patches in sets], count)
+            for run in runs:
+                if run.capture is not None:
+                    refuse_overlay_error(run.capture)
+            return [outcomes.sort_in(run) for run in runs]
+
+        search = Searcher(given, ask, budget).search()
+    return search, outcomes.known
+
+
 def write_reduced(reduced: Reduced, output: Path | None, as_json: bool) -> None:
+    """Writes the snippet to a file, or prints it; one that is part of the JSON is not printed."""
     if reduced.text is None:
         click.echo(f"vmapdbg: nothing was reduced: {reduced.reason}", err=True)
         return
@@ -94,5 +139,6 @@ def write_reduced(reduced: Reduced, output: Path | None, as_json: bool) -> None:
             raise Failure(str(error), EXIT_USAGE) from None
     elif not as_json:
         click.echo("\n" + reduced.text, nl=False)
+    what = "reduced" if output is None else f"wrote {output}"
     counts = f"{reduced.before} nodes to {reduced.after}, {reduced.tried} graphs tried"
-    click.echo(f"vmapdbg: {'reduced' if output is None else f'wrote {output}'}: {counts}", err=True)
+    click.echo(f"vmapdbg: {what}: {counts}", err=True)

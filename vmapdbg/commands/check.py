@@ -1,26 +1,49 @@
-"""`vmapdbg check` on the command line: parse, call, print."""
+"""`vmapdbg check`."""
 
 from __future__ import annotations
 
+import importlib
+import json
 import sys
+import tempfile
 from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from vmapdbg.commands.jobs import check_job, find_job
+from vmapdbg.check.oracles import DEFAULT, ORACLES
+from vmapdbg.commands.jobs import find_job, refuse_overlay_error
+from vmapdbg.commands.launcher import ChildDied, Streams, run_job, run_oracles
 from vmapdbg.commands.options import (
+    EXIT_CHILD,
+    Failure,
+    JobOptions,
+    NamesType,
     end_after,
+    job_options,
     make_console,
-    patches_option,
-    target_option,
     tell_no_schedule,
-    timeout_option,
 )
+from vmapdbg.commands.progress import show_progress
+from vmapdbg.data import build_data
+from vmapdbg.job import Job
+from vmapdbg.model import Capture
+
+if TYPE_CHECKING:
+    from vmapdbg.check.result import CheckReport
 
 
 @click.command()
 @click.argument("snippet", required=False)
-@click.option("--paranoid", is_flag=True, help="Compare everything with the PYTHON device, too: slow.")
+@click.option(
+    "--oracle",
+    "chosen",
+    type=NamesType("oracle", ORACLES),
+    multiple=True,
+    help=f"What computes the right values: {', '.join(ORACLES)}, or several of them.  [default: {DEFAULT}]",
+)
+@click.option("--paranoid", is_flag=True, hidden=True, help="The old name of --oracle stock,python.")
 @click.option(
     "--elements",
     type=click.IntRange(min=1),
@@ -28,18 +51,15 @@ from vmapdbg.commands.options import (
     show_default=True,
     help="Run at most this many graphs for one output; of a larger batch some elements are checked.",
 )
-@target_option
-@patches_option
-@timeout_option
 @click.option("--json", "as_json", is_flag=True, help="Print the findings and comparisons as one JSON document.")
+@job_options
 def check(
     snippet: str | None,
+    chosen: tuple[tuple[str, ...], ...],
     paranoid: bool,
     elements: int,
-    target: str | None,
-    patches: frozenset[str] | None,
-    timeout: float | None,
     as_json: bool,
+    options: JobOptions,
 ) -> None:
     """Run SNIPPET and compare each value with stock tinygrad's for the same graph, vmap scopes unrolled.
 
@@ -54,10 +74,11 @@ def check(
     Examples:
       vmapdbg check samples/lost_range.py
       vmapdbg check samples/lost_range.py --patches all,-ambient-ranges
-      vmapdbg check train.py --paranoid --elements 500 --json
+      vmapdbg check train.py --oracle stock,python --elements 500 --json
     """
-    capture, report = check_job(find_job(snippet, target, patches, timeout), elements, paranoid)
-    from vmapdbg.check.blame import make_findings
+    oracles = choose_oracles(chosen, paranoid)
+    capture, report = check_job(find_job(snippet, options), elements, oracles)
+    from vmapdbg.render.check_sentences import make_findings
 
     capture = replace(capture, findings=make_findings(capture, report))
     if as_json:
@@ -72,3 +93,37 @@ def check(
         tell_no_schedule(capture)
     end_after(capture)
     sys.exit(1 if capture.findings else 0)
+
+
+def choose_oracles(chosen: tuple[tuple[str, ...], ...], paranoid: bool) -> tuple[str, ...]:
+    """Returns the oracles that are asked for, each once, in the order of the table."""
+    names = {name for names in chosen for name in names}
+    if paranoid:
+        names |= {"stock", "python"}
+    return tuple(name for name in ORACLES if name in names) or (DEFAULT,)
+
+
+def check_job(job: Job, limit: int, oracles: tuple[str, ...]) -> tuple[Capture, CheckReport]:
+    """Runs the job once, then has oracles compute in another child what it should have got.
+
+    What the snippet prints goes to stderr. `limit` is the most graphs that an oracle runs for one output.
+    """
+    streams = Streams(stdout=sys.stderr.fileno())
+    with tempfile.TemporaryDirectory(prefix="vmapdbg-") as folder:
+        evidence = Path(folder)
+        try:
+            with show_progress(f"working on {job.snippet}", late=True) as progress:
+                capture = run_job(job, streams, import_check, evidence, progress)
+            refuse_overlay_error(capture)
+            with show_progress(f"comparing {job.snippet} with stock tinygrad") as progress:
+                text = run_oracles(job, evidence, limit, oracles, progress)
+        except ChildDied as error:
+            raise Failure(str(error), EXIT_CHILD) from None
+    from vmapdbg.check.result import CheckReport
+
+    return capture, build_data(CheckReport, json.loads(text))
+
+
+def import_check() -> None:
+    """Imports what judges and prints the comparison, while the snippet runs."""
+    importlib.import_module("vmapdbg.render.text.check")

@@ -1,48 +1,34 @@
-"""Starts the child and brings its Capture back. The parent's side: it imports no tinygrad."""
+"""Starts children and brings back what they made. The parent's side: it imports no tinygrad."""
 
 from __future__ import annotations
 
 import contextlib
-import json
+import math
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from vmapdbg.commands.progress import Progress
+from vmapdbg.job import CheckRequest, Job, ReduceRequest, Request, Run, dump_record
 from vmapdbg.model import Capture
 from vmapdbg.overlay import child_environment
-from vmapdbg.patches import format_patches
+from vmapdbg.patches import Patches, format_patches
 from vmapdbg.store import load_capture
 
-# the targets that tinygrad 0.12.0 has a renderer for; capture/programs.py has them
-TARGETS = ("c", "metal", "cuda", "opencl", "hip", "wgsl", "llvm")
+_POLL = 0.2
+"""Seconds between two looks at how far a child is."""
 
 
 class ChildDied(Exception):
-    """The child hung, was killed, or ended without a Capture; the message is one line for the user."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """One run of a snippet.
-
-    `patches` is None for stock tinygrad, without the overlay. `timeout` is in seconds, None waits for ever. With
-    `values` the tensors that the snippet realizes are read into the Capture.
-    """
-
-    snippet: str
-    arguments: tuple[str, ...]
-    target: str
-    patches: frozenset[str] | None
-    timeout: float | None
-    values: bool = False
+    """The child hung, was killed, or ended without a result; the message is one line for the user."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +39,7 @@ class Streams:
     stderr: IO[bytes] | int | None = None
 
 
-@dataclass(frozen=True)
-class Side:
-    """What came of one of two runs: the Capture, or how the child died, and what the snippet printed."""
-
-    capture: Capture | None
-    died: str | None
-    stdout: bytes
-    stderr: bytes
+# *** the three children
 
 
 def run_job(
@@ -68,195 +47,125 @@ def run_job(
     streams: Streams = Streams(),
     meanwhile: Callable[[], object] | None = None,
     evidence: Path | None = None,
-    told: Callable[[str], object] | None = None,
+    progress: Progress | None = None,
 ) -> Capture:
     """Runs the snippet in a child and returns what it captured, errors of the snippet included.
 
-    While the child runs, the parent calls `meanwhile`. `evidence` is the folder for what `check` compares. `told` gets
-    a line about how far the child is, from when the snippet is done. Raises ChildDied when there is no Capture. Ctrl-C
-    ends the child, and what it started, too.
+    While the child runs, the parent calls `meanwhile`. `evidence` is the folder for what `check` compares. `progress`
+    gets a line about how far the child is, from when the snippet is done. Raises ChildDied when there is no Capture.
+    Ctrl-C ends the child, and what it started, too.
     """
-    with tempfile.TemporaryDirectory(prefix="vmapdbg-") as folder:
-        output, progress = Path(folder) / "capture.json", Path(folder) / "progress"
-        patches = None if job.patches is None else format_patches(job.patches)
-        request = {
-            "snippet": job.snippet,
-            "arguments": list(job.arguments),
-            "target": job.target,
-            "patches": patches,
-            "output": str(output),
-            "values": job.values,
-            "evidence": None if evidence is None else str(evidence),
-            "progress": None if told is None else str(progress),
-        }
-        process = start_child("vmapdbg.child.run_snippet", request, patches, streams)
-        if told is None:
-            wait_for(process, job.snippet, job.timeout, meanwhile, output)
-        else:
-            watch_child(process, job.snippet, output, progress, job.timeout, told, meanwhile)
+    with _make_folder() as folder:
+        request = Request(job=job, folder=folder, evidence=None if evidence is None else str(evidence))
+        process = start_child("vmapdbg.child.run_snippet", request, job.patches, streams)
+        wait_for(process, request, job.snippet, job.timeout, progress, meanwhile)
         # rich is imported with it: only when there is something to show
         from vmapdbg.render.sentences import fill_sentences
 
-        return fill_sentences(load_capture(output))
+        return fill_sentences(load_capture(request.output))
 
 
-def wait_for(
-    process: subprocess.Popen[bytes],
-    name: str,
-    timeout: float | None,
-    meanwhile: Callable[[], object] | None,
-    output: Path,
-    told_timeout: float | None = None,
-) -> None:
-    """Waits for a child that writes `output`. Raises ChildDied when it did not, with `name` in the message, and
-    `told_timeout` where some of the time is over already."""
-    try:
-        if meanwhile is not None:
-            meanwhile()
-        status = process.wait(timeout)
-    except subprocess.TimeoutExpired:
-        seconds = told_timeout or timeout
-        raise ChildDied(f"{name} did not end within {seconds:g} seconds and was stopped (--timeout)") from None
-    finally:
-        # the group is there as long as one process of it is: workers of the snippet end with it
-        stop_group(process)
-    if not output.exists():
-        raise ChildDied(f"{name} {explain_status(status)} before it could report")
+def run_oracles(job: Job, evidence: Path, limit: int, oracles: tuple[str, ...], progress: Progress | None) -> str:
+    """Has oracles, in a process without the overlay, compute what the snippet of a job should have got.
 
-
-def run_oracle(evidence: Path, limit: int, paranoid: bool, timeout: float | None, told: Callable[[str], object]) -> str:
-    """Has stock tinygrad, in a process without the overlay, compute what a snippet should have got.
-
-    Returns the JSON text of the CheckReport. `limit` is the most graphs that are run for one output. `told` gets a line
-    about how far it is, several times a second. Raises ChildDied.
+    Returns the JSON text of the CheckReport. `limit` is the most graphs that are run for one output, `oracles` are
+    names of `vmapdbg.check.oracles`. Raises ChildDied.
     """
-    request: dict[str, object] = {
-        "folder": str(evidence),
-        "output": str(evidence / "report.json"),
-        "progress": str(evidence / "progress"),
-        "limit": limit,
-        "paranoid": paranoid,
-    }
-    return ask_child("vmapdbg.child.oracle.checker", "the comparison with stock tinygrad", request, timeout, told)
+    with _make_folder() as folder:
+        request = CheckRequest(job=job, folder=folder, evidence=str(evidence), limit=limit, oracles=oracles)
+        process = start_child("vmapdbg.child.oracle.checker", request, None, Streams(stdout=sys.stderr.fileno()))
+        wait_for(process, request, "the comparison with stock tinygrad", job.timeout, progress)
+        return request.output.read_text(encoding="utf-8")
 
 
 def run_reducer(
-    evidence: Path,
-    sides: tuple[frozenset[str], frozenset[str]],
-    kind: str,
-    target: str,
-    comment: str,
-    seconds: float,
-    hang: float,
-    told: Callable[[str], object],
+    jobs: tuple[Job, Job], evidence: Path, by: str, seconds: float, hang: float, comment: str, progress: Progress | None
 ) -> str:
-    """Has a child look for a small graph that comes out differently with two sets of patches.
+    """Has a child look for a small graph that comes out differently for two jobs; ReduceRequest says what the rest is.
 
-    Returns the JSON text of what it found; `comment` stands on top of the snippet. It tries for `seconds`, and takes a
-    graph that runs longer than `hang` seconds to hang. Raises ChildDied.
+    Returns the JSON text of what it found. Raises ChildDied.
     """
-    one, other = map(format_patches, sides)
-    request: dict[str, object] = {
-        "folder": str(evidence),
-        "output": str(evidence / "reduced.json"),
-        "progress": str(evidence / "reducing"),
-        "one": one,
-        "other": other,
-        "kind": kind,
-        "target": target,
-        "seconds": seconds,
-        "hang": hang,
-        "comment": comment,
-    }
-    return ask_child("vmapdbg.child.reduce.reducer", "the reduction", request, None, told)
+    job, other = jobs
+    with _make_folder() as folder:
+        request = ReduceRequest(
+            job=job,
+            other=other,
+            folder=folder,
+            evidence=str(evidence),
+            by=by,
+            seconds=seconds,
+            hang=hang,
+            comment=comment,
+        )
+        # it installs the overlay itself
+        process = start_child("vmapdbg.child.reduce.reducer", request, None, Streams(stdout=sys.stderr.fileno()))
+        wait_for(process, request, "the reduction", None, progress)
+        return request.output.read_text(encoding="utf-8")
 
 
-def ask_child(
-    module: str, name: str, request: dict[str, object], timeout: float | None, told: Callable[[str], object]
-) -> str:
-    """Runs a child until it has written the file `request["output"]`, and returns what is in it. Raises ChildDied."""
-    process = start_child(module, request, None, Streams(stdout=sys.stderr.fileno()))
-    output, progress = Path(str(request["output"])), Path(str(request["progress"]))
-    watch_child(process, name, output, progress, timeout, told)
-    return output.read_text(encoding="utf-8")
+def _make_folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="vmapdbg-")
 
 
-def watch_child(
-    process: subprocess.Popen[bytes],
-    name: str,
-    output: Path,
-    progress: Path,
-    timeout: float | None,
-    told: Callable[[str], object],
-    meanwhile: Callable[[], object] | None = None,
-) -> None:
-    """Waits for a child, and tells what it writes to `progress`. Raises ChildDied."""
-
-    def watch() -> None:
-        end = None if timeout is None else time.monotonic() + timeout
-        if meanwhile is not None:
-            meanwhile()
-        while process.poll() is None and (end is None or time.monotonic() < end):
-            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-                if progress.exists():
-                    told(progress.read_text(encoding="utf-8"))
-                process.wait(0.2)
-
-    wait_for(process, name, None if timeout is None else 0.01, watch, output, timeout)
+# *** several runs at the same time
 
 
 def run_pair(
-    before: Job, after: Job, meanwhile: Callable[[], object], told: Callable[[str], object] | None = None
-) -> tuple[Side, Side]:
-    """Runs two jobs at the same time, and calls `meanwhile`. What their snippets print is kept, not shown. `told` gets
-    a line about how far the second is."""
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        sides = [pool.submit(run_side, before), pool.submit(run_side, after, told)]
-        try:
-            meanwhile()
-            return sides[0].result(), sides[1].result()
-        except KeyboardInterrupt:
-            stop_all()
-            raise
+    before: Job, after: Job, meanwhile: Callable[[], object], progress: Progress | None = None
+) -> tuple[Run, Run]:
+    """Runs two jobs at the same time, and calls `meanwhile`. What their snippets print is kept, not shown. `progress`
+    gets a line about how far the second is."""
+    with _run_at_once(2) as pool:
+        runs = pool.submit(run_quietly, before), pool.submit(run_quietly, after, progress)
+        meanwhile()
+        return runs[0].result(), runs[1].result()
 
 
-def run_many(jobs: Sequence[Job], done: Callable[[], object]) -> list[Side]:
-    """Runs jobs, as many at the same time as there are cores, and calls `done` after each. Sides are in their order."""
-    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
-        sides = [pool.submit(run_side, job) for job in jobs]
+def run_many(jobs: Sequence[Job], done: Callable[[], object]) -> list[Run]:
+    """Runs jobs, as many at the same time as there are cores, and calls `done` after each. Runs are in their order."""
+    with _run_at_once(os.cpu_count() or 1) as pool:
+        runs = [pool.submit(run_quietly, job) for job in jobs]
+        for _ in as_completed(runs):
+            done()
+        return [run.result() for run in runs]
+
+
+@contextlib.contextmanager
+def _run_at_once(most: int) -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(max_workers=most) as pool:
         try:
-            for _ in as_completed(sides):
-                done()
-            return [side.result() for side in sides]
+            yield pool
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
             stop_all()
             raise
 
 
-def run_side(job: Job, told: Callable[[str], object] | None = None) -> Side:
+def run_quietly(job: Job, progress: Progress | None = None) -> Run:
+    """Runs a job and keeps what its snippet prints."""
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         capture, died = None, None
         try:
-            capture = run_job(job, Streams(stdout, stderr), told=told)
+            capture = run_job(job, Streams(stdout, stderr), progress=progress)
         except ChildDied as error:
             died = str(error)
         stdout.seek(0)
         stderr.seek(0)
-        return Side(capture, died, stdout.read(), stderr.read())
+        return Run(capture, died, stdout.read(), stderr.read())
 
+
+# *** a process
 
 _running: set[subprocess.Popen[bytes]] = set()
 
 
-def start_child(
-    module: str, request: dict[str, object], patches: str | None, streams: Streams
-) -> subprocess.Popen[bytes]:
+def start_child(module: str, request: Request, patches: Patches | None, streams: Streams) -> subprocess.Popen[bytes]:
     """Starts a module of the child's side; `patches` is None for a process without the overlay."""
     sys.stdout.flush()
+    spec = None if patches is None else format_patches(patches)
     process = subprocess.Popen(
-        [sys.executable, "-m", module, json.dumps(request)],
-        env=child_environment(patches, dict(os.environ)),
+        [sys.executable, "-m", module, dump_record(request)],
+        env=child_environment(spec, dict(os.environ)),
         stdout=streams.stdout,
         stderr=streams.stderr,
         # a group of its own, so that all that the snippet starts can be stopped with it
@@ -264,6 +173,41 @@ def start_child(
     )
     _running.add(process)
     return process
+
+
+def wait_for(
+    process: subprocess.Popen[bytes],
+    request: Request,
+    name: str,
+    timeout: float | None,
+    progress: Progress | None,
+    meanwhile: Callable[[], object] | None = None,
+) -> None:
+    """Waits for the child of a request, and calls `meanwhile` first. `progress` gets the lines that it writes. Raises
+    ChildDied when it writes no output, with `name` in the message."""
+    end = math.inf if timeout is None else time.monotonic() + timeout
+    try:
+        if meanwhile is not None:
+            meanwhile()
+        if progress is not None:
+            _report_progress(process, request.progress, end, progress)
+        status = process.wait(None if timeout is None else max(0.0, end - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        raise ChildDied(f"{name} did not end within {timeout:g} seconds and was stopped (--timeout)") from None
+    finally:
+        # the group is there as long as one process of it is: workers of the snippet end with it
+        stop_group(process)
+    if not request.output.exists():
+        raise ChildDied(f"{name} {explain_status(status)} before it could report")
+
+
+def _report_progress(process: subprocess.Popen[bytes], file: Path, end: float, progress: Progress) -> None:
+    """Hands on what a child writes to a file, until it ends or the time is over."""
+    while process.poll() is None and time.monotonic() < end:
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            if file.exists():
+                progress(file.read_text(encoding="utf-8"))
+            process.wait(_POLL)
 
 
 def stop_group(process: subprocess.Popen[bytes]) -> None:

@@ -3,20 +3,19 @@ how a command ends."""
 
 from __future__ import annotations
 
-import os
-import signal
+import functools
 import sys
-from collections.abc import Sequence
-from typing import Any, Literal, NoReturn
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import click
 
-from vmapdbg.commands.launcher import TARGETS
 from vmapdbg.model import Capture
-from vmapdbg.patches import PatchError, parse_patches
+from vmapdbg.patches import PatchError, Patches, parse_patches
+from vmapdbg.targets import DEFAULT_TARGET, TARGETS
 
 EXIT_USAGE, EXIT_SNIPPET, EXIT_CHILD = 2, 3, 4
-SECTIONS = ("ranges", "vmap", "bufferize", "kernels", "source")
 
 
 class Failure(click.ClickException):
@@ -30,51 +29,7 @@ class Failure(click.ClickException):
         click.echo(f"vmapdbg: {self.message}", err=True)
 
 
-class Stopped(KeyboardInterrupt):
-    """A signal that asks the tool to end: it does so as at Ctrl-C, and leaves no child behind."""
-
-    def __init__(self, number: int):
-        super().__init__()
-        self.number = number
-
-
-def stop_at_signals() -> None:
-    """Has SIGTERM (`timeout`, `kill`) and SIGHUP (a closed terminal) raise Stopped. One that is ignored (nohup) stays
-    ignored."""
-
-    def stop(number: int, _: Any) -> NoReturn:
-        raise Stopped(number)
-
-    for name in ("SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, stop)
-
-
-class Commands(click.Group):
-    """A group whose usage errors are one line."""
-
-    def main(self, args: Sequence[str] | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
-        try:
-            stop_at_signals()
-            status = super().main(args=args, **{**extra, "standalone_mode": False})
-        except click.UsageError as error:
-            command = error.ctx.command_path if error.ctx is not None else "vmapdbg"
-            click.echo(f"vmapdbg: {error.format_message().rstrip('.')} (see {command} --help)", err=True)
-            sys.exit(EXIT_USAGE)
-        except click.ClickException as error:
-            error.show()
-            sys.exit(error.exit_code)
-        except (click.Abort, KeyboardInterrupt) as ended:
-            if isinstance(ended.__cause__, Stopped):
-                sys.exit(128 + ended.__cause__.number)
-            click.echo("vmapdbg: interrupted", err=True)
-            sys.exit(130)
-        except BrokenPipeError:
-            # the reader of a pipe has seen enough (head, less)
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(0)
-        sys.exit(status if isinstance(status, int) else 0)
+# *** types
 
 
 class PatchesType(click.ParamType):
@@ -82,7 +37,7 @@ class PatchesType(click.ParamType):
 
     name = "SPEC"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> frozenset[str]:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Patches:
         if isinstance(value, frozenset):
             return value
         try:
@@ -91,19 +46,28 @@ class PatchesType(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
-class SectionsType(click.ParamType):
-    """A comma separated list of sections."""
+class NamesType(click.ParamType):
+    """A comma separated list of names, each one of `known`. `noun` is what an unknown one is called."""
 
-    name = "SECTIONS"
+    def __init__(self, noun: str, known: Collection[str], convert_name: Callable[[str], str] = str):
+        self.name, self.noun, self.known = f"{noun.upper()}S", noun, known
+        self.convert_name = convert_name
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
         if isinstance(value, tuple):
             return value
-        names = [name.strip() for name in str(value).split(",")]
+        names = tuple(self.convert_name(name.strip()) for name in str(value).split(","))
         for name in names:
-            if name not in SECTIONS:
-                self.fail(f"unknown section {name!r}: choose from {', '.join(SECTIONS)}", param, ctx)
-        return tuple(name for name in SECTIONS if name in names)
+            if name not in self.known:
+                self.fail(f"unknown {self.noun} {name!r}: choose from {', '.join(self.known)}", param, ctx)
+        return names
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        """Completes the last name of the list."""
+        from click.shell_completion import CompletionItem
+
+        before, comma, last = incomplete.rpartition(",")
+        return [CompletionItem(before + comma + name) for name in self.known if name.startswith(last)]
 
 
 class ScheduleType(click.ParamType):
@@ -120,17 +84,55 @@ class ScheduleType(click.ParamType):
             self.fail(f"{value!r} is no schedule number and not 'all'", param, ctx)
 
 
+# *** how the job is run
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """The options of a job, as given. None: that of the remembered job, or the default."""
+
+    target: str | None
+    patches: Patches | None
+    timeout: float | None
+
+
 patches_option = click.option(
     "--patches",
     type=PatchesType(),
     help="Which patches are on: all, none, or a list such as all,-close-ranges.  [default: all]",
 )
-
-
-target_option = click.option("--target", type=click.Choice(TARGETS), help="Render source for it.  [default: c]")
-timeout_option = click.option(
+_target_option = click.option(
+    "--target", type=click.Choice(list(TARGETS)), help=f"Render source for it.  [default: {DEFAULT_TARGET}]"
+)
+_timeout_option = click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), help="Stop the snippet after this many seconds."
 )
+
+
+def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a command --target, --patches and --timeout; it gets them as `options`, one JobOptions."""
+
+    @_target_option
+    @patches_option
+    @_timeout_option
+    @functools.wraps(command)
+    def take_options(
+        *args: Any, target: str | None, patches: Patches | None, timeout: float | None, **more: Any
+    ) -> Any:
+        return command(*args, options=JobOptions(target, patches, timeout), **more)
+
+    return take_options
+
+
+# *** what is printed, and how a command ends
+
+
+def make_console(stderr: bool = False) -> Any:
+    """Returns the console of stdout, or of stderr: width and colour from the terminal, plain when piped, NO_COLOR
+    honoured."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
 
 
 def tell_no_schedule(capture: Capture) -> None:
@@ -142,18 +144,14 @@ def tell_no_schedule(capture: Capture) -> None:
         )
 
 
-def make_console(stderr: bool = False) -> Any:
-    """Returns the console of stdout, or of stderr: width and colour from the terminal, plain when piped, NO_COLOR
-    honoured."""
-    from rich.console import Console
-
-    return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
-
-
 def end_after(capture: Capture) -> None:
     """Ends with the code of the snippet's failure, if it failed. Its traceback is on stderr already."""
-    if capture.error is None:
-        return
-    if capture.error.type == "SystemExit":
+    if capture.error is not None and capture.error.type == "SystemExit":
         click.echo(f"vmapdbg: {capture.snippet} exited with status {capture.error.message}", err=True)
-    sys.exit(EXIT_SNIPPET)
+    end_if_failed(capture)
+
+
+def end_if_failed(capture: Capture) -> None:
+    """Does the same where the snippet's exit status is printed already, or its child may have died."""
+    if capture.error is not None:
+        sys.exit(EXIT_CHILD if capture.error.type == "ChildDied" else EXIT_SNIPPET)

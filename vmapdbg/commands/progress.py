@@ -7,22 +7,16 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-Told = Callable[[str], object]
+Progress = Callable[[str], object]
+"""Gets a line about how far the work is."""
 
 
 @contextlib.contextmanager
-def show_progress(text: str) -> Iterator[Told]:
-    """Shows `text` while the block runs. The block gets a function that changes what is shown."""
-    with show_late_progress(text) as told:
-        if told is not None:
-            told("")
-        yield told or (lambda _: None)
+def show_progress(text: str, late: bool = False) -> Iterator[Progress | None]:
+    """Shows `text` while the block runs, with what the block says of how far it is; None where nothing is shown.
 
-
-@contextlib.contextmanager
-def show_late_progress(text: str) -> Iterator[Told | None]:
-    """Shows `text` from when the block first says how far it is: before that a snippet has the terminal to itself. The
-    block gets None where nothing is shown."""
+    With `late` nothing is shown until the block says how far it is: before that a snippet has the terminal to itself.
+    """
     if not sys.stderr.isatty():
         yield None
         return
@@ -32,7 +26,7 @@ def show_late_progress(text: str) -> Iterator[Told | None]:
     with contextlib.ExitStack() as stack:
         status: Any = None
 
-        def tell(more: str) -> None:
+        def progress(more: str) -> None:
             nonlocal status
             shown = f"{text}: {more}" if more else text
             if status is None:
@@ -40,4 +34,6 @@ def show_late_progress(text: str) -> Iterator[Told | None]:
             else:
                 status.update(shown)
 
-        yield tell
+        if not late:
+            progress("")
+        yield progress

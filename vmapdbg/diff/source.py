@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from difflib import SequenceMatcher
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from vmapdbg.diff.naming import choose_names
+from vmapdbg.diff.sequences import find_opcodes
 
 # What tinygrad's renderers number: registers, loop variables, labels. What follows the number of a buffer is its
 # size, which is a difference.
@@ -54,22 +55,32 @@ class _Token:
         return self.form != self.text
 
 
+_Line = Sequence[_Token]
+_Pairs = list[tuple[int | None, int | None]]
+
+
 def canonize_source(source: str, name: str) -> str:
     """Returns a source with its variables numbered in the order in which they appear, and no kernel name."""
+    return _number_variables(re.sub(rf"\b{re.escape(name)}\b", _KERNEL, source.strip()))
+
+
+# The layers of a network are one source under many names.
+@lru_cache(maxsize=1024)
+def _number_variables(source: str) -> str:
     numbers: dict[str, str] = {}
     counts: Counter[str] = Counter()
 
     def rename(match: re.Match[str]) -> str:
         text = match[0]
-        form = _find_form(text, {name})
-        if form in (text, _KERNEL):
-            return form
+        form = _find_form(text)
+        if form == text:
+            return text
         if text not in numbers:
             numbers[text] = form.replace("#", str(counts[form]))
             counts[form] += 1
         return numbers[text]
 
-    return re.sub(r"[A-Za-z_]\w*", rename, source.strip())
+    return re.sub(r"[A-Za-z_]\w*", rename, source)
 
 
 def blank_lines(source: str, name: str) -> list[str]:
@@ -98,25 +109,31 @@ def align_sources(before: str, after: str, names: Collection[str]) -> list[LineP
     return lines
 
 
-def _tokenize(line: str, names: Collection[str]) -> list[_Token]:
-    found = _TOKEN.finditer(line)
-    return [_Token(match[0], match.start(), _find_form(match[0], names)) for match in found if not match[0].isspace()]
+def _tokenize(line: str, names: Collection[str]) -> _Line:
+    tokens = _tokenize_line(line)
+    if not any(name in line for name in names):
+        return tokens
+    return [replace(token, form=_KERNEL) if token.text in names else token for token in tokens]
 
 
-def _find_form(text: str, names: Collection[str]) -> str:
-    if text in names:
-        return _KERNEL
+# The layers of a network have most of their lines in common.
+@lru_cache(maxsize=16384)
+def _tokenize_line(line: str) -> tuple[_Token, ...]:
+    found = [match for match in _TOKEN.finditer(line) if not match[0].isspace()]
+    return tuple([_Token(match[0], match.start(), _find_form(match[0])) for match in found])
+
+
+def _find_form(text: str) -> str:
     match = _VARIABLE.fullmatch(text)
-    return text if match is None else f"{match['prefix']}#{match['rest'] or ''}"
+    if match is None:
+        return text
+    return f"{match['prefix']}#{match['rest'] or ''}"
 
 
-_Pairs = list[tuple[int | None, int | None]]
-
-
-def _pair_lines(before: Sequence[list[_Token]], after: Sequence[list[_Token]]) -> _Pairs:
+def _pair_lines(before: Sequence[_Line], after: Sequence[_Line]) -> _Pairs:
     forms = [[tuple(token.form for token in line) for line in side] for side in (before, after)]
     pairs: _Pairs = []
-    for tag, i, end, j, end_after in SequenceMatcher(None, *forms, autojunk=False).get_opcodes():
+    for tag, i, end, j, end_after in find_opcodes(*forms):
         if tag == "equal":
             pairs += [(i + n, j + n) for n in range(end - i)]
         else:
@@ -124,7 +141,7 @@ def _pair_lines(before: Sequence[list[_Token]], after: Sequence[list[_Token]]) -
     return pairs
 
 
-def _pair_block(before: Sequence[list[_Token]], after: Sequence[list[_Token]], left: range, right: range) -> _Pairs:
+def _pair_block(before: Sequence[_Line], after: Sequence[_Line], left: range, right: range) -> _Pairs:
     """Pairs the lines of two blocks in order, so that the sum of their likeness is the largest."""
     if not left or not right or len(left) * len(right) > _MOST_PAIRS:
         return [*((i, None) for i in left), *((None, j) for j in right)]
@@ -159,7 +176,7 @@ def _share(one: Counter[str], other: Counter[str]) -> float:
     return share**3 if share >= _LEAST_ALIKE else 0.0
 
 
-def _choose_variables(pairs: _Pairs, before: Sequence[list[_Token]], after: Sequence[list[_Token]]) -> dict[str, str]:
+def _choose_variables(pairs: _Pairs, before: Sequence[_Line], after: Sequence[_Line]) -> dict[str, str]:
     votes: Counter[tuple[str, str]] = Counter()
     for i, j in pairs:
         if i is None or j is None:
@@ -170,30 +187,31 @@ def _choose_variables(pairs: _Pairs, before: Sequence[list[_Token]], after: Sequ
     return choose_names(votes)
 
 
-def _pair_tokens(before: list[_Token], after: list[_Token]) -> list[tuple[_Token, _Token]]:
+def _pair_tokens(before: _Line, after: _Line) -> list[tuple[_Token, _Token]]:
     forms = [[token.form for token in side] for side in (before, after)]
     if forms[0] == forms[1]:
         return list(zip(before, after, strict=True))
-    blocks = SequenceMatcher(None, *forms, autojunk=False).get_matching_blocks()
-    return [(before[i + n], after[j + n]) for i, j, size in blocks for n in range(size)]
+    pairs: list[tuple[_Token, _Token]] = []
+    for tag, i, end, j, end_after in find_opcodes(*forms):
+        if tag == "equal":
+            pairs += zip(before[i:end], after[j:end_after], strict=True)
+    return pairs
 
 
-def _mark_tokens(
-    before: list[_Token], after: list[_Token], renamed: dict[str, str]
-) -> tuple[tuple[Mark, ...], tuple[Mark, ...]]:
+def _mark_tokens(before: _Line, after: _Line, renamed: dict[str, str]) -> tuple[tuple[Mark, ...], tuple[Mark, ...]]:
     left = [renamed.get(token.text, token.text + "'") if token.is_variable else token.text for token in before]
     # the kernel's own name is no variable with votes where it stands alone
     left = [_KERNEL if token.form == _KERNEL else text for token, text in zip(before, left, strict=True)]
     right = [_KERNEL if token.form == _KERNEL else token.text for token in after]
     marks: tuple[list[Mark], list[Mark]] = ([], [])
     if left != right:
-        for tag, i, end, j, end_after in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
+        for tag, i, end, j, end_after in find_opcodes(left, right):
             if tag != "equal":
                 _add_mark(marks[0], before[i:end])
                 _add_mark(marks[1], after[j:end_after])
     return tuple(marks[0]), tuple(marks[1])
 
 
-def _add_mark(marks: list[Mark], tokens: list[_Token]) -> None:
+def _add_mark(marks: list[Mark], tokens: _Line) -> None:
     if tokens:
         marks.append((tokens[0].start, tokens[-1].start + len(tokens[-1].text)))

@@ -13,6 +13,7 @@ from vmapdbg.check.result import CheckReport, ScheduleCheck
 from vmapdbg.data import to_data
 from vmapdbg.diff.result import CaptureDiff
 from vmapdbg.model import SCHEMA, Capture, Finding, SnippetError, Versions
+from vmapdbg.render.check_sentences import add_pattern_sentences
 from vmapdbg.render.graph.model import Graph
 from vmapdbg.render.lint_formats import LintDocument, RunDocument
 from vmapdbg.vocabulary import DocumentKind, OutcomeKind
@@ -51,7 +52,7 @@ def make_check_document(capture: Capture, report: CheckReport) -> CheckDocument:
         target=capture.target,
         patches=capture.patches,
         error=capture.error,
-        schedules=report.schedules,
+        schedules=add_pattern_sentences(report).schedules,
         findings=capture.findings,
     )
 

@@ -117,12 +117,13 @@ class Run:
 
     def map(self, fn: Callable[..., Any], ndims: list[tuple[int, int]], out_ndims: Any) -> Callable[..., Any]:
         """`fn` under all its vmaps. `ndims`: (argument that it is laid out as, axes of one element)."""
+        options: dict[str, Any] = dict(self.case.options)
         for level in range(self.depth):
             in_axes = tuple(self.batch_axis(i, ndim, level) for i, ndim in ndims)
             outs = [
                 place(self.case.axis, n + level) for n in (out_ndims if isinstance(out_ndims, list) else [out_ndims])
             ]
-            fn = vmap(fn, in_axes, outs if isinstance(out_ndims, list) else outs[0], **dict(self.case.options))
+            fn = vmap(fn, in_axes, outs if isinstance(out_ndims, list) else outs[0], **options)
         return fn
 
     def check(self) -> None:

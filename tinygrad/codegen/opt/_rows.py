@@ -63,20 +63,20 @@ def replace_reduces(k:Scheduler, reduces:list[UOp], split_one) -> None:
 # *** CPU
 
 def shape_loops(k:Scheduler, rows:list[UOp], cols:list[UOp], reduces:list[UOp]) -> Scheduler|None:
-  lanes_of = {u: next((n for n in CPU_LANES if size(u.src[-1]) % n == 0 and size(u.src[-1]) > n), None) for u in reduces}
+  lanes_of = {u: next((n for n in CPU_LANES if size(u.src[-1]) % n == 0 and size(u.src[-1]) > n), 0) for u in reduces}
   # a short row is no loop: the heuristics unroll it whole
-  if None in lanes_of.values() or math.prod(size(r) for r in cols) < min(CPU_LANES): return None
+  if 0 in lanes_of.values() or math.prod(size(r) for r in cols) < min(CPU_LANES): return None
   lanes = min(lanes_of.values())
   def split_one(u:UOp) -> UOp:
     lane = UOp.range(lanes, next(k.opt_range), AxisType.UNROLL)
     return UOp(Ops.REDUCE, u.dtype, (split_reduce(k, u, lanes, lane), lane), u.arg)
   replace_reduces(k, reduces, split_one)
-  if k.ren.has_threads and k.ren.global_max is not None: deal_out(k, rows)
+  if k.ren.has_threads and k.ren.global_max is not None: deal_out(k, rows, k.ren.global_max[0])
   return k
 
-def deal_out(k:Scheduler, rows:list[UOp]) -> None:
+def deal_out(k:Scheduler, rows:list[UOp], most_threads:int) -> None:
   """As the heuristics do, about 128 K ops a core; but only rows: with columns each core would reduce the whole row."""
-  most = min(k.ren.global_max[0], math.prod(size(r) for r in k.rngs)//(128 << 10))
+  most = min(most_threads, math.prod(size(r) for r in k.rngs)//(128 << 10))
   for threads in range(most, 1, -1):
     for r in rows:
       if r in k.rngs and size(r) % threads == 0:

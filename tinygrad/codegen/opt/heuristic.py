@@ -3,7 +3,7 @@ from __future__ import annotations
 from types import ModuleType
 from tinygrad.codegen.opt.postrange import Scheduler
 from tinygrad_overlay import _state
-from tinygrad_overlay._patching import replace_function
+from tinygrad_overlay._patching import Changes
 
 def hand_coded_optimizations(k:Scheduler) -> Scheduler:
   from tinygrad_overlay.codegen.opt._rows import shape_rows
@@ -12,4 +12,5 @@ def hand_coded_optimizations(k:Scheduler) -> Scheduler:
 
 def patch(module:ModuleType) -> None:
   global stock_hand_coded_optimizations
-  stock_hand_coded_optimizations = replace_function(module, "hand_coded_optimizations", hand_coded_optimizations, "k")
+  with Changes("fusion-guard") as changes:
+    stock_hand_coded_optimizations = changes.replace(module, "hand_coded_optimizations", hand_coded_optimizations, "k")

@@ -6,7 +6,7 @@ from tinygrad.codegen.opt import Opt, OptOps, check
 from tinygrad.dtype import AddrSpace
 from tinygrad.uop.ops import AxisType, Ops, UOp
 from tinygrad_overlay import _state
-from tinygrad_overlay._patching import replace_function
+from tinygrad_overlay._patching import Changes
 
 GROUPS = {OptOps.GROUP, OptOps.GROUPTOP}
 # after one of those, each of these multiplies the memory of the groups, as stock counts it
@@ -22,8 +22,9 @@ def apply_opt(self, opt:Opt, append_opt:bool=True):
   return stock_apply_opt(self, opt, append_opt)
 
 def count_local_bytes(ast:UOp) -> int:
-  return sum(math.prod(u.shape)*u.dtype.itemsize for u in ast.toposort() if u.op is Ops.BUFFERIZE and u.arg.addrspace == AddrSpace.LOCAL)
+  return int(sum(math.prod(u.shape)*u.dtype.itemsize for u in ast.toposort() if u.op is Ops.BUFFERIZE and u.arg.addrspace == AddrSpace.LOCAL))
 
 def patch(module:ModuleType) -> None:
   global stock_apply_opt
-  stock_apply_opt = replace_function(module.Scheduler, "apply_opt", apply_opt, "self", "opt", "append_opt")
+  with Changes("local-budget") as changes:
+    stock_apply_opt = changes.replace(module.Scheduler, "apply_opt", apply_opt, "self", "opt", "append_opt")

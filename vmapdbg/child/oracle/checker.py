@@ -8,54 +8,41 @@ from __future__ import annotations
 import json
 import pickle
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tinygrad.helpers import Context
 
 from vmapdbg.check.compare import Comparison, Rounding, compare, excuse_rounding
-from vmapdbg.check.numbers import Array, decode, is_float
 from vmapdbg.check.result import BufferCheck, CheckReport, OutputCheck, ScheduleCheck
-from vmapdbg.check.slices import take_slice
 from vmapdbg.child.evidence.graphs import Blobs, Evidence
 from vmapdbg.child.oracle.first_wrong_buffer import Walk
 from vmapdbg.child.oracle.in_double import Widening
 from vmapdbg.child.oracle.unroll import Unroller
 from vmapdbg.data import to_data
+from vmapdbg.job import CheckRequest, load_request
 from vmapdbg.store import write_atomically
+from vmapdbg.values.numbers import Array, decode, is_float
+from vmapdbg.values.slices import take_slice
 
+_DEVICES = {"stock": None, "python": "PYTHON"}
 SEEDS = (1, 2, 3)
 """Runs with inputs and results moved by their rounding, when a float is wrong."""
 
 
-@dataclass(frozen=True)
-class Request:
-    """What the parent asks for.
-
-    `folder` has the evidence, `output` is the file for the CheckReport, `progress` one for a line that says how far it
-    is. `limit` is the most graphs that are run for one output.
-    """
-
-    folder: str
-    output: str
-    progress: str
-    limit: int
-    paranoid: bool
-
-
 def main() -> None:
-    request = Request(**json.loads(sys.argv[1]))
-    folder = Path(request.folder)
+    request = load_request(CheckRequest, sys.argv[1])
+    assert request.evidence is not None
+    folder = Path(request.evidence)
     files = sorted(folder.glob("schedule-*.pickle"))
     checks = []
-    for number, file in enumerate(files):
-        write_atomically(Path(request.progress), f"schedule {number + 1} of {len(files)}")
+    for count, file in enumerate(files, 1):
+        write_atomically(request.progress, f"schedule {count} of {len(files)}")
         evidence: Evidence = pickle.loads(file.read_bytes())
         # what the snippet was run with changes kernels, not values: BEAM would search again
         with Context(BEAM=0):
-            checks.append(Checker(evidence, Blobs(folder / "blobs", 0), request.limit).check(request.paranoid))
-    write_atomically(Path(request.output), json.dumps(to_data(CheckReport(tuple(checks))), allow_nan=False))
+            checks.append(Checker(evidence, Blobs(folder / "blobs", 0), request.limit).check(request.oracles))
+    write_atomically(request.output, json.dumps(to_data(CheckReport(tuple(checks))), allow_nan=False))
 
 
 class Checker:
@@ -66,16 +53,15 @@ class Checker:
         self.unchecked = list(evidence.unchecked)
         self.unrollers: list[Unroller] = []
 
-    def check(self, paranoid: bool) -> ScheduleCheck:
+    def check(self, oracles: Sequence[str]) -> ScheduleCheck:
         outputs: list[OutputCheck] = []
         stock_runs = None
         graph = self.evidence.graph
         if graph is not None and self.evidence.failed is not None:
             stock_runs = self.try_stock()
         elif graph is not None:
-            outputs += self.check_outputs("stock", None)
-            if paranoid:
-                outputs += self.check_outputs("python", "PYTHON")
+            for name in oracles:
+                outputs += self.check_outputs(name, _DEVICES[name])
         wrong = any(output.comparison.status == "wrong" for output in outputs)
         return ScheduleCheck(
             schedule=self.evidence.schedule,
@@ -224,15 +210,14 @@ class Checker:
         """Compares the buffers between the kernels in the order of the schedule, up to the first wrong one."""
         if self.evidence.passed is None:
             return []
-        devices = {"stock": None, "python": "PYTHON"}
         oracle = next(output.oracle for output in outputs if output.comparison.status == "wrong")
-        unroller = self.make_unroller(passed=True, device=devices[oracle])
+        unroller = self.make_unroller(passed=True, device=_DEVICES[oracle])
 
         def compare_buffer(place: int, got: Array, right: Array) -> Comparison:
             return self.compare(unroller, place, got, right, lambda u: u.evaluate_batch(place), passed=True)
 
         def remake(given: Mapping[int, Array]) -> Unroller:
-            return self.make_unroller(passed=True, device=devices[oracle], given=given)
+            return self.make_unroller(passed=True, device=_DEVICES[oracle], given=given)
 
         return Walk(self.evidence, self.blobs.read, self.limit, unroller, remake, compare_buffer).walk_back()
 

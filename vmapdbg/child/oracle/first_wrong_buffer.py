@@ -15,11 +15,11 @@ from itertools import product
 from vmapdbg.check.align import align
 from vmapdbg.check.compare import Comparison
 from vmapdbg.check.misread import find_steps_read
-from vmapdbg.check.numbers import Array, decode
 from vmapdbg.check.result import BufferCheck, Misread
-from vmapdbg.check.slices import take_slice
 from vmapdbg.child.evidence.graphs import Evidence, WrittenBuffer
 from vmapdbg.child.oracle.unroll import Unroller
+from vmapdbg.values.numbers import Array, decode
+from vmapdbg.values.slices import take_slice
 
 
 @dataclass(frozen=True)

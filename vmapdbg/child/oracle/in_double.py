@@ -9,8 +9,8 @@ from typing import Any
 from tinygrad.dtype import dtypes
 from tinygrad.uop import GroupOp, Ops
 
-from vmapdbg.check.numbers import EPSILON, Array, decode, is_float
 from vmapdbg.child.evidence.graphs import PackedGraph, PackedNode
+from vmapdbg.values.numbers import EPSILON, Array, decode, is_float
 
 ROUNDED = {op.name for op in GroupOp.ALU - {Ops.WHERE, Ops.MAX, Ops.NEG, Ops.TRUNC}} | {"REDUCE_AXIS", "REDUCE"}
 

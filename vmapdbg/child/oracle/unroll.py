@@ -17,10 +17,10 @@ from tinygrad.tensor import Tensor
 from tinygrad.uop import GroupOp, Ops
 from tinygrad.uop.ops import UOp
 
-from vmapdbg.check.numbers import Array
-from vmapdbg.check.slices import Builder, take_slice
 from vmapdbg.child.evidence.graphs import PackedGraph, PackedNode
 from vmapdbg.child.oracle.in_double import Widening
+from vmapdbg.values.numbers import Array
+from vmapdbg.values.slices import Builder, take_slice
 
 Env = Mapping[int, int]
 """Place of a RANGE -> the number that stands for it."""

@@ -16,27 +16,17 @@ from tinygrad.renderer import ProgramSpec, Renderer
 from tinygrad.uop import GroupOp, Ops
 from tinygrad.uop.ops import UOp
 
-# target -> (module of tinygrad.renderer, class, architecture); capture/launcher.py has the names. The architectures
-# stand for the current common ones: tensor cores depend on them.
-RENDERERS: dict[str, tuple[str, str, str | None]] = {
-    "c": ("cstyle", "ClangRenderer", None),
-    "metal": ("cstyle", "MetalRenderer", None),
-    "cuda": ("cstyle", "CUDARenderer", "sm_80"),
-    "opencl": ("cstyle", "OpenCLRenderer", None),
-    "hip": ("cstyle", "AMDHIPRenderer", "gfx1100"),
-    "wgsl": ("wgsl", "WGSLRenderer", None),
-    "llvm": ("llvmir", "LLVMRenderer", None),
-}
+from vmapdbg.targets import TARGETS
 
 
 @functools.cache
 def make_renderer(target: str) -> Renderer:
-    """Returns the renderer of a target of `launcher.TARGETS`. Only the module of that target is imported."""
-    module, name, arch = RENDERERS[target]
-    kind = getattr(importlib.import_module(f"tinygrad.renderer.{module}"), name)
+    """Returns the renderer of a target of `vmapdbg.targets`. Only the module of that target is imported."""
+    wanted = TARGETS[target]
+    kind = getattr(importlib.import_module(f"tinygrad.renderer.{wanted.module}"), wanted.renderer)
     if target == "hip":  # its constructor opens the compiler, which needs AMD's libraries
-        kind = type(name, (kind,), {"__init__": _init_without_compiler})
-    return kind() if arch is None else kind(arch)
+        kind = type(wanted.renderer, (kind,), {"__init__": _init_without_compiler})
+    return kind() if wanted.arch is None else kind(wanted.arch)
 
 
 def target_limit(target: str) -> int | None:

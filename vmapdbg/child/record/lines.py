@@ -7,13 +7,14 @@ We put the user's line into the note's `caller`, which tinygrad leaves empty unl
 from __future__ import annotations
 
 import functools
-import inspect
 import os
 import sys
 import sysconfig
 from collections.abc import Callable
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
+
+from vmapdbg.overlay import load_patching
 
 _INTERNAL: list[str] = [os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep]
 _STDLIB = sysconfig.get_path("stdlib") + os.sep
@@ -53,17 +54,26 @@ def find_user_line() -> str | None:
 
 
 def note_lines(tensor_module: ModuleType) -> None:
-    """Wraps each method of Tensor that tinygrad notes, so that its note has the user's line.
+    """Puts a wrapper in the place of the one by which tinygrad notes a method of Tensor, so that its note has the
+    user's line. Raises UnknownShape.
 
     With TRACEMETA=0 tinygrad notes nothing and there are no lines.
     """
     tensor = tensor_module.Tensor
-    for name, method in list(vars(tensor).items()):
-        if getattr(method, "__qualname__", None) and hasattr(method, "__wrapped__") and callable(method):
-            setattr(tensor, name, _noting(inspect.unwrap(method), tensor_module._METADATA, tensor_module.Metadata))
+    with load_patching().Changes("lines of the user") as changes:
+        wrap = changes.expect(tensor_module, "_metadata_wrapper", "fn")
+        note = changes.expect(tensor_module, "Metadata", "name", "caller", "backward")
+        # all its wrappers have this code; what is wrapped by somebody else, as by the overlay, stays as it is
+        wrapper = wrap(note_lines).__code__
+        noting = functools.partial(_noting, tensor_module._METADATA, note)
+        for name in list(vars(tensor)):
+            if getattr(getattr(tensor, name), "__code__", None) is wrapper:
+                changes.replace_value(tensor, name, FunctionType, noting)
 
 
-def _noting(method: Callable[..., Any], current: Any, note: Any) -> Callable[..., Any]:
+def _noting(current: Any, note: Any, wrapped: Any) -> Callable[..., Any]:
+    method = wrapped.__wrapped__
+
     @functools.wraps(method)
     def noting(*args: Any, **kwargs: Any) -> Any:
         # only the outermost method is the user's call

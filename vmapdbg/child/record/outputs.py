@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import math
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from vmapdbg.model import Output
+from vmapdbg.overlay import load_patching
 
 SAMPLE = 1024
 """The most elements that are kept of one tensor, evenly spaced."""
@@ -20,20 +20,18 @@ _NO_VALUES = ("NULL", "DISK", "TINYFS")
 
 def note_values(tensor_module: ModuleType, scheduled: Callable[[], int], keep: Callable[[Output], None]) -> None:
     """Wraps `Tensor.realize`, which all that looks at values goes through, and gives each Tensor that a new schedule
-    realized to `keep`. `scheduled` tells how many schedules there were so far."""
-    tensor = tensor_module.Tensor
-    realize = tensor.realize
+    realized to `keep`. `scheduled` tells how many schedules there were so far. Raises UnknownShape."""
 
-    @functools.wraps(realize)
-    def noting(self: Any, *others: Any, **kwargs: Any) -> Any:
+    def noting(realize: Callable[..., Any], tensor: Any, *others: Any, **options: Any) -> Any:
         before = scheduled()
-        result = realize(self, *others, **kwargs)
+        result = realize(tensor, *others, **options)
         if scheduled() > before:
-            for output in filter(None, map(read_output, (self, *others))):
+            for output in filter(None, map(read_output, (tensor, *others))):
                 keep(output)
         return result
 
-    tensor.realize = noting
+    with load_patching().Changes("values of realized tensors") as changes:
+        changes.wrap(tensor_module.Tensor, "realize", noting, "self", "lst", "do_update_stats")
 
 
 def read_output(tensor: Any) -> Output | None:

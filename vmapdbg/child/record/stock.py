@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 from vmapdbg.child.record.recorder import Recorder
-from vmapdbg.overlay import PatchingFinder
+from vmapdbg.import_hook import PatchingFinder
+from vmapdbg.overlay import check_found, load_patching
+
+OBSERVER = "observer of stock tinygrad"
 
 
 def observe_stock(recorder: Recorder) -> None:
@@ -22,13 +26,13 @@ def observe_stock(recorder: Recorder) -> None:
         "tinygrad.engine.schedule": functools.partial(watch_schedules, recorder),
         "tinygrad.tensor": recorder.tensor_ready,
     }
-    sys.meta_path.insert(0, PatchingFinder(patches))
+    sys.meta_path.insert(0, PatchingFinder(patches, check_found))
 
 
 def watch_pass(recorder: Recorder, module: Any) -> None:
-    run_rangeify = module.run_rangeify
+    """Has `run_rangeify` report what it was given and what it decided. Raises UnknownShape."""
 
-    def watched(tsink: Any, debug: bool = False) -> Any:
+    def watched(run_rangeify: Callable[..., Any], tsink: Any, debug: bool = False) -> Any:
         result, context = run_rangeify(tsink, debug)
         toposort = tsink.toposort()
         consumers: dict[Any, dict[Any, None]] = {u: {} for u in toposort}
@@ -36,18 +40,19 @@ def watch_pass(recorder: Recorder, module: Any) -> None:
             for s in u.src:
                 consumers[s][u] = None
         seen = SimpleNamespace(range_map=context.range_map, realize_map=context.realize_map, vmap_map={})
-        # what a tag stands for is known to the caller alone
-        recorder.uop_tagged(sys._getframe(1).f_locals.get("uop_list", []))
+        # what a tag stands for is known to the caller alone: frame 1 is that of the wrapper, 2 the caller's
+        recorder.uop_tagged(sys._getframe(2).f_locals.get("uop_list", []))
         recorder.pass_starts(tsink, toposort, consumers, {}, seen, frozenset())
         return result, context
 
-    module.run_rangeify = watched
+    with load_patching().Changes(OBSERVER) as changes:
+        changes.wrap(module, "run_rangeify", watched, "tsink", "debug")
 
 
 def watch_schedules(recorder: Recorder, module: Any) -> None:
-    create_schedule = module.create_schedule
+    """Has `create_schedule` and the schedule cache report what is asked for and made. Raises UnknownShape."""
 
-    def watched(sched_sink: Any) -> Any:
+    def watched(create_schedule: Callable[..., Any], sched_sink: Any) -> Any:
         items, buffers = create_schedule(sched_sink)
         recorder.schedule_created(items, buffers)
         return items, buffers
@@ -58,5 +63,6 @@ def watch_schedules(recorder: Recorder, module: Any) -> None:
             recorder.schedule_asked(key, found is not None)
             return found
 
-    module.create_schedule = watched
-    module.schedule_cache = WatchedCache(module.schedule_cache)
+    with load_patching().Changes(OBSERVER) as changes:
+        changes.wrap(module, "create_schedule", watched, "sched_sink")
+        changes.replace_value(module, "schedule_cache", dict, WatchedCache)

@@ -13,63 +13,45 @@ import select
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from vmapdbg import overlay
 from vmapdbg.check.compare import compare
-from vmapdbg.check.numbers import Array
 from vmapdbg.child.evidence.graphs import Blobs, Evidence, pack_graph
 from vmapdbg.child.reduce.trial import Trial, build_graph, read_frame, write_frame
+from vmapdbg.job import Job, ReduceRequest, dump_record, load_request
+from vmapdbg.patches import format_patches
 from vmapdbg.store import write_atomically
+from vmapdbg.values.numbers import Array
 
 ROUNDINGS = 10_000
 """Values differ when they do beyond the tolerance for so many roundings."""
 
 
-@dataclass(frozen=True)
-class Request:
-    """What the parent asks for.
-
-    `folder` has the evidence of a run, `output` is the file for the result. `one` and `other` are the patches to
-    compare, `kind` what must differ (values, kernels, findings, crash) for the `target`, `seconds` for how long smaller
-    graphs are tried, `hang` after how many a worker is taken to hang. `comment` stands on top of the snippet.
-    """
-
-    folder: str
-    output: str
-    progress: str
-    one: str
-    other: str
-    kind: str
-    target: str
-    seconds: float
-    hang: float
-    comment: str
-
-
 def main() -> None:
-    request = Request(**json.loads(sys.argv[1]))
-    overlay.install(request.one)
+    request = load_request(ReduceRequest, sys.argv[1])
+    assert request.job.patches is not None
+    overlay.install(format_patches(request.job.patches))
     reducer = Reducer(request)
     try:
         result = reducer.run()
     finally:
         reducer.close()
-    write_atomically(Path(request.output), json.dumps(result))
+    write_atomically(request.output, json.dumps(result))
 
 
 class Worker:
-    """A process that runs graphs with one set of patches."""
+    """A process that runs graphs with the patches of one job; `request` is what its reducer is asked for."""
 
-    def __init__(self, patches: str, request: Request):
-        self.arguments, self.hang = [patches, request.kind, request.target], request.hang
+    def __init__(self, job: Job, request: ReduceRequest):
+        self.request = replace(request, job=job)
         self.process: Any = None
 
     def send(self, question: bytes) -> None:
         if self.process is None:
-            command = [sys.executable, "-m", "vmapdbg.child.reduce.trial", *self.arguments]
+            command = [sys.executable, "-m", "vmapdbg.child.reduce.trial", dump_record(self.request)]
             self.process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
             )
@@ -77,7 +59,7 @@ class Worker:
             write_frame(self.process.stdin, question)
 
     def receive(self) -> Trial:
-        ready, _, _ = select.select([self.process.stdout], [], [], self.hang)
+        ready, _, _ = select.select([self.process.stdout], [], [], self.request.hang)
         answer = read_frame(self.process.stdout) if ready else None
         if answer is not None:
             return pickle.loads(answer)
@@ -94,9 +76,9 @@ class Worker:
 class Reducer:
     """Tries smaller graphs, one after the other, and keeps those that still show the difference."""
 
-    def __init__(self, request: Request):
+    def __init__(self, request: ReduceRequest):
         self.request = request
-        self.workers = [Worker(patches, request) for patches in (request.one, request.other)]
+        self.workers = [Worker(job, request) for job in (request.job, request.other)]
         self.end = time.monotonic() + request.seconds
         self.tried = 0
         self.wanted: Any = None
@@ -126,7 +108,8 @@ class Reducer:
 
     def find_start(self) -> tuple[int, list[Any]] | None:
         """The first schedule that shows the difference."""
-        folder = Path(self.request.folder)
+        assert self.request.evidence is not None
+        folder = Path(self.request.evidence)
         blobs = Blobs(folder / "blobs", 0)
         for file in sorted(folder.glob("schedule-*.pickle")):
             evidence: Evidence = pickle.loads(file.read_bytes())
@@ -174,11 +157,11 @@ class Reducer:
         question = pickle.dumps((pack_graph(roots, keep), contents))
         self.tried += 1
         if self.tried % 10 == 0:
-            write_atomically(Path(self.request.progress), f"{self.tried} graphs tried")
+            write_atomically(self.request.progress, f"{self.tried} graphs tried")
         for worker in self.workers:
             worker.send(question)
         one, other = (worker.receive() for worker in self.workers)
-        return find_difference(one, other, self.request.kind)
+        return find_difference(one, other, self.request.by)
 
 
 def find_difference(one: Trial, other: Trial, kind: str) -> Any:

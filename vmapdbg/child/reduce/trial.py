@@ -1,7 +1,7 @@
 """Runs graphs one after the other, and says what came of each: the worker of `bisect --reduce`. Runs in a child.
 
-Started as `python -m vmapdbg.child.reduce.trial PATCHES KIND TARGET`. It reads pickled (graph, contents of its buffers)
-from stdin and writes a pickled Trial to stdout for each. Where KIND is `findings` nothing runs: the kernels are linted.
+Started as `python -m vmapdbg.child.reduce.trial REQUEST`. It reads pickled (graph, contents of its buffers) from stdin
+and writes a pickled Trial to stdout for each. By `findings` nothing runs: the kernels are linted.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from vmapdbg import overlay
 from vmapdbg.child.evidence.graphs import PackedGraph
 from vmapdbg.child.live import build_capture, find_renderer, observe_with
 from vmapdbg.child.record.recorder import Recorder
+from vmapdbg.job import ReduceRequest, load_request
+from vmapdbg.patches import format_patches
 
 
 @dataclass(frozen=True)
@@ -33,29 +35,33 @@ class Trial:
 
 
 def main() -> None:
-    patches, kind, target = sys.argv[1:]
-    overlay.install(patches)
-    state: Any = sys.modules[f"{overlay.OVERLAY_PACKAGE}._state"]
+    request = load_request(ReduceRequest, sys.argv[1])
+    job = request.job
+    assert job.patches is not None
+    overlay.install(format_patches(job.patches))
     # what the patches of fusion decide depends on it
-    state.find_renderer = functools.partial(find_renderer, target)
-    if kind == "findings":
-        observe_with(Recorder())
+    overlay.get_state().find_renderer = functools.partial(find_renderer, job.target)
+    lint = None
+    if request.by == "findings":
+        recorder = Recorder()
+        observe_with(recorder)
+        lint = functools.partial(lint_recorded, recorder, job.target)
     # stdout carries answers alone
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     while (asked := read_frame(sys.stdin.buffer)) is not None:
         graph, contents = pickle.loads(asked)
-        lint = functools.partial(lint_recorded, state.observer, target, patches) if kind == "findings" else None
         write_frame(answers, pickle.dumps(try_graph(graph, contents, lint)))
 
 
-def lint_recorded(recorder: Recorder, target: str, patches: str) -> tuple[str, ...]:
+def lint_recorded(recorder: Recorder, target: str) -> tuple[str, ...]:
     """Returns the codes of what lint finds in the schedules since the last call."""
     from vmapdbg.lint import lint_capture
 
     records = recorder.schedules
     recorder.__init__()
-    return tuple(sorted({finding.code for finding in lint_capture(build_capture(records, target, patches))}))
+    findings = lint_capture(build_capture(records, target))
+    return tuple(sorted({finding.code for finding in findings}))
 
 
 def read_frame(stream: IO[bytes]) -> bytes | None:
@@ -104,10 +110,10 @@ def build_graph(graph: PackedGraph, contents: dict[str, bytes]) -> list[Any]:
     from tinygrad.uop.ops import UOp
 
     built: list[Any] = []
-    for place, node in enumerate(graph.nodes):
+    for slot, node in enumerate(graph.nodes):
         if node.op == "BUFFER":
             device = graph.nodes[node.src[1]].arg
-            data = contents.get(graph.blobs.get(place, ""), b"")
+            data = contents.get(graph.blobs.get(slot, ""), b"")
             # what numpy holds has another device's name here
             built.append(make_buffer("PYTHON" if device == "NPY" else device, node.arg, node.dtype, data))
             continue

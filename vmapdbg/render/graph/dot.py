@@ -131,8 +131,8 @@ def _write_scope(
 
 
 def _colour_scope(graph: Graph, scope: str) -> str:
-    name = next(cluster.range for cluster in graph.clusters if cluster.id == scope)
-    return graph.range_colours.get(name, _INK)
+    names = {cluster.id: cluster.range for cluster in graph.clusters}
+    return graph.range_colours.get(names[scope], _INK)
 
 
 def _write_rows(dot: graphviz.Digraph, graph: Graph) -> None:

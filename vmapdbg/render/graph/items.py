@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import re
-from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
-
-from rich.console import Console
+from dataclasses import dataclass, replace
 
 from vmapdbg.diff import match_nodes
 from vmapdbg.model import Bufferize, Capture, Node, Schedule
+from vmapdbg.render.findings import Findings
 from vmapdbg.render.format import Places
 from vmapdbg.render.graph.model import ADDED, COMMON, REMOVED
-from vmapdbg.render.text.layout import Page
-from vmapdbg.render.text.view import Findings, ScheduleView
+from vmapdbg.schedule_index import index_of
 
 
 @dataclass(frozen=True)
@@ -61,32 +57,28 @@ def _reason(node: Node) -> str | None:
     return node.realized.reason if node.realized is not None else None
 
 
-class Side:
-    """One schedule of a capture, with lookups."""
+class DrawnSchedule:
+    """A schedule to draw: the capture that it is from, and what is looked up in both."""
 
     def __init__(self, capture: Capture, schedule: Schedule) -> None:
-        page = Page(Console(file=io.StringIO(), width=80))
-        self.capture, self.schedule = capture, schedule
+        self.capture = capture
+        self.schedule = schedule
+        self.index = index_of(schedule)
         self.places = Places(capture)
-        self.view = ScheduleView(capture, schedule, page, self.places, Findings(capture.findings))
-        self.buffers: dict[int, list[Bufferize]] = defaultdict(list)
-        for bufferize in schedule.bufferizes:
-            self.buffers[bufferize.node].append(bufferize)
-        self.mapped: dict[int, tuple[str, ...]] = {entry.node: entry.ranges for entry in schedule.vmap_map}
+        self.findings = Findings(capture.findings)
 
-    def ambient_of(self, node: Node) -> tuple[str, ...]:
-        """Returns the ambient ranges of a node, from wherever the capture has them."""
-        return node.ambient or self.mapped.get(node.id, ())
+    def find_buffers(self, node: Node, mark: str) -> tuple[BufferMark, ...]:
+        """Returns the BUFFERIZE of a node to draw, nothing where it has none."""
+        bufferize = self.index.bufferizes.get(node.id)
+        if bufferize is None:
+            return ()
+        return (BufferMark(bufferize, self.index.find_lost(bufferize), mark),)
 
-    def describe_buffer(self, bufferize: Bufferize) -> tuple[object, ...]:
+    def describe_buffer(self, buffer: BufferMark) -> tuple[object, ...]:
         """Returns what makes two BUFFERIZE the same: not the numbers of their ranges."""
-        ambient = tuple(name for name in bufferize.closed_ranges if name in self.view.vmap_names)
-        count = len(bufferize.closed_ranges)
-        return (ambient, count, bufferize.size, bufferize.addrspace, bufferize.outcome, self.view.lost(bufferize))
-
-    def mark_buffer(self, bufferize: Bufferize, mark: str) -> BufferMark:
-        """Returns a BUFFERIZE to draw."""
-        return BufferMark(bufferize, self.view.lost(bufferize), mark)
+        made = buffer.bufferize
+        ambient = tuple(name for name in made.closed_ranges if name in self.index.vmap_names)
+        return (ambient, len(made.closed_ranges), made.size, made.addrspace, made.outcome, buffer.lost)
 
 
 def count_common(before: Schedule, after: Schedule) -> int:
@@ -94,7 +86,7 @@ def count_common(before: Schedule, after: Schedule) -> int:
     return len(match_nodes(before, after))
 
 
-def collect_items(after: Side, before: Side | None = None) -> list[Item]:
+def collect_items(after: DrawnSchedule, before: DrawnSchedule | None = None) -> list[Item]:
     """Returns the items of a schedule, sources first; with `before`, those of both, marked."""
     order = order_scopes(after) if before is None else order_scopes(after) | order_scopes(before)
     if before is None:
@@ -111,7 +103,7 @@ def collect_items(after: Side, before: Side | None = None) -> list[Item]:
     ]
     items: list[Item] = []
     for node in after.schedule.nodes:
-        twin = before.view.nodes[twins[node.id]] if node.id in twins else None
+        twin = before.index.node(twins.get(node.id))
         if twin is None:
             items.append(_make_item(after, node, str(node.id), ADDED, order))
         else:
@@ -120,24 +112,23 @@ def collect_items(after: Side, before: Side | None = None) -> list[Item]:
 
 
 def _make_item(
-    side: Side, node: Node, key: str, mark: str, order: dict[str, int], keys: dict[int, str] | None = None
+    drawn: DrawnSchedule, node: Node, key: str, mark: str, order: dict[str, int], keys: dict[int, str] | None = None
 ) -> Item:
-    known = side.view.nodes
-    sources = tuple(
-        (keys[source] if keys else str(source)) for source in node.src if source in known and source < node.id
-    )
-    buffers = tuple(side.mark_buffer(bufferize, mark) for bufferize in side.buffers[node.id])
-    ambient = sort_scope(side.ambient_of(node), order)
-    return Item(key, node, sources, None, mark, buffers, ambient, sort_scope(_find_scope(side, node), order))
+    known = drawn.index.nodes
+    names = keys or {source: str(source) for source in node.src}
+    sources = tuple(names[source] for source in node.src if source in known and source < node.id)
+    buffers = drawn.find_buffers(node, mark)
+    ambient = sort_scope(drawn.index.ambient_of(node.id), order)
+    return Item(key, node, sources, None, mark, buffers, ambient, sort_scope(_find_scope(drawn, node), order))
 
 
-def _make_twins(before: Side, old: Node, after: Side, new: Node, order: dict[str, int]) -> Item:
+def _make_twins(before: DrawnSchedule, old: Node, after: DrawnSchedule, new: Node, order: dict[str, int]) -> Item:
     item = _make_item(after, new, str(new.id), COMMON, order)
-    olds = {before.describe_buffer(bufferize): bufferize for bufferize in before.buffers[old.id]}
-    news = {after.describe_buffer(bufferize): bufferize for bufferize in after.buffers[new.id]}
-    buffers = [before.mark_buffer(olds[key], REMOVED) for key in olds if key not in news]
-    buffers += [after.mark_buffer(news[key], COMMON if key in olds else ADDED) for key in news]
-    return Item(item.key, new, item.src, old, COMMON, tuple(buffers), item.ambient, item.path)
+    removed, added = before.find_buffers(old, REMOVED), after.find_buffers(new, ADDED)
+    olds = [before.describe_buffer(buffer) for buffer in removed]
+    news = [after.describe_buffer(buffer) for buffer in added]
+    buffers = item.buffers if olds == news else removed + added
+    return replace(item, before=old, buffers=buffers)
 
 
 def _sort_items(items: list[Item]) -> list[Item]:
@@ -156,23 +147,22 @@ def _sort_items(items: list[Item]) -> list[Item]:
     return list(done.values())
 
 
-def _find_scope(side: Side, node: Node) -> tuple[str, ...]:
-    own = side.ambient_of(node)
+def _find_scope(drawn: DrawnSchedule, node: Node) -> tuple[str, ...]:
+    own = drawn.index.ambient_of(node.id)
     if node.op != "VMAPOUT":
         return own
-    sources = [side.view.nodes[source] for source in node.src if source in side.view.nodes]
-    ended = [name for source in sources for name in side.ambient_of(source)]
-    named = [name for name in re.findall(r"\w+", node.arg) if name in side.view.vmap_names]
+    ended = [name for source in node.src for name in drawn.index.ambient_of(source)]
+    named = [name for name in re.findall(r"\w+", node.arg) if name in drawn.index.vmap_names]
     return tuple(dict.fromkeys([*own, *ended, *named]))
 
 
-def order_scopes(side: Side) -> dict[str, int]:
+def order_scopes(drawn: DrawnSchedule) -> dict[str, int]:
     """Returns for each vmap range how many ranges are around it: what a VMAPOUT keeps is around what it ends."""
-    around: dict[str, set[str]] = {name: set() for name in sorted(side.view.vmap_names)}
-    for node in side.schedule.nodes:
+    around: dict[str, set[str]] = {name: set() for name in sorted(drawn.index.vmap_names)}
+    for node in drawn.schedule.nodes:
         if node.op == "VMAPOUT":
-            own = set(side.ambient_of(node))
-            for name in set(_find_scope(side, node)) - own:
+            own = set(drawn.index.ambient_of(node.id))
+            for name in set(_find_scope(drawn, node)) - own:
                 around.setdefault(name, set()).update(own)
     return {name: len(outer) for name, outer in around.items()}
 

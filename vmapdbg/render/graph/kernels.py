@@ -10,7 +10,7 @@ from vmapdbg.diff import match_nodes
 from vmapdbg.model import Kernel, Node
 from vmapdbg.render.format import format_bytes, format_count, format_ids, format_plural, format_shape
 from vmapdbg.render.graph.fold import find_repeats
-from vmapdbg.render.graph.items import Side
+from vmapdbg.render.graph.items import DrawnSchedule
 from vmapdbg.render.graph.labels import shorten
 from vmapdbg.render.graph.model import ADDED, COMMON, REMOVED, SIGNS, Graph, GraphEdge, GraphNode, LegendEntry
 
@@ -30,7 +30,7 @@ _LEGEND = {
 _INPUTS = frozenset({"BUFFER", "COPY", "PARAM", "DEFINE_GLOBAL", "BUFFER_VIEW", "MSTACK"})
 
 
-def build_kernel_graph(after: Side, before: Side | None, level: int, title: str) -> Graph:
+def build_kernel_graph(after: DrawnSchedule, before: DrawnSchedule | None, level: int, title: str) -> Graph:
     """Returns the kernels of a schedule and their buffers; with `before`, of both laid over each other.
 
     From `level` 1 on repeated layers are drawn once.
@@ -90,9 +90,9 @@ def _find_inner_buffers(graph: Graph, inside: set[str]) -> set[str]:
 class _Part:
     """The kernels of one side. Matching changes the names and marks of what both have."""
 
-    def __init__(self, side: Side, mark: str) -> None:
-        self.side, self.mark = side, mark
-        self.kernels = side.schedule.kernels
+    def __init__(self, drawn: DrawnSchedule, mark: str) -> None:
+        self.drawn, self.mark = drawn, mark
+        self.kernels = drawn.schedule.kernels
         prefix = "before" if mark == REMOVED else ""
         self.names = {number: f"{prefix}kernel{number}" for number in range(len(self.kernels))}
         self.writers = {node: number for number, kernel in enumerate(self.kernels) for node in kernel.outputs}
@@ -107,7 +107,7 @@ class _Part:
         """The buffers a kernel reads: what its nodes read and it does not compute, back to a buffer."""
         inside, found, seen = set(kernel.nodes), set(), set()
         own = set(kernel.outputs)
-        nodes = self.side.view.nodes
+        nodes = self.drawn.index.nodes
         waiting = [source for number in kernel.nodes if number in nodes for source in nodes[number].src]
         while waiting:
             number = waiting.pop()
@@ -144,7 +144,7 @@ class _Part:
             *self._label_findings(number, kernel),
         ]
         alert = len(lines) > len(self._label_work(kernel)) + 1
-        lines.append(shorten(_join_some(self.side.places.format_all(kernel.lines).split("; "))))
+        lines.append(shorten(_join_some(self.drawn.places.format_all(kernel.lines).split("; "))))
         tip = f"kernel {number} {kernel.name}, target {kernel.target}\n  nodes {format_ids(kernel.nodes)}\n"
         tip += f"  writes nodes {format_ids(kernel.outputs)}\n  lines {', '.join(kernel.lines)}"
         shown = tuple(line for line in lines if line)
@@ -161,15 +161,14 @@ class _Part:
         return [ops, f"{format_plural(kernel.threads, 'thread')}{local}{launches}, moves {format_bytes(kernel.bytes)}"]
 
     def _label_findings(self, number: int, kernel: Kernel) -> list[str]:
-        view = self.side.view
-        found = view.findings.find_for_kernel(kernel, view.schedule.index, number)
+        found = self.drawn.findings.find_for_kernel(kernel, self.drawn.schedule.index, number)
         return [shorten(f"{item.code} {item.message}", 60) for item in found]
 
     def _draw_buffer(self, number: int) -> GraphNode:
         name = self.buffer_names[number]
-        mark, node = self.marks[name], self.side.view.nodes.get(number)
-        closed = next((item for item in self.side.buffers[number] if item.outcome == "kept"), None)
-        lost = self.side.view.lost(closed) if closed is not None else ()
+        mark, node = self.marks[name], self.drawn.index.nodes.get(number)
+        closed = self.drawn.index.find_kept(number)
+        lost = self.drawn.index.find_lost(closed)
         if closed is not None:
             size = f"{closed.size:,} {node.dtype if node else 'elements'}, {format_bytes(closed.bytes)}"
         else:
@@ -203,7 +202,7 @@ def _match_parts(old: _Part, new: _Part) -> None:
 
     Kernels are the same by their key and what they write, buffers by node and size.
     """
-    matched = match_nodes(old.side.schedule, new.side.schedule)
+    matched = match_nodes(old.drawn.schedule, new.drawn.schedule)
     for number in old.buffers:
         other = matched.get(number)
         if other in new.buffer_names and _measure(old, number) == _measure(new, other):
@@ -219,11 +218,10 @@ def _match_parts(old: _Part, new: _Part) -> None:
 
 
 def _measure(part: _Part, number: int) -> object:
-    return [
-        (item.size, item.bytes, part.side.view.lost(item))
-        for item in part.side.buffers[number]
-        if item.outcome == "kept"
-    ]
+    """What tells two buffers of one node apart: how large they are, and what they lose."""
+    index = part.drawn.index
+    kept = index.find_kept(number)
+    return None if kept is None else (kept.size, kept.bytes, index.find_lost(kept))
 
 
 def _share(old: _Part, olds: dict[int, str], number: int, new: _Part, news: dict[int, str], other: int) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from vmapdbg.model import Bufferize, Node
 from vmapdbg.render.format import format_bytes, format_ids, format_plural, format_shape
 from vmapdbg.render.graph.fold import Group
-from vmapdbg.render.graph.items import BufferMark, Item, Side
+from vmapdbg.render.graph.items import BufferMark, DrawnSchedule, Item
 from vmapdbg.render.graph.model import REMOVED, SIGNS
 
 _LONGEST = 44
@@ -24,13 +24,13 @@ def shorten(text: str, longest: int = _LONGEST) -> str:
     return line if len(line) <= longest else line[: longest - 3] + "..."
 
 
-def make_label(group: Group, side: Side) -> tuple[str, ...]:
+def make_label(group: Group, drawn: DrawnSchedule) -> tuple[str, ...]:
     """Returns the lines of a group's node: id and op, shape and place, ambient ranges, the decision."""
     if group.kind == "repeat":
         return _label_repeat(group)
     if group.kind == "index":
         return _label_index(group)
-    return (*_make_title(group), *_label_value(group, side), *_label_decisions(group.last))
+    return (*_make_title(group), *_label_value(group, drawn), *_label_decisions(group.last))
 
 
 def _make_title(group: Group) -> list[str]:
@@ -61,15 +61,15 @@ def _count_ops(ops: Iterable[str]) -> list[str]:
     return [f"with {lines[0]}", *lines[1:], *([f"and {left} more"] if left else [])]
 
 
-def _label_value(group: Group, side: Side) -> list[str]:
+def _label_value(group: Group, drawn: DrawnSchedule) -> list[str]:
     node = group.last.node
     shape = format_shape(node.shape)
     if group.kind == "view":
         first = group.items[0]
-        source = next((side.view.nodes[i] for i in first.node.src if i in side.view.nodes), None)
+        source = drawn.index.node(next(iter(first.node.src), None))
         if source is not None and source.shape is not None and first.mark != REMOVED:
             shape = f"{format_shape(source.shape)} -> {shape}"
-    place = side.places.format(node.line, brief=True)
+    place = drawn.places.format(node.line, brief=True)
     lines = [shorten(" ".join(part for part in (shape, "" if group.kind == "view" else node.dtype) if part))]
     if place and group.kind != "view":
         lines[0] = "  ".join(part for part in (lines[0], shorten(place, 30)) if part)
@@ -117,16 +117,16 @@ def star_ranges(names: Iterable[str]) -> str:
     return " ".join(f"{name}*" for name in names)
 
 
-def make_tooltip(group: Group, side: Side) -> str:
+def make_tooltip(group: Group, drawn: DrawnSchedule) -> str:
     """Returns all that is known of a group's nodes, the last one first."""
-    tips = [describe_node(item, side) for item in reversed(group.items[-_MOST_TIPS:])]
+    tips = [describe_node(item, drawn) for item in reversed(group.items[-_MOST_TIPS:])]
     left = len(group.items) - len(tips)
     if left:
         tips.append(f"and {format_plural(left, 'more node')}: {format_ids(i.node.id for i in group.items[:left])}")
     return "\n".join(tips)
 
 
-def describe_node(item: Item, side: Side) -> str:
+def describe_node(item: Item, drawn: DrawnSchedule) -> str:
     """Returns one node in a few lines: id, op, shape, ranges, ambient ranges, reason, line."""
     node = item.node
     owner = " of the baseline" if item.mark == REMOVED else ""
@@ -158,20 +158,20 @@ def join_ranges(names: Sequence[str] | None) -> str:
     return ", ".join(names) if names else "-"
 
 
-def label_buffer(buffer: BufferMark, side: Side) -> tuple[str, ...]:
+def label_buffer(buffer: BufferMark, drawn: DrawnSchedule) -> tuple[str, ...]:
     """Returns the lines of a BUFFERIZE: what it closes, its size, whether it was kept, what it loses."""
     bufferize, sign = buffer.bufferize, SIGNS[buffer.mark]
-    ambient = side.view.ambient_of(bufferize)
+    ambient = drawn.index.ambient_of(bufferize.node)
     closed = ", ".join(f"{name}*" if name in ambient else name for name in bufferize.closed_ranges)
     lost = [f"{name} NOT closed" for name in buffer.lost]
     space = "" if bufferize.addrspace == "GLOBAL" else f" {bufferize.addrspace}"
-    size = f"{size_text(bufferize, side)}{space}, {bufferize.outcome}"
+    size = f"{size_text(bufferize, drawn)}{space}, {bufferize.outcome}"
     return (*lost, shorten(f"{sign}BUFFERIZE ({closed})"), size)
 
 
-def size_text(bufferize: Bufferize, side: Side) -> str:
+def size_text(bufferize: Bufferize, drawn: DrawnSchedule) -> str:
     """Returns the size of a buffer as `3x2 = 6, 48 B`."""
-    sizes = [side.view.size_of(name) for name in bufferize.closed_ranges]
+    sizes = [drawn.index.size_of(name) for name in bufferize.closed_ranges]
     product = "x".join(str(size) for size in sizes)
     known = len(sizes) > 1 and None not in sizes
     return (
@@ -181,10 +181,12 @@ def size_text(bufferize: Bufferize, side: Side) -> str:
     )
 
 
-def describe_buffer(buffer: BufferMark, side: Side) -> str:
+def describe_buffer(buffer: BufferMark, drawn: DrawnSchedule) -> str:
     """Returns the tooltip of a BUFFERIZE."""
     bufferize = buffer.bufferize
     lines = [f"BUFFERIZE of node {bufferize.node}, {bufferize.outcome}: {bufferize.reason}"]
-    lines.append(f"  closes {join_ranges(bufferize.closed_ranges)}: {size_text(bufferize, side)} {bufferize.addrspace}")
+    lines.append(
+        f"  closes {join_ranges(bufferize.closed_ranges)}: {size_text(bufferize, drawn)} {bufferize.addrspace}"
+    )
     lines += [f"  {name} is not closed: its iterations overwrite each other" for name in buffer.lost]
     return "\n".join(shorten_tip(line) for line in lines)

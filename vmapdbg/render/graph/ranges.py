@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from vmapdbg.render.format import format_bytes, format_shape
 from vmapdbg.render.graph.fold import Group, fold_items
-from vmapdbg.render.graph.items import Item, Side, collect_items
+from vmapdbg.render.graph.items import DrawnSchedule, Item, collect_items
 from vmapdbg.render.graph.labels import join_ranges, make_tooltip, shorten, star_ranges
 from vmapdbg.render.graph.model import REMOVED, SIGNS, Graph, GraphNode, choose_colours
 from vmapdbg.render.graph.tensor import name_node
@@ -15,7 +15,7 @@ HEADS = ("id", "op", "shape", "ranges in -> out", "ambient", "decision and buffe
 _WIDEST = (12, 34, 22, 46, 14, 90, 18, 26)
 
 
-def build_range_graph(after: Side, before: Side | None, title: str) -> Graph:
+def build_range_graph(after: DrawnSchedule, before: DrawnSchedule | None, title: str) -> Graph:
     """Returns one row a node: the label's only line is the row, in columns of a fixed width."""
     folding = fold_items(collect_items(after, before), 0)
     table = [
@@ -27,11 +27,11 @@ def build_range_graph(after: Side, before: Side | None, title: str) -> Graph:
     nodes = [GraphNode("head", "row-head", (_join_row(HEADS, widths),), "the columns")]
     for group, row in zip(folding.groups, table, strict=True):
         nodes.append(_draw_row(group, _join_row(row, widths), after))
-    names = sorted(after.view.vmap_names | (before.view.vmap_names if before else frozenset()))
+    names = sorted(after.index.vmap_names | (before.index.vmap_names if before else frozenset()))
     return Graph("ranges", title, tuple(nodes), (), (), (), choose_colours(names), folding.folded)
 
 
-def _draw_row(group: Group, line: str, side: Side) -> GraphNode:
+def _draw_row(group: Group, line: str, drawn: DrawnSchedule) -> GraphNode:
     last = group.last
     alert = any(buffer.lost for buffer in last.buffers if buffer.mark != REMOVED or last.mark == REMOVED)
     members = tuple(item.node.id for item in group.items)
@@ -39,7 +39,7 @@ def _draw_row(group: Group, line: str, side: Side) -> GraphNode:
         name_node(last),
         "row",
         (line,),
-        make_tooltip(group, side),
+        make_tooltip(group, drawn),
         members,
         None,
         last.mark,
@@ -48,7 +48,7 @@ def _draw_row(group: Group, line: str, side: Side) -> GraphNode:
     )
 
 
-def _make_row(group: Group, side: Side) -> Sequence[str]:
+def _make_row(group: Group, drawn: DrawnSchedule) -> Sequence[str]:
     node = group.last.node
     ops = " > ".join(item.node.op for item in group.items) if group.kind != "index" else "index arithmetic"
     came = group.items[0].node.in_ranges if group.kind != "index" else None
@@ -64,8 +64,8 @@ def _make_row(group: Group, side: Side) -> Sequence[str]:
         ranges,
         star_ranges(group.last.ambient),
         _describe_decision(group.last),
-        ", ".join(f"#{number}" for number, kernel in enumerate(side.schedule.kernels) if node.id in kernel.nodes),
-        side.places.format(node.line, brief=True),
+        ", ".join(f"#{number}" for number, kernel in enumerate(drawn.schedule.kernels) if node.id in kernel.nodes),
+        drawn.places.format(node.line, brief=True),
     )
 
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from vmapdbg.render.graph.fold import Folding, Group, fold_items
-from vmapdbg.render.graph.items import BufferMark, Item, Side, collect_items
+from vmapdbg.render.graph.items import BufferMark, DrawnSchedule, Item, collect_items
 from vmapdbg.render.graph.labels import (
     describe_buffer,
     join_ranges,
@@ -46,11 +46,11 @@ _LEGEND = {
 }
 
 
-def build_tensor_graph(after: Side, before: Side | None, level: int, title: str) -> Graph:
+def build_tensor_graph(after: DrawnSchedule, before: DrawnSchedule | None, level: int, title: str) -> Graph:
     """Returns the tensor graph of a schedule folded to `level`; with `before`, of both laid over each other."""
     items = collect_items(after, before)
     folding = fold_items(items, level)
-    names = sorted(after.view.vmap_names | (before.view.vmap_names if before else frozenset()))
+    names = sorted(after.index.vmap_names | (before.index.vmap_names if before else frozenset()))
     draft = _Draft(folding, after, before)
     draft.draw()
     graph = Graph(
@@ -69,7 +69,7 @@ def build_tensor_graph(after: Side, before: Side | None, level: int, title: str)
 class _Draft:
     """Nodes and edges as they come."""
 
-    def __init__(self, folding: Folding, after: Side, before: Side | None) -> None:
+    def __init__(self, folding: Folding, after: DrawnSchedule, before: DrawnSchedule | None) -> None:
         self.folding, self.after, self.before = folding, after, before
         self.nodes: list[GraphNode] = []
         self.edges: list[GraphEdge] = []
@@ -77,7 +77,7 @@ class _Draft:
         self.items = {item.key: item for group in folding.groups for item in group.items}
         self.scopes: dict[tuple[str, ...], str] = {}
 
-    def side_of(self, mark: str) -> Side:
+    def drawn_of(self, mark: str) -> DrawnSchedule:
         return self.before if mark == REMOVED and self.before is not None else self.after
 
     def name_scope(self, path: tuple[str, ...]) -> str | None:
@@ -99,11 +99,11 @@ class _Draft:
                     self._draw_edge(source, item, group, seen)
 
     def _draw_group(self, group: Group) -> None:
-        last, side = group.last, self.side_of(group.last.mark)
+        last, drawn = group.last, self.drawn_of(group.last.mark)
         realized = last.node.realized is not None and group.kind not in ("repeat", "index")
         members = tuple(item.node.id for item in group.items)
         scope = self.name_scope(last.path)
-        label, tooltip = make_label(group, side), make_tooltip(group, side)
+        label, tooltip = make_label(group, drawn), make_tooltip(group, drawn)
         name, kind = name_node(last), group.kind
         self.nodes.append(GraphNode(name, kind, label, tooltip, members, scope, last.mark, realized=realized))
         if group.kind != "repeat":
@@ -111,11 +111,11 @@ class _Draft:
                 self._draw_buffer(buffer, last)
 
     def _draw_buffer(self, buffer: BufferMark, item: Item) -> None:
-        side = self.side_of(buffer.mark)
+        drawn = self.drawn_of(buffer.mark)
         mark = buffer.mark
         name = name_buffer(buffer)
         kind = "kept" if buffer.kept else "removed"
-        label, tooltip = label_buffer(buffer, side), describe_buffer(buffer, side)
+        label, tooltip = label_buffer(buffer, drawn), describe_buffer(buffer, drawn)
         scope = self.name_scope(item.path if item.node.op != "VMAPOUT" else item.ambient)
         node = GraphNode(name, kind, label, tooltip, (buffer.bufferize.node,), scope, mark, alert=bool(buffer.lost))
         self.nodes.append(node)
@@ -170,8 +170,10 @@ def _label_edge(maker: Group, item: Item, reader: Item) -> str:
     return join_ranges(asked)
 
 
-def _make_clusters(scopes: dict[tuple[str, ...], str], after: Side, before: Side | None) -> Iterable[GraphCluster]:
-    ranges = {**(before.view.ranges if before else {}), **after.view.ranges}
+def _make_clusters(
+    scopes: dict[tuple[str, ...], str], after: DrawnSchedule, before: DrawnSchedule | None
+) -> Iterable[GraphCluster]:
+    ranges = {**(before.index.ranges if before else {}), **after.index.ranges}
     for path, name in scopes.items():
         known = ranges.get(path[-1])
         about = f" = {known.size}, {known.axis_type}" if known is not None else ""

@@ -15,7 +15,7 @@ from vmapdbg.render.format import format_plural
 from vmapdbg.render.graph.dot import style_svg, write_dot
 from vmapdbg.render.graph.draw import PICTURES, TooSlow, check_format, draw_dot
 from vmapdbg.render.graph.fold import LEVEL_NOTES, LEVELS
-from vmapdbg.render.graph.items import Side, count_common
+from vmapdbg.render.graph.items import DrawnSchedule, count_common
 from vmapdbg.render.graph.kernels import add_kernel_legend, build_kernel_graph
 from vmapdbg.render.graph.model import Graph, GraphError, measure_ranks
 from vmapdbg.render.graph.ranges import build_range_graph
@@ -87,21 +87,21 @@ def _check_path(path: Path) -> str:
     return kind
 
 
-def _choose_schedule(capture: Capture, index: int | None) -> tuple[Side, list[str]]:
+def _choose_schedule(capture: Capture, index: int | None) -> tuple[DrawnSchedule, list[str]]:
     if not capture.schedules:
         why = f": {capture.error.type}: {capture.error.message.splitlines()[0]}" if capture.error else ""
         raise GraphError(f"{capture.snippet} made no schedule to draw{why}")
     if index is not None:
         for schedule in capture.schedules:
             if schedule.index == index:
-                return Side(capture, schedule), []
+                return DrawnSchedule(capture, schedule), []
         last = capture.schedules[-1].index
         raise GraphError(f"there is no schedule {index}: the schedules are 0 to {last}")
     chosen = max(capture.schedules, key=_interest)
     notes: list[str] = []
     if len(capture.schedules) > 1:
         notes.append(f"schedule {chosen.index} of {len(capture.schedules)}: --schedule N draws another one")
-    return Side(capture, chosen), notes
+    return DrawnSchedule(capture, chosen), notes
 
 
 def _interest(schedule: Schedule) -> tuple[bool, int, int]:
@@ -110,18 +110,18 @@ def _interest(schedule: Schedule) -> tuple[bool, int, int]:
     return (bool(schedule.kernels), scopes, schedule.index)
 
 
-def _choose_baseline(other: Capture | None, after: Side, notes: list[str]) -> Side | None:
+def _choose_baseline(other: Capture | None, after: DrawnSchedule, notes: list[str]) -> DrawnSchedule | None:
     if other is None:
         return None
     if not other.schedules:
         why = f" ({other.error.type}: {other.error.message.splitlines()[0]})" if other.error else ""
         notes.append(f"the baseline made no schedule{why}: all is drawn as added")
-        return Side(other, Schedule(after.schedule.index, None, 0, (), (), (), (), (), ()))
+        return DrawnSchedule(other, Schedule(after.schedule.index, None, 0, (), (), (), (), (), ()))
     index = after.schedule.index
     best = max(other.schedules, key=lambda each: (count_common(each, after.schedule), each.index == index, -each.index))
     if best.index != index:
         notes.append(f"laid over schedule {best.index} of the baseline, which is most like it")
-    return Side(other, best)
+    return DrawnSchedule(other, best)
 
 
 class _Drawing:
@@ -129,8 +129,8 @@ class _Drawing:
 
     def __init__(
         self,
-        after: Side,
-        before: Side | None,
+        after: DrawnSchedule,
+        before: DrawnSchedule | None,
         stage: Stage,
         around: int | None,
         depth: int | None,
@@ -145,7 +145,7 @@ class _Drawing:
             raise GraphError(f"a depth of {depth} is too small: it counts edges from 0")
         if stage == "kernels" and not after.schedule.kernels and not (before and before.schedule.kernels):
             raise GraphError(f"schedule {after.schedule.index} has no kernels, only copies or nothing")
-        if around is not None and around not in after.view.nodes:
+        if around is not None and around not in after.index.nodes:
             raise GraphError(f"there is no node {around} in schedule {after.schedule.index}")
         self.after, self.before, self.stage, self.notes = after, before, stage, notes
         self.around, self.depth, self.fold = around, depth, fold

@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.text import Text
 
 from vmapdbg.bisect.outcome import Outcome
-from vmapdbg.bisect.search import Found, Patches, Search
-from vmapdbg.patches import spell_patches
+from vmapdbg.bisect.search import Found, Search
+from vmapdbg.patches import Patches, spell_patches
 from vmapdbg.render.format import format_plural
 from vmapdbg.render.text.layout import Page
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from importlib import import_module
 from typing import Literal
 
 from rich.console import Console
@@ -10,26 +11,24 @@ from rich.text import Text
 
 from vmapdbg.model import Capture, Schedule
 from vmapdbg.patches import Patch
+from vmapdbg.render.findings import Findings
 from vmapdbg.render.format import Places, format_plural
-from vmapdbg.render.text.buffers import format_alerts, format_bufferizes
-from vmapdbg.render.text.kernels import describe_copies, format_kernels, kernel_identity
+from vmapdbg.render.sections import SECTIONS
+from vmapdbg.render.text.buffers import format_alerts
+from vmapdbg.render.text.kernels import describe_copies, kernel_identity
 from vmapdbg.render.text.layout import Column, Page, Row, lay_out_table
-from vmapdbg.render.text.ranges import format_range_map, format_vmap_map
-from vmapdbg.render.text.source import SourceListing
-from vmapdbg.render.text.view import ALERT, Findings, ScheduleView
-
-SECTIONS = ("ranges", "vmap", "bufferize", "kernels", "source")
-"""The sections of a schedule, in the order in which they are printed."""
+from vmapdbg.render.text.view import ALERT, CaptureView, ScheduleView
 
 _MANY_SCHEDULES = 4
 _WIDEST_RULE = 100
+_Printer = Callable[[ScheduleView], list[Text]]
 
 
 def print_capture(
     capture: Capture,
     console: Console,
     *,
-    only: Collection[str] = SECTIONS,
+    only: Collection[str] = tuple(SECTIONS),
     schedule: int | Literal["all"] | None = None,
     show_all: bool = False,
 ) -> None:
@@ -43,24 +42,25 @@ def print_capture(
     chosen = _choose_schedules(capture, schedule)
     if unknown := sorted(set(only) - set(SECTIONS)):
         raise ValueError(f"unknown section {unknown[0]!r}: choose from {', '.join(SECTIONS)}")
-    page, places, findings = (
-        Page(console, show_all=show_all),
-        Places(capture),
-        Findings(capture.findings),
-    )
-    page.show(_format_header(capture, page, places))
-    listing = SourceListing()
-    brief = _find_brief(capture, findings) if schedule is None and len(chosen) > _MANY_SCHEDULES else {}
+    printers = [_load_printer(place) for name, place in SECTIONS.items() if name in only]
+    page = Page(console, show_all=show_all)
+    whole = CaptureView(capture, page)
+    page.show(_format_header(capture, page, whole.places))
+    brief: dict[int, str] = {}
+    if schedule is None and len(chosen) > _MANY_SCHEDULES:
+        brief = _find_brief(capture, whole.findings)
     after_brief = False
     for item in chosen:
-        view = ScheduleView(capture, item, page, places, findings)
+        view = ScheduleView(whole, item)
         if item.index in brief:
-            page.show([*([] if after_brief else [Text()]), *_format_brief(view, brief[item.index])])
+            # schedules in one line each stand together
+            page.show([] if after_brief else [Text()])
+            page.show(_format_brief(view, brief[item.index]))
         else:
-            _print_schedule(view, only, listing)
+            _print_schedule(view, printers)
         after_brief = item.index in brief
     if schedule is None or schedule == "all":
-        page.show(_format_rest(capture, page, places, findings))
+        page.show(_format_rest(whole))
 
 
 def print_patches(patches: Sequence[Patch], states: Mapping[str, bool], console: Console) -> None:
@@ -132,18 +132,16 @@ def _format_header(capture: Capture, page: Page, places: Places) -> list[Text]:
     return lines
 
 
-def _print_schedule(view: ScheduleView, only: Collection[str], listing: SourceListing) -> None:
-    sections = {
-        "ranges": format_range_map,
-        "vmap": format_vmap_map,
-        "bufferize": format_bufferizes,
-        "kernels": format_kernels,
-        "source": listing.format,
-    }
+def _load_printer(place: str) -> _Printer:
+    """Returns the printer of a section from its place in SECTIONS."""
+    module, _, function = place.partition(":")
+    return getattr(import_module(f"vmapdbg.render.text.{module}"), function)
+
+
+def _print_schedule(view: ScheduleView, printers: Sequence[_Printer]) -> None:
     view.page.show([Text(), *_format_heading(view), *format_alerts(view)])
-    for name, format_section in sections.items():
-        if name in only:
-            view.page.show([Text(), *format_section(view)])
+    for format_section in printers:
+        view.page.show([Text(), *format_section(view)])
 
 
 def _format_heading(view: ScheduleView) -> list[Text]:
@@ -191,8 +189,10 @@ def _format_brief(view: ScheduleView, reason: str) -> list[Text]:
     return page.wrap(line, hang=3)
 
 
-def _format_rest(capture: Capture, page: Page, places: Places, findings: Findings) -> list[Text]:
-    rest = findings.take_rest()
+def _format_rest(whole: CaptureView) -> list[Text]:
+    """The findings that belong to nothing printed."""
+    page, places = whole.page, whole.places
+    rest = whole.findings.take_rest()
     if not rest:
         return []
     lines = [Text(), page.text("Findings", "bold")]

@@ -7,24 +7,22 @@ from dataclasses import replace
 from rich.console import Console
 from rich.text import Text
 
-from vmapdbg.check.blame import (
-    Blame,
-    describe_lost,
-    describe_misread,
-    describe_replayed,
-    find_blame,
-    find_failed_kernel,
-    find_node,
-    find_schedule,
-    name_check,
-)
-from vmapdbg.check.compare import Comparison, Tolerance
+from vmapdbg.check.blame import Blame, find_blame, find_failed_kernel, find_node, find_schedule, judge_captured
+from vmapdbg.check.compare import Comparison
+from vmapdbg.check.oracles import DEFAULT, ORACLES
 from vmapdbg.check.result import CheckReport, OutputCheck, ScheduleCheck
 from vmapdbg.model import Capture
+from vmapdbg.render.check_sentences import (
+    REPLAYED,
+    describe_lost,
+    describe_misread,
+    describe_pattern,
+    name_check,
+    name_node,
+)
 from vmapdbg.render.format import Places, format_plural, format_shape
 from vmapdbg.render.text.layout import Page
-
-_ORACLES = {"stock": "stock tinygrad, each vmap scope unrolled", "python": "the PYTHON device"}
+from vmapdbg.values.tolerance import Tolerance
 
 
 def print_check(capture: Capture, report: CheckReport, console: Console) -> None:
@@ -51,15 +49,15 @@ def _format_verdict(capture: Capture, report: CheckReport, page: Page) -> list[T
     parts: list[str | tuple[str, str]] = [(capture.snippet, "bold"), "  ", verdict]
     if failed:
         parts.append((f", {format_plural(failed, 'schedule')} failed", "bold red"))
-    oracles = [name for key, name in _ORACLES.items() if any(output.oracle == key for output in outputs)]
+    oracles = [name for key, name in ORACLES.items() if any(output.oracle == key for output in outputs)]
     lines = page.wrap(page.join(*parts), hang=2)
     if oracles:
-        told = f"compared with {' and '.join(oracles)} ({format_plural(runs, 'graph')} run)"
-        lines += page.wrap(page.text(told, "dim"), indent=2, hang=2)
-    excused = [f"{o.comparison.status}" for o in outputs if o.comparison.status in ("close", "rounding")]
+        sentence = f"compared with {' and '.join(oracles)} ({format_plural(runs, 'graph')} run)"
+        lines += page.wrap(page.text(sentence, "dim"), indent=2, hang=2)
+    excused = [o.comparison.status for o in outputs if o.comparison.status in ("close", "rounding")]
     if excused:
-        told = f"{len(excused)} not equal to the bit: {_count_excused(excused)}"
-        lines += page.wrap(page.text(told, "dim"), indent=2, hang=2)
+        sentence = f"{len(excused)} not equal to the bit: {_count_excused(excused)}"
+        lines += page.wrap(page.text(sentence, "dim"), indent=2, hang=2)
     return lines
 
 
@@ -84,9 +82,9 @@ def _format_schedule(
             lines += page.wrap(page.text("stock tinygrad does not compute its graph either"), indent=2, hang=2)
     for output in check.wrong:
         lines += _format_output(output, page)
-    replayed = describe_replayed(report, check)
-    if check.wrong and replayed is not None:
-        lines += page.wrap(page.text(replayed), indent=2, hang=2)
+    captured = judge_captured(report, check)
+    if check.wrong and captured is not None:
+        lines += page.wrap(page.text(REPLAYED[captured]), indent=2, hang=2)
     elif check.wrong:
         lines += _format_blame(capture, check, page, places)
     for reason in check.unchecked:
@@ -109,13 +107,13 @@ def _format_failed_kernel(capture: Capture, check: ScheduleCheck, page: Page, pl
 
 def _format_output(output: OutputCheck, page: Page) -> list[Text]:
     found = output.comparison
-    oracle = " against the PYTHON device" if output.oracle == "python" else ""
+    oracle = "" if output.oracle == DEFAULT else f" against {ORACLES[output.oracle]}"
     rows = f", {output.rows}" if output.rows else ""
     head = f"output {output.number} {format_shape(output.shape)} {output.dtype}{rows}{oracle}: "
     lines = page.wrap(page.join(head, (_count_wrong(found), "bold red")), indent=2, hang=2)
     lines += page.wrap(page.text(_describe_first(found)), indent=4, hang=2)
-    if found.pattern is not None:
-        lines += page.wrap(page.text(found.pattern), indent=4, hang=2)
+    if found.pattern_data is not None:
+        lines += page.wrap(page.text(describe_pattern(found.pattern_data)), indent=4, hang=2)
     return lines + page.wrap(page.text(_describe_tolerance(found.tolerance), "dim"), indent=4, hang=2)
 
 
@@ -140,13 +138,13 @@ def _describe_tolerance(tolerance: Tolerance) -> str:
 def _format_blame(capture: Capture, check: ScheduleCheck, page: Page, places: Places) -> list[Text]:
     blame = find_blame(capture, check)
     if blame is None:
-        told = "no buffer between its kernels is wrong" if check.buffers else "no buffer between its kernels was kept"
-        lines = page.wrap(page.text(f"first wrong buffer: not found, {told}"), indent=2, hang=2)
+        reason = "no buffer between its kernels is wrong" if check.buffers else "no buffer between its kernels was kept"
+        lines = page.wrap(page.text(f"first wrong buffer: not found, {reason}"), indent=2, hang=2)
         return lines + _format_skipped(check, page)
     buffer = blame.buffer
-    place = f"{blame.node.op} {blame.node.id}" if blame.node is not None else f"node {buffer.node}"
+    name = name_node(blame.node, buffer.node)
     by = f", written by {blame.kernel.name} #{buffer.kernel}" if blame.kernel is not None else ", a copy"
-    head = page.join("first wrong buffer: ", (place, "bold"), f" {format_shape(buffer.shape)} {buffer.dtype}", by)
+    head = page.join("first wrong buffer: ", (name, "bold"), f" {format_shape(buffer.shape)} {buffer.dtype}", by)
     if blame.node is not None and blame.node.line is not None:
         head.append_text(page.join("  ", (f"[{places.format(blame.node.line)}]", "cyan")))
     lines = page.wrap(head, indent=2, hang=2)
@@ -158,30 +156,30 @@ def _format_blame(capture: Capture, check: ScheduleCheck, page: Page, places: Pl
 def _explain_blame(blame: Blame, check: ScheduleCheck, places: Places) -> list[tuple[str, str]]:
     assert blame.buffer.comparison is not None
     found = blame.buffer.comparison
-    pattern = f" ({found.pattern})" if found.pattern else ""
+    pattern = f" ({describe_pattern(found.pattern_data)})" if found.pattern_data is not None else ""
     if any(replace(output.comparison, tolerance=found.tolerance) == found for output in check.wrong):
-        told = [("wrong in the same way", "")]
+        sentences = [("wrong in the same way", "")]
     else:
-        told = [(f"{_count_wrong(found)}, {_describe_first(found)}{pattern}", "")]
-    told += [(describe_lost(name), "bold red") for name in blame.lost]
+        sentences = [(f"{_count_wrong(found)}, {_describe_first(found)}{pattern}", "")]
+    sentences += [(describe_lost(name), "bold red") for name in blame.lost]
     if blame.buffer.misread is not None:
         line = blame.misread.line if blame.misread is not None else None
         where = f"  [{places.format(line)}]" if line is not None else ""
-        told.append((f"{describe_misread(blame.buffer.misread, blame.misread)}{where}", "bold red"))
+        sentences.append((f"{describe_misread(blame.buffer.misread, blame.misread)}{where}", "bold red"))
     elif blame.read_right and not blame.lost:
         one = blame.read_right == 1
         read = "the buffer that its kernel reads is" if one else f"all {blame.read_right} buffers that it reads are"
-        told.append((f"{read} right: this kernel makes the fault", ""))
+        sentences.append((f"{read} right: this kernel makes the fault", ""))
     if blame.node is not None and blame.node.realized is not None:
-        told.append((f"realized: {blame.node.realized.reason}: {blame.node.realized.detail}", ""))
+        sentences.append((f"realized: {blame.node.realized.reason}: {blame.node.realized.detail}", ""))
     if blame.bufferize is not None:
         closed = ", ".join(blame.bufferize.closed_ranges) or "no range"
-        told.append((f"BUFFERIZE closes {closed}: {blame.bufferize.reason}", ""))
+        sentences.append((f"BUFFERIZE closes {closed}: {blame.bufferize.reason}", ""))
     if blame.patches_off:
-        told.append((f"patches off: {', '.join(blame.patches_off)}", "yellow"))
+        sentences.append((f"patches off: {', '.join(blame.patches_off)}", "yellow"))
     culprit = blame.buffer.node if blame.buffer.misread is None else blame.buffer.misread.node
-    told.append((f"more: vmapdbg why {culprit} --schedule {check.schedule}", "dim"))
-    return told
+    sentences.append((f"more: vmapdbg why {culprit} --schedule {check.schedule}", "dim"))
+    return sentences
 
 
 def _format_skipped(check: ScheduleCheck, page: Page) -> list[Text]:

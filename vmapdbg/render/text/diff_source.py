@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from functools import lru_cache
+from itertools import groupby, zip_longest
 
-from rich.text import Text
+from rich.text import Span, Text
 
 from vmapdbg.diff import KernelChange, KernelSide
 from vmapdbg.diff.source import LinePair, align_sources
@@ -23,6 +24,9 @@ _SEPARATOR = 3
 _LEAST_SAME = 0.25
 MARKED_BEFORE = "bold reverse red"
 MARKED_AFTER = "bold reverse green"
+_SIGN_STYLES = {" ": ("", ""), "-": (BEFORE, MARKED_BEFORE), "+": (AFTER, MARKED_AFTER)}
+"""The style of the sign of a line, and that of what is marked in it."""
+_MOST_KNOWN = 8192
 
 _Lines = tuple[list[Text], list[Text]]
 _Item = tuple[LinePair, Text | None, Text | None]
@@ -164,36 +168,47 @@ def _format_one_column(page: Page, pairs: Sequence[LinePair], coloured: _Lines) 
             continue
         pair, before, after = item
         if pair.is_same and after is not None:
-            yield from _put_sign(" ", "", fold_code(after, page.width - 2))
+            yield from _format_line(" ", after, page.width)
             continue
         if before is not None:
-            yield from _put_sign("-", BEFORE, _underline(fold_code(before, page.width - 2), MARKED_BEFORE))
+            yield from _format_line("-", before, page.width, carets=True)
         if after is not None:
-            yield from _put_sign("+", AFTER, _underline(fold_code(after, page.width - 2), MARKED_AFTER))
+            yield from _format_line("+", after, page.width, carets=True)
 
 
-def _put_sign(sign: str, style: str, lines: Iterable[Text | None]) -> Iterator[Text]:
-    for number, line in enumerate(lines):
-        yield Text.assemble((sign if number == 0 else " ", style), " ", line or Text())
+def _format_line(sign: str, line: Text, width: int, *, carets: bool = False) -> Sequence[Text]:
+    """Returns a line of source behind its sign, folded to `width`; with `carets` what is marked is underlined."""
+    return _format_known_line(sign, line.plain, tuple(line.spans), width, carets)
 
 
-def _underline(lines: Sequence[Text], style: str) -> list[Text]:
-    """Puts a line of `^` below each line with marked text, unless all of it is marked."""
+# The layers of a network have most of their lines in common, and laying out a line costs more than to compare it.
+@lru_cache(maxsize=_MOST_KNOWN)
+def _format_known_line(sign: str, plain: str, spans: tuple[Span, ...], width: int, carets: bool) -> tuple[Text, ...]:
+    style, marked = _SIGN_STYLES[sign]
+    lines = _fold_known_line(plain, spans, width - 2, marked if carets else None)
+    signs = [(sign, style), *[(" ", style)] * (len(lines) - 1)]
+    return tuple([Text.assemble(first, " ", line) for first, line in zip(signs, lines, strict=True)])
+
+
+@lru_cache(maxsize=_MOST_KNOWN)
+def _fold_known_line(plain: str, spans: tuple[Span, ...], width: int, marked: str | None) -> tuple[Text, ...]:
+    """Returns a line of source folded to `width`; below what has the style `marked` stands a line of `^`."""
     shown: list[Text] = []
-    for line in lines:
+    for line in fold_code(Text(plain, spans=list(spans)), width):
         shown.append(line)
-        below = _draw_carets(line, style)
+        below = None if marked is None else _draw_carets(line, marked)
         if below is not None:
             shown.append(below)
-    return shown
+    return tuple(shown)
 
 
 def _draw_carets(line: Text, style: str) -> Text | None:
-    marked = [span for span in line.spans if span.style == style]
-    carets = "".join(
-        "^" if any(span.start <= place < span.end for span in marked) else " " for place in range(len(line.plain))
-    ).rstrip()
-    return Text(carets, style=CHANGED) if carets.strip() else None
+    carets = [" "] * len(line)
+    for span in line.spans:
+        if span.style == style:
+            carets[span.start : span.end] = "^" * (min(span.end, len(line)) - span.start)
+    drawn = "".join(carets).rstrip()
+    return Text(drawn, style=CHANGED) if drawn else None
 
 
 def _format_two_columns(page: Page, pairs: Sequence[LinePair], coloured: _Lines) -> Iterator[Text]:
@@ -205,17 +220,16 @@ def _format_two_columns(page: Page, pairs: Sequence[LinePair], coloured: _Lines)
             yield from _format_gap(page, item)
             continue
         pair, before, after = item
-        left = [] if before is None else _underline(fold_code(before, width), MARKED_BEFORE)
-        right = [] if after is None else _underline(fold_code(after, rest), MARKED_AFTER)
+        left = _fold_column(before, width, MARKED_BEFORE)
+        right = _fold_column(after, rest, MARKED_AFTER)
         sign, style = _find_sign(pair)
-        for number in range(max(len(left), len(right))):
-            yield _join_columns(
-                left[number] if number < len(left) else Text(),
-                sign if number == 0 else "|",
-                style if number == 0 else "dim",
-                right[number] if number < len(right) else Text(),
-                width,
-            )
+        for one, other in zip_longest(left, right, fillvalue=Text()):
+            yield _join_columns(one, sign, style, other, width)
+            sign, style = "|", "dim"
+
+
+def _fold_column(line: Text | None, width: int, marked: str) -> Sequence[Text]:
+    return () if line is None else _fold_known_line(line.plain, tuple(line.spans), width, marked)
 
 
 def _choose_width(page: Page, coloured: _Lines) -> int:
@@ -261,14 +275,14 @@ def _format_hunk(page: Page, hunk: list[_Item], numbers: list[int]) -> Iterator[
         items = list(run)
         if same:
             for _, _, after in items:
-                yield from _put_sign(" ", "", fold_code(after or Text(), page.width - 2))
+                yield from _format_line(" ", after or Text(), page.width)
             continue
         for _, before, _ in items:
             if before is not None:
-                yield from _put_sign("-", BEFORE, fold_code(before, page.width - 2))
+                yield from _format_line("-", before, page.width)
         for _, _, after in items:
             if after is not None:
-                yield from _put_sign("+", AFTER, fold_code(after, page.width - 2))
+                yield from _format_line("+", after, page.width)
 
 
 def format_line_pair(page: Page, pair: LinePair) -> list[Text]:

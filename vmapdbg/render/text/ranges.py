@@ -94,7 +94,8 @@ def _find_noise(nodes_sources_first: Iterable[Node]) -> set[int]:
 
 
 def _joins_scopes(view: ScheduleView, node: Node) -> bool:
-    sources = [set(view.nodes[src].ambient) for src in node.src if src in view.nodes]
+    nodes = view.index.nodes
+    sources = [set(nodes[src].ambient) for src in node.src if src in nodes]
     return bool(node.ambient) and all(set(node.ambient) != source for source in sources)
 
 
@@ -146,7 +147,7 @@ def _format_decision(view: ScheduleView, node: Node) -> Text:
 
 def _format_legend(view: ScheduleView, shown: list[Node]) -> list[Text]:
     """One line for each kind of range with names and sizes; without `--all` only those that the rows name."""
-    named = _collect_named(shown) | view.vmap_names
+    named = _collect_named(shown) | view.index.vmap_names
     wanted = [item for item in view.schedule.ranges if view.page.show_all or item.name in named]
     groups: dict[str, list[Range]] = {}
     for item in sorted(wanted, key=lambda item: not item.vmap):

@@ -38,34 +38,30 @@ _LEXERS = {
 _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[\w.$@%]+|\s+|->|<<=?|>>=?|[-+*/<>=!&|]=|&&|\|\||\+\+|--|::|//|/\*|\*/|.')
 
 
-class SourceListing:
-    """Prints each program once: a kernel with the source of an earlier one gets one line."""
-
-    def __init__(self) -> None:
-        self._first: dict[str, str] = {}
-
-    def format(self, view: ScheduleView) -> list[Text]:
-        """Returns the source section of a schedule as lines."""
-        page = view.page
-        lines: list[Text] = []
-        again: dict[tuple[str, str], list[int]] = {}
-        for number, kernel in enumerate(view.schedule.kernels):
-            place = f"#{number} {kernel.name}"
-            here = f"{place} of schedule {view.schedule.index}"
-            first = self._first.setdefault(kernel.source, here)
-            if first == here:
-                lines += [Text()] if lines else []
-                marks = _find_marks(view, kernel, number)
-                lines += _format_kernel_source(page, place, kernel, marks)
-            else:
-                again.setdefault((kernel.name, first), []).append(number)
-        lines += [Text()] if lines and again else []
-        for (name, first), numbers in again.items():
-            note = f"#{format_ids(numbers)} {name}: same source as {first}"
-            lines += page.wrap(page.text(note, "dim"), hang=2)
-        if not lines:
-            return page.wrap(page.join(("Source", "bold"), ("  no kernel", "dim")))
-        return [page.join(("Source", "bold")), *lines]
+def format_source(view: ScheduleView) -> list[Text]:
+    """Returns the source section of a schedule as lines. Each program is printed once: a kernel with the source of an
+    earlier one gets one line."""
+    page = view.page
+    lines: list[Text] = []
+    again: dict[tuple[str, str], list[int]] = {}
+    for number, kernel in enumerate(view.schedule.kernels):
+        title = f"#{number} {kernel.name}"
+        here = f"{title} of schedule {view.schedule.index}"
+        first = view.whole.printed_sources.setdefault(kernel.source, here)
+        if first == here:
+            if lines:
+                lines.append(Text())
+            lines += _format_kernel_source(page, title, kernel, _find_marks(view, kernel, number))
+        else:
+            again.setdefault((kernel.name, first), []).append(number)
+    if lines and again:
+        lines.append(Text())
+    for (name, first), numbers in again.items():
+        note = f"#{format_ids(numbers)} {name}: same source as {first}"
+        lines += page.wrap(page.text(note, "dim"), hang=2)
+    if not lines:
+        return page.wrap(page.join(("Source", "bold"), ("  no kernel", "dim")))
+    return [page.join(("Source", "bold")), *lines]
 
 
 def _find_marks(view: ScheduleView, kernel: Kernel, number: int) -> dict[int, str]:
@@ -78,10 +74,10 @@ def _find_marks(view: ScheduleView, kernel: Kernel, number: int) -> dict[int, st
     return marks
 
 
-def _format_kernel_source(page: Page, place: str, kernel: Kernel, marks: dict[int, str]) -> list[Text]:
+def _format_kernel_source(page: Page, title: str, kernel: Kernel, marks: dict[int, str]) -> list[Text]:
     code = escape_unsafe(kernel.source.strip("\n"), page.console.encoding)
-    size = format_plural(code.count("\n") + 1 if code else 0, "line")
-    heading = page.join((place, "bold"), (f"  {kernel.target}, {size}", "dim"))
+    size = format_plural(len(code.splitlines()), "line")
+    heading = page.join((title, "bold"), (f"  {kernel.target}, {size}", "dim"))
     coloured = page.console.color_system is not None and not page.console.no_color
     text = highlight(code, kernel.target) if coloured else Text(code)
     return [*page.wrap(heading, hang=2), *_fold_marked(page, text, marks)]

@@ -1,4 +1,6 @@
-"""Lints every schedule of a running program as it is made: the side of `vmapdbg run --lint` in the program's process.
+"""`vmapdbg run --lint` on the side of the program's processes: lints every schedule as it is made.
+
+`vmapdbg.commands.run_lint` is the tool's side, which sums up what they found.
 
 The program stays as it is: what it prints, when its tensors are freed, the names of its kernels. Findings are
 written to a file of this process as soon as they are found, because workers often end without running exit handlers.
@@ -16,15 +18,17 @@ from vmapdbg import model
 from vmapdbg.child.live import build_capture, observe_with
 from vmapdbg.child.record.recorder import Recorder, ScheduleRecord
 from vmapdbg.data import to_data
+from vmapdbg.job import LintedSchedule
+from vmapdbg.targets import DEFAULT_TARGET
 
 FOLDER_VARIABLE = "VMAPDBG_LINT"
 TARGET_VARIABLE = "VMAPDBG_LINT_TARGET"
 
 
-def lint_this_process(patches: str) -> None:
+def lint_this_process() -> None:
     """Has the overlay, which is installed already, report to a linting recorder."""
-    folder, target = os.environ[FOLDER_VARIABLE], os.environ.get(TARGET_VARIABLE, "c")
-    recorder = LintingRecorder(Path(folder) / f"{os.getpid()}.jsonl", target, patches)
+    folder, target = os.environ[FOLDER_VARIABLE], os.environ.get(TARGET_VARIABLE, DEFAULT_TARGET)
+    recorder = LintingRecorder(Path(folder) / f"{os.getpid()}.jsonl", target)
     observe_with(recorder)
     atexit.register(recorder.lint_failed)
 
@@ -32,9 +36,9 @@ def lint_this_process(patches: str) -> None:
 class LintingRecorder(Recorder):
     """A recorder that forgets each schedule once it is linted."""
 
-    def __init__(self, output: Path, target: str, patches: str) -> None:
+    def __init__(self, output: Path, target: str) -> None:
         super().__init__()
-        self.output, self.target, self.patches = output, target, patches
+        self.output, self.target = output, target
         self.seen: set[bytes] = set()
 
     def schedule_asked(self, key: bytes, cached: bool) -> None:
@@ -58,27 +62,26 @@ class LintingRecorder(Recorder):
         finally:
             self.forget()
 
-    def lint(self, record: ScheduleRecord) -> dict[str, Any]:
-        """Returns what is written about one schedule. A kernel that was looked at before is not looked at again."""
+    def lint(self, record: ScheduleRecord) -> LintedSchedule:
+        """Lints one schedule. A kernel that was looked at before is not looked at again."""
         assert record.passed is not None
         keys = {launched.ast.key for launched in record.passed.kernels if launched.ast.op.name == "SINK"}
         new = keys - self.seen
         if keys and not new:
-            return {"schedules": 1, "kernels": 0, "findings": [], "failed": []}
+            return LintedSchedule()
         self.seen |= keys
         try:
-            capture = build_capture([record], self.target, self.patches)
+            capture = build_capture([record], self.target)
         except Exception as error:  # the target may not have what the program uses; the program must go on
-            return {"schedules": 1, "kernels": 0, "findings": [], "failed": [f"{type(error).__name__}: {error}"[:300]]}
+            return LintedSchedule(failed=f"{type(error).__name__}: {error}"[:300])
         from vmapdbg.lint import lint_capture
 
-        findings = to_data(lint_capture(capture))
         undecided = sum(is_undecided(kernel) for schedule in capture.schedules for kernel in schedule.kernels)
-        return {"schedules": 1, "kernels": len(new), "findings": findings, "failed": [], "undecided": undecided}
+        return LintedSchedule(len(new), undecided, lint_capture(capture))
 
-    def write(self, line: dict[str, Any]) -> None:
+    def write(self, linted: LintedSchedule) -> None:
         with self.output.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+            file.write(json.dumps(to_data(linted)) + "\n")
 
 
 def is_undecided(kernel: model.Kernel) -> bool:

@@ -1,4 +1,7 @@
-"""The parent's side of `vmapdbg run --lint`: runs the program, reads what its processes found."""
+"""`vmapdbg run --lint` on the tool's side: runs the program and sums up what its processes found.
+
+`vmapdbg.child.run_lint` is the side of these processes.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vmapdbg.data import to_data
-from vmapdbg.lint.ignores import split_ignored
+from vmapdbg.commands.options import EXIT_USAGE, Failure, make_console
+from vmapdbg.data import build_data, to_data
+from vmapdbg.job import LintedSchedule
 from vmapdbg.model import SCHEMA, Finding
+from vmapdbg.store import StoreError, write_atomically
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,36 @@ class LintedRun:
     findings: tuple[Finding, ...]
     ignored: int
     failed: dict[str, int]
+
+
+def run_and_print(program: tuple[str, ...], environment: dict[str, str], target: str, output: Path | None) -> int:
+    """Runs a program, prints what lint found to stderr and writes it to `output`.
+
+    Returns the exit code: the program's own, or 1 for findings.
+    """
+    if output is not None and not output.absolute().parent.is_dir():
+        raise Failure(f"cannot write {output}: there is no such folder", EXIT_USAGE)
+    linted = run_and_lint(program, environment, target)
+    print_linted(linted)
+    try:
+        if output is not None:
+            write_atomically(output, dump_run(linted, target))
+    except StoreError as error:
+        raise Failure(str(error), EXIT_USAGE) from None
+    return linted.status or (1 if linted.findings else 0)
+
+
+def print_linted(linted: LintedRun) -> None:
+    from vmapdbg.lint import RULES
+    from vmapdbg.render.text.lint import print_run
+
+    counts = f"{linted.kernels:,} kernels of {linted.schedules:,} schedules"
+    if linted.ignored:
+        counts += f", {linted.ignored} ignored by comments"
+    if linted.undecided:
+        counts += f" ({linted.undecided:,} kernels have an address that could not be told)"
+    titles = {rule.code: rule.name for rule in RULES}
+    print_run(linted.findings, counts, linted.failed, titles, make_console(stderr=True))
 
 
 def dump_run(linted: LintedRun, target: str) -> str:
@@ -56,26 +91,31 @@ def run_and_lint(program: Sequence[str], environment: dict[str, str], target: st
         finally:
             signal.signal(signal.SIGINT, before)
             process.kill()
-        return read_findings(Path(folder), status if status >= 0 else 128 - status)
+        return sum_up(Path(folder), status if status >= 0 else 128 - status)
 
 
-def read_findings(folder: Path, status: int) -> LintedRun:
+def sum_up(folder: Path, status: int) -> LintedRun:
     """Sums up the files of all processes; the same finding of two of them is one."""
-    lines = [json.loads(line) for file in sorted(folder.glob("*.jsonl")) for line in read_whole_lines(file)]
+    from vmapdbg.lint.ignores import split_ignored
+
+    schedules = [
+        build_data(LintedSchedule, json.loads(line))
+        for file in sorted(folder.glob("*.jsonl"))
+        for line in read_whole_lines(file)
+    ]
     found: dict[tuple[str, str, str | None], Finding] = {}
-    for line in lines:
-        for data in line["findings"]:
-            finding = Finding(**data)
+    for schedule in schedules:
+        for finding in schedule.findings:
             found.setdefault((finding.code, finding.message, finding.line), finding)
     stay, ignored = split_ignored(found.values())
     return LintedRun(
         status=status,
-        schedules=sum(line["schedules"] for line in lines),
-        kernels=sum(line["kernels"] for line in lines),
-        undecided=sum(line.get("undecided", 0) for line in lines),
+        schedules=len(schedules),
+        kernels=sum(schedule.kernels for schedule in schedules),
+        undecided=sum(schedule.undecided for schedule in schedules),
         findings=stay,
         ignored=len(ignored),
-        failed=dict(Counter(reason for line in lines for reason in line["failed"])),
+        failed=dict(Counter(schedule.failed for schedule in schedules if schedule.failed is not None)),
     )
 
 

@@ -1,0 +1,1 @@
+../../tinygrad/func.py

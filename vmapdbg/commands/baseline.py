@@ -1,0 +1,90 @@
+"""Runs a job beside its baseline: the before and after of `diff`, `graph --diff` and `lint`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from dataclasses import replace
+
+from vmapdbg import __version__
+from vmapdbg.commands.jobs import add_findings, find_job, read_capture
+from vmapdbg.commands.launcher import run_pair, run_quietly
+from vmapdbg.commands.options import EXIT_USAGE, Failure, JobOptions
+from vmapdbg.commands.progress import show_progress
+from vmapdbg.job import Job, Run
+from vmapdbg.model import SCHEMA, Capture, SnippetError, Versions
+from vmapdbg.patches import PatchError, Patches, parse_patches, patch_states
+
+
+def find_pair(
+    inputs: tuple[str, ...], baseline: str, options: JobOptions
+) -> tuple[Capture, Capture, tuple[str, str] | None]:
+    """Returns before, after, and what the snippet printed on both where it ran.
+
+    `inputs` is a snippet, nothing for the remembered one, or two saved captures; or one, and the baseline is the other.
+    """
+    if len(inputs) > 2:
+        raise Failure("diff takes one snippet or two saved captures", EXIT_USAGE)
+    if len(inputs) == 2:
+        return read_capture(inputs[0]), read_capture(inputs[1]), None
+    if inputs and inputs[0].endswith(".json"):
+        if not baseline.endswith(".json"):
+            raise Failure(
+                "a saved capture is compared with another one: vmapdbg diff before.json after.json", EXIT_USAGE
+            )
+        return read_capture(baseline), read_capture(inputs[0]), None
+    job = replace(find_job(inputs[0] if inputs else None, options), values=True)
+    before, after = run_beside(job, baseline)
+    printed = None if baseline.endswith(".json") else (decode(before.stdout), decode(after.stdout))
+    return capture_of(before, job), capture_of(after, job), printed
+
+
+def decode(output: bytes) -> str:
+    return output.decode("utf-8", "backslashreplace")
+
+
+def run_beside(job: Job, baseline: str) -> tuple[Run, Run]:
+    """Returns the baseline's run and the job's; both run at the same time. What the snippet prints in the job's goes to
+    stderr afterwards.
+
+    `baseline` is `none`, `stock`, a patch list, or a saved capture.
+    """
+    if baseline.endswith(".json"):
+        before, after = Run(read_capture(baseline), None), run_quietly(job)
+    else:
+        patches = read_baseline(baseline)
+        with show_progress(f"running {job.snippet} with two sets of patches") as progress:
+            before, after = run_pair(replace(job, patches=patches), job, import_diff, progress)
+    sys.stderr.buffer.write(after.stdout + after.stderr)
+    sys.stderr.flush()
+    return before, after
+
+
+def read_baseline(baseline: str) -> Patches | None:
+    """Returns the patches of a baseline that is run, None for stock tinygrad."""
+    try:
+        return None if baseline == "stock" else parse_patches(baseline)
+    except PatchError as error:
+        raise Failure(str(error), EXIT_USAGE) from None
+
+
+def import_diff() -> None:
+    """Imports what compares two captures and prints that, while their children run."""
+    importlib.import_module("vmapdbg.diff")
+    importlib.import_module("vmapdbg.render.text.diff")
+
+
+def capture_of(run: Run, job: Job) -> Capture:
+    """Returns what a run captured; for a child that died a capture with that as its error, and no schedule."""
+    if run.capture is not None:
+        return add_findings(run.capture)
+    return Capture(
+        schema=SCHEMA,
+        versions=Versions(__version__, "", ""),
+        snippet=job.snippet,
+        target=job.target,
+        patches={} if job.patches is None else patch_states(job.patches),
+        error=SnippetError("ChildDied", run.died or "", None),
+        schedules=(),
+        findings=(),
+    )

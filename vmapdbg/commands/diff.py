@@ -1,0 +1,74 @@
+"""`vmapdbg diff`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import click
+
+from vmapdbg.commands.baseline import find_pair
+from vmapdbg.commands.options import JobOptions, end_if_failed, job_options, make_console
+from vmapdbg.data import to_data
+
+
+@click.command()
+@click.argument("inputs", nargs=-1)
+@click.option(
+    "--baseline",
+    is_flag=False,
+    flag_value="none",
+    default="none",
+    help="The before: none (every switchable patch off), stock (no overlay), a patch list, or a saved capture.",
+)
+@click.option("--all", "show_all", is_flag=True, help="Print what did not change, too.")
+@click.option("--unified", is_flag=True, help="Print changed source in one column.")
+@click.option("--json", "as_json", is_flag=True, help="Print the differences as one JSON document.")
+@click.option("--exit-code", is_flag=True, help="End with 1 when there are differences.")
+@job_options
+def diff(
+    inputs: tuple[str, ...],
+    baseline: str,
+    show_all: bool,
+    unified: bool,
+    as_json: bool,
+    exit_code: bool,
+    options: JobOptions,
+) -> None:
+    """Show what the patches change: INPUTS is a SNIPPET, or two saved captures, or nothing for the last snippet.
+
+    Both sides run at the same time; what the snippet prints on them is compared, too.
+
+    \b
+    Examples:
+      vmapdbg diff --baseline
+      vmapdbg diff samples/ffn_overfusion.py --baseline=all,-fusion-guard
+      vmapdbg diff samples/softmax.py --baseline=stock --exit-code
+      vmapdbg diff before.json after.json --json
+    """
+    inputs, baseline = untangle_baseline(inputs, baseline)
+    before, after, printed = find_pair(inputs, baseline, options)
+    from vmapdbg.diff import diff_captures
+
+    found = diff_captures(before, after, printed)
+    if as_json:
+        sys.stdout.write(dump_diff(found))
+    else:
+        from vmapdbg.render.text.diff import print_diff
+
+        print_diff(found, make_console(), show_all=show_all, unified=unified)
+    end_if_failed(after)
+    if exit_code and not found.is_empty:
+        sys.exit(1)
+
+
+def dump_diff(found: Any) -> str:
+    return json.dumps(to_data(found), indent=1, allow_nan=False) + "\n"
+
+
+def untangle_baseline(inputs: tuple[str, ...], baseline: str) -> tuple[tuple[str, ...], str]:
+    """`--baseline snippet.py` means `snippet.py --baseline`."""
+    if baseline.endswith(".py"):
+        return (baseline, *inputs), "none"
+    return inputs, baseline

@@ -1,0 +1,70 @@
+"""`vmapdbg graph`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from vmapdbg.commands.baseline import find_pair
+from vmapdbg.commands.jobs import find_capture
+from vmapdbg.commands.options import EXIT_USAGE, Failure, JobOptions, end_after, job_options
+from vmapdbg.store import StoreError
+
+
+@click.command()
+@click.argument("snippet", required=False)
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="svg, png, pdf, dot or json.")
+@click.option(
+    "--stage",
+    type=click.Choice(["tensor", "ranges", "kernels"]),
+    default="tensor",
+    show_default=True,
+    help="What is drawn.",
+)
+@click.option("--schedule", type=click.IntRange(min=0), help="Draw this schedule; default: the last with kernels.")
+@click.option("--around", type=click.IntRange(min=0), help="Draw only what is near this node.")
+@click.option("--depth", type=click.IntRange(min=0), help="How far from --around, in edges.")
+@click.option(
+    "--fold", type=click.IntRange(0, 3), help="How much to fold: 0 nothing, 3 most; default: what the size asks for."
+)
+@click.option("--diff", "with_baseline", is_flag=True, help="Draw the baseline over it: removed red, added green.")
+@click.option("--baseline", default="none", help="The before of --diff.", show_default=True)
+@job_options
+def graph(
+    snippet: str | None,
+    output: Path,
+    stage: Literal["tensor", "ranges", "kernels"],
+    schedule: int | None,
+    around: int | None,
+    depth: int | None,
+    fold: int | None,
+    with_baseline: bool,
+    baseline: str,
+    options: JobOptions,
+) -> None:
+    """Draw the schedule of SNIPPET (a Python file, a saved capture, or the last snippet) to a file.
+
+    \b
+    Examples:
+      vmapdbg graph -o out.svg
+      vmapdbg graph samples/lost_range.py -o kernels.svg --stage kernels
+      vmapdbg graph -o change.svg --diff --around 48 --depth 3
+    """
+    from vmapdbg.render.graph.write import GraphError, write_graph
+
+    other = None
+    if with_baseline:
+        other, capture, _ = find_pair(() if snippet is None else (snippet,), baseline, options)
+    else:
+        capture = find_capture(snippet, options)
+    try:
+        notes = write_graph(
+            capture, output, stage=stage, schedule=schedule, around=around, depth=depth, other=other, fold=fold
+        )
+    except (GraphError, StoreError) as error:
+        raise Failure(str(error), EXIT_USAGE) from None
+    for note in (*notes, f"wrote {output}"):
+        click.echo(f"vmapdbg: {note}", err=True)
+    end_after(capture)

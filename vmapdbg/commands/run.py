@@ -1,0 +1,55 @@
+"""`vmapdbg run`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from vmapdbg.commands.jobs import check_snippet
+from vmapdbg.commands.options import EXIT_USAGE, Failure, patches_option
+from vmapdbg.commands.run_lint import run_and_print
+from vmapdbg.overlay import child_environment
+from vmapdbg.patches import ALL, Patches, format_patches
+from vmapdbg.targets import DEFAULT_TARGET, TARGETS
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@patches_option
+@click.option("--lint", "with_lint", is_flag=True, help="Lint each kernel; findings at the end, on stderr, and exit 1.")
+@click.option(
+    "--target",
+    type=click.Choice(list(TARGETS)),
+    default=DEFAULT_TARGET,
+    help=f"What --lint renders kernels for.  [default: {DEFAULT_TARGET}]",
+)
+@click.option("--lint-output", type=click.Path(dir_okay=False, path_type=Path), help="Write them as JSON, too.")
+@click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
+def run(
+    patches: Patches | None,
+    with_lint: bool,
+    target: str,
+    lint_output: Path | None,
+    program: tuple[str, ...],
+) -> None:
+    """Run a program on patched tinygrad: SCRIPT [ARGS] or -m MODULE [ARGS].
+
+    Python processes that it starts (pytest-xdist workers, spawn, BEAM) get the same overlay and patches.
+
+    \b
+    Examples:
+      vmapdbg run --patches all,-close-ranges -m pytest -n 2 test_schedule.py
+      vmapdbg run --lint train.py --steps 1
+    """
+    if program == ("-m",):
+        raise Failure("-m needs the name of a module", EXIT_USAGE)
+    if program[0] != "-m":
+        check_snippet(program[0])
+    chosen = ALL if patches is None else patches
+    environment = child_environment(format_patches(chosen), dict(os.environ))
+    sys.stdout.flush()
+    if with_lint or lint_output is not None:
+        sys.exit(run_and_print(program, environment, target, lint_output))
+    os.execve(sys.executable, [sys.executable, *program], environment)

@@ -1,0 +1,52 @@
+"""`vmapdbg why`."""
+
+from __future__ import annotations
+
+import click
+
+from vmapdbg.commands.jobs import find_capture
+from vmapdbg.commands.options import (
+    EXIT_USAGE,
+    Failure,
+    JobOptions,
+    end_after,
+    job_options,
+    make_console,
+    tell_no_schedule,
+)
+
+
+@click.command()
+@click.argument("subject", required=False)
+@click.argument("snippet", required=False)
+@click.option("--schedule", type=click.IntRange(min=0), help="Look only at this schedule.")
+@job_options
+def why(subject: str | None, snippet: str | None, schedule: int | None, options: JobOptions) -> None:
+    """Explain every decision about SUBJECT: a node's number, a kernel's name, or a line such as model.py:12.
+
+    Without SUBJECT: one line for each buffer between two kernels, and why they are not one. SNIPPET is a Python file
+    or a saved capture; without it, the snippet of the last show.
+
+    \b
+    Examples:
+      vmapdbg why 48
+      vmapdbg why 28 samples/ffn_overfusion.py
+      vmapdbg why samples/ffn_overfusion.py:19
+      vmapdbg why
+    """
+    if snippet is None and subject is not None and subject.endswith((".py", ".json")):
+        subject, snippet = None, subject
+    capture = find_capture(snippet, options)
+    if not capture.schedules:
+        tell_no_schedule(capture)
+        end_after(capture)
+        return
+    from vmapdbg.render.text.why import print_explanations
+    from vmapdbg.why import UnknownSubject, explain
+
+    try:
+        explanations = explain(capture, subject, schedule)
+    except UnknownSubject as error:
+        raise Failure(str(error), EXIT_USAGE) from None
+    print_explanations(capture, explanations, make_console())
+    end_after(capture)

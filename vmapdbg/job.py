@@ -1,0 +1,127 @@
+"""What the tool and its children say to each other: the job, what a child is asked for, and what came of a run.
+
+A request goes to the child as one JSON document on its command line; in it, and in `.vmapdbg/last.json`, patches are
+spelled as for `--patches`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from vmapdbg.model import Capture, Finding
+from vmapdbg.patches import ALL, Patches, format_patches, parse_patches
+from vmapdbg.targets import DEFAULT_TARGET
+
+
+@dataclass(frozen=True)
+class Job:
+    """A snippet, and how it is run.
+
+    `arguments` are the snippet's own. `patches` is None for stock tinygrad, without the overlay. `timeout` is in
+    seconds, None waits for ever. With `values` the tensors that the snippet realizes are read into the Capture.
+    """
+
+    snippet: str
+    arguments: tuple[str, ...] = ()
+    target: str = DEFAULT_TARGET
+    patches: Patches | None = ALL
+    timeout: float | None = None
+    values: bool = False
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a job: its Capture, or how its child died (one line), and what the snippet printed."""
+
+    capture: Capture | None
+    died: str | None
+    stdout: bytes = b""
+    stderr: bytes = b""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a child is asked for: to run the job and capture it. The requests of the other children add to it.
+
+    `folder` is the child's own: it writes its result to `output`, and while it works a line that says how far it is to
+    `progress`. `evidence` is the folder with what `check` compares: the child that runs the snippet fills it, and then
+    realizes what the snippet leaves lazy; the other children read it. None where nobody needs it.
+    """
+
+    job: Job
+    folder: str
+    evidence: str | None = None
+
+    @property
+    def output(self) -> Path:
+        return Path(self.folder) / "output.json"
+
+    @property
+    def progress(self) -> Path:
+        return Path(self.folder) / "progress"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckRequest(Request):
+    """Asks for a comparison of the evidence with oracles. `limit` is the most graphs that are run for one output;
+    `oracles` are names of `vmapdbg.check.oracles`."""
+
+    limit: int
+    oracles: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReduceRequest(Request):
+    """Asks for a small snippet that comes out differently for `job` and for `other`, the same with other patches.
+
+    `by` says what must differ (a kind of `vmapdbg.bisect`). Smaller graphs are tried for `seconds`; one that runs
+    longer than `hang` seconds is taken to hang. `comment` stands on top of the snippet.
+    """
+
+    other: Job
+    by: str
+    seconds: float
+    hang: float
+    comment: str
+
+
+@dataclass(frozen=True)
+class LintedSchedule:
+    """What a process under `run --lint` found in one schedule. `kernels` counts those that it had not seen before,
+    `undecided` those of them with an address that could not be told. `failed` says why it could not be looked at."""
+
+    kernels: int = 0
+    undecided: int = 0
+    findings: tuple[Finding, ...] = ()
+    failed: str | None = None
+
+
+def dump_record(record: Job | Request, indent: int | None = None) -> str:
+    """Returns a job or a request as JSON."""
+    return json.dumps(asdict(record), default=format_patches, indent=indent)
+
+
+def load_job(text: str) -> Job:
+    """Reads what `dump_record` wrote of a job. Raises ValueError, KeyError or TypeError for anything else."""
+    return _build_job(json.loads(text))
+
+
+R = TypeVar("R", bound=Request)
+
+
+def load_request(kind: type[R], text: str) -> R:
+    """Reads what `dump_record` wrote of a request of that kind."""
+    fields = json.loads(text)
+    for name in ("job", "other"):
+        if name in fields:
+            fields[name] = _build_job(fields[name])
+    return kind(**fields)
+
+
+def _build_job(fields: dict[str, Any]) -> Job:
+    job = Job(**fields)
+    patches = None if job.patches is None else parse_patches(str(job.patches))
+    return replace(job, arguments=tuple(job.arguments), patches=patches)

@@ -1,0 +1,224 @@
+"""What `check` found, as sentences: for its text, for the messages of its findings and for its JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from vmapdbg.check.blame import Blame, Captured, Fault, find_failed_kernel, find_faults, find_node, find_schedule
+from vmapdbg.check.compare import Comparison
+from vmapdbg.check.patterns import Pattern
+from vmapdbg.check.result import CheckReport, Misread, ScheduleCheck
+from vmapdbg.model import Capture, Finding, Node
+
+REPLAYED: dict[Captured, str] = {
+    "not-compared": "the call that was captured was not compared",
+    "wrong": "the call that was captured is wrong, too",
+    "right": "the call that was captured is right: the replay makes the fault",
+}
+"""How the call that TinyJit captured came out -> the sentence about a wrong replay of it."""
+
+
+def name_check(check: ScheduleCheck) -> str:
+    """Returns `schedule 3`, or `schedule 3, replay 2 by TinyJit`."""
+    replay = "" if check.replay is None else f", replay {check.replay} by TinyJit"
+    return f"schedule {check.schedule}{replay}"
+
+
+def name_node(node: Node | None, id: int) -> str:
+    """Returns `ADD 48`; `node 48` where the capture does not have it."""
+    return f"node {id}" if node is None else f"{node.op} {node.id}"
+
+
+# *** patterns
+
+
+def describe_pattern(pattern: Pattern) -> str:
+    """Returns a sentence about how a wrong array comes from the right one."""
+    return _PATTERNS[pattern.rule](pattern)
+
+
+def _describe_repeated(pattern: Pattern) -> str:
+    assert pattern.size is not None
+    names = {0: "first", pattern.size - 1: "last"}
+    name = names.get(pattern.first or 0, f"number {pattern.first}")
+    return f"along axis {pattern.axis} all {pattern.size} slices are the {name} one"
+
+
+def _describe_constant(pattern: Pattern) -> str:
+    if pattern.filled is not None:
+        return f"every element is {_name_filling(pattern)}"
+    if pattern.first is None or pattern.size is None:
+        return "every element is the same number"
+    if pattern.first == 0:
+        return "every element is the first"
+    if pattern.first == pattern.size - 1:
+        return "every element is the last"
+    return f"every element is element {pattern.first} of the right ones"
+
+
+def _describe_shifted(pattern: Pattern) -> str:
+    around = ", going around" if pattern.rule == "rotated" else ""
+    return f"shifted by {pattern.shift:+d} along axis {pattern.axis}{around}"
+
+
+def _describe_swapped(pattern: Pattern) -> str:
+    note = "" if pattern.same_size else " (the order of the elements, in the same shape)"
+    return f"axes {pattern.axis} and {pattern.other_axis} are swapped{note}"
+
+
+def _describe_slices(pattern: Pattern) -> str:
+    assert pattern.size is not None
+    slices = f"slices {pattern.first} to {pattern.last}"
+    if pattern.first == pattern.last:
+        slices = f"slice {pattern.first}"
+    if pattern.first == pattern.size - 1:
+        slices += " (the last)"
+    filled = "" if pattern.filled is None else f", where it is {_name_filling(pattern)}"
+    return f"only in {slices} along axis {pattern.axis}{filled}"
+
+
+def _describe_all_but_last(pattern: Pattern) -> str:
+    return f"along axis {pattern.axis} all slices but the last are {_name_filling(pattern)}"
+
+
+def _name_filling(pattern: Pattern) -> str:
+    if pattern.filled is None:
+        return "wrong"
+    return {"zero": "zero", "nan": "NaN"}[pattern.filled]
+
+
+_PATTERNS: dict[str, Callable[[Pattern], str]] = {
+    "repeated": _describe_repeated,
+    "constant": _describe_constant,
+    "reversed": lambda p: f"axis {p.axis} is reversed",
+    "rotated": _describe_shifted,
+    "shifted": _describe_shifted,
+    "swapped": _describe_swapped,
+    "summed": lambda p: f"along axis {p.axis} each slice is the sum of all {p.size}",
+    "scaled": lambda p: f"every element is {p.amount:.6g} times the right one",
+    "offset": lambda p: f"every element is {p.amount:.6g} more than the right one",
+    "slices": _describe_slices,
+    "all-but-last": _describe_all_but_last,
+    "filled": lambda p: f"the wrong elements are all {_name_filling(p)}",
+}
+
+
+def add_pattern_sentences(report: CheckReport) -> CheckReport:
+    """Returns the report with the sentence of each pattern beside its data, as its JSON has it."""
+    return CheckReport(tuple(map(_add_to_schedule, report.schedules)))
+
+
+def _add_to_schedule(check: ScheduleCheck) -> ScheduleCheck:
+    outputs = tuple(replace(output, comparison=_add_to_comparison(output.comparison)) for output in check.outputs)
+    buffers = []
+    for buffer in check.buffers:
+        found = buffer.comparison
+        buffers.append(buffer if found is None else replace(buffer, comparison=_add_to_comparison(found)))
+    return replace(check, outputs=outputs, buffers=tuple(buffers))
+
+
+def _add_to_comparison(found: Comparison) -> Comparison:
+    if found.pattern_data is None:
+        return found
+    return replace(found, pattern=describe_pattern(found.pattern_data))
+
+
+# *** a wrong output, and what is to blame
+
+
+def describe_wrong(found: Comparison) -> str:
+    """Returns `4 of 6 elements are wrong, the first at [0, 0]: 7.0, should be 3.0 (PATTERN)`."""
+    count = f"{found.wrong:,} of {found.total:,} elements are wrong, the first"
+    if found.total == 1:
+        count = "the only element is wrong"
+    index = f" at {list(found.index)}" if found.index else ""
+    pattern = "" if found.pattern_data is None else f" ({describe_pattern(found.pattern_data)})"
+    return f"{count}{index}: {found.got}, should be {found.expected}{pattern}"
+
+
+def describe_misread(misread: Misread, node: Node | None) -> str:
+    """Returns `what it reads is right, but the buffer of CONTIGUOUS 7 is read at other steps of its ambient ranges rm1,
+    rm2: at step (0, 1) it gets what belongs to (1, 0); so at 4 of 6 steps`."""
+    ranges, step, read = "ranges", str(misread.step), str(misread.read)
+    if len(misread.ranges) == 1:
+        ranges, step, read = "range", str(misread.step[0]), str(misread.read[0])
+    return (
+        f"what it reads is right, but the buffer of {name_node(node, misread.node)} is read at other steps of its "
+        f"ambient {ranges} {', '.join(misread.ranges)}: at step {step} it gets what belongs to {read}; "
+        f"so at {misread.wrong} of {misread.steps} steps"
+    )
+
+
+def describe_lost(name: str) -> str:
+    return f"it has no dimension for the ambient range {name}: each step writes the same place, the last one wins"
+
+
+# *** findings
+
+
+def make_findings(capture: Capture, report: CheckReport) -> tuple[Finding, ...]:
+    """Returns one finding for each wrong output, and one for each schedule that only fails with the patches."""
+    return tuple(_make_finding(capture, fault) for fault in find_faults(capture, report))
+
+
+def _make_finding(capture: Capture, fault: Fault) -> Finding:
+    check, blame = fault.check, fault.blame
+    if fault.output is None:
+        return _make_failure(capture, fault)
+    message = "; ".join(_explain(fault))
+    if blame is None:
+        return Finding(fault.code, None, None, check.line, message, check.schedule)
+    culprit = blame.misread or blame.node
+    line = culprit.line if culprit is not None and culprit.line is not None else check.line
+    buffer = blame.buffer
+    return Finding(
+        code=fault.code,
+        kernel=None if blame.kernel is None else blame.kernel.name,
+        node=buffer.node if buffer.misread is None else buffer.misread.node,
+        line=line,
+        message=message,
+        schedule=check.schedule,
+        number=None if blame.kernel is None else buffer.kernel,
+        advice=_advise(blame),
+    )
+
+
+def _make_failure(capture: Capture, fault: Fault) -> Finding:
+    check = fault.check
+    schedule = find_schedule(capture, check)
+    kernel, node = find_failed_kernel(schedule, check), find_node(schedule, check.failed_node)
+    at = "" if kernel is None else f" in kernel {kernel.name} #{check.failed_kernel}"
+    return Finding(
+        code=fault.code,
+        kernel=None if kernel is None else kernel.name,
+        node=check.failed_node,
+        line=node.line if node is not None and node.line is not None else check.line,
+        message=f"schedule {check.schedule} fails{at}: {check.failed}; stock tinygrad computes its graph unrolled",
+        schedule=check.schedule,
+        number=check.failed_kernel,
+    )
+
+
+def _explain(fault: Fault) -> list[str]:
+    """Returns the sentences about a wrong output."""
+    assert fault.output is not None
+    wrong = describe_wrong(fault.output.comparison)
+    sentences = [f"output {fault.output.number} of {name_check(fault.check)}: {wrong}"]
+    if fault.captured is not None:
+        sentences.append(REPLAYED[fault.captured])
+    blame = fault.blame
+    if blame is None:
+        return sentences
+    by = f", written by {blame.kernel.name} #{blame.buffer.kernel}" if blame.kernel is not None else ""
+    sentences.append(f"the first wrong buffer is that of {name_node(blame.node, blame.buffer.node)}{by}")
+    sentences += map(describe_lost, blame.lost)
+    if blame.buffer.misread is not None:
+        sentences.append(describe_misread(blame.buffer.misread, blame.misread))
+    return sentences
+
+
+def _advise(blame: Blame) -> str:
+    if not blame.patches_off:
+        return ""
+    return f"one of the patches that are off may be why: {', '.join(blame.patches_off)}"
