@@ -103,7 +103,6 @@ ValueStatus = Literal["equal", "close", "different", "unknown"]
 # *** what check finds
 
 ComparisonStatus = Literal["equal", "close", "rounding", "wrong"]
-OracleName = Annotated[Literal["stock", "python"], OPEN]
 
 # *** a drawing
 

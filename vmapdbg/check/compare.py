@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from vmapdbg.check.patterns import Pattern, find_pattern
 from vmapdbg.values.numbers import Array, Numbers, decode, find_index, make_plain
 from vmapdbg.values.tolerance import Tolerance, find_close, make_tolerance, widen
+from vmapdbg.vocabulary import ComparisonStatus
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Comparison:
     sentence about `pattern_data`, which a renderer fills in.
     """
 
-    status: str
+    status: ComparisonStatus
     total: int
     wrong: int
     index: tuple[int, ...] | None

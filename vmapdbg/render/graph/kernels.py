@@ -13,6 +13,7 @@ from vmapdbg.render.graph.fold import find_repeats
 from vmapdbg.render.graph.items import DrawnSchedule
 from vmapdbg.render.graph.labels import shorten
 from vmapdbg.render.graph.model import ADDED, COMMON, REMOVED, SIGNS, Graph, GraphEdge, GraphNode, LegendEntry
+from vmapdbg.vocabulary import Mark
 
 _DTYPE_BYTES = {
     **dict.fromkeys(("bool", "char", "signed char", "unsigned char", "uchar"), 1),
@@ -90,7 +91,7 @@ def _find_inner_buffers(graph: Graph, inside: set[str]) -> set[str]:
 class _Part:
     """The kernels of one side. Matching changes the names and marks of what both have."""
 
-    def __init__(self, drawn: DrawnSchedule, mark: str) -> None:
+    def __init__(self, drawn: DrawnSchedule, mark: Mark) -> None:
         self.drawn, self.mark = drawn, mark
         self.kernels = drawn.schedule.kernels
         prefix = "before" if mark == REMOVED else ""

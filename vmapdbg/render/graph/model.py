@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from vmapdbg.model import SCHEMA
-from vmapdbg.vocabulary import Stage
+from vmapdbg.vocabulary import EdgeKind, Mark, Stage
 
-COMMON, REMOVED, ADDED = "common", "removed", "added"
+COMMON: Mark = "common"
+REMOVED: Mark = "removed"
+ADDED: Mark = "added"
 SIGNS = {COMMON: "", REMOVED: "- ", ADDED: "+ "}
 
 # Okabe and Ito's colours, those that can be read as text on white; text repeats what each of them says.
@@ -35,7 +37,7 @@ class GraphNode:
     tooltip: str = ""
     members: tuple[int, ...] = ()
     scope: str | None = None
-    mark: str = COMMON
+    mark: Mark = COMMON
     alert: bool = False
     realized: bool = False
     weight: float = 0.0
@@ -49,8 +51,8 @@ class GraphEdge:
     head: str
     label: str = ""
     tooltip: str = ""
-    kind: str = "data"
-    mark: str = COMMON
+    kind: EdgeKind = "data"
+    mark: Mark = COMMON
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class LegendEntry:
 
     kind: str
     text: str
-    mark: str = COMMON
+    mark: Mark = COMMON
     alert: bool = False
     realized: bool = False
 
