@@ -1,7 +1,7 @@
 # Fewer kernels, and many times slower: a feed-forward block that fuse-broadcast alone makes one kernel of (seed 002).
 #
 # What to see: one kernel instead of two, and one thread: the row between the matmuls is a LOCAL buffer, and a kernel with a LOCAL buffer
-# gets no opts. fusion-guard puts the barrier back, and says with which numbers. `why` tells it for each node.
+# gets no opts. fusion-guard puts the realize point back, and says with which numbers. `why` tells it for each node.
 #
 #   vmapdbg show samples/ffn_overfusion.py
 #   vmapdbg diff samples/ffn_overfusion.py --baseline=all,-fusion-guard

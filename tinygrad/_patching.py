@@ -7,6 +7,7 @@ needs nothing else of the overlay: the tool's observers use it where stock tinyg
 from __future__ import annotations
 import functools, inspect
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any, Callable, Iterable
 
 class UnknownShape(ImportError):
@@ -50,8 +51,9 @@ class Changes:
   def expect(self, owner:Any, name:str, *parameters:str) -> Any:
     """Returns `owner.name`, which is used and not replaced: a callable with just these parameters, decorators apart."""
     found = getattr(owner, name, None)
-    shape = list_parameters(inspect.signature(see_through(found)).parameters) if callable(found) else describe(owner, name)
-    check(shape == list_parameters(parameters), owner, name, list_parameters(parameters), shape)
+    have = find_parameters(found)
+    shape = describe(owner, name) if have is None else list_parameters(have)
+    check(have == parameters, owner, name, list_parameters(parameters), shape)
     return found
 
   def replace(self, owner:Any, name:str, new:Callable, *parameters:str) -> Any:
@@ -126,16 +128,20 @@ class Changes:
     self.declared.append((Change(self.by, locate(owner), name, kind, expected), rebind))
 
   def set_attribute(self, owner:Any, name:str, new:Any) -> None:
-    # not by getattr, which would unpack a staticmethod
-    self.rebound.append((owner, name, vars(owner).get(name), new))
+    # not by getattr, which would unpack a staticmethod and find what is inherited
+    self.rebound.append((owner, name, vars(owner).get(name, NOTHING), new))
     setattr(owner, name, new)
 
   def undo(self) -> None:
-    """Puts back what was there, except where somebody else has rebound it since. For functions and values that were there: an observer's."""
+    """Puts back what was there, except where somebody else has rebound it since. Not for `add_entry`, and `add` with a `bind` of its own."""
     for owner,name,old,new in reversed(self.rebound):
-      if vars(owner).get(name) is new: setattr(owner, name, old)
+      if vars(owner).get(name) is not new: continue
+      if old is NOTHING: delattr(owner, name)
+      else: setattr(owner, name, old)
     for change,_ in self.declared: made.pop(change, None)
     self.rebound.clear()
+
+NOTHING = object()
 
 def check(fits:bool, owner:Any, name:str, expected:str, found:str) -> None:
   if not fits: raise UnknownShape(f"{locate(owner)}.{name} is not what tinygrad 0.12.0 has there: expected {expected}, found {found}")
@@ -149,14 +155,17 @@ def list_parameters(names:Iterable[str]) -> str: return f"parameters ({', '.join
 # what tinygrad's decorators that do not use functools.wraps call the function they stand around
 DECORATED = ("fxn", "func", "fn")
 
-def see_through(function:Any) -> Any:
-  """Returns the function inside of decorators that take `*args, **kwargs`."""
-  function = inspect.unwrap(function)
-  kinds = [parameter.kind for parameter in inspect.signature(function).parameters.values()]
-  if kinds != [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]: return function
-  cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
-  inner = next((cells[name].cell_contents for name in DECORATED if name in cells), None)
-  return function if inner is None else see_through(inner)
+def find_parameters(function:Any) -> tuple[str, ...]|None:
+  """Returns the names of the parameters, seen through decorators that take `*args, **kwargs`; None for what has none that can be known."""
+  if not callable(function): return None
+  try: signature = inspect.signature(function:=inspect.unwrap(function))
+  except ValueError: return None  # written in C
+  kinds = [parameter.kind for parameter in signature.parameters.values()]
+  if kinds == [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD] and isinstance(function, FunctionType):
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
+    inner = next((cells[name].cell_contents for name in DECORATED if name in cells), None)
+    if inner is not None: return find_parameters(inner)
+  return tuple(signature.parameters)
 
 def replace_rules(matcher:Any, is_old:Callable[[Callable], bool], new:Callable) -> Any:
   """Returns a PatternMatcher like `matcher` in which each rule whose function `is_old` accepts calls `new` instead."""

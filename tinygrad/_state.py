@@ -1,10 +1,13 @@
-"""The overlay's state in this process: which patches are on, and who watches.
+"""The overlay's state in this process: which patches are on, who watches, and what lives longer than a pass.
 
-Both are set before tinygrad is imported and not changed after that: tinygrad's schedule cache does not know
+The first two are set before tinygrad is imported and not changed after that: tinygrad's schedule cache does not know
 about patches, so another state is another process.
 """
 from __future__ import annotations
-from typing import Any, Callable
+import itertools
+from dataclasses import dataclass, field
+from typing import Any, Callable, Iterator
+from weakref import WeakKeyDictionary
 
 patches: frozenset[str] = frozenset()
 patches_spec: str = ""
@@ -16,6 +19,37 @@ observer: Any = None
 
 # returns the renderer whose limits the scheduler keeps to. None: that of the device; the tool renders for a target that need not be there.
 find_renderer: Callable[[], Any]|None = None
+
+# *** what lives as long as the process. What belongs to one run of the scheduler's stages is in its Pass (schedule/_pass.py)
+
+@dataclass
+class Process:
+  """What outlives every pass, each with the reason."""
+  # ids and numbers that no two things share: a graph may hold what was made at any time before
+  own_ids: Iterator[int]
+  padded_ids: Iterator[int]
+  mark_numbers: Iterator[int] = field(default_factory=itertools.count)
+  # whether tinygrad.func ever made a RANGE, or marked an input. It may be in any graph that is scheduled later; without any, no graph is searched for
+  # them
+  made_ranges: bool = False
+  made_marks: bool = False
+  # functions of the user's that tinygrad.func runs now, around the scheduler: the sizes of the mapped batches, outermost first; how many are
+  # differentiated
+  running_vmaps: list[int] = field(default_factory=list)
+  running_derivatives: int = 0
+  # the variables that OUTER scopes gave to their kernels, by name: the schedule cache and a JIT run kernels of passes that are long over
+  outer_variables: set[str] = field(default_factory=set)
+  # what was found out about kernels, by their ASTs: an attempt has most of its kernels from the one before, and a model its layers from each other
+  kernel_works: dict[tuple, Any] = field(default_factory=dict)
+  kernel_verdicts: dict[tuple, Any] = field(default_factory=dict)
+  # SparsityPattern or Coloring -> what was made of it: a call that uses it again copies nothing to the device, and so does a replay of TinyJit
+  made_of_pattern: WeakKeyDictionary[Any, dict] = field(default_factory=WeakKeyDictionary)
+
+# The ids of the RANGEs that tinygrad.func makes: below those that anyone writes by hand. The schedule renames them (name_own_ranges in
+# schedule/_scopes.py)
+FIRST_OWN_ID, FIRST_PADDED_ID = -(1<<20), -(1<<40)
+
+process = Process(itertools.count(FIRST_OWN_ID, -1), itertools.count(FIRST_PADDED_ID, -1))
 
 def start(spec:str, nobody_there:Any) -> None:
   global patches, patches_spec, nobody, observer

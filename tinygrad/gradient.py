@@ -17,7 +17,7 @@ def put_slice_back(grad:UOp, vmapin:UOp, around:dict) -> UOp:
     grad = UOp(Ops.VMAPOUT, grad.dtype, (grad,)+left) if any(a.op is Ops.RANGE for a in left) else grad
   shape = vmapin.src[0].shape
   grad = grad.reshape(tuple(1 if a in around else s for a,s in zip(varg, shape)))
-  # a buffer: codegen folds a reduce over places that depend on a RANGE in a wrong way
+  # a buffer: codegen folds a reduce over offsets that depend on a RANGE in a wrong way
   return grad.pad(tuple((a, s-1-a) if a in around else (0, 0) for a,s in zip(varg, shape))).contiguous()
 
 def enter_scope(ctx:UOp, ret:UOp) -> tuple: return (UOp(Ops.VMAPIN, ctx.dtype, (ctx,)+ret.src[1:]),)+(None,)*(len(ret.src)-1)
@@ -42,16 +42,18 @@ def compute_gradient(root:UOp, root_grad:UOp, targets:set[UOp]) -> dict[UOp, UOp
   grads = {root: root_grad}
   for node in reversed(upstream._deepwalk(root, targets)):
     if node not in grads: continue
-    if node.op is Ops.VMAPIN and any(a in around for a in node.src[1:]):
-      of_srcs = (put_slice_back(grads[node], node, around),)+(None,)*(len(node.src)-1)
-    else: of_srcs = pm_gradient.rewrite(node, ctx=grads[node])
-    if of_srcs is None: raise RuntimeError(f"failed to compute gradient for {node.op}: there is no rule for it")
+    of_srcs = gradients_of_sources(node, grads[node], around)
     for src,grad in zip(node.src, of_srcs, strict=True):
       if grad is None: continue
       grad = sum_over(grad, [r for r in grad.ranges if r in named and r not in src.ranges and r not in around])
       mark_backward(node, grad, grads[node])
       grads[src] = grads[src]+grad if src in grads else grad
   return {node:end_other_ranges(grad, named, around) for node,grad in grads.items()}
+
+def gradients_of_sources(node:UOp, grad:UOp, around:dict) -> tuple:
+  if node.op is Ops.VMAPIN and any(a in around for a in node.src[1:]): return (put_slice_back(grad, node, around),)+(None,)*(len(node.src)-1)
+  if (found:=pm_gradient.rewrite(node, ctx=grad)) is None: raise RuntimeError(f"failed to compute gradient for {node.op}: there is no rule for it")
+  return found
 
 def end_other_ranges(grad:UOp, named:frozenset[UOp], around:dict) -> UOp:
   # ranges that no vmap scope brought are ended as stock ends them

@@ -8,7 +8,6 @@ from tinygrad.helpers import TRACEMETA, argfix
 from tinygrad.uop.ops import Ops, UOp
 from tinygrad_overlay import _state
 from tinygrad_overlay._patching import Changes
-from tinygrad_overlay.schedule import _scopes
 from tinygrad_overlay.schedule._scopes import VmapScopeError, name_ranges, open_vmap_ranges
 
 def vmapin(self, varg:tuple[UOp, ...]):
@@ -53,11 +52,11 @@ def refuse_truth(self):
   return stock_bool(self)
 
 def rand(*shape, device=None, dtype=None, contiguous=True, **kwargs):
-  if _scopes.running_vmaps: refuse_random(tuple(argfix(*shape)))
+  if _state.process.running_vmaps: refuse_random(tuple(argfix(*shape)))
   return stock_rand(*shape, device=device, dtype=dtype, contiguous=contiguous, **kwargs)
 
 def refuse_random(shape:tuple) -> None:
-  size = _scopes.running_vmaps[-1]
+  size = _state.process.running_vmaps[-1]
   methods = called_methods()
   # these draw two uniform numbers for each of theirs
   if not {"randn", "randn_like"}.isdisjoint(methods): shape = shape[1:]
@@ -86,15 +85,18 @@ def setitem(self, indices, v) -> None:
   if not isinstance(v, Tensor): v = Tensor(v, device=self.device, dtype=self.dtype)
   if self.requires_grad or v.requires_grad: raise NotImplementedError("setitem with requires_grad is not supported")
   entries = expand_ellipsis(list(indices) if isinstance(indices, tuple) else [indices], self.ndim)
-  if not any(is_list_index(i) for i in entries): new = write_view(self, self._getitem(indices), v)
-  elif all(is_list_index(i) or isinstance(i, slice) for i in entries):
-    # the slices make a view, the lists write to it: an index by lists gives the whole new value of what it indexes
-    view = self._getitem(tuple(slice(None) if is_list_index(i) else i for i in entries))
-    new = write_view(self, view, view._getitem(tuple(i if is_list_index(i) else slice(None) for i in entries), v))
-  else:
+  self.replace(write_entries(self, entries, v, ranges).cast(self.dtype))
+
+def write_entries(target, entries:list, v, ranges:list[UOp]):
+  """Returns `target` with `v` in the place that the entries of an index say."""
+  are_lists = [is_list_index(i) for i in entries]
+  if not any(are_lists): return write_view(target, target._getitem(tuple(entries)), v)
+  if not all(is_list or isinstance(i, slice) for is_list,i in zip(are_lists, entries)):
     raise VmapScopeError(f"setitem inside the vmap scope of {name_ranges(ranges)} cannot mix an int or None with indices by tensors or lists;"
                          " write a slice such as 0:1 for the int")
-  self.replace(new.cast(self.dtype))
+  # the slices make a view, the lists write to it: an index by lists gives the whole new value of what it indexes
+  view = target._getitem(tuple(slice(None) if is_list else i for is_list,i in zip(are_lists, entries)))
+  return write_view(target, view, view._getitem(tuple(i if is_list else slice(None) for is_list,i in zip(are_lists, entries)), v))
 
 def expand_ellipsis(entries:list, ndim:int) -> list:
   if (at:=next((i for i,e in enumerate(entries) if e is Ellipsis), None)) is None: return entries

@@ -7,12 +7,12 @@ spelled as for `--patches`.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from vmapdbg.model import Capture, Finding
-from vmapdbg.patches import ALL, Patches, format_patches, parse_patches
+from vmapdbg.patches import ALL, Patches, format_patches, parse_patches, patch_states
 from vmapdbg.targets import DEFAULT_TARGET
 
 
@@ -30,6 +30,11 @@ class Job:
     patches: Patches | None = ALL
     timeout: float | None = None
     values: bool = False
+
+    @property
+    def patch_states(self) -> dict[str, bool]:
+        """Every patch with its state, as a Capture has it; none for stock tinygrad."""
+        return {} if self.patches is None else patch_states(self.patches)
 
 
 @dataclass(frozen=True)
@@ -114,7 +119,7 @@ R = TypeVar("R", bound=Request)
 
 def load_request(kind: type[R], text: str) -> R:
     """Reads what `dump_record` wrote of a request of that kind."""
-    fields = json.loads(text)
+    fields = _make_tuples(json.loads(text))
     for name in ("job", "other"):
         if name in fields:
             fields[name] = _build_job(fields[name])
@@ -122,6 +127,11 @@ def load_request(kind: type[R], text: str) -> R:
 
 
 def _build_job(fields: dict[str, Any]) -> Job:
-    job = Job(**fields)
-    patches = None if job.patches is None else parse_patches(str(job.patches))
-    return replace(job, arguments=tuple(job.arguments), patches=patches)
+    if fields["patches"] is not None:
+        fields = {**fields, "patches": parse_patches(str(fields["patches"]))}
+    return Job(**_make_tuples(fields))
+
+
+def _make_tuples(fields: dict[str, Any]) -> dict[str, Any]:
+    """JSON has lists where a record has tuples."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}

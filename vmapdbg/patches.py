@@ -43,7 +43,7 @@ PATCHES = (
         "001",
     ),
     Patch("close-ranges", "a global store closes every open range of its value", "003"),
-    Patch("fuse-broadcast", "the ending-range barrier falls only when ranges are out of order", "002"),
+    Patch("fuse-broadcast", "a range that ends makes a realize point only where ranges are out of order", "002"),
     Patch("local-budget", "LOCAL buffers of one kernel, with GROUP memory, stay within the target's limit", "002"),
     Patch(
         "fusion-guard",
@@ -69,8 +69,10 @@ def parse_patches(spec: str) -> Patches:
             chosen |= set(SWITCHABLE)
         elif name == "none" and not off:
             chosen.clear()
+        elif name in SWITCHABLE and off:
+            chosen.discard(name)
         elif name in SWITCHABLE:
-            (chosen.discard if off else chosen.add)(name)
+            chosen.add(name)
         elif name in {patch.name for patch in PATCHES}:
             if off:
                 raise PatchError(f"patch {name!r} is always on: it only adds the ops")

@@ -106,7 +106,7 @@ ComparisonStatus = Literal["equal", "close", "rounding", "wrong"]
 
 # *** a drawing
 
-Stage = Literal["tensor", "ranges", "kernels"]
+StageName = Literal["tensor", "ranges", "kernels"]
 Mark = Literal["common", "removed", "added"]
 EdgeKind = Literal["data", "kept", "removed", "reference"]
 

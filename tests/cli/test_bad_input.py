@@ -189,6 +189,44 @@ def test_wrong_tinygrad_version_is_one_line(metadata: str, words: str, tmp_path:
     assert_one_line(done, 2, words)
 
 
+# stands for a tinygrad that says it is 0.12.0 and is not: `change` is called on a module right after it has run
+OTHER_SHAPE = """
+import sys
+from importlib.machinery import PathFinder
+NAME = {module!r}
+def change(module): {change}
+class Finder:
+    def find_spec(name, path, target=None):
+        if name != NAME: return None
+        spec = PathFinder.find_spec(name, path, target)
+        run = spec.loader.exec_module
+        spec.loader.exec_module = lambda module: (run(module), change(module))
+        return spec
+sys.meta_path.insert(1, Finder)
+from tinygrad import Tensor
+print((Tensor.empty(3) + 1).realize())
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "module", "change", "words"),
+    [
+        ("show", "tinygrad.engine.schedule", "module.create_schedule = lambda sink, more: 1", "(sched_sink), found"),
+        ("show", "tinygrad.tensor", "del module.Tensor.clone", "Tensor.clone is not what tinygrad 0.12.0 has there"),
+        ("show", "tinygrad.schedule.rangeify", "module.add_tags.patterns.clear()", "a rule that calls tag_uop"),
+        ("show", "tinygrad.schedule.indexing", "del module.apply_movement_op", "'apply_movement_op'"),
+        ("check", "tinygrad.engine.realize", "module.ExecItem.lower = 1", "tinygrad.engine.realize.ExecItem.lower"),
+        ("check", "tinygrad.engine.jit", "del module.CapturedJit.__call__", "CapturedJit.__call__ is not what"),
+    ],
+)
+def test_tinygrad_of_another_shape_is_one_line(
+    command: str, module: str, change: str, words: str, tmp_path: Path
+) -> None:
+    """What the overlay replaces, and what observes: neither goes on with half of it."""
+    name = write(tmp_path, OTHER_SHAPE.format(module=module, change=change))
+    assert_one_line(run_tool(command, name, cwd=tmp_path), 2, words)
+
+
 def test_device_that_is_not_there_is_the_snippets_error(tmp_path: Path) -> None:
     name = write(tmp_path, "from tinygrad import Tensor\n(Tensor([1.0], device='METAL')+1).realize()\n")
     done = run_tool("show", name, cwd=tmp_path)

@@ -39,10 +39,33 @@ def test_the_bug_of_a_sample_is_found(sample: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("snippet", [LOST, XSUM], ids=["with vmap", "without"])
 def test_what_is_right_is_one_line_and_exits_zero(snippet: str, tmp_path: Path) -> None:
-    done = run_tool("check", snippet, "--paranoid", cwd=tmp_path)
+    done = run_tool("check", snippet, "--oracle", "stock,python", cwd=tmp_path)
     assert done.returncode == 0, done.stdout
     assert "all right" in done.stdout.splitlines()[0]
     assert "PYTHON device" in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "oracles"),
+    [
+        ([], {"stock"}),
+        (["--oracle", "python"], {"python"}),
+        (["--oracle", "python", "--oracle", "stock"], {"stock", "python"}),
+        (["--paranoid"], {"stock", "python"}),
+    ],
+)
+def test_the_oracles_that_are_asked_for(options: list[str], oracles: set[str], tmp_path: Path) -> None:
+    """The old name of two oracles is still known."""
+    snippet = write(tmp_path, "from tinygrad import Tensor\nprint((Tensor([1.0, 2.0]) + 1).tolist())\n")
+    data = json.loads(run_tool("check", snippet, *options, "--json", cwd=tmp_path).stdout)
+    assert {output["oracle"] for schedule in data["schedules"] for output in schedule["outputs"]} == oracles
+
+
+def test_an_oracle_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    done = run_tool("check", XSUM, "--oracle", "stock,numpi", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "unknown oracle 'numpi': choose from stock, python" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_json_has_the_contract_and_the_finding(tmp_path: Path) -> None:
@@ -138,13 +161,14 @@ def test_what_is_left_lazy_is_run_and_compared(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[0] == "snippet.py  1 output, all right"
 
 
+@pytest.mark.slow
 def test_cancelled_sums_are_no_wrong_value(tmp_path: Path) -> None:
     """What is left when a sum cancels is rounding, and differs with the order of the sum."""
     text = (
         "from tinygrad import Tensor\nTensor.manual_seed(1)\nx = Tensor.randn(64, 64)\n"
         "print((x - x.mean(0)).sum().item())\n"
     )
-    assert run_tool("check", write(tmp_path, text), "--paranoid", cwd=tmp_path).returncode == 0
+    assert run_tool("check", write(tmp_path, text), "--oracle", "stock,python", cwd=tmp_path).returncode == 0
 
 
 def test_a_large_batch_is_checked_in_part_and_that_is_said(tmp_path: Path) -> None:
@@ -217,12 +241,14 @@ def test_bisect_finds_the_patch(tmp_path: Path) -> None:
     assert "running" in done.stderr
 
 
-def test_bisect_on_crash_and_the_remembered_snippet(tmp_path: Path) -> None:
-    done = run_tool("bisect", UNCLOSED, "--on", "crash", cwd=tmp_path)
+def test_bisect_by_crash_and_the_remembered_snippet(tmp_path: Path) -> None:
+    done = run_tool("bisect", UNCLOSED, "--by", "crash", cwd=tmp_path)
     assert done.returncode == 1
     assert "close-ranges" in done.stdout
+    # the old name of --by
     again = run_tool("bisect", "--on", "crash", "--patches", "close-ranges", cwd=tmp_path)
     assert "unclosed_range.py" in again.stderr
+    assert "by crash" in " ".join(again.stdout.split())
 
 
 def test_bisect_without_a_difference_exits_zero(tmp_path: Path) -> None:
@@ -233,7 +259,7 @@ def test_bisect_without_a_difference_exits_zero(tmp_path: Path) -> None:
 
 def test_reduced_snippet_still_shows_it(tmp_path: Path) -> None:
     """What --reduce writes runs by itself, is much smaller, and shows the same bug."""
-    options = ["--on", "crash", "--patches", "close-ranges", "--reduce", "-o", "small.py", "--seconds", "300"]
+    options = ["--by", "crash", "--patches", "close-ranges", "--reduce", "-o", "small.py", "--seconds", "300"]
     done = run_tool("bisect", UNCLOSED, *options, cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     assert "wrote small.py" in done.stderr
@@ -246,6 +272,7 @@ def test_reduced_snippet_still_shows_it(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir() if file.name.startswith(".small")] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "snippet", "patches", "without"),
     [
@@ -256,7 +283,7 @@ def test_reduced_snippet_still_shows_it(tmp_path: Path) -> None:
 )
 def test_reduced_snippet_shows_each_kind(kind: str, snippet: str, patches: str, without: str, tmp_path: Path) -> None:
     # what it has after 3 seconds may be large or small: any of it must show the difference
-    options = ["--on", kind, "--patches", patches, "--reduce", "-o", "small.py", "--seconds", "3"]
+    options = ["--by", kind, "--patches", patches, "--reduce", "-o", "small.py", "--seconds", "3"]
     done = run_tool("bisect", snippet, *options, cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     first, second = (tmp_path / "small.py").read_text(encoding="utf-8").splitlines()[:2]

@@ -202,8 +202,17 @@ def test_without_clang_the_snippet_runs_on_the_python_device(tmp_path: Path) -> 
     assert done.stderr.splitlines() == ["vmapdbg: no clang for the CPU device, running on the PYTHON device (slow)"]
 
 
-@pytest.mark.parametrize("width", [60, 80, 200])
-@pytest.mark.parametrize("sample", ["lost_range", "softmax"])
+@pytest.mark.parametrize(
+    ("sample", "width"),
+    [
+        ("lost_range", 60),
+        ("softmax", 200),
+        pytest.param("lost_range", 80, marks=pytest.mark.slow),
+        pytest.param("lost_range", 200, marks=pytest.mark.slow),
+        pytest.param("softmax", 60, marks=pytest.mark.slow),
+        pytest.param("softmax", 80, marks=pytest.mark.slow),
+    ],
+)
 def test_text_keeps_to_the_width_and_is_plain_when_piped(sample: str, width: int, tmp_path: Path) -> None:
     done = run_tool("show", str(ROOT / "samples" / f"{sample}.py"), cwd=tmp_path, COLUMNS=str(width))
     assert done.returncode == 0

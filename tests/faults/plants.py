@@ -147,7 +147,7 @@ def first_consumer_wins(patch: Patch) -> None:
 
 
 def no_ending_ranges(patch: Patch) -> None:
-    """The barrier where ranges end is gone: nothing is realized for being read many times."""
+    """The realize point where ranges end is gone: nothing is realized for being read many times."""
     assignment = overlay("schedule.indexing").RangeAssignment
     patch.setattr(assignment, "end_ranges", lambda self, x, out_rngs, ambient: (out_rngs, ambient))
 
@@ -163,7 +163,7 @@ def guard_never_refuses(patch: Patch) -> None:
     """The patches of fusion are on, and their guard finds no loss."""
     state = overlay("_state")
     patch.setattr(state, "patches", frozenset(state.patches) | {"fuse-broadcast", "local-budget", "fusion-guard"})
-    patch.setattr(overlay("schedule._fusion"), "too_slow_for_local", lambda *arguments: None)
+    patch.setattr(overlay("schedule._policy"), "too_slow_for_local", lambda *arguments: None)
     import tinygrad_overlay.schedule._guard as guard
 
     patch.setattr(guard, "find_losses", lambda made, stock: {})

@@ -328,7 +328,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "no-ending-ranges",
-        "the barrier where ranges end is gone: a reduce runs for each element that reads it",
+        "the realize point where ranges end is gone: a reduce runs for each element that reads it",
         snippets.BROADCAST,
         plants.no_ending_ranges,
         ("VD104",),
@@ -346,7 +346,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "guard-never-refuses",
-        "every barrier falls that fuse-broadcast can take away, whatever it costs",
+        "every realize point falls that fuse-broadcast can take away, whatever it costs",
         snippets.FEED_FORWARD,
         plants.guard_never_refuses,
         ("VD103",),

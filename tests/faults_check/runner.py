@@ -55,9 +55,9 @@ def run(folder: Path, names: list[str]) -> None:
         # what is planted for another target does not run here
         if not fault.wrong_values or fault.target != "c" or (names and fault.name not in names):
             continue
-        collector.folder = folder / fault.name
-        collector.folder.mkdir()
-        (collector.folder / "blobs").symlink_to(folder / "blobs")
+        collector.folder.path = folder / fault.name
+        collector.folder.path.mkdir()
+        (collector.folder.path / "blobs").symlink_to(folder / "blobs")
         with pytest.MonkeyPatch.context() as patch:
             fill_inputs(patch)
             fault.plant(patch)

@@ -59,9 +59,10 @@ class Result:
 def run_all(
     runs: dict[str, tuple[Any, ...]], script: str, tmp_path_factory: pytest.TempPathFactory, worker_id: str
 ) -> dict[str, Result]:
-    """Runs name -> (patches, WHAT, device) of `script`, two at a time. Workers of pytest-xdist share that."""
+    """Runs name -> (patches, WHAT, device, NAMES...) of `script`, two at a time. Workers of pytest-xdist share that."""
     shared = tmp_path_factory.getbasetemp() if worker_id == "master" else tmp_path_factory.getbasetemp().parent
-    folder, done = shared / f"fusion-{script}", shared / f"fusion-{script}-done"
+    group = f"fusion-{script}-{next(iter(runs))}"
+    folder, done = shared / group, shared / f"{group}-done"
     try:
         folder.mkdir()
     except FileExistsError:

@@ -13,10 +13,16 @@ sys.path.insert(0, str(Path(__file__).parent))  # `processes`, which importlib m
 from patterns import DIFFERENT
 from processes import Result, assert_close, require_opencl, run_all, run_programs
 
+# run with the batch at each of its places; the slow test has some places of every pattern
+USUAL = ("softmax of wide rows", "RMSNorm", "attention")
 RUNS = {
-    "vmapped": ("all", "values", None),
-    "by hand, on the stock pass": ("none", "twins", None),
+    "vmapped": ("all", "values", None, *USUAL),
+    "by hand, on the stock pass": ("none", "twins", None, *USUAL),
     "counts": ("all", "counts", "NULL"),
+}
+SLOW_RUNS = {
+    "every pattern vmapped": ("all", "values", None),
+    "every pattern by hand, on the stock pass": ("none", "twins", None),
 }
 
 
@@ -27,8 +33,18 @@ def results(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> dict[st
 
 
 def test_values_are_those_of_the_batch_by_hand_on_the_stock_pass(results: dict[str, Result]) -> None:
-    found, expected = results["vmapped"].values, results["by hand, on the stock pass"].values
-    assert len(expected) > 100
+    check_values(results["vmapped"], results["by hand, on the stock pass"], 20)
+
+
+@pytest.mark.slow
+def test_values_of_every_pattern(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> None:
+    results = run_all(SLOW_RUNS, "vmapped.py", tmp_path_factory, worker_id)
+    check_values(results["every pattern vmapped"], results["every pattern by hand, on the stock pass"], 100)
+
+
+def check_values(vmapped: Result, by_hand: Result, at_least: int) -> None:
+    found, expected = vmapped.values, by_hand.values
+    assert len(expected) > at_least
     assert found.keys() == expected.keys()
     assert all(np.isfinite(value).all() for value in expected.values())
     for name, value in found.items():

@@ -1,7 +1,8 @@
 """Schedules programs that have no VMAP op, and prints the AST keys of every kernel.
 
-`python stock_programs.py` does it on the tinygrad that this process has, stock or with the overlay. It prints one
-JSON document: {"overlay": bool, "patches": [..], "schedules": {"PCONTIG=0 spread(3, 5)": [[key, ..], ..]}}.
+`python stock_programs.py all` does it on the tinygrad that this process has, stock or with the overlay; `some` takes
+the first variant of each program that is no slow one, under two of the settings. It prints one JSON document:
+{"overlay": bool, "patches": [..], "schedules": {"PCONTIG=0 spread(3, 5)": [[key, ..], ..]}}.
 Nothing is run but what a TinyJit has to run to capture it. `test_stock_keys.py` compares several processes.
 """
 
@@ -32,6 +33,7 @@ SETTINGS: tuple[tuple[dict[str, int], set[str] | None], ...] = (
     ({"PCONTIG": 3}, None),
     ({"SPLIT_REDUCEOP": 0}, {"split_reduces", "reduces", "softmax", "norms"}),
 )
+SETTINGS_OF = {"all": SETTINGS, "some": (SETTINGS[0], SETTINGS[2])}
 # these take seconds, and other settings show nothing new in them
 SLOW = {"winograd", "random_choices", "transformer_training", "decompositions"}
 
@@ -93,18 +95,19 @@ def describe(name: str, arguments: Iterable[Any]) -> str:
     return f"{name}({', '.join(map(str, arguments))})"
 
 
-def record_all() -> dict[str, list[list[str]]]:
+def record_all(amount: str) -> dict[str, list[list[str]]]:
     """Every program as it is; some also with all results in one schedule, and under other settings."""
     recorder = Recorder()
     found: dict[str, list[list[str]]] = {}
-    for setting, names in SETTINGS:
+    for setting, names in SETTINGS_OF[amount]:
         title = " ".join(f"{name}={value}" for name, value in setting.items())
         is_default, seen = setting == SETTINGS[0][0], set[str]()
         with Context(**setting):
             for name, function, arguments, executes in PROGRAMS:
                 is_first = name not in seen
                 seen.add(name)
-                if not is_default and (not is_first or name in SLOW or name not in (names or seen)):
+                is_plain = is_first and name not in SLOW and name in (names or seen)
+                if not is_plain and not (is_default and amount == "all"):
                     continue
                 key = f"{title} {describe(name, arguments)}"
                 assert key not in found, f"two programs are called {key}"
@@ -115,7 +118,7 @@ def record_all() -> dict[str, list[list[str]]]:
 
 
 def main() -> None:
-    document = {"overlay": hasattr(Ops, "VMAPIN"), "patches": [], "schedules": record_all()}
+    document = {"overlay": hasattr(Ops, "VMAPIN"), "patches": [], "schedules": record_all(sys.argv[1])}
     if "tinygrad_overlay._state" in sys.modules:
         document["patches"] = sorted(sys.modules["tinygrad_overlay._state"].patches)
     print(json.dumps(document))

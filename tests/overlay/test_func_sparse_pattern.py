@@ -186,6 +186,7 @@ def build(names: list[str]) -> Step:
     return program
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(st.lists(st.sampled_from(sorted(STEPS)), min_size=2, max_size=5), st.sampled_from(["column", "row"]))
 def test_no_nonzero_is_missed(names: list[str], partition: str) -> None:

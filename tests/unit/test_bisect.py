@@ -8,7 +8,9 @@ from itertools import chain, combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmapdbg.bisect.search import Patches, Search, Searcher
+from vmapdbg.bisect import DEFAULT_RUNS
+from vmapdbg.bisect.search import Search, Searcher
+from vmapdbg.patches import SWITCHABLE, Patches
 
 NAMES = ["a", "b", "c", "d", "e", "f", "g"]
 
@@ -68,6 +70,24 @@ def test_halves_within_the_budget() -> None:
     assert not found.enough.exact
     assert found.removed.exact  # one patch is enough for that
     assert len(asked) < 60
+
+
+def test_halves_by_default() -> None:
+    """As many patches as there are, and three of them needed together: all 64 sets would find it, too, in more runs."""
+    needed = frozenset(SWITCHABLE[1:4])
+    found, asked = search(SWITCHABLE, lambda s: "good" if needed <= s else "bad", budget=DEFAULT_RUNS)
+    assert found.removed.sets == tuple(frozenset({name}) for name in sorted(needed))
+    assert found.removed.exact
+    assert found.added.sets == found.enough.sets == (needed,)
+    assert not found.added.exact
+    assert len(asked) < DEFAULT_RUNS + 5
+
+
+def test_the_default_tries_each_patch_alone_and_each_two_taken_away() -> None:
+    needed = {"a", "c", "d"}
+    found, _ = search(NAMES[: len(SWITCHABLE)], lambda s: "good" if s & needed else "bad", budget=DEFAULT_RUNS)
+    assert (found.added.sets, found.added.exact) == ((frozenset("a"), frozenset("c"), frozenset("d")), True)
+    assert (found.removed.sets, found.removed.size) == ((frozenset("acd"),), 2)
 
 
 @given(st.integers(0, 2**32), st.integers(1, 4))

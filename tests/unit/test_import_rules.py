@@ -12,11 +12,32 @@ import pytest
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE, OVERLAY = ROOT / "vmapdbg", ROOT / "tinygrad"
 # from the top of the house down: a room imports from the rooms that stand before it, and from itself
-ORDER = [
-    "vocabulary", "model", "data", "patches", "targets", "values", "import_hook", "overlay", "patched",
-    "schedule_index", "store", "job", "check", "lint", "diff", "bisect", "why", "child", "render", "commands",
-    "bootstrap", "pytest_plugin", "__main__",
-]  # fmt: skip
+ORDER = (
+    "wording",
+    "vocabulary",
+    "model",
+    "data",
+    "patches",
+    "targets",
+    "values",
+    "import_hook",
+    "overlay",
+    "patched",
+    "schedule_index",
+    "store",
+    "job",
+    "check",
+    "lint",
+    "diff",
+    "bisect",
+    "why",
+    "child",
+    "render",
+    "commands",
+    "bootstrap",
+    "pytest_plugin",
+    "__main__",
+)
 # what the overlay reports to is defined with those who listen
 OBSERVER = "vmapdbg.child.record.observer"
 # the child's process has no use for these, and the parent's none for the child's

@@ -15,11 +15,10 @@ from vmapdbg.data import from_data, to_data
 from vmapdbg.lint import CODES, RULES, lint_capture
 from vmapdbg.lint.ignores import split_ignored
 from vmapdbg.model import Access, Bufferize, Capture, Finding, Loop, Outside, Range
-from vmapdbg.render.lint_formats import RuleText, dump_github, dump_json, dump_sarif
+from vmapdbg.render.lint_formats import dump_github, dump_json, dump_sarif
 from vmapdbg.render.text.lint import Report, print_concise, print_explanation, print_text
 from vmapdbg.vocabulary import AccessKind, LoopKind
 
-TEXTS = [RuleText(rule.code, rule.name, rule.severity, rule.explanation) for rule in RULES]
 SCOPE = (Range("rm1", 3, "LOOP", True),)
 
 
@@ -257,12 +256,12 @@ def test_text_fits(width: int) -> None:
     capture = one_kernel(make_access(lost=(LOOP,)))
     findings = lint_capture(capture)
     output = print_to_text(
-        lambda console: print_text(Report(capture, findings, 2, {"VD101": "lost steps"}), console), width
+        lambda console: print_text(Report(capture, findings, 2, {"VD101": "overlapping stores"}), console), width
     )
     assert max(len(line) for line in output.splitlines()) <= width
     flat = flatten(output)
     source = "c:3 | *(data0_6+Lidx0) = val0;"
-    for words in ("a.py:7 VD101 lost steps", "1 finding in 1 kernel", "2 ignored", source, "node 1 ADD"):
+    for words in ("a.py:7 VD101 overlapping stores", "1 finding in 1 kernel", "2 ignored", source, "node 1 ADD"):
         assert words in flat or width == 24
 
 
@@ -293,15 +292,15 @@ def test_json_has_the_contract() -> None:
 
 def test_github_escapes() -> None:
     found = Finding("VD104", None, None, "a,b:c.py:7", "100% more\nwork", advice="try")
-    assert dump_github([found], TEXTS) == (
+    assert dump_github([found], RULES) == (
         "::warning file=a%2Cb%3Ac.py,line=7,title=VD104 redundant work::100%25 more%0Awork - try: try\n"
     )
-    assert dump_github([replace(found, line=None)], TEXTS).startswith("::warning title=")
+    assert dump_github([replace(found, line=None)], RULES).startswith("::warning title=")
 
 
 def test_sarif() -> None:
     found = Finding("VD105", "k", 3, "/x/a b.py:7", "outside", schedule=0, advice="look")
-    run = json.loads(dump_sarif([found, replace(found, line=None)], TEXTS))["runs"][0]
+    run = json.loads(dump_sarif([found, replace(found, line=None)], RULES))["runs"][0]
     assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == list(CODES)
     first, second = run["results"]
     assert run["tool"]["driver"]["rules"][first["ruleIndex"]]["id"] == first["ruleId"] == "VD105"

@@ -21,7 +21,7 @@ from vmapdbg.patches import SWITCHABLE, PatchError, format_patches, parse_patche
 )
 def test_spec(spec: str, on: set[str]) -> None:
     assert parse_patches(spec) == on
-    assert parse_patches(format_patches(parse_patches(spec)) or "none") == on
+    assert parse_patches(format_patches(parse_patches(spec))) == on
     assert parse_patches(spell_patches(parse_patches(spec))) == on
 
 

@@ -55,7 +55,7 @@ def check_partition(name:str, partition:Any) -> None:
   if partition not in PARTITIONS: raise ValueError(f'{name}: partition is "column" or "row", not {partition!r}')
 
 def find_clash(pattern:SparsityPattern, coloring:Coloring) -> tuple[int, int, int]|None:
-  """Returns (place, a, b) for two columns a and b of one colour that both have a nonzero in row `place`, or None. "row" swaps the two."""
+  """Returns (i, a, b) for two columns a and b of one colour that both have a nonzero in row i, or None. "row" swaps the two."""
   ours, others = (pattern.cols, pattern.rows) if coloring.partition == "column" else (pattern.rows, pattern.cols)
   keys = others*max(coloring.count, 1)+coloring.colors[ours]
   order = np.argsort(keys, kind="stable")

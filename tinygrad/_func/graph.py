@@ -5,25 +5,20 @@ constant, also where it is the tensor that is given as its input, and two deriva
 has returned, each mark in the graph is replaced by what it marks.
 """
 from __future__ import annotations
-import itertools
 from typing import Iterable
 from tinygrad.uop.ops import Ops, UOp, all_metadata
+from tinygrad_overlay._state import process
 
 MARK = "func.mark"
-numbers = itertools.count()
-# how many functions with marked inputs run now, and whether there was ever one
-running = 0
-ever_marked = False
 
 def mark(u:UOp) -> UOp:
   """A node with the value of `u` that no other value is made of."""
-  global ever_marked
-  ever_marked = True
-  return UOp(Ops.CONTIGUOUS, u.dtype, (u,), tag=(MARK, next(numbers)))
+  process.made_marks = True
+  return UOp(Ops.CONTIGUOUS, u.dtype, (u,), tag=(MARK, next(process.mark_numbers)))
 
 def is_mark(u:UOp) -> bool: return u.op is Ops.CONTIGUOUS and isinstance(u.tag, tuple) and u.tag[:1] == (MARK,)
 
-def find_marks(toposort:Iterable[UOp]) -> dict[UOp, UOp]: return {u:u.src[0] for u in toposort if is_mark(u)} if ever_marked else {}
+def find_marks(toposort:Iterable[UOp]) -> dict[UOp, UOp]: return {u:u.src[0] for u in toposort if is_mark(u)} if process.made_marks else {}
 
 def replace_nodes(us:Iterable[UOp], nodes:dict[UOp, UOp]) -> dict[UOp, UOp]:
   """Returns old node -> new node for all nodes below `us`, with `nodes` replaced by others. A node keeps the note of who made it."""

@@ -1,33 +1,34 @@
-"""Sets of column numbers, each stored once and known by a number, so that an array of any shape can hold one set for each of its elements."""
+"""Sets of columns, hash-consed: equal sets are stored once and have one id, so that an array of any shape can hold one set for each of its
+elements."""
 from __future__ import annotations
 from tinygrad_overlay._func.lazy_numpy import np
 
-# two numbers stand for no set: an element that is zero whatever x is, and one that may have any value but no derivative.
-# Every other number is larger, so max() of two of which one is no set is their union.
+# two ids stand for no set: an element that is zero whatever x is, and one that may have any value but no derivative.
+# Every other id is larger, so max() of two of which one is no set is their union.
 ZERO, NONE = 0, 1
 
 class IndexSets:
-  """The sets of column numbers below `n` that one propagation meets."""
+  """The sets of columns below `n` that one propagation meets."""
   def __init__(self, n:int):
     self.n = n
-    self.numbers: dict[bytes, int] = {}
-    # CSR: set `number` is columns[starts[number]:starts[number]+sizes[number]]; what is new waits in `pending`
+    self.known: dict[bytes, int] = {}
+    # CSR: set `i` is columns[starts[i]:starts[i]+sizes[i]]; what is new waits in `pending`
     self.starts, self.sizes, self.columns = np.zeros(2, np.int64), np.zeros(2, np.int64), np.zeros(0, np.int32)
     self.pending: list[bytes] = []
 
   def add_sets(self, columns, sizes):
-    """Returns the number of each set. `columns` holds them one after the other, each sorted and not empty, `sizes` their lengths."""
+    """Returns the id of each set. `columns` holds them one after the other, each sorted and not empty, `sizes` their lengths."""
     data, ends = memoryview(columns.astype(np.int32, copy=False).tobytes()), np.cumsum(sizes)*4
-    known, numbers = len(self.numbers)+2, self.numbers
+    first_new, known = len(self.known)+2, self.known
     ret = np.empty(len(sizes), np.int32)
     start = 0
-    for i,end in enumerate(ends.tolist()):
+    for at,end in enumerate(ends.tolist()):
       key = bytes(data[start:end])
-      if (number:=numbers.get(key)) is None:
-        number = numbers[key] = len(numbers)+2
+      if (i:=known.get(key)) is None:
+        i = known[key] = len(known)+2
         self.pending.append(key)
-      ret[i], start = number, end
-    if len(numbers)+2 > known: self._store_pending()
+      ret[at], start = i, end
+    if len(known)+2 > first_new: self._store_pending()
     return ret
 
   def _store_pending(self) -> None:
@@ -37,43 +38,43 @@ class IndexSets:
     self.columns = np.concatenate([self.columns, np.frombuffer(b"".join(self.pending), np.int32)])
     self.pending = []
 
-  def gather(self, numbers):
+  def gather(self, ids):
     """Returns (columns, sizes): the members of the sets one after the other. ZERO and NONE have none."""
-    sizes = self.sizes[numbers]
-    shift = self.starts[numbers]-(np.cumsum(sizes)-sizes)
+    sizes = self.sizes[ids]
+    shift = self.starts[ids]-(np.cumsum(sizes)-sizes)
     return self.columns[np.repeat(shift, sizes)+np.arange(sizes.sum())], sizes
 
-  def unite(self, rows, numbers, count:int):
-    """Returns (count,) numbers: for each row the union of its sets, NONE where it has none. `rows` is sorted, as long as `numbers`."""
+  def unite(self, rows, ids, count:int):
+    """Returns (count,) ids: for each row the union of its sets, NONE where it has none. `rows` is sorted, as long as `ids`."""
     ret = np.full(count, NONE, np.int32)
     new = np.ones(len(rows), bool)
-    new[1:] = (rows[1:] != rows[:-1]) | (numbers[1:] != numbers[:-1])
-    rows, numbers = rows[new], numbers[new]
+    new[1:] = (rows[1:] != rows[:-1]) | (ids[1:] != ids[:-1])
+    rows, ids = rows[new], ids[new]
     per_row = np.bincount(rows, minlength=count)
     alone = per_row[rows] == 1
-    ret[rows[alone]] = numbers[alone]
-    rows, numbers = rows[~alone], numbers[~alone]
-    for part in split_rows(rows, self.sizes[numbers]):
-      columns, sizes = self.gather(numbers[part])
+    ret[rows[alone]] = ids[alone]
+    rows, ids = rows[~alone], ids[~alone]
+    for part in split_rows(rows, self.sizes[ids]):
+      columns, sizes = self.gather(ids[part])
       keys = sort_unique(np.repeat(rows[part], sizes)*self.n+columns)
       targets, sizes = np.unique(keys//self.n, return_counts=True)
       ret[targets] = self.add_sets(keys%self.n, sizes)
     return ret
 
   def join(self, a, b):
-    """The union of two arrays of numbers of one shape, element by element. ZERO only where both are."""
+    """The union of two arrays of ids of one shape, element by element. ZERO only where both are."""
     ret = np.asarray(np.maximum(a, b))
     if not a.size or a.max() <= NONE or b.max() <= NONE: return ret
     differ = (a != b) & (np.minimum(a, b) > NONE)
     if differ.any():
       low, high = np.minimum(a, b)[differ].astype(np.int64), ret[differ]
-      pairs, place = np.unique(low*len(self.sizes)+high, return_inverse=True)
-      numbers = np.stack([pairs//len(self.sizes), pairs%len(self.sizes)], axis=1).reshape(-1)
-      ret[differ] = self.unite(np.repeat(np.arange(len(pairs)), 2), numbers, len(pairs))[place]
+      pairs, pair_of = np.unique(low*len(self.sizes)+high, return_inverse=True)
+      ids = np.stack([pairs//len(self.sizes), pairs%len(self.sizes)], axis=1).reshape(-1)
+      ret[differ] = self.unite(np.repeat(np.arange(len(pairs)), 2), ids, len(pairs))[pair_of]
     return ret
 
   def reduce(self, ids, zero_wins:bool):
-    """(rows, k) numbers -> (rows,): the union of each row. It is ZERO where all of the row are, or, if zero_wins, where one is."""
+    """(rows, k) ids -> (rows,): the union of each row. It is ZERO where all of the row are, or, if zero_wins, where one is."""
     zero = (ids == ZERO).any(axis=1) if zero_wins else (ids == ZERO).all(axis=1)
     at = np.nonzero(ids > NONE)
     order = np.argsort(at[0]*len(self.sizes)+ids[at], kind="stable")

@@ -48,9 +48,9 @@ def differentiated(fn:Callable, argnums:int|tuple[int, ...], name:str, jacobian_
       if not isinstance(i, int) or not -len(args) <= i < len(args):
         raise ValueError(f"{name}: argnums {argnums!r} does not fit the {len(args)} positional arguments")
       check_arguments(name, f"args[{i % len(args)}]", args[i])
-    places = [i % len(args) for i in chosen]
-    def with_marked(marked:list) -> tuple: return tuple(marked[places.index(i)] if i in places else a for i,a in enumerate(args))
-    marked, out = call_marked(fn, [args[i] for i in places], with_marked, kwargs)
+    positions = [i % len(args) for i in chosen]
+    def with_marked(marked:list) -> tuple: return tuple(marked[positions.index(i)] if i in positions else a for i,a in enumerate(args))
+    marked, out = call_marked(fn, [args[i] for i in positions], with_marked, kwargs)
     check_results(name, out)
     return unmark(jacobian_of(out, tuple(marked) if isinstance(argnums, tuple) else marked[0]), marked)
   return wrapped
@@ -63,7 +63,7 @@ def check_arguments(name:str, path:str, tree:Any) -> None:
 def basis(x:Tensor) -> Tensor:
   """(2, 3) -> (6, 2, 3): each element's unit tangent."""
   size = int(prod(x.shape))
-  # A buffer, though it could be computed in place: tinygrad 0.12.0 replaces a reduce over a mask of numbers by a load, and with some programs that
+  # A buffer, though it could be computed in place: tinygrad 0.12.0 repositions a reduce over a mask of numbers by a load, and with some programs that
   # rewrite never ends ("infinite loop in graph_rewrite").
   return Tensor.eye(size, dtype=x.dtype, device=x.device).contiguous().reshape((size, *x.shape))
 

@@ -72,15 +72,17 @@ def push_forward(outputs:Any, seeds:dict[UOp, UOp]) -> Any:
   tangents: dict[UOp, UOp] = dict(seeds)
   sink = UOp.sink(*[y.uop for y in found])
   for u in sink.toposort():
-    if u is sink or u in seeds or not any(s in tangents for s in u.src): continue
-    # an integer or bool does not move with its inputs, but for jumps. A node without a value, such as a custom kernel, may write what moves
-    if dtypes.is_int(u.dtype.scalar()) or dtypes.is_bool(u.dtype.scalar()): continue
+    if u is sink or u in seeds or not any(s in tangents for s in u.src) or only_jumps(u): continue
     if (rule:=RULES.get(u.op)) is None:
       raise NotImplementedError(f"jvp: {describe_place(u)} has no derivative rule")
     if (tangent:=rule(u, [tangents.get(s) for s in u.src])) is None: continue
     note_forward(u, tangent)
     tangents[u] = tangent
   return map_leaves(lambda y: Tensor(tangents[y.uop] if y.uop in tangents else y.uop.const_like(0), device=y.device), outputs)
+
+def only_jumps(u:UOp) -> bool:
+  """An integer or bool does not move with its inputs, but for jumps. A node without a value, such as a custom kernel, may write what moves."""
+  return dtypes.is_int(u.dtype.scalar()) or dtypes.is_bool(u.dtype.scalar())
 
 def note_forward(u:UOp, tangent:UOp) -> None:
   """The tangent is noted as what the op was made by: its line is the user's line."""

@@ -6,10 +6,10 @@ from tinygrad_overlay._func.lazy_numpy import need_scipy, np
 
 @dataclass(frozen=True, eq=False)
 class SparsityPattern:
-  """The places of a matrix of `shape` (m, n) that may differ from zero: `rows[i]`, `cols[i]`, sorted by row, then by column.
+  """The elements of a matrix of `shape` (m, n) that may differ from zero: `rows[i]`, `cols[i]`, sorted by row, then by column.
 
   Any integer sequences will do for `rows` and `cols`, in any order; they are kept as read-only numpy arrays of int64, each
-  place once. `print(pattern)` draws it. Raises ValueError for places outside of the shape.
+  element once. `print(pattern)` draws it. Raises ValueError for elements outside of the shape.
   """
   shape: tuple[int, int]
   rows: Any
@@ -21,14 +21,14 @@ class SparsityPattern:
     if len(rows) != len(cols): raise ValueError(f"SparsityPattern: {len(rows)} rows and {len(cols)} cols were given, each place has one of both")
     if len(rows) and (min(rows.min(), cols.min()) < 0 or rows.max() >= m or cols.max() >= n):
       raise ValueError(f"SparsityPattern: rows {rows.min()} to {rows.max()} and cols {cols.min()} to {cols.max()} do not fit in shape {self.shape}")
-    places = np.unique(rows*max(n, 1)+cols)
-    for name,value in (("shape", (int(m), int(n))), ("rows", places//max(n, 1)), ("cols", places%max(n, 1))):
+    offsets = np.unique(rows*max(n, 1)+cols)
+    for name,value in (("shape", (int(m), int(n))), ("rows", offsets//max(n, 1)), ("cols", offsets%max(n, 1))):
       if name != "shape": value.flags.writeable = False
       object.__setattr__(self, name, value)
 
   @property
   def nnz(self) -> int:
-    """How many places there are."""
+    """How many elements may differ from zero."""
     return len(self.rows)
 
   def todense(self):

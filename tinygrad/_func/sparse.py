@@ -2,8 +2,8 @@
 from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable
-from weakref import WeakKeyDictionary
 from tinygrad.tensor import Tensor
+from tinygrad_overlay._state import process
 from tinygrad_overlay._func.coloring import Coloring, color, find_clash
 from tinygrad_overlay._func.jacobian import check_arguments
 from tinygrad_overlay._func.jvp import check_results, push_forward
@@ -47,7 +47,7 @@ class SparseCSR:
     return need_scipy("SparseCSR.toscipy").csr_array((self.values.numpy(), self.indices, self.indptr), shape=self.shape)
 
 def jacobian_sparsity(fn:Callable, x:Tensor) -> SparsityPattern:
-  """The places of the Jacobian of `fn` that can be nonzero, for all values of x of this shape: it misses none, and may have some that are
+  """The elements of the Jacobian of `fn` that can be nonzero, for all values of x of this shape: it misses none, and may have some that are
   always zero.
 
   The pattern is (m, n): n elements of x and m of the result, each counted flat. A result of several Tensors (tuples, lists, dicts) has their
@@ -56,7 +56,7 @@ def jacobian_sparsity(fn:Callable, x:Tensor) -> SparsityPattern:
    - What `fn` multiplies by, selects by or indexes with, and does not depend on x, counts with the values it has **now**: a zero there takes
      the product out of the pattern. Find the pattern anew when other data has its zeros elsewhere.
    - Values are taken to be finite: 0*inf is not a number, and here it is 0.
-   - Places are found one op at a time: x-x depends on x.
+   - They are found one op at a time: x-x depends on x.
 
   Raises TypeError for an x that is no float Tensor and for a result that is no Tensor, NotImplementedError for an op that it does not know,
   RuntimeError for a `fn` that realizes what depends on x, and for constants that have to be computed while TinyJit captures.
@@ -67,9 +67,9 @@ def jacobian_sparsity(fn:Callable, x:Tensor) -> SparsityPattern:
 
 def sparse_jacobian(fn:Callable, x:Tensor, pattern:SparsityPattern|None=None, coloring:Coloring|None=None,
                     format:str="coo") -> SparseCOO|SparseCSR|Tensor:
-  """The Jacobian of `fn` at `x`, (m, n) for m elements of the result and n of x, of which only the places in `pattern` are computed.
+  """The Jacobian of `fn` at `x`, (m, n) for m elements of the result and n of x, of which only the elements in `pattern` are computed.
 
-   - `pattern`: what jacobian_sparsity found before, or a SparsityPattern of your own. It must have every place that is not zero: what it
+   - `pattern`: what jacobian_sparsity found before, or a SparsityPattern of your own. It must have every element that is not zero: what it
      misses is added to other elements. None finds it now.
    - `coloring`: what color(pattern) found before. One by "column" takes a JVP for each colour, one by "row" a VJP. None colours the columns.
    - `format`: "coo" gives a SparseCOO, "csr" a SparseCSR, "dense" a Tensor of shape (m, n). Only "dense" ever makes m*n elements.
@@ -107,9 +107,9 @@ def check_coloring(pattern:SparsityPattern, coloring:Any) -> None:
   if len(coloring.colors) != size:
     raise ValueError(f"sparse_jacobian: the coloring has {len(coloring.colors)} {ours}s, but the pattern of shape {pattern.shape} has {size}")
   if (clash:=find_clash(pattern, coloring)) is not None:
-    place, a, b = clash
+    shared, a, b = clash
     raise ValueError(f"sparse_jacobian: the coloring is not one of this pattern: {ours}s {a} and {b} have the same colour,"
-                     f" and both have a nonzero in {other} {place}")
+                     f" and both have a nonzero in {other} {shared}")
 
 # *** stages
 
@@ -133,32 +133,30 @@ def compress(y:Tensor, x:Tensor, coloring:Coloring) -> Tensor:
 def decompress(compressed:Tensor, pattern:SparsityPattern, coloring:Coloring, format:str) -> SparseCOO|SparseCSR|Tensor:
   m, n = pattern.shape
   rows, cols = pattern.rows, pattern.cols
-  def find_places() -> Any: return coloring.colors[cols]*m+rows if coloring.partition == "column" else coloring.colors[rows]*n+cols
-  def find_all_places() -> Any:
-    places = np.full(m*n, -1)
-    places[rows*n+cols] = find_places()
-    return places
+  # the offset of each nonzero in `compressed`
+  def find_offsets() -> Any: return coloring.colors[cols]*m+rows if coloring.partition == "column" else coloring.colors[rows]*n+cols
+  def find_all_offsets() -> Any:
+    offsets = np.full(m*n, -1)
+    offsets[rows*n+cols] = find_offsets()
+    return offsets
   # an index by one 1D Tensor into a buffer is a load for each of its elements
   if format == "dense":
-    places = kept(pattern, ("dense", coloring), compressed, find_all_places)
-    return (places<0).where(0, compressed[places]).reshape(m, n)
-  values = compressed[kept(pattern, coloring, compressed, find_places)]
+    offsets = kept(pattern, ("dense", coloring), compressed, find_all_offsets)
+    return (offsets<0).where(0, compressed[offsets]).reshape(m, n)
+  values = compressed[kept(pattern, coloring, compressed, find_offsets)]
   if format == "coo": return SparseCOO(pattern.shape, rows, cols, values)
   return SparseCSR(pattern.shape, np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=m))]), cols, values)
 
-# pattern or coloring -> what was made of it: a call that uses it again copies nothing to the device, and so does a replay of TinyJit
-of_owner: WeakKeyDictionary[Any, dict] = WeakKeyDictionary()
-
 def default_coloring(pattern:SparsityPattern) -> Coloring:
-  known = of_owner.setdefault(pattern, {})
+  known = process.made_of_pattern.setdefault(pattern, {})
   if "coloring" not in known: known["coloring"] = color(pattern)
   return known["coloring"]
 
 def kept(owner:SparsityPattern|Coloring, name:Any, like:Tensor, find:Callable[[], Any]) -> Tensor:
   """The 1D integer Tensor of what `find` returns, on the device of `like`; `find` is called once for each owner, name and device."""
-  known = of_owner.setdefault(owner, {})
+  known = process.made_of_pattern.setdefault(owner, {})
   if (name, like.device) not in known:
-    numbers = find()
-    small = not len(numbers) or numbers.max() < 2**31
-    known[(name, like.device)] = Tensor(numbers.astype(np.int32 if small else np.int64), device=like.device).realize()
+    found = find()
+    small = not len(found) or found.max() < 2**31
+    known[(name, like.device)] = Tensor(found.astype(np.int32 if small else np.int64), device=like.device).realize()
   return known[(name, like.device)]

@@ -32,14 +32,17 @@ def replace_leaves(tree:Any, new:Iterator) -> Any:
 def map_leaves(fn:Callable, tree:Any) -> Any: return replace_leaves(tree, iter([fn(leaf) for _,leaf in leaves(tree)]))
 
 def first_difference(a:Any, b:Any) -> tuple[str, Any, Any]|None:
-  """(path, what `a` has there, what `b` has there) of the first place where the structures differ; a tuple and a list are one structure."""
+  """(path, what `a` has there, what `b` has there) of the first node where the structures differ; a tuple and a list are one structure."""
   if not is_node(a) and not is_node(b): return None
-  alike = isinstance(a, (tuple, list)) and isinstance(b, (tuple, list)) and len(a) == len(b)
-  alike = alike or (a is None and b is None) or (isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys())
-  if not alike: return "", a, b
+  if not are_alike(a, b): return "", a, b
   for (path,x),(_,y) in zip(children(a), children(b)):
     if (found:=first_difference(x, y)) is not None: return path+found[0], *found[1:]
   return None
+
+def are_alike(a:Any, b:Any) -> bool:
+  if isinstance(a, dict) or isinstance(b, dict): return isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys()
+  if a is None or b is None: return a is b
+  return is_node(a) and is_node(b) and len(a) == len(b)
 
 def spread_axes(axes:Any, tree:Any, name:str, path:str) -> list[int|None]:
   """The axis of each leaf of `tree`. `axes` is an int or None for all that is below, or a node like that of `tree`.

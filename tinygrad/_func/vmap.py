@@ -7,6 +7,7 @@ from tinygrad.dtype import dtypes
 from tinygrad.tensor import Tensor
 from tinygrad.uop.ops import AxisType, Ops, UOp
 from tinygrad_overlay._func.tree import leaves, replace_leaves, spread_axes
+from tinygrad_overlay._state import process
 from tinygrad_overlay.schedule import _scopes
 
 AXIS_TYPES = {"loop": AxisType.LOOP, "outer": AxisType.OUTER}
@@ -81,9 +82,9 @@ def vmap(fn:Callable|None=None, in_axes:Any=0, out_axes:Any=0, *, axis_size:int|
     scope = Scope(_scopes.make_range(size, AXIS_TYPES[axis_type], used == "pad_reduce"), used)
     inner = iter([x if axis is None else scope.enter(x, axis) for _,x,axis in inputs])
     inner_args, inner_kwargs = replace_leaves(args, inner), replace_leaves(kwargs, inner)
-    _scopes.running_vmaps.append(size)
+    process.running_vmaps.append(size)
     try: results = fn(*inner_args, **inner_kwargs)
-    finally: _scopes.running_vmaps.pop()
+    finally: process.running_vmaps.pop()
     outs = spread_axes(out_axes, results, "vmap: out_axes", "the result")
     return replace_leaves(results, iter([collect(scope, path, y, axis) for (path,y),axis in zip(leaves(results, "the result"), outs)]))
   return mapped

@@ -10,6 +10,7 @@ from tinygrad.dtype import AddrSpace, PtrDType, dtypes
 from tinygrad.helpers import Context
 from tinygrad.renderer import Renderer
 from tinygrad.uop.ops import AxisType, GroupOp, KernelInfo, Ops, UOp, graph_rewrite
+from tinygrad_overlay._state import process
 
 @dataclass(frozen=True)
 class Work:
@@ -31,9 +32,9 @@ POLYNOMIALS = {Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.POW}
 def estimate_work(ast:UOp, ren:Renderer) -> Work:
   """Returns the work of a kernel's AST on the target of `ren`. It is kept for each AST."""
   key = (ast.key, type(ren).__name__, ren.device)
-  if key not in estimates: estimates[key] = count_work(optimize(ast, ren), ren)
-  return estimates[key]
-estimates: dict[tuple, Work] = {}
+  known = process.kernel_works
+  if key not in known: known[key] = count_work(optimize(ast, ren), ren)
+  return known[key]
 
 class CannotLower(Exception):
   """Codegen fails on the kernel, as it will when the kernel is run."""
@@ -60,17 +61,22 @@ def count_work(ast:UOp, ren:Renderer) -> Work:
   values = find_values(ast)
   around = find_loops_around(values)
   threads = math.prod(size(r) for r in {x for x in ast.toposort() if x.op is Ops.RANGE and x.arg[-1] in THREAD_AXES})
-  ops = chain = 0
-  for u in values:
-    if u.op is Ops.REDUCE:
-      n, steps = count_reduce(u, around)
-      # a maximum is a comparison and a choice where the target has no MAX
-      ops, chain = ops + n*(1 if u.arg in ren.code_for_op else 2), chain+steps
-    elif u.op is Ops.WMMA: ops += loops(u.ranges, around) * 2*math.prod(u.arg[1])//u.arg[5]
-    elif u.op in GroupOp.ALU and u.dtype.scalar() != dtypes.index:
-      ops += loops(u.ranges, around) * op_weight(u, ren)
-  local = sum(math.prod(u.shape)*u.dtype.base.itemsize for u in values if is_local(u)) + sum(group_bytes(u) for u in values if u.op is Ops.REDUCE)
-  return Work(ops*threads, chain, count_bytes(ast), int(local), threads)
+  counted = [count_op(u, around, ren) for u in values]
+  return Work(sum(ops for ops,_ in counted)*threads, sum(chain for _,chain in counted), count_bytes(ast), count_local_bytes(values), threads)
+
+def count_op(u:UOp, around:dict[UOp, set[UOp]], ren:Renderer) -> tuple[int, int]:
+  """Returns the ops of one thread for a value, and how many of them wait for each other."""
+  if u.op is Ops.REDUCE:
+    n, steps = count_reduce(u, around)
+    # a maximum is a comparison and a choice where the target has no MAX
+    return n*(1 if u.arg in ren.code_for_op else 2), steps
+  if u.op is Ops.WMMA: return loops(u.ranges, around) * 2*math.prod(u.arg[1])//u.arg[5], 0
+  if u.op in GroupOp.ALU and u.dtype.scalar() != dtypes.index: return loops(u.ranges, around) * op_weight(u, ren), 0
+  return 0, 0
+
+def count_local_bytes(values:list[UOp]) -> int:
+  held = sum(math.prod(u.shape)*u.dtype.base.itemsize for u in values if is_local(u))
+  return int(held) + sum(group_bytes(u) for u in values if u.op is Ops.REDUCE)
 
 def op_weight(u:UOp, ren:Renderer) -> int:
   if u.op in POLYNOMIALS and u.op not in ren.code_for_op: return POLYNOMIAL_OPS

@@ -4,9 +4,9 @@ import itertools
 from types import ModuleType
 from tinygrad.engine.realize import ExecItem
 from tinygrad_overlay._patching import Changes
-from tinygrad_overlay.engine import schedule
+from tinygrad_overlay._state import process
 
-def is_step(item:ExecItem) -> bool: return any(name in schedule.outer_variables for name in item.fixedvars)
+def is_step(item:ExecItem) -> bool: return any(name in process.outer_variables for name in item.fixedvars)
 
 def apply_graph_to_jit(jit_cache:list[ExecItem], input_buffers, var_vals, max_batch_size=0) -> list[ExecItem]:
   """Stock batches kernels into graphs, and a graph has one value for each variable: steps, which differ in theirs, run one by one."""

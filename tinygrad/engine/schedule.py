@@ -7,11 +7,8 @@ from tinygrad.uop.ops import AxisType, UOp
 from tinygrad_overlay import _state
 from tinygrad_overlay._func import graph
 from tinygrad_overlay._patching import Changes
-from tinygrad_overlay.schedule import _scopes, indexing
+from tinygrad_overlay.schedule import _pass, _scopes
 from tinygrad_overlay.schedule.rangeify import outer_variable_name
-
-# the variables that an OUTER scope of any schedule gave to its kernels, by name
-outer_variables: set[str] = set()
 
 def create_schedule(sched_sink:UOp) -> tuple[list[ExecItem], UOp]:
   """Stock orders the kernels; one inside an OUTER scope stands there once for each step, with the step bound to its variable.
@@ -19,9 +16,9 @@ def create_schedule(sched_sink:UOp) -> tuple[list[ExecItem], UOp]:
   Each kernel is a loop of its own: all of its steps run before the next kernel starts. Its buffers hold the whole batch.
   """
   items, buffers = stock_create_schedule(sched_sink)
-  outer = {outer_variable_name(r) for r in indexing.last_pass.scope_ranges if r.arg[-1] == AxisType.OUTER}
+  outer = {outer_variable_name(r) for r in _pass.current.scope_ranges if r.arg[-1] == AxisType.OUTER}
   if outer and "close-ranges" in _state.patches:
-    outer_variables.update(outer)
+    _state.process.outer_variables.update(outer)
     expanded = [(step, bufs) for item,bufs in zip(items, buffers.src) for step in expand_steps(item, outer)]
     items, buffers = [step for step,_ in expanded], UOp.sink(*[bufs for _,bufs in expanded])
   _state.observer.schedule_created(items, buffers)
@@ -34,9 +31,9 @@ def expand_steps(item:ExecItem, outer:set[str]) -> list[ExecItem]:
 
 def complete_create_schedule_with_vars(big_sink:UOp) -> tuple[dict[UOp, UOp], list[ExecItem], dict[str, int]]:
   """Stock's, on a graph without what tinygrad.func alone knows: marks, and RANGEs with an id that no other call has."""
-  if not graph.ever_marked and not _scopes.made_ranges: return stock_complete_create_schedule_with_vars(big_sink)
+  if not _state.process.made_marks and not _state.process.made_ranges: return stock_complete_create_schedule_with_vars(big_sink)
   toposort = big_sink.toposort()
-  if (marks:=graph.find_marks(toposort)) and graph.running: refuse_marked(big_sink)
+  if (marks:=graph.find_marks(toposort)) and _state.process.running_derivatives: refuse_marked(big_sink)
   if not (names:={**marks, **_scopes.name_own_ranges(toposort)}): return stock_complete_create_schedule_with_vars(big_sink)
   new = graph.replace_nodes([big_sink], names)
   becomes_map, schedule, var_vals = stock_complete_create_schedule_with_vars(new[big_sink])

@@ -1,12 +1,12 @@
-"""Stage 5 of the rangeify pass (indexing.py): puts BUFFERIZE and INDEX where the ranges and the realize map say."""
+"""Stage 5 of the rangeify pass (indexing.py): puts BUFFERIZE and INDEX where the ranges and the realize map say (upstream's indexing.py:57-82)."""
 from __future__ import annotations
 from dataclasses import dataclass, field
 from tinygrad.dtype import AddrSpace
 from tinygrad.schedule.indexing import ALWAYS_CONTIGUOUS, BufferizeOpts
 from tinygrad.uop.ops import GroupOp, Ops, UOp
 from tinygrad_overlay import _state
-from tinygrad_overlay.schedule import _fusion
-from tinygrad_overlay.schedule._ranges import VmapContext
+from tinygrad_overlay.schedule import _pass
+from tinygrad_overlay.schedule._ranges import Ranges, VmapContext
 from tinygrad_overlay.schedule._realize import is_kept
 
 @dataclass(frozen=True)
@@ -42,25 +42,31 @@ def index_source(ctx:VmapContext, x:UOp, s:UOp) -> UOp:
   if s.op is Ops.STORE:
     del ctx.realize_map[s]
     return s.end(*[r for r in closed if r.op is Ops.RANGE])
-  # the source of a COPY must stay a buffer, and what is one by its op too
-  removable = x.op is not Ops.COPY and s.op not in ALWAYS_CONTIGUOUS and not is_kept(s)
-  is_global = len(ctx.range_map[s][1]) == len(axes) and s not in ctx.local_in_scope
-  # the ambient ranges are looked up by the buffer's node, not by who reads it: a reader may be a node that the rewrite just made.
-  # A LOCAL buffer has none, it lives inside one step of the loop.
-  ambient = ctx.vmap_map.get(s, ()) if is_global and "ambient-ranges" in _state.patches else ()
-  # a value inside a scope is no tensor of the user's: its tag must not map a (4,) tensor to the (3, 4) buffer
-  tag = s.tag if is_global and s not in ctx.vmap_map else None
-  # stock's LOCAL buffers have no device, and a constant without a device has no shape: folded under one it could not be indexed
-  device = s.device if is_global or "fuse-broadcast" in _state.patches else None
-  if not is_global: _fusion.report_local(s, closed)
-  opts = make_opts(s, device, AddrSpace.GLOBAL if is_global else AddrSpace.LOCAL, removable)
-  buf = UOp(Ops.BUFFERIZE, s.dtype, src=(s,)+ambient+closed, arg=opts, tag=tag)
+  buf, ambient = make_bufferize(ctx, x, s, closed)
   _state.observer.bufferize_made(s, buf, ambient)
   if x not in ctx.range_map: return buf
   reader = ctx.range_map[x]
   return buf.index(*[reader.ambient.get(r, r) for r in ambient], *[r for i,r in enumerate(reader.ins) if i in axes])
 
-def make_opts(node:UOp, device, addrspace:AddrSpace, removable:bool) -> BufferizeOpts:
-  # a LOCAL one stays in its kernel's AST, and would keep the whole graph alive with it: only for who listens
-  if not _state.observer.listens and (_fusion.attempt is None or addrspace == AddrSpace.LOCAL): return BufferizeOpts(device, addrspace, removable)
-  return NodeOpts(device, addrspace, removable, node)
+def make_bufferize(ctx:VmapContext, x:UOp, s:UOp, closed:Ranges) -> tuple[UOp, Ranges]:
+  """Returns the BUFFERIZE of `s`, for its reader `x`, and those of its ranges that are ambient ones."""
+  # the source of a COPY must stay a buffer, and what is one by its op too
+  removable = x.op is not Ops.COPY and s.op not in ALWAYS_CONTIGUOUS and not is_kept(s)
+  if len(ctx.range_map[s][1]) > len(closed) or s in ctx.local_in_scope: return make_local(s, closed, removable), ()
+  # the ambient ranges are looked up by the buffer's node, not by who reads it: a reader may be a node that the rewrite just made
+  ambient = ctx.vmap_map.get(s, ()) if "ambient-ranges" in _state.patches else ()
+  # a value inside a scope is no tensor of the user's: its tag must not map a (4,) tensor to the (3, 4) buffer
+  tag = s.tag if s not in ctx.vmap_map else None
+  # who listens asks for the node, and so does the guard
+  remembers = _state.observer.listens or _pass.current.attempt.is_judged
+  opts = NodeOpts(s.device, AddrSpace.GLOBAL, removable, s) if remembers else BufferizeOpts(s.device, AddrSpace.GLOBAL, removable)
+  return UOp(Ops.BUFFERIZE, s.dtype, src=(s,)+ambient+closed, arg=opts, tag=tag), ambient
+
+def make_local(s:UOp, closed:Ranges, removable:bool) -> UOp:
+  """A LOCAL buffer has no ambient ranges: it lives inside one step of their loops."""
+  _pass.current.attempt.local_ranges.update((r.arg[0], s) for r in closed if r.op is Ops.RANGE)
+  # stock's LOCAL buffers have no device, and a constant without a device has no shape: folded under one it could not be indexed
+  device = s.device if "fuse-broadcast" in _state.patches else None
+  # it stays in its kernel's AST, and would keep the whole graph alive with its node: that is only for who listens
+  opts = NodeOpts(device, AddrSpace.LOCAL, removable, s) if _state.observer.listens else BufferizeOpts(device, AddrSpace.LOCAL, removable)
+  return UOp(Ops.BUFFERIZE, s.dtype, src=(s,)+closed, arg=opts)

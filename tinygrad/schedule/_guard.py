@@ -7,9 +7,12 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass, field
+from typing import Iterator
 from tinygrad.uop.ops import UOp
+from tinygrad_overlay._state import process
 from tinygrad_overlay.codegen._work import CannotLower, estimate_work, predict_ns
-from tinygrad_overlay.schedule._fusion import Attempt, MadeKernel, find_renderer
+from tinygrad_overlay.schedule._local import find_renderer
+from tinygrad_overlay.schedule._pass import Attempt, MadeKernel
 from tinygrad_overlay.schedule._refusals import Refusal
 
 # a row reduce that is done again by each thread multiplies the work; twice the work may still hide behind memory, more does not
@@ -34,7 +37,7 @@ class Group:
   replaced: dict[UOp, list[MadeKernel]] = field(default_factory=dict)
 
 def find_losses(made:Attempt, stock:Attempt) -> dict[UOp, Refusal]:
-  """Returns the nodes at which the barrier is to be put back, with the numbers."""
+  """Returns the nodes at which the realize point is to be put back, with the numbers."""
   refused: dict[UOp, Refusal] = {}
   for group in find_groups(made, stock):
     if lost:=find_lost_kernels(group): refused.update(lost)
@@ -47,7 +50,7 @@ def find_lost_kernels(group:Group) -> dict[UOp, Refusal]:
   refused: dict[UOp, Refusal] = {}
   for k in group.fused:
     if not (causes:=[x for x,writers in group.causes.items() if k.node in writers]): continue
-    if (loss:=explain_loss([k], group.replaced[k.node])) is not None: refused.update(dict.fromkeys(causes, loss))
+    if k.node is not None and (loss:=explain_loss([k], group.replaced[k.node])) is not None: refused.update(dict.fromkeys(causes, loss))
   return refused
 
 def choose_refused(group:Group, made:Attempt) -> list[UOp]:
@@ -65,35 +68,45 @@ def predict_kernel(k:MadeKernel) -> float:
 # *** groups
 
 def find_groups(made:Attempt, stock:Attempt) -> list[Group]:
+  """Returns the groups of kernels that differ, with the fusions in each."""
   fused_at, stock_at = by_node(made.kernels), by_node(stock.kernels)
-  same = {x for x in fused_at if x in stock_at and asts(fused_at[x]) == asts(stock_at[x])}
-  # (node of a fused kernel, node of a stock kernel) that have values in common
-  common = [(x, x) for x in fused_at if x in stock_at]
-  common += [(w, x) for x in stock_at if x not in fused_at for w in find_writers(x, fused_at, made)]
-  common += [(x, w) for x in fused_at if x not in stock_at for w in find_writers(x, stock_at, stock)]
-  groups = DisjointSets()
-  for f,s in common: groups.join(("fused", f), ("stock", s))
+  common = find_common(made, fused_at, stock, stock_at)
+  sets = DisjointSets()
+  for f,s in common: sets.join(("fused", f), ("stock", s))
   found: dict[object, Group] = defaultdict(Group)
-  for x,kernels in fused_at.items(): found[groups.find(("fused", x))].fused += kernels
-  for x,kernels in stock_at.items(): found[groups.find(("stock", x))].stock += kernels
-  for f,s in common: found[groups.find(("fused", f))].replaced.setdefault(f, []).extend(stock_at[s])
+  for x,kernels in fused_at.items(): found[sets.find(("fused", x))].fused += kernels
+  for x,kernels in stock_at.items(): found[sets.find(("stock", x))].stock += kernels
+  for f,s in common: found[sets.find(("fused", f))].replaced.setdefault(f, []).extend(stock_at[s])
   changed = {root: g for root,g in found.items() if asts(g.fused) != asts(g.stock)}
-  for x in reversed(made.toposort):
-    if x not in made.fused: continue
-    writers = find_writers(x, fused_at, made)
-    for root in {groups.find(("fused", w)) for w in writers if w not in same}:
-      if root in changed: changed[root].causes[x] = writers
+  unchanged = {x for x in fused_at if x in stock_at and asts(fused_at[x]) == asts(stock_at[x])}
+  for x,writers in find_fusions(made, fused_at):
+    for root in {sets.find(("fused", w)) for w in writers-unchanged} & changed.keys(): changed[root].causes[x] = writers
   return list(changed.values())
 
-def by_node(kernels:list[MadeKernel]) -> dict[UOp, list[MadeKernel]]:
-  found: dict[UOp, list[MadeKernel]] = {}
+def find_fusions(made:Attempt, fused_at:Kernels) -> Iterator[tuple[UOp, set[UOp]]]:
+  """Gives (fused node, the nodes whose kernels it is in). Sources come before what reads them in a toposort: in reverse the outputs are first."""
+  for x in reversed(made.toposort):
+    if x in made.fused: yield x, find_writers(x, fused_at, made)
+
+def find_common(made:Attempt, fused_at:Kernels, stock:Attempt, stock_at:Kernels) -> list[tuple[UOp, UOp]]:
+  """Returns (node of a fused kernel, node of a stock kernel) for each two that have values in common: both are of one node, or one computes, among
+  others, what the other has a buffer for."""
+  common = [(x, x) for x in fused_at if x in stock_at]
+  common += [(w, x) for x in stock_at if x not in fused_at for w in find_writers(x, fused_at, made)]
+  return common + [(x, w) for x in fused_at if x not in stock_at for w in find_writers(x, stock_at, stock)]
+
+# node -> the kernels that write its buffer
+Kernels = dict[UOp, list[MadeKernel]]
+
+def by_node(kernels:list[MadeKernel]) -> Kernels:
+  found: Kernels = {}
   for k in kernels:
     if k.node is not None: found.setdefault(k.node, []).append(k)
   return found
 
 def asts(kernels:list[MadeKernel]) -> list[bytes]: return sorted(k.ast.key for k in kernels)
 
-def find_writers(x:UOp, kernels:dict[UOp, list[MadeKernel]], made:Attempt) -> set[UOp]:
+def find_writers(x:UOp, kernels:Kernels, made:Attempt) -> set[UOp]:
   """The nodes whose kernels compute `x`: it and what is made of it, up to the first buffers, and past those that some reader computes again."""
   found: set[UOp] = set()
   seen, stack = {x}, [x]
@@ -119,37 +132,36 @@ class DisjointSets:
 # *** the verdict
 
 @dataclass(frozen=True)
-class Side:
+class Totals:
   """A group's kernels of one schedule, together. `least_threads`: of those that have more to do than a launch costs; None where none has."""
   kernels: int
   ops: int
   least_threads: int|None
   ns: float
 
-def measure(kernels:list[MadeKernel]) -> Side:
+def measure(kernels:list[MadeKernel]) -> Totals:
   ren = find_renderer(kernels[0].device)
   works = [estimate_work(k.ast, ren) for k in kernels]
   threads = [w.threads for w in works if w.ops > SMALL_OPS]
-  return Side(len(works), sum(w.ops for w in works), min(threads, default=None), sum(predict_ns(w, ren) for w in works))
-
-verdicts: dict[tuple, Refusal|None] = {}
+  return Totals(len(works), sum(w.ops for w in works), min(threads, default=None), sum(predict_ns(w, ren) for w in works))
 
 def explain_loss(fused:list[MadeKernel], stock:list[MadeKernel]) -> Refusal|None:
   """Returns what is lost, with the numbers; None: the fusion pays."""
   if not fused or not stock: return None
   ren = find_renderer(fused[0].device)
   key = (type(ren).__name__, *asts(fused), None, *asts(stock))
+  verdicts = process.kernel_verdicts
   if key not in verdicts:
     # what codegen cannot lower without fusion either is left for the device to say
     try: verdicts[key] = compare_kernels(fused, measure(stock), type(ren).__name__.removesuffix("Renderer"))
     except CannotLower: verdicts[key] = None
   return verdicts[key]
 
-def compare_kernels(fused:list[MadeKernel], stock:Side, target:str) -> Refusal|None:
+def compare_kernels(fused:list[MadeKernel], stock:Totals, target:str) -> Refusal|None:
   try: return compare(measure(fused), stock, target)
   except CannotLower as e: return Refusal("fusion-guard", "codegen-fails", {"kernels": len(fused), "stock_kernels": stock.kernels, "error": str(e)})
 
-def compare(fused:Side, stock:Side, target:str) -> Refusal|None:
+def compare(fused:Totals, stock:Totals, target:str) -> Refusal|None:
   def loss(rule:str, **numbers) -> Refusal:
     return Refusal("fusion-guard", rule, {"kernels": fused.kernels, "stock_kernels": stock.kernels, **numbers})
   if fused.kernels > stock.kernels: return loss("no-kernel-saved")

@@ -16,6 +16,8 @@ class NodeRanges(NamedTuple):
 @dataclass
 class VmapContext(IndexingContext):
   """What stock's context holds, and `vmap_map`: node -> the ambient ranges it depends on."""
+  # stock's pairs, with a third member
+  range_map: dict[UOp, NodeRanges] = field(default_factory=dict)  # pyright: ignore[reportIncompatibleVariableOverride]
   vmap_map: dict[UOp, Ranges] = field(default_factory=dict)
   # nodes in a scope that are a LOCAL buffer although all their axes are realized: their batch is not
   local_in_scope: set[UOp] = field(default_factory=set)

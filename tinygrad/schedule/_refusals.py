@@ -22,6 +22,7 @@ as one (stock_ops is 0 then, and the ratio is that to 1).
 """
 from __future__ import annotations
 from dataclasses import dataclass, field
+from typing import Any
 
 @dataclass(frozen=True)
 class Refusal:
@@ -33,7 +34,7 @@ class Refusal:
   @property
   def detail(self) -> str:
     """The sentence of the table, for who does not read the rule."""
-    n = self.numbers
+    n: dict[str, Any] = self.numbers
     if "kernels" in n: n = {**n, "fused": f"fused: {count(n['kernels'])} for {count(n['stock_kernels'])}"}
     if "ops" in n: n = {**n, "times": n["ops"]/max(n["stock_ops"], 1)}
     if "ns" in n: n = {**n, "us": n["ns"]/1000, "stock_us": n["stock_ns"]/1000}

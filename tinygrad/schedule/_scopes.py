@@ -1,7 +1,9 @@
 """Prepares vmap scopes for the rangeify pass: RANGEs with ids of their own, and nothing inside a scope that cannot be there."""
 from __future__ import annotations
 import itertools
+from typing import Iterable, Iterator
 from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp, consumer_map_from_toposort
+from tinygrad_overlay._state import FIRST_OWN_ID, FIRST_PADDED_ID, process
 
 class VmapScopeError(RuntimeError):
   """A graph does inside a vmap scope what the scheduler cannot do there. The message is a sentence: what, where, what to do."""
@@ -9,20 +11,13 @@ class VmapScopeError(RuntimeError):
 # the arg of a VMAPOUT that stands for CONTIGUOUS over VMAPOUT: its buffer is never removed
 KEEP = "contiguous"
 
-# the ids of the RANGEs that tinygrad.func makes: below those that anyone writes by hand. The schedule renames them (name_own_ranges);
-# there, a RANGE of pad_reduce has an id of its own kind, because no VMAP op names it
-FIRST_OWN_ID, FIRST_PADDED_ID, SCHEDULED_PADDED_ID = -(1<<20), -(1<<40), -10001
-own_ids, padded_ids = itertools.count(FIRST_OWN_ID, -1), itertools.count(FIRST_PADDED_ID, -1)
-made_ranges = False
-
-# the sizes of the batches whose function tinygrad.func runs now, outermost first
-running_vmaps: list[int] = []
+# in a schedule, a RANGE of pad_reduce has an id of its own kind from here down, because no VMAP op names it
+SCHEDULED_PADDED_ID = -10001
 
 def make_range(size:int, axis_type:AxisType, padded:bool) -> UOp:
   """A RANGE that no other has: a scope around the gradient of another scope must not share its RANGE, wherever the two are made."""
-  global made_ranges
-  made_ranges = True
-  return UOp.range(size, next(padded_ids if padded else own_ids), axis_type)
+  process.made_ranges = True
+  return UOp.range(size, next(process.padded_ids if padded else process.own_ids), axis_type)
 
 def vmap_ranges(toposort) -> frozenset[UOp]:
   """The RANGEs of the graph's scopes: those that a VMAPIN or VMAPOUT names, and those of pad_reduce."""
@@ -38,9 +33,8 @@ def name_own_ranges(toposort) -> dict[UOp, UOp]:
   A scope enters the graph before those inside it. Its id is below theirs, because loops are in the order of their ids.
   """
   if not (own:=[x for x in toposort if is_own(x)]): return {}
-  taken = {x.arg[0] for x in toposort if x.op is Ops.RANGE}
-  ids, padded = itertools.count(-1, -1), itertools.count(SCHEDULED_PADDED_ID, -1)
-  return {r:r.replace(arg=(next(i for i in (padded if is_padded(r) else ids) if i not in taken),)+r.arg[1:]) for r in reversed(own)}
+  ids, padded = free_ids(toposort, -1), free_ids(toposort, SCHEDULED_PADDED_ID)
+  return {r:r.replace(arg=(next(padded if is_padded(r) else ids),)+r.arg[1:]) for r in reversed(own)}
 
 def open_vmap_ranges(*us:UOp) -> list[UOp]:
   """The vmap RANGEs that are open in any of the values: not empty inside a scope."""
@@ -78,6 +72,10 @@ def prepare_scopes(tsink:UOp, toposort:dict[UOp, None], scope_ranges:frozenset[U
   if reshaped:=find_reshaped_outputs(consumers):
     toposort = (tsink:=tsink.replace(src=tuple(reshaped.get(s, s) for s in tsink.src))).toposort()
     consumers = consumer_map_from_toposort(toposort)
+  return rebuild(tsink, toposort, consumers, scope_ranges)
+
+def rebuild(tsink:UOp, toposort:dict[UOp, None], consumers:dict[UOp, dict[UOp, None]], scope_ranges:frozenset[UOp]) -> UOp:
+  """Steps 2, 3, 4 and 6 of prepare_scopes, in one walk."""
   kept, leaving = find_kept(toposort), find_leaving(tsink, consumers)
   new: dict[UOp, UOp] = {}
   for x in toposort if not leaving else order_leaving(tsink, leaving):
@@ -91,19 +89,9 @@ def prepare_scopes(tsink:UOp, toposort:dict[UOp, None], scope_ranges:frozenset[U
 def separate_reduces(tsink:UOp, toposort:dict[UOp, None]) -> UOp:
   """A gradient of pad_reduce is a loop over the RANGE that reads the sum over the same RANGE: in one kernel these are two loops, one in the other."""
   if not any(is_padded(x) for x in toposort): return tsink
-  # node -> RANGE -> how many REDUCEs over it are nested in the node
-  nested: dict[UOp, dict[UOp, int]] = {}
-  reused: set[UOp] = set()
-  for x in toposort:
-    levels: dict[UOp, int] = {}
-    for s in x.src:
-      for r,level in nested[s].items(): levels[r] = max(level, levels.get(r, 0))
-    reused.update(r for r in levels if r in x.ranges)
-    for r in padded_ranges(x): levels[r] = levels.get(r, 0)+1
-    nested[x] = levels
+  nested, reused = count_nested(toposort)
   if not reused: return tsink
-  taken = {x.arg[0] for x in toposort if x.op is Ops.RANGE}
-  free = (i for i in itertools.count(SCHEDULED_PADDED_ID, -1) if i not in taken)
+  free = free_ids(toposort, SCHEDULED_PADDED_ID)
   # REDUCEs side by side share one, so that they share what they reduce
   names: dict[tuple[UOp, int], UOp] = {}
   new: dict[UOp, UOp] = {}
@@ -115,6 +103,24 @@ def separate_reduces(tsink:UOp, toposort:dict[UOp, None]) -> UOp:
       if (key:=(r, nested[x][r])) not in names: names[key] = r.replace(arg=(next(free),)+r.arg[1:])
       new[x] = new[x].substitute({r:names[key]})
   return new[tsink]
+
+def free_ids(toposort:Iterable[UOp], first:int) -> Iterator[int]:
+  """The ids from `first` downwards that no RANGE of the graph has."""
+  taken = {x.arg[0] for x in toposort if x.op is Ops.RANGE}
+  return (i for i in itertools.count(first, -1) if i not in taken)
+
+def count_nested(toposort:dict[UOp, None]) -> tuple[dict[UOp, dict[UOp, int]], set[UOp]]:
+  """Returns node -> RANGE -> how many REDUCEs over it are nested in the node, and the RANGEs in a step of which a REDUCE over them is read."""
+  nested: dict[UOp, dict[UOp, int]] = {}
+  reused: set[UOp] = set()
+  for x in toposort:
+    levels: dict[UOp, int] = {}
+    for s in x.src:
+      for r,level in nested[s].items(): levels[r] = max(level, levels.get(r, 0))
+    reused.update(r for r in levels if r in x.ranges)
+    for r in padded_ranges(x): levels[r] = levels.get(r, 0)+1
+    nested[x] = levels
+  return nested, reused
 
 def padded_ranges(x:UOp) -> list[UOp]: return [r for r in x.src[1:] if is_padded(r)] if x.op is Ops.REDUCE else []
 
@@ -132,18 +138,21 @@ def find_reshaped_outputs(consumers:dict[UOp, dict[UOp, None]]) -> dict[UOp, UOp
   found: dict[UOp, UOp] = {}
   for x in consumers:
     if x.op is not Ops.VMAPOUT or any(c.op is not Ops.SINK for c in consumers[x]): continue
-    value, scopes, reshaped = x, [], False
-    while True:
-      if value.op is Ops.VMAPOUT and is_batch_first(value) and (value is x or len(consumers[value]) == 1):
-        scopes.append([r for r in value.src[1:] if r.op is Ops.RANGE])
-      elif value.op is Ops.RESHAPE: reshaped = True
-      else: break
-      value = value.src[0]
-    if not reshaped: continue
+    value, scopes, is_reshaped = unwrap_output(x, consumers)
+    if not is_reshaped: continue
     for ranges in reversed(scopes): value = collect_batch(value, ranges)
     # only an output may be the RESHAPE itself: it takes over the tag
     found[x] = value.reshape(x.shape).replace(tag=x.tag)
   return found
+
+def unwrap_output(output:UOp, consumers:dict[UOp, dict[UOp, None]]) -> tuple[UOp, list[list[UOp]], bool]:
+  """Returns the value below the VMAPOUTs and RESHAPEs of an output, the RANGEs of each VMAPOUT, outermost first, and whether there is a RESHAPE."""
+  value, scopes, is_reshaped = output, [], False
+  while value.op is Ops.RESHAPE or (value.op is Ops.VMAPOUT and is_batch_first(value) and (value is output or len(consumers[value]) == 1)):
+    if value.op is Ops.RESHAPE: is_reshaped = True
+    else: scopes.append([r for r in value.src[1:] if r.op is Ops.RANGE])
+    value = value.src[0]
+  return value, scopes, is_reshaped
 
 def is_batch_first(vmapout:UOp) -> bool:
   ranges = sum(a.op is Ops.RANGE for a in vmapout.src[1:])
@@ -156,17 +165,19 @@ def find_kept(toposort:dict[UOp, None]) -> dict:
   for x in toposort:
     # a CONTIGUOUS with opts asks for a kernel of its own
     if x.op is not Ops.CONTIGUOUS or x.arg is not None or len(x.src) != 1: continue
-    source = x.src[0]
-    while source.op is Ops.RESHAPE: source = source.src[0]
-    if source.op is not Ops.VMAPOUT: continue
-    if x.src[0] is source:
-      tag = (kept[source].tag if source in kept else source.tag or ())+(x.tag or ())
-      kept[source], kept[x] = Keep(tag), take_source
+    if (vmapout:=below_reshapes(x.src[0])).op is not Ops.VMAPOUT: continue
+    if x.src[0] is vmapout:
+      tag = (kept[vmapout].tag if vmapout in kept else vmapout.tag or ())+(x.tag or ())
+      kept[vmapout], kept[x] = Keep(tag), take_source
     elif all(c.op is Ops.SINK for c in consumers[x]):
       # only an output may be the RESHAPE itself: with other consumers it would be dissolved into their indices
-      kept.setdefault(source, Keep(source.tag or ()))
+      kept.setdefault(vmapout, Keep(vmapout.tag or ()))
       kept[x] = take_tagged_source
   return kept
+
+def below_reshapes(x:UOp) -> UOp:
+  while x.op is Ops.RESHAPE: x = x.src[0]
+  return x
 
 def find_leaving(tsink:UOp, consumers:dict[UOp, dict[UOp, None]]) -> dict[UOp, UOp]:
   """Returns value -> the VMAPOUT that is an output of it, for each value that other nodes use too and that is made by a kernel."""

@@ -6,7 +6,8 @@ from tinygrad.schedule import rangeify as upstream
 from tinygrad.uop.ops import AxisType, Ops, PatternMatcher, UOp, UPat, range_str
 from tinygrad_overlay import _state
 from tinygrad_overlay._patching import Changes, check
-from tinygrad_overlay.schedule import _fusion, indexing
+from tinygrad_overlay.schedule import _fusion, _pass, indexing
+from tinygrad_overlay.schedule._row_values import is_computed_again
 
 # *** removing a buffer
 
@@ -16,10 +17,12 @@ def remove_bufferize(src:UOp, buf:UOp, idx:UOp) -> UOp|None:
   The ranges of a vmap scope may stand on both sides of the buffer, so they are set apart first.
   """
   if (apart:=set_ranges_apart(buf, idx)) is not buf: src, buf, idx = apart.src[0], apart, idx.replace(src=(apart,)+idx.src[1:])
-  ret = stock_remove_bufferize(src, buf, idx)
-  again = ret is None and _fusion.computes_again(src, buf, idx)
+  ret, attempt = stock_remove_bufferize(src, buf, idx), _pass.current.attempt
+  again = ret is None and is_computed_again(attempt, src, buf, idx)
   if again: ret = src.substitute({k:v for k,v in zip(buf.src[1:], idx.src[1:]) if k.op is not Ops.CONST}, extra_pm=upstream.pm_gate_substitute)
-  if ret is not None: _fusion.report_inlined(buf)
+  if ret is not None and (node:=_pass.node_of(buf)) is not None:
+    attempt.inlined.add(node)
+    if again: attempt.fused[node] = []
   _state.observer.removal_tried(src, buf, idx, ret, again)
   return ret
 
@@ -27,7 +30,7 @@ def remove_noop_bufferize(idx:UOp, b2:UOp) -> UOp|None:
   """A GLOBAL buffer that only copies a LOCAL one is that buffer, made GLOBAL: the LOCAL one is memory of a kernel, and no tensor can have it."""
   local = idx.src[0]
   # a VMAPOUT of a part of a buffer is a tensor of its own: its tag must not map it to the whole buffer
-  if indexing.last_pass.scope_ranges and b2.tag and local.op is Ops.BUFFERIZE and local.shape != b2.shape: return None
+  if _pass.current.scope_ranges and b2.tag and local.op is Ops.BUFFERIZE and local.shape != b2.shape: return None
   if local.op is Ops.BUFFERIZE and local.arg.addrspace == AddrSpace.LOCAL and b2.arg.addrspace == AddrSpace.GLOBAL:
     idx = idx.replace(src=(local.replace(arg=b2.arg),)+idx.src[1:])
   return stock_remove_noop_bufferize(idx, b2)
@@ -38,17 +41,17 @@ def set_ranges_apart(buf:UOp, idx:UOp) -> UOp:
   Where one scope feeds another with the same RANGE (r), inlining replaces r by an expression of r (2-r after a flip), and the rewrite
   would replace the r in there again, for ever.
   """
-  if not indexing.last_pass.scope_ranges or buf.op is not Ops.BUFFERIZE: return buf
+  if not _pass.current.scope_ranges or buf.op is not Ops.BUFFERIZE: return buf
   pairs = [(k,v) for k,v in zip(buf.src[1:], idx.src[1:]) if k.op is Ops.RANGE and k is not v]
   used = UOp.sink(*[v for _,v in pairs]).ranges
   if not (shared:=[k for k,_ in pairs if k in used]): return buf
-  fresh = {k:k.replace(arg=(next(indexing.last_pass.ctx.range_idx),)+k.arg[1:]) for k in shared}
+  fresh = {k:k.replace(arg=(next(_pass.current.ctx.range_idx),)+k.arg[1:]) for k in shared}
   src = buf.src[0].substitute(fresh, extra_pm=upstream.pm_gate_substitute)
   return buf.replace(src=(src,)+tuple(fresh.get(r, r) for r in buf.src[1:]))
 
 # *** storing a buffer
 
-def is_scope_range(r:UOp, *axis_types:AxisType) -> bool: return r.arg[-1] in axis_types and r.replace(tag=None) in indexing.last_pass.scope_ranges
+def is_scope_range(r:UOp, *axis_types:AxisType) -> bool: return r.arg[-1] in axis_types and r.replace(tag=None) in _pass.current.scope_ranges
 
 def bufferize_to_store(ctx, x:UOp, idx:UOp, allow_locals=True) -> UOp|None:
   """Stock makes the store; with close-ranges it closes every open range of its value, not only those of its address."""
@@ -56,8 +59,8 @@ def bufferize_to_store(ctx, x:UOp, idx:UOp, allow_locals=True) -> UOp|None:
   if ret is None or x.arg.addrspace != AddrSpace.GLOBAL:
     _state.observer.buffer_stored(x, None)
     return ret
-  if indexing.last_pass.scope_ranges and "close-ranges" in _state.patches and is_plain_store(x.src[0]): ret = close_ranges(ret, x)
-  _fusion.report_buffer(ret.base.buf_uop, getattr(x.arg, "node", None))
+  if _pass.current.scope_ranges and "close-ranges" in _state.patches and is_plain_store(x.src[0]): ret = close_ranges(ret, x)
+  if (node:=_pass.node_of(x)) is not None: _pass.current.attempt.buffers[ret.base.buf_uop] = node
   _state.observer.buffer_stored(x, ret)
   return ret
 
@@ -91,7 +94,7 @@ def tag_uop(ctx:list[UOp], x:UOp) -> UOp|None:
 
 def split_store(ctx:list[UOp], x:UOp) -> UOp|None:
   ret = stock_split_store(ctx, x)
-  if ret is not None: _fusion.report_kernel(x, ret)
+  if ret is not None: _fusion.note_kernel(_pass.current.attempt, x, ret)
   return ret
 
 def get_rangeify_map(sink:UOp) -> dict[UOp, UOp]:

@@ -15,16 +15,22 @@ def is_zero(u:UOp) -> bool: return u.op is Ops.CONST and u.arg == 0
 def check_varg(name:str, varg:tuple, shape:tuple) -> None:
   """Each entry of a varg is a RANGE (the axis that is mapped) or CONST 0 (an axis that stays). Raises ValueError, naming the shape it is for."""
   for v in varg:
-    if not isinstance(v, UOp) or v.dtype != dtypes.index or not (v.op is Ops.RANGE or is_zero(v)):
+    if not is_varg_entry(v):
       got = f"{v.op} of dtype {v.dtype}" if isinstance(v, UOp) else repr(v)
       raise ValueError(f"{name}: each varg must be a RANGE or CONST 0 of dtypes.index, not {got} in {describe_varg(varg)} for shape {shape}")
-    if v.op is Ops.RANGE and v.arg[-1] not in {AxisType.LOOP, AxisType.OUTER}:
-      raise ValueError(f"{name}: RANGE {v.render(simplify=False)} must be LOOP or OUTER, not {v.arg[-1].name}, for shape {shape}")
-    if v.op is Ops.RANGE and not (v.src[0].op is Ops.CONST and v.src[0].arg > 0):
-      raise ValueError(f"{name}: the size of RANGE {v.render(simplify=False)} must be a positive number, not {v.src[0].render()}, for shape {shape}")
+    if v.op is Ops.RANGE: check_range(name, v, shape)
   ranges = [v for v in varg if v.op is Ops.RANGE]
   if not ranges: raise ValueError(f"{name}: the varg {describe_varg(varg)} names no RANGE, so it maps no axis of shape {shape}")
   if len(set(ranges)) != len(ranges): raise ValueError(f"{name}: the varg {describe_varg(varg)} names a RANGE twice for shape {shape}")
+
+def is_varg_entry(v) -> bool:
+  return isinstance(v, UOp) and v.dtype == dtypes.index and (v.op is Ops.RANGE or is_zero(v))
+
+def check_range(name:str, r:UOp, shape:tuple) -> None:
+  if r.arg[-1] not in {AxisType.LOOP, AxisType.OUTER}:
+    raise ValueError(f"{name}: RANGE {r.render(simplify=False)} must be LOOP or OUTER, not {r.arg[-1].name}, for shape {shape}")
+  if not (r.src[0].op is Ops.CONST and r.src[0].arg > 0):
+    raise ValueError(f"{name}: the size of RANGE {r.render(simplify=False)} must be a positive number, not {r.src[0].render()}, for shape {shape}")
 
 def vmapin_shape(u:UOp) -> tuple:
   """(3, 6) with vargs (RANGE(3), 0) -> (6,): the axes with a RANGE go. Raises ValueError for vargs that do not fit."""

@@ -11,6 +11,6 @@ from vmapdbg.vocabulary import OutcomeKind
 
 KINDS: tuple[OutcomeKind, ...] = get_args(OutcomeKind)
 """By what outcomes are told apart: see `outcome`."""
-DEFAULT_RUNS = 32
-"""How many runs a search may take. Of six patches that is each one alone, and each one and each two taken away; what
-takes more is searched by halves: all 64 sets of a snippet that runs for a minute would take an hour."""
+DEFAULT_RUNS = 40
+"""How many runs a search may take. Of six patches that is each one alone, each one and each two taken away (29 runs),
+and what it takes to go on by halves. All 64 sets of a snippet that runs for a minute would take an hour."""

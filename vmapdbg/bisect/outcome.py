@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from string import ascii_uppercase
 from typing import Any
 
 from vmapdbg.diff.values import compare_outputs, find_worst
@@ -58,7 +59,8 @@ class Outcomes:
             return "it runs"
         if self.kind == "kernels":
             counts = [len(schedule.kernels) for schedule in run.capture.schedules]
-            return f"{sum(counts)} kernels in {len(counts)} schedules ({', '.join(map(str, counts))})"
+            listed = ", ".join(map(str, counts))
+            return f"{sum(counts)} kernels in {len(counts)} schedules ({listed})"
         if self.kind == "findings":
             codes = [f.code for f in self.find_findings(run.capture)]
             return ", ".join(f"{codes.count(code)} {code}" for code in sorted(set(codes))) or "no finding"
@@ -72,7 +74,7 @@ class Outcomes:
             count = "1 output differs" if len(differing) == 1 else f"{len(differing)} outputs differ, the first"
             return f"{count}: {differing[0]}"
         values = sum(len(schedule.outputs) for schedule in capture.schedules)
-        return f"{values} {'value' if values == 1 else 'values'}"
+        return "1 value" if values == 1 else f"{values} values"
 
 
 def _describe_differing(first: Capture, capture: Capture) -> list[str]:
@@ -113,5 +115,5 @@ def _pair(one: Capture, other: Capture) -> list[tuple[Schedule, Schedule]]:
     return list(zip(one.schedules, other.schedules, strict=False))
 
 
-def _letter(number: int) -> str:
-    return chr(ord("A") + number) if number < 26 else f"A{number}"
+def _letter(position: int) -> str:
+    return ascii_uppercase[position] if position < 26 else f"A{position}"

@@ -75,9 +75,11 @@ class Searcher:
         return Search(self.given, removed, added, enough, self.outcomes)
 
     def look(self, sets: Sequence[Patches]) -> list[str]:
-        new = [s for s in dict.fromkeys(sets) if s not in self.outcomes]
-        self.outcomes.update(zip(new, self.ask(new) if new else (), strict=True))
-        return [self.outcomes[s] for s in sets]
+        """Returns the outcome of each set; only those that are new are asked for."""
+        new = [one for one in dict.fromkeys(sets) if one not in self.outcomes]
+        if new:
+            self.outcomes.update(zip(new, self.ask(new), strict=True))
+        return [self.outcomes[one] for one in sets]
 
     def find_smallest(self, make: Callable[[Patches], Patches], matters: Callable[[str], bool]) -> Found:
         """Tries all parts of the given patches by size, the smallest first; where a size has more than the budget is
@@ -94,7 +96,8 @@ class Searcher:
         return Found((), True, len(self.given))
 
     def find_minimal(self, make: Callable[[Patches], Patches], matters: Callable[[str], bool], tried: int) -> Found:
-        """Takes patches out of the whole as long as it still matters: delta debugging, a half first, then less."""
+        """Takes patches out of the whole as long as it still matters: delta debugging (Zeller and Hildebrandt,
+        "Simplifying and isolating failure-inducing input", 2002), a half first, then less."""
         part = self.given
         if not matters(self.look([make(part)])[0]):
             return Found((), False, tried)

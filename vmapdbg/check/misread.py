@@ -29,7 +29,8 @@ def find_steps_read(
     is_got = np.array([find_close(value, got, tolerance) for value in by_step])
     # the same whatever is read, or made of many steps
     of_one_step = is_own.sum(axis=0) == 1
-    if not find_close(got, right, tolerance)[~of_one_step].all():
+    is_right = np.asarray(find_close(got, right, tolerance))
+    if not is_right[~of_one_step].all():
         return None
     own = is_own.argmax(axis=0)
     wrong = {}

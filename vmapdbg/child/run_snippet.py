@@ -26,7 +26,7 @@ from vmapdbg.child.record.lines import set_internal_folders
 from vmapdbg.child.record.recorder import Recorder, ScheduleRecord
 from vmapdbg.child.record.stock import observe_stock
 from vmapdbg.job import Job, Request, load_request
-from vmapdbg.patches import format_patches, patch_states
+from vmapdbg.patches import format_patches
 from vmapdbg.store import dump_compact, write_atomically
 
 
@@ -141,7 +141,7 @@ def explain_error(error: BaseException) -> model.SnippetError:
     line = next((f"{f.filename}:{f.lineno}" for f in reversed(shown.stack) if is_user_file(f.filename)), None)
     if isinstance(error, SyntaxError) and error.filename is not None:
         line = f"{error.filename}:{error.lineno}"
-    message = str(error).splitlines()[0] if str(error) else ""
+    message = next(iter(str(error).splitlines()), "")
     return model.SnippetError(type(error).__name__, message, line)
 
 
@@ -206,7 +206,7 @@ def build_capture(
         versions=model.Versions(__version__, installed_version(), platform.python_version()),
         snippet=job.snippet,
         target=job.target,
-        patches={} if job.patches is None else patch_states(job.patches),
+        patches=job.patch_states,
         error=error,
         schedules=schedules,
         findings=(),

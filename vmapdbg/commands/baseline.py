@@ -13,7 +13,7 @@ from vmapdbg.commands.options import EXIT_USAGE, Failure, JobOptions
 from vmapdbg.commands.progress import show_progress
 from vmapdbg.job import Job, Run
 from vmapdbg.model import SCHEMA, Capture, SnippetError, Versions
-from vmapdbg.patches import PatchError, Patches, parse_patches, patch_states
+from vmapdbg.patches import PatchError, Patches, parse_patches
 
 
 def find_pair(
@@ -33,9 +33,12 @@ def find_pair(
                 "a saved capture is compared with another one: vmapdbg diff before.json after.json", EXIT_USAGE
             )
         return read_capture(baseline), read_capture(inputs[0]), None
-    job = replace(find_job(inputs[0] if inputs else None, options), values=True)
+    snippet = inputs[0] if inputs else None
+    job = replace(find_job(snippet, options), values=True)
     before, after = run_beside(job, baseline)
-    printed = None if baseline.endswith(".json") else (decode(before.stdout), decode(after.stdout))
+    printed = None
+    if not baseline.endswith(".json"):
+        printed = decode(before.stdout), decode(after.stdout)
     return capture_of(before, job), capture_of(after, job), printed
 
 
@@ -62,8 +65,10 @@ def run_beside(job: Job, baseline: str) -> tuple[Run, Run]:
 
 def read_baseline(baseline: str) -> Patches | None:
     """Returns the patches of a baseline that is run, None for stock tinygrad."""
+    if baseline == "stock":
+        return None
     try:
-        return None if baseline == "stock" else parse_patches(baseline)
+        return parse_patches(baseline)
     except PatchError as error:
         raise Failure(str(error), EXIT_USAGE) from None
 
@@ -83,7 +88,7 @@ def capture_of(run: Run, job: Job) -> Capture:
         versions=Versions(__version__, "", ""),
         snippet=job.snippet,
         target=job.target,
-        patches={} if job.patches is None else patch_states(job.patches),
+        patches=job.patch_states,
         error=SnippetError("ChildDied", run.died or "", None),
         schedules=(),
         findings=(),

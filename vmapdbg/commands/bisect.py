@@ -104,7 +104,9 @@ def bisect_job(job: Job, kind: str, budget: int) -> tuple[Search, list[Outcome]]
     from vmapdbg.bisect.search import Searcher
 
     given = job.patches or frozenset()
-    most = min(budget, 2 ** len(given))
+    sets = 2 ** len(given)
+    # a search by halves ends its last round
+    most = str(sets) if sets <= budget else f"about {budget}"
     click.echo(f"vmapdbg: running {job.snippet} up to {most} times, with all that it does", err=True)
     outcomes = Outcomes(kind, find_findings)
     done = 0

@@ -7,7 +7,6 @@ import json
 import sys
 import tempfile
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -109,8 +108,7 @@ def check_job(job: Job, limit: int, oracles: tuple[str, ...]) -> tuple[Capture, 
     What the snippet prints goes to stderr. `limit` is the most graphs that an oracle runs for one output.
     """
     streams = Streams(stdout=sys.stderr.fileno())
-    with tempfile.TemporaryDirectory(prefix="vmapdbg-") as folder:
-        evidence = Path(folder)
+    with tempfile.TemporaryDirectory(prefix="vmapdbg-") as evidence:
         try:
             with show_progress(f"working on {job.snippet}", late=True) as progress:
                 capture = run_job(job, streams, import_check, evidence, progress)

@@ -27,22 +27,22 @@ from vmapdbg.commands.why import why
 class Stopped(KeyboardInterrupt):
     """A signal that asks the tool to end: it does so as at Ctrl-C, and leaves no child behind."""
 
-    def __init__(self, number: int):
+    def __init__(self, signal_number: int):
         super().__init__()
-        self.number = number
+        self.signal_number = signal_number
 
 
 def stop_at_signals() -> None:
     """Has SIGTERM (`timeout`, `kill`) and SIGHUP (a closed terminal) raise Stopped. One that is ignored (nohup) stays
     ignored."""
 
-    def stop(number: int, _: Any) -> NoReturn:
-        raise Stopped(number)
+    def stop(signal_number: int, _: Any) -> NoReturn:
+        raise Stopped(signal_number)
 
     for name in ("SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, stop)
+        known = getattr(signal, name, None)
+        if known is not None and signal.getsignal(known) is signal.SIG_DFL:
+            signal.signal(known, stop)
 
 
 class Commands(click.Group):
@@ -61,7 +61,7 @@ class Commands(click.Group):
             sys.exit(error.exit_code)
         except (click.Abort, KeyboardInterrupt) as ended:
             if isinstance(ended.__cause__, Stopped):
-                sys.exit(128 + ended.__cause__.number)
+                sys.exit(128 + ended.__cause__.signal_number)
             click.echo("vmapdbg: interrupted", err=True)
             sys.exit(130)
         except BrokenPipeError:

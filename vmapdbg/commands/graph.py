@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 import click
 
 from vmapdbg.commands.baseline import find_pair
 from vmapdbg.commands.jobs import find_capture
 from vmapdbg.commands.options import EXIT_USAGE, Failure, JobOptions, end_after, job_options
+from vmapdbg.render.graph.stages import STAGES
 from vmapdbg.store import StoreError
 
 
@@ -18,7 +18,7 @@ from vmapdbg.store import StoreError
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="svg, png, pdf, dot or json.")
 @click.option(
     "--stage",
-    type=click.Choice(["tensor", "ranges", "kernels"]),
+    type=click.Choice(STAGES),
     default="tensor",
     show_default=True,
     help="What is drawn.",
@@ -35,7 +35,7 @@ from vmapdbg.store import StoreError
 def graph(
     snippet: str | None,
     output: Path,
-    stage: Literal["tensor", "ranges", "kernels"],
+    stage: str,
     schedule: int | None,
     around: int | None,
     depth: int | None,

@@ -46,7 +46,7 @@ def run_job(
     job: Job,
     streams: Streams = Streams(),
     meanwhile: Callable[[], object] | None = None,
-    evidence: Path | None = None,
+    evidence: str | None = None,
     progress: Progress | None = None,
 ) -> Capture:
     """Runs the snippet in a child and returns what it captured, errors of the snippet included.
@@ -56,7 +56,7 @@ def run_job(
     Ctrl-C ends the child, and what it started, too.
     """
     with _make_folder() as folder:
-        request = Request(job=job, folder=folder, evidence=None if evidence is None else str(evidence))
+        request = Request(job=job, folder=folder, evidence=evidence)
         process = start_child("vmapdbg.child.run_snippet", request, job.patches, streams)
         wait_for(process, request, job.snippet, job.timeout, progress, meanwhile)
         # rich is imported with it: only when there is something to show
@@ -65,21 +65,21 @@ def run_job(
         return fill_sentences(load_capture(request.output))
 
 
-def run_oracles(job: Job, evidence: Path, limit: int, oracles: tuple[str, ...], progress: Progress | None) -> str:
+def run_oracles(job: Job, evidence: str, limit: int, oracles: tuple[str, ...], progress: Progress | None) -> str:
     """Has oracles, in a process without the overlay, compute what the snippet of a job should have got.
 
     Returns the JSON text of the CheckReport. `limit` is the most graphs that are run for one output, `oracles` are
     names of `vmapdbg.check.oracles`. Raises ChildDied.
     """
     with _make_folder() as folder:
-        request = CheckRequest(job=job, folder=folder, evidence=str(evidence), limit=limit, oracles=oracles)
+        request = CheckRequest(job=job, folder=folder, evidence=evidence, limit=limit, oracles=oracles)
         process = start_child("vmapdbg.child.oracle.checker", request, None, Streams(stdout=sys.stderr.fileno()))
         wait_for(process, request, "the comparison with stock tinygrad", job.timeout, progress)
         return request.output.read_text(encoding="utf-8")
 
 
 def run_reducer(
-    jobs: tuple[Job, Job], evidence: Path, by: str, seconds: float, hang: float, comment: str, progress: Progress | None
+    jobs: tuple[Job, Job], evidence: str, by: str, seconds: float, hang: float, comment: str, progress: Progress | None
 ) -> str:
     """Has a child look for a small graph that comes out differently for two jobs; ReduceRequest says what the rest is.
 
@@ -91,7 +91,7 @@ def run_reducer(
             job=job,
             other=other,
             folder=folder,
-            evidence=str(evidence),
+            evidence=evidence,
             by=by,
             seconds=seconds,
             hang=hang,
@@ -185,7 +185,7 @@ def wait_for(
 ) -> None:
     """Waits for the child of a request, and calls `meanwhile` first. `progress` gets the lines that it writes. Raises
     ChildDied when it writes no output, with `name` in the message."""
-    end = math.inf if timeout is None else time.monotonic() + timeout
+    end = time.monotonic() + (math.inf if timeout is None else timeout)
     try:
         if meanwhile is not None:
             meanwhile()

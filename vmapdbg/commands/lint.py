@@ -20,9 +20,8 @@ from vmapdbg.commands.options import (
     make_console,
 )
 from vmapdbg.job import Job
-from vmapdbg.lint import CODES, RULES, lint_capture
+from vmapdbg.lint import CODES, NEED_BASELINE, RULES, lint_capture
 from vmapdbg.lint.ignores import split_ignored
-from vmapdbg.lint.rule import NEED_BASELINE
 from vmapdbg.model import Capture, Finding
 
 FORMATS = ("text", "concise", "json", "github", "sarif")
@@ -46,7 +45,8 @@ def lint(
     explain: tuple[str, ...] | None,
     options: JobOptions,
 ) -> None:
-    """Find faults in the kernels of SNIPPET without running them: lost steps, open ranges, addresses outside a buffer.
+    """Find faults in the kernels of SNIPPET without running them: overlapping stores, open ranges, addresses outside a
+    buffer.
 
     SNIPPET is a Python file or a saved capture; without it, the snippet of the last show. A comment
     `# vmapdbg: ignore[VD104]` on a line of yours takes that code out for the line. Ends with 1 when there are findings.
@@ -119,17 +119,16 @@ def explain_missing(capture: Capture, file: str) -> list[str]:
 
 
 def print_findings(form: str, capture: Capture, findings: tuple[Finding, ...], ignored: int, notes: list[str]) -> None:
-    from vmapdbg.render.lint_formats import RuleText, dump_github, dump_json, dump_sarif
+    from vmapdbg.render.lint_formats import dump_github, dump_json, dump_sarif
 
-    rules = [RuleText(rule.code, rule.name, rule.severity, rule.explanation) for rule in RULES]
     for note in notes:
         click.echo(f"vmapdbg: {note}", err=True)
     if form == "json":
         sys.stdout.write(dump_json(capture, findings, ignored))
     elif form == "sarif":
-        sys.stdout.write(dump_sarif(findings, rules))
+        sys.stdout.write(dump_sarif(findings, RULES))
     elif form == "github":
-        sys.stdout.write(dump_github(findings, rules))
+        sys.stdout.write(dump_github(findings, RULES))
     else:
         from vmapdbg.render.text.lint import Report, print_concise, print_text
 

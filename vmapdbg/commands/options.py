@@ -96,11 +96,17 @@ class JobOptions:
     timeout: float | None
 
 
-patches_option = click.option(
-    "--patches",
-    type=PatchesType(),
-    help="Which patches are on: all, none, or a list such as all,-close-ranges.  [default: all]",
-)
+def make_patches_option(default: str | None) -> Callable[[Any], Any]:
+    return click.option(
+        "--patches",
+        type=PatchesType(),
+        default=default,
+        help="Which patches are on: all, none, or a list such as all,-close-ranges.  [default: all]",
+    )
+
+
+patches_option = make_patches_option("all")
+_job_patches_option = make_patches_option(None)
 _target_option = click.option(
     "--target", type=click.Choice(list(TARGETS)), help=f"Render source for it.  [default: {DEFAULT_TARGET}]"
 )
@@ -113,7 +119,7 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Gives a command --target, --patches and --timeout; it gets them as `options`, one JobOptions."""
 
     @_target_option
-    @patches_option
+    @_job_patches_option
     @_timeout_option
     @functools.wraps(command)
     def take_options(

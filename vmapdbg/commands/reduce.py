@@ -25,8 +25,7 @@ def reduce_job(job: Job, kind: str, search: Search, seconds: float) -> Reduced:
     what is written once more with both, to be sure."""
     patches = find_deciding(search)
     jobs = replace(job, patches=patches[0]), replace(job, patches=patches[1])
-    with tempfile.TemporaryDirectory(prefix="vmapdbg-") as folder:
-        evidence = Path(folder)
+    with tempfile.TemporaryDirectory(prefix="vmapdbg-") as evidence:
         quiet = Streams(subprocess.DEVNULL, subprocess.DEVNULL)
         comment = write_comment(job.snippet, kind, patches)
         try:
@@ -38,7 +37,7 @@ def reduce_job(job: Job, kind: str, search: Search, seconds: float) -> Reduced:
         found = json.loads(text)
         if "text" not in found:
             return Reduced(None, found["reason"])
-        file = evidence / "reduced.py"
+        file = Path(evidence) / "reduced.py"
         file.write_text(found["text"], encoding="utf-8")
         if not shows_difference(file, jobs, kind):
             return Reduced(None, "the reduced graph shows the difference, but the file written from it does not")

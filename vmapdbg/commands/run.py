@@ -12,7 +12,7 @@ from vmapdbg.commands.jobs import check_snippet
 from vmapdbg.commands.options import EXIT_USAGE, Failure, patches_option
 from vmapdbg.commands.run_lint import run_and_print
 from vmapdbg.overlay import child_environment
-from vmapdbg.patches import ALL, Patches, format_patches
+from vmapdbg.patches import Patches, format_patches
 from vmapdbg.targets import DEFAULT_TARGET, TARGETS
 
 
@@ -28,7 +28,7 @@ from vmapdbg.targets import DEFAULT_TARGET, TARGETS
 @click.option("--lint-output", type=click.Path(dir_okay=False, path_type=Path), help="Write them as JSON, too.")
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
-    patches: Patches | None,
+    patches: Patches,
     with_lint: bool,
     target: str,
     lint_output: Path | None,
@@ -47,8 +47,7 @@ def run(
         raise Failure("-m needs the name of a module", EXIT_USAGE)
     if program[0] != "-m":
         check_snippet(program[0])
-    chosen = ALL if patches is None else patches
-    environment = child_environment(format_patches(chosen), dict(os.environ))
+    environment = child_environment(format_patches(patches), dict(os.environ))
     sys.stdout.flush()
     if with_lint or lint_output is not None:
         sys.exit(run_and_print(program, environment, target, lint_output))

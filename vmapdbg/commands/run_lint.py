@@ -54,7 +54,7 @@ def run_and_print(program: tuple[str, ...], environment: dict[str, str], target:
             write_atomically(output, dump_run(linted, target))
     except StoreError as error:
         raise Failure(str(error), EXIT_USAGE) from None
-    return linted.status or (1 if linted.findings else 0)
+    return linted.status or int(bool(linted.findings))
 
 
 def print_linted(linted: LintedRun) -> None:
@@ -91,7 +91,8 @@ def run_and_lint(program: Sequence[str], environment: dict[str, str], target: st
         finally:
             signal.signal(signal.SIGINT, before)
             process.kill()
-        return sum_up(Path(folder), status if status >= 0 else 128 - status)
+        # as a shell says it of a program that a signal killed
+        return sum_up(Path(folder), 128 - status if status < 0 else status)
 
 
 def sum_up(folder: Path, status: int) -> LintedRun:

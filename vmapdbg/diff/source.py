@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from vmapdbg.diff.naming import choose_names
 from vmapdbg.diff.sequences import find_opcodes
@@ -23,6 +23,8 @@ _KERNEL = "kernel#"
 _LEAST_ALIKE = 0.5
 # Blocks of more line pairs than this are not paired line by line.
 _MOST_PAIRS = 4000
+# How many lines are remembered: the layers of a network have most of theirs in common.
+_MOST_KNOWN = 16384
 
 Mark = tuple[int, int]
 
@@ -55,8 +57,23 @@ class _Token:
         return self.form != self.text
 
 
-_Line = Sequence[_Token]
-_Pairs = list[tuple[int | None, int | None]]
+@dataclass(frozen=True, eq=False)
+class _Line:
+    """A line of source as its tokens, spaces left out."""
+
+    text: str
+    tokens: Sequence[_Token]
+
+    @cached_property
+    def forms(self) -> tuple[str, ...]:
+        return tuple([token.form for token in self.tokens])
+
+    @cached_property
+    def counts(self) -> Counter[str]:
+        return Counter([token.text for token in self.tokens])
+
+
+_Pairs = list[tuple[_Line | None, _Line | None]]
 
 
 def canonize_source(source: str, name: str) -> str:
@@ -86,7 +103,7 @@ def _number_variables(source: str) -> str:
 def blank_lines(source: str, name: str) -> list[str]:
     """Returns the lines of a source without numbers in names, to tell how alike two programs are."""
     lines = source.strip("\n").split("\n")
-    return ["".join(token.form for token in _tokenize(line, {name})) for line in lines]
+    return ["".join(_read_line(line, {name}).forms) for line in lines]
 
 
 def align_sources(before: str, after: str, names: Collection[str]) -> list[LinePair]:
@@ -95,32 +112,31 @@ def align_sources(before: str, after: str, names: Collection[str]) -> list[LineP
     A variable of before is the variable of after that stands in its place in most lines; only where it stands
     for another one is it marked.
     """
-    left, right = before.strip("\n").split("\n"), after.strip("\n").split("\n")
-    tokens = [[_tokenize(line, names) for line in side] for side in (left, right)]
-    pairs = _pair_lines(*tokens)
-    renamed = _choose_variables(pairs, *tokens)
+    left = [_read_line(line, names) for line in before.strip("\n").split("\n")]
+    right = [_read_line(line, names) for line in after.strip("\n").split("\n")]
+    pairs = _pair_lines(left, right)
+    renamed = _choose_variables(pairs)
     lines: list[LinePair] = []
-    for i, j in pairs:
-        if i is None or j is None:
-            lines.append(LinePair(None if i is None else left[i], None if j is None else right[j]))
+    for one, other in pairs:
+        if one is None or other is None:
+            lines.append(LinePair(None if one is None else one.text, None if other is None else other.text))
         else:
-            marks = _mark_tokens(tokens[0][i], tokens[1][j], renamed)
-            lines.append(LinePair(left[i], right[j], *marks))
+            lines.append(LinePair(one.text, other.text, *_mark_tokens(one.tokens, other.tokens, renamed)))
     return lines
 
 
-def _tokenize(line: str, names: Collection[str]) -> _Line:
-    tokens = _tokenize_line(line)
-    if not any(name in line for name in names):
-        return tokens
-    return [replace(token, form=_KERNEL) if token.text in names else token for token in tokens]
+def _read_line(text: str, names: Collection[str]) -> _Line:
+    """Returns a line of a source whose kernels have these names."""
+    line = _tokenize(text)
+    if not any(name in text for name in names):
+        return line
+    return _Line(text, [replace(token, form=_KERNEL) if token.text in names else token for token in line.tokens])
 
 
-# The layers of a network have most of their lines in common.
-@lru_cache(maxsize=16384)
-def _tokenize_line(line: str) -> tuple[_Token, ...]:
-    found = [match for match in _TOKEN.finditer(line) if not match[0].isspace()]
-    return tuple([_Token(match[0], match.start(), _find_form(match[0])) for match in found])
+@lru_cache(maxsize=_MOST_KNOWN)
+def _tokenize(text: str) -> _Line:
+    found = [match for match in _TOKEN.finditer(text) if not match[0].isspace()]
+    return _Line(text, [_Token(match[0], match.start(), _find_form(match[0])) for match in found])
 
 
 def _find_form(text: str) -> str:
@@ -131,25 +147,22 @@ def _find_form(text: str) -> str:
 
 
 def _pair_lines(before: Sequence[_Line], after: Sequence[_Line]) -> _Pairs:
-    forms = [[tuple(token.form for token in line) for line in side] for side in (before, after)]
     pairs: _Pairs = []
-    for tag, i, end, j, end_after in find_opcodes(*forms):
+    for tag, i, end, j, end_after in find_opcodes([line.forms for line in before], [line.forms for line in after]):
         if tag == "equal":
-            pairs += [(i + n, j + n) for n in range(end - i)]
+            pairs += zip(before[i:end], after[j:end_after], strict=True)
         else:
-            pairs += _pair_block(before, after, range(i, end), range(j, end_after))
+            pairs += _pair_block(before[i:end], after[j:end_after])
     return pairs
 
 
-def _pair_block(before: Sequence[_Line], after: Sequence[_Line], left: range, right: range) -> _Pairs:
+def _pair_block(left: Sequence[_Line], right: Sequence[_Line]) -> _Pairs:
     """Pairs the lines of two blocks in order, so that the sum of their likeness is the largest."""
     if not left or not right or len(left) * len(right) > _MOST_PAIRS:
-        return [*((i, None) for i in left), *((None, j) for j in right)]
-    counts = [
-        [Counter(token.text for token in side[i]) for i in block] for side, block in ((before, left), (after, right))
-    ]
+        return [*((line, None) for line in left), *((None, line) for line in right)]
+    # best[i][j] is the largest sum for left[i:] and right[j:]
     best = [[0.0] * (len(right) + 1) for _ in range(len(left) + 1)]
-    alike = [[_share(one, other) for other in counts[1]] for one in counts[0]]
+    alike = [[_find_likeness(one, other) for other in right] for one in left]
     for i in reversed(range(len(left))):
         for j in reversed(range(len(right))):
             together = best[i + 1][j + 1] + alike[i][j] if alike[i][j] else 0.0
@@ -166,42 +179,44 @@ def _pair_block(before: Sequence[_Line], after: Sequence[_Line], left: range, ri
         else:
             pairs.append((None, right[j]))
             j += 1
-    return [*pairs, *((n, None) for n in left[i:]), *((None, n) for n in right[j:])]
+    return [*pairs, *((line, None) for line in left[i:]), *((None, line) for line in right[j:])]
 
 
-def _share(one: Counter[str], other: Counter[str]) -> float:
-    whole = one.total() + other.total()
-    share = 2 * (one & other).total() / whole if whole else 0.0
+@lru_cache(maxsize=_MOST_KNOWN)
+def _find_likeness(one: _Line, other: _Line) -> float:
+    whole = one.counts.total() + other.counts.total()
+    share = 2 * (one.counts & other.counts).total() / whole if whole else 0.0
+    if share < _LEAST_ALIKE:
+        return 0.0
     # to the third: one line with its own partner is better than two lines with each other's
-    return share**3 if share >= _LEAST_ALIKE else 0.0
+    return share**3
 
 
-def _choose_variables(pairs: _Pairs, before: Sequence[_Line], after: Sequence[_Line]) -> dict[str, str]:
+def _choose_variables(pairs: _Pairs) -> dict[str, str]:
     votes: Counter[tuple[str, str]] = Counter()
-    for i, j in pairs:
-        if i is None or j is None:
+    for before, after in pairs:
+        if before is None or after is None:
             continue
-        for one, other in _pair_tokens(before[i], after[j]):
+        for one, other in _pair_tokens(before, after):
             if one.is_variable:
                 votes[one.text, other.text] += 1
     return choose_names(votes)
 
 
-def _pair_tokens(before: _Line, after: _Line) -> list[tuple[_Token, _Token]]:
-    forms = [[token.form for token in side] for side in (before, after)]
-    if forms[0] == forms[1]:
-        return list(zip(before, after, strict=True))
-    pairs: list[tuple[_Token, _Token]] = []
-    for tag, i, end, j, end_after in find_opcodes(*forms):
+def _pair_tokens(before: _Line, after: _Line) -> Iterator[tuple[_Token, _Token]]:
+    if before.forms == after.forms:
+        yield from zip(before.tokens, after.tokens, strict=True)
+        return
+    for tag, i, end, j, end_after in find_opcodes(before.forms, after.forms):
         if tag == "equal":
-            pairs += zip(before[i:end], after[j:end_after], strict=True)
-    return pairs
+            yield from zip(before.tokens[i:end], after.tokens[j:end_after], strict=True)
 
 
-def _mark_tokens(before: _Line, after: _Line, renamed: dict[str, str]) -> tuple[tuple[Mark, ...], tuple[Mark, ...]]:
-    left = [renamed.get(token.text, token.text + "'") if token.is_variable else token.text for token in before]
-    # the kernel's own name is no variable with votes where it stands alone
-    left = [_KERNEL if token.form == _KERNEL else text for token, text in zip(before, left, strict=True)]
+def _mark_tokens(
+    before: Sequence[_Token], after: Sequence[_Token], renamed: dict[str, str]
+) -> tuple[tuple[Mark, ...], tuple[Mark, ...]]:
+    left = [_name_after(token, renamed) for token in before]
+    # the name of a kernel is no difference, whatever it is on the other side
     right = [_KERNEL if token.form == _KERNEL else token.text for token in after]
     marks: tuple[list[Mark], list[Mark]] = ([], [])
     if left != right:
@@ -212,6 +227,13 @@ def _mark_tokens(before: _Line, after: _Line, renamed: dict[str, str]) -> tuple[
     return tuple(marks[0]), tuple(marks[1])
 
 
-def _add_mark(marks: list[Mark], tokens: _Line) -> None:
+def _name_after(token: _Token, renamed: dict[str, str]) -> str:
+    """Returns a token of before as after calls it; a variable that after does not have gets a `'`."""
+    if token.form == _KERNEL or not token.is_variable:
+        return token.form
+    return renamed.get(token.text, token.text + "'")
+
+
+def _add_mark(marks: list[Mark], tokens: Sequence[_Token]) -> None:
     if tokens:
         marks.append((tokens[0].start, tokens[-1].start + len(tokens[-1].text)))

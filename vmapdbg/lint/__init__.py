@@ -3,23 +3,22 @@
 The rules decide from facts that the capture has (`Kernel.accesses`, `Bufferize.left_open`, the counts of work), so they
 need no tinygrad and work on a saved capture. A rule says nothing where its facts are undecided.
 
-    rule.py          what a rule is
-    lost_steps.py    VD101        parallelism.py  VD103       outside.py      VD105     open_ranges.py  VD107
-    local_memory.py  VD102        redundancy.py   VD104       unwritten.py    VD106     baseline.py     for 103 and 104
-    ignores.py       `# vmapdbg: ignore[VD104]` on the user's line
+    rule.py       what a rule is            baseline.py   which kernels VD103 and VD104 compare with
+    ignores.py    `# vmapdbg: ignore[VD104]` on the user's line
+
+To add a code, write its module with a RULE and list it in RULES.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 
-from vmapdbg.lint import local_memory, lost_steps, open_ranges, outside, parallelism, redundancy, unwritten
+from vmapdbg.lint import local_memory, open_ranges, outside, overlapping_stores, parallelism, redundancy, unwritten
 from vmapdbg.lint.rule import Rule
 from vmapdbg.model import Capture, Finding
 
 RULES: tuple[Rule, ...] = (
-    lost_steps.RULE,
+    overlapping_stores.RULE,
     local_memory.RULE,
     parallelism.RULE,
     redundancy.RULE,
@@ -30,13 +29,8 @@ RULES: tuple[Rule, ...] = (
 CODES = tuple(rule.code for rule in RULES)
 
 
-def find_rule(code: str) -> Rule:
-    """Returns the rule of a code. Raises KeyError."""
-    return next(rule for rule in RULES if rule.code == code) if code in CODES else _unknown(code)
-
-
-def _unknown(code: str) -> Rule:
-    raise KeyError(code)
+NEED_BASELINE = frozenset(rule.code for rule in RULES if rule.compares)
+"""The codes that compare with a baseline where there is one."""
 
 
 def lint_capture(
@@ -48,19 +42,14 @@ def lint_capture(
     a later schedule (a kernel that runs again) is reported once.
     """
     found: dict[tuple[object, ...], Finding] = {}
-    for rule in sorted(RULES, key=lambda rule: rule.severity):
+    for rule in RULES:
         if rule.code in codes:
             for finding in rule.find(capture, baseline):
                 found.setdefault((finding.code, finding.message, finding.line), finding)
     severity = {rule.code: rule.severity for rule in RULES}
-    return tuple(
-        sorted(
-            found.values(),
-            key=lambda f: (severity[f.code], -1 if f.schedule is None else f.schedule, f.number or 0, f.code),
-        )
-    )
 
+    def order(finding: Finding) -> tuple[str, int, int, str]:
+        schedule = -1 if finding.schedule is None else finding.schedule
+        return severity[finding.code], schedule, finding.number or 0, finding.code
 
-def with_findings(capture: Capture, baseline: Capture | None = None, codes: Collection[str] = CODES) -> Capture:
-    """Returns the capture with its findings."""
-    return replace(capture, findings=lint_capture(capture, baseline, codes))
+    return tuple(sorted(found.values(), key=order))

@@ -23,16 +23,25 @@ def find(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
     for schedule, number, kernel in each_kernel(capture):
         if kernel.local_limit is None or kernel.local_bytes <= kernel.local_limit:
             continue
-        parts = {a.buffer: a.size for a in kernel.accesses or () if a.addrspace == "LOCAL"}
-        listed = ", ".join(f"{name} {size:,} elements" for name, size in parts.items())
         message = (
             f"kernel {kernel.name} needs {kernel.local_bytes:,} bytes of LOCAL memory, a group of threads has "
-            f"{kernel.local_limit:,} on {kernel.target}" + (f" ({listed})" if listed else "")
+            f"{kernel.local_limit:,} on {kernel.target}"
         )
-        advice = advise_patches(capture, "local-budget") or "keep the buffer in GLOBAL memory with .contiguous()"
-        if advice.startswith("keep") and capture.patches.get("fuse-broadcast"):
-            advice += ", or --patches all,-fuse-broadcast"
-        yield kernel_finding("VD102", schedule, number, message, advice)
+        parts = {a.buffer: a.size for a in kernel.accesses or () if a.addrspace == "LOCAL"}
+        if parts:
+            listed = ", ".join(f"{name} {size:,} elements" for name, size in parts.items())
+            message += f" ({listed})"
+        yield kernel_finding("VD102", schedule, number, message, advise(capture))
+
+
+def advise(capture: Capture) -> str:
+    budget = advise_patches(capture, "local-budget")
+    if budget is not None:
+        return budget
+    apart = "keep the buffer in GLOBAL memory with .contiguous()"
+    if capture.patches.get("fuse-broadcast"):
+        return f"{apart}, or --patches all,-fuse-broadcast"
+    return apart
 
 
 RULE = Rule("VD102", "LOCAL memory over the limit", "error", EXPLANATION, find)

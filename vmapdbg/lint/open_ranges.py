@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vmapdbg.lint.rule import Rule, advise_patches, each_kernel, find_node, kernel_finding, node_finding
+from vmapdbg.lint.rule import Rule, advise_patches, each_kernel, kernel_finding, node_finding
 from vmapdbg.model import Bufferize, Capture, Finding, Schedule
+from vmapdbg.schedule_index import index_of
 
 EXPLANATION = """\
 The value of a buffer depends on a range that the store into the buffer does not close: there is no loop that runs it.
@@ -28,26 +29,34 @@ def find(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
     for schedule, number, kernel in each_kernel(capture):
         if kernel.open_loops:
             message = f"kernel {kernel.name} opens {', '.join(kernel.open_loops)} and never ends it"
-            yield kernel_finding("VD107", schedule, number, message, advise(capture, kernel.outputs[:1]))
+            yield kernel_finding("VD107", schedule, number, message, advise(capture, next(iter(kernel.outputs), None)))
 
 
 def explain(capture: Capture, schedule: Schedule, bufferize: Bufferize) -> Finding:
-    node = find_node(schedule, bufferize.node)
-    op = f" {node.op}" if node is not None else ""
-    ranges, it, are = ("ranges", "them", "are") if len(bufferize.left_open) > 1 else ("range", "it", "is")
+    index = index_of(schedule)
+    node = index.node(bufferize.node)
+    name = f"node {bufferize.node}" if node is None else f"node {node.id} {node.op}"
+    opened = ", ".join(bufferize.left_open)
+    if len(bufferize.left_open) == 1:
+        what, it = f"range {opened} is", "it"
+    else:
+        what, it = f"ranges {opened} are", "them"
     message = (
-        f"{ranges} {', '.join(bufferize.left_open)} {are} left open: node {bufferize.node}{op} is stored to a buffer, "
-        f"its value depends on {it}, and no loop around the store runs {it}"
+        f"{what} left open: {name} is stored to a buffer, its value depends on {it}, and no loop around the store "
+        f"runs {it}"
     )
-    number = next((i for i, k in enumerate(schedule.kernels) if bufferize.node in k.outputs), None)
-    return node_finding("VD107", schedule, bufferize.node, message, advise(capture, (bufferize.node,)), number)
+    writer = index.writers.get(bufferize.node)
+    number = None if writer is None else writer[0]
+    return node_finding("VD107", schedule, bufferize.node, message, advise(capture, bufferize.node), number)
 
 
-def advise(capture: Capture, nodes: tuple[int, ...]) -> str:
+def advise(capture: Capture, node: int | None) -> str:
     patches = advise_patches(capture, "close-ranges", "ambient-ranges", "nested-ranges")
     if patches is not None:
         return patches
-    return f"vmapdbg why {nodes[0]} (where the range comes from)" if nodes else "look at the kernel's source"
+    if node is None:
+        return "look at the kernel's source"
+    return f"vmapdbg why {node} (where the range comes from)"
 
 
 RULE = Rule("VD107", "range left open", "error", EXPLANATION, find)

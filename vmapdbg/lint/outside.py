@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from vmapdbg.lint.rule import Rule, count_of, each_kernel, find_node, kernel_finding, node_finding
+from vmapdbg.lint.rule import Rule, each_kernel, kernel_finding, node_finding
 from vmapdbg.model import Access, Capture, Finding, Node, Outside, Schedule
+from vmapdbg.schedule_index import index_of
+from vmapdbg.wording import format_plural
 
 EXPLANATION = """\
 A load or a store of a kernel has an address outside of its buffer in some step of its loops: it reads what belongs to
@@ -37,7 +39,8 @@ def find(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
             if leaves_buffer(access):
                 message = explain(kernel.name, access)
                 advice = "compare the address with the ranges of the node"
-                advice += f": vmapdbg why {kernel.outputs[0]}" if kernel.outputs else ""
+                if kernel.outputs:
+                    advice += f": vmapdbg why {kernel.outputs[0]}"
                 yield kernel_finding("VD105", schedule, number, message, advice, access.source_line)
 
 
@@ -51,33 +54,23 @@ def find_ranges(schedule: Schedule) -> Iterator[Finding]:
     causes = [node for node in wrong.values() if node.id not in followed]
     for node in causes:
         yield explain_range(schedule, node, node.outside[0], f"its source (node {node.src[0]})")
-    above = find_sources(schedule, causes)
+    index = index_of(schedule)
+    above = index.find_sources([node.id for node in causes])
     for bufferize in schedule.bufferizes:
-        node = find_node(schedule, bufferize.node)
+        node = index.node(bufferize.node)
         if bufferize.outside and node is not None and node.id not in above:
             yield explain_range(schedule, node, bufferize.outside[0], "its buffer", "a reader of ")
 
 
-def find_sources(schedule: Schedule, nodes: Iterable[Node]) -> set[int]:
-    """Returns the ids of all that some nodes are computed from."""
-    found: set[int] = set()
-    todo = [s for node in nodes for s in node.src]
-    while todo:
-        number = todo.pop()
-        if number not in found and (node := find_node(schedule, number)) is not None:
-            found.add(number)
-            todo += node.src
-    return found
-
-
 def explain_range(schedule: Schedule, node: Node, outside: Outside, what: str, who: str = "") -> Finding:
     worst = outside.highest if outside.highest >= outside.size else outside.lowest
+    elements = format_plural(outside.size, "element")
     message = (
-        f"{who}node {node.id} {node.op} takes element {worst} of axis {outside.axis} of {what}, which has "
-        f"{count_of(outside.size, 'element')} there: its range {outside.range} goes from {outside.lowest} to "
-        f"{outside.highest}"
+        f"{who}node {node.id} {node.op} takes element {worst} of axis {outside.axis} of {what}, which has {elements} "
+        f"there: its range {outside.range} goes from {outside.lowest} to {outside.highest}"
     )
-    number = next((i for i, kernel in enumerate(schedule.kernels) if node.id in kernel.nodes), None)
+    computing = [number for number, _ in index_of(schedule).find_computing(node.id)]
+    number = next(iter(computing), None)
     return node_finding("VD105", schedule, node.id, message, f"vmapdbg why {node.id} (its ranges)", number)
 
 
@@ -89,11 +82,13 @@ def leaves_buffer(access: Access) -> bool:
 
 def explain(kernel: str, access: Access) -> str:
     verb = "stores to" if access.kind == "store" else "loads"
-    worst = access.highest if access.highest is not None and access.highest >= access.size else access.lowest
-    gate = f" where {access.gate}" if access.gate is not None else ""
+    beyond = access.highest is not None and access.highest >= access.size
+    worst = access.highest if beyond else access.lowest
+    gate = "" if access.gate is None else f" where {access.gate}"
+    elements = format_plural(access.size, "element")
     return (
-        f"kernel {kernel} {verb} element {worst} of {access.buffer}, which has {count_of(access.size, 'element')}: its "
-        f"address {access.address}{gate} goes from {access.lowest} to {access.highest}"
+        f"kernel {kernel} {verb} element {worst} of {access.buffer}, which has {elements}: its address "
+        f"{access.address}{gate} goes from {access.lowest} to {access.highest}"
     )
 
 

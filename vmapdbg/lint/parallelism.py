@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vmapdbg.lint.baseline import pair_kernels
-from vmapdbg.lint.rule import Rule, advise_patches, count_of, kernel_finding
+from vmapdbg.lint.rule import Rule, advise_patches, kernel_finding
 from vmapdbg.model import Capture, Finding
+from vmapdbg.wording import format_plural
 
 MUCH = 2.0
 """How many times fewer threads, and how many times more ops in each of them, are worth a finding."""
@@ -33,8 +34,9 @@ def find(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
         serial_before = sum(k.executed_ops / k.threads for k in before)
         if kernel.threads * MUCH > busiest.threads or serial < MUCH * serial_before:
             continue
+        threads = format_plural(kernel.threads, "thread")
         message = (
-            f"kernel {kernel.name} runs {count_of(kernel.threads, 'thread')} where the baseline's {busiest.name} runs "
+            f"kernel {kernel.name} runs {threads} where the baseline's {busiest.name} runs "
             f"{busiest.threads:,}: each does {serial:,.0f} ops instead of {serial_before:,.0f}"
         )
         yield kernel_finding("VD103", schedule, number, message, advise(capture))
@@ -44,8 +46,10 @@ def advise(capture: Capture) -> str:
     advice = advise_patches(capture, "fusion-guard")
     if advice is not None:
         return advice
-    fused = "--patches all,-fuse-broadcast, or " if capture.patches.get("fuse-broadcast") else ""
-    return f"{fused}.contiguous() after the value that should be a buffer of its own"
+    apart = ".contiguous() after the value that should be a buffer of its own"
+    if capture.patches.get("fuse-broadcast"):
+        return f"--patches all,-fuse-broadcast, or {apart}"
+    return apart
 
 
-RULE = Rule("VD103", "parallelism lost", "warning", EXPLANATION, find)
+RULE = Rule("VD103", "parallelism lost", "warning", EXPLANATION, find, compares=True)

@@ -35,8 +35,8 @@ def find(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
     for schedule, number, kernel in each_kernel(capture):
         if kernel.executed_ops < FEW_OPS or kernel.redundancy is None:
             continue
-        others = before.get((schedule.index, number))
-        executed = sum(k.executed_ops for k in others) if others else 0
+        others = before.get((schedule.index, number), [])
+        executed = sum(other.executed_ops for other in others)
         if kernel.redundancy < MUCH or (executed and kernel.executed_ops < MUCH_MORE * executed):
             continue
         asked = kernel.executed_ops / kernel.redundancy
@@ -49,4 +49,4 @@ def find(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
         yield kernel_finding("VD104", schedule, number, message, advise(capture))
 
 
-RULE = Rule("VD104", "redundant work", "warning", EXPLANATION, find)
+RULE = Rule("VD104", "redundant work", "warning", EXPLANATION, find, compares=True)

@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from vmapdbg.model import Capture, Finding, Kernel, Node, Schedule
-
-NEED_BASELINE = frozenset({"VD103", "VD104"})
-"""The codes that compare with a baseline where there is one."""
+from vmapdbg.model import Capture, Finding, Kernel, Schedule
+from vmapdbg.schedule_index import index_of
 
 
 @dataclass(frozen=True)
@@ -17,7 +15,7 @@ class Rule:
     """One rule. `severity` is `error` where values can be wrong or nothing can run, `warning` where it is slow.
 
     `explanation` is what `--explain` prints: what it means, how it is decided, what to do. `find` gets a capture and
-    the baseline's capture (None where there is none).
+    the baseline's capture (None where there is none); `compares` tells whether it looks at the baseline.
     """
 
     code: str
@@ -25,6 +23,7 @@ class Rule:
     severity: Literal["error", "warning"]
     explanation: str
     find: Callable[[Capture, Capture | None], Iterable[Finding]]
+    compares: bool = False
 
 
 def each_kernel(capture: Capture) -> Iterator[tuple[Schedule, int, Kernel]]:
@@ -32,16 +31,6 @@ def each_kernel(capture: Capture) -> Iterator[tuple[Schedule, int, Kernel]]:
     for schedule in capture.schedules:
         for number, kernel in enumerate(schedule.kernels):
             yield schedule, number, kernel
-
-
-def find_node(schedule: Schedule, node_id: int | None) -> Node | None:
-    if node_id is None:
-        return None
-    # a node's id is its place in the graph
-    in_place = schedule.nodes[node_id] if 0 <= node_id < len(schedule.nodes) else None
-    if in_place is not None and in_place.id == node_id:
-        return in_place
-    return next((node for node in schedule.nodes if node.id == node_id), None)
 
 
 def kernel_finding(
@@ -54,13 +43,15 @@ def kernel_finding(
 ) -> Finding:
     """Returns a finding about a kernel; its node is the one whose buffer the kernel writes."""
     kernel = schedule.kernels[number]
-    node = find_node(schedule, kernel.outputs[0] if kernel.outputs else None)
-    line = node.line if node is not None else None
+    node = index_of(schedule).node(next(iter(kernel.outputs), None))
+    lines = [*kernel.lines, schedule.line]
+    if node is not None and node.line is not None:
+        lines.insert(0, node.line)
     return Finding(
         code=code,
         kernel=kernel.name,
         node=None if node is None else node.id,
-        line=line or next(iter(kernel.lines), None) or schedule.line,
+        line=lines[0],
         message=message,
         schedule=schedule.index,
         number=number,
@@ -73,12 +64,14 @@ def node_finding(
     code: str, schedule: Schedule, node_id: int, message: str, advice: str, number: int | None = None
 ) -> Finding:
     """Returns a finding about a node; `number` is that of the kernel it is in, None where there is none."""
-    node = find_node(schedule, node_id)
+    node = index_of(schedule).node(node_id)
+    kernel = index_of(schedule).kernel(number)
+    line = None if node is None else node.line
     return Finding(
         code=code,
-        kernel=None if number is None else schedule.kernels[number].name,
+        kernel=None if kernel is None else kernel.name,
         node=node_id,
-        line=(node.line if node is not None else None) or schedule.line,
+        line=line or schedule.line,
         message=message,
         schedule=schedule.index,
         number=number,
@@ -86,17 +79,9 @@ def node_finding(
     )
 
 
-def is_off(capture: Capture, patch: str) -> bool:
-    """Tells whether the overlay of the capture has that patch, and it was off."""
-    return capture.patches.get(patch) is False
-
-
 def advise_patches(capture: Capture, *patches: str) -> str | None:
     """Returns `turn A and B on (--patches all)` for those that were off, None where none was."""
-    off = [patch for patch in patches if is_off(capture, patch)]
-    return f"turn {' and '.join(off)} on (--patches all)" if off else None
-
-
-def count_of(number: int, word: str) -> str:
-    """Returns `1 step`, `3 steps`, `2,048 threads`."""
-    return f"{number:,} {word}{'s' * (number != 1)}"
+    off = [patch for patch in patches if capture.patches.get(patch) is False]
+    if not off:
+        return None
+    return f"turn {' and '.join(off)} on (--patches all)"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vmapdbg.lint.rule import Rule, count_of, each_kernel, kernel_finding
+from vmapdbg.lint.rule import Rule, each_kernel, kernel_finding
 from vmapdbg.model import Access, Capture, Finding
+from vmapdbg.wording import format_plural
 
 EXPLANATION = """\
 The schedule made a buffer, one kernel writes it, and the kernel does not write all of it: the rest holds what was in
@@ -24,13 +25,18 @@ def find(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
         if not kernel.fresh or kernel.accesses is None:
             continue
         for access in kernel.accesses:
-            if access.kind != "store" or access.addrspace != "GLOBAL" or (written := count_reached(access)) is None:
+            if access.kind != "store" or access.addrspace != "GLOBAL":
                 continue
-            which = f": element {access.missing} is never written" if access.missing is not None else ""
-            elements = count_of(access.size, "element")
-            message = f"kernel {kernel.name} writes {written:,} of the {elements} of {access.buffer}{which}"
+            written = count_reached(access)
+            if written is None:
+                continue
+            elements = format_plural(access.size, "element")
+            message = f"kernel {kernel.name} writes {written:,} of the {elements} of {access.buffer}"
+            if access.missing is not None:
+                message += f": element {access.missing} is never written"
             advice = "look for a range of the buffer that the kernel lacks, or that is too short"
-            advice += f": vmapdbg why {kernel.outputs[0]}" if kernel.outputs else ""
+            if kernel.outputs:
+                advice += f": vmapdbg why {kernel.outputs[0]}"
             yield kernel_finding("VD106", schedule, number, message, advice, access.source_line)
 
 

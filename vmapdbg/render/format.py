@@ -36,11 +36,6 @@ def format_count(count: int) -> str:
     return f"{count / size:,.2f} {prefix}"
 
 
-def format_plural(count: int, noun: str, plural: str | None = None) -> str:
-    """Returns `1 kernel`, `2 kernels`."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
-
-
 def format_ids(ids: Iterable[int]) -> str:
     """Returns node ids in order, runs of three or more joined: `5, 7-12, 15`."""
     parts: list[str] = []

@@ -10,17 +10,8 @@ from typing import Any, Literal
 
 from vmapdbg import __version__
 from vmapdbg.data import to_data
+from vmapdbg.lint.rule import Rule
 from vmapdbg.model import SCHEMA, Capture, Finding, SnippetError, Versions
-
-
-@dataclass(frozen=True)
-class RuleText:
-    """What the formats say of a rule."""
-
-    code: str
-    title: str
-    severity: str
-    explanation: str
 
 
 @dataclass(frozen=True)
@@ -76,17 +67,19 @@ def dump_json(capture: Capture, findings: Sequence[Finding], ignored: int) -> st
     return json.dumps(to_data(document), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
 
 
-def dump_github(findings: Sequence[Finding], rules: Sequence[RuleText]) -> str:
+def dump_github(findings: Sequence[Finding], rules: Sequence[Rule]) -> str:
     """Returns one workflow command a finding: GitHub shows them at the line in a pull request."""
     known = {rule.code: rule for rule in rules}
     lines = []
     for finding in findings:
         rule = known[finding.code]
-        file, number = split_place(finding.line)
-        where = f"file={_property(file)},line={number}," if file is not None else ""
-        title = _property(f"{finding.code} {rule.title}")
-        text = _message(finding.message + (f" - try: {finding.advice}" if finding.advice else ""))
-        lines.append(f"::{rule.severity} {where}title={title}::{text}\n")
+        place = _split_place(finding.line)
+        where = "" if place is None else f"file={_property(place[0])},line={place[1]},"
+        title = _property(f"{finding.code} {rule.name}")
+        text = finding.message
+        if finding.advice:
+            text += f" - try: {finding.advice}"
+        lines.append(f"::{rule.severity} {where}title={title}::{_message(text)}\n")
     return "".join(lines)
 
 
@@ -98,29 +91,17 @@ def _property(text: str) -> str:
     return _message(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def split_place(place: str | None) -> tuple[str | None, int]:
-    """Returns (file, line), (None, 1) where there is none."""
+def _split_place(place: str | None) -> tuple[str, int] | None:
+    """Returns (file, line), None where there is none."""
     file, _, number = (place or "").rpartition(":")
-    return (file, int(number)) if file and number.isdigit() else (None, 1)
+    if not file or not number.isdigit():
+        return None
+    return file, int(number)
 
 
-def dump_sarif(findings: Sequence[Finding], rules: Sequence[RuleText]) -> str:
+def dump_sarif(findings: Sequence[Finding], rules: Sequence[Rule]) -> str:
     """Returns a SARIF 2.1.0 log with one run."""
-    driver = {
-        "name": "vmapdbg",
-        "version": __version__,
-        "rules": [
-            {
-                "id": rule.code,
-                "name": "".join(word.capitalize() for word in rule.title.split()),
-                "shortDescription": {"text": rule.title},
-                "fullDescription": {"text": " ".join(rule.explanation.split("\n\n")[0].split())},
-                "help": {"text": rule.explanation.strip()},
-                "defaultConfiguration": {"level": rule.severity},
-            }
-            for rule in rules
-        ],
-    }
+    driver = {"name": "vmapdbg", "version": __version__, "rules": [_sarif_rule(rule) for rule in rules]}
     order = [rule.code for rule in rules]
     results = [_sarif_result(finding, rules[order.index(finding.code)], order) for finding in findings]
     log = {
@@ -131,16 +112,32 @@ def dump_sarif(findings: Sequence[Finding], rules: Sequence[RuleText]) -> str:
     return json.dumps(log, indent=1, ensure_ascii=True) + "\n"
 
 
-def _sarif_result(finding: Finding, rule: RuleText, order: Sequence[str]) -> dict[str, Any]:
+def _sarif_rule(rule: Rule) -> dict[str, Any]:
+    first_paragraph, _, _ = rule.explanation.partition("\n\n")
+    return {
+        "id": rule.code,
+        "name": "".join(word.capitalize() for word in rule.name.split()),
+        "shortDescription": {"text": rule.name},
+        "fullDescription": {"text": " ".join(first_paragraph.split())},
+        "help": {"text": rule.explanation.strip()},
+        "defaultConfiguration": {"level": rule.severity},
+    }
+
+
+def _sarif_result(finding: Finding, rule: Rule, order: Sequence[str]) -> dict[str, Any]:
+    text = finding.message
+    if finding.advice:
+        text += f". Try: {finding.advice}"
     result: dict[str, Any] = {
         "ruleId": finding.code,
         "ruleIndex": order.index(finding.code),
         "level": rule.severity,
-        "message": {"text": finding.message + (f". Try: {finding.advice}" if finding.advice else "")},
+        "message": {"text": text},
         "properties": {"kernel": finding.kernel, "node": finding.node, "schedule": finding.schedule},
     }
-    file, number = split_place(finding.line)
-    if file is not None:
+    place = _split_place(finding.line)
+    if place is not None:
+        file, number = place
         uri = Path(file).as_uri() if Path(file).is_absolute() else Path(file).as_posix()
         location = {"artifactLocation": {"uri": uri}, "region": {"startLine": number}}
         result["locations"] = [{"physicalLocation": location}]

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from vmapdbg.model import Bufferize, Capture, Node, Realized, Reason, Schedule
-from vmapdbg.render.format import format_plural
 from vmapdbg.schedule_index import index_of
+from vmapdbg.wording import format_plural
 
 MOST_NAMED = 3
 """So many consumers, or EXPANDs, are named in one sentence."""

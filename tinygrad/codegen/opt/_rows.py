@@ -27,16 +27,19 @@ def shape_rows(k:Scheduler) -> Scheduler|None:
   return (shape_workgroups if k.ren.has_local else shape_loops)(k.copy(), rows, cols, reduces)
 
 def find_rows(k:Scheduler) -> tuple[list[UOp], list[UOp], list[UOp]]|None:
-  """Returns the ranges of the rows, those along a row, and the reduces, when each reduce is of a whole row and there is more than that to do in it."""
+  """Returns the ranges of the rows, those along a row, and the reduces, when each reduce is of a whole row and there is more than that to do in
+  it."""
   reduces = k.reduceops
   if not reduces or len(k.ast.src) != 1 or any(u.op is Ops.BUFFERIZE for u in k.ast.backward_slice): return None
-  outputs = k._output_rngs()
-  if any(not is_plain_reduce(u) for u in reduces): return None
-  used = {r for u in reduces for r in u.ranges}
-  # a reduce inside a loop of another one is done again in each step: a matmul of normalized rows is no row kernel
-  if not used <= set(outputs): return None
-  rows, cols = [r for r in outputs if r in used], [r for r in outputs if r not in used]
-  return (rows, cols, reduces) if cols and all(r.src[0].op is Ops.CONST for r in outputs) else None
+  if not all(is_plain_reduce(u) for u in reduces): return None
+  rows, cols = split_outputs(k._output_rngs(), {r for u in reduces for r in u.ranges})
+  return (rows, cols, reduces) if cols else None
+
+def split_outputs(outputs:list[UOp], used:set[UOp]) -> tuple[list[UOp], list[UOp]]:
+  """Returns the ranges of the output that the reduces use, and the others. There are none where a size is symbolic, or where a reduce is inside a
+  loop of another one and done again in each step: a matmul of normalized rows is no row kernel."""
+  if not used <= set(outputs) or not all(r.src[0].op is Ops.CONST for r in outputs): return [], []
+  return [r for r in outputs if r in used], [r for r in outputs if r not in used]
 
 def is_plain_reduce(u:UOp) -> bool: return all(r.op is Ops.RANGE and r.arg[-1] is AxisType.REDUCE and r.src[0].op is Ops.CONST for r in u.src[1:])
 def size(r:UOp) -> int: return int(r.vmax)+1
@@ -91,16 +94,13 @@ def shape_workgroups(k:Scheduler, rows:list[UOp], cols:list[UOp], reduces:list[U
   col = cols[-1]
   lanes = choose_lanes(math.gcd(size(col), *[size(u.src[-1]) for u in reduces]))
   if lanes is None: return None
-  # short rows: several of them make a workgroup
-  block = next((n for n in (8, 4, 2) if rows and size(rows[-1]) % n == 0 and lanes*n <= MOST_THREADS), 1) if lanes < WARP else 1
+  block = choose_block(rows, lanes)
   if sum(lanes*block*u.dtype.itemsize for u in reduces) > k.ren.shared_max: return None
   lane = UOp.range(lanes, next(k.opt_range), AxisType.LOCAL)
   closed = [lane]
   if block > 1:
     row_lane = UOp.range(block, next(k.opt_range), AxisType.LOCAL)
-    _, index = split(k, rows[-1], block, row_lane, AxisType.GLOBAL)
-    new = {u: u.substitute({rows[-1]: index}) for u in reduces}
-    k.ast, reduces = k.ast.substitute({rows[-1]: index}), list(new.values())
+    reduces = block_rows(k, rows[-1], block, row_lane, reduces)
     closed = [row_lane, lane]
   def split_one(u:UOp) -> UOp:
     parts = UOp.range(lanes, next(k.opt_range), AxisType.REDUCE)
@@ -111,6 +111,17 @@ def shape_workgroups(k:Scheduler, rows:list[UOp], cols:list[UOp], reduces:list[U
   _, index = split(k, col, lanes, lane, AxisType.LOOP)
   k.ast = k.ast.substitute({col: index, **{r: r.replace(arg=r.arg[:-1]+(AxisType.LOOP,)) for r in cols[:-1]}})
   return k
+
+def choose_block(rows:list[UOp], lanes:int) -> int:
+  """How many rows a workgroup has: several short ones, else one."""
+  if lanes >= WARP or not rows: return 1
+  return next((n for n in (8, 4, 2) if size(rows[-1]) % n == 0 and lanes*n <= MOST_THREADS), 1)
+
+def block_rows(k:Scheduler, row:UOp, block:int, row_lane:UOp, reduces:list[UOp]) -> list[UOp]:
+  """Deals the rows out to the lanes of a workgroup. Returns the reduces as they are then."""
+  _, index = split(k, row, block, row_lane, AxisType.GLOBAL)
+  k.ast = k.ast.substitute({row: index})
+  return list({u: u.substitute({row: index}) for u in reduces}.values())
 
 def choose_lanes(n:int) -> int|None:
   """The largest power of two that divides n, so that adding up the lanes' parts is no more work than a lane's own part."""

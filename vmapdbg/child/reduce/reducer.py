@@ -170,15 +170,16 @@ def find_difference(one: Trial, other: Trial, kind: str) -> Any:
     ends = one.end.partition(":")[0], other.end.partition(":")[0]
     if ends[0] != ends[1]:
         # a graph that both refuse, each in its way, shows nothing
-        return None if kind == "kernels" or "it runs" not in ends else (one.end, other.end)
+        shows = kind != "kernels" and "it runs" in ends
+        return (one.end, other.end) if shows else None
     if one.end != "it runs" or kind == "crash":
         return None
-    if kind == "kernels":
-        return "kernels" if one.keys != other.keys else None
     if kind == "findings":
         only = [sorted({*a.codes} - {*b.codes}) for a, b in ((one, other), (other, one))]
         return only if any(only) else None
-    return "values" if any(map(_differ, one.values, other.values)) else None
+    if kind == "kernels":
+        return kind if one.keys != other.keys else None
+    return kind if any(map(_differ, one.values, other.values)) else None
 
 
 def _differ(one: Any, other: Any) -> bool:

@@ -22,6 +22,9 @@ from vmapdbg.child.record.recorder import Recorder
 from vmapdbg.job import ReduceRequest, load_request
 from vmapdbg.patches import format_patches
 
+_DEVICES: dict[Any, Any] = {"NPY": "PYTHON"}
+"""What numpy holds is read only, and no kernel runs on its device: this one holds it here."""
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -66,7 +69,10 @@ def lint_recorded(recorder: Recorder, target: str) -> tuple[str, ...]:
 
 def read_frame(stream: IO[bytes]) -> bytes | None:
     head = stream.read(8)
-    return stream.read(struct.unpack("<q", head)[0]) if len(head) == 8 else None
+    if len(head) < 8:
+        return None
+    (length,) = struct.unpack("<q", head)
+    return stream.read(length)
 
 
 def write_frame(stream: IO[bytes], data: bytes) -> None:
@@ -92,7 +98,7 @@ def try_graph(
         run_schedule(items, variables)
         return Trial("it runs", keys, tuple(map(_read, tensors)))
     except Exception as error:  # whatever the scheduler does with a graph is what is being looked for
-        message = str(error).splitlines()[0] if str(error) else ""
+        message = next(iter(str(error).splitlines()), "")
         return Trial(f"{type(error).__name__}: {message}", (), ())
 
 
@@ -114,11 +120,10 @@ def build_graph(graph: PackedGraph, contents: dict[str, bytes]) -> list[Any]:
         if node.op == "BUFFER":
             device = graph.nodes[node.src[1]].arg
             data = contents.get(graph.blobs.get(slot, ""), b"")
-            # what numpy holds has another device's name here
-            built.append(make_buffer("PYTHON" if device == "NPY" else device, node.arg, node.dtype, data))
+            built.append(make_buffer(_DEVICES.get(device, device), node.arg, node.dtype, data))
             continue
         sources = tuple(built[s] for s in node.src)
-        arg = "PYTHON" if node.op == "DEVICE" and node.arg == "NPY" else node.arg
+        arg = _DEVICES.get(node.arg, node.arg) if node.op == "DEVICE" else node.arg
         built.append(UOp(Ops[node.op], node.dtype, sources, arg))
     return [built[root] for root in graph.roots]
 

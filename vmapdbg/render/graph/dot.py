@@ -63,7 +63,7 @@ def write_dot(graph: Graph) -> str:
     inside: dict[str | None, list[GraphNode]] = {}
     for node in graph.nodes:
         inside.setdefault(node.scope, []).append(node)
-    if graph.stage == "ranges":
+    if graph.is_table:
         _write_rows(dot, graph)
         return dot.source
     _write_scope(dot, None, children, inside, graph)
@@ -89,7 +89,7 @@ def _graph_attributes(graph: Graph) -> dict[str, str]:
         "pad": "0.25",
         "tooltip": " ",
     }
-    if graph.stage == "ranges":
+    if graph.is_table:
         return {**attributes, "layout": "nop2", "outputorder": "nodesfirst"}
     attributes |= {"rankdir": "TB", "nodesep": "0.3", "ranksep": "0.32"}
     if len(graph.nodes) + len(graph.edges) > 600:
@@ -263,7 +263,7 @@ def style_svg(svg: str, graph: Graph) -> str:
     heads = _NODE_GROUP.findall(svg)
     done = [_style_texts(parts[0], graph, False)]
     for head, part in zip(heads, parts[1:], strict=True):
-        bold = graph.stage != "ranges" and not head.startswith('<g id="legend')
+        bold = not graph.is_table and not head.startswith('<g id="legend')
         done += [head, _style_texts(part, graph, bold)]
     start = _FAMILY.sub(lambda match: f'font-family="{_FAMILIES[match[1]]}"', "".join(done))
     place = start.find("<g id=")

@@ -10,7 +10,7 @@ from vmapdbg.diff import match_nodes
 from vmapdbg.model import Bufferize, Capture, Node, Schedule
 from vmapdbg.render.findings import Findings
 from vmapdbg.render.format import Places
-from vmapdbg.render.graph.model import ADDED, COMMON, REMOVED
+from vmapdbg.render.graph.model import ADDED, COMMON, REMOVED, choose_colours
 from vmapdbg.schedule_index import index_of
 from vmapdbg.vocabulary import Mark
 
@@ -80,6 +80,14 @@ class DrawnSchedule:
         made = buffer.bufferize
         ambient = tuple(name for name in made.closed_ranges if name in self.index.vmap_names)
         return (ambient, len(made.closed_ranges), made.size, made.addrspace, made.outcome, buffer.lost)
+
+
+def colour_ranges(after: DrawnSchedule, before: DrawnSchedule | None) -> dict[str, str]:
+    """Returns the colour of each vmap range of both sides."""
+    names = after.index.vmap_names
+    if before is not None:
+        names |= before.index.vmap_names
+    return choose_colours(sorted(names))
 
 
 def count_common(before: Schedule, after: Schedule) -> int:

@@ -8,12 +8,25 @@ from dataclasses import replace
 
 from vmapdbg.diff import match_nodes
 from vmapdbg.model import Kernel, Node
-from vmapdbg.render.format import format_bytes, format_count, format_ids, format_plural, format_shape
+from vmapdbg.render.format import format_bytes, format_count, format_ids, format_shape
 from vmapdbg.render.graph.fold import find_repeats
 from vmapdbg.render.graph.items import DrawnSchedule
 from vmapdbg.render.graph.labels import shorten
-from vmapdbg.render.graph.model import ADDED, COMMON, REMOVED, SIGNS, Graph, GraphEdge, GraphNode, LegendEntry
+from vmapdbg.render.graph.model import (
+    ADDED,
+    COMMON,
+    REMOVED,
+    SIGNS,
+    Graph,
+    GraphEdge,
+    GraphError,
+    GraphNode,
+    add_legend,
+)
+from vmapdbg.render.graph.parts import find_near
+from vmapdbg.render.graph.stages import Stage
 from vmapdbg.vocabulary import Mark
+from vmapdbg.wording import format_plural
 
 _DTYPE_BYTES = {
     **dict.fromkeys(("bool", "char", "signed char", "unsigned char", "uchar"), 1),
@@ -34,8 +47,10 @@ _INPUTS = frozenset({"BUFFER", "COPY", "PARAM", "DEFINE_GLOBAL", "BUFFER_VIEW", 
 def build_kernel_graph(after: DrawnSchedule, before: DrawnSchedule | None, level: int, title: str) -> Graph:
     """Returns the kernels of a schedule and their buffers; with `before`, of both laid over each other.
 
-    From `level` 1 on repeated layers are drawn once.
+    From `level` 1 on repeated layers are drawn once. Raises GraphError where there is no kernel.
     """
+    if not after.schedule.kernels and not (before and before.schedule.kernels):
+        raise GraphError(f"schedule {after.schedule.index} has no kernels, only copies or nothing")
     new, old = _Part(after, ADDED if before else COMMON), None
     if before is not None:
         old = _Part(before, REMOVED)
@@ -47,7 +62,7 @@ def build_kernel_graph(after: DrawnSchedule, before: DrawnSchedule | None, level
         nodes += [node for node in gone_nodes if node.id not in known]
         edges = _merge_edges(edges, gone_edges)
     graph = Graph("kernels", title, tuple(nodes), tuple(edges), (), (), {}, {})
-    return add_kernel_legend(fold_kernels(graph) if level else graph)
+    return explain_kinds(fold_kernels(graph) if level else graph)
 
 
 def fold_kernels(graph: Graph) -> Graph:
@@ -100,7 +115,7 @@ class _Part:
         self.reads = [sorted(self._find_reads(kernel)) for kernel in self.kernels]
         self.buffers = sorted(set(self.writers) | {node for reads in self.reads for node in reads})
         self.buffer_names = {node: f"{prefix}buffer{node}" for node in self.buffers}
-        self.marks = dict.fromkeys([*self.names.values(), *self.buffer_names.values()], mark)
+        self.marks: dict[str, Mark] = dict.fromkeys([*self.names.values(), *self.buffer_names.values()], mark)
         self.most = max((kernel.executed_ops for kernel in self.kernels), default=0)
         self.total = sum(kernel.executed_ops for kernel in self.kernels)
 
@@ -240,12 +255,16 @@ def _merge_edges(new: Iterable[GraphEdge], old: Iterable[GraphEdge]) -> list[Gra
     return list(ends.values())
 
 
-def add_kernel_legend(graph: Graph) -> Graph:
+def explain_kinds(graph: Graph) -> Graph:
     """Returns the graph with a legend of the kinds that it has."""
-    kinds, marks = {node.kind for node in graph.nodes}, {node.mark for node in graph.nodes}
-    entries = [LegendEntry(kind, text) for kind, text in _LEGEND.items() if kind in kinds]
-    if any(node.alert for node in graph.nodes if node.kind == "kept"):
-        entries.append(LegendEntry("kept", "loses a batch range", alert=True))
-    entries += [LegendEntry("kernel", "- only before", REMOVED)] if REMOVED in marks else []
-    entries += [LegendEntry("kernel", "+ only after", ADDED)] if ADDED in marks else []
-    return replace(graph, legend=tuple(entries))
+    return add_legend(graph, _LEGEND, "kernel", {node.mark for node in graph.nodes})
+
+
+STAGE = Stage(
+    title="kernels",
+    build=build_kernel_graph,
+    last_level=1,
+    find_near=find_near,
+    add_legend=explain_kinds,
+    extra_kinds=frozenset(),
+)

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from vmapdbg.model import Bufferize, Node
-from vmapdbg.render.format import format_bytes, format_ids, format_plural, format_shape
+from vmapdbg.render.format import format_bytes, format_ids, format_shape
 from vmapdbg.render.graph.fold import Group
 from vmapdbg.render.graph.items import BufferMark, DrawnSchedule, Item
 from vmapdbg.render.graph.model import REMOVED, SIGNS
+from vmapdbg.wording import format_plural
 
 _LONGEST = 44
 _LONGEST_TIP = 600

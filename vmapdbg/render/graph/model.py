@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from vmapdbg.model import SCHEMA
-from vmapdbg.vocabulary import EdgeKind, Mark, Stage
+from vmapdbg.vocabulary import EdgeKind, Mark, StageName
 
 COMMON: Mark = "common"
 REMOVED: Mark = "removed"
@@ -83,7 +84,7 @@ class Graph:
 
     schema: Literal[1] = field(default=SCHEMA, kw_only=True)
     kind: Literal["graph"] = field(default="graph", kw_only=True)
-    stage: Stage
+    stage: StageName
     title: str
     nodes: tuple[GraphNode, ...]
     edges: tuple[GraphEdge, ...]
@@ -92,6 +93,29 @@ class Graph:
     range_colours: dict[str, str]
     folded: dict[str, int]
     notes: tuple[str, ...] = ()
+
+    @property
+    def is_table(self) -> bool:
+        """Whether its nodes are the rows of a table, and not laid out as a graph."""
+        return bool(self.nodes) and all(node.kind in ("row", "row-head") for node in self.nodes)
+
+
+def add_legend(graph: Graph, kinds: Mapping[str, str], sample: str, marks: Collection[str]) -> Graph:
+    """Returns the graph with a legend: of `kinds` (kind -> what it is) those that it has, then what colours say.
+
+    `marks` are the marks that are seen; `sample` is the kind of node that shows them.
+    """
+    seen = {node.kind for node in graph.nodes}
+    entries = [LegendEntry(kind, text) for kind, text in kinds.items() if kind in seen]
+    if any(node.realized for node in graph.nodes):
+        entries.append(LegendEntry(sample, "realized, with the reason", realized=True))
+    if any(node.alert for node in graph.nodes if node.kind == "kept"):
+        entries.append(LegendEntry("kept", "loses a batch range", alert=True))
+    if REMOVED in marks:
+        entries.append(LegendEntry(sample, "- only before", REMOVED))
+    if ADDED in marks:
+        entries.append(LegendEntry(sample, "+ only after", ADDED))
+    return replace(graph, legend=tuple(entries))
 
 
 def choose_colours(names: list[str]) -> dict[str, str]:

@@ -6,18 +6,19 @@ from collections.abc import Sequence
 
 from vmapdbg.render.format import format_bytes, format_shape
 from vmapdbg.render.graph.fold import Group, fold_items
-from vmapdbg.render.graph.items import DrawnSchedule, Item, collect_items
+from vmapdbg.render.graph.items import DrawnSchedule, Item, collect_items, colour_ranges
 from vmapdbg.render.graph.labels import join_ranges, make_tooltip, shorten, star_ranges
-from vmapdbg.render.graph.model import REMOVED, SIGNS, Graph, GraphNode, choose_colours
+from vmapdbg.render.graph.model import REMOVED, SIGNS, Graph, GraphNode
+from vmapdbg.render.graph.stages import Stage
 from vmapdbg.render.graph.tensor import name_node
 
 HEADS = ("id", "op", "shape", "ranges in -> out", "ambient", "decision and buffer", "kernel", "line")
 _WIDEST = (12, 34, 22, 46, 14, 90, 18, 26)
 
 
-def build_range_graph(after: DrawnSchedule, before: DrawnSchedule | None, title: str) -> Graph:
+def build_range_graph(after: DrawnSchedule, before: DrawnSchedule | None, level: int, title: str) -> Graph:
     """Returns one row a node: the label's only line is the row, in columns of a fixed width."""
-    folding = fold_items(collect_items(after, before), 0)
+    folding = fold_items(collect_items(after, before), level)
     table = [
         _make_row(group, after if group.last.mark != REMOVED or before is None else before) for group in folding.groups
     ]
@@ -27,8 +28,7 @@ def build_range_graph(after: DrawnSchedule, before: DrawnSchedule | None, title:
     nodes = [GraphNode("head", "row-head", (_join_row(HEADS, widths),), "the columns")]
     for group, row in zip(folding.groups, table, strict=True):
         nodes.append(_draw_row(group, _join_row(row, widths), after))
-    names = sorted(after.index.vmap_names | (before.index.vmap_names if before else frozenset()))
-    return Graph("ranges", title, tuple(nodes), (), (), (), choose_colours(names), folding.folded)
+    return Graph("ranges", title, tuple(nodes), (), (), (), colour_ranges(after, before), folding.folded)
 
 
 def _draw_row(group: Group, line: str, drawn: DrawnSchedule) -> GraphNode:
@@ -81,3 +81,21 @@ def _describe_decision(item: Item) -> str:
 
 def _join_row(row: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(shorten(cell, width).ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def find_rows(graph: Graph, centre: Sequence[str], depth: int) -> set[str]:
+    """Returns the ids of the rows at most `depth` rows from `centre`, and of the head."""
+    rows = {node.id: row for row, node in enumerate(graph.nodes)}
+    near = {name for name, row in rows.items() if any(abs(row - rows[middle]) <= depth for middle in centre)}
+    return near | {"head"}
+
+
+STAGE = Stage(
+    title="range map",
+    build=build_range_graph,
+    last_level=0,
+    find_near=find_rows,
+    # the heads of the columns say what is in them
+    add_legend=lambda graph: graph,
+    extra_kinds=frozenset({"row-head"}),
+)

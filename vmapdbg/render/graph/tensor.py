@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 
-from vmapdbg.render.graph.fold import Folding, Group, fold_items
-from vmapdbg.render.graph.items import BufferMark, DrawnSchedule, Item, collect_items
+from vmapdbg.render.graph.fold import LEVELS, Folding, Group, fold_items
+from vmapdbg.render.graph.items import BufferMark, DrawnSchedule, Item, collect_items, colour_ranges
 from vmapdbg.render.graph.labels import (
     describe_buffer,
     join_ranges,
@@ -17,17 +17,17 @@ from vmapdbg.render.graph.labels import (
     shorten,
 )
 from vmapdbg.render.graph.model import (
-    ADDED,
     COMMON,
     REMOVED,
     Graph,
     GraphCluster,
     GraphEdge,
     GraphNode,
-    LegendEntry,
-    choose_colours,
+    add_legend,
     measure_ranks,
 )
+from vmapdbg.render.graph.parts import find_near
+from vmapdbg.render.graph.stages import Stage
 from vmapdbg.vocabulary import EdgeKind, Mark
 
 _FAR_ROWS = 12
@@ -51,7 +51,6 @@ def build_tensor_graph(after: DrawnSchedule, before: DrawnSchedule | None, level
     """Returns the tensor graph of a schedule folded to `level`; with `before`, of both laid over each other."""
     items = collect_items(after, before)
     folding = fold_items(items, level)
-    names = sorted(after.index.vmap_names | (before.index.vmap_names if before else frozenset()))
     draft = _Draft(folding, after, before)
     draft.draw()
     graph = Graph(
@@ -61,10 +60,10 @@ def build_tensor_graph(after: DrawnSchedule, before: DrawnSchedule | None, level
         edges=tuple(draft.edges),
         clusters=tuple(_make_clusters(draft.scopes, after, before)),
         legend=(),
-        range_colours=choose_colours(names),
+        range_colours=colour_ranges(after, before),
         folded=folding.folded,
     )
-    return add_legend(cut_far_edges(graph))
+    return explain_kinds(cut_far_edges(graph))
 
 
 class _Draft:
@@ -200,37 +199,20 @@ def cut_far_edges(graph: Graph) -> Graph:
             tip = f"reads {title}\n{edge.tooltip}"
             nodes.append(GraphNode(name, "reference", (f"from {title}",), tip, (), head.scope, edge.mark))
         edges.append(GraphEdge(name, edge.head, edge.label, edge.tooltip, "reference", edge.mark))
-    return Graph(**{**vars(graph), "nodes": tuple(nodes), "edges": tuple(edges)})
+    return replace(graph, nodes=tuple(nodes), edges=tuple(edges))
 
 
-def add_legend(graph: Graph) -> Graph:
+def explain_kinds(graph: Graph) -> Graph:
     """Returns the graph with a legend of the kinds that it has."""
-    kinds = {node.kind for node in graph.nodes}
-    entries = [LegendEntry(kind, text) for kind, text in _LEGEND.items() if kind in kinds]
-    if any(node.realized for node in graph.nodes):
-        entries.append(LegendEntry("op", "realized, with the reason", realized=True))
-    if any(node.alert for node in graph.nodes):
-        entries.append(LegendEntry("kept", "loses a batch range", alert=True))
     marks = {part.mark for part in (*graph.nodes, *graph.edges)}
-    entries += [LegendEntry("op", "- only before", REMOVED)] if REMOVED in marks else []
-    entries += [LegendEntry("op", "+ only after", ADDED)] if ADDED in marks else []
-    return Graph(**{**vars(graph), "legend": tuple(entries)})
+    return add_legend(graph, _LEGEND, "op", marks)
 
 
-def count_near(graph: Graph, centre: Iterable[str], depth: int) -> set[str]:
-    """Returns the ids of the nodes at most `depth` edges from `centre`, either way; a BUFFERIZE is no step."""
-    near: dict[str, set[str]] = defaultdict(set)
-    for edge in graph.edges:
-        near[edge.tail].add(edge.head)
-        near[edge.head].add(edge.tail)
-    free = {node.id for node in graph.nodes if node.kind in ("kept", "removed")}
-    found: set[str] = set()
-    front = set(centre)
-    for _ in range(depth + 1):
-        front -= found
-        found |= front
-        steps = {other for name in front for other in near[name]} - found
-        buffers = steps & free
-        found |= buffers
-        front = (steps - free) | ({other for name in buffers for other in near[name]} - found)
-    return found
+STAGE = Stage(
+    title="tensor graph",
+    build=build_tensor_graph,
+    last_level=LEVELS[-1],
+    find_near=find_near,
+    add_legend=explain_kinds,
+    extra_kinds=frozenset({"reference", "kept", "removed"}),
+)

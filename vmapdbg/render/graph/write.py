@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 from vmapdbg.data import to_data
-from vmapdbg.model import Capture, Schedule
-from vmapdbg.render.format import format_plural
+from vmapdbg.model import Capture, Schedule, SnippetError
 from vmapdbg.render.graph.dot import style_svg, write_dot
 from vmapdbg.render.graph.draw import PICTURES, TooSlow, check_format, draw_dot
 from vmapdbg.render.graph.fold import LEVEL_NOTES, LEVELS
 from vmapdbg.render.graph.items import DrawnSchedule, count_common
-from vmapdbg.render.graph.kernels import add_kernel_legend, build_kernel_graph
 from vmapdbg.render.graph.model import Graph, GraphError, measure_ranks
-from vmapdbg.render.graph.ranges import build_range_graph
-from vmapdbg.render.graph.tensor import add_legend, build_tensor_graph, count_near
+from vmapdbg.render.graph.parts import find_centre, keep_nodes, list_nearest
+from vmapdbg.render.graph.stages import STAGES, load_stage
 from vmapdbg.store import StoreError, write_atomically, write_bytes_atomically
+from vmapdbg.wording import format_plural
 
-Stage = Literal["tensor", "ranges", "kernels"]
-STAGES: tuple[Stage, ...] = ("tensor", "ranges", "kernels")
 FORMATS = (*PICTURES, "dot", "json")
 TIME_LIMIT = 12.0
 PATIENCE = 1.5  # seconds of layout: what takes longer is no pleasure to scroll through, either
@@ -35,7 +30,7 @@ def write_graph(
     capture: Capture,
     path: Path | str,
     *,
-    stage: Stage = "tensor",
+    stage: str = "tensor",
     schedule: int | None = None,
     around: int | None = None,
     depth: int | None = None,
@@ -89,8 +84,10 @@ def _check_path(path: Path) -> str:
 
 def _choose_schedule(capture: Capture, index: int | None) -> tuple[DrawnSchedule, list[str]]:
     if not capture.schedules:
-        why = f": {capture.error.type}: {capture.error.message.splitlines()[0]}" if capture.error else ""
-        raise GraphError(f"{capture.snippet} made no schedule to draw{why}")
+        message = f"{capture.snippet} made no schedule to draw"
+        if capture.error is not None:
+            message += f": {_format_error(capture.error)}"
+        raise GraphError(message)
     if index is not None:
         for schedule in capture.schedules:
             if schedule.index == index:
@@ -104,6 +101,10 @@ def _choose_schedule(capture: Capture, index: int | None) -> tuple[DrawnSchedule
     return DrawnSchedule(capture, chosen), notes
 
 
+def _format_error(error: SnippetError) -> str:
+    return f"{error.type}: {error.message.splitlines()[0]}"
+
+
 def _interest(schedule: Schedule) -> tuple[bool, int, int]:
     """Of the schedules with kernels those with most vmap ranges, and of these the last."""
     scopes = sum(item.vmap for item in schedule.ranges)
@@ -114,7 +115,7 @@ def _choose_baseline(other: Capture | None, after: DrawnSchedule, notes: list[st
     if other is None:
         return None
     if not other.schedules:
-        why = f" ({other.error.type}: {other.error.message.splitlines()[0]})" if other.error else ""
+        why = "" if other.error is None else f" ({_format_error(other.error)})"
         notes.append(f"the baseline made no schedule{why}: all is drawn as added")
         return DrawnSchedule(other, Schedule(after.schedule.index, None, 0, (), (), (), (), (), ()))
     index = after.schedule.index
@@ -131,7 +132,7 @@ class _Drawing:
         self,
         after: DrawnSchedule,
         before: DrawnSchedule | None,
-        stage: Stage,
+        stage: str,
         around: int | None,
         depth: int | None,
         fold: int | None,
@@ -143,41 +144,36 @@ class _Drawing:
             raise GraphError(f"there is no folding {fold}: choose from 0 (all) to {LEVELS[-1]}")
         if depth is not None and depth < 0:
             raise GraphError(f"a depth of {depth} is too small: it counts edges from 0")
-        if stage == "kernels" and not after.schedule.kernels and not (before and before.schedule.kernels):
-            raise GraphError(f"schedule {after.schedule.index} has no kernels, only copies or nothing")
         if around is not None and around not in after.index.nodes:
             raise GraphError(f"there is no node {around} in schedule {after.schedule.index}")
-        self.after, self.before, self.stage, self.notes = after, before, stage, notes
+        self.after, self.before, self.stage, self.notes = after, before, load_stage(stage), notes
         self.around, self.depth, self.fold = around, depth, fold
         self.left_out = self.drawn = 0
 
     def build(self, level: int) -> Graph:
         """Returns the graph at a level of folding, cut to what was asked for."""
-        what = {"tensor": "tensor graph", "ranges": "range map", "kernels": "kernels"}[self.stage]
-        capture = self.after.capture
-        title = f"{capture.snippet}   {what} of schedule {self.after.schedule.index}, target {capture.target}"
-        title += "   - before, + after" if self.before is not None else ""
-        if self.stage == "kernels":
-            graph = build_kernel_graph(self.after, self.before, level, title)
-        elif self.stage == "ranges":
-            graph = build_range_graph(self.after, self.before, title)
-        else:
-            graph = build_tensor_graph(self.after, self.before, level, title)
+        capture, number = self.after.capture, self.after.schedule.index
+        title = f"{capture.snippet}   {self.stage.title} of schedule {number}, target {capture.target}"
+        if self.before is not None:
+            title += "   - before, + after"
+        graph = self.stage.build(self.after, self.before, level, title)
         self.drawn = self.count_drawn(graph)
         return self._cut(graph)
 
     def _cut(self, graph: Graph) -> Graph:
-        if self.around is None and (self.depth is None or self.stage == "ranges"):
+        # a table has no outputs to be near to
+        if self.around is None and (self.depth is None or graph.is_table):
             return graph
-        centre = _find_centre(graph, self.around)
+        centre = find_centre(graph, self.around)
         if self.around is not None and not centre:
             raise GraphError(f"node {self.around} is not drawn: it is a constant, named by what reads it")
-        if self.stage == "ranges":
-            near = _find_rows(graph, centre, _DEPTH if self.depth is None else self.depth)
-        else:
-            near = count_near(graph, centre, _DEPTH if self.depth is None else self.depth)
-        self.left_out = self.drawn - self.count_drawn(keep_nodes(graph, near))
-        return keep_nodes(graph, near)
+        depth = _DEPTH if self.depth is None else self.depth
+        part = self._keep(graph, self.stage.find_near(graph, centre, depth))
+        self.left_out = self.drawn - self.count_drawn(part)
+        return part
+
+    def _keep(self, graph: Graph, names: set[str]) -> Graph:
+        return self.stage.add_legend(keep_nodes(graph, names))
 
     def draw(self, kind: str, seconds: float) -> bytes:
         """Returns the picture at the first level that is quick to lay out, and so to look at."""
@@ -188,12 +184,15 @@ class _Drawing:
             levels = levels[1:]
         for level in levels:
             graph = self.build(level)
-            final = level == last
             left = end - time.monotonic()
-            if estimate_seconds(graph) > (left if final else min(left / 2, PATIENCE)):
+            # what can still be folded leaves time for that
+            patience, limit = min(left / 2, PATIENCE), left * 0.5
+            if level == last:
+                patience, limit = left, left * 0.8
+            if estimate_seconds(graph) > patience:
                 continue
             try:
-                picture = self._draw_graph(graph, kind, left * (0.8 if final else 0.5))
+                picture = self._draw_graph(graph, kind, limit)
             except TooSlow:
                 continue
             self.note_folded(graph, level)
@@ -202,26 +201,25 @@ class _Drawing:
 
     def list_levels(self) -> tuple[int, ...]:
         """Returns the levels of folding to try: the one asked for, or all."""
-        last = {"tensor": LEVELS[-1], "kernels": 1, "ranges": 0}[self.stage]
-        return tuple(range(last + 1)) if self.fold is None else (min(self.fold, last),)
+        last = self.stage.last_level
+        if self.fold is not None:
+            return (min(self.fold, last),)
+        return tuple(range(last + 1))
 
     def is_repetitive(self) -> bool:
         """Whether many nodes are repeated layers, which nobody wants to scroll through."""
-        return self.stage != "ranges" and any(
-            count >= _MANY for why, count in self.build(1).folded.items() if why.startswith("repeated")
-        )
+        folded = self.build(1).folded
+        return any(count >= _MANY for why, count in folded.items() if why.startswith("repeated"))
 
-    @staticmethod
-    def count_drawn(graph: Graph) -> int:
-        """Returns how many nodes stand for nodes of the capture (or kernels and buffers), before any are left out."""
-        extra = ("reference", "row-head") if graph.stage == "kernels" else ("reference", "row-head", "kept", "removed")
-        return sum(node.kind not in extra for node in graph.nodes)
+    def count_drawn(self, graph: Graph) -> int:
+        """Returns how many nodes stand for nodes of the capture (or kernels and buffers)."""
+        return sum(node.kind not in self.stage.extra_kinds for node in graph.nodes)
 
     def _draw_part(self, graph: Graph, kind: str, level: int, end: float) -> bytes:
         """Returns the picture of as many nodes near the outputs as can be drawn in time."""
         # the last and smallest is worth waiting for: on a busy machine the start of the layout alone takes seconds
         for most, least_seconds in ((400, 2.0), (150, 2.0), (40, 15.0)):
-            part = keep_nodes(graph, set(_list_near(graph, _find_centre(graph, self.around), most)))
+            part = self._keep(graph, set(list_nearest(graph, find_centre(graph, self.around), most)))
             try:
                 picture = self._draw_graph(part, kind, max((end - time.monotonic()) * 0.6, least_seconds))
             except TooSlow:
@@ -235,64 +233,22 @@ class _Drawing:
 
     def _draw_graph(self, graph: Graph, kind: str, seconds: float) -> bytes:
         picture = draw_dot(write_dot(graph), kind, seconds)
-        return style_svg(picture.decode("utf-8"), graph).encode("utf-8") if kind == "svg" else picture
+        if kind != "svg":
+            return picture
+        return style_svg(picture.decode("utf-8"), graph).encode("utf-8")
 
     def note_folded(self, graph: Graph, level: int) -> None:
         """Says what is not drawn as a node of its own."""
         folded = {why: count for why, count in graph.folded.items() if count}
         if folded:
             total = sum(folded.values())
-            parts = ", ".join(f"{count:,} {why}" for why, count in sorted(folded.items(), key=lambda item: -item[1]))
+            most_first = sorted(folded.items(), key=lambda item: -item[1])
+            parts = ", ".join(f"{count:,} {why}" for why, count in most_first)
             self.notes.append(f"folded {total:,} of {total + self.drawn:,} nodes: {parts}")
         if level and self.fold is None and graph.folded:
             self.notes.append(f"folded to stay readable: {LEVEL_NOTES[level]} (--fold 0 draws all)")
         if self.left_out:
             self.notes.append(f"{format_plural(self.left_out, 'node')} further away not drawn")
-
-
-def _find_centre(graph: Graph, around: int | None) -> list[str]:
-    if around is not None:
-        return [node.id for node in graph.nodes if around in node.members and node.kind not in ("kept", "removed")][:4]
-    tails = {edge.tail for edge in graph.edges}
-    return [node.id for node in graph.nodes if node.id not in tails]
-
-
-def _find_rows(graph: Graph, centre: Iterable[str], depth: int) -> set[str]:
-    numbers = {node.id: number for number, node in enumerate(graph.nodes)}
-    rows = [numbers[name] for name in centre]
-    near = {node.id for node in graph.nodes if any(abs(numbers[node.id] - row) <= depth for row in rows)}
-    return near | {"head"}
-
-
-def _list_near(graph: Graph, centre: list[str], most: int) -> list[str]:
-    order = dict.fromkeys(centre[:most])
-    near: dict[str, list[str]] = {node.id: [] for node in graph.nodes}
-    for edge in graph.edges:
-        near[edge.tail].append(edge.head)
-        near[edge.head].append(edge.tail)
-    queue = list(order)
-    for name in queue:
-        for other in near[name]:
-            if other not in order and len(order) < most:
-                order[other] = None
-                queue.append(other)
-    return list(order)
-
-
-def keep_nodes(graph: Graph, names: set[str]) -> Graph:
-    """Returns the part of a graph that has these nodes."""
-    nodes = tuple(node for node in graph.nodes if node.id in names)
-    edges = tuple(edge for edge in graph.edges if edge.tail in names and edge.head in names)
-    parents = {cluster.id: cluster.parent for cluster in graph.clusters}
-    used: set[str] = set()
-    for node in nodes:
-        scope = node.scope
-        while scope is not None and scope not in used:
-            used.add(scope)
-            scope = parents.get(scope)
-    clusters = tuple(cluster for cluster in graph.clusters if cluster.id in used)
-    part = replace(graph, nodes=nodes, edges=edges, clusters=clusters)
-    return add_kernel_legend(part) if graph.stage == "kernels" else add_legend(part)
 
 
 def estimate_seconds(graph: Graph) -> float:

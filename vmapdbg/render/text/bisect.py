@@ -10,8 +10,8 @@ from rich.text import Text
 from vmapdbg.bisect.outcome import Outcome
 from vmapdbg.bisect.search import Found, Search
 from vmapdbg.patches import Patches, spell_patches
-from vmapdbg.render.format import format_plural
 from vmapdbg.render.text.layout import Page
+from vmapdbg.wording import format_plural
 
 
 def print_bisect(snippet: str, kind: str, search: Search, outcomes: Sequence[Outcome], console: Console) -> None:
@@ -22,8 +22,9 @@ def print_bisect(snippet: str, kind: str, search: Search, outcomes: Sequence[Out
     lines = page.wrap(page.join((snippet, "bold"), f"  {verdict}"), hang=2)
     for outcome in outcomes:
         count = sum(name == outcome.name for name in search.outcomes.values())
-        told = page.join((outcome.name, "bold"), f"  {outcome.summary} ", (f"({format_plural(count, 'run')})", "dim"))
-        lines += page.wrap(told, indent=2, hang=3)
+        runs = (f"({format_plural(count, 'run')})", "dim")
+        sentence = page.join((outcome.name, "bold"), f"  {outcome.summary} ", runs)
+        lines += page.wrap(sentence, indent=2, hang=3)
     if search.is_uniform:
         lines += page.wrap(page.text("no set of patches that was tried changes the outcome", "bold"), indent=2, hang=2)
     else:
@@ -37,9 +38,10 @@ def print_bisect(snippet: str, kind: str, search: Search, outcomes: Sequence[Out
 
 def _format_found(page: Page, label: str, search: Search, found: Found, away: bool = False) -> list[Text]:
     text = page.join(f"{label}: ")
-    for number, part in enumerate(found.sets):
-        outcome = search.outcomes[search.given - part if away else part]
-        text.append_text(page.join(" or " if number else "", (format_set(part), "bold green"), f" -> {outcome}"))
+    for position, part in enumerate(found.sets):
+        tried = search.given - part if away else part
+        separator = " or " if position else ""
+        text.append_text(page.join(separator, (format_set(part), "bold green"), f" -> {search.outcomes[tried]}"))
     if not found.sets:
         text.append_text(page.text("nothing", "bold"))
     text.append_text(page.text(f"  ({_describe_proof(found)})", "dim"))
@@ -49,7 +51,9 @@ def _format_found(page: Page, label: str, search: Search, found: Found, away: bo
 def _describe_proof(found: Found) -> str:
     if not found.exact:
         return f"all sets of up to {max(found.size, 0)} tried, then by halves: no part of it does"
-    return "all sets tried" if not found.sets else f"all sets of up to {found.size} tried"
+    if not found.sets:
+        return "all sets tried"
+    return f"all sets of up to {found.size} tried"
 
 
 def format_set(patches: Patches) -> str:

@@ -7,9 +7,10 @@ from math import prod
 from rich.text import Text
 
 from vmapdbg.model import Bufferize
-from vmapdbg.render.format import format_bytes, format_count, format_plural
+from vmapdbg.render.format import format_bytes, format_count
 from vmapdbg.render.text.layout import Column, Row, lay_out_table
 from vmapdbg.render.text.view import ALERT, ScheduleView
+from vmapdbg.wording import format_plural
 
 _MOST_ALERTS = 3
 

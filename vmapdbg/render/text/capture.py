@@ -12,12 +12,13 @@ from rich.text import Text
 from vmapdbg.model import Capture, Schedule
 from vmapdbg.patches import Patch
 from vmapdbg.render.findings import Findings
-from vmapdbg.render.format import Places, format_plural
+from vmapdbg.render.format import Places
 from vmapdbg.render.sections import SECTIONS
 from vmapdbg.render.text.buffers import format_alerts
 from vmapdbg.render.text.kernels import describe_copies, kernel_identity
 from vmapdbg.render.text.layout import Column, Page, Row, lay_out_table
 from vmapdbg.render.text.view import ALERT, CaptureView, ScheduleView
+from vmapdbg.wording import format_plural
 
 _MANY_SCHEDULES = 4
 _WIDEST_RULE = 100

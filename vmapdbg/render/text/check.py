@@ -20,9 +20,10 @@ from vmapdbg.render.check_sentences import (
     name_check,
     name_node,
 )
-from vmapdbg.render.format import Places, format_plural, format_shape
+from vmapdbg.render.format import Places, format_shape
 from vmapdbg.render.text.layout import Page
 from vmapdbg.values.tolerance import Tolerance
+from vmapdbg.wording import format_plural
 
 
 def print_check(capture: Capture, report: CheckReport, console: Console) -> None:

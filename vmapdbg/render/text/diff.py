@@ -11,13 +11,14 @@ from rich.text import Text
 from vmapdbg.diff import CaptureDiff, ScheduleDiff, Side, Totals, ValueDiff
 from vmapdbg.diff.source import align_sources
 from vmapdbg.model import SnippetError
-from vmapdbg.render.format import Places, format_bytes, format_ids, format_plural, format_shape
+from vmapdbg.render.format import Places, format_bytes, format_ids, format_shape
 from vmapdbg.render.text.diff_kernels import format_kernels
 from vmapdbg.render.text.diff_ranges import format_bufferizes, format_nodes, format_vmap_map
 from vmapdbg.render.text.diff_source import DiffListing, format_line_pair
 from vmapdbg.render.text.diff_view import AFTER, BEFORE, DiffView, format_ratio, format_short
 from vmapdbg.render.text.layout import Page
 from vmapdbg.render.text.view import ALERT
+from vmapdbg.wording import format_plural
 
 _WIDEST_RULE = 100
 _MOST_OUTPUTS = 8

@@ -8,9 +8,10 @@ from rich.text import Text
 
 from vmapdbg.diff import KernelChange, KernelSide
 from vmapdbg.model import BufferArg, Kernel
-from vmapdbg.render.format import format_bytes, format_dims, format_ids, format_plural
+from vmapdbg.render.format import format_bytes, format_dims, format_ids
 from vmapdbg.render.text.diff_view import AFTER, BEFORE, DiffView, format_ratio, format_short
 from vmapdbg.render.text.layout import Column, Row, lay_out_table
+from vmapdbg.wording import format_plural
 
 _COLUMNS = (
     Column("", comfort=1),

@@ -8,11 +8,12 @@ from rich.text import Text
 
 from vmapdbg.diff import BufferizeChange, NodeChange
 from vmapdbg.model import Bufferize, Node
-from vmapdbg.render.format import format_bytes, format_count, format_ids, format_plural, format_shape
+from vmapdbg.render.format import format_bytes, format_count, format_ids, format_shape
 from vmapdbg.render.sentences import say_realized, say_reason
 from vmapdbg.render.text.diff_view import AFTER, BEFORE, DiffView
 from vmapdbg.render.text.layout import Column, Row, lay_out_table
 from vmapdbg.render.text.view import ALERT, NOTE
+from vmapdbg.wording import format_plural
 
 _MOST_ROWS = 24
 

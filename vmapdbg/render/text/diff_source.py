@@ -10,11 +10,11 @@ from rich.text import Span, Text
 
 from vmapdbg.diff import KernelChange, KernelSide
 from vmapdbg.diff.source import LinePair, align_sources
-from vmapdbg.render.format import format_plural
 from vmapdbg.render.text.diff_kernels import name_kernel
 from vmapdbg.render.text.diff_view import AFTER, BEFORE, CHANGED, DiffView
 from vmapdbg.render.text.layout import Page, escape_unsafe
 from vmapdbg.render.text.source import fold_code, highlight
+from vmapdbg.wording import format_plural
 
 # Below this width two columns of source are too narrow to read.
 _TWO_COLUMNS = 100
@@ -116,23 +116,25 @@ def _describe_match(item: KernelChange) -> str:
 
 
 def _colour(page: Page, item: KernelChange, before: str, after: str) -> _Lines:
-    coloured = page.console.color_system is not None and not page.console.no_color
     target = (item.after or item.before)[0].kernel.target
-    texts = [highlight(code, target) if coloured else Text(code) for code in (before, after)]
-    # a highlighter drops what is blank at the end
-    left, right = (
-        text.split("\n", allow_blank=True) if text.plain == code else [Text(line) for line in code.split("\n")]
-        for text, code in zip(texts, (before, after), strict=True)
-    )
-    return list(left), list(right)
+    return _colour_lines(page, before, target), _colour_lines(page, after, target)
+
+
+def _colour_lines(page: Page, code: str, target: str) -> list[Text]:
+    if page.is_coloured:
+        text = highlight(code, target)
+        # a highlighter drops what is blank at the end
+        if text.plain == code:
+            return list(text.split("\n", allow_blank=True))
+    return [Text(line) for line in code.split("\n")]
 
 
 def _walk(pairs: Sequence[LinePair], coloured: _Lines) -> Iterator[_Item]:
     """Yields each pair with its two lines as Text, what changed inside them marked."""
     left, right = iter(coloured[0]), iter(coloured[1])
     for pair in pairs:
-        before = None if pair.before is None else next(left).copy()
-        after = None if pair.after is None else next(right).copy()
+        before = None if pair.before is None else next(left)
+        after = None if pair.after is None else next(right)
         for text, marks, style in (
             (before, pair.marks_before, MARKED_BEFORE),
             (after, pair.marks_after, MARKED_AFTER),

@@ -43,6 +43,11 @@ class Page:
         self.width = max(console.width, _NARROWEST_PAGE)
         self.show_all = show_all
 
+    @property
+    def is_coloured(self) -> bool:
+        """Whether a colour would be seen: not in a pipe, and not where NO_COLOR is set."""
+        return self.console.color_system is not None and not self.console.no_color
+
     def text(self, value: str, style: str = "") -> Text:
         """Returns the Text of a string that may come from a user: no markup is read, escapes are shown."""
         return Text(escape_unsafe(value, self.console.encoding), style=style)

@@ -10,9 +10,10 @@ from rich.console import Console
 from rich.text import Text
 
 from vmapdbg.model import Capture, Finding, Kernel, Schedule
-from vmapdbg.render.format import Places, format_plural
+from vmapdbg.render.format import Places
 from vmapdbg.render.text.layout import Page, escape_unsafe
 from vmapdbg.render.text.view import ALERT
+from vmapdbg.wording import format_plural
 
 _INDENT = 4
 _MOST_FAILURES = 3

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from rich.text import Text
 
 from vmapdbg.model import Node, Range
-from vmapdbg.render.format import format_ids, format_plural, format_shape
+from vmapdbg.render.format import format_ids, format_shape
 from vmapdbg.render.text.layout import Column, Row, lay_out_table
 from vmapdbg.render.text.view import NOTE, VMAP, ScheduleView
+from vmapdbg.wording import format_plural
 
 # A graph with no more nodes than this (noise not counted) is shown whole.
 _SMALL_GRAPH = 24

@@ -9,9 +9,10 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from vmapdbg.model import Kernel
-from vmapdbg.render.format import format_ids, format_plural
+from vmapdbg.render.format import format_ids
 from vmapdbg.render.text.layout import Page, escape_unsafe
 from vmapdbg.render.text.view import ALERT, ScheduleView
+from vmapdbg.wording import format_plural
 
 _THEME = "ansi_dark"
 _MORE_INDENT = 4
@@ -78,8 +79,7 @@ def _format_kernel_source(page: Page, title: str, kernel: Kernel, marks: dict[in
     code = escape_unsafe(kernel.source.strip("\n"), page.console.encoding)
     size = format_plural(len(code.splitlines()), "line")
     heading = page.join((title, "bold"), (f"  {kernel.target}, {size}", "dim"))
-    coloured = page.console.color_system is not None and not page.console.no_color
-    text = highlight(code, kernel.target) if coloured else Text(code)
+    text = highlight(code, kernel.target) if page.is_coloured else Text(code)
     return [*page.wrap(heading, hang=2), *_fold_marked(page, text, marks)]
 
 

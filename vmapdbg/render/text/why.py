@@ -8,11 +8,12 @@ from rich.console import Console
 from rich.text import Text
 
 from vmapdbg.model import Bufferize, Capture, Kernel, Node, Schedule
-from vmapdbg.render.format import format_plural, format_shape
+from vmapdbg.render.format import format_shape
 from vmapdbg.render.text.layout import escape_unsafe
 from vmapdbg.render.text.view import ALERT
 from vmapdbg.schedule_index import index_of
 from vmapdbg.why import Explanation, Fact, FactRule, Step
+from vmapdbg.wording import format_plural
 
 _MOST_READERS = 8
 _MOST_KERNELS = 4

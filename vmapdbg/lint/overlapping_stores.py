@@ -1,12 +1,14 @@
-"""VD101: steps of a loop, or threads, that store to the same place."""
+"""VD101: steps of a loop, or threads, that store to the same element."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
-from vmapdbg.lint.rule import Rule, advise_patches, count_of, each_kernel, find_node, kernel_finding, node_finding
+from vmapdbg.lint.rule import Rule, advise_patches, each_kernel, kernel_finding, node_finding
 from vmapdbg.model import Access, Capture, Finding, Kernel, Loop, Schedule
 from vmapdbg.schedule_index import index_of
+from vmapdbg.wording import format_plural
 
 EXPLANATION = """\
 A kernel stores inside a loop, or in each of several threads or launches, and the address of the store does not use that
@@ -30,7 +32,8 @@ scopes also nested-ranges). `vmapdbg why NODE` shows the ranges of the buffer's 
 def find(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
     for schedule, number, kernel in each_kernel(capture):
         for access in kernel.accesses or ():
-            if access.kind == "store" and (message := explain_store(schedule, kernel, access)) is not None:
+            message = explain_store(schedule, kernel, access) if access.kind == "store" else None
+            if message is not None:
                 advice = advise(capture, schedule, next(iter(kernel.outputs), None))
                 yield kernel_finding("VD101", schedule, number, message, advice, access.source_line)
     for schedule in capture.schedules:
@@ -46,55 +49,60 @@ def explain_store(schedule: Schedule, kernel: Kernel, access: Access) -> str | N
     # a kernel that reads what it writes may add to it step by step
     if any(other.kind == "load" and other.buffer == access.buffer for other in kernel.accesses or ()):
         return None
+    stores, elements = format_plural(access.stores, "value"), format_plural(access.elements, "element")
+    gone = access.stores - access.elements
+    overwritten = "1 value is" if gone == 1 else f"{gone:,} values are"
     return (
-        f"kernel {kernel.name} stores {count_of(access.stores, 'value')} to {count_of(access.elements, 'element')} of "
-        f"{access.buffer}: {count_of(access.stores - access.elements, 'value')} "
-        f"{'is' if access.stores - access.elements == 1 else 'are'} overwritten (address {access.address})"
+        f"kernel {kernel.name} stores {stores} to {elements} of {access.buffer}: {overwritten} overwritten "
+        f"(address {access.address})"
     )
 
 
 def explain_lost(schedule: Schedule, kernel: Kernel, access: Access) -> str:
     names = " and ".join(name_range(schedule, kernel, loop) for loop in access.lost)
-    total = 1
-    for loop in access.lost:
-        total *= loop.size
+    total = prod(loop.size for loop in access.lost)
     it = "it" if len(access.lost) == 1 else "them"
     kinds = {loop.kind for loop in access.lost}
     if kinds == {"loop"}:
-        runs, what = f"loops over {names}", "iteration"
+        runs, survives = f"loops over {names}", f"the last of {total:,} iterations"
     elif kinds == {"launch"}:
-        runs, what = f"is launched for each step of {names}", "launch"
+        runs, survives = f"is launched for each step of {names}", f"the last of {total:,} launches"
     else:
-        runs, what = f"runs threads over {names}", "thread"
-    many = f"{total:,} {what}{'es' if what == 'launch' else 's'}"
-    survives = f"one of {many}" if what == "thread" else f"the last of {many}"
+        # threads have no order
+        runs, survives = f"runs threads over {names}", f"one of {total:,} threads"
     return f"kernel {kernel.name} {runs} but its store to {access.buffer} does not use {it}: only {survives} survives"
 
 
 def name_range(schedule: Schedule, kernel: Kernel, loop: Loop) -> str:
     """Returns `rm1 (3, Lidx2 in the source)` where the buffer lost one range of that size, else `Lidx2 (3)`."""
-    bufferize = next((b for b in schedule.bufferizes if b.node in kernel.outputs), None)
-    sizes = {item.name: item.size for item in schedule.ranges}
-    alike = [name for name in index_of(schedule).find_lost(bufferize) if sizes.get(name) == loop.size]
-    return (
-        f"{alike[0]} ({loop.size:,}, {loop.name} in the source)" if len(alike) == 1 else f"{loop.name} ({loop.size:,})"
-    )
+    index = index_of(schedule)
+    made = [index.bufferizes[node] for node in kernel.outputs if node in index.bufferizes]
+    lost = index.find_lost(next(iter(made), None))
+    alike = [name for name in lost if index.size_of(name) == loop.size]
+    if len(alike) != 1:
+        return f"{loop.name} ({loop.size:,})"
+    return f"{alike[0]} ({loop.size:,}, {loop.name} in the source)"
 
 
 def advise(capture: Capture, schedule: Schedule, node: int | None) -> str:
     has_scope = any(item.vmap for item in schedule.ranges)
-    patches = advise_patches(capture, "ambient-ranges", "nested-ranges") if has_scope else None
-    if patches is not None:
+    patches = advise_patches(capture, "ambient-ranges", "nested-ranges")
+    if has_scope and patches is not None:
         return patches
-    return "look at the store in its source" if node is None else f"vmapdbg why {node} (the ranges its buffer closes)"
+    if node is None:
+        return "look at the store in its source"
+    return f"vmapdbg why {node} (the ranges its buffer closes)"
 
 
 def find_unscheduled(capture: Capture, schedule: Schedule) -> Iterator[Finding]:
     """A schedule that failed has no kernels to look at, but its buffers. A range that is left open is VD107's."""
+    if capture.error is None and not any(item.kernels for item in capture.schedules):
+        return
+    index = index_of(schedule)
     for bufferize in schedule.bufferizes:
-        lost = [name for name in index_of(schedule).find_lost(bufferize) if name not in bufferize.left_open]
-        node = find_node(schedule, bufferize.node)
-        if not lost or node is None or (not any(item.kernels for item in capture.schedules) and capture.error is None):
+        lost = [name for name in index.find_lost(bufferize) if name not in bufferize.left_open]
+        node = index.node(bufferize.node)
+        if not lost or node is None:
             continue
         message = (
             f"the buffer of node {node.id} {node.op} does not close {', '.join(lost)}, which its value depends on: "
@@ -104,4 +112,4 @@ def find_unscheduled(capture: Capture, schedule: Schedule) -> Iterator[Finding]:
         yield node_finding("VD101", schedule, node.id, message, advice)
 
 
-RULE = Rule("VD101", "lost steps", "error", EXPLANATION, find)
+RULE = Rule("VD101", "overlapping stores", "error", EXPLANATION, find)

@@ -1,0 +1,278 @@
+"""tinygrad is changed by one declared mechanism: what is not as in 0.12.0 is refused before anything is rebound."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tinygrad
+import tinygrad.codegen.opt.heuristic
+import tinygrad.engine.jit
+import tinygrad.tensor
+from tinygrad.uop import Ops
+from tinygrad.uop.ops import PatternMatcher, UOp, UPat
+from tinygrad_overlay import _patching
+from tinygrad_overlay._patching import Change, Changes, UnknownShape
+
+from vmapdbg import overlay
+from vmapdbg.child.evidence.collector import Collector
+from vmapdbg.child.record.lines import note_lines
+from vmapdbg.child.record.outputs import note_values
+from vmapdbg.child.record.recorder import Recorder
+from vmapdbg.child.record.stock import watch_pass, watch_schedules
+
+README = Path(__file__).parents[2] / "tinygrad" / "README.md"
+
+
+def old_rule(x: UOp) -> UOp | None:
+    return None
+
+
+def new_rule(x: UOp) -> UOp | None:
+    return x
+
+
+class Thing:
+    def method(self, a: int) -> str:
+        return f"stock {a}"
+
+    @staticmethod
+    def make(b: int) -> str:
+        return f"stock {b}"
+
+
+@pytest.fixture
+def upstream() -> Any:
+    """A module as tinygrad might have it."""
+    module = types.ModuleType("tinygrad.fake")
+    exec("def function(a, b=1): return a + b", module.__dict__)
+    rules = [(UPat(Ops.CONST, name="x"), old_rule), (UPat(Ops.ADD, name="x"), lambda x: old_rule(x))]
+    fields = {"cache": {}, "matcher": PatternMatcher(rules), "Thing": type("Thing", (Thing,), dict(vars(Thing)))}
+    module.__dict__.update(fields)
+    return module
+
+
+WRONG: dict[str, tuple[Callable[[Changes, Any], Any], str]] = {
+    "parameters": (
+        lambda changes, module: changes.replace(module, "function", print, "a", "c"),
+        "tinygrad.fake.function is not what tinygrad 0.12.0 has there: expected parameters (a, c),"
+        " found parameters (a, b)",
+    ),
+    "missing function": (
+        lambda changes, module: changes.replace(module, "other", print, "a"),
+        "tinygrad.fake.other is not what tinygrad 0.12.0 has there: expected parameters (a), found nothing",
+    ),
+    "no function": (
+        lambda changes, module: changes.expect(module, "cache", "a"),
+        "tinygrad.fake.cache is not what tinygrad 0.12.0 has there: expected parameters (a), found dict",
+    ),
+    "missing method": (
+        lambda changes, module: changes.wrap(module.Thing, "run", print, "self"),
+        "Thing.run is not what tinygrad 0.12.0 has there: expected parameters (self), found nothing",
+    ),
+    "rule": (
+        lambda changes, module: changes.replace_rule(module, "matcher", new_rule, old_rule),
+        "tinygrad.fake.matcher is not what tinygrad 0.12.0 has there: expected a PatternMatcher with a rule that calls"
+        " new_rule, found one with no such rule",
+    ),
+    "no matcher": (
+        lambda changes, module: changes.add_rules(module, "cache", PatternMatcher([]), at=0),
+        "tinygrad.fake.cache is not what tinygrad 0.12.0 has there: expected a PatternMatcher, found dict",
+    ),
+    "value": (
+        lambda changes, module: changes.replace_value(module, "cache", list, list),
+        "tinygrad.fake.cache is not what tinygrad 0.12.0 has there: expected list, found dict",
+    ),
+    "there already": (
+        lambda changes, module: changes.add(module, "cache", {}),
+        "tinygrad.fake.cache is not what tinygrad 0.12.0 has there: expected nothing, found dict",
+    ),
+    "entry of no dict": (
+        lambda changes, module: changes.add_entry(module, "matcher", "key", 1),
+        "tinygrad.fake.matcher is not what tinygrad 0.12.0 has there: expected dict without key, found PatternMatcher",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG.values(), ids=WRONG)
+def test_unknown_shape_is_one_sentence_and_leaves_all_as_it_was(case: Any, upstream: Any) -> None:
+    declare, sentence = case
+    before, made = dict(vars(upstream)), dict(_patching.made)
+
+    def patch() -> None:
+        with Changes("test") as changes:
+            changes.replace(upstream, "function", print, "a", "b")
+            changes.add(upstream, "added", 1)
+            declare(changes, upstream)
+
+    with pytest.raises(UnknownShape) as raised:
+        patch()
+    assert str(raised.value).endswith(sentence)
+    assert dict(vars(upstream)) == before
+    assert dict(_patching.made) == made
+
+
+def test_all_is_rebound_at_the_end_of_the_block(upstream: Any) -> None:
+    stock = upstream.function
+    with Changes("test") as changes:
+        old = changes.replace(upstream, "function", new_rule, "a", "b")
+        changes.add_entry(upstream, "cache", "key", 1)
+        assert upstream.function is stock
+        assert not upstream.cache
+    assert old is stock
+    assert upstream.function is new_rule
+    assert upstream.cache == {"key": 1}
+    assert Change("test", "tinygrad.fake", "function", "replaced", "parameters (a, b)") in _patching.made
+    changes.undo()
+
+
+def test_rules_of_one_matcher_change_together(upstream: Any) -> None:
+    """A function is replaced where a lambda calls it, too, and rules that are added later keep those changes."""
+    stock = upstream.matcher
+    added = PatternMatcher([(UPat(Ops.MUL, name="x"), new_rule)])
+    with Changes("test") as changes:
+        changes.replace_rule(upstream, "matcher", old_rule, new_rule)
+        changes.add_rules(upstream, "matcher", added, at=1)
+    assert [function for _, function in upstream.matcher.patterns] == [new_rule] * 3
+    assert [pattern.op for pattern, _ in upstream.matcher.patterns] == [(Ops.CONST,), (Ops.MUL,), (Ops.ADD,)]
+    changes.undo()
+    assert upstream.matcher is stock
+
+
+def test_what_is_wrapped_calls_through_and_can_be_undone(upstream: Any) -> None:
+    seen = []
+
+    def around(stock: Callable[..., str], *arguments: Any) -> str:
+        seen.append(arguments[-1])
+        return stock(*arguments)
+
+    heir = upstream.Heir = type("Heir", (upstream.Thing,), {})
+    before = dict(vars(upstream.Thing)), dict(vars(heir))
+    with Changes("test") as changes:
+        changes.wrap(upstream.Thing, "method", around, "self", "a")
+        # inherited, and static
+        changes.wrap(heir, "make", around, "b")
+    # who comes later finds the parameters that were there
+    with Changes("test") as later:
+        later.expect(upstream.Thing, "method", "self", "a")
+    assert upstream.Thing().method(3) == "stock 3"
+    assert seen == [3]
+    changes.undo()
+    assert (dict(vars(upstream.Thing)), dict(vars(heir))) == before
+
+
+def test_undo_leaves_what_somebody_else_has_rebound_since(upstream: Any) -> None:
+    with Changes("test") as changes:
+        changes.replace(upstream, "function", new_rule, "a", "b")
+    upstream.function = old_rule
+    changes.undo()
+    assert upstream.function is old_rule
+
+
+def test_parameters_are_seen_through_decorators() -> None:
+    """tinygrad's own decorators take `*args, **kwargs` and do not say what they stand around."""
+    from tinygrad.schedule.indexing import run_rangeify
+    from tinygrad.uop.ops import profile_matches, track_rewrites
+
+    def plain(a: UOp, b: int) -> UOp:
+        return a
+
+    for decorated in (profile_matches(plain), track_rewrites(lambda _, ret: "name")(plain), run_rangeify):
+        assert _patching.find_parameters(decorated) in (("a", "b"), ("tsink", "debug"))
+
+
+# *** what the overlay changes
+
+
+def list_rows() -> Iterator[tuple[list[str], str]]:
+    """Yields the files and the patches of each row of the README's table."""
+    for line in README.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("| `"):
+            yield re.findall(r"`([^`]+\.py)`", cells[0]), cells[2]
+
+
+def test_readme_names_the_patches_of_each_file() -> None:
+    """The table has, for each file that changes something, just the patches that the file declares it for."""
+    described = {file: patches.split(", ") for files, patches in list_rows() for file in files}
+    declared: dict[str, set[str]] = {}
+    for name, overlay_name in overlay.patched_modules(overlay.overlay_dir()).items():
+        file = Path(str(sys.modules[overlay_name].__file__)).relative_to(overlay.overlay_dir()).as_posix()
+        owners = [name, *(f"{name}.{owner}" for owner in vars(sys.modules[name]))]
+        changes = [change for change in _patching.made if change.where in owners and "test" not in change.by]
+        declared[file] = {patch for change in changes for patch in change.by.split(", ")}
+        assert changes, f"{file} declares nothing"
+    assert {file: sorted(patches) for file, patches in declared.items()} == {
+        file: sorted(described[file]) for file in declared
+    }
+
+
+# *** what observers change
+
+
+class Broken(types.ModuleType):
+    """A module of tinygrad with some things of another shape."""
+
+    def __init__(self, stock: Any, **changed: Any) -> None:
+        super().__init__(stock.__name__)
+        self.__dict__.update({**vars(stock), **changed})
+
+
+def other(x: Any) -> Any:
+    return x
+
+
+def broken_tensor(**changed: Any) -> Any:
+    stock = tinygrad.tensor.Tensor
+    return Broken(tinygrad.tensor, Tensor=type("Tensor", (stock,), changed))
+
+
+OBSERVERS: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "values": (lambda _: note_values(broken_tensor(realize=other), int, print), "Tensor.realize"),
+    "lines": (lambda _: note_lines(Broken(tinygrad.tensor, _metadata_wrapper=other)), "_metadata_wrapper"),
+    "lines, note": (lambda _: note_lines(Broken(tinygrad.tensor, Metadata=other)), "Metadata"),
+    "evidence": (
+        lambda folder: Collector(folder, Recorder()).watch(
+            Broken(tinygrad.tensor, complete_create_schedule_with_vars=other)
+        ),
+        "complete_create_schedule_with_vars",
+    ),
+    "stock pass": (
+        lambda _: watch_pass(Recorder(), Broken(importlib.import_module("tinygrad.schedule.rangeify"), run_rangeify=1)),
+        "run_rangeify",
+    ),
+    "stock schedules": (
+        lambda _: watch_schedules(
+            Recorder(), Broken(importlib.import_module("tinygrad.engine.schedule"), schedule_cache=None)
+        ),
+        "schedule_cache",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OBSERVERS.values(), ids=OBSERVERS)
+def test_observer_refuses_another_shape(case: Any, tmp_path: Path) -> None:
+    watch, name = case
+    before = dict(vars(tinygrad.Tensor))
+    with pytest.raises(UnknownShape, match=rf"{name} is not what tinygrad 0.12.0 has there: expected .*, found"):
+        watch(tmp_path)
+    assert dict(vars(tinygrad.Tensor)) == before
+
+
+@pytest.mark.parametrize(("module", "name"), [("realize", "ExecItem.run"), ("jit", "CapturedJit.__call__")])
+def test_evidence_refuses_another_shape_elsewhere(
+    module: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was declared before it stays as it was: `Tensor.realize` and the scheduler's entry."""
+    owner, method = name.split(".")
+    monkeypatch.setattr(getattr(importlib.import_module(f"tinygrad.engine.{module}"), owner), method, other)
+    before = dict(vars(tinygrad.Tensor)), dict(vars(tinygrad.tensor))
+    with pytest.raises(UnknownShape, match=rf"{name} is not what tinygrad 0.12.0 has there"):
+        Collector(tmp_path, Recorder()).watch(tinygrad.tensor)
+    assert (dict(vars(tinygrad.Tensor)), dict(vars(tinygrad.tensor))) == before

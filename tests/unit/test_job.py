@@ -1,0 +1,72 @@
+"""The job and the requests arrive at the child as they left the command line; last.json gives back the whole job."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from vmapdbg.commands.last_job import NothingRemembered, recall_job, remember_job
+from vmapdbg.job import CheckRequest, Job, ReduceRequest, Request, dump_record, load_job, load_request
+from vmapdbg.patches import ALL, Patches
+
+JOB = Job("a.py", ("--steps", "1"), "metal", frozenset({"close-ranges"}), 2.5, True)
+PATCHES = [ALL, frozenset({"close-ranges"}), frozenset(), None]
+
+
+@pytest.mark.parametrize("patches", PATCHES, ids=["all", "one", "none", "stock"])
+def test_a_job_comes_back_whole(patches: Patches | None) -> None:
+    """No patch at all and stock tinygrad are two things."""
+    job = replace(JOB, patches=patches)
+    assert load_job(dump_record(job)) == job
+
+
+@pytest.mark.parametrize(
+    "request_of_a_child",
+    [
+        Request(job=JOB, folder="/tmp/x"),
+        Request(job=replace(JOB, patches=None), folder="/tmp/x", evidence="/tmp/y"),
+        CheckRequest(job=JOB, folder="/tmp/x", evidence="/tmp/y", limit=7, oracles=("stock", "python")),
+        ReduceRequest(
+            job=JOB,
+            other=replace(JOB, patches=frozenset()),
+            folder="/tmp/x",
+            by="crash",
+            seconds=1.5,
+            hang=20.0,
+            comment="Reduced.\n",
+        ),
+    ],
+    ids=["run", "stock", "check", "reduce"],
+)
+def test_a_request_comes_back_whole(request_of_a_child: Request) -> None:
+    assert load_request(type(request_of_a_child), dump_record(request_of_a_child)) == request_of_a_child
+
+
+def test_the_whole_job_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    remember_job(JOB)
+    assert recall_job() == JOB
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"snippet": "a.py", "patches": "all,-everything"}', '{"snippet": "a.py", "unknown": 1}'],
+)
+def test_what_is_no_job_is_not_remembered(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".vmapdbg").mkdir()
+    (tmp_path / ".vmapdbg" / "last.json").write_text(text, encoding="utf-8")
+    with pytest.raises(NothingRemembered):
+        recall_job()
+
+
+def test_a_job_of_an_older_version_is_still_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, `values` was not remembered."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".vmapdbg").mkdir()
+    old = {"snippet": "a.py", "arguments": ["x"], "target": "c", "patches": "close-ranges", "timeout": None}
+    (tmp_path / ".vmapdbg" / "last.json").write_text(json.dumps(old), encoding="utf-8")
+    assert recall_job() == Job("a.py", ("x",), "c", frozenset({"close-ranges"}), None)

@@ -1,0 +1,70 @@
+"""The current pass: what one run of the stages, from tensor graph to kernels, knows and finds. There is one at a time.
+
+A stage reads what an earlier one left here, and notes what a later one needs. The stages run again where a fusion does not pay (_fusion.py): each run
+is a Pass of its own. `current` is the last one, also after it is done: the schedule that is made of its kernels asks for its scopes.
+"""
+from __future__ import annotations
+from dataclasses import dataclass, field
+from tinygrad.uop.ops import UOp
+from tinygrad_overlay.schedule._ranges import VmapContext
+from tinygrad_overlay.schedule._refusals import Refusal
+
+@dataclass(frozen=True)
+class MadeKernel:
+  """A kernel of an attempt: the node whose buffer it writes (None: it was put in later), its AST, the LOCAL buffers in it by node, in bytes."""
+  node: UOp|None
+  ast: UOp
+  device: str
+  local_bytes: dict[UOp, int]
+
+@dataclass
+class Attempt:
+  """Which fusions a pass may make, and what is found about those that it makes.
+
+  At the nodes of `realize_points` none may take the realize point away; with `keeps_all` nowhere: each stands, as in stock. `is_judged`: somebody
+  will look at what is found. `rounds` attempts were made before.
+  """
+  realize_points: dict[UOp, Refusal] = field(default_factory=dict)
+  keeps_all: bool = False
+  is_judged: bool = False
+  rounds: int = 0
+  toposort: dict[UOp, None] = field(default_factory=dict)
+  consumers: dict[UOp, dict[UOp, None]] = field(default_factory=dict)
+  # node -> its axes that are realized all the same: none, or those of a LOCAL buffer
+  fused: dict[UOp, list[int]] = field(default_factory=dict)
+  # node -> why a realize point stands there
+  refused: dict[UOp, Refusal] = field(default_factory=dict)
+  # id of a RANGE that a LOCAL buffer closes -> its node
+  local_ranges: dict[int, UOp] = field(default_factory=dict)
+  # value of a row that the row's reduce and its elements read -> its ranges along the row
+  row_values: dict[UOp, list[UOp]] = field(default_factory=dict)
+  # the nodes that a reader computes again instead of reading their buffer; another reader may keep it
+  inlined: set[UOp] = field(default_factory=set)
+  # BUFFER -> the node it holds
+  buffers: dict[UOp, UOp] = field(default_factory=dict)
+  kernels: list[MadeKernel] = field(default_factory=list)
+
+@dataclass
+class Pass:
+  """One run of the stages. `ctx` has the maps of the rangeify pass, which begins with `has_maps`; `scope_ranges` are the vmap RANGEs of the graph."""
+  attempt: Attempt
+  ctx: VmapContext = field(default_factory=VmapContext)
+  scope_ranges: frozenset[UOp] = frozenset()
+  has_maps: bool = False
+
+current = Pass(Attempt())
+
+def begin(attempt:Attempt) -> Pass:
+  global current
+  current = Pass(attempt)
+  return current
+
+def begin_rangeify(ctx:VmapContext, scope_ranges:frozenset[UOp]) -> Pass:
+  """The current pass gets its maps. One that has some is over: the rangeify pass is called by hand then, without the other stages."""
+  this = begin(Attempt()) if current.has_maps else current
+  this.ctx, this.scope_ranges, this.has_maps = ctx, scope_ranges, True
+  return this
+
+def node_of(buf:UOp) -> UOp|None:
+  """The node that a BUFFERIZE is the buffer of; None: nobody asked for it to be remembered (_apply.py)."""
+  return getattr(buf.arg, "node", None)

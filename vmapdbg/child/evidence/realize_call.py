@@ -1,0 +1,224 @@
+"""One call of `Tensor.realize`: what the schedule that it makes read and wrote. Runs in the child."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from vmapdbg.check.align import Layout
+from vmapdbg.child.evidence.folder import ROOM, EvidenceFolder, read_buffer
+from vmapdbg.child.evidence.graphs import BlobsFull, Evidence, WrittenBuffer, pack_graph
+from vmapdbg.child.evidence.obstacles import find_obstacle
+from vmapdbg.child.record.recorder import Recorder
+
+
+class RealizeCall:
+    """Keeps the evidence of one call, which goes through `start`, `scheduled`, `ran` for each launch, then `finish` or
+    `fail`."""
+
+    def __init__(self, folder: EvidenceFolder, recorder: Recorder, asked: Sequence[Any]):
+        """`asked` are the Tensors that have something to compute."""
+        self.folder, self.recorder = folder, recorder
+        self.roots = [t.uop.base for t in asked]
+        # Tensors of the roots: tinygrad tells them where their values are
+        self.probes = [type(t)(u, device=u.device) for t, u in zip(asked, self.roots, strict=True)]
+        self.evidence = Evidence(-1, None)
+        # BUFFER of the snippet -> its contents
+        self.inputs: dict[Any, str] = {}
+        self.busy: Any = None  # the ExecItem that is being compiled or runs
+        self._sink: Any = None
+        self._items: list[Any] = []
+        # id of an ExecItem -> its index in the schedule
+        self._indices: dict[int, int] = {}
+        # index in the schedule -> contents, dtype, size of what its last launch wrote
+        self._written: dict[int, tuple[str, str, int]] = {}
+
+    # *** what happens, in order
+
+    def start(self, sink: Any) -> None:
+        """The scheduler is given `sink`: nothing has run, so the inputs are as the kernels will read them."""
+        self._sink = sink
+        reason = find_obstacle(sink)
+        if reason is None:
+            try:
+                buffers = [u for u in sink.toposort() if u.op.name == "BUFFER"]
+                self.inputs = {u: self.folder.keep_buffer(u.buffer) for u in buffers}
+                self.evidence.graph = pack_graph(self.roots, self.inputs.get)
+            except BlobsFull:
+                reason = f"its inputs do not fit: the buffers that are kept of one run have {ROOM >> 20} MB together"
+        if reason is not None:
+            self.evidence.unchecked.append(reason)
+
+    def scheduled(self, items: Sequence[Any]) -> None:
+        """The schedule is there: its ExecItems."""
+        self._items = list(items)
+        self._indices = {id(item): index for index, item in enumerate(items)}
+
+    def ran(self, item: Any) -> None:
+        """An ExecItem ran just now: what it wrote is kept before its memory goes to another buffer."""
+        index = self._indices.get(id(item))
+        if index is None or self.evidence.graph is None or item.bufs[0] is None or self._is_repeated(index):
+            return
+        buffer = item.bufs[0]
+        dtype = str(buffer.dtype).removeprefix("dtypes.")
+        try:
+            self._written[index] = (self.folder.keep_buffer(buffer), dtype, buffer.size)
+        except BlobsFull:
+            self.note_once("buffers between its kernels were not kept: there was no room")
+
+    def finish(self) -> None:
+        """The call returns."""
+        self._find_schedule()
+        if self.evidence.graph is not None:
+            try:
+                self.evidence.values = self.read_values()
+                self._pack_passed()
+            except BlobsFull:
+                self.evidence.graph = None
+                self.note_once("its outputs do not fit: there was no room")
+        self.write()
+
+    def fail(self, error: Exception) -> None:
+        """The call raises `error`."""
+        self._find_schedule()
+        self._find_failed()
+        lines = str(error).splitlines() or [""]
+        self.evidence.failed = f"{type(error).__name__}: {lines[0]}"
+        self.write()
+
+    # *** what replays of the call ask, too
+
+    def write(self) -> None:
+        """Writes the evidence, again if more has become known; none where the call made no schedule."""
+        if self.evidence.schedule >= 0:
+            self.folder.write(self.evidence)
+
+    def note_once(self, reason: str) -> None:
+        """Says in the evidence what of the schedule was not checked."""
+        if reason not in self.evidence.unchecked:
+            self.evidence.unchecked.append(reason)
+
+    def find_buffers(self) -> list[Any]:
+        """Returns the buffer of each output, None for one that has none."""
+        bases = [probe.uop.base for probe in self.probes]
+        return [base.buffer if base.op.name == "BUFFER" else None for base in bases]
+
+    def find_written(self) -> list[Any]:
+        """Returns the buffers that its kernels wrote: tinygrad may read one of them in a later schedule instead of
+        computing its value again."""
+        outputs = [item.bufs[0] for item in self._items if item.bufs and item.bufs[0] is not None]
+        return [*outputs, *(buffer.base for buffer in outputs)]
+
+    def read_values(self, moved: Mapping[int, Any] | None = None) -> list[str | None]:
+        """Keeps the contents of the outputs as they are now and returns their names, None where there are none.
+
+        `moved` has other buffers to read, by the id of the one that they stand for. Raises BlobsFull.
+        """
+        return [self._read_value(t, u, moved or {}) for t, u in zip(self.probes, self.roots, strict=True)]
+
+    # *** parts
+
+    def _read_value(self, probe: Any, root: Any, moved: Mapping[int, Any]) -> str | None:
+        # in the output's own shape: tinygrad does not store an axis that its value does not depend on, and expands the
+        # buffer where it is read
+        view = probe.uop
+        if view.base.op.name != "BUFFER" or not view.base.is_realized or root._shape is None:
+            return None
+        buffer = moved.get(id(view.base.buffer), view.base.buffer)
+        data = expand_view(read_buffer(buffer), view)
+        if data is None or len(data) != math.prod(map(int, root.shape)) * root.dtype.itemsize:
+            self.note_once(f"an output of shape {root.shape} is not read as one buffer")
+            return None
+        return self.folder.keep_data(data)
+
+    def _is_repeated(self, index: int) -> bool:
+        # the next launch of the same kernel writes the same buffer: the steps of an OUTER range
+        if index + 1 >= len(self._items):
+            return False
+        item, following = self._items[index], self._items[index + 1]
+        return item.ast is following.ast and item.bufs == following.bufs and bool(item.fixedvars)
+
+    def _find_schedule(self) -> None:
+        schedules = self.recorder.schedules
+        if self._sink is not None and schedules:
+            self.evidence.schedule, self.evidence.line = len(schedules) - 1, schedules[-1].line
+
+    def _find_passed(self) -> Any:
+        """Returns the record of the pass, None where it is not that of the kernels that ran."""
+        schedules = self.recorder.schedules
+        passed = schedules[-1].passed if schedules else None
+        return passed if passed is not None and len(passed.items) == len(self._items) else None
+
+    def _find_failed(self) -> None:
+        """Notes the kernel that raised."""
+        passed, index = self._find_passed(), self._indices.get(id(self.busy))
+        if passed is None or index is None:
+            return
+        written, self.evidence.failed_kernel = passed.items[index]
+        node = passed.buffers.get(written)
+        self.evidence.failed_node = None if node is None else passed.number_nodes().get(node)
+
+    def _pack_passed(self) -> None:
+        """Notes the nodes that have buffers, and what was in those when their kernels had run."""
+        passed = self._find_passed()
+        if passed is None:
+            return
+        nodes, ids = [], passed.number_nodes()
+        for index, (blob, dtype, size) in sorted(self._written.items()):
+            written, kernel = passed.items[index]
+            node, stored = passed.buffers.get(written), passed.stored.get(written)
+            made = passed.bufferizes.get(node)
+            if node is None or stored is None or made is None:
+                continue
+            nodes.append(node)
+            closed = tuple(map(_range_id, made.buffer.src[1:]))
+            kept = tuple(find_dimensions(stored, closed))
+            self.evidence.buffers.append(WrittenBuffer(ids[node], kernel, closed, kept, dtype, size, blob))
+        originals = self._find_originals()
+        self.evidence.passed = pack_graph(nodes, lambda u: self.inputs.get(originals.get(u)))
+        self.evidence.range_names = {r.arg[0]: r.render(simplify=False) for r in passed.scope_ranges}
+
+    def _find_originals(self) -> dict[Any, Any]:
+        """Returns the BUFFER of the snippet for each that stands for one in the graph of the pass: the scheduler puts
+        others there, to find schedules in its cache."""
+        from tinygrad.engine.schedule import pm_pre_sched_cache
+        from tinygrad.uop.ops import graph_rewrite
+
+        replaced: dict[Any, Any] = {}
+        graph_rewrite(self._sink, pm_pre_sched_cache, ctx=(replaced, {}))
+        return {new: old for old, new in replaced.items()}
+
+
+def expand_view(data: bytes, view: Any) -> bytes | None:
+    """Returns the elements of RESHAPEs and EXPANDs over a buffer with these bytes; None for another view of it."""
+    chain = []
+    while view.op.name != "BUFFER":
+        if view.op.name not in {"RESHAPE", "EXPAND"}:
+            return None
+        chain.append(view)
+        view = view.src[0]
+    for step in reversed(chain):
+        if step.op.name == "EXPAND":
+            sizes = [(i, size) for i, size in enumerate(map(int, step.src[0].shape))]
+            wide = Layout(data, step.dtype.itemsize, sizes)
+            data = wide.read(range(len(step.shape)), tuple(map(int, step.shape)))
+    return data
+
+
+def find_dimensions(stored: Any, closed: tuple[int | None, ...]) -> Iterator[tuple[int | None, int]]:
+    """Yields the id and size of each range that a BUFFERIZE is stored by; None for what is no range.
+
+    tinygrad flattens the dimensions of a buffer into one, an expression of the ranges in their order.
+    """
+    for r, size in zip(stored.src[1:], map(int, stored.shape), strict=True):
+        inner = {u.arg[0]: int(u.vmax) + 1 for u in r.ranges}
+        ordered = [(name, inner[name]) for name in closed if name in inner]
+        if math.prod(n for _, n in ordered) == size and len(ordered) == len(inner):
+            yield from ordered
+        else:
+            yield None, size
+
+
+def _range_id(r: Any) -> int | None:
+    return r.arg[0] if r.op.name == "RANGE" else None
