@@ -74,6 +74,8 @@ def check_contents(wheel: Path) -> None:
     missing = {str(path.relative_to(ROOT / "tinygrad")) for path in (ROOT / "tinygrad").rglob("*.py")} - packed
     if missing:
         raise WheelError(f"the wheel lacks files of the overlay: {', '.join(sorted(missing))}")
+    if f"{package}/schemas/capture.json" not in names:
+        raise WheelError("the wheel lacks the JSON Schemas of its documents")
     if f"{package}/bootstrap/sitecustomize.py" not in names:
         raise WheelError("the wheel lacks bootstrap/sitecustomize.py: workers would get no overlay")
 

@@ -1,7 +1,10 @@
 """The data every part of vmapdbg speaks: one Capture of one run of a snippet.
 
-These frozen dataclasses are the JSON contract (schema 1): field names are the JSON keys, in this order. The
-child process builds a Capture, `store` reads and writes it, `render` shows it. Nothing here knows tinygrad.
+These frozen dataclasses are the JSON contract (schema 1): field names are the JSON keys, in this order. The accepted
+values of a field stand in `vocabulary`. The child process builds a Capture, `data` turns it into plain data and back,
+`store` reads and writes it, `render` makes the sentences and shows it. Nothing here knows tinygrad.
+
+A field with a default came to schema 1 later than the others: a file from before does not have it.
 
 Terms are tinygrad's own. One is ours: an **ambient range** of a node is a vmap RANGE that the node's value
 depends on and that its own range tuple (`in_ranges`, `out_ranges`) does not hold, because VMAPOUT strips it on
@@ -11,29 +14,53 @@ in the same place.
 
 from __future__ import annotations
 
-import functools
-import types
-import typing
-from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields, is_dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import Literal
 
-SCHEMA = 1
+from vmapdbg.vocabulary import (
+    AccessKind,
+    AddressSpace,
+    ArgumentAccess,
+    AxisType,
+    LoopKind,
+    Outcome,
+    RealizedReason,
+    Rule,
+)
+
+SCHEMA: Literal[1] = 1
 """Version of the JSON contract. It changes when a field is renamed, removed or changes its meaning."""
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One decision as data: a rule, and what it was applied to.
+
+    `nodes` are ids, `ranges` are rendered as tinygrad renders them. Where a rule is about pairs of them, `nodes[i]`
+    belongs to `ranges[i]`. `numbers` are what was counted or measured, by name. `axis` is where consumers disagree: an
+    axis of the node, or the name of an ambient range. Which operands a rule has is said beside it in `vocabulary`.
+    """
+
+    rule: Rule
+    nodes: tuple[int, ...] = ()
+    ranges: tuple[str, ...] = ()
+    numbers: dict[str, int | float | str] = field(default_factory=dict)
+    axis: int | str | None = None
 
 
 @dataclass(frozen=True)
 class Realized:
     """Why a node is written to a buffer.
 
-    `axes` are the axes given new ranges (all of them: a GLOBAL buffer; some: a LOCAL one). `reason` is one of
-    `output`, `always`, `source-of`, `assign`, `outer-reduce`, `consumers-disagree`, `ending-ranges`, and `stock`
-    without the overlay. `detail` is a sentence that names the op, the consumers or the ranges that caused it.
+    `axes` are the axes given new ranges (all of them: a GLOBAL buffer; some: a LOCAL one). `reason` says it in a word.
+    `detail` is a sentence that names the op, the consumers or the ranges that caused it; it is made from `reasons`, the
+    one that decided first.
     """
 
     axes: tuple[int, ...]
-    reason: str
+    reason: RealizedReason
     detail: str
+    reasons: tuple[Reason, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,7 +105,7 @@ class Range:
 
     name: str
     size: int | str
-    axis_type: str
+    axis_type: AxisType
     vmap: bool
 
 
@@ -94,10 +121,10 @@ class VmapEntry:
 class Bufferize:
     """One BUFFERIZE the pass made for `node`.
 
-    `closed_ranges` are its dimensions, ambient ones first; `size` is in elements, `bytes` in bytes. `outcome` is
-    `kept` or `removed`, `reason` the test of the cost function that decided it, with its numbers. `left_open` are
-    ranges of its value that its store does not close, OUTER ones apart. `outside` are ranges of
-    a reader's index that leave the axis of the buffer.
+    `closed_ranges` are its dimensions, ambient ones first; `size` is in elements, `bytes` in bytes. `reason`
+    is a sentence that says which test of the cost function decided its `outcome`, with the numbers; it is made from
+    `decided`. `left_open` are ranges of its value that its store does not close, OUTER ones apart. `outside` are ranges
+    of a reader's index that leave the axis of the buffer.
     """
 
     node: int
@@ -105,21 +132,22 @@ class Bufferize:
     ambient: tuple[str, ...]
     size: int
     bytes: int
-    addrspace: str
-    outcome: str
+    addrspace: AddressSpace
+    outcome: Outcome
     reason: str
     left_open: tuple[str, ...] = ()
     outside: tuple[Outside, ...] = ()
+    decided: Reason | None = None
 
 
 @dataclass(frozen=True)
 class Loop:
     """A loop of a kernel, a dimension of its threads, or a variable that goes on with each launch: its name in the
-    source, its trip count, and `loop`, `thread` or `launch`."""
+    source, its trip count, and which of the three it is."""
 
     name: str
     size: int
-    kind: str
+    kind: LoopKind
 
 
 @dataclass(frozen=True)
@@ -138,8 +166,8 @@ class Access:
     """
 
     buffer: str
-    kind: str
-    addrspace: str
+    kind: AccessKind
+    addrspace: AddressSpace
     size: int
     lowest: int | None
     highest: int | None
@@ -154,12 +182,12 @@ class Access:
 
 @dataclass(frozen=True)
 class BufferArg:
-    """One buffer argument of a kernel. `size` is in elements, `access` is `read`, `write` or `read-write`."""
+    """One buffer argument of a kernel. `size` is in elements."""
 
     name: str
     size: int
     dtype: str
-    access: str
+    access: ArgumentAccess
 
 
 @dataclass(frozen=True)
@@ -269,7 +297,8 @@ class SnippetError:
 class Capture:
     """All that one run of a snippet showed."""
 
-    schema: int
+    schema: Literal[1]
+    kind: Literal["capture"] = field(default="capture", kw_only=True)
     versions: Versions
     snippet: str
     target: str
@@ -277,160 +306,3 @@ class Capture:
     error: SnippetError | None
     schedules: tuple[Schedule, ...]
     findings: tuple[Finding, ...]
-
-
-def to_data(value: Any) -> Any:
-    """Turns model objects into plain JSON data: dataclasses to dicts in field order, tuples to lists."""
-    kind = type(value)
-    if kind is str or kind is int:
-        return value
-    if kind is tuple:
-        return [to_data(item) for item in value]
-    if kind is dict:
-        return {key: to_data(item) for key, item in value.items()}
-    if is_dataclass(kind):
-        return {name: to_data(getattr(value, name)) for name in _field_names(kind)}
-    return value
-
-
-@functools.cache
-def _field_names(kind: type) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind))
-
-
-def from_data(data: Any) -> Capture:
-    """Builds a Capture from plain JSON data.
-
-    Raises ValueError with the path of the first field that is missing or has the wrong type. Keys that
-    schema 1 does not know are ignored, so that a file of a later minor version still loads.
-    """
-    try:
-        return _builder(Capture)(data)
-    except _WrongData as wrong:
-        raise ValueError(f"{'.'.join(['capture', *reversed(wrong.path)])}: {wrong}") from None
-
-
-T = TypeVar("T")
-
-
-def build_data(kind: type[T], data: Any) -> T:
-    """Builds a value of any dataclass of the contract from plain JSON data, as `from_data` does a Capture."""
-    try:
-        return _builder(kind)(data)
-    except _WrongData as wrong:
-        raise ValueError(f"{'.'.join([kind.__name__, *reversed(wrong.path)])}: {wrong}") from None
-
-
-class _WrongData(Exception):
-    """What is wrong; each level that it passes adds its part of the path, innermost first."""
-
-    def __init__(self, message: str, *path: str):
-        super().__init__(message)
-        self.path = list(path)
-
-
-_Build = Callable[[Any], Any]
-
-
-@functools.cache
-def _builder(kind: Any) -> _Build:
-    """Returns the function that builds a value of a type: a capture has many thousand values of few types."""
-    origin, args = typing.get_origin(kind), typing.get_args(kind)
-    if is_dataclass(kind):
-        return _build_dataclass(kind)
-    if origin is tuple:
-        return _build_tuple(_builder(args[0]))
-    if origin is dict:
-        return _build_dict(_builder(args[1]))
-    if origin in (typing.Union, types.UnionType):
-        return _build_union(args)
-    if origin is typing.Literal:
-        return _build_plain(type(args[0]))
-    return _build_plain(kind)
-
-
-def _build_plain(kind: type) -> _Build:
-    def build(data: Any) -> Any:
-        if type(data) is kind:
-            return data
-        if kind is float and type(data) is int:
-            return float(data)
-        raise _WrongData(f"expected {kind.__name__}, not {type(data).__name__}")
-
-    return build
-
-
-def _build_tuple(build_item: _Build) -> _Build:
-    def build(data: Any) -> Any:
-        if type(data) is not list:
-            raise _WrongData(f"expected a list, not {type(data).__name__}")
-        try:
-            return tuple([build_item(item) for item in data])
-        except _WrongData:
-            # the fast way does not know which one it was
-            for number, item in enumerate(data):
-                _name_part(build_item, item, str(number))
-            raise
-
-    return build
-
-
-def _build_dict(build_item: _Build) -> _Build:
-    def build(data: Any) -> Any:
-        if type(data) is not dict:
-            raise _WrongData(f"expected an object, not {type(data).__name__}")
-        return {key: _name_part(build_item, item, key) for key, item in data.items()}
-
-    return build
-
-
-def _build_union(options: tuple[Any, ...]) -> _Build:
-    plain = tuple(o for o in options if isinstance(o, type) and o is not types.NoneType and not is_dataclass(o))
-    rest = [o for o in options if o is not types.NoneType and o not in plain]
-    build_rest = _builder(rest[0]) if rest else _builder(plain[0])
-    optional = types.NoneType in options
-
-    def build(data: Any) -> Any:
-        if data is None:
-            if optional:
-                return None
-            raise _WrongData("must not be null")
-        return data if type(data) in plain else build_rest(data)
-
-    return build
-
-
-def _build_dataclass(kind: Any) -> _Build:
-    hints = typing.get_type_hints(kind)
-    builders = [(name, _builder(hints[name])) for name in _field_names(kind)]
-    # fields that came to schema 1 later have a default, for files from before
-    defaults = {field.name: field.default for field in fields(kind) if field.default is not MISSING}
-
-    def build(data: Any) -> Any:
-        if type(data) is not dict:
-            raise _WrongData(f"expected an object, not {type(data).__name__}")
-        try:
-            if defaults and not defaults.keys() <= data.keys():
-                known = {name: build_field(data[name]) for name, build_field in builders if name in data}
-                return kind(**{**defaults, **known})
-            return kind(*[build_field(data[name]) for name, build_field in builders])
-        except KeyError as missing:
-            raise _WrongData(f"{missing.args[0]} is missing") from None
-        except TypeError:
-            required = next(name for name, _ in builders if name not in data and name not in defaults)
-            raise _WrongData(f"{required} is missing") from None
-        except _WrongData:
-            for name, build_field in builders:
-                if name in data:
-                    _name_part(build_field, data[name], name)
-            raise
-
-    return build
-
-
-def _name_part(build: _Build, data: Any, part: str) -> Any:
-    try:
-        return build(data)
-    except _WrongData as wrong:
-        wrong.path.append(part)
-        raise

@@ -102,12 +102,13 @@ class Session:
     def capture(self) -> Iterator[Captured]:
         from vmapdbg.child.live import build_capture, recording
         from vmapdbg.commands.jobs import add_findings
+        from vmapdbg.render.sentences import fill_sentences
 
         captured = Captured()
         with recording() as recorder:
             yield captured
         built = build_capture(recorder.schedules, self.config.option.vmapdbg_target)
-        captured._capture = add_findings(built)
+        captured._capture = add_findings(fill_sentences(built))
         self.last = captured
 
     def need_last(self) -> Captured:

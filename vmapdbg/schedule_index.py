@@ -116,6 +116,12 @@ class ScheduleIndex:
         """For the id of a node the kernel that writes its buffer, and the kernel's number in the schedule."""
         return {node_id: (i, kernel) for i, kernel in enumerate(self.schedule.kernels) for node_id in kernel.outputs}
 
+    def find_read(self, kernel: Kernel) -> list[int]:
+        """Returns the ids of the nodes whose buffers a kernel reads: sources of what it computes, written by others."""
+        computed = set(kernel.nodes)
+        sources = {source for node_id in computed for source in self.nodes[node_id].src}
+        return sorted(node_id for node_id in self.writers if node_id in sources - computed)
+
     def kernel(self, number: int | None) -> Kernel | None:
         """Returns the kernel with a number, None where the schedule has none."""
         if number is None or not 0 <= number < len(self.schedule.kernels):

@@ -7,7 +7,8 @@ import os
 import tempfile
 from pathlib import Path
 
-from vmapdbg.model import SCHEMA, Capture, from_data, to_data
+from vmapdbg.data import from_data, to_data
+from vmapdbg.model import SCHEMA, Capture
 
 
 class StoreError(Exception):

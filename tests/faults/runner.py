@@ -19,6 +19,7 @@ from vmapdbg import model, overlay
 from vmapdbg.child.record.lines import set_internal_folders
 from vmapdbg.child.record.recorder import Recorder
 from vmapdbg.child.run_snippet import schedule_lazy_tensors
+from vmapdbg.data import to_data
 from vmapdbg.lint import RULES, lint_capture
 from vmapdbg.patches import format_patches, parse_patches, patch_states
 
@@ -105,10 +106,10 @@ def run(names: list[str]) -> None:
             "unseen": fault.unseen,
             "wrong_values": fault.wrong_values,
             "target": fault.target,
-            "healthy": model.to_data(lint_capture(healthy, codes=ERRORS)),
-            "healthy_error": model.to_data(healthy.error),
-            "error": model.to_data(broken.error),
-            "findings": model.to_data(findings),
+            "healthy": to_data(lint_capture(healthy, codes=ERRORS)),
+            "healthy_error": to_data(healthy.error),
+            "error": to_data(broken.error),
+            "findings": to_data(findings),
             "found": bool(told),
             # the place of the first finding that names the right line and node, from 1
             "rank": next((i for i, is_right in enumerate(right, 1) if is_right), None),

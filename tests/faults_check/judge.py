@@ -12,7 +12,7 @@ from pathlib import Path
 
 from vmapdbg.child.evidence.graphs import Blobs
 from vmapdbg.child.oracle.checker import Checker
-from vmapdbg.model import to_data
+from vmapdbg.data import to_data
 
 
 def judge(folder: Path) -> None:

@@ -12,7 +12,7 @@ from captures import make_capture, make_kernel, make_node, make_schedule
 from hypothesis import strategies as st
 
 from vmapdbg.diff import CaptureDiff, diff_captures
-from vmapdbg.model import Bufferize, Capture, Kernel, Node, Output, Range, Realized, Schedule, VmapEntry
+from vmapdbg.model import Bufferize, Capture, Kernel, Node, Output, Range, Realized, Reason, Schedule, VmapEntry
 
 OPS = ("ADD", "MUL", "RESHAPE", "EXPAND", "REDUCE_AXIS", "CONTIGUOUS")
 RANGES = (
@@ -23,6 +23,7 @@ RANGES = (
     Range("r3", 4, "REDUCE", False),
 )
 EXPRESSIONS = ("r0", "r1", "r2", "(r3*2+r0)", "0", "(r1+2)", "r3")
+REASONS = (Reason("ending-ranges", (0,), ("r0",)), Reason("ending-ranges", (0, 0), ("(r1*2+r0)", "r2")))
 LINES = (
     "int alu0 = (Lidx0<<1);",
     "float val0 = (*(data1_12+Lidx0));",
@@ -41,8 +42,8 @@ def draw_nodes(draw: st.DrawFn) -> tuple[Node, ...]:
     for number in range(draw(st.integers(1, 9))):
         src = tuple(draw(st.lists(st.integers(0, number - 1), max_size=2))) if number else ()
         ranges = tuple(draw(st.lists(st.sampled_from(EXPRESSIONS), max_size=2)))
-        detail = draw(st.sampled_from(("", "r0 ends at EXPAND 0", "r1 ends")))
-        realized = draw(st.sampled_from((None, None, Realized((0,), "ending-ranges", detail))))
+        reason = draw(st.sampled_from(REASONS))
+        realized = draw(st.sampled_from((None, None, Realized((0,), "ending-ranges", "", (reason,)))))
         node = make_node(
             number,
             "EXPAND" if number == 0 else draw(st.sampled_from(OPS)),
@@ -127,11 +128,13 @@ def _disguise_schedule(schedule: Schedule, chance: random.Random) -> Schedule:
             return tuple(rename(item) for item in value)
         return re.sub(r"\br\d+\b", lambda match: names[match[0]], value) if isinstance(value, str) else value
 
+    def move_reason(reason: Reason) -> Reason:
+        return replace(reason, nodes=tuple(ids[node] for node in reason.nodes), ranges=rename(reason.ranges))
+
     def move(node: Node) -> Node:
         realized = node.realized
         if realized is not None:
-            detail = re.sub(r"([A-Z_]+) (\d+)", lambda m: f"{m[1]} {ids[int(m[2])]}", rename(realized.detail))
-            realized = replace(realized, detail=detail)
+            realized = replace(realized, reasons=tuple(map(move_reason, realized.reasons)))
         return replace(
             node,
             id=ids[node.id],

@@ -13,9 +13,10 @@ from diff_captures import diff_pair, disguise_capture, draw_capture, mutate_capt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vmapdbg.data import to_data
 from vmapdbg.diff import CaptureDiff, diff_captures, match_nodes, match_schedules
 from vmapdbg.diff.source import align_sources, canonize_source
-from vmapdbg.model import Bufferize, Capture, Kernel, Output, Range, Realized, SnippetError, to_data
+from vmapdbg.model import Bufferize, Capture, Kernel, Output, Range, Realized, Reason, SnippetError
 from vmapdbg.store import load_capture
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -141,16 +142,62 @@ def test_a_realize_decision_that_changed_has_both_reasons() -> None:
     ]
 
 
-def test_a_node_number_in_a_reason_is_followed() -> None:
-    why = Realized((0,), "ending-ranges", "r0 ends at EXPAND 1")
+def test_a_node_and_a_range_of_a_reason_are_followed() -> None:
+    """That a node or a range has another number on the other side is no other reason."""
+    why = Realized((0,), "ending-ranges", "r0 ends at EXPAND 1", (Reason("ending-ranges", (1,), ("r0",)),))
     nodes = (make_node(0, "BUFFER"), make_node(1, "EXPAND", src=(0,)), make_node(2, "ADD", src=(0,), realized=why))
     moved = (
         make_node(0, "BUFFER"),
-        make_node(1, "ADD", src=(0,), realized=replace(why, detail="r0 ends at EXPAND 2")),
+        make_node(1, "ADD", src=(0,), realized=replace(why, reasons=(Reason("ending-ranges", (2,), ("r7",)),))),
         make_node(2, "EXPAND", src=(0,)),
     )
-    assert match_nodes(make_schedule(nodes=nodes), make_schedule(nodes=moved)) == {0: 0, 1: 2, 2: 1}
-    assert diff_captures(make_capture(make_schedule(nodes=nodes)), make_capture(make_schedule(nodes=moved))).is_empty
+    before = make_schedule(nodes=nodes, ranges=(Range("r0", 4, "LOOP", False),))
+    after = make_schedule(nodes=moved, ranges=(Range("r7", 4, "LOOP", False),))
+    assert match_nodes(before, after) == {0: 0, 1: 2, 2: 1}
+    assert diff_captures(make_capture(before), make_capture(after)).is_empty
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Reason("ending-ranges", (0,), ("r0",)),
+        Reason("ending-ranges", (1,), ("r1",)),
+        Reason("consumers-disagree", (1,), ("r0",), axis=0),
+    ],
+)
+def test_another_operand_is_another_reason(other: Reason) -> None:
+    ranges = (Range("r0", 4, "LOOP", False), Range("r1", 8, "LOOP", False))
+    sides = []
+    for reason in (Reason("ending-ranges", (1,), ("r0",)), other):
+        realized = Realized((0,), "ending-ranges", "", (reason,))
+        nodes = (
+            make_node(0, "BUFFER"),
+            make_node(1, "EXPAND", src=(0,)),
+            make_node(2, "ADD", src=(0,), realized=realized),
+        )
+        sides.append(make_capture(make_schedule(nodes=nodes, ranges=ranges)))
+    assert [item.changed for item in diff_captures(*sides).schedules[0].nodes] == [("realized",)]
+
+
+def test_of_an_older_capture_sentences_are_not_compared() -> None:
+    """It has no operands: its nodes and ranges have the numbers of their own side."""
+    new = Realized((0,), "ending-ranges", "r0 ends at EXPAND 1", (Reason("ending-ranges", (1,), ("r0",)),))
+    old = replace(new, detail="r3 ends at EXPAND 9", reasons=())
+    nodes = (make_node(0, "BUFFER"), make_node(1, "EXPAND", src=(0,)))
+    before, after = (
+        make_capture(make_schedule(nodes=(*nodes, make_node(2, "ADD", src=(0,), realized=why)))) for why in (old, new)
+    )
+    assert diff_captures(before, after).is_empty
+
+
+def test_a_buffer_that_is_kept_by_another_rule_is_said_to_be() -> None:
+    kept = Bufferize(
+        1, ("r0",), (), 4, 16, "GLOBAL", "kept", "", decided=Reason("many-buffers", numbers={"buffers": 4})
+    )
+    other = replace(kept, decided=Reason("reduce-reads-buffer", numbers={"reduces": 1}))
+    nodes = (make_node(0, "BUFFER"), make_node(1, "ADD", src=(0,)))
+    before, after = (make_capture(make_schedule(nodes=nodes, bufferizes=(made,))) for made in (kept, other))
+    assert [item.changed for item in diff_captures(before, after).schedules[0].bufferizes] == [("reason",)]
 
 
 def test_stock_tinygrad_gives_no_reasons_to_differ_in() -> None:

@@ -14,7 +14,9 @@ PACKAGE, OVERLAY = ROOT / "vmapdbg", ROOT / "tinygrad"
 # from the top of the house down: a room imports from the rooms that stand before it, and from itself
 ORDER = (
     "wording",
+    "vocabulary",
     "model",
+    "data",
     "patches",
     "targets",
     "values",

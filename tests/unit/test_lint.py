@@ -11,16 +11,18 @@ import pytest
 from captures import lost_range, make_capture, make_kernel, make_node, make_schedule
 from rendered import flatten, print_to_text
 
+from vmapdbg.data import from_data, to_data
 from vmapdbg.lint import CODES, RULES, lint_capture
 from vmapdbg.lint.ignores import split_ignored
-from vmapdbg.model import Access, Bufferize, Capture, Finding, Loop, Outside, Range, from_data, to_data
+from vmapdbg.model import Access, Bufferize, Capture, Finding, Loop, Outside, Range
 from vmapdbg.render.lint_formats import dump_github, dump_json, dump_sarif
 from vmapdbg.render.text.lint import Report, print_concise, print_explanation, print_text
+from vmapdbg.vocabulary import AccessKind, LoopKind
 
 SCOPE = (Range("rm1", 3, "LOOP", True),)
 
 
-def make_access(kind: str = "store", size: int = 6, **changes: Any) -> Access:
+def make_access(kind: AccessKind = "store", size: int = 6, **changes: Any) -> Access:
     """An access that is right: a store to each element of data0_6."""
     access = Access("data0_6", kind, "GLOBAL", size, 0, size - 1, "Lidx0", None, 3, (), size, size, None)
     if kind == "load":
@@ -79,7 +81,7 @@ def test_lost_loop_has_the_name_of_the_range_and_the_patch() -> None:
         ),
     ],
 )
-def test_lost_threads_and_launches(kind: str, words: str) -> None:
+def test_lost_threads_and_launches(kind: LoopKind, words: str) -> None:
     (found,) = lint_capture(one_kernel(make_access(lost=(Loop("gidx0", 4, kind),))))
     assert words in found.message
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import captures
 import pytest
 
-from vmapdbg.model import SCHEMA, Capture, from_data, to_data
+from vmapdbg.data import from_data, to_data
+from vmapdbg.model import SCHEMA, Capture
 from vmapdbg.store import (
     StoreError,
     dump_capture,
@@ -41,6 +42,7 @@ def test_keys_are_the_contract() -> None:
     data = to_data(CAPTURES[0])
     assert list(data) == [
         "schema",
+        "kind",
         "versions",
         "snippet",
         "target",
@@ -55,7 +57,7 @@ def test_keys_are_the_contract() -> None:
         "node": (schedule["nodes"][0], "id op dtype shape src in_ranges out_ranges ambient realized line"),
         "bufferize": (
             schedule["bufferizes"][0],
-            "node closed_ranges ambient size bytes addrspace outcome reason",
+            "node closed_ranges ambient size bytes addrspace outcome reason decided",
         ),
         "kernel": (
             schedule["kernels"][0],
@@ -82,6 +84,15 @@ def changed(path: list[str | int], value: object) -> str:
 
 DELETE = object()
 WRONG = [
+    (changed(["kind"], "diff"), "capture.kind: expected 'capture', not 'diff'"),
+    (
+        changed(["schedules", 0, "bufferizes", 0, "outcome"], "lost"),
+        "capture.schedules.0.bufferizes.0.outcome: expected 'kept' or 'removed', not 'lost'",
+    ),
+    (
+        changed(["schedules", 0, "nodes", 11, "realized", "reasons"], [{"nodes": [1]}]),
+        "capture.schedules.0.nodes.11.realized.reasons.0: rule is missing",
+    ),
     ("", "no vmapdbg capture"),
     ("[]", "has no schema number"),
     ("{}", "has no schema number"),

@@ -13,6 +13,7 @@ from vmapdbg.diff import match_nodes
 from vmapdbg.model import Bufferize, Capture, Node, Realized
 from vmapdbg.render.graph.fold import LEVELS, Folding, fold_items
 from vmapdbg.render.graph.items import DrawnSchedule, collect_items
+from vmapdbg.vocabulary import Outcome
 
 REALIZED = Realized((0,), "ending-ranges", "r0 ends")
 
@@ -26,7 +27,7 @@ def fold(nodes: list[Node], level: int = 0, *bufferizes: Bufferize) -> Folding:
     return fold_items(collect_items(side_of(nodes, *bufferizes)), level)
 
 
-def keep(node: int, outcome: str = "kept") -> Bufferize:
+def keep(node: int, outcome: Outcome = "kept") -> Bufferize:
     return Bufferize(node, ("r0",), (), 2, 16, "GLOBAL", outcome, "because")
 
 

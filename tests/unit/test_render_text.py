@@ -447,9 +447,10 @@ def test_no_string_of_the_user_breaks_the_output(one: str, two: str, three: str,
     node = make_node(1, "ADD", (two, 3), ranges=(one, three), ambient=(two,), line=one)
     kernel = make_kernel(three, two, target="c", lines=(one, two))
     bufferize = Bufferize(1, (one,), (two,), 2, 16, "GLOBAL", "kept", three)
+    axis_type: Any = three
     capture = make_capture(
         make_schedule(
-            nodes=(node,), kernels=(kernel,), bufferizes=(bufferize,), ranges=(Range(one, two, three, True),)
+            nodes=(node,), kernels=(kernel,), bufferizes=(bufferize,), ranges=(Range(one, two, axis_type, True),)
         ),
         error=SnippetError(one, two, three),
         snippet=three,

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
 import captures
 import pytest
 from rendered import print_to_text
 
-from vmapdbg.render.text.why import print_explanations
-from vmapdbg.why import Explanation, UnknownSubject, explain
+from vmapdbg.model import Capture, Realized, Reason
+from vmapdbg.render.text.why import Sentences, print_explanations
+from vmapdbg.why import Explanation, Fact, UnknownSubject, explain
 
 
-def sentences(explanation: Explanation) -> dict[str, tuple[str, ...]]:
-    return {step.heading: step.sentences for step in explanation.steps}
+def sentences(capture: Capture, explanation: Explanation) -> dict[str, tuple[str, ...]]:
+    said = Sentences(capture.schedules[explanation.schedule], explanation)
+    return {step.topic: tuple(s for fact in step.facts for s in said.say(fact)) for step in explanation.steps}
+
+
+def facts(explanation: Explanation, topic: str) -> tuple[Fact, ...]:
+    return next((step.facts for step in explanation.steps if step.topic == topic), ())
 
 
 def find_add() -> str:
@@ -20,9 +30,10 @@ def find_add() -> str:
 
 
 def test_node_tells_each_decision_in_order() -> None:
-    (explanation,) = explain(captures.lost_range(), find_add(), None)
-    assert [step.heading for step in explanation.steps][:3] == ["read by", "ranges", "realized"]
-    told = sentences(explanation)
+    capture = captures.lost_range()
+    (explanation,) = explain(capture, find_add(), None)
+    assert [step.topic for step in explanation.steps][:3] == ["read by", "ranges", "realized"]
+    told = sentences(capture, explanation)
     assert "ending-ranges" in told["realized"][0]
     assert told["ambient ranges"][0].startswith("rm1 (3, LOOP) from VMAPIN")
     assert "rm1*" in told["BUFFERIZE"][0]
@@ -32,13 +43,16 @@ def test_node_tells_each_decision_in_order() -> None:
 
 
 def test_lost_range_is_said() -> None:
-    (explanation,) = explain(captures.lost_range(fixed=False), find_add(), None)
-    assert any("ambient rm1 is NOT closed" in s for s in sentences(explanation)["BUFFERIZE"])
+    capture = captures.lost_range(fixed=False)
+    (explanation,) = explain(capture, find_add(), None)
+    assert any("ambient rm1 is NOT closed" in s for s in sentences(capture, explanation)["BUFFERIZE"])
+    assert Fact("not-closed", ranges=("rm1",)) in facts(explanation, "BUFFERIZE")
 
 
 def test_kernel_by_name() -> None:
-    (explanation,) = explain(captures.lost_range(), "r_3_2_2_2", None)
-    assert "ADD" in sentences(explanation)["writes"][0]
+    capture = captures.lost_range()
+    (explanation,) = explain(capture, "r_3_2_2_2", None)
+    assert "ADD" in sentences(capture, explanation)["writes"][0]
 
 
 def test_line_by_suffix() -> None:
@@ -49,10 +63,36 @@ def test_line_by_suffix() -> None:
 
 
 def test_without_a_subject_each_boundary_is_one_line() -> None:
-    (explanation,) = explain(captures.lost_range(), None, None)
+    capture = captures.lost_range()
+    (explanation,) = explain(capture, None, None)
     (step,) = explanation.steps
-    assert len(step.sentences) == len(set(step.sentences)) >= 1
-    assert "not fused with" in step.sentences[0]
+    said = sentences(capture, explanation)[step.topic]
+    assert len(said) == len(set(said)) == len(step.facts) >= 1
+    assert "not fused with" in said[0]
+
+
+BECAUSE_OF = [
+    ("many-buffers", "ending-ranges", "reads-many-buffers"),
+    ("reduce-reads-buffer", "ending-ranges", "is-read-many-times"),
+    ("reduce-reads-buffer", "consumers-disagree", "readers-disagree"),
+    ("no-rule", "output", "is-asked-for"),
+]
+
+
+@pytest.mark.parametrize(("kept_by", "realized", "advice"), BECAUSE_OF)
+def test_advice_follows_from_the_rules_and_not_from_the_words(kept_by: Any, realized: Any, advice: str) -> None:
+    """A sentence may be put in other words, or be in no language: what would have to change stays the same."""
+    capture = captures.lost_range()
+    schedule = capture.schedules[0]
+    number = int(find_add())
+    nodes = tuple(
+        replace(node, realized=Realized((0,), realized, "")) if node.id == number else node for node in schedule.nodes
+    )
+    made = next(item for item in schedule.bufferizes if item.node == number)
+    buffers = (replace(made, reason="", outcome="kept", decided=Reason(kept_by)),)
+    changed = replace(capture, schedules=(replace(schedule, nodes=nodes, bufferizes=buffers),))
+    (explanation,) = explain(changed, str(number), None)
+    assert [fact.rule for fact in facts(explanation, "to fuse it")] == [advice]
 
 
 @pytest.mark.parametrize(
@@ -70,6 +110,6 @@ def test_text_keeps_to_the_width(width: int) -> None:
     for capture in (captures.lost_range(fixed=False), captures.long_graph()):
         for subject in (None, "3"):
             found = explain(capture, subject, None)
-            output = print_to_text(lambda console, found=found: print_explanations(found, console), width)
+            output = print_to_text(partial(print_explanations, capture, found), width)
             assert "\x1b" not in output
             assert max(map(len, output.splitlines())) <= width

@@ -5,7 +5,11 @@ Nothing here knows tinygrad or runs anything: `search` asks for the outcome of s
 
 from __future__ import annotations
 
-KINDS = ("values", "kernels", "findings", "crash")
+from typing import get_args
+
+from vmapdbg.vocabulary import OutcomeKind
+
+KINDS: tuple[OutcomeKind, ...] = get_args(OutcomeKind)
 """By what outcomes are told apart: see `outcome`."""
 DEFAULT_RUNS = 40
 """How many runs a search may take. Of six patches that is each one alone, each one and each two taken away (29 runs),

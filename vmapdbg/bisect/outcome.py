@@ -10,6 +10,7 @@ from typing import Any
 from vmapdbg.diff.values import compare_outputs, find_worst
 from vmapdbg.job import Run
 from vmapdbg.model import Capture, Finding, Schedule
+from vmapdbg.vocabulary import ValueStatus
 
 FindFindings = Callable[[Capture], tuple[Finding, ...]]
 
@@ -105,7 +106,8 @@ def _same_values(one: Run, other: Run) -> bool:
         return one.capture is other.capture
     if len(one.capture.schedules) != len(other.capture.schedules):
         return False
-    statuses = [d.status for pair in _pair(one.capture, other.capture) for d in compare_outputs(*pair)]
+    pairs = _pair(one.capture, other.capture)
+    statuses: list[ValueStatus] = [found.status for pair in pairs for found in compare_outputs(*pair)]
     return find_worst(statuses) != "different"
 
 

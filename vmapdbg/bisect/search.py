@@ -47,6 +47,18 @@ class Search:
         return len(set(self.outcomes.values())) == 1
 
 
+@dataclass(frozen=True)
+class Reduced:
+    """A snippet that shows a difference: its text, or `reason` why there is none. Counts are of nodes of the graph."""
+
+    text: str | None
+    reason: str | None
+    before: int = 0
+    after: int = 0
+    tried: int = 0
+    schedule: int = 0
+
+
 class Searcher:
     """Asks for outcomes, each set once, and no more than `budget` of them."""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from vmapdbg.values.tolerance import Tolerance
+from vmapdbg.vocabulary import ComparisonStatus
 
 Rule = Literal[
     "repeated",
@@ -65,7 +66,7 @@ class Comparison:
     sentence about `pattern_data`, which a renderer fills in.
     """
 
-    status: str
+    status: ComparisonStatus
     total: int
     wrong: int
     index: tuple[int, ...] | None

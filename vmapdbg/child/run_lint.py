@@ -17,6 +17,7 @@ from typing import Any
 from vmapdbg import model
 from vmapdbg.child.live import build_capture, observe_with
 from vmapdbg.child.record.recorder import Recorder, ScheduleRecord
+from vmapdbg.data import to_data
 from vmapdbg.job import LintedSchedule
 from vmapdbg.targets import DEFAULT_TARGET
 
@@ -80,7 +81,7 @@ class LintingRecorder(Recorder):
 
     def write(self, linted: LintedSchedule) -> None:
         with self.output.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(model.to_data(linted)) + "\n")
+            file.write(json.dumps(to_data(linted)) + "\n")
 
 
 def is_undecided(kernel: model.Kernel) -> bool:

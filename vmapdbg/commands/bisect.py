@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,17 +15,17 @@ from vmapdbg.commands.jobs import find_findings, find_job, refuse_overlay_error
 from vmapdbg.commands.launcher import run_many
 from vmapdbg.commands.options import EXIT_USAGE, Failure, JobOptions, job_options, make_console
 from vmapdbg.commands.progress import show_progress
-from vmapdbg.commands.reduce import Reduced, reduce_job
+from vmapdbg.commands.reduce import reduce_job
 from vmapdbg.job import Job
-from vmapdbg.model import SCHEMA, to_data
 from vmapdbg.patches import Patches
 from vmapdbg.store import StoreError, write_atomically
+from vmapdbg.vocabulary import OutcomeKind
 
 if TYPE_CHECKING:
     from vmapdbg.bisect.outcome import Outcome
-    from vmapdbg.bisect.search import Search
+    from vmapdbg.bisect.search import Reduced, Search
 
-DEFAULT_KIND = "values"
+DEFAULT_KIND: OutcomeKind = "values"
 
 
 @click.command()
@@ -51,8 +50,8 @@ DEFAULT_KIND = "values"
 @job_options
 def bisect(
     snippet: str | None,
-    kind: str | None,
-    old_kind: str | None,
+    kind: OutcomeKind | None,
+    old_kind: OutcomeKind | None,
     runs: int,
     with_snippet: bool,
     output: Path | None,
@@ -84,7 +83,9 @@ def bisect(
     if with_snippet and not search.is_uniform:
         reduced = reduce_job(job, kind, search, seconds)
     if as_json:
-        sys.stdout.write(dump_search(job.snippet, kind, search, outcomes, reduced))
+        from vmapdbg.render.documents import dump_document, make_bisect_document
+
+        sys.stdout.write(dump_document(make_bisect_document(job.snippet, kind, search, outcomes, reduced)))
     else:
         from vmapdbg.render.text.bisect import print_bisect
 
@@ -143,15 +144,3 @@ def write_reduced(reduced: Reduced, output: Path | None, as_json: bool) -> None:
     what = "reduced" if output is None else f"wrote {output}"
     counts = f"{reduced.before} nodes to {reduced.after}, {reduced.tried} graphs tried"
     click.echo(f"vmapdbg: {what}: {counts}", err=True)
-
-
-def dump_search(snippet: str, kind: str, search: Search, outcomes: Sequence[Outcome], reduced: Reduced | None) -> str:
-    data: dict[str, Any] = {"schema": SCHEMA, "snippet": snippet, "on": kind, "given": sorted(search.given)}
-    data["outcomes"] = [{"name": outcome.name, "summary": outcome.summary} for outcome in outcomes]
-    for key in ("removed", "added", "enough"):
-        found = getattr(search, key)
-        sets = [sorted(patches) for patches in found.sets]
-        data[key] = {"sets": sets, "exact": found.exact, "size": found.size}
-    data["tried"] = [{"patches": sorted(patches), "outcome": name} for patches, name in search.outcomes.items()]
-    data["reduced"] = to_data(reduced)
-    return json.dumps(data, indent=1) + "\n"

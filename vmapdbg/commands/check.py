@@ -25,8 +25,9 @@ from vmapdbg.commands.options import (
     tell_no_schedule,
 )
 from vmapdbg.commands.progress import show_progress
+from vmapdbg.data import build_data
 from vmapdbg.job import CheckRequest, Job
-from vmapdbg.model import Capture, build_data, to_data
+from vmapdbg.model import Capture
 
 if TYPE_CHECKING:
     from vmapdbg.check.result import CheckReport
@@ -80,7 +81,9 @@ def check(
 
     capture = replace(capture, findings=make_findings(capture, report))
     if as_json:
-        sys.stdout.write(dump_check(capture, report))
+        from vmapdbg.render.documents import dump_document, make_check_document
+
+        sys.stdout.write(dump_document(make_check_document(capture, report)))
     elif capture.schedules:
         from vmapdbg.render.text.check import print_check
 
@@ -123,12 +126,3 @@ def check_job(job: Job, limit: int, oracles: tuple[str, ...]) -> tuple[Capture, 
 def import_check() -> None:
     """Imports what judges and prints the comparison, while the snippet runs."""
     importlib.import_module("vmapdbg.render.text.check")
-
-
-def dump_check(capture: Capture, report: CheckReport) -> str:
-    """The head of the JSON contract and the findings, and in place of the schedules how they compare."""
-    from vmapdbg.render.check_sentences import add_pattern_sentences
-
-    data = to_data(capture)
-    data["schedules"] = to_data(add_pattern_sentences(report))["schedules"]
-    return json.dumps(data, indent=1, allow_nan=False) + "\n"

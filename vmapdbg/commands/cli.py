@@ -19,6 +19,7 @@ from vmapdbg.commands.lint import lint
 from vmapdbg.commands.options import EXIT_USAGE
 from vmapdbg.commands.patches import patches
 from vmapdbg.commands.run import run
+from vmapdbg.commands.schema import schema
 from vmapdbg.commands.show import show
 from vmapdbg.commands.why import why
 
@@ -76,5 +77,5 @@ def main() -> None:
     """See what tinygrad's scheduler did to a program, and why."""
 
 
-for command in (show, diff, graph, why, lint, check, bisect, run, patches):
+for command in (show, diff, graph, why, lint, check, bisect, run, patches, schema):
     main.add_command(command)

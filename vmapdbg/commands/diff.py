@@ -10,7 +10,7 @@ import click
 
 from vmapdbg.commands.baseline import find_pair
 from vmapdbg.commands.options import JobOptions, end_if_failed, job_options, make_console
-from vmapdbg.model import to_data
+from vmapdbg.data import to_data
 
 
 @click.command()

@@ -62,7 +62,10 @@ def run_job(
         request = Request(job=job, folder=folder, evidence=evidence)
         process = start_child(request, job.patches, streams)
         wait_for(process, request, job.snippet, job.timeout, progress, meanwhile)
-        return load_capture(request.output)
+        # rich is imported with it: only when there is something to show
+        from vmapdbg.render.sentences import fill_sentences
+
+        return fill_sentences(load_capture(request.output))
 
 
 def ask_child(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from vmapdbg.bisect.search import Reduced, Search
 from vmapdbg.commands.jobs import find_findings
 from vmapdbg.commands.launcher import ChildDied, Streams, ask_child, run_job, run_many
 from vmapdbg.commands.options import EXIT_CHILD, Failure
@@ -17,23 +17,8 @@ from vmapdbg.diff.values import estimate_terms
 from vmapdbg.job import Job, ReduceRequest
 from vmapdbg.patches import Patches, spell_patches
 
-if TYPE_CHECKING:
-    from vmapdbg.bisect.search import Search
-
 _HANG = 20.0
 """Seconds after which a graph is taken to hang where there is no --timeout."""
-
-
-@dataclass(frozen=True)
-class Reduced:
-    """A snippet that shows a difference: its text, or `reason` why there is none. Counts are of nodes of the graph."""
-
-    text: str | None
-    reason: str | None
-    before: int = 0
-    after: int = 0
-    tried: int = 0
-    schedule: int = 0
 
 
 def reduce_job(job: Job, kind: str, search: Search, seconds: float) -> Reduced:

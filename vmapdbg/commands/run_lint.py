@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vmapdbg.commands.options import EXIT_USAGE, Failure, make_console
+from vmapdbg.data import build_data, to_data
 from vmapdbg.job import LintedSchedule
-from vmapdbg.model import SCHEMA, Finding, build_data, to_data
+from vmapdbg.model import SCHEMA, Finding
 from vmapdbg.store import StoreError, write_atomically
 
 
@@ -71,11 +72,10 @@ def print_linted(linted: LintedRun) -> None:
 
 def dump_run(linted: LintedRun, target: str) -> str:
     """Returns it as one JSON document; its findings are those of the capture's contract."""
-    counts = {
-        name: getattr(linted, name) for name in ("status", "schedules", "kernels", "undecided", "ignored", "failed")
-    }
-    document = {"schema": SCHEMA, "target": target, **counts, "findings": to_data(linted.findings)}
-    return json.dumps(document, indent=1, ensure_ascii=True) + "\n"
+    from vmapdbg.render.lint_formats import RunDocument
+
+    document = RunDocument(schema=SCHEMA, kind="run", target=target, **vars(linted))
+    return json.dumps(to_data(document), indent=1, ensure_ascii=True) + "\n"
 
 
 def run_and_lint(program: Sequence[str], environment: dict[str, str], target: str) -> LintedRun:

@@ -48,5 +48,5 @@ def why(subject: str | None, snippet: str | None, schedule: int | None, options:
         explanations = explain(capture, subject, schedule)
     except UnknownSubject as error:
         raise Failure(str(error), EXIT_USAGE) from None
-    print_explanations(explanations, make_console())
+    print_explanations(capture, explanations, make_console())
     end_after(capture)

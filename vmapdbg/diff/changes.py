@@ -7,8 +7,9 @@ from difflib import SequenceMatcher
 
 from vmapdbg.diff.naming import Renaming, choose_ranges, find_ranges
 from vmapdbg.diff.result import BufferizeChange, NodeChange, SameNode, VmapChange
-from vmapdbg.model import Bufferize, Node, Realized, Schedule
+from vmapdbg.model import Bufferize, Node, Realized, Reason, Schedule
 from vmapdbg.schedule_index import index_of
+from vmapdbg.vocabulary import BufferizeField, ChangeStatus, NodeField
 
 # What a capture of stock tinygrad has instead of a reason.
 _NO_REASON = "stock"
@@ -53,8 +54,8 @@ def compare_nodes(
     return tuple(sorted(changes, key=lambda item: item.after.id)), tuple(sorted(same, key=lambda item: item.after))
 
 
-def _find_changed(before: Node, after: Node, renaming: Renaming) -> tuple[str, ...]:
-    same = {
+def _find_changed(before: Node, after: Node, renaming: Renaming) -> tuple[NodeField, ...]:
+    same: dict[NodeField, bool] = {
         "in_ranges": renaming.translate_all(before.in_ranges) == after.in_ranges,
         "out_ranges": renaming.translate_all(before.out_ranges) == after.out_ranges,
         "ambient": renaming.translate_all(before.ambient) == after.ambient,
@@ -68,7 +69,14 @@ def _is_same_realized(before: Realized | None, after: Realized | None, renaming:
         return before is after
     if before.axes != after.axes or _NO_REASON in (before.reason, after.reason):
         return before.axes == after.axes
-    return before.reason == after.reason and renaming.translate_sentence(before.detail) == after.detail
+    return before.reason == after.reason and _are_same_reasons(before.reasons, after.reasons, renaming)
+
+
+def _are_same_reasons(before: tuple[Reason, ...], after: tuple[Reason, ...], renaming: Renaming) -> bool:
+    if not before or not after:
+        # an older capture has a sentence alone, and that is not compared
+        return True
+    return tuple(map(renaming.translate_reason, before)) == after
 
 
 def compare_vmap_map(before: Schedule, after: Schedule, renaming: Renaming) -> tuple[VmapChange, ...]:
@@ -98,14 +106,15 @@ def compare_bufferizes(before: Schedule, after: Schedule, renaming: Renaming) ->
 def _compare_bufferize(
     before: Schedule, after: Schedule, left: Bufferize | None, right: Bufferize | None, renaming: Renaming
 ) -> BufferizeChange:
-    changed: tuple[str, ...] = ()
+    changed: tuple[BufferizeField, ...] = ()
     added, removed = _find_added(
         () if left is None else left.closed_ranges, () if right is None else right.closed_ranges, renaming
     )
     if left is not None and right is not None:
         changed = _find_changed_fields(left, right, renaming)
-    one_side = "only-after" if left is None else "only-before"
-    status = one_side if left is None or right is None else "changed" if changed else "unchanged"
+    status: ChangeStatus = "changed" if changed else "unchanged"
+    if left is None or right is None:
+        status = "only-after" if left is None else "only-before"
     ambient = [] if left is None else list(index_of(before).ambient_of(left.node))
     ambient += [] if right is None else index_of(after).ambient_of(right.node)
     return BufferizeChange(
@@ -126,17 +135,24 @@ def _find_op(schedule: Schedule, bufferize: Bufferize | None) -> str:
     return next((node.op for node in schedule.nodes if bufferize is not None and node.id == bufferize.node), "?")
 
 
-def _find_changed_fields(left: Bufferize, right: Bufferize, renaming: Renaming) -> tuple[str, ...]:
-    same = {
+def _find_changed_fields(left: Bufferize, right: Bufferize, renaming: Renaming) -> tuple[BufferizeField, ...]:
+    same: dict[BufferizeField, bool] = {
         "closed_ranges": renaming.translate_all(left.closed_ranges) == right.closed_ranges,
         "ambient": renaming.translate_all(left.ambient) == right.ambient,
         "size": left.size == right.size,
         "bytes": left.bytes == right.bytes,
         "addrspace": left.addrspace == right.addrspace,
         "outcome": left.outcome == right.outcome,
-        "reason": renaming.translate_sentence(left.reason) == right.reason,
+        "reason": _is_same_decision(left, right, renaming),
     }
     return tuple(name for name, equal in same.items() if not equal)
+
+
+def _is_same_decision(left: Bufferize, right: Bufferize, renaming: Renaming) -> bool:
+    if left.decided is None or right.decided is None:
+        # the sentences of older captures name neither ranges nor nodes
+        return left.reason == right.reason
+    return renaming.translate_reason(left.decided) == right.decided
 
 
 def _find_added(

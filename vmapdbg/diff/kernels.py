@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -12,10 +12,19 @@ from vmapdbg.diff.result import KernelChange, KernelSide
 from vmapdbg.diff.sequences import find_opcodes
 from vmapdbg.diff.source import blank_lines, canonize_source
 from vmapdbg.model import Kernel, Schedule
+from vmapdbg.vocabulary import KernelField, KernelStatus, MatchedBy
 
 # Below this two kernels are not the same one, changed.
 _LEAST_ALIKE = 0.5
-_COST_FIELDS = ("global_size", "local_size", "local_bytes", "threads", "launches", "executed_ops", "bytes")
+_COST_FIELDS: tuple[KernelField, ...] = (
+    "global_size",
+    "local_size",
+    "local_bytes",
+    "threads",
+    "launches",
+    "executed_ops",
+    "bytes",
+)
 
 
 @dataclass(frozen=True)
@@ -114,23 +123,27 @@ def _find_absorbed(
     return found
 
 
-def _join(status: str, before: Sequence[_Program], after: Sequence[_Program]) -> KernelChange:
+def _join(status: KernelStatus, before: Sequence[_Program], after: Sequence[_Program]) -> KernelChange:
     return KernelChange(status, "nodes", tuple(i.side for i in before), tuple(i.side for i in after), ())
 
 
-def _compare(matched_by: str, before: _Program, after: _Program) -> KernelChange:
-    changed = [name for name in _COST_FIELDS if getattr(before.kernel, name) != getattr(after.kernel, name)]
-    if before.canonical != after.canonical:
-        changed.insert(0, "source")
+def _compare(matched_by: MatchedBy, before: _Program, after: _Program) -> KernelChange:
+    same_code = before.canonical == after.canonical
+    changed: list[KernelField] = [] if same_code else ["source"]
+    changed.extend(name for name in _COST_FIELDS if getattr(before.kernel, name) != getattr(after.kernel, name))
     status = "changed" if changed else "unchanged"
     return KernelChange(status, matched_by, (before.side,), (after.side,), tuple(changed))
+
+
+_Match = Callable[[Sequence[_Program], Sequence[_Program]], dict[int, int]]
 
 
 def _match_rest(before: Sequence[_Program], after: Sequence[_Program]) -> list[KernelChange]:
     """Matches kernels whose outputs say nothing: by key, by source, then the most alike first."""
     changes: list[KernelChange] = []
     left, right = {item.number: item for item in before}, {item.number: item for item in after}
-    for matched_by, match in (("key", _match_keys), ("source", _match_sources), ("similarity", _match_alike)):
+    ways: dict[MatchedBy, _Match] = {"key": _match_keys, "source": _match_sources, "similarity": _match_alike}
+    for matched_by, match in ways.items():
         found = match(list(left.values()), list(right.values()))
         changes += [_compare(matched_by, left.pop(i), right.pop(j)) for i, j in found.items()]
     changes += [KernelChange("only-before", "", (item.side,), (), ()) for item in left.values()]

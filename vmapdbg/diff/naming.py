@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import replace
 
-from vmapdbg.model import Range
+from vmapdbg.model import Range, Reason
 
 # A range that the pass numbered. `rm1` is the user's own: -1 in the program, on both sides.
 _NUMBERED = re.compile(r"\br\d\w*")
-_NODE = re.compile(r"\b([A-Z][A-Z_0-9]+) (\d+)\b")
 
 
 def find_ranges(expression: str) -> list[str]:
@@ -60,13 +60,13 @@ class Renaming:
         """Returns a tuple of expressions translated; None stays."""
         return None if expressions is None else tuple(map(self.translate, expressions))
 
-    def translate_sentence(self, sentence: str) -> str:
-        """Returns a reason of before with its ranges, and its nodes (`EXPAND 50`), as after names them."""
-        return _NODE.sub(self._translate_node, self.translate(sentence))
-
-    def _translate_node(self, match: re.Match[str]) -> str:
-        number = int(match[2])
-        return f"{match[1]} {self.nodes[number]}" if number in self.nodes else f"{match[0]}'"
+    def translate_reason(self, reason: Reason) -> Reason | None:
+        """Returns a reason of before with the ranges and nodes of after, None where a node of it has no partner."""
+        if not all(node in self.nodes for node in reason.nodes):
+            return None
+        axis = self.translate(reason.axis) if isinstance(reason.axis, str) else reason.axis
+        ranges = self.translate_all(reason.ranges) or ()
+        return replace(reason, nodes=tuple(self.nodes[node] for node in reason.nodes), ranges=ranges, axis=axis)
 
 
 def choose_ranges(

@@ -7,10 +7,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from vmapdbg.model import Bufferize, Finding, Kernel, Node, Range, SnippetError, Versions
+from vmapdbg.vocabulary import (
+    BufferizeField,
+    ChangeStatus,
+    KernelField,
+    KernelStatus,
+    MatchedBy,
+    NodeField,
+    ValueStatus,
+)
 
-DIFF_SCHEMA = 1
+DIFF_SCHEMA: Literal[1] = 1
 """Version of the diff's JSON. It changes when a field is renamed, removed or changes its meaning."""
 
 
@@ -43,12 +53,11 @@ class Side:
 
 @dataclass(frozen=True)
 class NodeChange:
-    """A node that is on both sides and was treated differently. `changed` has `in_ranges`, `out_ranges`,
-    `ambient`, `realized`."""
+    """A node that is on both sides and was treated differently; `changed` names the fields that differ."""
 
     before: Node
     after: Node
-    changed: tuple[str, ...]
+    changed: tuple[NodeField, ...]
 
 
 @dataclass(frozen=True)
@@ -78,17 +87,17 @@ class VmapChange:
 class BufferizeChange:
     """One BUFFERIZE on one side or both.
 
-    `status` is `unchanged`, `changed`, `only-before` or `only-after`; `changed` names the fields that differ.
-    `added_ranges` are closed after and not before, by their names after; `removed_ranges` the other way round.
+    `changed` names the fields that differ. `added_ranges` are closed after and not before, by their names after;
+    `removed_ranges` the other way round.
     `ambient` are the ambient ranges of the node on either side; `lost_before` and `lost_after` those that a kept
     GLOBAL buffer does not close, so that the last iteration wins.
     """
 
-    status: str
+    status: ChangeStatus
     op: str
     before: Bufferize | None
     after: Bufferize | None
-    changed: tuple[str, ...]
+    changed: tuple[BufferizeField, ...]
     added_ranges: tuple[str, ...]
     removed_ranges: tuple[str, ...]
     ambient: tuple[str, ...]
@@ -108,17 +117,16 @@ class KernelSide:
 class KernelChange:
     """Kernels that compute the same.
 
-    `status` is `unchanged`, `changed`, `only-before`, `only-after`, `fused-from` (one after computes the outputs
-    of several before) or `split-into` (the other way round). `matched_by` is `outputs`, `nodes`, `key`, `source` or
-    `similarity`; empty for a kernel of one side. `changed` names the fields that differ, of a pair; `source` is no
-    change where only the kernel, its variables or its buffers have other names.
+    `fused-from`: one after computes the outputs of several before; `split-into`: the other way round. `matched_by` is
+    empty for a kernel of one side. `changed` names the fields that differ, of a pair; `source` is no change where only
+    the kernel, its variables or its buffers have other names.
     """
 
-    status: str
-    matched_by: str
+    status: KernelStatus
+    matched_by: MatchedBy
     before: tuple[KernelSide, ...]
     after: tuple[KernelSide, ...]
-    changed: tuple[str, ...]
+    changed: tuple[KernelField, ...]
 
 
 @dataclass(frozen=True)
@@ -132,7 +140,7 @@ class ValueDiff:
     """
 
     number: int
-    status: str
+    status: ValueStatus
     shape_before: tuple[int, ...] | None
     shape_after: tuple[int, ...] | None
     dtype_before: str | None
@@ -185,7 +193,7 @@ class ScheduleDiff:
     vmap_map: tuple[VmapChange, ...]
     bufferizes: tuple[BufferizeChange, ...]
     kernels: tuple[KernelChange, ...]
-    values: str
+    values: ValueStatus
     outputs: tuple[ValueDiff, ...]
 
     @property
@@ -224,12 +232,12 @@ class CaptureDiff:
     round.
     """
 
-    schema: int
-    kind: str
+    schema: Literal[1]
+    kind: Literal["diff"]
     before: Side
     after: Side
     same_snippet: bool
-    values: str
+    values: ValueStatus
     printed: PrintedDiff | None
     schedules: tuple[ScheduleDiff, ...]
     findings_gone: tuple[Finding, ...] = ()

@@ -9,8 +9,9 @@ from typing import Any
 from vmapdbg.diff.result import PrintedDiff, ValueDiff
 from vmapdbg.model import Output, Schedule
 from vmapdbg.values.tolerance import Tolerance, make_tolerance, spell_dtype
+from vmapdbg.vocabulary import ValueStatus
 
-_WORST = ("different", "close", "equal")
+_WORST: tuple[ValueStatus, ...] = ("different", "close", "equal")
 
 
 def compare_outputs(before: Schedule, after: Schedule) -> tuple[ValueDiff, ...]:
@@ -63,10 +64,13 @@ def compare_output(number: int, before: Output | None, after: Output | None, ter
     )
 
 
-def find_worst(statuses: Iterable[str]) -> str:
+def find_worst(statuses: Iterable[ValueStatus]) -> ValueStatus:
     """Returns `different`, `close` or `equal`, the first that occurs; `unknown` where nothing was compared."""
     found = set(statuses)
-    return next((status for status in _WORST if status in found), "unknown")
+    for status in _WORST:
+        if status in found:
+            return status
+    return "unknown"
 
 
 def compare_printed(before: str, after: str) -> PrintedDiff:

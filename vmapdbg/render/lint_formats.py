@@ -4,20 +4,67 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from vmapdbg import __version__
+from vmapdbg.data import to_data
 from vmapdbg.lint.rule import Rule
-from vmapdbg.model import Capture, Finding, to_data
+from vmapdbg.model import SCHEMA, Capture, Finding, SnippetError, Versions
+
+
+@dataclass(frozen=True)
+class LintDocument:
+    """What `vmapdbg lint --format json` prints: the head of the capture and the findings. `ignored` counts those that a
+    comment on the user's line took out."""
+
+    schema: Literal[1]
+    kind: Literal["lint"]
+    versions: Versions
+    snippet: str
+    target: str
+    patches: dict[str, bool]
+    error: SnippetError | None
+    findings: tuple[Finding, ...]
+    ignored: int
+
+
+@dataclass(frozen=True)
+class RunDocument:
+    """What `vmapdbg run --lint-output` writes: the findings of a whole program, its processes together.
+
+    `status` is the exit code of the program (128 + the signal that killed it). `kernels` counts the different ones of
+    each process, `undecided` those of them with an address that could not be told, `ignored` the findings that comments
+    took out, `failed` the schedules that could not be looked at, by reason.
+    """
+
+    schema: Literal[1]
+    kind: Literal["run"]
+    target: str
+    status: int
+    schedules: int
+    kernels: int
+    undecided: int
+    ignored: int
+    failed: dict[str, int]
+    findings: tuple[Finding, ...]
 
 
 def dump_json(capture: Capture, findings: Sequence[Finding], ignored: int) -> str:
-    """Returns one JSON document: the capture's heading fields, without its schedules, and the findings."""
-    fields = ("schema", "versions", "snippet", "target", "patches", "error")
-    heading = {name: to_data(getattr(capture, name)) for name in fields}
-    document = {**heading, "findings": to_data(tuple(findings)), "ignored": ignored}
-    return json.dumps(document, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+    """Returns the document of some findings of a capture."""
+    document = LintDocument(
+        schema=SCHEMA,
+        kind="lint",
+        versions=capture.versions,
+        snippet=capture.snippet,
+        target=capture.target,
+        patches=capture.patches,
+        error=capture.error,
+        findings=tuple(findings),
+        ignored=ignored,
+    )
+    return json.dumps(to_data(document), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
 
 
 def dump_github(findings: Sequence[Finding], rules: Sequence[Rule]) -> str:

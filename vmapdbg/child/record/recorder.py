@@ -24,7 +24,7 @@ class Disagreement:
     """The consumers of a node ask for different ranges: `asked` has (consumer, range) for the first axis on which they
     differ, and `where` says which, an axis of the node or an ambient RANGE."""
 
-    where: str | UOp
+    where: int | UOp
     asked: list[tuple[UOp, UOp]]
 
 
@@ -81,12 +81,12 @@ class PassRecord:
     tsink: UOp
     toposort: dict[UOp, None]
     consumers: dict[UOp, dict[UOp, None]]
-    forced: dict[UOp, tuple[str, UOp]]
+    forced: dict[UOp, tuple[Any, UOp]]
     context: Any
     scope_ranges: frozenset[UOp]
     disagreements: dict[UOp, Disagreement] = field(default_factory=dict)
     endings: dict[UOp, Ending] = field(default_factory=dict)
-    # node -> why a fusion was refused there; it has `patch` and `detail`
+    # node -> why a fusion was refused there: its `patch`, `rule` and `numbers`
     refusals: dict[UOp, Any] = field(default_factory=dict)
     bufferizes: dict[UOp, BufferizeRecord] = field(default_factory=dict)
     # tag -> tinygrad's notes on the UOp with that tag, as they are now: a later line that makes the same UOp
@@ -156,7 +156,7 @@ class Recorder(Observer):
         tsink: UOp,
         toposort: dict[UOp, None],
         consumers: dict[UOp, dict[UOp, None]],
-        forced: dict[UOp, tuple[str, UOp]],
+        forced: dict[UOp, tuple[Any, UOp]],
         context: Any,
         scope_ranges: frozenset[UOp],
     ) -> None:
@@ -182,7 +182,7 @@ class Recorder(Observer):
         assert self._current is not None
         readers = [(c, context.range_map[c]) for c in consumers if c in context.range_map]
         if axes:
-            disagreement = Disagreement(f"axis {axes[0]}", [(c, ranges.ins[axes[0]]) for c, ranges in readers])
+            disagreement = Disagreement(axes[0], [(c, ranges.ins[axes[0]]) for c, ranges in readers])
         else:
             r = batch_axes[0]
             disagreement = Disagreement(r, [(c, ranges.ambient.get(r, r)) for c, ranges in readers])
@@ -274,62 +274,3 @@ def _find_kernels(items: list[Any], buffers: tuple[UOp, ...]) -> list[tuple[Any,
         (item.ast, used.src) if item.fixedvars else (item.ast, used.src, number)
         for number, (item, used) in enumerate(zip(items, buffers, strict=True))
     ]
-
-
-def explain_verdict(verdict: Verdict) -> str:
-    """Says which test of the cost function decided, with its numbers."""
-    src, buffer, kept = verdict.value, verdict.buffer, verdict.kept
-    ops = type(src.op)
-    if src.op in {ops.CONTIGUOUS, ops.COPY, ops.ASSIGN, ops.ENCDEC, ops.NOOP}:
-        return f"{src.op.name} is never removed"
-    if not buffer.arg.removable:
-        return "not removable: a COPY reads it, or it is a buffer by its op"
-    if verdict.again:
-        return "its readers are in one kernel and share its rows: computed again by each, which is cheaper than memory"
-    if src.op is ops.THREEFRY:
-        return "THREEFRY is never buffered"
-    accessed, reduces = _accessed_buffers(src)
-    if len(accessed) > 3 and kept:
-        return f"its value reads {len(accessed)} buffers, more than 3"
-    readers = [r for r in reduces if _reads_buffer(r.src[0])]
-    if readers:
-        who = "a reduce in its value reads" if len(readers) == 1 else f"{len(readers)} reduces in its value read"
-        again = "it would run again for each element read" if kept else "removed all the same, by PCONTIG"
-        return f"{who} a buffer: {again}"
-    if kept:
-        return "kept by the cost function"
-    count = f"{len(accessed)} buffer{'s' * (len(accessed) != 1)}"
-    return f"its value reads {count} (3 are allowed), none of them in a reduce"
-
-
-def _accessed_buffers(src: UOp) -> tuple[list[UOp], list[UOp]]:
-    ops = type(src.op)
-    accessed: list[UOp] = []
-    reduces: list[UOp] = []
-
-    def visit(x: UOp) -> bool:
-        if x.op is ops.BUFFER or _is_global_bufferize(x):
-            accessed.append(x)
-        if x.op is ops.REDUCE:
-            reduces.append(x)
-        return not _is_global_bufferize(x)
-
-    src.toposort(gate=visit)
-    return list(dict.fromkeys(accessed)), reduces
-
-
-def _is_global_bufferize(x: UOp) -> bool:
-    return x.op is type(x.op).BUFFERIZE and x.arg.addrspace.name == "GLOBAL"
-
-
-def _reads_buffer(value: UOp) -> bool:
-    ops = type(value.op)
-    found = False
-
-    def visit(x: UOp) -> bool:
-        nonlocal found
-        found = found or x.op in {ops.BUFFER, ops.BUFFERIZE}
-        return not found
-
-    value.toposort(gate=visit)
-    return found

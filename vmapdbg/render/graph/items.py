@@ -12,6 +12,7 @@ from vmapdbg.render.findings import Findings
 from vmapdbg.render.format import Places
 from vmapdbg.render.graph.model import ADDED, COMMON, REMOVED, choose_colours
 from vmapdbg.schedule_index import index_of
+from vmapdbg.vocabulary import Mark
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class BufferMark:
 
     bufferize: Bufferize
     lost: tuple[str, ...]
-    mark: str
+    mark: Mark
 
     @property
     def kept(self) -> bool:
@@ -40,7 +41,7 @@ class Item:
     node: Node
     src: tuple[str, ...]
     before: Node | None
-    mark: str
+    mark: Mark
     buffers: tuple[BufferMark, ...]
     ambient: tuple[str, ...]
     path: tuple[str, ...]
@@ -68,7 +69,7 @@ class DrawnSchedule:
         self.places = Places(capture)
         self.findings = Findings(capture.findings)
 
-    def find_buffers(self, node: Node, mark: str) -> tuple[BufferMark, ...]:
+    def find_buffers(self, node: Node, mark: Mark) -> tuple[BufferMark, ...]:
         """Returns the BUFFERIZE of a node to draw, nothing where it has none."""
         bufferize = self.index.bufferizes.get(node.id)
         if bufferize is None:
@@ -121,7 +122,7 @@ def collect_items(after: DrawnSchedule, before: DrawnSchedule | None = None) -> 
 
 
 def _make_item(
-    drawn: DrawnSchedule, node: Node, key: str, mark: str, order: dict[str, int], keys: dict[int, str] | None = None
+    drawn: DrawnSchedule, node: Node, key: str, mark: Mark, order: dict[str, int], keys: dict[int, str] | None = None
 ) -> Item:
     known = drawn.index.nodes
     names = keys or {source: str(source) for source in node.src}

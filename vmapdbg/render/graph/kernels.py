@@ -25,6 +25,7 @@ from vmapdbg.render.graph.model import (
 )
 from vmapdbg.render.graph.parts import find_near
 from vmapdbg.render.graph.stages import Stage
+from vmapdbg.vocabulary import Mark
 from vmapdbg.wording import format_plural
 
 _DTYPE_BYTES = {
@@ -110,7 +111,7 @@ def _find_inner_buffers(graph: Graph, inside: set[str]) -> set[str]:
 class _Part:
     """The kernels of one side. Matching changes the names and marks of what both have."""
 
-    def __init__(self, drawn: DrawnSchedule, mark: str) -> None:
+    def __init__(self, drawn: DrawnSchedule, mark: Mark) -> None:
         self.drawn, self.mark = drawn, mark
         self.kernels = drawn.schedule.kernels
         prefix = "before" if mark == REMOVED else ""
@@ -119,7 +120,7 @@ class _Part:
         self.reads = [sorted(self._find_reads(kernel)) for kernel in self.kernels]
         self.buffers = sorted(set(self.writers) | {node for reads in self.reads for node in reads})
         self.buffer_names = {node: f"{prefix}buffer{node}" for node in self.buffers}
-        self.marks = dict.fromkeys([*self.names.values(), *self.buffer_names.values()], mark)
+        self.marks: dict[str, Mark] = dict.fromkeys([*self.names.values(), *self.buffer_names.values()], mark)
         self.most = max((kernel.executed_ops for kernel in self.kernels), default=0)
         self.total = sum(kernel.executed_ops for kernel in self.kernels)
 
@@ -152,7 +153,7 @@ class _Part:
                 edges.append(GraphEdge(tail, head, mark=self._mark_edge(tail, head)))
         return nodes, edges
 
-    def _mark_edge(self, tail: str, head: str) -> str:
+    def _mark_edge(self, tail: str, head: str) -> Mark:
         marks = (self.marks[tail], self.marks[head])
         if marks == (COMMON, COMMON):
             return COMMON

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
-from vmapdbg.model import SCHEMA, to_data
+from vmapdbg.model import SCHEMA
+from vmapdbg.vocabulary import EdgeKind, Mark, StageName
 
-COMMON, REMOVED, ADDED = "common", "removed", "added"
+COMMON: Mark = "common"
+REMOVED: Mark = "removed"
+ADDED: Mark = "added"
 SIGNS = {COMMON: "", REMOVED: "- ", ADDED: "+ "}
 
 # Okabe and Ito's colours, those that can be read as text on white; text repeats what each of them says.
@@ -35,7 +38,7 @@ class GraphNode:
     tooltip: str = ""
     members: tuple[int, ...] = ()
     scope: str | None = None
-    mark: str = COMMON
+    mark: Mark = COMMON
     alert: bool = False
     realized: bool = False
     weight: float = 0.0
@@ -49,8 +52,8 @@ class GraphEdge:
     head: str
     label: str = ""
     tooltip: str = ""
-    kind: str = "data"
-    mark: str = COMMON
+    kind: EdgeKind = "data"
+    mark: Mark = COMMON
 
 
 @dataclass(frozen=True)
@@ -69,16 +72,19 @@ class LegendEntry:
 
     kind: str
     text: str
-    mark: str = COMMON
+    mark: Mark = COMMON
     alert: bool = False
     realized: bool = False
 
 
 @dataclass(frozen=True)
 class Graph:
-    """A drawing. `range_colours` has the colour of each vmap range; `folded` counts the nodes not drawn, by why."""
+    """A drawing. `range_colours` has the colour of each vmap range; `folded` counts the nodes not drawn, by why.
+    `notes` are for the user, one line each."""
 
-    stage: str
+    schema: Literal[1] = field(default=SCHEMA, kw_only=True)
+    kind: Literal["graph"] = field(default="graph", kw_only=True)
+    stage: StageName
     title: str
     nodes: tuple[GraphNode, ...]
     edges: tuple[GraphEdge, ...]
@@ -86,16 +92,12 @@ class Graph:
     legend: tuple[LegendEntry, ...]
     range_colours: dict[str, str]
     folded: dict[str, int]
+    notes: tuple[str, ...] = ()
 
     @property
     def is_table(self) -> bool:
         """Whether its nodes are the rows of a table, and not laid out as a graph."""
         return bool(self.nodes) and all(node.kind in ("row", "row-head") for node in self.nodes)
-
-
-def graph_data(graph: Graph, notes: list[str]) -> dict[str, Any]:
-    """Returns a graph as JSON data."""
-    return {"schema": SCHEMA, "kind": "graph", **to_data(graph), "notes": list(notes)}
 
 
 def add_legend(graph: Graph, kinds: Mapping[str, str], sample: str, marks: Collection[str]) -> Graph:

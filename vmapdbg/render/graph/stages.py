@@ -1,7 +1,7 @@
 """The stages of a graph: what can be drawn of a schedule.
 
-This module imports no other one, so that the command line can name the stages. To add one, write a module of its name
-in this folder, with a STAGE, and list it here.
+This module imports nothing that draws, so that the command line can name the stages. To add one, write a module of its
+name in this folder, with a STAGE, and list it in `StageName`.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
+
+from vmapdbg.vocabulary import StageName
 
 if TYPE_CHECKING:
     from vmapdbg.render.graph.items import DrawnSchedule
     from vmapdbg.render.graph.model import Graph
 
-STAGES = ("tensor", "ranges", "kernels")
+STAGES: tuple[StageName, ...] = get_args(StageName)
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from vmapdbg.render.graph.model import (
 )
 from vmapdbg.render.graph.parts import find_near
 from vmapdbg.render.graph.stages import Stage
+from vmapdbg.vocabulary import EdgeKind, Mark
 
 _FAR_ROWS = 12
 _LARGE = 150
@@ -76,7 +77,7 @@ class _Draft:
         self.items = {item.key: item for group in folding.groups for item in group.items}
         self.scopes: dict[tuple[str, ...], str] = {}
 
-    def drawn_of(self, mark: str) -> DrawnSchedule:
+    def drawn_of(self, mark: Mark) -> DrawnSchedule:
         if mark == REMOVED and self.before is not None:
             return self.before
         return self.after
@@ -138,7 +139,7 @@ class _Draft:
             tip = f"{ranges}{reader.node.op} {reader.node.id}"
             self.edges.append(GraphEdge(tail, head, shorten(label, 36), tip, kind, mark))
 
-    def _find_tail(self, maker: Group, item: Item) -> tuple[str, str]:
+    def _find_tail(self, maker: Group, item: Item) -> tuple[str, EdgeKind]:
         """Readers of a buffer read the BUFFERIZE: that of the patched side where the sides differ."""
         if maker.kind == "repeat" or item.key != maker.key:
             return name_node(maker.last), "data"
@@ -159,7 +160,7 @@ def name_buffer(buffer: BufferMark) -> str:
     return f"before{name}" if buffer.mark == REMOVED else name
 
 
-def max_mark(first: str, second: str) -> str:
+def max_mark(first: Mark, second: Mark) -> Mark:
     """Returns the mark of what lies between two marked ends: the one that is not common."""
     return second if first == COMMON else first
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
+from vmapdbg.data import to_data
 from vmapdbg.model import Capture, Schedule, SnippetError
 from vmapdbg.render.graph.dot import style_svg, write_dot
 from vmapdbg.render.graph.draw import PICTURES, TooSlow, check_format, draw_dot
 from vmapdbg.render.graph.fold import LEVEL_NOTES, LEVELS
 from vmapdbg.render.graph.items import DrawnSchedule, count_common
-from vmapdbg.render.graph.model import Graph, GraphError, graph_data, measure_ranks
+from vmapdbg.render.graph.model import Graph, GraphError, measure_ranks
 from vmapdbg.render.graph.parts import find_centre, keep_nodes, list_nearest
 from vmapdbg.render.graph.stages import STAGES, load_stage
 from vmapdbg.store import StoreError, write_atomically, write_bytes_atomically
@@ -65,7 +67,7 @@ def write_graph(
 def _write_text(graph: Graph, kind: str, notes: list[str]) -> str:
     if kind == "dot":
         return write_dot(graph)
-    return json.dumps(graph_data(graph, notes), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+    return json.dumps(to_data(replace(graph, notes=tuple(notes))), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
 
 
 def _check_path(path: Path) -> str:

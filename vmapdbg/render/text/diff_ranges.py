@@ -9,6 +9,7 @@ from rich.text import Text
 from vmapdbg.diff import BufferizeChange, NodeChange
 from vmapdbg.model import Bufferize, Node
 from vmapdbg.render.format import format_bytes, format_count, format_ids, format_shape
+from vmapdbg.render.sentences import say_realized, say_reason
 from vmapdbg.render.text.diff_view import AFTER, BEFORE, DiffView
 from vmapdbg.render.text.layout import Column, Row, lay_out_table
 from vmapdbg.render.text.view import ALERT, NOTE
@@ -168,7 +169,7 @@ def _describe_realized(view: DiffView, node: Node, *, before: bool) -> Text:
     axes, rank = node.realized.axes, len(node.shape or ())
     which = f"{'axis' if len(axes) == 1 else 'axes'} {', '.join(map(str, axes))}"
     partial = f", only {which} (LOCAL)" if 0 < len(axes) < rank else ""
-    sentence = view.renaming.translate_sentence(node.realized.detail) if before else node.realized.detail
+    sentence = say_realized(node.realized, view.names_before) if before else node.realized.detail
     detail = f": {sentence}" if sentence else ""
     return view.page.join((f"realized, {node.realized.reason}{partial}", NOTE), detail)
 
@@ -265,11 +266,13 @@ def _format_decisions(view: DiffView, item: BufferizeChange) -> list[Text]:
     if item.before is None or item.after is None or not {"outcome", "reason"} & set(item.changed):
         return []
     return [
-        view.page.join(
-            (f"- {item.before.outcome}", BEFORE), f": {view.renaming.translate_sentence(item.before.reason)}"
-        ),
+        view.page.join((f"- {item.before.outcome}", BEFORE), f": {_say_decided(view, item.before)}"),
         view.page.join((f"+ {item.after.outcome}", AFTER), f": {item.after.reason}"),
     ]
+
+
+def _say_decided(view: DiffView, before: Bufferize) -> str:
+    return before.reason if before.decided is None else say_reason(before.decided, view.names_before)
 
 
 def _tell_now(item: BufferizeChange) -> str:

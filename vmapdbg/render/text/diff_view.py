@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import SequenceMatcher
 
 from rich.text import Text
@@ -11,6 +11,7 @@ from rich.text import Text
 from vmapdbg.diff import CaptureDiff, ScheduleDiff
 from vmapdbg.diff.naming import Renaming
 from vmapdbg.render.format import Places, scale_down
+from vmapdbg.render.sentences import Names
 from vmapdbg.render.text.layout import Page
 from vmapdbg.render.text.view import VMAP
 
@@ -31,6 +32,21 @@ _UNITS = ("k", "M", "G", "T", "P")
 _VMAP_NAME = re.compile(r"(?<!\w)rm\d\w*'?")
 
 
+class NamesAfter(Names):
+    """What the nodes and ranges of before are called after; what has no partner there has a `'`."""
+
+    def __init__(self, ops: Mapping[int, str], renaming: Renaming) -> None:
+        super().__init__(lambda node: ops.get(node, "?"))
+        self.renaming = renaming
+
+    def label(self, node: int) -> str:
+        partner = self.renaming.nodes.get(node)
+        return f"{super().label(node)}'" if partner is None else f"{self.op_of(node)} {partner}"
+
+    def range(self, name: str) -> str:
+        return self.renaming.translate(name)
+
+
 class DiffView:
     """A schedule of a diff, the page it is printed on, and the ranges of before in the names of after."""
 
@@ -42,6 +58,10 @@ class DiffView:
         ids = {item.before: item.after for item in schedule.same_nodes}
         ids |= {item.before.id: item.after.id for item in schedule.nodes}
         self.renaming = Renaming(schedule.renamed, ids, (item.name for item in schedule.removed_ranges))
+        ops = {item.before: item.op for item in schedule.same_nodes}
+        ops |= {item.before.id: item.before.op for item in schedule.nodes}
+        ops |= {node.id: node.op for node in schedule.nodes_only_before}
+        self.names_before = NamesAfter(ops, self.renaming)
 
     def mark(self, status: str) -> Text:
         """Returns the coloured mark of a status."""

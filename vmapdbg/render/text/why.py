@@ -1,35 +1,46 @@
-"""Prints explanations: a title, and each decision with its sentences."""
+"""Prints explanations: a title, and on each topic its sentences."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from rich.console import Console
 from rich.text import Text
 
+from vmapdbg.model import Bufferize, Capture, Kernel, Node, Schedule
+from vmapdbg.render.format import format_shape
 from vmapdbg.render.text.layout import escape_unsafe
-from vmapdbg.why import Explanation, Step
+from vmapdbg.render.text.view import ALERT
+from vmapdbg.schedule_index import index_of
+from vmapdbg.why import Explanation, Fact, FactRule, Step
+from vmapdbg.wording import format_plural
+
+_MOST_READERS = 8
+_MOST_KERNELS = 4
 
 
-def print_explanations(explanations: Sequence[Explanation], console: Console) -> None:
+def print_explanations(capture: Capture, explanations: Sequence[Explanation], console: Console) -> None:
     """Prints each explanation under its title; sentences are folded to the width of the console."""
-    for number, explanation in enumerate(explanations):
-        if number:
+    schedules = {schedule.index: schedule for schedule in capture.schedules}
+    for position, explanation in enumerate(explanations):
+        sentences = Sentences(schedules[explanation.schedule], explanation)
+        if position:
             console.print()
-        console.print(Text(_safe(explanation.title, console), style="bold"))
+        console.print(Text(_safe(sentences.say_title(), console), style="bold"))
         for step in explanation.steps:
-            _print_step(step, console)
+            _print_step(step, sentences, console)
 
 
-def _print_step(step: Step, console: Console) -> None:
-    heading = step.heading
-    if not step.sentences:
-        console.print(Text(f"  {heading}", style="dim"))
+def _print_step(step: Step, sentences: Sentences, console: Console) -> None:
+    if not step.facts:
+        console.print(Text("  no boundary: no kernel reads another one's buffer", style="dim"))
         return
-    for index, sentence in enumerate(step.sentences):
-        style = "bold red" if " NOT closed" in sentence else ""
-        text = Text(_safe(sentence, console), style=style)
-        _print_hanging(f"  {heading if index == 0 else '':<15}", text, console)
+    heading: str = step.topic
+    for fact in step.facts:
+        style = ALERT if fact.rule == "not-closed" else ""
+        for sentence in sentences.say(fact):
+            _print_hanging(f"  {heading:<15}", Text(_safe(sentence, console), style=style), console)
+            heading = ""
 
 
 def _print_hanging(label: str, text: Text, console: Console) -> None:
@@ -43,3 +54,215 @@ def _print_hanging(label: str, text: Text, console: Console) -> None:
 
 def _safe(value: str, console: Console) -> str:
     return escape_unsafe(value, console.encoding)
+
+
+class Sentences:
+    """The sentences of one explanation."""
+
+    def __init__(self, schedule: Schedule, explanation: Explanation) -> None:
+        self.schedule, self.index = schedule, index_of(schedule)
+        self.subject, self.kernel_number = explanation.node, explanation.kernel
+        self._say: dict[FactRule, Callable[[Fact], Iterable[str]]] = {
+            "readers": self._say_readers,
+            "new-ranges": self._say_new_ranges,
+            "ranges-of-reader": lambda fact: self._say_ranges("the reader's"),
+            "ranges-of-readers": lambda fact: self._say_ranges("its readers agree on them"),
+            "realized": self._say_realized,
+            "ambient": self._say_ambient,
+            "closes": self._say_closes,
+            "outcome": self._say_outcome,
+            "not-closed": self._say_not_closed,
+            "written-by": self._say_written,
+            "computed-in": self._say_computed_in,
+            "read-by-kernels": self._say_read_by_kernels,
+            "op-is-never-fused": self._say_never_fused,
+            "writes": self._say_writes,
+            "computes": self._say_computes,
+            "fuses": self._say_fuses,
+            "reads": self._say_reads,
+            "works": self._say_work,
+            "boundary": self._say_boundary,
+        }
+
+    def say(self, fact: Fact) -> Iterable[str]:
+        """Returns the sentences of a fact."""
+        return [_PLAIN[fact.rule]] if fact.rule in _PLAIN else self._say[fact.rule](fact)
+
+    def say_title(self) -> str:
+        """Returns whom the explanation is about."""
+        if self.subject is not None:
+            node = self.node
+            words = ["node", str(node.id), node.op, node.arg, format_shape(node.shape), node.dtype]
+            return f"{' '.join(filter(None, words))}{_after_gap(node.line)}, schedule {self.schedule.index}"
+        if self.kernel_number is not None:
+            lines = ", ".join(self.kernel.lines[:3])
+            return f"kernel {self._name(self.kernel_number)}{_after_gap(lines)}, schedule {self.schedule.index}"
+        count = format_plural(len(self.schedule.kernels), "kernel")
+        return f"schedule {self.schedule.index}{_after_gap(self.schedule.line)}, {count}"
+
+    # *** names
+
+    @property
+    def node(self) -> Node:
+        assert self.subject is not None
+        return self.index.nodes[self.subject]
+
+    @property
+    def kernel(self) -> Kernel:
+        assert self.kernel_number is not None
+        return self.schedule.kernels[self.kernel_number]
+
+    @property
+    def made(self) -> Bufferize:
+        return self.index.bufferizes[self.node.id]
+
+    def _name(self, kernel: int) -> str:
+        return f"{self.schedule.kernels[kernel].name} #{kernel}"
+
+    def _name_all(self, kernels: Sequence[int]) -> str:
+        return ", ".join(map(self._name, kernels))
+
+    def _label(self, node_id: int) -> str:
+        return f"{self.index.op(node_id)} {node_id}"
+
+    # *** a node
+
+    def _say_readers(self, fact: Fact) -> Iterable[str]:
+        for node_id in fact.nodes[:_MOST_READERS]:
+            ranges = self.index.nodes[node_id].in_ranges
+            asked = "no ranges" if ranges is None else _format_ranges(ranges)
+            yield f"{self._label(node_id)} asks for {asked}"
+        if len(fact.nodes) > _MOST_READERS:
+            yield f"and {len(fact.nodes) - _MOST_READERS} more"
+
+    def _say_new_ranges(self, fact: Fact) -> Iterable[str]:
+        axes = () if self.node.realized is None else self.node.realized.axes
+        origin = f"new on axis {', '.join(map(str, axes))}" if axes else "it has no axes"
+        return self._say_ranges(origin)
+
+    def _say_ranges(self, origin: str) -> Iterable[str]:
+        out, asked = self.node.out_ranges or (), self.node.in_ranges or ()
+        sources = "the same" if asked == out else _format_ranges(asked)
+        return [f"{_format_ranges(out)} ({origin}); its sources are asked for {sources}"]
+
+    def _say_realized(self, fact: Fact) -> Iterable[str]:
+        realized = self.node.realized
+        if realized is not None:
+            yield f"{realized.reason}: {realized.detail}"
+            if realized.reason in _MEANINGS:
+                yield _MEANINGS[realized.reason]
+
+    def _say_ambient(self, fact: Fact) -> Iterable[str]:
+        entries = [self.index.nodes[node_id] for node_id in fact.nodes[:3]]
+        places = [self._label(node.id) + (f" ({node.line})" if node.line else "") for node in entries]
+        for name in fact.ranges:
+            known = self.index.ranges.get(name)
+            about = f" ({known.size}, {known.axis_type})" if known is not None else ""
+            yield f"{name}{about} from {', '.join(places) or 'its own varg'}"
+
+    def _say_closes(self, fact: Fact) -> Iterable[str]:
+        made = self.made
+        closed = ", ".join(f"{r}*" if r in made.ambient else r for r in made.closed_ranges) or "no range"
+        return [f"closes {closed}: {made.size} elements, {made.bytes} bytes, {made.addrspace}"]
+
+    def _say_outcome(self, fact: Fact) -> Iterable[str]:
+        return [f"{self.made.outcome}: {self.made.reason}"]
+
+    def _say_not_closed(self, fact: Fact) -> Iterable[str]:
+        lost = f"each step of it writes the same {self.made.size} elements, the last wins"
+        return [f"ambient {name} is NOT closed: {lost}" for name in fact.ranges]
+
+    def _say_written(self, fact: Fact) -> Iterable[str]:
+        return [f"{self._name(fact.kernels[0])} computes it and writes its buffer"]
+
+    def _say_computed_in(self, fact: Fact) -> Iterable[str]:
+        left = len(fact.kernels) - _MOST_KERNELS
+        more = f" and {left} more" if left > 0 else ""
+        return [f"computed inside {self._name_all(fact.kernels[:_MOST_KERNELS])}{more}"]
+
+    def _say_read_by_kernels(self, fact: Fact) -> Iterable[str]:
+        return [f"its buffer is read by {self._name_all(fact.kernels[:_MOST_KERNELS])}"]
+
+    def _say_never_fused(self, fact: Fact) -> Iterable[str]:
+        place = f" at {self.node.line}" if self.node.line else ""
+        return [f"{self.node.op} is never fused: drop it{place}"]
+
+    # *** a kernel
+
+    def _say_writes(self, fact: Fact) -> Iterable[str]:
+        return [f"{self._label(fact.nodes[0])}: {_say_why(self.index.nodes[fact.nodes[0]])}"]
+
+    def _say_computes(self, fact: Fact) -> Iterable[str]:
+        counts: dict[str, int] = {}
+        for node_id in fact.nodes:
+            op = self.index.op(node_id)
+            counts[op] = counts.get(op, 0) + 1
+        ops = [f"{count} {op}" if count > 1 else op for op, count in counts.items()]
+        return [f"{len(fact.nodes)} nodes: {', '.join(ops)}"]
+
+    def _say_fuses(self, fact: Fact) -> Iterable[str]:
+        made = self.index.bufferizes[fact.nodes[0]]
+        return [f"{self._label(made.node)}: {made.outcome}, {made.reason}"]
+
+    def _say_reads(self, fact: Fact) -> Iterable[str]:
+        node_id, writer = fact.nodes[0], fact.kernels[0]
+        return [f"{self._label(node_id)} of {self._name(writer)}: not fused, {self._say_why_not_fused(node_id)}"]
+
+    def _say_work(self, fact: Fact) -> Iterable[str]:
+        kernel = self.kernel
+        words = [f"{kernel.executed_ops:,} ops executed"]
+        if kernel.redundancy is not None:
+            words.append(f"{kernel.redundancy:.1f} times the ops the graph asks for")
+        words += [f"{kernel.bytes:,} bytes moved", format_plural(kernel.threads, "thread")]
+        if kernel.local_bytes:
+            words.append(f"{kernel.local_bytes} bytes of LOCAL")
+        if kernel.launches > 1:
+            words.append(f"launched {kernel.launches} times")
+        return [", ".join(words)]
+
+    # *** a boundary
+
+    def _say_boundary(self, fact: Fact) -> Iterable[str]:
+        (node_id,), (writer, *readers) = fact.nodes, fact.kernels
+        names = self._name_all(readers[:3]) + (" ..." if len(readers) > 3 else "")
+        line = self.index.nodes[node_id].line
+        place = f"  [{line}]" if line else ""
+        why = f"{self._label(node_id)}: {self._say_why_not_fused(node_id)}"
+        return [f"{self._name(writer)} not fused with {names}: {why}{place}"]
+
+    def _say_why_not_fused(self, node_id: int) -> str:
+        node, made = self.index.nodes[node_id], self.index.bufferizes.get(node_id)
+        decided = _say_why(node)
+        # an output is kept because it is an output: that is said once
+        repeated = made is None or (node.realized is not None and made.reason == node.realized.detail)
+        return decided if made is None or repeated or not made.reason else f"{decided}; {made.reason}"
+
+
+_PLAIN: dict[FactRule, str] = {
+    "no-reader": "nothing: it is an output",
+    "no-ranges": "none: nothing that has ranges reads it",
+    "not-realized": "no: it is computed where it is read",
+    "is-fused": "nothing: it is fused, its buffer was removed",
+    "is-asked-for": "it is asked for: realize only what reads it",
+    "reads-many-buffers": "let it read at most 3 buffers, so that the cost test lets its readers compute it",
+    "readers-disagree": "let its readers ask for the same ranges (the same index, no flip or shift between them)",
+    "is-read-many-times": "let each element be read once: no EXPAND between its reduce and its readers",
+}
+
+_MEANINGS = {
+    "consumers-disagree": "readers that ask for different ranges cannot share one loop: it is written once for all",
+    "ending-ranges": "an EXPAND reads each element many times; without a buffer it would be computed again each time",
+    "always": "this op is a buffer whatever its ranges are",
+}
+
+
+def _say_why(node: Node) -> str:
+    return "not realized" if node.realized is None else f"{node.realized.reason} ({node.realized.detail})"
+
+
+def _after_gap(place: str | None) -> str:
+    return f"  {place}" if place else ""
+
+
+def _format_ranges(ranges: tuple[str, ...]) -> str:
+    return f"[{', '.join(ranges)}]"

@@ -1,0 +1,80 @@
+"""What each command writes as JSON is valid by the JSON Schema that is shipped for it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from jsonschema import Draft202012Validator
+from tool import ROOT, run_tool
+
+from vmapdbg.vocabulary import DocumentKind
+
+SNIPPET = "samples/lost_range.py"
+BROKEN = ("--patches", "all,-ambient-ranges")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("documents")
+    shutil.copytree(ROOT / "samples", path / "samples")
+    return path
+
+
+def validate(data: Any, kind: str, folder: Path) -> None:
+    schema = run_tool("schema", kind, cwd=folder).stdout
+    errors = [f"{e.json_path}: {e.message}" for e in Draft202012Validator(json.loads(schema)).iter_errors(data)]
+    assert errors == []
+    assert data["kind"] == kind
+
+
+PRINTED = [
+    ("capture", ("show", SNIPPET, "--json")),
+    ("capture", ("show", "samples/softmax.py", "--json", "--target", "metal")),
+    ("diff", ("diff", SNIPPET, "--baseline=stock", "--json")),
+    ("diff", ("diff", "samples/softmax.py", "--json")),
+    ("lint", ("lint", SNIPPET, "--format", "json", *BROKEN)),
+    ("check", ("check", SNIPPET, "--json", *BROKEN)),
+    ("bisect", ("bisect", "samples/unclosed_range.py", "--on", "crash", "--runs", "4", "--json")),
+]
+
+
+@pytest.mark.parametrize(("kind", "command"), PRINTED, ids=lambda value: value if isinstance(value, str) else value[1])
+def test_printed_document_is_valid(kind: str, command: tuple[str, ...], folder: Path) -> None:
+    validate(json.loads(run_tool(*command, cwd=folder).stdout), kind, folder)
+
+
+def test_written_documents_are_valid(folder: Path) -> None:
+    run_tool("show", SNIPPET, "--save", "saved.json", cwd=folder)
+    run_tool("run", "--lint-output", "run.json", SNIPPET, cwd=folder)
+    written = [("capture", "saved.json"), ("run", "run.json")]
+    for stage in ("tensor", "ranges", "kernels"):
+        run_tool("graph", "saved.json", "--stage", stage, "-o", f"{stage}.json", cwd=folder)
+        written.append(("graph", f"{stage}.json"))
+    for kind, name in written:
+        validate(json.loads((folder / name).read_text(encoding="utf-8")), kind, folder)
+
+
+def test_reason_of_a_real_capture_has_its_operands(folder: Path) -> None:
+    """A program need not read English to know why."""
+    capture = json.loads(run_tool("show", "samples/softmax.py", "--json", cwd=folder).stdout)
+    (schedule,) = capture["schedules"]
+    asked = {node["id"]: node["in_ranges"] for node in schedule["nodes"]}
+    found = 0
+    for node in schedule["nodes"]:
+        for reason in (node["realized"] or {"reasons": []})["reasons"]:
+            if reason["rule"] == "consumers-disagree":
+                found += 1
+                pairs = zip(reason["nodes"], reason["ranges"], strict=True)
+                assert all(asked[reader][reason["axis"]] == asks for reader, asks in pairs)
+    assert found
+    assert all(made["decided"]["rule"] for made in schedule["bufferizes"])
+
+
+def test_schema_of_what_is_no_document_is_a_usage_error(folder: Path) -> None:
+    done = run_tool("schema", "kernel", cwd=folder)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert all(f"'{kind}'" in done.stderr for kind in get_args(DocumentKind))

@@ -1,0 +1,188 @@
+"""Turns the dataclasses of the JSON documents into plain data, and plain data back into them."""
+
+from __future__ import annotations
+
+import functools
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import MISSING, Field, fields, is_dataclass
+from typing import Annotated, Any, Literal, TypeVar
+
+from vmapdbg.model import Capture
+from vmapdbg.vocabulary import OPEN
+
+
+def to_data(value: Any) -> Any:
+    """Turns model objects into plain JSON data: dataclasses to dicts in field order, tuples to lists."""
+    kind = type(value)
+    if kind is str or kind is int:
+        return value
+    if kind is tuple:
+        return [to_data(item) for item in value]
+    if kind is dict:
+        return {key: to_data(item) for key, item in value.items()}
+    if is_dataclass(kind):
+        return {name: to_data(getattr(value, name)) for name in _field_names(kind)}
+    return value
+
+
+@functools.cache
+def _field_names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
+
+
+def from_data(data: Any) -> Capture:
+    """Builds a Capture from plain JSON data.
+
+    Raises ValueError with the path of the first field that is missing or has the wrong type. Keys that
+    schema 1 does not know are ignored, so that a file of a later minor version still loads.
+    """
+    try:
+        return _builder(Capture)(data)
+    except _WrongData as wrong:
+        raise ValueError(f"{'.'.join(['capture', *reversed(wrong.path)])}: {wrong}") from None
+
+
+T = TypeVar("T")
+
+
+def build_data(kind: type[T], data: Any) -> T:
+    """Builds a value of any dataclass of the contract from plain JSON data, as `from_data` does a Capture."""
+    try:
+        return _builder(kind)(data)
+    except _WrongData as wrong:
+        raise ValueError(f"{'.'.join([kind.__name__, *reversed(wrong.path)])}: {wrong}") from None
+
+
+class _WrongData(Exception):
+    """What is wrong; each level that it passes adds its part of the path, innermost first."""
+
+    def __init__(self, message: str, *path: str):
+        super().__init__(message)
+        self.path = list(path)
+
+
+_Build = Callable[[Any], Any]
+
+
+@functools.cache
+def _builder(kind: Any) -> _Build:
+    """Returns the function that builds a value of a type: a capture has many thousand values of few types."""
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if is_dataclass(kind):
+        return _build_dataclass(kind)
+    if origin is Annotated:
+        # a list that may grow: a newer vmapdbg may have written what this one does not know
+        return _builder(str) if OPEN in args[1:] else _builder(args[0])
+    if origin is Literal:
+        return _build_literal(args)
+    if origin is tuple:
+        return _build_tuple(_builder(args[0]))
+    if origin is dict:
+        return _build_dict(_builder(args[1]))
+    if origin in (typing.Union, types.UnionType):
+        return _build_union(args)
+    return _build_plain(kind)
+
+
+def _build_plain(kind: type) -> _Build:
+    def build(data: Any) -> Any:
+        if type(data) is kind:
+            return data
+        if kind is float and type(data) is int:
+            return float(data)
+        raise _WrongData(f"expected {kind.__name__}, not {type(data).__name__}")
+
+    return build
+
+
+def _build_literal(accepted: tuple[Any, ...]) -> _Build:
+    def build(data: Any) -> Any:
+        if data in accepted and type(data) in (str, int):
+            return data
+        raise _WrongData(f"expected {' or '.join(map(repr, accepted))}, not {data!r}")
+
+    return build
+
+
+def _build_tuple(build_item: _Build) -> _Build:
+    def build(data: Any) -> Any:
+        if type(data) is not list:
+            raise _WrongData(f"expected a list, not {type(data).__name__}")
+        try:
+            return tuple([build_item(item) for item in data])
+        except _WrongData:
+            # the fast way does not know which one it was
+            for number, item in enumerate(data):
+                _name_part(build_item, item, str(number))
+            raise
+
+    return build
+
+
+def _build_dict(build_item: _Build) -> _Build:
+    def build(data: Any) -> Any:
+        if type(data) is not dict:
+            raise _WrongData(f"expected an object, not {type(data).__name__}")
+        return {key: _name_part(build_item, item, key) for key, item in data.items()}
+
+    return build
+
+
+def _build_union(options: tuple[Any, ...]) -> _Build:
+    plain = tuple(o for o in options if isinstance(o, type) and o is not types.NoneType and not is_dataclass(o))
+    rest = [o for o in options if o is not types.NoneType and o not in plain]
+    build_rest = _builder(rest[0]) if rest else _builder(plain[0])
+    optional = types.NoneType in options
+
+    def build(data: Any) -> Any:
+        if data is None:
+            if optional:
+                return None
+            raise _WrongData("must not be null")
+        return data if type(data) in plain else build_rest(data)
+
+    return build
+
+
+def _build_dataclass(kind: Any) -> _Build:
+    hints = typing.get_type_hints(kind, include_extras=True)
+    builders = [(name, _builder(hints[name])) for name in _field_names(kind)]
+    # fields that came to schema 1 later have a default, for files from before
+    optional = {field.name for field in fields(kind) if _has_default(field)}
+    by_position = not any(field.kw_only for field in fields(kind))
+
+    def build(data: Any) -> Any:
+        if type(data) is not dict:
+            raise _WrongData(f"expected an object, not {type(data).__name__}")
+        try:
+            if by_position and optional <= data.keys():
+                # most are whole, and there are many thousand
+                return kind(*[build_field(data[name]) for name, build_field in builders])
+            known = {name: build_field(data[name]) for name, build_field in builders if name in data}
+            required = [name for name, _ in builders if name not in known and name not in optional]
+            if required:
+                raise KeyError(required[0])
+            return kind(**known)
+        except KeyError as missing:
+            raise _WrongData(f"{missing.args[0]} is missing") from None
+        except _WrongData:
+            for name, build_field in builders:
+                if name in data:
+                    _name_part(build_field, data[name], name)
+            raise
+
+    return build
+
+
+def _has_default(field: Field[Any]) -> bool:
+    return field.default is not MISSING or field.default_factory is not MISSING
+
+
+def _name_part(build: _Build, data: Any, part: str) -> Any:
+    try:
+        return build(data)
+    except _WrongData as wrong:
+        wrong.path.append(part)
+        raise

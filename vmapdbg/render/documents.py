@@ -1,0 +1,140 @@
+"""The JSON documents of the tool that are not shown elsewhere, and the list of all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from vmapdbg.bisect.outcome import Outcome
+from vmapdbg.bisect.search import Found, Reduced, Search
+from vmapdbg.check.result import CheckReport, ScheduleCheck
+from vmapdbg.data import to_data
+from vmapdbg.diff.result import CaptureDiff
+from vmapdbg.model import SCHEMA, Capture, Finding, SnippetError, Versions
+from vmapdbg.render.check_sentences import add_pattern_sentences
+from vmapdbg.render.graph.model import Graph
+from vmapdbg.render.lint_formats import LintDocument, RunDocument
+from vmapdbg.vocabulary import DocumentKind, OutcomeKind
+
+
+def dump_document(document: Any) -> str:
+    """Returns a document as JSON text, newline at the end."""
+    return json.dumps(to_data(document), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+# *** vmapdbg check --json
+
+
+@dataclass(frozen=True)
+class CheckDocument:
+    """What `vmapdbg check --json` prints: the head of the capture, how each schedule compares, and the findings."""
+
+    schema: Literal[1]
+    kind: Literal["check"]
+    versions: Versions
+    snippet: str
+    target: str
+    patches: dict[str, bool]
+    error: SnippetError | None
+    schedules: tuple[ScheduleCheck, ...]
+    findings: tuple[Finding, ...]
+
+
+def make_check_document(capture: Capture, report: CheckReport) -> CheckDocument:
+    """Returns what came of comparing the values of a capture; its findings are those of the check."""
+    return CheckDocument(
+        schema=SCHEMA,
+        kind="check",
+        versions=capture.versions,
+        snippet=capture.snippet,
+        target=capture.target,
+        patches=capture.patches,
+        error=capture.error,
+        schedules=add_pattern_sentences(report).schedules,
+        findings=capture.findings,
+    )
+
+
+# *** vmapdbg bisect --json
+
+
+@dataclass(frozen=True)
+class NamedOutcome:
+    """One outcome that runs of the snippet had: a letter, and one line about it."""
+
+    name: str
+    summary: str
+
+
+@dataclass(frozen=True)
+class FoundSets:
+    """The smallest sets of patches of one kind. `exact`: every smaller set was tried; all of up to `size` patches were.
+    Else the one set is minimal."""
+
+    sets: tuple[tuple[str, ...], ...]
+    exact: bool
+    size: int
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A set of patches that the snippet was run with, and the name of the outcome."""
+
+    patches: tuple[str, ...]
+    outcome: str
+
+
+@dataclass(frozen=True)
+class BisectDocument:
+    """What `vmapdbg bisect --json` prints. `given` are the patches of the job. `removed`: taken away from them, they
+    change the outcome; `added`: alone, they change that of no patch; `enough`: alone, they have the outcome of `given`.
+    """
+
+    schema: Literal[1]
+    kind: Literal["bisect"]
+    snippet: str
+    on: OutcomeKind
+    given: tuple[str, ...]
+    outcomes: tuple[NamedOutcome, ...]
+    removed: FoundSets
+    added: FoundSets
+    enough: FoundSets
+    tried: tuple[Trial, ...]
+    reduced: Reduced | None
+
+
+def make_bisect_document(
+    snippet: str, on: OutcomeKind, search: Search, outcomes: Sequence[Outcome], reduced: Reduced | None
+) -> BisectDocument:
+    """Returns what a search found; sets are written as sorted lists."""
+    return BisectDocument(
+        schema=SCHEMA,
+        kind="bisect",
+        snippet=snippet,
+        on=on,
+        given=tuple(sorted(search.given)),
+        outcomes=tuple(NamedOutcome(outcome.name, outcome.summary) for outcome in outcomes),
+        removed=_sort_sets(search.removed),
+        added=_sort_sets(search.added),
+        enough=_sort_sets(search.enough),
+        tried=tuple(Trial(tuple(sorted(patches)), name) for patches, name in search.outcomes.items()),
+        reduced=reduced,
+    )
+
+
+def _sort_sets(found: Found) -> FoundSets:
+    return FoundSets(tuple(tuple(sorted(one)) for one in found.sets), found.exact, found.size)
+
+
+DOCUMENTS: dict[DocumentKind, type] = {
+    "capture": Capture,
+    "diff": CaptureDiff,
+    "graph": Graph,
+    "lint": LintDocument,
+    "run": RunDocument,
+    "check": CheckDocument,
+    "bisect": BisectDocument,
+}
+"""The dataclass of each kind of document."""

@@ -1,0 +1,215 @@
+"""Every sentence that says why: made here, from a rule and its operands.
+
+`fill_sentences` writes them into a capture, for who reads the JSON. A capture of an older vmapdbg has sentences and no
+reasons; those stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from vmapdbg.model import Bufferize, Capture, Node, Realized, Reason, Schedule
+from vmapdbg.schedule_index import index_of
+from vmapdbg.wording import format_plural
+
+MOST_NAMED = 3
+"""So many consumers, or EXPANDs, are named in one sentence."""
+
+
+class Names:
+    """What the operands of a reason are called: a node is `EXPAND 50`, a range is what tinygrad renders.
+
+    A diff gives them other names: those that the things of before have after.
+    """
+
+    def __init__(self, op_of: Callable[[int], str]) -> None:
+        self.op_of = op_of
+
+    def label(self, node: int) -> str:
+        return f"{self.op_of(node)} {node}"
+
+    def range(self, name: str) -> str:
+        return name
+
+
+Say = Callable[[Reason, Names], str]
+
+
+def say_reason(reason: Reason, names: Names) -> str:
+    """Returns the sentence of a reason; of a rule that this vmapdbg does not know its name and operands."""
+    known = _SENTENCES.get(reason.rule, _say_unknown)
+    try:
+        return known.format_map(_count_up(reason.numbers)) if isinstance(known, str) else known(reason, names)
+    except (LookupError, ValueError):
+        # a file that another hand has written: the rule has not the operands that it should have
+        return _say_unknown(reason, names)
+
+
+def say_all(reasons: Iterable[Reason], names: Names) -> str:
+    """Returns the sentences of some reasons as one."""
+    return "; ".join(say_reason(reason, names) for reason in reasons)
+
+
+def fill_sentences(capture: Capture) -> Capture:
+    """Returns the capture with the sentence of each reason beside it: `Realized.detail` and `Bufferize.reason`.
+
+    Whoever has a child or a recorder make a Capture calls it once, before anybody reads that.
+    """
+    return replace(capture, schedules=tuple(map(_fill_schedule, capture.schedules)))
+
+
+def _fill_schedule(schedule: Schedule) -> Schedule:
+    names = Names(index_of(schedule).op)
+    return replace(
+        schedule,
+        nodes=tuple(_fill_node(node, names) for node in schedule.nodes),
+        bufferizes=tuple(_fill_bufferize(made, names) for made in schedule.bufferizes),
+    )
+
+
+def _fill_node(node: Node, names: Names) -> Node:
+    if node.realized is None or not node.realized.reasons:
+        return node
+    return replace(node, realized=replace(node.realized, detail=say_all(node.realized.reasons, names)))
+
+
+def _fill_bufferize(made: Bufferize, names: Names) -> Bufferize:
+    return made if made.decided is None else replace(made, reason=say_reason(made.decided, names))
+
+
+def say_realized(realized: Realized, names: Names) -> str:
+    """Returns why a node is realized in the names of another schedule; of an older capture the sentence that it has."""
+    return say_all(realized.reasons, names) if realized.reasons else realized.detail
+
+
+# *** the rules
+
+
+def _say_always(reason: Reason, names: Names) -> str:
+    return f"{names.op_of(reason.nodes[0])} is always realized"
+
+
+def _say_kept_scope(reason: Reason, names: Names) -> str:
+    return f"{names.op_of(reason.nodes[0])} is always realized for a CONTIGUOUS over it"
+
+
+def _say_source_of(reason: Reason, names: Names) -> str:
+    return f"source of {names.label(reason.nodes[0])}"
+
+
+def _say_assigned_value(reason: Reason, names: Names) -> str:
+    return f"the value of {names.label(reason.nodes[0])}"
+
+
+def _say_axis(reason: Reason, names: Names) -> str:
+    return f"axis {reason.axis}" if isinstance(reason.axis, int) else names.range(str(reason.axis))
+
+
+def _say_disagreement(reason: Reason, names: Names) -> str:
+    pairs = list(zip(reason.nodes, reason.ranges, strict=True))
+    wants = [f"{names.label(node)} asks {names.range(asked)}" for node, asked in pairs[:MOST_NAMED]]
+    more = f" and {len(pairs) - MOST_NAMED} more" if len(pairs) > MOST_NAMED else ""
+    return f"{_say_axis(reason, names)}: {', '.join(wants)}{more}"
+
+
+def _say_not_shared(reason: Reason, names: Names) -> str:
+    labels = [names.label(node) for node in reason.nodes[:MOST_NAMED]]
+    return f"{_say_axis(reason, names)}: {', '.join(labels)} do not share one loop over {names.range(reason.ranges[0])}"
+
+
+def _say_ending(reason: Reason, names: Names) -> str:
+    ended: dict[int, list[str]] = {}
+    for node, name in zip(reason.nodes, reason.ranges, strict=True):
+        ended.setdefault(node, []).append(names.range(name))
+    parts = []
+    for node, ranges in list(ended.items())[:MOST_NAMED]:
+        verb = "ends" if len(ranges) == 1 else "end"
+        parts.append(f"{', '.join(ranges)} {verb} at {names.label(node)}")
+    return "; ".join(parts)
+
+
+def _say_few_buffers(reason: Reason, names: Names) -> str:
+    count = format_plural(int(reason.numbers["buffers"]), "buffer")
+    return f"its value reads {count} ({reason.numbers['limit']} are allowed), none of them in a reduce"
+
+
+def _say_reduces(reason: Reason) -> str:
+    reduces = reason.numbers["reduces"]
+    return "a reduce in its value reads" if reduces == 1 else f"{reduces} reduces in its value read"
+
+
+def _say_reduce_reads(reason: Reason, names: Names) -> str:
+    return f"{_say_reduces(reason)} a buffer: it would run again for each element read"
+
+
+def _say_reduce_again(reason: Reason, names: Names) -> str:
+    return f"{_say_reduces(reason)} a buffer: removed all the same, by PCONTIG"
+
+
+def _say_unknown(reason: Reason, names: Names) -> str:
+    operands = [*map(names.label, reason.nodes), *map(names.range, reason.ranges)]
+    operands += [f"{name} {number}" for name, number in reason.numbers.items()]
+    return reason.rule + (f" ({', '.join(operands)})" if operands else "")
+
+
+def _count_up(numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """Adds to the numbers of a refused fusion what its sentence says of them: a ratio, microseconds, the kernels."""
+    known = dict(numbers)
+    if "stock_kernels" in known:
+        fused, stock = (format_plural(known[name], "kernel") for name in ("kernels", "stock_kernels"))
+        known["fused"] = f"fused: {fused} for {stock}"
+    if "stock_ops" in known:
+        known["times"] = known["ops"] / max(known["stock_ops"], 1)
+    if "stock_ns" in known:
+        known |= {"us": known["ns"] / 1000, "stock_us": known["stock_ns"] / 1000}
+    return known
+
+
+_SENTENCES: dict[str, str | Say] = {
+    "output": "an output of the schedule",
+    "always": _say_always,
+    "kept-scope": _say_kept_scope,
+    "source-of": _say_source_of,
+    "assign": "an ASSIGN",
+    "assigned-value": _say_assigned_value,
+    "outer-reduce": "a REDUCE over an OUTER range",
+    "consumers-disagree": _say_disagreement,
+    "loops-not-shared": _say_not_shared,
+    "ending-ranges": _say_ending,
+    "stock": "stock tinygrad does not say why",
+    # a fusion is refused
+    "local-too-large": "its LOCAL buffer needs {bytes:,} bytes, the target has {limit:,}",
+    "local-over-budget": "the {buffers} LOCAL buffers of its kernel need {bytes:,} bytes, the target has {limit:,}",
+    "local-read-often": (
+        "its LOCAL buffer would be read {reads:,} times, in a kernel that gets no opts ({limit:,} reads are allowed)"
+    ),
+    "reduce-at-two-places": "its kernel would run the loop of one reduce at two places",
+    "not-settled": "not settled after {attempts} attempts",
+    "codegen-fails": "{fused}, but codegen fails on it ({error})",
+    "no-kernel-saved": "{fused}: it saves no kernel",
+    "more-work": (
+        "{fused}, but {times:.1f} times the work ({stock_ops:,} -> {ops:,} ops; {limit:.0f} times is allowed)"
+    ),
+    "fewer-threads": (
+        "{fused}, but {stock_threads:,} -> {threads:,} threads in the least parallel one (a quarter is allowed)"
+    ),
+    "slower": "{fused}, but predicted slower on {target}: {stock_us:,.1f} -> {us:,.1f} us",
+    "no-faster": "{fused}, but predicted no faster on {target}: {stock_us:,.1f} -> {us:,.1f} us",
+    # a BUFFERIZE is kept or removed
+    "never-removed": "{op} is never removed",
+    "not-removable": "not removable: a COPY reads it, or it is a buffer by its op",
+    "computed-again": (
+        "its readers are in one kernel and share its rows: computed again by each, which is cheaper than memory"
+    ),
+    "never-buffered": "{op} is never buffered",
+    "many-buffers": "its value reads {buffers} buffers, more than {limit}",
+    "reduce-reads-buffer": _say_reduce_reads,
+    "reduce-computed-again": _say_reduce_again,
+    "cost-function": "kept by the cost function",
+    "few-buffers": _say_few_buffers,
+    "no-rule": "no rule removed it",
+    "folded": "folded: its reader has the same index, or its value is a constant",
+    "schedule-failed": "the schedule failed before its buffers were made",
+}

@@ -1,0 +1,116 @@
+"""The accepted values of each field of the JSON documents that has a list of them. They stand here and nowhere else.
+
+A list that is OPEN grows with the patches, or with tinygrad: a value that is not in it is read all the same, so that an
+older vmapdbg reads what a newer one wrote. A value outside of any other list is refused when a document is read.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+OPEN = "open"
+"""Marks a list that may grow: `Annotated[Literal[...], OPEN]`."""
+
+DocumentKind = Literal["capture", "diff", "graph", "lint", "run", "check", "bisect"]
+"""What a JSON document is; there is a JSON Schema for each."""
+
+# *** a capture
+
+Outcome = Literal["kept", "removed"]
+AddressSpace = Annotated[Literal["GLOBAL", "LOCAL", "REG"], OPEN]
+AxisType = Annotated[
+    Literal["LOOP", "REDUCE", "OUTER", "GLOBAL", "WARP", "LOCAL", "GROUP_REDUCE", "UPCAST", "UNROLL", "THREAD"], OPEN
+]
+LoopKind = Literal["loop", "thread", "launch"]
+AccessKind = Literal["load", "store"]
+ArgumentAccess = Literal["read", "write", "read-write"]
+
+RealizedReason = Annotated[
+    Literal[
+        "output",
+        "always",
+        "source-of",
+        "assign",
+        "outer-reduce",
+        "consumers-disagree",
+        "ending-ranges",
+        # a patch did not let a fusion take the realize point away
+        "fusion-guard",
+        "local-budget",
+        "fuse-broadcast",
+        # without the overlay
+        "stock",
+    ],
+    OPEN,
+]
+
+Rule = Annotated[
+    Literal[
+        # a node is realized
+        "output",  # also: why a BUFFERIZE is kept
+        "always",  # nodes: itself
+        "kept-scope",  # nodes: itself, a VMAPOUT under a CONTIGUOUS
+        "source-of",  # nodes: what reads it
+        "assign",
+        "assigned-value",  # nodes: the ASSIGN
+        "outer-reduce",
+        "consumers-disagree",  # axis; nodes[i] is the first consumer that asks for ranges[i]
+        "loops-not-shared",  # axis; nodes: the consumers; ranges: the one that each of them asks for
+        "ending-ranges",  # ranges[i] ends at nodes[i]
+        "stock",
+        # a fusion is refused; tinygrad/schedule/_refusals.py says what the numbers are
+        "local-too-large",
+        "local-over-budget",
+        "local-read-often",
+        "reduce-at-two-places",
+        "not-settled",
+        "codegen-fails",
+        "no-kernel-saved",
+        "more-work",
+        "fewer-threads",
+        "slower",
+        "no-faster",
+        # a BUFFERIZE is kept or removed
+        "never-removed",  # numbers: op
+        "not-removable",
+        "computed-again",
+        "never-buffered",  # numbers: op
+        "many-buffers",  # numbers: buffers, limit
+        "reduce-reads-buffer",  # numbers: reduces
+        "reduce-computed-again",  # numbers: reduces
+        "cost-function",
+        "few-buffers",  # numbers: buffers, limit
+        "no-rule",
+        "folded",
+        "schedule-failed",
+    ],
+    OPEN,
+]
+"""Why something was decided: the rule of a `Reason`, and which operands it has."""
+
+# *** a diff
+
+NodeField = Literal["in_ranges", "out_ranges", "ambient", "realized"]
+BufferizeField = Literal["closed_ranges", "ambient", "size", "bytes", "addrspace", "outcome", "reason"]
+KernelField = Literal[
+    "source", "global_size", "local_size", "local_bytes", "threads", "launches", "executed_ops", "bytes"
+]
+ChangeStatus = Literal["unchanged", "changed", "only-before", "only-after"]
+KernelStatus = Literal["unchanged", "changed", "only-before", "only-after", "fused-from", "split-into"]
+MatchedBy = Literal["", "outputs", "nodes", "key", "source", "similarity"]
+ValueStatus = Literal["equal", "close", "different", "unknown"]
+
+# *** what check finds
+
+ComparisonStatus = Literal["equal", "close", "rounding", "wrong"]
+
+# *** a drawing
+
+StageName = Literal["tensor", "ranges", "kernels"]
+Mark = Literal["common", "removed", "added"]
+EdgeKind = Literal["data", "kept", "removed", "reference"]
+
+# *** a search
+
+OutcomeKind = Literal["values", "kernels", "findings", "crash"]
+"""What tells the outcomes of `bisect` apart."""
