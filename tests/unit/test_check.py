@@ -192,24 +192,23 @@ def test_swapped_axes() -> None:
 def test_integers_wrap_around_as_in_a_kernel() -> None:
     right = [100, -3, 7, 50, 0, 90]
     tripled = [(3 * x + 128) % 256 - 128 for x in right]
-    chars = [Array(np.array(side, np.int8).tobytes(), "char", (3, 2)) for side in (tripled, right)]
-    assert describe(compare(chars[0], chars[1], 4)) == "every element is 3 times the right one"
+    got, expected = (Array(np.array(side, np.int8).tobytes(), "char", (3, 2)) for side in (tripled, right))
+    assert describe(compare(got, expected, 4)) == "every element is 3 times the right one"
     columns = [(100 + 7 + 0 + 128) % 256 - 128, (-3 + 50 + 90 + 128) % 256 - 128]
     summed = Array(np.array(columns * 3, np.int8).tobytes(), "char", (3, 2))
-    assert describe(compare(summed, chars[1], 4)) == "along axis 0 each slice is the sum of all 3"
+    assert describe(compare(summed, expected, 4)) == "along axis 0 each slice is the sum of all 3"
     # as large as they get: a float would round them
     largest = np.array([2**64 - 1, 2**64 - 2, 5], np.uint64)
-    ulongs = [Array(side.tobytes(), "ulong", (3,)) for side in (largest + np.uint64(2), largest)]
-    assert describe(compare(ulongs[0], ulongs[1], 4)) == "every element is 2 more than the right one"
+    got, expected = (Array(side.tobytes(), "ulong", (3,)) for side in (largest + np.uint64(2), largest))
+    assert describe(compare(got, expected, 4)) == "every element is 2 more than the right one"
 
 
 def test_a_pattern_is_found_in_a_million_elements() -> None:
     """The limit was a tenth of that."""
     right = np.random.default_rng(0).standard_normal((1000, 1000), np.float32)
     shifted = np.roll(right, 3, axis=1)
-    ours, theirs = (Array(side.tobytes(), "float", (1000, 1000)) for side in (shifted, right))
-    found = compare(ours, theirs, 4)
-    assert describe(found) == "shifted by -3 along axis 1, going around"
+    got, expected = (Array(side.tobytes(), "float", (1000, 1000)) for side in (shifted, right))
+    assert describe(compare(got, expected, 4)) == "shifted by -3 along axis 1, going around"
 
 
 def test_the_report_has_the_sentence_beside_the_data() -> None:

@@ -11,6 +11,9 @@ from vmapdbg.model import Output, Schedule
 from vmapdbg.values.tolerance import Tolerance, make_tolerance, spell_dtype
 from vmapdbg.vocabulary import ValueStatus
 
+# Elements that are all smaller than this are taken for what is left of numbers of this size: a gradient that cancels to
+# noise is another noise in another order of its sums. `check` has the graph, and measures such rounding instead.
+_LEAST_SCALE = 1.0
 _WORST: tuple[ValueStatus, ...] = ("different", "close", "equal")
 
 
@@ -95,7 +98,7 @@ def _make_tolerance(before: Output, after: Output, terms: int) -> Tolerance:
     where it is smaller, too: a wrong element that is huge would let others pass."""
     from vmapdbg.values.close import find_largest  # numpy, which reading a capture does not need
 
-    largest = min(find_largest(_read_sample(side)) for side in (before, after))
+    largest = max(_LEAST_SCALE, min(find_largest(_read_sample(side)) for side in (before, after)))
     found = [make_tolerance(spell_dtype(side.dtype), terms, largest) for side in (before, after)]
     return min(found, key=lambda tolerance: tolerance.relative)
 
