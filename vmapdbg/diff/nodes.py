@@ -82,8 +82,8 @@ def _number_uses(nodes: Iterable[Node], values: Mapping[int, int], cons: HashCon
     for node in sorted(nodes, key=lambda node: -node.id):
         read_by = tuple(sorted(readers.get(node.id, ())))
         uses[node.id] = cons("use", values[node.id], read_by)
-        for place, src in enumerate(node.src):
-            readers.setdefault(src, []).append((uses[node.id], place))
+        for position, src in enumerate(node.src):
+            readers.setdefault(src, []).append((uses[node.id], position))
     return uses
 
 
@@ -91,9 +91,9 @@ def _number_ranges(schedule: Schedule, nodes: Mapping[int, int], cons: HashConsi
     """Tells ranges apart by what they are and which nodes name them."""
     named: dict[str, list[tuple[int, int]]] = {item.name: [] for item in schedule.ranges}
     for node in schedule.nodes:
-        for place, expression in enumerate((*(node.in_ranges or ()), "", *(node.out_ranges or ()))):
+        for position, expression in enumerate((*(node.in_ranges or ()), "", *(node.out_ranges or ()))):
             for name in find_ranges(expression):
-                named.setdefault(name, []).append((nodes[node.id], place))
+                named.setdefault(name, []).append((nodes[node.id], position))
     kinds = {item.name: (item.size, item.axis_type, item.vmap) for item in schedule.ranges}
     return {name: cons("range", kinds.get(name), tuple(sorted(uses))) for name, uses in named.items()}
 

@@ -40,11 +40,12 @@ def _match_alike(
     rest_before = [i for i in range(len(before)) if i not in matched]
     rest_after = [i for i in range(len(after)) if i not in taken]
     scored: list[tuple[float, int, int, int]] = []
-    for place, i in enumerate(rest_before):
-        for other, j in enumerate(rest_after[max(place - _WINDOW, 0) : place + _WINDOW], max(place - _WINDOW, 0)):
+    for row, i in enumerate(rest_before):
+        first = max(row - _WINDOW, 0)
+        for other, j in enumerate(rest_after[first : row + _WINDOW], first):
             alike = _share(before[i], after[j])
             if alike >= _LEAST_ALIKE:
-                scored.append((-alike, abs(place - other), i, j))
+                scored.append((-alike, abs(row - other), i, j))
     found: dict[int, int] = {}
     for _, _, i, j in sorted(scored):
         if i not in found and j not in taken:

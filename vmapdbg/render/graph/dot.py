@@ -270,8 +270,10 @@ def style_svg(svg: str, graph: Graph) -> str:
         bold = not graph.is_table and not head.startswith('<g id="legend')
         done += [head, _style_texts(part, graph, bold)]
     start = _FAMILY.sub(lambda match: f'font-family="{_FAMILIES[match[1]]}"', "".join(done))
-    place = start.find("<g id=")
-    return start[:place] + _STYLE + start[place:] if place >= 0 else start
+    before, first, after = start.partition("<g id=")
+    if not first:
+        return start
+    return before + _STYLE + first + after
 
 
 def _style_texts(part: str, graph: Graph, bold: bool) -> str:

@@ -100,9 +100,9 @@ def _find_inner_buffers(graph: Graph, inside: set[str]) -> set[str]:
     writing: dict[str, set[str]] = {}
     reading: dict[str, set[str]] = {}
     for edge in graph.edges:
-        for one, other, place in ((edge.tail, edge.head, reading), (edge.head, edge.tail, writing)):
+        for one, other, kept in ((edge.tail, edge.head, reading), (edge.head, edge.tail, writing)):
             touching.setdefault(one, set()).add(other)
-            place.setdefault(one, set()).add(other)
+            kept.setdefault(one, set()).add(other)
     buffers = [node.id for node in graph.nodes if node.kind in ("buffer", "kept")]
     only = {name for name in buffers if touching.get(name) and touching[name] <= inside}
     return only | {name for name in buffers if writing.get(name, set()) & inside and reading.get(name, set()) & inside}

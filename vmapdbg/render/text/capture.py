@@ -43,7 +43,7 @@ def print_capture(
     chosen = _choose_schedules(capture, schedule)
     if unknown := sorted(set(only) - set(SECTIONS)):
         raise ValueError(f"unknown section {unknown[0]!r}: choose from {', '.join(SECTIONS)}")
-    printers = [_load_printer(place) for name, place in SECTIONS.items() if name in only]
+    printers = [_load_printer(name) for name in SECTIONS if name in only]
     page = Page(console, show_all=show_all)
     whole = CaptureView(capture, page)
     page.show(_format_header(capture, page, whole.places))
@@ -139,9 +139,9 @@ def _format_header(capture: Capture, page: Page, places: Places) -> list[Text]:
     return lines
 
 
-def _load_printer(place: str) -> _Printer:
-    """Returns the printer of a section from its place in SECTIONS."""
-    module, _, function = place.partition(":")
+def _load_printer(section: str) -> _Printer:
+    """Returns the printer of a section."""
+    module, _, function = SECTIONS[section].partition(":")
     return getattr(import_module(f"vmapdbg.render.text.{module}"), function)
 
 

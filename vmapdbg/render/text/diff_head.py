@@ -134,8 +134,8 @@ def format_sides(page: Page, diff: CaptureDiff) -> list[Text]:
             only[0].append(one)
             only[1].append(other)
     both += _label_common(diff.before.patches, diff.after.patches)
-    for place, side in enumerate(_label_patches(diff.before.patches, diff.after.patches)):
-        only[place].extend(side)
+    for i, side in enumerate(_label_patches(diff.before.patches, diff.after.patches)):
+        only[i].extend(side)
     lines: list[Text] = []
     for label, style, parts in (("before", BEFORE, only[0]), ("after ", AFTER, only[1]), ("both  ", "dim", both)):
         if parts:

@@ -161,9 +161,9 @@ def _walk(pairs: Sequence[LinePair], coloured: _Lines) -> Iterator[_Item]:
 def _fold_same(page: Page, items: Iterable[_Item]) -> Iterator[_Item | int]:
     """Yields the pairs to show; a number stands for that many that are the same."""
     runs = [(same, list(run)) for same, run in groupby(items, key=lambda item: item[0].is_same)]
-    for place, (same, run) in enumerate(runs):
-        head = _CONTEXT if place > 0 else 0
-        tail = _CONTEXT if place < len(runs) - 1 else 0
+    for i, (same, run) in enumerate(runs):
+        head = _CONTEXT if i > 0 else 0
+        tail = _CONTEXT if i < len(runs) - 1 else 0
         if page.show_all or not same or len(run) <= head + tail + 1:
             yield from run
             continue

@@ -160,7 +160,7 @@ def print_run(
         lines += [*page.wrap(head, hang=2), *page.wrap(page.text(finding.message), indent=_INDENT)]
         lines += page.wrap(page.join(("try: ", "bold"), finding.advice), indent=_INDENT, hang=5)
     for reason, count in list(failed.items())[:_MOST_FAILURES]:
-        told = f"{format_plural(count, 'schedule')} could not be looked at: {reason.splitlines()[0][:200]}"
-        lines += page.wrap(page.text(told, "yellow"), hang=2)
+        sentence = f"{format_plural(count, 'schedule')} could not be looked at: {reason.splitlines()[0][:200]}"
+        lines += page.wrap(page.text(sentence, "yellow"), hang=2)
     lines += page.wrap(page.join("vmapdbg lint: ", _count_findings(len(findings)), f" in {counts}"), hang=2)
     page.show(lines)
