@@ -112,7 +112,8 @@ class _Part:
     """The kernels of one side. Matching changes the names and marks of what both have."""
 
     def __init__(self, drawn: DrawnSchedule, mark: Mark) -> None:
-        self.drawn, self.mark = drawn, mark
+        self.drawn = drawn
+        self.mark: Mark = mark
         self.kernels = drawn.schedule.kernels
         prefix = "before" if mark == REMOVED else ""
         self.names = {number: f"{prefix}kernel{number}" for number in range(len(self.kernels))}
