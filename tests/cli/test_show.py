@@ -226,3 +226,12 @@ def test_show_remembers_the_snippet_for_the_commands_that_follow(tmp_path: Path)
     kept = json.loads((tmp_path / ".vmapdbg" / "last.json").read_text(encoding="utf-8"))
     assert kept["snippet"].endswith("xsum.py")
     assert kept["patches"] == ",".join(name for name in SWITCHABLE if name != "close-ranges")
+
+
+def test_the_line_of_an_error_is_the_users(tmp_path: Path) -> None:
+    """What realizes runs under a decorator of the standard library: that is not where the snippet failed."""
+    sample = ROOT / "samples" / "lost_range.py"
+    capture, _ = show_json(sample, "--patches", "none", cwd=tmp_path)
+    file, _, number = capture["error"]["line"].rpartition(":")
+    assert Path(file).name == "lost_range.py"
+    assert ".tolist()" in sample.read_text(encoding="utf-8").splitlines()[int(number) - 1]

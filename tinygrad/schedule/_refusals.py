@@ -22,7 +22,6 @@ as one (stock_ops is 0 then, and the ratio is that to 1).
 """
 from __future__ import annotations
 from dataclasses import dataclass, field
-from typing import Any
 
 @dataclass(frozen=True)
 class Refusal:
@@ -30,28 +29,3 @@ class Refusal:
   patch: str
   rule: str
   numbers: dict[str, int|float|str] = field(default_factory=dict)
-
-  @property
-  def detail(self) -> str:
-    """The sentence of the table, for who does not read the rule."""
-    n: dict[str, Any] = self.numbers
-    if "kernels" in n: n = {**n, "fused": f"fused: {count(n['kernels'])} for {count(n['stock_kernels'])}"}
-    if "ops" in n: n = {**n, "times": n["ops"]/max(n["stock_ops"], 1)}
-    if "ns" in n: n = {**n, "us": n["ns"]/1000, "stock_us": n["stock_ns"]/1000}
-    return SENTENCES[self.rule].format(**n)
-
-SENTENCES = {
-  "local-too-large": "its LOCAL buffer needs {bytes:,} bytes, the target has {limit:,}",
-  "local-over-budget": "the {buffers} LOCAL buffers of its kernel need {bytes:,} bytes, the target has {limit:,}",
-  "local-read-often": "its LOCAL buffer would be read {reads:,} times, in a kernel that gets no opts ({limit:,} reads are allowed)",
-  "reduce-at-two-places": "its kernel would run the loop of one reduce at two places",
-  "not-settled": "not settled after {attempts} attempts",
-  "codegen-fails": "{fused}, but codegen fails on it ({error})",
-  "no-kernel-saved": "{fused}: it saves no kernel",
-  "more-work": "{fused}, but {times:.1f} times the work ({stock_ops:,} -> {ops:,} ops; {limit:.0f} times is allowed)",
-  "fewer-threads": "{fused}, but {stock_threads:,} -> {threads:,} threads in the least parallel one (a quarter is allowed)",
-  "slower": "{fused}, but predicted slower on {target}: {stock_us:,.1f} -> {us:,.1f} us",
-  "no-faster": "{fused}, but predicted no faster on {target}: {stock_us:,.1f} -> {us:,.1f} us",
-}
-
-def count(kernels) -> str: return f"{kernels} kernel{'s' * (kernels != 1)}"

@@ -22,7 +22,7 @@ from typing import Any
 from vmapdbg import __version__, model, overlay
 from vmapdbg.child.evidence.collector import Collector
 from vmapdbg.child.live import find_renderer
-from vmapdbg.child.record.lines import set_internal_folders
+from vmapdbg.child.record.lines import find_user_file, set_internal_folders
 from vmapdbg.child.record.recorder import Recorder, ScheduleRecord
 from vmapdbg.child.record.stock import observe_stock
 from vmapdbg.job import Job, Request, load_request
@@ -138,7 +138,7 @@ def explain_error(error: BaseException) -> model.SnippetError:
     shown = traceback.TracebackException.from_exception(error)
     strip_own_frames(shown)
     print("".join(shown.format()), end="", file=sys.stderr)
-    line = next((f"{f.filename}:{f.lineno}" for f in reversed(shown.stack) if is_user_file(f.filename)), None)
+    line = next((f"{f.filename}:{f.lineno}" for f in reversed(shown.stack) if find_user_file(f.filename)), None)
     if isinstance(error, SyntaxError) and error.filename is not None:
         line = f"{error.filename}:{error.lineno}"
     message = next(iter(str(error).splitlines()), "")
@@ -154,10 +154,6 @@ def strip_own_frames(shown: traceback.TracebackException) -> None:
     for linked in (shown.__cause__, shown.__context__):
         if linked is not None:
             strip_own_frames(linked)
-
-
-def is_user_file(filename: str) -> bool:
-    return not filename.startswith("<frozen") and str(overlay.installed_folder()) not in os.path.abspath(filename)
 
 
 def schedule_lazy_tensors(values: Iterable[Any], realize: bool) -> None:

@@ -27,7 +27,7 @@ def set_internal_folders(*folders: str) -> None:
 
 
 @functools.cache
-def _user_file(filename: str) -> str | None:
+def find_user_file(filename: str) -> str | None:
     """Returns the name to show for a user's file, relative below the working directory, or None for other code."""
     if filename.startswith("<frozen"):
         return None
@@ -46,7 +46,7 @@ def find_user_line() -> str | None:
     """Returns `file:number` of the innermost frame that is the user's, or None."""
     frame = sys._getframe(1)
     while frame is not None:
-        file = _user_file(frame.f_code.co_filename)
+        file = find_user_file(frame.f_code.co_filename)
         if file is not None:
             return f"{file}:{frame.f_lineno}"
         frame = frame.f_back
