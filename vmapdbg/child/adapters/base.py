@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -52,11 +53,14 @@ class Adapter:
     # a tensor whose base is one of these has nothing left to compute
     settled_ops: frozenset[str] = frozenset({"BUFFER", "CONST", "BUFFER_VIEW", "MSTACK", "PARAM", "AFTER"})
 
-    def __init__(self) -> None:
-        self.missing: list[str] = []
-        for module, name, part in self.needs:
-            if not _has(module, name):
-                self.missing.append(f"{part} is switched off: this tinygrad has no {module}.{name}")
+    @functools.cached_property
+    def missing(self) -> list[str]:
+        """Looked up when it is asked for, since the modules are imported for it."""
+        return [
+            f"{part} is switched off: this tinygrad has no {module}.{name}"
+            for module, name, part in self.needs
+            if not _has(module, name)
+        ]
 
     def make_renderer(self, target: str) -> Any:
         """Returns the renderer of a target, made without its device or compiler. Raises RendererMissing."""

@@ -167,7 +167,8 @@ class Reader:
             return self.loop_of(u)
         constant = find_constant(u)
         sources: tuple[Value, ...] = ()
-        op = "const" if constant is not None else OPERATIONS.get(u.op.name, u.op.name.lower())
+        name = str(u.op.name)
+        op = "const" if constant is not None else OPERATIONS.get(name, name.lower())
         if constant is None and u.op.name != "LOAD":
             sources = tuple(self.value_of(s) for s in u.src if is_variable(s) or s.op.name not in {*_MEMORY, "AFTER"})
         dtype = u.dtype.scalar() if hasattr(u.dtype, "scalar") else u.dtype

@@ -52,8 +52,9 @@ class Deciding:
 def find_deciding(tree: ast.Module) -> dict[Function, str]:
     """Returns the deciding functions and lambdas of a module: "realizes", "rule", "stores" or "makes"."""
     functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
+    named = {name: {n.attr for n in ast.walk(f) if isinstance(n, ast.Attribute)} for name, f in functions.items()}
     found: dict[Function, str] = {}
-    has_map = "realize_map" in {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
+    has_map = any("realize_map" in attributes for attributes in named.values())
     for function in functions.values():
         if has_map and _writes_realize_map(function):
             found[function] = "realizes"
@@ -63,28 +64,26 @@ def find_deciding(tree: ast.Module) -> dict[Function, str]:
             found[action] = "realizes"
         elif names_stage(pattern):
             for function in called:
-                found.setdefault(function, "stores" if _calls_method(function, "store") else "rule")
+                found.setdefault(function, "stores" if "store" in named[function.name] else "rule")
             if isinstance(action, ast.Lambda) and not _only_calls(action, called):
                 found[action] = "rule"
         else:
             for function in called:
-                if _calls_method(function, "bufferize"):
+                if "bufferize" in named[function.name]:
                     found.setdefault(function, "makes")
     return found
 
 
 def find_rules(tree: ast.Module) -> Iterator[tuple[ast.expr, ast.expr]]:
     """Yields (pattern, action) of each rule of each PatternMatcher of a module."""
-    for call in ast.walk(tree):
-        if not isinstance(call, ast.Call) or ast.unparse(call.func) != "PatternMatcher" or not call.args:
+    outside = [n for n in tree.body if not isinstance(n, (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom))]
+    for call in (node for statement in outside for node in ast.walk(statement)):
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id != "PatternMatcher":
             continue
-        for rule in ast.walk(call.args[0]):
-            if isinstance(rule, ast.Tuple) and len(rule.elts) == 2 and _is_pattern(rule.elts[0]):
+        rules = call.args[0].elts if call.args and isinstance(call.args[0], (ast.List, ast.Tuple)) else []
+        for rule in rules:
+            if isinstance(rule, ast.Tuple) and len(rule.elts) == 2:
                 yield rule.elts[0], rule.elts[1]
-
-
-def _is_pattern(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and "UPat" in {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
 
 
 def names_stage(pattern: ast.AST) -> bool:
@@ -112,19 +111,16 @@ def _writes_realize_map(function: Function) -> bool:
     for node in ast.walk(function):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and _is_map(node.value):
             return True
-        updates = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "update"
-        if updates and _is_map(node.func.value):
+        called = node.func if isinstance(node, ast.Call) else None
+        if isinstance(called, ast.Attribute) and called.attr == "update" and _is_map(called.value):
             return True
     return False
 
 
 def _is_map(node: ast.expr) -> bool:
-    text = ast.unparse(node)
-    return text.endswith("realize_map") or text == "ctx"
-
-
-def _calls_method(function: ast.FunctionDef, name: str) -> bool:
-    return any(isinstance(n, ast.Attribute) and n.attr == name for n in ast.walk(function))
+    if isinstance(node, ast.Attribute):
+        return node.attr.endswith("realize_map")
+    return isinstance(node, ast.Name) and (node.id.endswith("realize_map") or node.id == "ctx")
 
 
 # *** the tests of a function, and the tests that each of its statements stands under

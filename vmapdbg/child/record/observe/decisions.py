@@ -80,12 +80,14 @@ def _read_conditions(function: Deciding, frame: FrameType, line: int) -> list[Co
 def _read_condition(test: Test, holds: bool | None, values: dict[str, Any]) -> Condition:
     parts: dict[str, Any] = {}
     for text, name in test.parts.items():
-        value = values.get(name)
-        if value is None or isinstance(value, (set, frozenset, dict)) or (callable(value) and not is_uop(value)):
+        value: Any = values.get(name)
+        is_code = callable(value) and not is_uop(value)
+        if value is None or is_code or isinstance(value, (set, frozenset, dict)):
             continue
         if not is_uop(value) and hasattr(value, "value") and hasattr(value, "key"):
             # a switch such as PCONTIG: what it is now
-            value = value.value
+            switch: Any = value
+            value = switch.value
         # a list goes on to change after the test
         parts[text] = list(value) if isinstance(value, list) else value
     return Condition(test.line, test.text, holds, parts)

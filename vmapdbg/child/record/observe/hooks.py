@@ -83,10 +83,6 @@ class _Hooks:
             self._look_for_missing(hooks)
 
     def _look_for_missing(self, hooks: dict[str, Any]) -> None:
-        from vmapdbg.child.adapters import find_adapter
-
-        self.recorder.adapter = find_adapter()
-        self.recorder.missing += self.recorder.adapter.missing
         lost = {
             "UOpMetaClass": "user's lines",
             "RewriteContext": "what a kernel stores, and which buffers were removed",
@@ -97,7 +93,7 @@ class _Hooks:
         }
         for name in hooks:
             if name not in self._put:
-                self.recorder.missing.append(f"{lost[name]}: this tinygrad has no {name}")
+                self.recorder.lost.append(f"{lost[name]}: this tinygrad has no {name}")
 
     # *** what is watched
 

@@ -10,7 +10,6 @@ twice, no call is made, what the test means stays. What a rule returns goes thro
 from __future__ import annotations
 
 import ast
-import importlib.abc
 import importlib.machinery
 import sys
 from collections.abc import Callable, Sequence
@@ -37,7 +36,8 @@ def instrument(source: str | bytes, filename: str) -> ast.Module:
     known[filename] = {(d.line, d.name): d for d in described.values()}
     for function, description in described.items():
         _Rewriter(description).rewrite(function)
-    return ast.fix_missing_locations(tree)
+        ast.fix_missing_locations(function)
+    return tree
 
 
 class _Rewriter(ast.NodeTransformer):
@@ -111,7 +111,7 @@ def _returned(value: ast.expr, at: ast.AST) -> ast.expr:
     return ast.copy_location(call, value)
 
 
-class ObservingFinder(importlib.abc.MetaPathFinder):
+class ObservingFinder:
     """Loads the modules that `wanted` names: those of FOCUS rewritten, each given to `ready` once it ran."""
 
     def __init__(

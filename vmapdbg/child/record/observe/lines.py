@@ -80,9 +80,9 @@ class UserLines:
         """What a rewrite put in the place of a UOp has its line."""
         followed = self.followed
         for old, new in replaced.items():
-            if old is not new and new not in followed and old.op.name not in _SHARED:
+            if old is not new and new not in followed:
                 line = followed.get(old) or old.__dict__.get(_LINE)
-                if line is not None:
+                if line is not None and old.op.name not in _SHARED:
                     followed[new] = line
 
     def own_line(self, uop: UOp) -> str | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
-from vmapdbg.child.adapters.base import Adapter
+from vmapdbg.child.adapters import Adapter, find_adapter
 from vmapdbg.child.record.observe.decisions import find_deciding, find_operands, read_decision
 from vmapdbg.child.record.observe.lines import UserLines
 from vmapdbg.child.record.observe.outcomes import find_memory, find_outcome, find_stores
@@ -33,8 +33,8 @@ def guarded(report: Callable[..., Any]) -> Callable[..., Any]:
             return report(recorder, *args)
         except Exception as error:
             line = f"{report.__name__.strip('_')} was not observed: {type(error).__name__}: {str(error)[:200]}"
-            if line not in recorder.missing:
-                recorder.missing.append(line)
+            if line not in recorder.lost:
+                recorder.lost.append(line)
             return None
 
     return taken
@@ -49,8 +49,8 @@ class ObservingRecorder:
 
     def __init__(self) -> None:
         self.schedules: list[ObservedSchedule] = []
-        self.missing: list[str] = []
-        self.adapter: Adapter | None = None
+        # what hooks found missing; with what the adapter misses it is `missing`
+        self.lost: list[str] = []
         self.lines: UserLines | None = None
         self.read_settings: Callable[[], dict[str, Any]] = dict
         self._by_key: dict[bytes, ObservedPass] = {}
@@ -60,6 +60,15 @@ class ObservingRecorder:
         self._by_options: dict[int, ObservedBuffer] = {}
         # options are known by their id, so they must not be freed while it is asked for
         self._options: list[Any] = []
+
+    @functools.cached_property
+    def adapter(self) -> Adapter:
+        """That of the tinygrad that is observed; there is one when tinygrad is imported."""
+        return find_adapter()
+
+    @property
+    def missing(self) -> list[str]:
+        return [*self.lost, *self.adapter.missing]
 
     def forget(self) -> None:
         """Lets go of every UOp."""
@@ -122,7 +131,7 @@ class ObservingRecorder:
         """The graph of kernels became a list of launches."""
         passed, adapter = self._current, self.adapter
         self._current = None
-        if passed is None or adapter is None:
+        if passed is None:
             return
         # AST -> the memory it writes -> node: layers of a network are one AST
         nodes: dict[UOp, dict[UOp | None, UOp]] = {}
@@ -185,11 +194,12 @@ class ObservingRecorder:
             self._stored(record, answer)
         elif outcome == "narrowed" and instead is not None:
             self._know(instead, record)
-        if outcome == "same":
-            return
         reader = next((u for u in operands.values() if u.op.name == "INDEX" and u.src[:1] == (stage,)), None)
         if reader is not None:
             record.readers[stage, reader] = None
+        # only a rule that looks at a reader can refuse to remove a buffer; any other one does not apply
+        if outcome == "same" or (outcome == "kept" and reader is None):
+            return
         verdict = Verdict(outcome, stage, reader, read_decision(frame, line))
         name = frame.f_code.co_name, frame.f_code.co_firstlineno, outcome
         record.verdicts.pop(name, None)
@@ -212,14 +222,11 @@ class ObservingRecorder:
         decision = read_decision(frame, line)
         for source, instead in zip(before.src, answer.src, strict=False):
             stage = instead.src[0] if instead.op.name == "INDEX" else instead
-            if source is not instead and stage.op.name == self._stage_op and id(stage.arg) not in self._by_options:
+            is_new = source is not instead and id(stage.arg) not in self._by_options
+            if is_new and stage.op.name == self.adapter.stage_op:
                 self._add_buffer(ObservedBuffer(self._origin.get(source), stage, decision))
 
     # *** following
-
-    @property
-    def _stage_op(self) -> str:
-        return "STAGE" if self.adapter is None else self.adapter.stage_op
 
     def _add_buffer(self, record: ObservedBuffer) -> None:
         if self._current is not None:
@@ -238,18 +245,18 @@ class ObservingRecorder:
             if self.lines is not None:
                 self.lines.follow(replaced)
             return
-        origin, stage_op = self._origin, self._stage_op
+        origin = self._origin
+        ops = type(self._current.tsink.op)
+        stage, end = getattr(ops, self.adapter.stage_op), ops.END
         for old, new in replaced.items():
-            name = old.op.name
-            if name == stage_op:
+            if old.op is stage:
                 # when the pass makes a buffer, its source is still the node itself
                 if id(old.arg) not in self._by_options and old.src[0] in self._current.toposort:
-                    made = new if new.op.name == stage_op else old
-                    self._add_buffer(ObservedBuffer(old.src[0], made))
-            elif name == "END" and old not in origin and (node := origin.get(old.src[0])) is not None:
-                origin[old] = node
-            if old is not new and new not in origin and (node := origin.get(old)) is not None:
-                origin[new] = node
+                    self._add_buffer(ObservedBuffer(old.src[0], new if new.op is stage else old))
+            elif old.op is end and old not in origin and old.src[0] in origin:
+                origin[old] = origin[old.src[0]]
+            if old is not new and old in origin and new not in origin:
+                origin[new] = origin[old]
 
 
 def _is_outside_kernels(uop: UOp) -> bool:

@@ -61,8 +61,8 @@ class RealizeDecision:
 class Verdict:
     """What one rule about a buffer answered.
 
-    `outcome` is "kept" (the rule does not apply, or refuses), "removed", "narrowed" (it stays, with fewer axes or as
-    another kind of memory) or "stored". `reader` is the INDEX that was looked at, None where the rule takes no reader.
+    `outcome` is "kept" (the rule looked at a reader and refused), "removed", "narrowed" (it stays, with fewer axes or
+    as another kind of memory) or "stored". `reader` is the INDEX that was looked at, None where the rule takes none.
     """
 
     outcome: str
