@@ -58,6 +58,8 @@ class ObservingRecorder:
         self._origin: dict[UOp, UOp] = {}
         # id of a buffer's options -> its record: the options go with a buffer through every rewrite, as they are
         self._by_options: dict[int, ObservedBuffer] = {}
+        # buffers of a source that a rewrite made just now: it says what it stands for when it is done
+        self._unplaced: list[tuple[ObservedBuffer, UOp]] = []
         # options are known by their id, so they must not be freed while it is asked for
         self._options: list[Any] = []
 
@@ -73,7 +75,7 @@ class ObservingRecorder:
     def forget(self) -> None:
         """Lets go of every UOp."""
         self.schedules, self._by_key, self._current = [], {}, None
-        self._origin, self._by_options, self._options = {}, {}, []
+        self._origin, self._by_options, self._options, self._unplaced = {}, {}, [], []
 
     def _find_line(self) -> str | None:
         return None if self.lines is None else self.lines.find_user_line()
@@ -110,7 +112,7 @@ class ObservingRecorder:
         self._by_key[self.schedules[-1].key] = passed
         self._current = passed
         self._origin = {u: u for u in toposort}
-        self._by_options, self._options = {}, []
+        self._by_options, self._options, self._unplaced = {}, [], []
 
     @guarded
     def context_made(self, context: Any) -> None:
@@ -150,7 +152,7 @@ class ObservingRecorder:
                 passed.held.setdefault(written, node)
             kernel = ObservedKernel(launch.ast, launch.buffers, launch.is_compute, launch.variables, node)
             passed.kernels.append(kernel)
-        self._origin, self._by_options, self._options = {}, {}, []
+        self._origin, self._by_options, self._options, self._unplaced = {}, {}, [], []
 
     # *** decisions
 
@@ -224,7 +226,10 @@ class ObservingRecorder:
             stage = instead.src[0] if instead.op.name == "INDEX" else instead
             is_new = source is not instead and id(stage.arg) not in self._by_options
             if is_new and stage.op.name == self.adapter.stage_op:
-                self._add_buffer(ObservedBuffer(self._origin.get(source), stage, decision))
+                made = ObservedBuffer(self._origin.get(source), stage, decision)
+                self._add_buffer(made)
+                if made.node is None:
+                    self._unplaced.append((made, source))
 
     # *** following
 
@@ -257,6 +262,9 @@ class ObservingRecorder:
                 origin[old] = origin[old.src[0]]
             if old is not new and old in origin and new not in origin:
                 origin[new] = origin[old]
+        for made, source in self._unplaced:
+            made.node = origin.get(source)
+        self._unplaced = [(made, source) for made, source in self._unplaced if made.node is None]
 
 
 def _is_outside_kernels(uop: UOp) -> bool:
