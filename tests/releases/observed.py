@@ -1,0 +1,139 @@
+"""Schedules programs on the tinygrad that is on PYTHONPATH and prints, as JSON, what came of each: runs in a child.
+
+    python observed.py stock|observe PROGRAM...
+
+`stock` does not observe at all: only the keys of the kernels are printed.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("DEV", "NULL")
+os.environ.setdefault("NULL", "1")
+
+
+def schedule_program(path: str, adapter: Any) -> None:
+    from tinygrad import Tensor
+
+    names: dict[str, Any] = {"__name__": "__main__", "__file__": path}
+    exec(compile(Path(path).read_text(encoding="utf-8"), path, "exec"), names)
+    lazy = [v for v in names.values() if isinstance(v, Tensor) and not adapter.is_settled(v)]
+    inside = {u for v in lazy for u in v.uop.base.toposort() if u is not v.uop.base}
+    adapter.schedule([v for v in lazy if v.uop.base not in inside])
+
+
+def list_keys(path: str, adapter: Any, created: list[Any]) -> list[str]:
+    created.clear()
+    schedule_program(path, adapter)
+    return [kernel.ast.key.hex() for one in created for kernel in adapter.find_kernels(one)]
+
+
+def watch_created(adapter: Any) -> list[Any]:
+    """Where nothing observes, the one thing that is wrapped."""
+    module: Any = importlib.import_module(adapter.needs[0][0])
+    create, created = module.create_schedule, []
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        created.append(create(*args, **kwargs))
+        return created[-1]
+
+    module.create_schedule = watched
+    return created
+
+
+def describe_program(path: str, recorder: Any) -> dict[str, Any]:
+    recorder.forget()
+    schedule_program(path, recorder.adapter)
+    return {
+        "keys": [k.ast.key.hex() for s in recorder.schedules for k in s.passed.kernels],
+        "schedules": [describe_schedule(s) for s in recorder.schedules],
+    }
+
+
+def describe_schedule(schedule: Any) -> dict[str, Any]:
+    passed = schedule.passed
+    ids = {u: number for number, u in enumerate(passed.toposort)}
+    return {
+        "line": schedule.line,
+        "cached": schedule.cached,
+        "not_in_key": schedule.not_in_key,
+        "realized": [describe_realized(passed, node, ids) for node in passed.realized],
+        "buffers": [describe_buffer(passed, buffer, ids) for buffer in passed.buffers],
+        "kernels": [{"compute": k.is_compute, "node": ids.get(k.node)} for k in passed.kernels],
+        "nodes": [{"op": u.op.name, "line": passed.lines.get(u)} for u in passed.toposort],
+    }
+
+
+def describe_realized(passed: Any, node: Any, ids: dict[Any, int]) -> dict[str, Any]:
+    from vmapdbg.child.record.observe.classify import find_causes
+
+    causes = find_causes(passed, node)
+    axes = next((c.axes for c in reversed(causes) if c.axes is not None), None)
+    return {
+        "id": ids.get(node),
+        "op": node.op.name,
+        "shape": list(map(int, node.shape)),
+        "axes": sorted(axes) if axes is not None else list(range(len(node.shape))),
+        "causes": [
+            {
+                "rule": c.rule,
+                "place": c.decision.place,
+                "text": c.decision.text,
+                "because": ids.get(c.because),
+                "asked": {axis: [ids.get(u) for u, _ in asked] for axis, asked in c.asked.items()},
+                "ending": [[r.arg[0], ids.get(u)] for r, u in c.ending.items()],
+                "ends": len(set(c.decision.find_value("ending_ranges[x]") or ())),
+            }
+            for c in causes
+        ],
+    }
+
+
+def describe_buffer(passed: Any, buffer: Any, ids: dict[Any, int]) -> dict[str, Any]:
+    from vmapdbg.child.record.observe.verdicts import explain_buffer
+
+    reason = explain_buffer(passed, buffer)
+    return {
+        "node": ids.get(buffer.node),
+        "kept": buffer.stored,
+        "rule": reason.rule,
+        "place": None if reason.decision is None else reason.decision.place,
+        "accessed": len(reason.accessed),
+        "reduces": len(reason.reduces),
+    }
+
+
+def main() -> None:
+    mode, *programs = sys.argv[1:]
+    out: dict[str, Any] = {"programs": {}, "missing": []}
+    if mode == "stock":
+        from vmapdbg.child.adapters import find_adapter
+
+        importlib.import_module("tinygrad.tensor")
+        adapter = find_adapter()
+        created = watch_created(adapter)
+        out["programs"] = {Path(p).stem: {"keys": list_keys(p, adapter, created)} for p in programs}
+    else:
+        from vmapdbg.child.record.observe import start
+
+        recorder = start()
+        importlib.import_module("tinygrad.tensor")
+        for path in programs:
+            gc.collect()  # a UOp that is still there has the line of another program
+            out["programs"][Path(path).stem] = describe_program(path, recorder)
+        out["missing"] = recorder.missing
+    import tinygrad
+
+    out["tinygrad"] = tinygrad.__file__
+    print(json.dumps(out))
+
+
+if __name__ == "__main__":
+    main()

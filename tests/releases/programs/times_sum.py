@@ -1,0 +1,4 @@
+from tinygrad import Tensor
+
+rows = Tensor.empty(6, 40)
+out = rows * rows.sum(-1, keepdim=True)

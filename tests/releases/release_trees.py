@@ -1,0 +1,53 @@
+"""Trees of tinygrad releases: in .cache/trees/VERSION, put there by pip on first use. Without a network tests skip."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+HERE = Path(__file__).parent
+TREES = ROOT / ".cache" / "trees"
+RELEASES = ("0.12.0", "0.13.0", "0.14.0")
+PROGRAMS = sorted((HERE / "programs").glob("*.py"))
+
+
+def find_tree(version: str) -> Path:
+    place = TREES / version
+    if (place / "tinygrad" / "__init__.py").exists():
+        return place
+    TREES.mkdir(parents=True, exist_ok=True)
+    # half a tree must not be taken for one: it is moved to its place when it is whole
+    half = TREES / f"{version}.{os.getpid()}"
+    command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(half), f"tinygrad=={version}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        shutil.rmtree(half, ignore_errors=True)
+        pytest.skip(f"tinygrad {version} cannot be had: {done.stderr.strip().splitlines()[-1:]}")
+    try:
+        half.rename(place)
+    except OSError:  # another process was faster
+        shutil.rmtree(half, ignore_errors=True)
+    return place
+
+
+@cache
+def run_observed(version: str, mode: str) -> Any:
+    """Returns what observed.py says of the programs on a release."""
+    return json.loads(run_on(version, HERE / "observed.py", mode, *map(str, PROGRAMS)))
+
+
+def run_on(version: str, script: Path, *arguments: str, **settings: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": f"{find_tree(version)}{os.pathsep}{ROOT}", **settings}
+    command = [sys.executable, str(script), *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout

@@ -1,0 +1,55 @@
+"""Each release renders kernels for every target without its device, and nothing that the tool relies on is missing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from release_trees import run_on
+
+TARGETS = ["c", "metal", "cuda", "opencl", "hip", "wgsl", "llvm"]
+SCRIPT = """
+import json, sys
+from vmapdbg.child.record.observe import start
+recorder = start()
+from tinygrad import Tensor
+adapter = recorder.adapter
+x, w = Tensor.empty(16, 16), Tensor.empty(16, 16)
+adapter.schedule([(x @ w).softmax()])
+kernels = [k for s in recorder.schedules for k in s.passed.kernels]
+out = {"missing": recorder.missing, "sources": {}}
+for target in sys.argv[1:]:
+    compiled = [adapter.compile(k.ast, target) for k in kernels if k.is_compute]
+    out["sources"][target] = [[c.name, c.source, list(c.outs), list(c.ins), len(c.uops)] for c in compiled]
+print(json.dumps(out))
+"""
+
+
+def test_every_target_is_rendered(release: str, tree: Path, tmp_path: Path) -> None:
+    script = tmp_path / "render.py"
+    script.write_text(SCRIPT, encoding="utf-8")
+    said = json.loads(run_on(release, script, *TARGETS, DEV="NULL", NULL="1"))
+    assert said["missing"] == []
+    for target in TARGETS:
+        assert len(said["sources"][target]) == 4
+        for name, source, outs, ins, uops in said["sources"][target]:
+            assert name in source
+            assert outs == [0]
+            assert 0 not in ins
+            assert uops > 5
+    assert len({json.dumps(said["sources"][target]) for target in TARGETS}) == len(TARGETS)
+
+
+@pytest.mark.parametrize("target", ["metal", "hip"])
+def test_a_rendered_kernel_is_not_taken_for_the_devices(release: str, tree: Path, tmp_path: Path, target: str) -> None:
+    """tinygrad caches programs by the renderer's class: ours, without a compiler, must not be in its way."""
+    script = tmp_path / "own.py"
+    script.write_text(
+        "from vmapdbg.child.adapters import find_adapter\n"
+        "import tinygrad.renderer.cstyle as cstyle, sys\n"
+        "own = type(find_adapter().make_renderer(sys.argv[1]))\n"
+        "print(own is not own.__mro__[1], own.__mro__[1] in vars(cstyle).values())\n",
+        encoding="utf-8",
+    )
+    assert run_on(release, script, target, DEV="NULL", NULL="1").split() == ["True", "True"]

@@ -1,0 +1,31 @@
+"""The neutral view of a linear program says on each release what the kernel does: gone through step by step, it writes
+every element of its output once and reads nothing outside of its inputs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from release_trees import HERE, run_on
+
+SMALL = ["softmax", "layernorm", "conv", "argmax", "logsumexp", "stack_index", "cumsum", "shared_sum", "batchnorm"]
+
+
+@pytest.mark.parametrize("target", ["c", "metal"])
+def test_the_view_is_what_the_kernel_does(release: str, tree: Path, target: str) -> None:
+    programs = [str(HERE / "programs" / f"{name}.py") for name in SMALL]
+    kernels = json.loads(run_on(release, HERE / "linear_view.py", target, *programs, DEV="NULL", NULL="1"))
+    assert len(kernels) > 15
+    for kernel in kernels:
+        said, name = kernel["said"], kernel["of"]
+        assert sorted(map(int, said["written"])) == sorted(said["outs"]), name
+        assert said["read"] == sorted(said["ins"]), name
+        for slot, (elements, lowest, highest) in said["written"].items():
+            size = said["sizes"][slot]
+            assert (elements, lowest, highest) == (size, 0, size - 1), name
+        assert said["outside"] == [], name
+        assert (said["open"], said["depth"]) == ([], 0), name
+        assert said["trips"] > 0, name
+        if kernel["expected"] is not None:
+            assert said["accesses"] == kernel["expected"]["accesses"], name

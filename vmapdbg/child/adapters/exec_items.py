@@ -1,0 +1,51 @@
+"""tinygrad 0.12: a schedule is a list of ExecItems, a program a ProgramSpec, a kernel a KERNEL UOp."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from vmapdbg.child.adapters.base import Adapter, CompiledKernel, ScheduledKernel, UOp
+
+
+class ExecItems(Adapter):
+    family = "0.12"
+    stage_op = "BUFFERIZE"
+    reduce_ops = frozenset({"REDUCE_AXIS", "REDUCE"})
+    needs = (
+        ("tinygrad.engine.schedule", "create_schedule", "the list of kernels"),
+        ("tinygrad.engine.schedule", "schedule_cache", "what came out of the schedule cache"),
+        ("tinygrad.codegen", "get_program", "rendering"),
+        ("tinygrad.tensor", "Tensor.schedule", "scheduling what the snippet left lazy"),
+    )
+
+    def find_kernels(self, created: Any) -> list[ScheduledKernel]:
+        items, buffers = created
+        return [
+            ScheduledKernel(item.ast, used.src, item.ast.op.name == "SINK", dict(item.fixedvars))
+            for item, used in zip(items, buffers.src, strict=True)
+        ]
+
+    def compile(self, ast: UOp, target: str) -> CompiledKernel:
+        from tinygrad.codegen import get_program
+        from tinygrad.helpers import Context
+
+        # BEAM times kernels on the device; without the device there is nothing to time
+        with Context(BEAM=0):
+            spec: Any = get_program(ast, self.make_renderer(target))
+        local_size = None if spec.local_size is None else tuple(spec.local_size)
+        return CompiledKernel(
+            spec.function_name,
+            spec.src,
+            tuple(spec.global_size),
+            local_size,
+            tuple(spec.outs),
+            tuple(spec.ins),
+            tuple(spec.uops or ()),
+        )
+
+    def schedule(self, tensors: Sequence[Any]) -> None:
+        tensors[0].schedule(*tensors[1:])
+
+    def kernel_of(self, uop: UOp) -> tuple[UOp, tuple[UOp, ...]] | None:
+        return (uop.arg.ast, uop.src) if uop.op.name == "KERNEL" else None

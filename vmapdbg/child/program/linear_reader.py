@@ -1,0 +1,268 @@
+"""Reads the linear UOps of any release into a LinearProgram (linear.py)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from vmapdbg.child.program.linear import OPERATIONS, Access, Buffer, LinearProgram, Loop, Step, UOp, Value
+
+# what is memory, by op; where a release has one op for all spaces, its argument says which
+_SPACE_OF = {"DEFINE_GLOBAL": "global", "DEFINE_LOCAL": "local", "DEFINE_REG": "register"}
+_MEMORY = frozenset({*_SPACE_OF, "PARAM", "BUFFER"})
+_SPACES = {"GLOBAL": "global", "LOCAL": "local", "REG": "register"}
+_POINTER_OPS = frozenset({"CAST", "BITCAST", "AFTER", "INDEX", "SHRINK"})
+_NOT_VALUES = frozenset({"SINK", "BARRIER", "ENDIF", "GROUP", "NOOP", "AFTER"})
+
+
+class Reader:
+    def __init__(self, launched_by: frozenset[str]) -> None:
+        self.launched_by = launched_by
+        self.program = LinearProgram()
+        self.values: dict[UOp, Value] = {}
+        self.buffers: dict[UOp, Buffer] = {}
+        self.stores: dict[UOp, Access] = {}
+        self.around: list[Loop] = []
+        self.gates: list[Value] = []
+
+    def read(self, uops: Sequence[UOp]) -> LinearProgram:
+        for u in uops:
+            self.read_op(u)
+        ended = {id(self.values[u.src[1]]) for u in uops if u.op.name == "END" and u.src[1] in self.values}
+        self.program.open_loops = [loop for loop in self.program.loops if id(loop) not in ended]
+        return self.program
+
+    def read_op(self, u: UOp) -> None:
+        name = u.op.name
+        if name in {"RANGE", "SPECIAL"} or is_variable(u):
+            self.read_loop(u)
+        elif name == "END":
+            if self.around:
+                self.program.steps.append((Step.CLOSE, self.around.pop()))
+        elif name == "IF":
+            self.gates.append(self.value_of(u.src[0]))
+        elif name == "ENDIF":
+            self.gates.pop()
+        elif name in {"LOAD", "STORE"}:
+            self.read_access(u)
+        elif name in _MEMORY:
+            self.buffer_of(u)
+        elif name not in _NOT_VALUES and not self.is_pointer(u):
+            value = self.value_of(u)
+            if value.op not in {"const"}:
+                self.program.steps.append((Step.COMPUTE, value))
+
+    # *** loops
+
+    def read_loop(self, u: UOp) -> None:
+        loop = self.loop_of(u)
+        if u.op.name == "RANGE":
+            self.program.loops.append(loop)
+            self.around.append(loop)
+            self.program.steps.append((Step.OPEN, loop))
+        elif u.op.name == "SPECIAL":
+            self.program.threads.append(loop)
+        else:
+            self.program.variables.append(loop)
+            if loop.name in self.launched_by and loop.lowest == 0:
+                self.program.threads.append(loop)
+
+    def loop_of(self, u: UOp) -> Loop:
+        found = self.values.get(u)
+        if isinstance(found, Loop):
+            return found
+        if u.op.name == "RANGE":
+            op, end = "loop", u.src[0]
+            trips, symbolic = int(end.vmax), end.vmin != end.vmax
+        elif u.op.name == "SPECIAL":
+            op, end = "thread", u.src[0]
+            trips, symbolic = int(end.vmax), end.vmin != end.vmax
+        else:
+            op, trips, symbolic = "variable", int(u.vmax) + 1, False
+        loop = Loop(op, (), dtype_of(u), 4, name=loop_name(u), uop=u, trips=trips, symbolic=symbolic)
+        loop.lowest, loop.highest = int(u.vmin), int(u.vmax)
+        self.values[u] = loop
+        return loop
+
+    # *** memory
+
+    def read_access(self, u: UOp) -> None:
+        is_store = u.op.name == "STORE"
+        pointer = self.find_pointer(u.src[0])
+        value = self.value_of(u.src[1] if is_store else u)
+        if pointer is None:
+            return
+        buffer, index, gates, follows, width = pointer
+        # from 0.13 on the gate is the last source of the LOAD, behind what is taken where it does not hold
+        gates += [self.value_of(s) for s in u.src[2:] if dtype_of(s) == "bool"]
+        gates += [gate for gate in self.gates if gate not in gates]
+        width = width or value.lanes
+        loops = (*self.program.threads, *self.around)
+        access = Access(buffer, index, join(gates), is_store, value, width, loops, tuple(follows), u)
+        self.program.accesses.append(access)
+        self.program.steps.append((Step.ACCESS, access))
+        if is_store:
+            self.stores[u] = access
+        else:
+            self.program.loaded[value] = access
+
+    def find_pointer(self, pointer: UOp) -> tuple[Buffer, Value, list[Value], list[Access], int] | None:
+        """Returns what a pointer addresses: buffer, index, gates, stores it comes after, and elements (0: those of the
+        value). None for images, whose index is a pair."""
+        index: Value | None = None
+        gates: list[Value] = []
+        follows: list[Access] = []
+        width = 0
+        while pointer.op.name in _POINTER_OPS:
+            if pointer.op.name == "AFTER":
+                follows += [
+                    self.stores[s] for source in pointer.src[1:] for s in find_stores(source) if s in self.stores
+                ]
+            elif pointer.op.name in {"INDEX", "SHRINK"} and len(pointer.src) > 1:
+                if index is not None or not is_scalar(pointer.src[1]):
+                    return None
+                index = self.value_of(pointer.src[1])
+                rest = [self.value_of(s) for s in pointer.src[2:]]
+                gates += [value for value in rest if value.dtype == "bool"]
+                if pointer.op.name == "SHRINK" and rest:
+                    width = int(rest[0].constant or 0)
+            pointer = pointer.src[0]
+        if pointer.op.name not in _MEMORY or index is None:
+            return None
+        buffer = self.buffer_of(pointer)
+        return None if buffer is None else (buffer, index, gates, follows, width)
+
+    def buffer_of(self, u: UOp) -> Buffer | None:
+        """None for an image, and for memory whose size is not known."""
+        if u not in self.buffers:
+            dtype = u.dtype
+            size = getattr(dtype, "size", None)
+            if size is None:
+                size = int(u.src[0].vmax) if u.src else 0
+            base = getattr(dtype, "base", dtype)
+            if "image" in str(dtype) or size < 0:
+                return None
+            slot = u.arg if isinstance(u.arg, int) else u.arg.slot
+            space = find_space(u)
+            name = f"data{slot}_{size}" if space == "global" else f"{'temp' if space == 'local' else 'acc'}{slot}"
+            buffer = Buffer(slot, name, size, plain(base), base.itemsize, space)
+            self.buffers[u] = buffer
+            self.program.buffers.append(buffer)
+        return self.buffers[u]
+
+    def is_pointer(self, u: UOp) -> bool:
+        """Whether a UOp only addresses memory: an INDEX, a cast pointer, a SHRINK."""
+        while u.op.name in _POINTER_OPS:
+            u = u.src[0]
+        return u.op.name in _MEMORY and not is_variable(u)
+
+    # *** values
+
+    def value_of(self, u: UOp) -> Value:
+        """The Value of a UOp."""
+        if u in self.values:
+            return self.values[u]
+        if u.op.name in {"RANGE", "SPECIAL"} or is_variable(u):
+            return self.loop_of(u)
+        constant = find_constant(u)
+        sources: tuple[Value, ...] = ()
+        name = str(u.op.name)
+        op = "const" if constant is not None else OPERATIONS.get(name, name.lower())
+        if constant is None and u.op.name != "LOAD":
+            sources = tuple(self.value_of(s) for s in u.src if is_variable(s) or s.op.name not in {*_MEMORY, "AFTER"})
+        dtype = u.dtype.scalar() if hasattr(u.dtype, "scalar") else u.dtype
+        value = Value(op, sources, plain(dtype), getattr(dtype, "itemsize", 0), lanes_of(u), constant)
+        value.lowest, value.highest = bounds_of(u)
+        value.uop, value.arithmetic = u, is_arithmetic(u)
+        self.values[u] = value
+        return value
+
+
+def join(gates: list[Value]) -> Value | None:
+    """All of the gates must hold."""
+    joined: Value | None = None
+    for gate in gates:
+        joined = gate if joined is None else Value("and", (joined, gate), "bool", 1, lowest=0, highest=1)
+    return joined
+
+
+def find_stores(ordered: UOp) -> list[UOp]:
+    """The STOREs among what an AFTER waits for: behind ENDs, barriers and groups."""
+    while ordered.op.name in {"END", "BARRIER"} and ordered.src:
+        ordered = ordered.src[0]
+    if ordered.op.name == "GROUP":
+        return [store for source in ordered.src for store in find_stores(source)]
+    return [ordered] if ordered.op.name == "STORE" else []
+
+
+def is_variable(u: UOp) -> bool:
+    return u.op.name == "DEFINE_VAR" or (u.op.name == "PARAM" and getattr(u.arg, "vmin_vmax", None) is not None)
+
+
+def is_arithmetic(u: UOp) -> bool:
+    from tinygrad.uop import GroupOp
+
+    return u.op in GroupOp.ALU or u.op.name == "WMMA"
+
+
+def is_scalar(u: UOp) -> bool:
+    return lanes_of(u) == 1
+
+
+def find_space(u: UOp) -> str:
+    if u.op.name in _SPACE_OF:
+        return _SPACE_OF[u.op.name]
+    space = getattr(u.dtype, "addrspace", None) or getattr(u.arg, "addrspace", None)
+    return _SPACES.get(getattr(space, "name", "GLOBAL"), "global")
+
+
+def find_constant(u: UOp) -> Any:
+    """The value of a constant; 0.14 writes each one as the cast of one without a size."""
+    if u.op.name == "CAST" and u.src[0].op.name == "CONST":
+        u = u.src[0]
+    if u.op.name != "CONST" or not isinstance(u.arg, (bool, int, float)):
+        return None
+    return u.arg
+
+
+def bounds_of(u: UOp) -> tuple[int | None, int | None]:
+    if not plain(u.dtype).startswith(
+        ("int", "uint", "bool", "long", "short", "char", "uchar", "ulong", "ushort", "weak")
+    ):
+        return None, None
+    try:
+        lowest, highest = u.vmin, u.vmax
+    except Exception:  # what is loaded, or a kind of value that has no bounds in this release
+        return None, None
+    return (int(lowest), int(highest)) if isinstance(lowest, int) and isinstance(highest, int) else (None, None)
+
+
+def lanes_of(u: UOp) -> int:
+    """How many scalars a value has: in its dtype, or in its shape where dtypes have no lanes (0.14 on)."""
+    count = getattr(u.dtype, "count", 1)
+    if count > 1 or hasattr(u.dtype, "ptr"):
+        return count
+    try:
+        return max(1, math.prod(int(s) for s in u.shape))
+    except Exception:  # no shape: a scalar
+        return 1
+
+
+def dtype_of(u: UOp) -> str:
+    return plain(u.dtype.scalar() if hasattr(u.dtype, "scalar") else u.dtype)
+
+
+def plain(dtype: Any) -> str:
+    return str(dtype).removeprefix("dtypes.")
+
+
+def loop_name(u: UOp) -> str:
+    """As the source has it: Lidx2, gidx0, the name of a variable."""
+    if u.op.name == "RANGE":
+        from tinygrad.uop.ops import axis_letters, range_str
+
+        return f"{axis_letters.get(u.arg[-1], '')}idx{range_str(u)}"
+    if u.op.name == "DEFINE_VAR":
+        return str(u.arg[0])
+    return str(getattr(u.arg, "name", u.arg))

@@ -1,0 +1,53 @@
+"""What the answer of a rule means for the buffer it was asked about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vmapdbg.child.record.observe.records import UOp
+
+# a rule's answer may wrap what it stands for in these
+_WRAPS = frozenset({"RESHAPE", "PERMUTE", "EXPAND", "SHRINK", "PAD", "FLIP", "INDEX", "CAST", "AFTER"})
+_MEMORY = frozenset({"BUFFER", "PARAM", "DEFINE_GLOBAL", "BUFFER_VIEW"})
+
+
+def find_outcome(stage: UOp, answer: UOp | None, options: dict[int, Any]) -> tuple[str, UOp | None]:
+    """Returns what a rule's answer makes of a buffer, and the buffer that takes its place, if any.
+
+    `options` has the options of all buffers that are known: a buffer with other ones was made by this rule. The outcome
+    is "same" where nothing changed.
+    """
+    if answer is None:
+        return "kept", None
+    inside = answer
+    while inside.op.name in _WRAPS and inside.src:
+        inside = inside.src[0]
+    if inside.op is not stage.op:
+        return "removed", None
+    if inside.arg is stage.arg or id(inside.arg) not in options:
+        same = inside.src == stage.src and inside.arg == stage.arg
+        return ("same" if same else "narrowed"), inside
+    return "removed", None
+
+
+def find_memory(pointer: UOp) -> UOp:
+    """Returns the BUFFER or PARAM that a pointer, a view or a kernel's argument stands for."""
+    while pointer.op.name not in _MEMORY and pointer.src:
+        pointer = pointer.src[0]
+    return pointer
+
+
+def find_stores(stored: UOp) -> list[UOp]:
+    """Returns the STOREs, and the ENDs around them, of what a rule made of a buffer."""
+    while stored.op.name in _WRAPS and stored.op.name != "AFTER" and stored.src:
+        stored = stored.src[0]
+    if stored.op.name != "AFTER":
+        return []
+    found = []
+    for store in stored.src[1:]:
+        while store.op.name in {"END", "BARRIER"}:
+            found.append(store)
+            store = store.src[0]
+        if store.op.name == "STORE":
+            found.append(store)
+    return found

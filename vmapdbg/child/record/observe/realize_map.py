@@ -1,0 +1,51 @@
+"""A realize map that tells who puts a node into it. It is a dict in all else: looking up runs at the speed of one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from types import FrameType
+from typing import Any
+
+from vmapdbg.child.record.observe.records import UOp
+
+Axes = list[int] | None
+
+
+class RecordingMap(dict[Any, Any]):
+    """node -> the axes that are realized, None for all. `put` and `taken` are called before each change, with the frame
+    that makes it. To list the axes of a node that is there with all of them decides nothing, and is not told."""
+
+    def __init__(self, put: Callable[[UOp, Axes, FrameType], None], taken: Callable[[UOp, FrameType], None]) -> None:
+        super().__init__()
+        self._put, self._taken = put, taken
+
+    def _tell(self, node: UOp, axes: Axes, frame: FrameType) -> None:
+        lists_axes = axes is not None and node in self and self[node] is None
+        if not lists_axes:
+            self._put(node, axes, frame)
+
+    def __setitem__(self, node: UOp, axes: Axes) -> None:
+        self._tell(node, axes, sys._getframe(1))
+        super().__setitem__(node, axes)
+
+    def setdefault(self, node: UOp, axes: Axes = None) -> Axes:
+        if node not in self:
+            self._tell(node, axes, sys._getframe(1))
+        return super().setdefault(node, axes)
+
+    def update(  # type: ignore[override]
+        self, other: Mapping[UOp, Axes] | Iterable[tuple[UOp, Axes]] = (), /
+    ) -> None:
+        frame = sys._getframe(1)
+        for node, axes in other.items() if isinstance(other, Mapping) else other:
+            self._tell(node, axes, frame)
+            super().__setitem__(node, axes)
+
+    def __delitem__(self, node: UOp) -> None:
+        self._taken(node, sys._getframe(1))
+        super().__delitem__(node)
+
+    def pop(self, node: UOp, *default: Any) -> Any:
+        self._taken(node, sys._getframe(1))
+        return super().pop(node, *default)
