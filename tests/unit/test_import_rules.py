@@ -27,6 +27,7 @@ ALLOWED = {
     "child": {"model", "patches", "store", "overlay", "check", "lint", "diff"},
     "commands": {"model", "patches", "store", "overlay", "check", "lint", "diff", "bisect", "why", "render"},
     "patched": {"overlay", "patches"},
+    "trees": set(),
     "bootstrap": {"overlay", "child.live_lint"},
 }
 
