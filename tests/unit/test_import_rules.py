@@ -19,6 +19,7 @@ ORDER = (
     "data",
     "patches",
     "targets",
+    "trees",
     "values",
     "import_hook",
     "overlay",

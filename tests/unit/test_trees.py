@@ -1,0 +1,211 @@
+"""Which tinygrad `--tinygrad` names: what is fetched, what is kept, and what is refused with which line."""
+
+from __future__ import annotations
+
+import multiprocessing
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vmapdbg.trees import release
+from vmapdbg.trees.cache import find_entry
+from vmapdbg.trees.checkout import describe_commit, find_top, list_commits
+from vmapdbg.trees.find import find_tree
+from vmapdbg.trees.tree import TreeError, is_checkout, parse_name
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("VMAPDBG_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def git(folder: Path, *arguments: str) -> str:
+    names = ["-c", "user.name=a", "-c", "user.email=a@b.example", "-c", "init.defaultBranch=master"]
+    command = ["git", "-C", str(folder), *names, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def write_package(folder: Path, version: str, text: str = "") -> None:
+    package = folder / "tinygrad"
+    package.mkdir(parents=True, exist_ok=True)
+    (package / "__init__.py").write_text(text, encoding="utf-8")
+    (package / "tensor.py").write_text("", encoding="utf-8")
+    (folder / "pyproject.toml").write_text(f'[project]\nname = "tinygrad"\nversion = "{version}"\n', encoding="utf-8")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Three commits: 0.11.0 with the tag old, 0.12.0, and 0.13.0 on master."""
+    folder = tmp_path / "checkout"
+    folder.mkdir()
+    git(folder, "init", "-q")
+    for version in ("0.11.0", "0.12.0", "0.13.0"):
+        write_package(folder, version, f"# {version}\n")
+        git(folder, "add", "-A")
+        git(folder, "commit", "-q", "-m", f"version {version}")
+        if version == "0.11.0":
+            git(folder, "tag", "old")
+    return folder
+
+
+def list_names(folder: Path) -> list[str]:
+    return sorted(item.name for item in folder.iterdir()) if folder.exists() else []
+
+
+def test_a_folder_is_taken_as_it_is(checkout: Path, cache: Path) -> None:
+    tree = find_tree(str(checkout))
+    assert (tree.folder, tree.version, tree.commit) == (checkout, "0.13.0", None)
+    assert find_tree(str(checkout / "tinygrad")).folder == checkout
+    assert not cache.exists()
+
+
+def test_a_revision_is_extracted_and_the_checkout_stays_as_it_was(checkout: Path, cache: Path) -> None:
+    (checkout / "tinygrad" / "__init__.py").write_text("# not committed\n", encoding="utf-8")
+    before = git(checkout, "status", "--porcelain")
+    tree = find_tree(f"{checkout}@master~1")
+    assert tree.version == "0.12.0"
+    assert (tree.folder / "tinygrad" / "__init__.py").read_text(encoding="utf-8") == "# 0.12.0\n"
+    assert tree.commit == git(checkout, "rev-parse", "master~1")
+    assert git(checkout, "status", "--porcelain") == before
+    assert list_names(cache / "commits") == [tree.commit]
+
+
+def test_a_revision_alone_is_one_of_the_working_directory(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(checkout)
+    assert find_tree("@HEAD~1").version == "0.12.0"
+
+
+def test_the_commits_between_two_are_in_order(checkout: Path) -> None:
+    commits = list_commits(find_top(checkout), "old", "master")
+    assert [describe_commit(checkout, commit).split(" ", 2)[2] for commit in commits] == [
+        "version 0.12.0",
+        "version 0.13.0",
+    ]
+    with pytest.raises(TreeError, match="master is no ancestor of old"):
+        list_commits(checkout, "master", "old")
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("", "has a version, a folder or FOLDER@REVISION for a name, not nothing"),
+        ("nowhere", "there is no folder nowhere, and it is no version of tinygrad such as 0.14.0"),
+        ("nowhere@master", r"there is no folder nowhere \(in nowhere@master\)"),
+        ("{checkout}@", "names no revision after the @"),
+        ("{checkout}@nothing", "there is no revision nothing in .*checkout"),
+        ("{checkout}@--help", "there is no revision --help in .*checkout"),
+        ("{checkout}@old", "tinygrad 0.11.0 .* is too old: vmapdbg observes 0.12 and later"),
+        ("{empty}", "empty is no tinygrad: there is no tinygrad/__init__.py in it"),
+        ("{empty}@master", "empty is in no git repository: it has no revisions"),
+        ("{file}", "is a file: name the folder of a checkout"),
+        ("0.11.0", "tinygrad 0.11.0 .* is too old"),
+    ],
+)
+def test_what_there_is_not_is_one_line(
+    name: str, line: str, checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file.py").write_text("", encoding="utf-8")
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
+    with pytest.raises(TreeError, match=line) as raised:
+        find_tree(name.format(checkout=checkout, empty=tmp_path / "empty", file=tmp_path / "file.py"))
+    assert "\n" not in str(raised.value)
+
+
+def test_a_folder_called_like_a_version_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_package(tmp_path / "0.14.0", "0.13.0")
+    assert parse_name("0.14.0").path == Path("0.14.0")
+
+
+def test_without_git_a_revision_is_one_line(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(TreeError, match="revisions need git"):
+        find_tree(f"{checkout}@master")
+
+
+def test_only_a_package_beside_a_repository_or_a_release_is_a_checkout(checkout: Path, tmp_path: Path) -> None:
+    assert is_checkout(checkout)
+    write_package(tmp_path / "plain", "0.13.0")
+    assert not is_checkout(tmp_path / "plain")
+    (tmp_path / "plain" / "tinygrad.egg-info").mkdir()
+    assert is_checkout(tmp_path / "plain")
+
+
+# *** the cache
+
+
+def fake_installer(folder: Path, code: str) -> list[str]:
+    """A stand-in for pip: runs `code` with the target as sys.argv[2]."""
+    script = folder / "installer.py"
+    script.write_text("import sys, pathlib\ntarget = pathlib.Path(sys.argv[2])\n" + code, encoding="utf-8")
+    return [sys.executable, str(script)]
+
+
+INSTALLS = """
+(target / "tinygrad").mkdir()
+(target / "tinygrad" / "__init__.py").write_text("")
+(target / "tinygrad-0.14.0.dist-info").mkdir()
+"""
+
+
+def test_a_release_is_fetched_once(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = f"open({str(tmp_path / 'count')!r}, 'a').write('x')\n"
+    monkeypatch.setattr(release, "find_installer", lambda: fake_installer(tmp_path, INSTALLS + count))
+    assert find_tree("0.14.0").folder == find_tree("0.14.0").folder == cache / "releases" / "0.14.0"
+    assert (tmp_path / "count").read_text(encoding="utf-8") == "x"
+
+
+@pytest.mark.parametrize(
+    ("stderr", "line"),
+    [
+        (
+            "ERROR: Could not find a version for tinygrad==9.0 (from versions: 0.12.0, 0.14.0)",
+            "the package index has 0.12.0, 0.14.0",
+        ),
+        ("WARNING: Retrying\nERROR: Could not find a version (from versions: none)", "from versions: none"),
+        ("", "it said nothing"),
+    ],
+)
+def test_what_cannot_be_fetched_leaves_nothing_behind(
+    stderr: str, line: str, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = f"(target / 'half').write_text('')\nsys.stderr.write({stderr!r})\nsys.exit(1)"
+    monkeypatch.setattr(release, "find_installer", lambda: fake_installer(tmp_path, code))
+    with pytest.raises(TreeError, match=f"cannot fetch tinygrad 9.0: .*{line}"):
+        find_tree("9.0")
+    assert list_names(cache / "releases") == []
+
+
+def test_an_entry_that_is_half_there_is_made_again(cache: Path) -> None:
+    (cache / "commits" / "abc").mkdir(parents=True)
+    (cache / "commits" / "abc" / "rest").write_text("", encoding="utf-8")
+    entry = find_entry("commits", "abc", lambda folder: write_package(folder, "0.13.0"))
+    assert list_names(entry) == ["pyproject.toml", "tinygrad"]
+    assert list_names(cache / "commits") == ["abc"]
+
+
+def test_a_cache_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    monkeypatch.setenv("VMAPDBG_CACHE", str(tmp_path / "file"))
+    with pytest.raises(TreeError, match=r"cannot write the cache .*file: .*VMAPDBG_CACHE"):
+        find_entry("commits", "abc", lambda folder: write_package(folder, "0.13.0"))
+
+
+def fill(barrier: object) -> str:
+    def make(folder: Path) -> None:
+        barrier.wait()  # type: ignore[attr-defined]  # both are in the middle of it now
+        write_package(folder, "0.13.0")
+
+    return str(find_entry("commits", "same", make))
+
+
+def test_two_processes_may_fill_it_at_once(cache: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    with context.Manager() as manager, context.Pool(2) as pool:
+        barrier = manager.Barrier(2)
+        assert set(pool.map(fill, [barrier, barrier], chunksize=1)) == {str(cache / "commits" / "same")}
+    assert list_names(cache / "commits") == ["same"]
