@@ -60,7 +60,7 @@ def is_decided(access: Any) -> bool:
 
 
 def describe(compiled: Any) -> dict[str, Any]:
-    from vmapdbg.child.program.linear import Step, read_linear
+    from vmapdbg.child.program.linear import Step, Value, read_linear
 
     program = read_linear(compiled.uops)
     stores = [a for a in program.accesses if a.is_store and a.buffer.space == "global"]
@@ -86,9 +86,13 @@ def describe(compiled: Any) -> dict[str, Any]:
         "computed": sum(
             value.lanes
             for kind, value in program.steps
-            if kind is Step.COMPUTE and value.arithmetic and value.op != "wmma" and id(value) not in addresses
+            if kind is Step.COMPUTE and isinstance(value, Value) and is_counted(value) and id(value) not in addresses
         ),
     }
+
+
+def is_counted(value: Any) -> bool:
+    return value.arithmetic and value.op != "wmma"
 
 
 def walk(value: Any) -> list[Any]:
@@ -118,7 +122,7 @@ def main() -> None:
     for path in programs:
         recorder.forget()
         schedule_program(path, adapter)
-        for kernel in [k for s in recorder.schedules for k in s.passed.kernels if k.is_compute]:
+        for kernel in [k for s in recorder.schedules for k in (s.passed.kernels if s.passed else ()) if k.is_compute]:
             for target in targets:
                 compiled = adapter.compile(kernel.ast, target)
                 said = describe(compiled)

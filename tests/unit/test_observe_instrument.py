@@ -44,6 +44,9 @@ class Thing:
     def __init__(self, **attributes: Any) -> None:
         vars(self).update(attributes)
 
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name)
+
 
 def load(name: str, answers: list[Any] | None = None) -> dict[str, Any]:
     def returned(line: int, answer: Any) -> Any:
