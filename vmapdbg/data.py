@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import types
 import typing
 from collections.abc import Callable
@@ -25,6 +26,11 @@ def to_data(value: Any) -> Any:
     if is_dataclass(kind):
         return {name: to_data(getattr(value, name)) for name in _field_names(kind)}
     return value
+
+
+def dump_document(document: Any) -> str:
+    """Returns one JSON document of the contract, newline at the end. The same data gives the same bytes."""
+    return json.dumps(to_data(document), indent=1, allow_nan=False) + "\n"
 
 
 @functools.cache

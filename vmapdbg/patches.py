@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from vmapdbg.failure import Failure
+
 Patches = frozenset[str]
 """The names of the switchable patches that are on."""
 
 
-class PatchError(ValueError):
-    """A `--patches` value that names no patch; the message is one line for the user."""
+class PatchError(Failure, ValueError):
+    """A `--patches` value that names no patch."""
 
 
 @dataclass(frozen=True)

@@ -7,17 +7,18 @@ import os
 import tempfile
 from pathlib import Path
 
-from vmapdbg.data import from_data, to_data
+from vmapdbg.data import dump_document, from_data, to_data
+from vmapdbg.failure import Failure
 from vmapdbg.model import SCHEMA, Capture
 
 
-class StoreError(Exception):
-    """A file cannot be read or written; the message is one line for the user."""
+class StoreError(Failure):
+    """A file cannot be read or written."""
 
 
 def dump_capture(capture: Capture) -> str:
     """Returns the one JSON document of a capture, newline at the end. The same capture gives the same bytes."""
-    return json.dumps(to_data(capture), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+    return dump_document(capture)
 
 
 def dump_compact(capture: Capture) -> str:

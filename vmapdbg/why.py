@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from vmapdbg.failure import Failure
 from vmapdbg.model import Capture, Kernel, Node, Schedule
 from vmapdbg.schedule_index import ScheduleIndex, index_of
 
@@ -64,8 +65,8 @@ FactRule = Literal[
 ]
 
 
-class UnknownSubject(ValueError):
-    """What was asked about is not in the capture; the message is one line for the user."""
+class UnknownSubject(Failure):
+    """What was asked about is not in the capture."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ ROOT = Path(__file__).parent.parent.parent
 PACKAGE, OVERLAY = ROOT / "vmapdbg", ROOT / "tinygrad"
 # from the top of the house down: a room imports from the rooms that stand before it, and from itself
 ORDER = (
+    "failure",
     "wording",
     "vocabulary",
     "model",

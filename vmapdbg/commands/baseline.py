@@ -9,11 +9,12 @@ from dataclasses import replace
 from vmapdbg import __version__
 from vmapdbg.commands.jobs import add_findings, find_job, read_capture
 from vmapdbg.commands.launcher import run_pair, run_quietly
-from vmapdbg.commands.options import EXIT_USAGE, Failure, JobOptions
+from vmapdbg.commands.options import JobOptions
 from vmapdbg.commands.progress import show_progress
+from vmapdbg.failure import Failure
 from vmapdbg.job import Job, Run
 from vmapdbg.model import SCHEMA, Capture, SnippetError, Versions
-from vmapdbg.patches import PatchError, Patches, parse_patches
+from vmapdbg.patches import Patches, parse_patches
 
 
 def find_pair(
@@ -24,14 +25,12 @@ def find_pair(
     `inputs` is a snippet, nothing for the remembered one, or two saved captures; or one, and the baseline is the other.
     """
     if len(inputs) > 2:
-        raise Failure("diff takes one snippet or two saved captures", EXIT_USAGE)
+        raise Failure("diff takes one snippet or two saved captures")
     if len(inputs) == 2:
         return read_capture(inputs[0]), read_capture(inputs[1]), None
     if inputs and inputs[0].endswith(".json"):
         if not baseline.endswith(".json"):
-            raise Failure(
-                "a saved capture is compared with another one: vmapdbg diff before.json after.json", EXIT_USAGE
-            )
+            raise Failure("a saved capture is compared with another one: vmapdbg diff before.json after.json")
         return read_capture(baseline), read_capture(inputs[0]), None
     snippet = inputs[0] if inputs else None
     job = replace(find_job(snippet, options), values=True)
@@ -67,10 +66,7 @@ def read_baseline(baseline: str) -> Patches | None:
     """Returns the patches of a baseline that is run, None for stock tinygrad."""
     if baseline == "stock":
         return None
-    try:
-        return parse_patches(baseline)
-    except PatchError as error:
-        raise Failure(str(error), EXIT_USAGE) from None
+    return parse_patches(baseline)
 
 
 def import_diff() -> None:

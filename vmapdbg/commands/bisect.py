@@ -13,12 +13,14 @@ import click
 from vmapdbg.bisect import DEFAULT_RUNS, KINDS
 from vmapdbg.commands.jobs import find_findings, find_job, refuse_overlay_error
 from vmapdbg.commands.launcher import run_many
-from vmapdbg.commands.options import EXIT_USAGE, Failure, JobOptions, job_options, make_console
+from vmapdbg.commands.options import JobOptions, job_options, make_console
 from vmapdbg.commands.progress import show_progress
 from vmapdbg.commands.reduce import reduce_job
+from vmapdbg.data import dump_document
+from vmapdbg.failure import Failure
 from vmapdbg.job import Job
 from vmapdbg.patches import Patches
-from vmapdbg.store import StoreError, write_atomically
+from vmapdbg.store import write_atomically
 from vmapdbg.vocabulary import OutcomeKind
 
 if TYPE_CHECKING:
@@ -75,7 +77,7 @@ def bisect(
       vmapdbg bisect train.py --reduce -o small.py
     """
     if output is not None and not with_snippet:
-        raise Failure("-o is the file for --reduce", EXIT_USAGE)
+        raise Failure("-o is the file for --reduce")
     kind = kind or old_kind or DEFAULT_KIND
     job = find_job(snippet, options)
     search, outcomes = bisect_job(job, kind, runs)
@@ -83,7 +85,7 @@ def bisect(
     if with_snippet and not search.is_uniform:
         reduced = reduce_job(job, kind, search, seconds)
     if as_json:
-        from vmapdbg.render.documents import dump_document, make_bisect_document
+        from vmapdbg.render.documents import make_bisect_document
 
         sys.stdout.write(dump_document(make_bisect_document(job.snippet, kind, search, outcomes, reduced)))
     else:
@@ -135,10 +137,7 @@ def write_reduced(reduced: Reduced, output: Path | None, as_json: bool) -> None:
         click.echo(f"vmapdbg: nothing was reduced: {reduced.reason}", err=True)
         return
     if output is not None:
-        try:
-            write_atomically(output, reduced.text)
-        except StoreError as error:
-            raise Failure(str(error), EXIT_USAGE) from None
+        write_atomically(output, reduced.text)
     elif not as_json:
         click.echo("\n" + reduced.text, nl=False)
     what = "reduced" if output is None else f"wrote {output}"

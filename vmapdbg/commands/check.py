@@ -13,10 +13,8 @@ import click
 
 from vmapdbg.check.oracles import DEFAULT, ORACLES
 from vmapdbg.commands.jobs import find_job, refuse_overlay_error
-from vmapdbg.commands.launcher import ChildDied, Streams, ask_child, run_job
+from vmapdbg.commands.launcher import Streams, ask_child, run_job
 from vmapdbg.commands.options import (
-    EXIT_CHILD,
-    Failure,
     JobOptions,
     NamesType,
     end_after,
@@ -25,7 +23,7 @@ from vmapdbg.commands.options import (
     tell_no_schedule,
 )
 from vmapdbg.commands.progress import show_progress
-from vmapdbg.data import build_data
+from vmapdbg.data import build_data, dump_document
 from vmapdbg.job import CheckRequest, Job
 from vmapdbg.model import Capture
 
@@ -81,7 +79,7 @@ def check(
 
     capture = replace(capture, findings=make_findings(capture, report))
     if as_json:
-        from vmapdbg.render.documents import dump_document, make_check_document
+        from vmapdbg.render.documents import make_check_document
 
         sys.stdout.write(dump_document(make_check_document(capture, report)))
     elif capture.schedules:
@@ -109,15 +107,12 @@ def check_job(job: Job, limit: int, oracles: tuple[str, ...]) -> tuple[Capture, 
     """
     streams = Streams(stdout=sys.stderr.fileno())
     with tempfile.TemporaryDirectory(prefix="vmapdbg-") as evidence:
-        try:
-            with show_progress(f"working on {job.snippet}", late=True) as progress:
-                capture = run_job(job, streams, import_check, evidence, progress)
-            refuse_overlay_error(capture)
-            request = CheckRequest(job=job, evidence=evidence, limit=limit, oracles=oracles)
-            with show_progress(f"comparing {job.snippet} with stock tinygrad") as progress:
-                text = ask_child(request, "the comparison with stock tinygrad", job.timeout, progress)
-        except ChildDied as error:
-            raise Failure(str(error), EXIT_CHILD) from None
+        with show_progress(f"working on {job.snippet}", late=True) as progress:
+            capture = run_job(job, streams, import_check, evidence, progress)
+        refuse_overlay_error(capture)
+        request = CheckRequest(job=job, evidence=evidence, limit=limit, oracles=oracles)
+        with show_progress(f"comparing {job.snippet} with stock tinygrad") as progress:
+            text = ask_child(request, "the comparison with stock tinygrad", job.timeout, progress)
     from vmapdbg.check.result import CheckReport
 
     return capture, build_data(CheckReport, json.loads(text))

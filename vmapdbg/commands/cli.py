@@ -16,12 +16,12 @@ from vmapdbg.commands.check import check
 from vmapdbg.commands.diff import diff
 from vmapdbg.commands.graph import graph
 from vmapdbg.commands.lint import lint
-from vmapdbg.commands.options import EXIT_USAGE
 from vmapdbg.commands.patches import patches
 from vmapdbg.commands.run import run
 from vmapdbg.commands.schema import schema
 from vmapdbg.commands.show import show
 from vmapdbg.commands.why import why
+from vmapdbg.failure import EXIT_USAGE, Failure
 
 
 class Stopped(KeyboardInterrupt):
@@ -56,6 +56,9 @@ class Commands(click.Group):
             command = error.ctx.command_path if error.ctx is not None else "vmapdbg"
             click.echo(f"vmapdbg: {error.format_message().rstrip('.')} (see {command} --help)", err=True)
             sys.exit(EXIT_USAGE)
+        except Failure as error:
+            click.echo(f"vmapdbg: {error}", err=True)
+            sys.exit(error.exit_code)
         except click.ClickException as error:
             error.show()
             sys.exit(error.exit_code)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from typing import Any
 
 import click
 
 from vmapdbg.commands.baseline import find_pair
 from vmapdbg.commands.options import JobOptions, end_if_failed, job_options, make_console
-from vmapdbg.data import to_data
+from vmapdbg.data import dump_document
 
 
 @click.command()
@@ -53,7 +51,7 @@ def diff(
 
     found = diff_captures(before, after, printed)
     if as_json:
-        sys.stdout.write(dump_diff(found))
+        sys.stdout.write(dump_document(found))
     else:
         from vmapdbg.render.text.diff import print_diff
 
@@ -61,10 +59,6 @@ def diff(
     end_if_failed(after)
     if exit_code and not found.is_empty:
         sys.exit(1)
-
-
-def dump_diff(found: Any) -> str:
-    return json.dumps(to_data(found), indent=1, allow_nan=False) + "\n"
 
 
 def untangle_baseline(inputs: tuple[str, ...], baseline: str) -> tuple[tuple[str, ...], str]:

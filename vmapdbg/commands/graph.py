@@ -8,9 +8,8 @@ import click
 
 from vmapdbg.commands.baseline import find_pair
 from vmapdbg.commands.jobs import find_capture
-from vmapdbg.commands.options import EXIT_USAGE, Failure, JobOptions, end_after, job_options
+from vmapdbg.commands.options import JobOptions, end_after, job_options
 from vmapdbg.render.graph.stages import STAGES
-from vmapdbg.store import StoreError
 
 
 @click.command()
@@ -52,19 +51,16 @@ def graph(
       vmapdbg graph samples/lost_range.py -o kernels.svg --stage kernels
       vmapdbg graph -o change.svg --diff --around 48 --depth 3
     """
-    from vmapdbg.render.graph.write import GraphError, write_graph
+    from vmapdbg.render.graph.write import write_graph
 
     other = None
     if with_baseline:
         other, capture, _ = find_pair(() if snippet is None else (snippet,), baseline, options)
     else:
         capture = find_capture(snippet, options)
-    try:
-        notes = write_graph(
-            capture, output, stage=stage, schedule=schedule, around=around, depth=depth, other=other, fold=fold
-        )
-    except (GraphError, StoreError) as error:
-        raise Failure(str(error), EXIT_USAGE) from None
+    notes = write_graph(
+        capture, output, stage=stage, schedule=schedule, around=around, depth=depth, other=other, fold=fold
+    )
     for note in (*notes, f"wrote {output}"):
         click.echo(f"vmapdbg: {note}", err=True)
     end_after(capture)

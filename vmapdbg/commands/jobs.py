@@ -10,13 +10,14 @@ from pathlib import Path
 
 import click
 
-from vmapdbg.commands.last_job import NothingRemembered, recall_job, remember_job
-from vmapdbg.commands.launcher import ChildDied, Streams, run_job
-from vmapdbg.commands.options import EXIT_CHILD, EXIT_USAGE, Failure, JobOptions
+from vmapdbg.commands.last_job import recall_job, remember_job
+from vmapdbg.commands.launcher import Streams, run_job
+from vmapdbg.commands.options import JobOptions
 from vmapdbg.commands.progress import show_progress
+from vmapdbg.failure import Failure
 from vmapdbg.job import Job
 from vmapdbg.model import Capture, Finding
-from vmapdbg.store import StoreError, load_capture
+from vmapdbg.store import load_capture
 
 
 def find_capture(snippet: str | None, options: JobOptions) -> Capture:
@@ -27,10 +28,7 @@ def find_capture(snippet: str | None, options: JobOptions) -> Capture:
 
 
 def read_capture(file: str) -> Capture:
-    try:
-        return load_capture(Path(file))
-    except StoreError as error:
-        raise Failure(str(error), EXIT_USAGE) from None
+    return load_capture(Path(file))
 
 
 def find_job(snippet: str | None, options: JobOptions, arguments: tuple[str, ...] = ()) -> Job:
@@ -41,10 +39,7 @@ def find_job(snippet: str | None, options: JobOptions, arguments: tuple[str, ...
         job = apply_options(Job(snippet, arguments), options)
         remember_job(job)
         return job
-    try:
-        job = recall_job()
-    except NothingRemembered as error:
-        raise Failure(str(error), EXIT_USAGE) from None
+    job = recall_job()
     check_snippet(job.snippet)
     click.echo(f"vmapdbg: using {job.snippet}, from the last show", err=True)
     return apply_options(job, options)
@@ -59,21 +54,18 @@ def apply_options(job: Job, options: JobOptions) -> Job:
 def check_snippet(snippet: str) -> None:
     path = Path(snippet)
     if path.is_dir():
-        raise Failure(f"{snippet} is a directory, not a Python file", EXIT_USAGE)
+        raise Failure(f"{snippet} is a directory, not a Python file")
     if not path.exists():
-        raise Failure(f"there is no file {snippet}", EXIT_USAGE)
+        raise Failure(f"there is no file {snippet}")
     if not os.access(path, os.R_OK):
-        raise Failure(f"{snippet} cannot be read", EXIT_USAGE)
+        raise Failure(f"{snippet} cannot be read")
 
 
 def capture_job(job: Job, quiet_stdout: bool = False) -> Capture:
     """Runs the job. With `quiet_stdout` what the snippet prints goes to stderr, because stdout carries data."""
     streams = Streams(stdout=sys.stderr.fileno() if quiet_stdout else None)
-    try:
-        with show_progress(f"working on {job.snippet}", late=True) as progress:
-            capture = run_job(job, streams, import_renderers, progress=progress)
-    except ChildDied as error:
-        raise Failure(str(error), EXIT_CHILD) from None
+    with show_progress(f"working on {job.snippet}", late=True) as progress:
+        capture = run_job(job, streams, import_renderers, progress=progress)
     refuse_overlay_error(capture)
     return add_findings(capture)
 
@@ -86,7 +78,7 @@ def import_renderers() -> None:
 def refuse_overlay_error(capture: Capture) -> None:
     """Raises Failure where the overlay could not be installed: that is no outcome of the snippet."""
     if capture.error is not None and capture.error.type == "OverlayError":
-        raise Failure(capture.error.message, EXIT_USAGE)
+        raise Failure(capture.error.message)
 
 
 def add_findings(capture: Capture) -> Capture:

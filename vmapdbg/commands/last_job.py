@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
+from vmapdbg.failure import Failure
 from vmapdbg.job import Job, dump_record, load_job
 from vmapdbg.store import StoreError, write_atomically
 
 FOLDER = Path(".vmapdbg")
 
 
-class NothingRemembered(Exception):
-    """No command with a snippet was given in this directory yet; the message is one line for the user."""
+class NothingRemembered(Failure):
+    """No command with a snippet was given in this directory yet."""
 
 
 def remember_job(job: Job) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from vmapdbg.commands.progress import Progress
+from vmapdbg.failure import EXIT_CHILD, Failure
 from vmapdbg.job import CheckRequest, Job, ReduceRequest, Request, Run, dump_record
 from vmapdbg.model import Capture
 from vmapdbg.overlay import child_environment
@@ -33,8 +34,10 @@ _POLL = 0.2
 """Seconds between two looks at how far a child is."""
 
 
-class ChildDied(Exception):
-    """The child hung, was killed, or ended without a result; the message is one line for the user."""
+class ChildDied(Failure):
+    """The child hung, was killed, or ended without a result."""
+
+    exit_code = EXIT_CHILD
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,15 @@ import click
 
 from vmapdbg.commands.baseline import capture_of, read_baseline, run_beside
 from vmapdbg.commands.jobs import capture_job, find_job, read_capture, refuse_overlay_error
+from vmapdbg.commands.launcher import ChildDied
 from vmapdbg.commands.options import (
-    EXIT_CHILD,
-    EXIT_USAGE,
-    Failure,
     JobOptions,
     NamesType,
     end_if_failed,
     job_options,
     make_console,
 )
+from vmapdbg.failure import Failure
 from vmapdbg.job import Job
 from vmapdbg.lint import CODES, NEED_BASELINE, RULES, lint_capture
 from vmapdbg.lint.ignores import split_ignored
@@ -63,7 +62,7 @@ def lint(
         return
     codes = tuple(code for code in select or CODES if code not in (ignore or ()))
     if not codes:
-        raise Failure("--select and --ignore leave no code to look for", EXIT_USAGE)
+        raise Failure("--select and --ignore leave no code to look for")
     capture, before, notes = find_captures(snippet, baseline, codes, options)
     findings, ignored = split_ignored(lint_capture(capture, before, codes))
     print_findings(form, capture, findings, len(ignored), notes)
@@ -84,7 +83,7 @@ def find_captures(
     before, capture = capture_of(runs[0], job), capture_of(runs[1], job)
     refuse_overlay_error(capture)
     if runs[1].died is not None:
-        raise Failure(runs[1].died, EXIT_CHILD)
+        raise ChildDied(runs[1].died)
     notes = []
     # the baseline that nobody asked for may fail: without its patches a vmap scope often does
     if baseline is not None and before.error is not None and capture.error is None:
@@ -99,7 +98,7 @@ def read_captures(file: str, baseline: str | None) -> tuple[Capture, Capture | N
     """Does the same for a saved capture."""
     capture = read_capture(file)
     if baseline is not None and not baseline.endswith(".json"):
-        raise Failure("a saved capture needs a saved baseline: --baseline FILE.json", EXIT_USAGE)
+        raise Failure("a saved capture needs a saved baseline: --baseline FILE.json")
     before = None if baseline is None else read_capture(baseline)
     return capture, before, explain_missing(capture, file)
 

@@ -1,5 +1,4 @@
-"""What the commands have in common on the command line: option types, shared options, one-line errors,
-how a command ends."""
+"""What the commands have in common on the command line: option types, shared options, how a command ends."""
 
 from __future__ import annotations
 
@@ -11,23 +10,10 @@ from typing import Any, Literal
 
 import click
 
+from vmapdbg.failure import EXIT_CHILD, EXIT_SNIPPET
 from vmapdbg.model import Capture
 from vmapdbg.patches import PatchError, Patches, parse_patches
 from vmapdbg.targets import DEFAULT_TARGET, TARGETS
-
-EXIT_USAGE, EXIT_SNIPPET, EXIT_CHILD = 2, 3, 4
-
-
-class Failure(click.ClickException):
-    """Ends the tool with one line on stderr and an exit code."""
-
-    def __init__(self, message: str, exit_code: int):
-        super().__init__(message)
-        self.exit_code = exit_code  # type: ignore[misc]
-
-    def show(self, file: Any = None) -> None:
-        click.echo(f"vmapdbg: {self.message}", err=True)
-
 
 # *** types
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from vmapdbg.bisect.search import Reduced, Search
 from vmapdbg.commands.jobs import find_findings
-from vmapdbg.commands.launcher import ChildDied, Streams, ask_child, run_job, run_many
-from vmapdbg.commands.options import EXIT_CHILD, Failure
+from vmapdbg.commands.launcher import Streams, ask_child, run_job, run_many
 from vmapdbg.commands.progress import show_progress
 from vmapdbg.diff.values import estimate_terms
 from vmapdbg.job import Job, ReduceRequest
@@ -28,23 +27,20 @@ def reduce_job(job: Job, kind: str, search: Search, seconds: float) -> Reduced:
     jobs = replace(job, patches=patches[0]), replace(job, patches=patches[1])
     with tempfile.TemporaryDirectory(prefix="vmapdbg-") as evidence:
         quiet = Streams(subprocess.DEVNULL, subprocess.DEVNULL)
-        try:
-            capture = run_job(jobs[0], quiet, evidence=evidence)
-            request = ReduceRequest(
-                job=jobs[0],
-                other=jobs[1],
-                evidence=evidence,
-                by=kind,
-                seconds=seconds,
-                hang=job.timeout or _HANG,
-                comment=write_comment(job.snippet, kind, patches),
-                # values must differ by as much as they do for the search, which compares whole schedules
-                terms=tuple(map(estimate_terms, capture.schedules)),
-            )
-            with show_progress(f"reducing {job.snippet}") as progress:
-                text = ask_child(request, "the reduction", None, progress)
-        except ChildDied as error:
-            raise Failure(str(error), EXIT_CHILD) from None
+        capture = run_job(jobs[0], quiet, evidence=evidence)
+        request = ReduceRequest(
+            job=jobs[0],
+            other=jobs[1],
+            evidence=evidence,
+            by=kind,
+            seconds=seconds,
+            hang=job.timeout or _HANG,
+            comment=write_comment(job.snippet, kind, patches),
+            # values must differ by as much as they do for the search, which compares whole schedules
+            terms=tuple(map(estimate_terms, capture.schedules)),
+        )
+        with show_progress(f"reducing {job.snippet}") as progress:
+            text = ask_child(request, "the reduction", None, progress)
         found = json.loads(text)
         if "text" not in found:
             return Reduced(None, found["reason"])

@@ -9,8 +9,9 @@ from pathlib import Path
 import click
 
 from vmapdbg.commands.jobs import check_snippet
-from vmapdbg.commands.options import EXIT_USAGE, Failure, patches_option
+from vmapdbg.commands.options import patches_option
 from vmapdbg.commands.run_lint import run_and_print
+from vmapdbg.failure import Failure
 from vmapdbg.overlay import child_environment
 from vmapdbg.patches import Patches, format_patches
 from vmapdbg.targets import DEFAULT_TARGET, TARGETS
@@ -44,7 +45,7 @@ def run(
       vmapdbg run --lint train.py --steps 1
     """
     if program == ("-m",):
-        raise Failure("-m needs the name of a module", EXIT_USAGE)
+        raise Failure("-m needs the name of a module")
     if program[0] != "-m":
         check_snippet(program[0])
     environment = child_environment(format_patches(patches), dict(os.environ))

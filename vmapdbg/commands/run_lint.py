@@ -12,32 +12,18 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from vmapdbg.commands.options import EXIT_USAGE, Failure, make_console
-from vmapdbg.data import build_data, to_data
+from vmapdbg.commands.options import make_console
+from vmapdbg.data import build_data, dump_document
+from vmapdbg.failure import Failure
 from vmapdbg.job import LintedSchedule
 from vmapdbg.model import SCHEMA, Finding
-from vmapdbg.store import StoreError, write_atomically
+from vmapdbg.store import write_atomically
 
-
-@dataclass(frozen=True)
-class LintedRun:
-    """What came of a program that ran with lint.
-
-    `status` is its exit code (128 + the signal that killed it). `kernels` counts the different ones of each process,
-    `undecided` those of them with an address that could not be told, `failed` the schedules that could not be
-    looked at, by reason.
-    """
-
-    status: int
-    schedules: int
-    kernels: int
-    undecided: int
-    findings: tuple[Finding, ...]
-    ignored: int
-    failed: dict[str, int]
+if TYPE_CHECKING:
+    from vmapdbg.render.lint_formats import RunDocument
 
 
 def run_and_print(program: tuple[str, ...], environment: dict[str, str], target: str, output: Path | None) -> int:
@@ -46,18 +32,15 @@ def run_and_print(program: tuple[str, ...], environment: dict[str, str], target:
     Returns the exit code: the program's own, or 1 for findings.
     """
     if output is not None and not output.absolute().parent.is_dir():
-        raise Failure(f"cannot write {output}: there is no such folder", EXIT_USAGE)
+        raise Failure(f"cannot write {output}: there is no such folder")
     linted = run_and_lint(program, environment, target)
     print_linted(linted)
-    try:
-        if output is not None:
-            write_atomically(output, dump_run(linted, target))
-    except StoreError as error:
-        raise Failure(str(error), EXIT_USAGE) from None
+    if output is not None:
+        write_atomically(output, dump_document(linted))
     return linted.status or int(bool(linted.findings))
 
 
-def print_linted(linted: LintedRun) -> None:
+def print_linted(linted: RunDocument) -> None:
     from vmapdbg.lint import RULES
     from vmapdbg.render.text.lint import print_run
 
@@ -70,15 +53,7 @@ def print_linted(linted: LintedRun) -> None:
     print_run(linted.findings, counts, linted.failed, titles, make_console(stderr=True))
 
 
-def dump_run(linted: LintedRun, target: str) -> str:
-    """Returns it as one JSON document; its findings are those of the capture's contract."""
-    from vmapdbg.render.lint_formats import RunDocument
-
-    document = RunDocument(schema=SCHEMA, kind="run", target=target, **vars(linted))
-    return json.dumps(to_data(document), indent=1, ensure_ascii=True) + "\n"
-
-
-def run_and_lint(program: Sequence[str], environment: dict[str, str], target: str) -> LintedRun:
+def run_and_lint(program: Sequence[str], environment: dict[str, str], target: str) -> RunDocument:
     """Runs `python PROGRAM` in `environment`, which has the overlay, and returns what its processes found."""
     with tempfile.TemporaryDirectory(prefix="vmapdbg-lint-") as folder:
         process = subprocess.Popen(
@@ -92,12 +67,13 @@ def run_and_lint(program: Sequence[str], environment: dict[str, str], target: st
             signal.signal(signal.SIGINT, before)
             process.kill()
         # as a shell says it of a program that a signal killed
-        return sum_up(Path(folder), 128 - status if status < 0 else status)
+        return sum_up(Path(folder), target, 128 - status if status < 0 else status)
 
 
-def sum_up(folder: Path, status: int) -> LintedRun:
+def sum_up(folder: Path, target: str, status: int) -> RunDocument:
     """Sums up the files of all processes; the same finding of two of them is one."""
     from vmapdbg.lint.ignores import split_ignored
+    from vmapdbg.render.lint_formats import RunDocument
 
     schedules = [
         build_data(LintedSchedule, json.loads(line))
@@ -109,7 +85,10 @@ def sum_up(folder: Path, status: int) -> LintedRun:
         for finding in schedule.findings:
             found.setdefault((finding.code, finding.message, finding.line), finding)
     stay, ignored = split_ignored(found.values())
-    return LintedRun(
+    return RunDocument(
+        schema=SCHEMA,
+        kind="run",
+        target=target,
         status=status,
         schedules=len(schedules),
         kernels=sum(schedule.kernels for schedule in schedules),

@@ -10,8 +10,6 @@ import click
 
 from vmapdbg.commands.jobs import capture_job, find_job
 from vmapdbg.commands.options import (
-    EXIT_USAGE,
-    Failure,
     JobOptions,
     NamesType,
     ScheduleType,
@@ -20,9 +18,10 @@ from vmapdbg.commands.options import (
     make_console,
     tell_no_schedule,
 )
+from vmapdbg.failure import Failure
 from vmapdbg.model import Capture
 from vmapdbg.render.sections import SECTIONS
-from vmapdbg.store import StoreError, dump_capture, save_capture
+from vmapdbg.store import dump_capture, save_capture
 
 
 @click.command()
@@ -60,11 +59,8 @@ def show(
       vmapdbg show train.py --target metal --save after.json -- --steps 1
     """
     capture = capture_job(find_job(snippet, options, arguments), quiet_stdout=as_json)
-    try:
-        if save is not None:
-            save_capture(capture, save)
-    except StoreError as error:
-        raise Failure(str(error), EXIT_USAGE) from None
+    if save is not None:
+        save_capture(capture, save)
     if as_json:
         sys.stdout.write(dump_capture(capture))
     else:
@@ -77,7 +73,7 @@ def print_report(
 ) -> None:
     count = len(capture.schedules)
     if isinstance(schedule, int) and not 0 <= schedule < count:
-        raise Failure(f"there is no schedule {schedule}: {capture.snippet} made {count}", EXIT_USAGE)
+        raise Failure(f"there is no schedule {schedule}: {capture.snippet} made {count}")
     if count == 0:
         tell_no_schedule(capture)
         return

@@ -6,8 +6,6 @@ import click
 
 from vmapdbg.commands.jobs import find_capture
 from vmapdbg.commands.options import (
-    EXIT_USAGE,
-    Failure,
     JobOptions,
     end_after,
     job_options,
@@ -42,11 +40,7 @@ def why(subject: str | None, snippet: str | None, schedule: int | None, options:
         end_after(capture)
         return
     from vmapdbg.render.text.why import print_explanations
-    from vmapdbg.why import UnknownSubject, explain
+    from vmapdbg.why import explain
 
-    try:
-        explanations = explain(capture, subject, schedule)
-    except UnknownSubject as error:
-        raise Failure(str(error), EXIT_USAGE) from None
-    print_explanations(capture, explanations, make_console())
+    print_explanations(capture, explain(capture, subject, schedule), make_console())
     end_after(capture)

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from vmapdbg.bisect.outcome import Outcome
 from vmapdbg.bisect.search import Found, Reduced, Search
 from vmapdbg.check.result import CheckReport, ScheduleCheck
-from vmapdbg.data import to_data
 from vmapdbg.diff.result import CaptureDiff
 from vmapdbg.model import SCHEMA, Capture, Finding, SnippetError, Versions
 from vmapdbg.render.check_sentences import add_pattern_sentences
 from vmapdbg.render.graph.model import Graph
 from vmapdbg.render.lint_formats import LintDocument, RunDocument
 from vmapdbg.vocabulary import DocumentKind, OutcomeKind
-
-
-def dump_document(document: Any) -> str:
-    """Returns a document as JSON text, newline at the end."""
-    return json.dumps(to_data(document), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
-
 
 # *** vmapdbg check --json
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vmapdbg import __version__
-from vmapdbg.data import to_data
+from vmapdbg.data import dump_document
 from vmapdbg.lint.rule import Rule
 from vmapdbg.model import SCHEMA, Capture, Finding, SnippetError, Versions
 
@@ -64,7 +64,7 @@ def dump_json(capture: Capture, findings: Sequence[Finding], ignored: int) -> st
         findings=tuple(findings),
         ignored=ignored,
     )
-    return json.dumps(to_data(document), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+    return dump_document(document)
 
 
 def dump_github(findings: Sequence[Finding], rules: Sequence[Rule]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from vmapdbg.failure import Failure
 from vmapdbg.model import SCHEMA
 from vmapdbg.vocabulary import EdgeKind, Mark, StageName
 
@@ -18,8 +19,8 @@ SIGNS = {COMMON: "", REMOVED: "- ", ADDED: "+ "}
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#AA4499", "#8C6D00", "#3B7FB0", "#6B4C9A", "#555555")
 
 
-class GraphError(Exception):
-    """A graph cannot be drawn or written; the message is one line for the user."""
+class GraphError(Failure):
+    """A graph cannot be drawn or written."""
 
 
 @dataclass(frozen=True)

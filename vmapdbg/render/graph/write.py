@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import replace
 from pathlib import Path
 
-from vmapdbg.data import to_data
+from vmapdbg.data import dump_document
 from vmapdbg.model import Capture, Schedule, SnippetError
 from vmapdbg.render.graph.dot import style_svg, write_dot
 from vmapdbg.render.graph.draw import PICTURES, TooSlow, check_format, draw_dot
@@ -67,7 +66,7 @@ def write_graph(
 def _write_text(graph: Graph, kind: str, notes: list[str]) -> str:
     if kind == "dot":
         return write_dot(graph)
-    return json.dumps(to_data(replace(graph, notes=tuple(notes))), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+    return dump_document(replace(graph, notes=tuple(notes)))
 
 
 def _check_path(path: Path) -> str:
