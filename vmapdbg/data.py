@@ -16,7 +16,7 @@ from vmapdbg.vocabulary import OPEN
 
 def to_data(value: Any) -> Any:
     """Turns model objects into plain JSON data: dataclasses to dicts in field order, tuples to lists."""
-    kind = type(value)
+    kind = value.__class__
     if kind is str or kind is int:
         return value
     if kind is tuple:
@@ -44,21 +44,19 @@ def from_data(data: Any) -> Capture:
     Raises ValueError with the path of the first field that is missing or has the wrong type. Keys that
     schema 1 does not know are ignored, so that a file of a later minor version still loads.
     """
-    try:
-        return _builder(Capture)(data)
-    except _WrongData as wrong:
-        raise ValueError(f"{'.'.join(['capture', *reversed(wrong.path)])}: {wrong}") from None
+    return build_data(Capture, data, "capture")
 
 
 T = TypeVar("T")
 
 
-def build_data(kind: type[T], data: Any) -> T:
-    """Builds a value of any dataclass of the contract from plain JSON data, as `from_data` does a Capture."""
+def build_data(kind: type[T], data: Any, name: str | None = None) -> T:
+    """Builds a value of any dataclass of the contract from plain JSON data, as `from_data` does a Capture; `name`
+    begins the path of a field that is wrong."""
     try:
         return _builder(kind)(data)
     except _WrongData as wrong:
-        raise ValueError(f"{'.'.join([kind.__name__, *reversed(wrong.path)])}: {wrong}") from None
+        raise ValueError(f"{'.'.join([name or kind.__name__, *reversed(wrong.path)])}: {wrong}") from None
 
 
 class _WrongData(Exception):
@@ -70,6 +68,7 @@ class _WrongData(Exception):
 
 
 _Build = Callable[[Any], Any]
+_PLAIN = (str, int, float, bool)
 
 
 @functools.cache
@@ -90,6 +89,11 @@ def _builder(kind: Any) -> _Build:
     if origin in (typing.Union, types.UnionType):
         return _build_union(args)
     return _build_plain(kind)
+
+
+def _expect(kind: type, noun: str, data: Any) -> None:
+    if type(data) is not kind:
+        raise _WrongData(f"expected {noun}, not {type(data).__name__}")
 
 
 def _build_plain(kind: type) -> _Build:
@@ -114,8 +118,7 @@ def _build_literal(accepted: tuple[Any, ...]) -> _Build:
 
 def _build_tuple(build_item: _Build) -> _Build:
     def build(data: Any) -> Any:
-        if type(data) is not list:
-            raise _WrongData(f"expected a list, not {type(data).__name__}")
+        _expect(list, "a list", data)
         try:
             return tuple([build_item(item) for item in data])
         except _WrongData:
@@ -129,17 +132,16 @@ def _build_tuple(build_item: _Build) -> _Build:
 
 def _build_dict(build_item: _Build) -> _Build:
     def build(data: Any) -> Any:
-        if type(data) is not dict:
-            raise _WrongData(f"expected an object, not {type(data).__name__}")
+        _expect(dict, "an object", data)
         return {key: _name_part(build_item, item, key) for key, item in data.items()}
 
     return build
 
 
 def _build_union(options: tuple[Any, ...]) -> _Build:
-    plain = tuple(o for o in options if isinstance(o, type) and o is not types.NoneType and not is_dataclass(o))
+    plain = [o for o in options if o in _PLAIN]
     rest = [o for o in options if o is not types.NoneType and o not in plain]
-    build_rest = _builder(rest[0]) if rest else _builder(plain[0])
+    build_rest = _builder([*rest, *plain][0])
     optional = types.NoneType in options
 
     def build(data: Any) -> Any:
@@ -160,17 +162,13 @@ def _build_dataclass(kind: Any) -> _Build:
     by_position = not any(field.kw_only for field in fields(kind))
 
     def build(data: Any) -> Any:
-        if type(data) is not dict:
-            raise _WrongData(f"expected an object, not {type(data).__name__}")
+        _expect(dict, "an object", data)
         try:
             if by_position and optional <= data.keys():
                 # most are whole, and there are many thousand
                 return kind(*[build_field(data[name]) for name, build_field in builders])
-            known = {name: build_field(data[name]) for name, build_field in builders if name in data}
-            required = [name for name, _ in builders if name not in known and name not in optional]
-            if required:
-                raise KeyError(required[0])
-            return kind(**known)
+            given = [(name, build_field) for name, build_field in builders if name in data or name not in optional]
+            return kind(**{name: build_field(data[name]) for name, build_field in given})
         except KeyError as missing:
             raise _WrongData(f"{missing.args[0]} is missing") from None
         except _WrongData:

@@ -135,6 +135,6 @@ def _build_job(fields: dict[str, Any]) -> Job:
     return Job(**_make_tuples(fields))
 
 
-def _make_tuples(fields: dict[str, Any]) -> dict[str, Any]:
+def _make_tuples(fields: dict[str, list[Any] | dict[str, Any] | str | float | None]) -> dict[str, Any]:
     """JSON has lists where a record has tuples."""
     return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}

@@ -44,7 +44,7 @@ class Reason:
     rule: Rule
     nodes: tuple[int, ...] = ()
     ranges: tuple[str, ...] = ()
-    numbers: dict[str, int | float | str] = field(default_factory=dict)
+    numbers: dict[str, int | float | str] = field(default_factory=dict[str, int | float | str])
     axis: int | str | None = None
 
 

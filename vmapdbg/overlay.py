@@ -44,7 +44,7 @@ def patched_modules(folder: Path) -> dict[str, str]:
     An overlay file patches the upstream module that has its name; one that upstream has no counterpart for (its
     folder marks it by an underscore) is a part of the overlay itself.
     """
-    modules = {}
+    modules: dict[str, str] = {}
     for file in sorted(folder.rglob("*.py")):
         parts = list(file.relative_to(folder).with_suffix("").parts)
         if any(part.startswith("_") and part != "__init__" for part in parts):

@@ -11,12 +11,14 @@ Off by default, and then it costs nothing: no overlay, no tinygrad, tests that u
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from vmapdbg.wording import format_plural
 
 if TYPE_CHECKING:
     from vmapdbg.model import Capture, Finding, Kernel, Schedule
@@ -65,15 +67,14 @@ _INSTALLED = pytest.StashKey[bool]()
 class Captured:
     """What a `with capture() as c:` block scheduled; it is there when the block has ended."""
 
-    def __init__(self) -> None:
-        self._capture: Capture | None = None
+    built: Capture | None = None
 
     @property
     def capture(self) -> Capture:
         """The whole capture, as `vmapdbg show --json` prints it."""
-        if self._capture is None:
+        if self.built is None:
             raise RuntimeError("the capture is there when its with block has ended")
-        return self._capture
+        return self.built
 
     @property
     def schedules(self) -> tuple[Schedule, ...]:
@@ -99,7 +100,7 @@ class Session:
         self.last: Captured | None = None
 
     @contextmanager
-    def capture(self) -> Iterator[Captured]:
+    def capture(self) -> Generator[Captured]:
         from vmapdbg.child.live import build_capture, recording
         from vmapdbg.commands.jobs import add_findings
         from vmapdbg.render.sentences import fill_sentences
@@ -108,7 +109,7 @@ class Session:
         with recording() as recorder:
             yield captured
         built = build_capture(recorder.schedules, self.config.option.vmapdbg_target)
-        captured._capture = add_findings(fill_sentences(built))
+        captured.built = add_findings(fill_sentences(built))
         self.last = captured
 
     def need_last(self) -> Captured:
@@ -150,16 +151,12 @@ def assert_no_findings(_vmapdbg: Session) -> Callable[..., None]:
 
     def check(*codes: str) -> None:
         __tracebackhide__ = True
-        found = [finding for finding in _vmapdbg.need_last().findings if is_wanted(finding.code, codes)]
+        found = [finding for finding in _vmapdbg.need_last().findings if not codes or finding.code in codes]
         if found:
             listed = "".join(f"\n  {item.code} {item.line or ''}: {item.message}; try: {item.advice}" for item in found)
-            pytest.fail(f"{len(found)} finding{'s' * (len(found) != 1)}:{listed}", pytrace=False)
+            pytest.fail(f"{format_plural(len(found), 'finding')}:{listed}", pytrace=False)
 
     return check
-
-
-def is_wanted(code: str, codes: Collection[str]) -> bool:
-    return not codes or code in codes
 
 
 @pytest.fixture

@@ -16,19 +16,14 @@ class StoreError(Failure):
     """A file cannot be read or written."""
 
 
-def dump_capture(capture: Capture) -> str:
-    """Returns the one JSON document of a capture, newline at the end. The same capture gives the same bytes."""
-    return dump_document(capture)
-
-
 def dump_compact(capture: Capture) -> str:
-    """Returns the same document on one line, for a program to read: ten times faster to write."""
-    return json.dumps(to_data(capture), separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    """Returns the document of a capture on one line, for a program to read: ten times faster to write."""
+    return json.dumps(to_data(capture), separators=(",", ":"), allow_nan=False)
 
 
 def save_capture(capture: Capture, path: Path) -> None:
     """Writes a capture to `path`. Raises StoreError; the file is then as it was before."""
-    write_atomically(path, dump_capture(capture))
+    write_atomically(path, dump_document(capture))
 
 
 def load_capture(path: Path) -> Capture:
@@ -48,9 +43,11 @@ def parse_capture(text: str, name: str) -> Capture:
         data = json.loads(text)
     except ValueError as error:
         raise StoreError(f"{name} is no vmapdbg capture: {error}") from error
-    schema = data.get("schema") if isinstance(data, dict) else None
-    if not isinstance(schema, int):
-        raise StoreError(f"{name} is no vmapdbg capture: it has no schema number")
+    match data:
+        case {"schema": int(schema)}:
+            pass
+        case _:
+            raise StoreError(f"{name} is no vmapdbg capture: it has no schema number")
     if schema != SCHEMA:
         age = "newer" if schema > SCHEMA else "older"
         raise StoreError(f"{name} has schema {schema}, {age} than the {SCHEMA} that this vmapdbg reads")
@@ -60,16 +57,13 @@ def parse_capture(text: str, name: str) -> Capture:
         raise StoreError(f"{name} is no vmapdbg capture: {error}") from error
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Writes `text` to `path` in UTF-8, as `write_bytes_atomically` does."""
-    write_bytes_atomically(path, text.encode("utf-8"))
-
-
-def write_bytes_atomically(path: Path, content: bytes) -> None:
-    """Writes `content` to `path` by way of a file beside it, so that a reader sees the old file or the new one.
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Writes to `path` by way of a file beside it, so that a reader sees the old file or the new one; text is UTF-8.
 
     Raises StoreError when it cannot; no half-written file stays behind.
     """
+    if isinstance(content, str):
+        content = content.encode()
     temporary: str | None = None
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

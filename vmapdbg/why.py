@@ -248,7 +248,7 @@ def explain_kernel(schedule: Schedule, number: int, kernel: Kernel) -> Explanati
 def explain_boundaries(schedule: Schedule) -> Explanation:
     """Returns one fact for each buffer between kernels: who writes it, and who reads it."""
     index = index_of(schedule)
-    facts = []
+    facts: list[Fact] = []
     for node_id, (writer, _) in index.writers.items():
         readers = tuple(i for i, _ in index.find_reading(node_id))
         if readers:

@@ -11,6 +11,7 @@ from vmapdbg.diff.values import compare_outputs, find_worst
 from vmapdbg.job import Run
 from vmapdbg.model import Capture, Finding, Schedule
 from vmapdbg.vocabulary import ValueStatus
+from vmapdbg.wording import format_plural
 
 FindFindings = Callable[[Capture], tuple[Finding, ...]]
 
@@ -74,7 +75,7 @@ class Outcomes:
             count = "1 output differs" if len(differing) == 1 else f"{len(differing)} outputs differ, the first"
             return f"{count}: {differing[0]}"
         values = sum(len(schedule.outputs) for schedule in capture.schedules)
-        return "1 value" if values == 1 else f"{values} values"
+        return format_plural(values, "value")
 
 
 def _describe_differing(first: Capture, capture: Capture) -> list[str]:

@@ -31,8 +31,8 @@ def align(
     if len(data) != math.prod(sizes) * itemsize:
         return f"it holds {len(data) // itemsize} elements, its ranges have {math.prod(sizes)}"
     own = len(right.shape) - len(ambient)
-    keys = [*ambient, *(closed[len(closed) - own :] if own else ())]
-    wide = {r: size for r, size in stored if r is not None and size > 1}
+    keys = [*ambient, *closed[len(closed) - own :]]
+    wide: dict[int | None, int] = {r: size for r, size in stored if r is not None and size > 1}
     fits = all(wide.get(key, size) == size for key, size in zip(keys, right.shape, strict=True))
     unknown = any(r is None and size > 1 for r, size in stored)
     if unknown or not fits or not set(wide) <= set(keys):

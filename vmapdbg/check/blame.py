@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from vmapdbg.check.result import BufferCheck, CheckReport, OutputCheck, ScheduleCheck
-from vmapdbg.model import Bufferize, Capture, Kernel, Node, Schedule
+from vmapdbg.model import Bufferize, Capture, Kernel, Node
 from vmapdbg.schedule_index import index_of
 
 # a value differs from that of the same graph unrolled and run by stock tinygrad
@@ -41,22 +41,19 @@ def find_blame(capture: Capture, check: ScheduleCheck) -> Blame | None:
     buffer = check.first_wrong_buffer
     if buffer is None:
         return None
-    schedule = find_schedule(capture, check)
-    node = find_node(schedule, buffer.node)
-    bufferize = next((b for b in schedule.bufferizes if b.node == buffer.node), None)
-    kernel = None
-    if buffer.kernel is not None and buffer.kernel < len(schedule.kernels):
-        kernel = schedule.kernels[buffer.kernel]
-    lost = tuple(dict.fromkeys([*index_of(schedule).find_lost(bufferize), *buffer.missing]))
-    off = tuple(name for name, state in capture.patches.items() if not state)
+    index = index_of(capture.schedules[check.schedule])
+    bufferize = index.bufferizes.get(buffer.node)
     right = {b.node for b in check.buffers if b.comparison is not None and b.comparison.status != "wrong"}
-    read_right = len(buffer.reads) if right.issuperset(buffer.reads) else 0
-    misread = None if buffer.misread is None else find_node(schedule, buffer.misread.node)
-    return Blame(buffer, node, kernel, bufferize, lost, off, read_right, misread)
-
-
-def find_schedule(capture: Capture, check: ScheduleCheck) -> Schedule:
-    return capture.schedules[check.schedule]
+    return Blame(
+        buffer=buffer,
+        node=index.node(buffer.node),
+        kernel=index.kernel(buffer.kernel),
+        bufferize=bufferize,
+        lost=tuple(dict.fromkeys([*index.find_lost(bufferize), *buffer.missing])),
+        patches_off=tuple(name for name, state in capture.patches.items() if not state),
+        read_right=len(buffer.reads) if right.issuperset(buffer.reads) else 0,
+        misread=None if buffer.misread is None else index.node(buffer.misread.node),
+    )
 
 
 def judge_captured(report: CheckReport, check: ScheduleCheck) -> Captured | None:
@@ -67,16 +64,6 @@ def judge_captured(report: CheckReport, check: ScheduleCheck) -> Captured | None
     if captured is None or not captured.outputs:
         return "not-compared"
     return "wrong" if captured.wrong else "right"
-
-
-def find_node(schedule: Schedule, id: int | None) -> Node | None:
-    return next((node for node in schedule.nodes if node.id == id), None)
-
-
-def find_failed_kernel(schedule: Schedule, check: ScheduleCheck) -> Kernel | None:
-    """Returns the kernel that raised; None where none did, or where it could not be rendered."""
-    number = check.failed_kernel
-    return schedule.kernels[number] if number is not None and number < len(schedule.kernels) else None
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ def find_steps_read(
     if not is_right[~of_one_step].all():
         return None
     own = is_own.argmax(axis=0)
-    wrong = {}
+    wrong: dict[int, int] = {}
     for step in np.unique(own[of_one_step]):
         fits_all = np.asarray(is_got[:, of_one_step & (own == step)].all(axis=1))
         found = np.flatnonzero(fits_all)

@@ -45,9 +45,8 @@ def find_pattern(
 
 def _make_addable(numbers: Numbers) -> Numbers:
     """Floats in double precision; bools as numbers, so that a sum of them counts."""
-    if numbers.dtype.kind == "f":
-        return numbers.astype(np.float64)
-    return numbers.astype(np.int64) if numbers.dtype.kind == "b" else numbers
+    wider = {"f": np.float64, "b": np.int64}.get(numbers.dtype.kind)
+    return numbers.astype(wider or numbers.dtype, copy=False)
 
 
 class _Arrays:
@@ -109,14 +108,15 @@ def _find_repeated(arrays: _Arrays) -> Iterator[Pattern]:
 def _find_constant(arrays: _Arrays) -> Iterator[Pattern]:
     """One value everywhere."""
     ours, theirs = arrays.ours, arrays.theirs
-    value = ours[0]
-    is_nan = bool(value != value)
-    if ours.size < 2 or not bool(np.isnan(ours).all() if is_nan else (ours == value).all()):
+    if ours.size < 2:
         return
-    if is_nan or value == 0:
-        yield Pattern("constant", filled="nan" if is_nan else "zero")
+    filled = _find_filling(ours)
+    if filled is not None:
+        yield Pattern("constant", filled=filled)
         return
-    found = np.flatnonzero(find_close(theirs, value, arrays.tolerance))
+    if not (ours == ours[0]).all():
+        return
+    found = np.flatnonzero(find_close(theirs, ours[0], arrays.tolerance))
     if not found.size:
         yield Pattern("constant", size=ours.size)
     elif found[0] != 0 and found[-1] == ours.size - 1:

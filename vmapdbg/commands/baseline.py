@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from dataclasses import replace
 
@@ -16,23 +15,21 @@ from vmapdbg.job import Job, Run
 from vmapdbg.model import SCHEMA, Capture, SnippetError, Versions
 from vmapdbg.patches import Patches, parse_patches
 
+# what compares two captures and prints that; the last brings numpy, which values are compared with
+_NEEDED = ("vmapdbg.diff", "vmapdbg.render.text.diff", "vmapdbg.values.close")
+
 
 def find_pair(
-    inputs: tuple[str, ...], baseline: str, options: JobOptions
+    snippet: str | None, baseline: str, options: JobOptions
 ) -> tuple[Capture, Capture, tuple[str, str] | None]:
     """Returns before, after, and what the snippet printed on both where it ran.
 
-    `inputs` is a snippet, nothing for the remembered one, or two saved captures; or one, and the baseline is the other.
+    `snippet` is None for the remembered one, or a saved capture where the baseline is another.
     """
-    if len(inputs) > 2:
-        raise Failure("diff takes one snippet or two saved captures")
-    if len(inputs) == 2:
-        return read_capture(inputs[0]), read_capture(inputs[1]), None
-    if inputs and inputs[0].endswith(".json"):
+    if snippet is not None and snippet.endswith(".json"):
         if not baseline.endswith(".json"):
             raise Failure("a saved capture is compared with another one: vmapdbg diff before.json after.json")
-        return read_capture(baseline), read_capture(inputs[0]), None
-    snippet = inputs[0] if inputs else None
+        return read_capture(baseline), read_capture(snippet), None
     job = replace(find_job(snippet, options), values=True)
     before, after = run_beside(job, baseline)
     printed = None
@@ -56,7 +53,7 @@ def run_beside(job: Job, baseline: str) -> tuple[Run, Run]:
     else:
         patches = read_baseline(baseline)
         with show_progress(f"running {job.snippet} with two sets of patches") as progress:
-            before, after = run_pair(replace(job, patches=patches), job, import_diff, progress)
+            before, after = run_pair(replace(job, patches=patches), job, _NEEDED, progress)
     sys.stderr.buffer.write(after.stdout + after.stderr)
     sys.stderr.flush()
     return before, after
@@ -67,14 +64,6 @@ def read_baseline(baseline: str) -> Patches | None:
     if baseline == "stock":
         return None
     return parse_patches(baseline)
-
-
-def import_diff() -> None:
-    """Imports what compares two captures and prints that, while their children run."""
-    importlib.import_module("vmapdbg.diff")
-    importlib.import_module("vmapdbg.render.text.diff")
-    # numpy, which the values are compared with
-    importlib.import_module("vmapdbg.values.close")
 
 
 def capture_of(run: Run, job: Job) -> Capture:

@@ -94,7 +94,8 @@ def bisect(
         print_bisect(job.snippet, kind, search, outcomes, make_console())
     if reduced is not None:
         write_reduced(reduced, output, as_json)
-    sys.exit(0 if search.is_uniform else 1)
+    if not search.is_uniform:
+        sys.exit(1)
 
 
 def bisect_job(job: Job, kind: str, budget: int) -> tuple[Search, list[Outcome]]:
@@ -136,10 +137,11 @@ def write_reduced(reduced: Reduced, output: Path | None, as_json: bool) -> None:
     if reduced.text is None:
         click.echo(f"vmapdbg: nothing was reduced: {reduced.reason}", err=True)
         return
+    what = "reduced"
     if output is not None:
         write_atomically(output, reduced.text)
+        what = f"wrote {output}"
     elif not as_json:
         click.echo("\n" + reduced.text, nl=False)
-    what = "reduced" if output is None else f"wrote {output}"
     counts = f"{reduced.before} nodes to {reduced.after}, {reduced.tried} graphs tried"
     click.echo(f"vmapdbg: {what}: {counts}", err=True)

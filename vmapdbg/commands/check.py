@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 import tempfile
@@ -89,7 +88,8 @@ def check(
     else:
         tell_no_schedule(capture)
     end_after(capture)
-    sys.exit(1 if capture.findings else 0)
+    if capture.findings:
+        sys.exit(1)
 
 
 def choose_oracles(chosen: tuple[tuple[str, ...], ...], paranoid: bool) -> tuple[str, ...]:
@@ -108,7 +108,7 @@ def check_job(job: Job, limit: int, oracles: tuple[str, ...]) -> tuple[Capture, 
     streams = Streams(stdout=sys.stderr.fileno())
     with tempfile.TemporaryDirectory(prefix="vmapdbg-") as evidence:
         with show_progress(f"working on {job.snippet}", late=True) as progress:
-            capture = run_job(job, streams, import_check, evidence, progress)
+            capture = run_job(job, streams, ["vmapdbg.render.text.check"], evidence, progress)
         refuse_overlay_error(capture)
         request = CheckRequest(job=job, evidence=evidence, limit=limit, oracles=oracles)
         with show_progress(f"comparing {job.snippet} with stock tinygrad") as progress:
@@ -116,8 +116,3 @@ def check_job(job: Job, limit: int, oracles: tuple[str, ...]) -> tuple[Capture, 
     from vmapdbg.check.result import CheckReport
 
     return capture, build_data(CheckReport, json.loads(text))
-
-
-def import_check() -> None:
-    """Imports what judges and prints the comparison, while the snippet runs."""
-    importlib.import_module("vmapdbg.render.text.check")

@@ -51,7 +51,7 @@ class Commands(click.Group):
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
         try:
             stop_at_signals()
-            status = super().main(args=args, **{**extra, "standalone_mode": False})
+            status = super().main(args=args, standalone_mode=False, **extra)
         except click.UsageError as error:
             command = error.ctx.command_path if error.ctx is not None else "vmapdbg"
             click.echo(f"vmapdbg: {error.format_message().rstrip('.')} (see {command} --help)", err=True)

@@ -7,8 +7,10 @@ import sys
 import click
 
 from vmapdbg.commands.baseline import find_pair
+from vmapdbg.commands.jobs import read_capture
 from vmapdbg.commands.options import JobOptions, end_if_failed, job_options, make_console
 from vmapdbg.data import dump_document
+from vmapdbg.failure import Failure
 
 
 @click.command()
@@ -46,7 +48,12 @@ def diff(
       vmapdbg diff before.json after.json --json
     """
     inputs, baseline = untangle_baseline(inputs, baseline)
-    before, after, printed = find_pair(inputs, baseline, options)
+    if len(inputs) > 2:
+        raise Failure("diff takes one snippet or two saved captures")
+    if len(inputs) == 2:
+        before, after, printed = read_capture(inputs[0]), read_capture(inputs[1]), None
+    else:
+        before, after, printed = find_pair(next(iter(inputs), None), baseline, options)
     from vmapdbg.diff import diff_captures
 
     found = diff_captures(before, after, printed)

@@ -55,7 +55,7 @@ def graph(
 
     other = None
     if with_baseline:
-        other, capture, _ = find_pair(() if snippet is None else (snippet,), baseline, options)
+        other, capture, _ = find_pair(snippet, baseline, options)
     else:
         capture = find_capture(snippet, options)
     notes = write_graph(

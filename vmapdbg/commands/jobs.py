@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from dataclasses import replace
@@ -65,14 +64,10 @@ def capture_job(job: Job, quiet_stdout: bool = False) -> Capture:
     """Runs the job. With `quiet_stdout` what the snippet prints goes to stderr, because stdout carries data."""
     streams = Streams(stdout=sys.stderr.fileno() if quiet_stdout else None)
     with show_progress(f"working on {job.snippet}", late=True) as progress:
-        capture = run_job(job, streams, import_renderers, progress=progress)
+        # what prints the report takes a third of a second to import
+        capture = run_job(job, streams, ["vmapdbg.render.text.capture"], progress=progress)
     refuse_overlay_error(capture)
     return add_findings(capture)
-
-
-def import_renderers() -> None:
-    """Imports what prints the report: a third of a second that the child's run hides."""
-    importlib.import_module("vmapdbg.render.text.capture")
 
 
 def refuse_overlay_error(capture: Capture) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import math
 import os
 import signal
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -51,20 +52,20 @@ class Streams:
 def run_job(
     job: Job,
     streams: Streams = Streams(),
-    meanwhile: Callable[[], object] | None = None,
+    imports: Sequence[str] = (),
     evidence: str | None = None,
     progress: Progress | None = None,
 ) -> Capture:
     """Runs the snippet in a child and returns what it captured, errors of the snippet included.
 
-    While the child runs, the parent calls `meanwhile`. `evidence` is the folder for what `check` compares. `progress`
-    gets a line about how far the child is, from when the snippet is done. Raises ChildDied when there is no Capture.
-    Ctrl-C ends the child, and what it started, too.
+    While the child runs, the parent imports the modules `imports`, which it needs afterwards. `evidence` is the folder
+    for what `check` compares. `progress` gets a line about how far the child is, from when the snippet is done. Raises
+    ChildDied when there is no Capture. Ctrl-C ends the child, and what it started, too.
     """
     with _make_folder() as folder:
         request = Request(job=job, folder=folder, evidence=evidence)
         process = start_child(request, job.patches, streams)
-        wait_for(process, request, job.snippet, job.timeout, progress, meanwhile)
+        wait_for(process, request, job.snippet, job.timeout, progress, imports)
         # rich is imported with it: only when there is something to show
         from vmapdbg.render.sentences import fill_sentences
 
@@ -92,14 +93,12 @@ def _make_folder() -> tempfile.TemporaryDirectory[str]:
 # *** several runs at the same time
 
 
-def run_pair(
-    before: Job, after: Job, meanwhile: Callable[[], object], progress: Progress | None = None
-) -> tuple[Run, Run]:
-    """Runs two jobs at the same time, and calls `meanwhile`. What their snippets print is kept, not shown. `progress`
-    gets a line about how far the second is."""
+def run_pair(before: Job, after: Job, imports: Sequence[str], progress: Progress | None) -> tuple[Run, Run]:
+    """Runs two jobs at the same time, and imports modules meanwhile. What their snippets print is kept, not shown.
+    `progress` gets a line about how far the second is."""
     with _run_at_once(2) as pool:
         runs = pool.submit(run_quietly, before), pool.submit(run_quietly, after, progress)
-        meanwhile()
+        import_all(imports)
         return runs[0].result(), runs[1].result()
 
 
@@ -113,7 +112,7 @@ def run_many(jobs: Sequence[Job], done: Callable[[], object]) -> list[Run]:
 
 
 @contextlib.contextmanager
-def _run_at_once(most: int) -> Iterator[ThreadPoolExecutor]:
+def _run_at_once(most: int) -> Generator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(max_workers=most) as pool:
         try:
             yield pool
@@ -163,14 +162,13 @@ def wait_for(
     name: str,
     timeout: float | None,
     progress: Progress | None,
-    meanwhile: Callable[[], object] | None = None,
+    imports: Sequence[str] = (),
 ) -> None:
-    """Waits for the child of a request, and calls `meanwhile` first. `progress` gets the lines that it writes. Raises
+    """Waits for the child of a request, and imports modules meanwhile. `progress` gets the lines that it writes. Raises
     ChildDied when it writes no output, with `name` in the message."""
-    end = time.monotonic() + (math.inf if timeout is None else timeout)
+    end = time.monotonic() + (timeout or math.inf)
     try:
-        if meanwhile is not None:
-            meanwhile()
+        import_all(imports)
         if progress is not None:
             _report_progress(process, request.progress, end, progress)
         status = process.wait(None if timeout is None else max(0.0, end - time.monotonic()))
@@ -181,6 +179,11 @@ def wait_for(
         stop_group(process)
     if not request.output.exists():
         raise ChildDied(f"{name} {explain_status(status)} before it could report")
+
+
+def import_all(modules: Sequence[str]) -> None:
+    for name in modules:
+        importlib.import_module(name)
 
 
 def _report_progress(process: subprocess.Popen[bytes], file: Path, end: float, progress: Progress) -> None:

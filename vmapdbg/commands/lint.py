@@ -67,7 +67,8 @@ def lint(
     findings, ignored = split_ignored(lint_capture(capture, before, codes))
     print_findings(form, capture, findings, len(ignored), notes)
     end_if_failed(capture)
-    sys.exit(1 if findings else 0)
+    if findings:
+        sys.exit(1)
 
 
 def find_captures(
@@ -84,7 +85,7 @@ def find_captures(
     refuse_overlay_error(capture)
     if runs[1].died is not None:
         raise ChildDied(runs[1].died)
-    notes = []
+    notes: list[str] = []
     # the baseline that nobody asked for may fail: without its patches a vmap scope often does
     if baseline is not None and before.error is not None and capture.error is None:
         notes.append(

@@ -6,7 +6,7 @@ import functools
 import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -17,22 +17,26 @@ from vmapdbg.targets import DEFAULT_TARGET, TARGETS
 
 # *** types
 
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[Any]
+else:
+    # before click 8.5 it takes no type argument
+    _ParamType = click.ParamType
 
-class PatchesType(click.ParamType):
+
+class PatchesType(_ParamType):
     """A `--patches` value."""
 
     name = "SPEC"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Patches:
-        if isinstance(value, frozenset):
-            return value
         try:
             return parse_patches(str(value))
         except PatchError as error:
             self.fail(str(error), param, ctx)
 
 
-class NamesType(click.ParamType):
+class NamesType(_ParamType):
     """A comma separated list of names, each one of `known`. `noun` is what an unknown one is called."""
 
     def __init__(self, noun: str, known: Collection[str], convert_name: Callable[[str], str] = str):
@@ -40,8 +44,6 @@ class NamesType(click.ParamType):
         self.convert_name = convert_name
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        if isinstance(value, tuple):
-            return value
         names = tuple(self.convert_name(name.strip()) for name in str(value).split(","))
         for name in names:
             if name not in self.known:
@@ -56,7 +58,7 @@ class NamesType(click.ParamType):
         return [CompletionItem(before + comma + name) for name in self.known if name.startswith(last)]
 
 
-class ScheduleType(click.ParamType):
+class ScheduleType(_ParamType):
     """The number of a schedule, or `all`."""
 
     name = "N|all"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any
 
 Progress = Callable[[str], object]
@@ -12,7 +12,7 @@ Progress = Callable[[str], object]
 
 
 @contextlib.contextmanager
-def show_progress(text: str, late: bool = False) -> Iterator[Progress | None]:
+def show_progress(text: str, late: bool = False) -> Generator[Progress | None]:
     """Shows `text` while the block runs, with what the block says of how far it is; None where nothing is shown.
 
     With `late` nothing is shown until the block says how far it is: before that a snippet has the terminal to itself.

@@ -18,10 +18,11 @@ from vmapdbg.commands.options import (
     make_console,
     tell_no_schedule,
 )
+from vmapdbg.data import dump_document
 from vmapdbg.failure import Failure
 from vmapdbg.model import Capture
 from vmapdbg.render.sections import SECTIONS
-from vmapdbg.store import dump_capture, save_capture
+from vmapdbg.store import save_capture
 
 
 @click.command()
@@ -30,7 +31,7 @@ from vmapdbg.store import dump_capture, save_capture
 @click.option(
     "--only",
     type=NamesType("section", SECTIONS),
-    default=tuple(SECTIONS),
+    default=",".join(SECTIONS),
     help=f"Print only these: {','.join(SECTIONS)}.",
 )
 @click.option("--schedule", type=ScheduleType(), help="Print only this schedule.")
@@ -62,7 +63,7 @@ def show(
     if save is not None:
         save_capture(capture, save)
     if as_json:
-        sys.stdout.write(dump_capture(capture))
+        sys.stdout.write(dump_document(capture))
     else:
         print_report(capture, only, schedule, show_all)
     end_after(capture)

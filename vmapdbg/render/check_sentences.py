@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from vmapdbg.check.blame import Blame, Captured, Fault, find_failed_kernel, find_faults, find_node, find_schedule
+from vmapdbg.check.blame import Blame, Captured, Fault, find_faults
 from vmapdbg.check.result import CheckReport, Comparison, Misread, Pattern, ScheduleCheck
 from vmapdbg.model import Capture, Finding, Node
+from vmapdbg.schedule_index import index_of
 
 REPLAYED: dict[Captured, str] = {
     "not-compared": "the call that was captured was not compared",
@@ -184,8 +185,8 @@ def _make_finding(capture: Capture, fault: Fault) -> Finding:
 
 def _make_failure(capture: Capture, fault: Fault) -> Finding:
     check = fault.check
-    schedule = find_schedule(capture, check)
-    kernel, node = find_failed_kernel(schedule, check), find_node(schedule, check.failed_node)
+    index = index_of(capture.schedules[check.schedule])
+    kernel, node = index.kernel(check.failed_kernel), index.node(check.failed_node)
     at = "" if kernel is None else f" in kernel {kernel.name} #{check.failed_kernel}"
     return Finding(
         code=fault.code,

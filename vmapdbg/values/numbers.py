@@ -28,8 +28,8 @@ _NUMPY_DTYPES = {
     "double": np.float64,
 }
 _EXPONENT_AND_MANTISSA_BITS = {"fp8e4m3": (4, 3), "fp8e5m2": (5, 2)}
-ITEMSIZE = {name: np.dtype(kind).itemsize for name, kind in _NUMPY_DTYPES.items()}
-ITEMSIZE |= {"bfloat16": 2, "fp8e4m3": 1, "fp8e5m2": 1}
+_SIZES_OF_NUMPY = {name: np.dtype(kind).itemsize for name, kind in _NUMPY_DTYPES.items()}
+ITEMSIZE = {**_SIZES_OF_NUMPY, "bfloat16": 2, "fp8e4m3": 1, "fp8e5m2": 1}
 
 
 @dataclass(frozen=True)
@@ -65,30 +65,21 @@ def decode(array: Array) -> Numbers:
 def _make_fp8_table(exponent_bits: int, mantissa_bits: int) -> Numbers:
     """Returns the value of each byte. e5m2 has infinities as IEEE has, e4m3 has only NaN."""
     bias, steps = 2 ** (exponent_bits - 1) - 1, 2**mantissa_bits
-    top = 2**exponent_bits - 1
-    values = []
-    for byte in range(256):
-        sign = -1.0 if byte >> 7 else 1.0
-        exponent, mantissa = (byte >> mantissa_bits) & top, byte & (steps - 1)
-        if exponent == top and (exponent_bits == 5 or mantissa == steps - 1):
-            values.append(sign * math.inf if exponent_bits == 5 and mantissa == 0 else math.nan)
-        elif exponent == 0:
-            values.append(sign * mantissa / steps * 2.0 ** (1 - bias))
-        else:
-            values.append(sign * (1 + mantissa / steps) * 2.0 ** (exponent - bias))
-    return np.array(values)
+    exponent, mantissa = np.divmod(np.arange(128), steps)
+    # with the exponent 0 a number has no leading 1, and the scale of the next exponent
+    positive = np.ldexp((exponent > 0) + mantissa / steps, np.maximum(exponent, 1) - bias)
+    positive[-1] = math.nan
+    if exponent_bits == 5:
+        positive[-steps:] = [math.inf, *[math.nan] * (steps - 1)]
+    return np.concatenate([positive, -positive])
 
 
 def make_plain(value: Any) -> float | int | str:
     """Returns an element for JSON, which has no NaN and no infinities: these are `nan`, `inf` and `-inf`."""
-    number = value.item() if isinstance(value, np.generic) else value
+    number = np.asarray(value).item()
     if isinstance(number, int):
         return int(number)
-    if math.isfinite(number):
-        return number
-    if math.isnan(number):
-        return "nan"
-    return "inf" if number > 0 else "-inf"
+    return number if math.isfinite(number) else str(number)
 
 
 def find_index(offset: int, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -98,7 +89,8 @@ def find_index(offset: int, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def find_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Returns how many elements apart two neighbours along each axis are."""
-    strides, step = [], 1
+    strides: list[int] = []
+    step = 1
     for size in reversed(shape):
         strides.append(step)
         step *= size

@@ -15,7 +15,7 @@ from vmapdbg.render.graph.items import DrawnSchedule, count_common
 from vmapdbg.render.graph.model import Graph, GraphError, measure_ranks
 from vmapdbg.render.graph.parts import find_centre, keep_nodes, list_nearest
 from vmapdbg.render.graph.stages import STAGES, load_stage
-from vmapdbg.store import StoreError, write_atomically, write_bytes_atomically
+from vmapdbg.store import StoreError, write_atomically
 from vmapdbg.wording import format_plural
 
 FORMATS = (*PICTURES, "dot", "json")
@@ -52,7 +52,7 @@ def write_graph(
     drawing = _Drawing(after, before, stage, around, depth, fold, notes)
     try:
         if kind in PICTURES:
-            write_bytes_atomically(target, drawing.draw(kind, time_limit))
+            write_atomically(target, drawing.draw(kind, time_limit))
         else:
             level = drawing.list_levels()[0]
             graph = drawing.build(level)

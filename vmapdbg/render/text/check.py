@@ -7,7 +7,7 @@ from dataclasses import replace
 from rich.console import Console
 from rich.text import Text
 
-from vmapdbg.check.blame import Blame, find_blame, find_failed_kernel, find_node, find_schedule, judge_captured
+from vmapdbg.check.blame import Blame, find_blame, judge_captured
 from vmapdbg.check.oracles import DEFAULT, ORACLES
 from vmapdbg.check.result import CheckReport, Comparison, OutputCheck, ScheduleCheck
 from vmapdbg.model import Capture
@@ -21,6 +21,7 @@ from vmapdbg.render.check_sentences import (
 )
 from vmapdbg.render.format import Places, format_shape
 from vmapdbg.render.text.layout import Page
+from vmapdbg.schedule_index import index_of
 from vmapdbg.values.tolerance import Tolerance
 from vmapdbg.wording import format_plural
 
@@ -93,8 +94,8 @@ def _format_schedule(
 
 
 def _format_failed_kernel(capture: Capture, check: ScheduleCheck, page: Page, places: Places) -> list[Text]:
-    schedule = find_schedule(capture, check)
-    kernel, node = find_failed_kernel(schedule, check), find_node(schedule, check.failed_node)
+    index = index_of(capture.schedules[check.schedule])
+    kernel, node = index.kernel(check.failed_kernel), index.node(check.failed_node)
     if kernel is None:
         return []
     head = page.join("in kernel ", (f"{kernel.name} #{check.failed_kernel}", "bold"))
