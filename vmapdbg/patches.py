@@ -39,19 +39,11 @@ PATCHES = (
         "ambient ranges (vmap_map) in BUFFERIZE and INDEX of nodes realized inside a scope",
         "000, 004",
     ),
-    Patch(
-        "nested-ranges",
-        "a node's ambient ranges are the union over its sources, less what a VMAPOUT ends",
-        "001",
-    ),
+    Patch("nested-ranges", "a node's ambient ranges are the union over its sources, less what a VMAPOUT ends", "001"),
     Patch("close-ranges", "a global store closes every open range of its value", "003"),
     Patch("fuse-broadcast", "a range that ends makes a realize point only where ranges are out of order", "002"),
     Patch("local-budget", "LOCAL buffers of one kernel, with GROUP memory, stay within the target's limit", "002"),
-    Patch(
-        "fusion-guard",
-        "a fusion that costs redundant work or parallelism is refused, with its numbers",
-        "ours",
-    ),
+    Patch("fusion-guard", "a fusion that costs redundant work or parallelism is refused, with its numbers", "ours"),
 )
 
 SWITCHABLE = tuple(patch.name for patch in PATCHES if patch.switchable)

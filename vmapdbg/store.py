@@ -26,10 +26,10 @@ def save_capture(capture: Capture, path: Path) -> None:
     write_atomically(path, dump_document(capture))
 
 
-def load_capture(path: Path) -> Capture:
+def load_capture(path: Path | str) -> Capture:
     """Reads a capture. Raises StoreError when the file is not there, no capture, or of another schema."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -39,24 +39,24 @@ def align(
         if len(data) == len(right.data):
             return Array(data, right.dtype, right.shape)
         return "its dimensions are not those of its node"
-    return Array(Layout(data, itemsize, stored).read(keys, right.shape), right.dtype, right.shape)
+    return Array(read_dimensions(data, itemsize, stored, keys, right.shape), right.dtype, right.shape)
 
 
-class Layout:
-    """A buffer whose dimensions have names, the last one fastest: `stored` has (name, size) of each."""
+def read_dimensions(
+    data: bytes, itemsize: int, stored: Sequence[tuple[Any, int]], names: Sequence[Any], shape: tuple[int, ...]
+) -> bytes:
+    """Returns the elements of a buffer in the order of other dimensions.
 
-    def __init__(self, data: bytes, itemsize: int, stored: Sequence[tuple[Any, int]]):
-        self.data, self.itemsize = data, itemsize
-        strides = find_strides(tuple(size for _, size in stored))
-        self.steps = {name: step for (name, size), step in zip(stored, strides, strict=True) if size > 1}
-
-    def read(self, names: Sequence[Any], shape: tuple[int, ...]) -> bytes:
-        """Returns the elements in the order of other dimensions; one that the buffer does not have is read as it is by
-        every step."""
-        steps = [self.steps.get(name, 0) for name in names]
-        if steps == [step if size > 1 else 0 for step, size in zip(find_strides(shape), shape, strict=True)]:
-            return self.data
-        offsets = np.zeros((), np.intp)
-        for step, size in zip(steps, shape, strict=True):
-            offsets = offsets[..., None] + step * np.arange(size)
-        return view_elements(self.data, self.itemsize)[offsets].tobytes()
+    Dimensions have names, the last one fastest: `stored` has (name, size) of each of the buffer's, `names` and `shape`
+    are those of the result. One that the buffer does not have is read as it is by every step.
+    """
+    strides = find_strides(tuple(size for _, size in stored))
+    known = {name: step for (name, size), step in zip(stored, strides, strict=True) if size > 1}
+    steps = [known.get(name, 0) for name in names]
+    # most buffers have the order that is asked for
+    if steps == [step * (size > 1) for step, size in zip(find_strides(shape), shape, strict=True)]:
+        return data
+    offsets = np.zeros((), np.intp)
+    for step, size in zip(steps, shape, strict=True):
+        offsets = offsets[..., None] + step * np.arange(size)
+    return view_elements(data, itemsize)[offsets].tobytes()

@@ -6,7 +6,7 @@ import sys
 from dataclasses import replace
 
 from vmapdbg import __version__
-from vmapdbg.commands.jobs import add_findings, find_job, read_capture
+from vmapdbg.commands.jobs import add_findings, find_job
 from vmapdbg.commands.launcher import run_pair, run_quietly
 from vmapdbg.commands.options import JobOptions
 from vmapdbg.commands.progress import show_progress
@@ -14,6 +14,7 @@ from vmapdbg.failure import Failure
 from vmapdbg.job import Job, Run
 from vmapdbg.model import SCHEMA, Capture, SnippetError, Versions
 from vmapdbg.patches import Patches, parse_patches
+from vmapdbg.store import load_capture
 
 # what compares two captures and prints that; the last brings numpy, which values are compared with
 _NEEDED = ("vmapdbg.diff", "vmapdbg.render.text.diff", "vmapdbg.values.close")
@@ -29,7 +30,7 @@ def find_pair(
     if snippet is not None and snippet.endswith(".json"):
         if not baseline.endswith(".json"):
             raise Failure("a saved capture is compared with another one: vmapdbg diff before.json after.json")
-        return read_capture(baseline), read_capture(snippet), None
+        return load_capture(baseline), load_capture(snippet), None
     job = replace(find_job(snippet, options), values=True)
     before, after = run_beside(job, baseline)
     printed = None
@@ -49,7 +50,7 @@ def run_beside(job: Job, baseline: str) -> tuple[Run, Run]:
     `baseline` is `none`, `stock`, a patch list, or a saved capture.
     """
     if baseline.endswith(".json"):
-        before, after = Run(read_capture(baseline), None), run_quietly(job)
+        before, after = Run(load_capture(baseline), None), run_quietly(job)
     else:
         patches = read_baseline(baseline)
         with show_progress(f"running {job.snippet} with two sets of patches") as progress:

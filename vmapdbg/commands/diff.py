@@ -7,10 +7,10 @@ import sys
 import click
 
 from vmapdbg.commands.baseline import find_pair
-from vmapdbg.commands.jobs import read_capture
 from vmapdbg.commands.options import JobOptions, end_if_failed, job_options, make_console
 from vmapdbg.data import dump_document
 from vmapdbg.failure import Failure
+from vmapdbg.store import load_capture
 
 
 @click.command()
@@ -47,11 +47,13 @@ def diff(
       vmapdbg diff samples/softmax.py --baseline=stock --exit-code
       vmapdbg diff before.json after.json --json
     """
-    inputs, baseline = untangle_baseline(inputs, baseline)
+    # `--baseline snippet.py` means `snippet.py --baseline`
+    if baseline.endswith(".py"):
+        inputs, baseline = (baseline, *inputs), "none"
     if len(inputs) > 2:
         raise Failure("diff takes one snippet or two saved captures")
     if len(inputs) == 2:
-        before, after, printed = read_capture(inputs[0]), read_capture(inputs[1]), None
+        before, after, printed = load_capture(inputs[0]), load_capture(inputs[1]), None
     else:
         before, after, printed = find_pair(next(iter(inputs), None), baseline, options)
     from vmapdbg.diff import diff_captures
@@ -66,10 +68,3 @@ def diff(
     end_if_failed(after)
     if exit_code and not found.is_empty:
         sys.exit(1)
-
-
-def untangle_baseline(inputs: tuple[str, ...], baseline: str) -> tuple[tuple[str, ...], str]:
-    """`--baseline snippet.py` means `snippet.py --baseline`."""
-    if baseline.endswith(".py"):
-        return (baseline, *inputs), "none"
-    return inputs, baseline

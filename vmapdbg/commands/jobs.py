@@ -22,12 +22,8 @@ from vmapdbg.store import load_capture
 def find_capture(snippet: str | None, options: JobOptions) -> Capture:
     """Returns the capture of a saved file, or of a run of the snippet; what it prints goes to stderr."""
     if snippet is not None and snippet.endswith(".json"):
-        return read_capture(snippet)
+        return load_capture(snippet)
     return capture_job(find_job(snippet, options), quiet_stdout=True)
-
-
-def read_capture(file: str) -> Capture:
-    return load_capture(Path(file))
 
 
 def find_job(snippet: str | None, options: JobOptions, arguments: tuple[str, ...] = ()) -> Job:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import click
 
 from vmapdbg.commands.baseline import capture_of, read_baseline, run_beside
-from vmapdbg.commands.jobs import capture_job, find_job, read_capture, refuse_overlay_error
+from vmapdbg.commands.jobs import capture_job, find_job, refuse_overlay_error
 from vmapdbg.commands.launcher import ChildDied
 from vmapdbg.commands.options import (
     JobOptions,
@@ -22,6 +22,7 @@ from vmapdbg.job import Job
 from vmapdbg.lint import CODES, NEED_BASELINE, RULES, lint_capture
 from vmapdbg.lint.ignores import split_ignored
 from vmapdbg.model import Capture, Finding
+from vmapdbg.store import load_capture
 
 FORMATS = ("text", "concise", "json", "github", "sarif")
 CODES_TYPE = NamesType("code", CODES, str.upper)
@@ -97,10 +98,10 @@ def find_captures(
 
 def read_captures(file: str, baseline: str | None) -> tuple[Capture, Capture | None, list[str]]:
     """Does the same for a saved capture."""
-    capture = read_capture(file)
+    capture = load_capture(file)
     if baseline is not None and not baseline.endswith(".json"):
         raise Failure("a saved capture needs a saved baseline: --baseline FILE.json")
-    before = None if baseline is None else read_capture(baseline)
+    before = None if baseline is None else load_capture(baseline)
     return capture, before, explain_missing(capture, file)
 
 

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Generator
 from typing import Any
 
+from vmapdbg.commands.options import make_console
+
 Progress = Callable[[str], object]
 """Gets a line about how far the work is."""
 
@@ -20,9 +22,7 @@ def show_progress(text: str, late: bool = False) -> Generator[Progress | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console
-
-    console = Console(stderr=True, highlight=False, markup=False)
+    console = make_console(stderr=True)
     with contextlib.ExitStack() as stack:
         status: Any = None
 

@@ -22,20 +22,13 @@ def take_slice(source: Array, fixed: Mapping[int, int]) -> Array:
     return Array(part.tobytes(), source.dtype, part.shape)
 
 
-class Builder:
-    """An array that is put together from slices: `axes` are those of the result that tell slices apart."""
+def join_slices(slices: Sequence[Array], axes: Sequence[int], sizes: Sequence[int]) -> Array:
+    """Returns the array that slices are made of: `axes` are those of the result that tell them apart, of these `sizes`.
 
-    def __init__(self, first: Array, axes: tuple[int, ...], sizes: Sequence[int]):
-        inner = iter(first.shape)
-        along = dict(zip(axes, sizes, strict=True))
-        self.shape = tuple(along[a] if a in along else next(inner) for a in range(len(first.shape) + len(axes)))
-        self.dtype, self.axes = first.dtype, axes
-        self.elements = np.zeros(self.shape, f"V{ITEMSIZE[first.dtype]}")
-
-    def put(self, value: Array, steps: tuple[int, ...]) -> None:
-        along = dict(zip(self.axes, steps, strict=True))
-        wanted = tuple(along.get(axis, slice(None)) for axis in range(len(self.shape)))
-        self.elements[wanted] = view_elements(value.data, ITEMSIZE[value.dtype]).reshape(value.shape)
-
-    def finish(self) -> Array:
-        return Array(self.elements.tobytes(), self.dtype, self.shape)
+    There is a slice for each step along the axes, the last one fastest; all have one shape and dtype.
+    """
+    first = slices[0]
+    elements = view_elements(b"".join(part.data for part in slices), ITEMSIZE[first.dtype])
+    stacked = elements.reshape(*sizes, *first.shape)
+    whole = np.moveaxis(stacked, range(len(axes)), axes)
+    return Array(whole.tobytes(), first.dtype, whole.shape)

@@ -192,7 +192,7 @@ class RealizeCall:
 def expand_view(data: bytes, view: Any) -> bytes | None:
     """Returns the elements of RESHAPEs and EXPANDs over a buffer with these bytes; None for another view of it."""
     # it brings numpy along, which a child that keeps no evidence has no need to wait for
-    from vmapdbg.check.align import Layout
+    from vmapdbg.check.align import read_dimensions
 
     chain = []
     while view.op.name != "BUFFER":
@@ -203,8 +203,8 @@ def expand_view(data: bytes, view: Any) -> bytes | None:
     for step in reversed(chain):
         if step.op.name == "EXPAND":
             sizes = [(i, size) for i, size in enumerate(map(int, step.src[0].shape))]
-            wide = Layout(data, step.dtype.itemsize, sizes)
-            data = wide.read(range(len(step.shape)), tuple(map(int, step.shape)))
+            shape = tuple(map(int, step.shape))
+            data = read_dimensions(data, step.dtype.itemsize, sizes, range(len(shape)), shape)
     return data
 
 

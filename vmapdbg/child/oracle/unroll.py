@@ -15,7 +15,7 @@ from vmapdbg.child.oracle.in_double import Widening
 from vmapdbg.child.oracle.oracle import Env, Oracle
 from vmapdbg.child.oracle.scopes import SCOPE_OPS, Scopes
 from vmapdbg.values.numbers import Array
-from vmapdbg.values.slices import Builder, take_slice
+from vmapdbg.values.slices import join_slices, take_slice
 
 
 class Unroller:
@@ -92,10 +92,6 @@ class Unroller:
     def _collect(self, slot: int, ranges: tuple[int, ...], env: Env, axes: tuple[int, ...]) -> Array:
         """The values of a node at all steps of `ranges`, which become the `axes` of the result."""
         sizes = [self.scopes.size(r) for r in ranges]
-        result: Builder | None = None
-        for steps in itertools.product(*map(range, sizes)):
-            value = self._value(slot, {**env, **dict(zip(ranges, steps, strict=True))})
-            result = result or Builder(value, axes, sizes)
-            result.put(value, steps)
-        assert result is not None, "a RANGE has at least one step"
-        return result.finish()
+        every = itertools.product(*map(range, sizes))
+        slices = [self._value(slot, {**env, **dict(zip(ranges, steps, strict=True))}) for steps in every]
+        return join_slices(slices, axes, sizes)
