@@ -17,6 +17,7 @@ from vmapdbg.vocabulary import OPEN
 def to_data(value: Any) -> Any:
     """Turns model objects into plain JSON data: dataclasses to dicts in field order, tuples to lists."""
     kind = value.__class__
+    # nearly all values of a capture are these, so they are asked for first
     if kind is str or kind is int:
         return value
     if kind is tuple:
@@ -109,6 +110,7 @@ def _build_plain(kind: type) -> _Build:
 
 def _build_literal(accepted: tuple[Any, ...]) -> _Build:
     def build(data: Any) -> Any:
+        # in Python True equals 1, and 1.0 does too
         if data in accepted and type(data) in (str, int):
             return data
         raise _WrongData(f"expected {' or '.join(map(repr, accepted))}, not {data!r}")

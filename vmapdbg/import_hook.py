@@ -39,6 +39,7 @@ class PatchingLoader(importlib.abc.Loader):
             # UnknownShape: a thing is not what the patch knows; else a name that it imports from tinygrad is not there
             raise OverlayError(str(error)) from None
 
+    # inspect and runpy ask a loader for more than importing it takes: get_source, get_code, is_package
     def __getattr__(self, name: str) -> object:
         return getattr(self.loader, name)
 

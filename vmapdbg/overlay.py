@@ -121,6 +121,7 @@ def install(patches: str | None = None) -> None:
     folder = overlay_dir()
     patched = {name: partial(_apply_overlay, overlay_name) for name, overlay_name in patched_modules(folder).items()}
     new = {name: folder / file for name, file in _NEW_MODULES.items()}
+    # in front of the finder that would load the installed files as they are
     sys.meta_path.insert(0, PatchingFinder(patched, _prepare_import, new))
 
 
@@ -157,6 +158,7 @@ def child_environment(patches: str | None, environment: dict[str, str]) -> dict[
     entries = [entry for entry in entries if Path(entry) != BOOTSTRAP_DIR]
     changed.pop(PATCHES_VARIABLE, None)
     if patches is not None:
+        # Python imports the first sitecustomize that it finds; ours imports the next one
         entries.insert(0, str(BOOTSTRAP_DIR))
         changed[PATCHES_VARIABLE] = patches
     changed.pop("PYTHONPATH", None)

@@ -10,6 +10,7 @@ from vmapdbg.model import Bufferize, Kernel, Node, Range, Schedule
 
 def index_of(schedule: Schedule) -> ScheduleIndex:
     """Returns the index of a schedule. It is made once, and kept with the schedule."""
+    # beside the fields, not one of them: it is neither compared nor written, and ends with its schedule
     kept = vars(schedule)
     if "_index" not in kept:
         kept["_index"] = ScheduleIndex(schedule)

@@ -69,6 +69,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "wb") as file:
             file.write(content)
+        # a temporary file is its owner's alone: it gets the rights of any new file
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)

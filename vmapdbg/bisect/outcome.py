@@ -113,6 +113,7 @@ def _same_values(one: Run, other: Run) -> bool:
 
 
 def _pair(one: Capture, other: Capture) -> list[tuple[Schedule, Schedule]]:
+    # a run that failed has fewer
     return list(zip(one.schedules, other.schedules, strict=False))
 
 

@@ -108,6 +108,7 @@ class Searcher:
             smaller = [s for s in dict.fromkeys(smaller) if s and s != part]
             outcomes = self.look([make(s) for s in smaller])
             better = [s for s, outcome in zip(smaller, outcomes, strict=True) if matters(outcome)]
+            # what is left of the set is tried by halves again
             if better:
                 part, pieces = min(better, key=len), 2
             elif pieces >= len(part):

@@ -55,6 +55,7 @@ def run_beside(job: Job, baseline: str) -> tuple[Run, Run]:
         patches = read_baseline(baseline)
         with show_progress(f"running {job.snippet} with two sets of patches") as progress:
             before, after = run_pair(replace(job, patches=patches), job, _NEEDED, progress)
+    # not while they run: what the two print would mix
     sys.stderr.buffer.write(after.stdout + after.stderr)
     sys.stderr.flush()
     return before, after

@@ -51,6 +51,7 @@ class Commands(click.Group):
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
         try:
             stop_at_signals()
+            # click by itself prints errors over several lines, and ends with 1 at Ctrl-C
             status = super().main(args=args, standalone_mode=False, **extra)
         except click.UsageError as error:
             command = error.ctx.command_path if error.ctx is not None else "vmapdbg"

@@ -20,6 +20,7 @@ def remember_job(job: Job) -> None:
     """Writes the job. A directory that cannot be written is no reason to stop."""
     with contextlib.suppress(OSError, StoreError):
         FOLDER.mkdir(exist_ok=True)
+        # the folder ignores itself, so that git never offers it for a commit
         ignore = FOLDER / ".gitignore"
         if not ignore.exists():
             ignore.write_text("*\n", encoding="utf-8")

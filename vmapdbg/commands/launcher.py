@@ -81,6 +81,7 @@ def ask_child(
     """
     with _make_folder() as folder:
         request = replace(request, folder=folder)
+        # stdout carries what the tool was asked for
         process = start_child(request, None, Streams(stdout=sys.stderr.fileno()))
         wait_for(process, request, name, timeout, progress)
         return request.output.read_text(encoding="utf-8")
@@ -142,6 +143,7 @@ _running: set[subprocess.Popen[bytes]] = set()
 
 def start_child(request: Request, patches: Patches | None, streams: Streams) -> subprocess.Popen[bytes]:
     """Starts the child for a request; `patches` is None for a process without the overlay."""
+    # the child may write to the same stdout: what was printed before stays before
     sys.stdout.flush()
     spec = None if patches is None else format_patches(patches)
     process = subprocess.Popen(
@@ -208,6 +210,7 @@ def stop_all() -> None:
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
+    # the group may be gone; where only zombies are left, macOS says that it is not permitted
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 

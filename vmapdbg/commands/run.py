@@ -49,6 +49,7 @@ def run(
     if program[0] != "-m":
         check_snippet(program[0])
     environment = child_environment(format_patches(patches), dict(os.environ))
+    # what is buffered would be lost when the program takes the place of this process
     sys.stdout.flush()
     if with_lint or lint_output is not None:
         sys.exit(run_and_print(program, environment, target, lint_output))
