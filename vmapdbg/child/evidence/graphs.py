@@ -6,10 +6,8 @@ name."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 UOp = Any  # this module is imported before the overlay is installed, and must not import tinygrad
@@ -92,39 +90,15 @@ class Evidence:
     unchecked: list[str] = field(default_factory=list)
 
 
-class BlobsFull(Exception):
-    """There is no room for more contents."""
-
-
-class Blobs:
-    """Contents of buffers in a folder, each once, by their hash."""
-
-    def __init__(self, folder: Path, room: int):
-        self.folder, self.room = folder, room
-
-    def keep(self, data: bytes) -> str:
-        """Returns the name of the contents. Raises BlobsFull."""
-        name = hashlib.blake2b(data, digest_size=16).hexdigest()
-        file = self.folder / name
-        if not file.exists():
-            if len(data) > self.room:
-                raise BlobsFull
-            self.room -= len(data)
-            file.write_bytes(data)
-        return name
-
-    def read(self, name: str) -> bytes:
-        return (self.folder / name).read_bytes()
-
-
 def pack_graph(roots: Iterable[UOp], contents: Callable[[UOp], str | None]) -> PackedGraph:
     """Packs the graph of `roots`; `contents` names those of a BUFFER."""
     wanted = list(roots)
     packed = PackedGraph()
     slots: dict[UOp, int] = {}
-    for u in [] if not wanted else wanted[0].sink(*wanted[1:]).toposort():
-        if u.op.name == "SINK":
-            continue
+    if not wanted:
+        return packed
+    *nodes, _sink = wanted[0].sink(*wanted[1:]).toposort()
+    for u in nodes:
         slots[u] = len(packed.nodes)
         packed.nodes.append(PackedNode(u.op.name, u.dtype, tuple(slots[s] for s in u.src), u.arg, _find_shape(u)))
         if u.op.name == "BUFFER" and (name := contents(u)) is not None:
@@ -135,4 +109,6 @@ def pack_graph(roots: Iterable[UOp], contents: Callable[[UOp], str | None]) -> P
 
 def _find_shape(u: UOp) -> tuple[int, ...] | None:
     shape = u._shape
-    return None if shape is None or not all(isinstance(size, int) for size in shape) else tuple(shape)
+    if shape is None or not all(isinstance(size, int) for size in shape):
+        return None
+    return tuple(shape)

@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from vmapdbg.child.evidence.folder import ROOM, EvidenceFolder, read_buffer
-from vmapdbg.child.evidence.graphs import BlobsFull, Evidence, WrittenBuffer, pack_graph
+from vmapdbg.child.evidence.folder import ROOM, BlobsFull, EvidenceFolder
+from vmapdbg.child.evidence.graphs import Evidence, WrittenBuffer, pack_graph
 from vmapdbg.child.evidence.obstacles import find_obstacle
+from vmapdbg.child.memory import name_dtype, read_buffer
 from vmapdbg.child.record.recorder import Recorder
 
 
@@ -60,9 +61,8 @@ class RealizeCall:
         if index is None or self.evidence.graph is None or item.bufs[0] is None or self._is_repeated(index):
             return
         buffer = item.bufs[0]
-        dtype = str(buffer.dtype).removeprefix("dtypes.")
         try:
-            self._written[index] = (self.folder.keep_buffer(buffer), dtype, buffer.size)
+            self._written[index] = (self.folder.keep_buffer(buffer), name_dtype(buffer.dtype), buffer.size)
         except BlobsFull:
             self.note_once("buffers between its kernels were not kept: there was no room")
 

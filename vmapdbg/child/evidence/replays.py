@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from vmapdbg.child.evidence.folder import EvidenceFolder
-from vmapdbg.child.evidence.graphs import BlobsFull, Evidence, pack_graph
+from vmapdbg.child.evidence.folder import BlobsFull, EvidenceFolder
+from vmapdbg.child.evidence.graphs import Evidence, pack_graph
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.record.lines import find_user_line
 

@@ -10,6 +10,7 @@ from tinygrad.uop.ops import UOp
 
 from vmapdbg import model
 from vmapdbg.child.extract.view import PassView, size_of
+from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.program.accesses import find_accesses, find_open_loops
 from vmapdbg.child.program.programs import op_weight, render_program, target_limit
 from vmapdbg.child.record.recorder import Launched
@@ -111,8 +112,8 @@ _ACCESSES: dict[tuple[bool, bool], ArgumentAccess] = {
 def _buffer_args(uops: list[UOp], outs: list[int], ins: list[int]) -> Iterable[model.BufferArg]:
     for u in sorted((u for u in uops if u.op is Ops.DEFINE_GLOBAL), key=lambda u: u.arg):
         size = u.ptrdtype.size
-        dtype = str(u.dtype.base).removeprefix("dtypes.")
-        yield model.BufferArg(f"data{u.arg}_{size}", size, dtype, _ACCESSES[u.arg in ins, u.arg in outs])
+        access = _ACCESSES[u.arg in ins, u.arg in outs]
+        yield model.BufferArg(f"data{u.arg}_{size}", size, name_dtype(u.dtype.base), access)
 
 
 def _line_order(line: str) -> tuple[str, int]:

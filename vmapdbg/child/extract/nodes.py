@@ -11,6 +11,7 @@ from tinygrad.uop.ops import UOp
 from vmapdbg import model
 from vmapdbg.child.extract.reasons import explain_realized
 from vmapdbg.child.extract.view import PassView, size_of
+from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.program.bounds import find_outside
 
 
@@ -25,7 +26,7 @@ def _build_node(view: PassView, u: UOp) -> model.Node:
     return model.Node(
         id=view.ids[u],
         op=u.op.name,
-        dtype=str(u.dtype).removeprefix("dtypes."),
+        dtype=name_dtype(u.dtype),
         shape=None if shape is None else tuple(map(size_of, shape)),
         src=tuple(view.ids[s] for s in u.src if s in view.ids),
         in_ranges=None if ranges is None else view.render_all(ranges[0]),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from tinygrad.dtype import dtypes
 from tinygrad.tensor import Tensor
@@ -12,6 +11,7 @@ from tinygrad.uop import Ops
 from tinygrad.uop.ops import UOp
 
 from vmapdbg.child.evidence.graphs import PackedGraph, PackedNode
+from vmapdbg.child.memory import make_buffer, name_dtype, read_buffer
 from vmapdbg.child.oracle.in_double import Widening
 from vmapdbg.child.oracle.oracle import Env, Oracle
 from vmapdbg.child.oracle.scopes import SCOPE_OPS
@@ -105,7 +105,7 @@ class StockOracle(Oracle):
         if slot not in self._buffers or not self._keep_buffers:
             node = self.graph.nodes[slot]
             data = self.read(self.graph.blobs[slot])
-            array = Array(data, str(node.dtype).removeprefix("dtypes."), (int(node.arg),))
+            array = Array(data, name_dtype(node.dtype), (int(node.arg),))
             if self.widening is not None and slot not in self.fixed:
                 array = self.widening.convert(array, slot)
             self._buffers[slot] = _make_input(array, self._find_device(slot))
@@ -114,19 +114,13 @@ class StockOracle(Oracle):
 
 def _make_input(array: Array, device: str) -> UOp:
     """Returns a new buffer with the contents and shape of `array`."""
-    size = math.prod(array.shape)
-    buffer = UOp.new_buffer(device, size, getattr(dtypes, array.dtype))
-    memory: Any = buffer.buffer
-    memory.allocate()
-    if size:
-        memory.copyin(memoryview(bytearray(array.data)))
+    buffer = make_buffer(device, math.prod(array.shape), getattr(dtypes, array.dtype), array.data)
     return buffer.reshape(array.shape)
 
 
 def _read_tensor(tensor: Tensor) -> Array:
-    buffer: Any = tensor.uop.base.buffer
-    name = str(tensor.dtype).removeprefix("dtypes.")
-    return Array(bytes(buffer.ensure_allocated().as_buffer()), name, tuple(int(s) for s in tensor.shape))
+    data = read_buffer(tensor.uop.base.buffer)
+    return Array(data, name_dtype(tensor.dtype), tuple(int(s) for s in tensor.shape))
 
 
 ORACLE = StockOracle

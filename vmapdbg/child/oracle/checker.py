@@ -17,7 +17,8 @@ from tinygrad.helpers import Context
 from vmapdbg.check.compare import Rounding, compare, excuse_rounding
 from vmapdbg.check.oracles import DEFAULT, ORACLES
 from vmapdbg.check.result import BufferCheck, CheckReport, Comparison, OutputCheck, ScheduleCheck
-from vmapdbg.child.evidence.graphs import Blobs, Evidence
+from vmapdbg.child.evidence.folder import EvidenceFolder
+from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.oracle.first_wrong_buffer import Walk
 from vmapdbg.child.oracle.in_double import Widening
 from vmapdbg.child.oracle.oracle import Oracle, find_oracle
@@ -36,23 +37,23 @@ SEEDS = (1, 2, 3)
 def main() -> None:
     request = load_request(CheckRequest, sys.argv[1])
     assert request.evidence is not None
-    folder = Path(request.evidence)
-    files = sorted(folder.glob("schedule-*.pickle"))
+    folder = EvidenceFolder(Path(request.evidence))
+    files = folder.find_files()
     checks = []
     for count, file in enumerate(files, 1):
         write_atomically(request.progress, f"schedule {count} of {len(files)}")
         evidence: Evidence = pickle.loads(file.read_bytes())
         # what the snippet was run with changes kernels, not values: BEAM would search again
         with Context(BEAM=0):
-            checks.append(Checker(evidence, Blobs(folder / "blobs", 0), request.limit).check(request.oracles))
+            checks.append(Checker(evidence, folder, request.limit).check(request.oracles))
     write_atomically(request.output, json.dumps(to_data(CheckReport(tuple(checks))), allow_nan=False))
 
 
 class Checker:
     """Checks one schedule."""
 
-    def __init__(self, evidence: Evidence, blobs: Blobs, limit: int):
-        self.evidence, self.blobs, self.limit = evidence, blobs, limit
+    def __init__(self, evidence: Evidence, folder: EvidenceFolder, limit: int):
+        self.evidence, self.folder, self.limit = evidence, folder, limit
         self.unchecked = list(evidence.unchecked)
         self.unrollers: list[Unroller] = []
 
@@ -89,7 +90,7 @@ class Checker:
     ) -> Unroller:
         graph = self.evidence.passed if passed else self.evidence.graph
         assert graph is not None
-        self.unrollers.append(Unroller(graph, self.blobs.read, oracle, widening, given))
+        self.unrollers.append(Unroller(graph, self.folder.read_data, oracle, widening, given))
         return self.unrollers[-1]
 
     def try_stock(self) -> bool | None:
@@ -139,7 +140,7 @@ class Checker:
     ) -> OutputCheck:
         blob = self.evidence.values[number]
         assert blob is not None
-        got = Array(self.blobs.read(blob), right.dtype, self.full_shape(unroller, number))
+        got = Array(self.folder.read_data(blob), right.dtype, self.full_shape(unroller, number))
         root = unroller.graph.roots[number]
         rows = None
         if step is not None:
@@ -228,7 +229,7 @@ class Checker:
         def remake(given: Mapping[int, Array]) -> Unroller:
             return self.make_unroller(passed=True, oracle=find_oracle(oracle), given=given)
 
-        return Walk(self.evidence, self.blobs.read, self.limit, unroller, remake, compare_buffer).walk_back()
+        return Walk(self.evidence, self.folder.read_data, self.limit, unroller, remake, compare_buffer).walk_back()
 
 
 def choose_steps(count: int, wanted: int) -> list[int]:

@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from vmapdbg import overlay
-from vmapdbg.child.evidence.graphs import Blobs, Evidence, pack_graph
+from vmapdbg.child.evidence.folder import EvidenceFolder
+from vmapdbg.child.evidence.graphs import Evidence, pack_graph
+from vmapdbg.child.memory import read_buffer
 from vmapdbg.child.reduce.trial import Trial, build_graph, read_frame, write_frame
 from vmapdbg.diff.values import compare_output
 from vmapdbg.job import Job, ReduceRequest, dump_record, load_request
@@ -87,6 +89,8 @@ class Reducer:
 
     def run(self) -> dict[str, Any]:
         """Returns the snippet and how it was got, or `reason` why there is none."""
+        from tinygrad.tensor import Tensor
+
         from vmapdbg.child.reduce.shrink import count_nodes
         from vmapdbg.child.reduce.snippet_forms import WriteError
         from vmapdbg.child.reduce.snippet_writer import write_snippet
@@ -100,21 +104,21 @@ class Reducer:
         facts = {"before": before, "after": count_nodes(roots), "tried": self.tried, "schedule": schedule}
         comment = self.request.comment.format(**facts)
         try:
-            return {"text": write_snippet([_make_tensor(u) for u in roots], comment), **facts}
+            tensors = [Tensor(u, device=u.device) for u in roots]
+            return {"text": write_snippet(tensors, comment), **facts}
         except WriteError as error:
             return {"reason": str(error)}
 
     def find_start(self) -> tuple[int, list[Any]] | None:
         """The first schedule that shows the difference."""
         assert self.request.evidence is not None
-        folder = Path(self.request.evidence)
-        blobs = Blobs(folder / "blobs", 0)
-        for file in sorted(folder.glob("schedule-*.pickle")):
+        folder = EvidenceFolder(Path(self.request.evidence))
+        for file in folder.find_files():
             evidence: Evidence = pickle.loads(file.read_bytes())
             # a replay is the graph of its schedule once more
             if evidence.graph is None or evidence.replay is not None:
                 continue
-            contents = {name: blobs.read(name) for name in set(evidence.graph.blobs.values())}
+            contents = {name: folder.read_data(name) for name in set(evidence.graph.blobs.values())}
             roots = build_graph(evidence.graph, contents)
             self.terms = self.request.terms[evidence.schedule]
             self.wanted = self.compare(roots)
@@ -150,7 +154,7 @@ class Reducer:
 
         def keep(u: Any) -> str:
             name = str(len(contents))
-            contents[name] = bytes(u.buffer.ensure_allocated().as_buffer())
+            contents[name] = read_buffer(u.buffer)
             return name
 
         question = pickle.dumps((pack_graph(roots, keep), contents))
@@ -180,12 +184,6 @@ def find_difference(one: Trial, other: Trial, kind: str, terms: int) -> Any:
         return kind if one.keys != other.keys else None
     found = [compare_output(0, *pair, terms) for pair in zip(one.values, other.values, strict=True)]
     return kind if any(diff.status == "different" for diff in found) else None
-
-
-def _make_tensor(u: Any) -> Any:
-    from tinygrad.tensor import Tensor
-
-    return Tensor(u, device=u.device)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from tinygrad.dtype import dtypes
 from tinygrad.uop import GroupOp, Ops
 from tinygrad.uop.ops import UOp
 
-from vmapdbg.child.reduce.trial import make_buffer
+from vmapdbg.child.memory import make_buffer, read_buffer
 
 Roots = list[UOp]
 Step = Callable[[Roots], Iterable[Roots]]
@@ -71,8 +71,7 @@ def plainer_numbers(roots: Roots) -> Iterable[Roots]:
     for u in sink.toposort():
         if u.op is Ops.BUFFER and isinstance(u.device, str):
             plain = _count_up(u.arg, u.dtype)
-            memory: Any = u.buffer
-            if plain is not None and plain != bytes(memory.ensure_allocated().as_buffer()):
+            if plain is not None and plain != read_buffer(u.buffer):
                 yield list(sink.substitute({u: make_buffer(u.device, u.arg, u.dtype, plain)}).src)
         elif u.op is Ops.CONST and dtypes.is_float(u.dtype) and u.arg not in (0.0, 1.0, -1.0, 2.0):
             yield list(sink.substitute({u: u.replace(arg=2.0)}).src)
@@ -126,7 +125,7 @@ def _make_input(u: UOp) -> UOp | None:
     data = _count_up(math.prod(shape), u.dtype)
     if data is None:
         return None
-    made: Any = make_buffer(u.device, math.prod(shape), u.dtype, data).reshape(shape)
+    made = make_buffer(u.device, math.prod(shape), u.dtype, data).reshape(shape)
     return made.vmapin((*ranges, *[0] * len(u.shape))) if ranges else made
 
 

@@ -18,6 +18,7 @@ from typing import IO, Any
 from vmapdbg import overlay
 from vmapdbg.child.evidence.graphs import PackedGraph
 from vmapdbg.child.live import build_capture, find_renderer, observe_with
+from vmapdbg.child.memory import make_buffer
 from vmapdbg.child.record.outputs import read_output
 from vmapdbg.child.record.recorder import Recorder
 from vmapdbg.job import ReduceRequest, load_request
@@ -64,7 +65,7 @@ def lint_recorded(recorder: Recorder, target: str) -> tuple[str, ...]:
     from vmapdbg.lint import lint_capture
 
     records = recorder.schedules
-    recorder.__init__()
+    recorder.forget()
     findings = lint_capture(build_capture(records, target))
     return tuple(sorted({finding.code for finding in findings}))
 
@@ -120,18 +121,6 @@ def build_graph(graph: PackedGraph, contents: dict[str, bytes]) -> list[Any]:
         arg = _DEVICES.get(node.arg, node.arg) if node.op == "DEVICE" else node.arg
         built.append(UOp(Ops[node.op], node.dtype, sources, arg))
     return [built[root] for root in graph.roots]
-
-
-def make_buffer(device: str, size: int, dtype: Any, data: bytes) -> Any:
-    """Returns a new BUFFER with contents."""
-    from tinygrad.uop.ops import UOp
-
-    u = UOp.new_buffer(device, size, dtype)
-    memory: Any = u.buffer
-    memory.allocate()
-    if data:
-        memory.copyin(memoryview(bytearray(data)))
-    return u
 
 
 if __name__ == "__main__":
