@@ -17,13 +17,14 @@ from typing import IO, Any
 
 from vmapdbg import overlay
 from vmapdbg.child.evidence.graphs import PackedGraph
-from vmapdbg.child.live import build_capture, find_renderer, observe_with
+from vmapdbg.child.live import build_live_capture, find_renderer, observe_with
 from vmapdbg.child.memory import make_buffer
 from vmapdbg.child.record.outputs import read_output
 from vmapdbg.child.record.recorder import Recorder
 from vmapdbg.job import ReduceRequest, load_request
 from vmapdbg.model import Output
 from vmapdbg.patches import format_patches
+from vmapdbg.wording import first_line
 
 _DEVICES: dict[Any, Any] = {"NPY": "PYTHON"}
 """What numpy holds is read only, and no kernel runs on its device: this one holds it here."""
@@ -66,7 +67,7 @@ def lint_recorded(recorder: Recorder, target: str) -> tuple[str, ...]:
 
     records = recorder.schedules
     recorder.forget()
-    findings = lint_capture(build_capture(records, target))
+    findings = lint_capture(build_live_capture(records, target))
     return tuple(sorted({finding.code for finding in findings}))
 
 
@@ -101,8 +102,7 @@ def try_graph(
         run_schedule(items, variables)
         return Trial("it runs", keys, tuple(map(read_output, tensors)))
     except Exception as error:  # whatever the scheduler does with a graph is what is being looked for
-        message = next(iter(str(error).splitlines()), "")
-        return Trial(f"{type(error).__name__}: {message}", (), ())
+        return Trial(f"{type(error).__name__}: {first_line(error)}", (), ())
 
 
 def build_graph(graph: PackedGraph, contents: dict[str, bytes]) -> list[Any]:
