@@ -92,7 +92,7 @@ class Reducer:
         from tinygrad.tensor import Tensor
 
         from vmapdbg.child.reduce.shrink import count_nodes
-        from vmapdbg.child.reduce.snippet_forms import WriteError
+        from vmapdbg.child.reduce.snippet_data import WriteError
         from vmapdbg.child.reduce.snippet_writer import write_snippet
 
         start = self.find_start()
@@ -127,24 +127,28 @@ class Reducer:
         return None
 
     def reduce(self, roots: list[Any]) -> list[Any]:
-        from vmapdbg.child.reduce.shrink import LAST_STEPS, STEPS, measure
+        from vmapdbg.child.reduce.shrink import LAST_STEPS, STEPS
 
         for steps in (STEPS, LAST_STEPS, STEPS):
             changed = True
             while changed and time.monotonic() < self.end:
                 changed = False
                 for step in steps:
-                    while (smaller := self.take_step(step, roots, measure)) is not None:
+                    while (smaller := self.take_step(step, roots)) is not None:
                         roots, changed = smaller, True
         return roots
 
-    def take_step(self, step: Any, roots: list[Any], measure: Any) -> list[Any] | None:
+    def take_step(self, step: Any, roots: list[Any]) -> list[Any] | None:
+        """Returns the first graph of a step that is smaller and still shows the difference, None for none."""
+        from vmapdbg.child.reduce.shrink import measure, plainer_numbers
+
         size = measure(roots)
         for candidate in step(roots):
             if time.monotonic() > self.end:
                 return None
-            grows = measure(candidate) > size or (step.__name__ != "plainer_numbers" and measure(candidate) == size)
-            if not grows and self.compare(candidate) == self.wanted:
+            # plainer numbers make no graph smaller, and run out
+            shrinks = measure(candidate) < size or (step is plainer_numbers and measure(candidate) == size)
+            if shrinks and self.compare(candidate) == self.wanted:
                 return candidate
         return None
 
@@ -173,17 +177,20 @@ def find_difference(one: Trial, other: Trial, kind: str, terms: int) -> Any:
     ends = one.end.partition(":")[0], other.end.partition(":")[0]
     if ends[0] != ends[1]:
         # a graph that both refuse, each in its way, shows nothing
-        shows = kind != "kernels" and "it runs" in ends
-        return (one.end, other.end) if shows else None
+        if kind == "kernels" or "it runs" not in ends:
+            return None
+        return one.end, other.end
     if one.end != "it runs" or kind == "crash":
         return None
     if kind == "findings":
         only = [sorted({*a.codes} - {*b.codes}) for a, b in ((one, other), (other, one))]
         return only if any(only) else None
     if kind == "kernels":
-        return kind if one.keys != other.keys else None
-    found = [compare_output(0, *pair, terms) for pair in zip(one.values, other.values, strict=True)]
-    return kind if any(diff.status == "different" for diff in found) else None
+        differ = one.keys != other.keys
+    else:
+        found = [compare_output(0, *pair, terms) for pair in zip(one.values, other.values, strict=True)]
+        differ = any(diff.status == "different" for diff in found)
+    return kind if differ else None
 
 
 if __name__ == "__main__":
