@@ -52,7 +52,7 @@ class PackedGraph:
 class WrittenBuffer:
     """What one kernel wrote, as it was right after the kernel ran.
 
-    `node` is the id of its node in the Capture; the node is the root of the pass's graph of the same number as this
+    `node` is the id of its node in the Capture; the node is the root of the pass's graph with the same index as this
     buffer has among the buffers. `kernel` is the number of the compute kernel, None for a copy. `closed` has the id of
     each range of the BUFFERIZE as the pass made it (None: an axis of size 1), `stored` the same of the one that was
     stored, with the size."""
@@ -73,7 +73,7 @@ class Evidence:
     `values` has, for each root of `graph`, the contents of the realized buffer, None where there is none. `passed` is
     the graph as the pass saw it, its roots the nodes of `buffers`. `range_names` has the rendered name of each RANGE's
     id. `failed` is the error of a schedule that raised, `failed_kernel` the number of the compute kernel that did and
-    `failed_node` the id of the node whose buffer it writes. `replay` is the number of a replay by TinyJit, from 1: what
+    `failed_node` the id of the node whose buffer it writes. `replay` counts the replays by TinyJit, from 1: what
     the kernels of the schedule made of other inputs."""
 
     schedule: int

@@ -202,8 +202,7 @@ def expand_view(data: bytes, view: Any) -> bytes | None:
         view = view.src[0]
     for step in reversed(chain):
         if step.op.name == "EXPAND":
-            sizes = [(i, size) for i, size in enumerate(map(int, step.src[0].shape))]
-            wide = Layout(data, step.dtype.itemsize, sizes)
+            wide = Layout(data, step.dtype.itemsize, list(enumerate(map(int, step.src[0].shape))))
             data = wide.read(range(len(step.shape)), tuple(map(int, step.shape)))
     return data
 

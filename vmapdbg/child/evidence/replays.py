@@ -51,7 +51,9 @@ class CapturedCall:
         writers = [i for i, written in enumerate(self.written) if id(buffer) in written]
         if all(i >= index for i in writers):
             return "before"
-        return "after" if all(i < index for i in writers) else None
+        if all(i < index for i in writers):
+            return "after"
+        return None
 
     def is_final(self, index: int, buffer: Any) -> bool:
         """Tells whether no later schedule writes what one, by its index, has written."""
