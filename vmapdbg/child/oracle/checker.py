@@ -9,6 +9,7 @@ import json
 import pickle
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from operator import methodcaller
 from pathlib import Path
 
 import numpy as np
@@ -123,11 +124,8 @@ class Checker:
         expected = unroller.evaluate(slots)
         checks = []
         for i, number in enumerate(known):
-
-            def again(other: Unroller, i: int = i) -> Array:
-                return other.evaluate(slots)[i]
-
-            checks.append(self.check_output(unroller, number, oracle, expected[i], again))
+            check = self.check_output(unroller, number, oracle, expected[i], lambda u, i=i: u.evaluate(slots)[i])
+            checks.append(check)
         return checks
 
     def check_output(
@@ -191,10 +189,7 @@ class Checker:
         )
         checks = []
         for step in chosen:
-
-            def again(other: Unroller, step: int = step) -> Array:
-                return other.evaluate_step(leaves, step)
-
+            again = methodcaller("evaluate_step", leaves, step)
             checks.append(self.check_output(unroller, number, oracle, again(unroller), again, step))
         return max(checks, key=_rank)
 
