@@ -101,14 +101,14 @@ class Session:
 
     @contextmanager
     def capture(self) -> Generator[Captured]:
-        from vmapdbg.child.live import build_capture, recording
+        from vmapdbg.child.live import build_live_capture, recording
         from vmapdbg.commands.jobs import add_findings
         from vmapdbg.render.sentences import fill_sentences
 
         captured = Captured()
         with recording() as recorder:
             yield captured
-        built = build_capture(recorder.schedules, self.config.option.vmapdbg_target)
+        built = build_live_capture(recorder.schedules, self.config.option.vmapdbg_target)
         captured.built = add_findings(fill_sentences(built))
         self.last = captured
 

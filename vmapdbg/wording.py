@@ -8,3 +8,8 @@ def format_plural(count: int, noun: str, plural: str | None = None) -> str:
     if count == 1:
         return f"1 {noun}"
     return f"{count:,} {plural or noun + 's'}"
+
+
+def first_line(error: BaseException) -> str:
+    """Returns the first line of an error's message, which may be empty."""
+    return next(iter(str(error).splitlines()), "")

@@ -10,7 +10,7 @@ import pickle
 import sys
 from pathlib import Path
 
-from vmapdbg.child.evidence.graphs import Blobs
+from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.oracle.checker import Checker
 from vmapdbg.data import to_data
 
@@ -18,9 +18,10 @@ from vmapdbg.data import to_data
 def judge(folder: Path) -> None:
     for one in sorted(path for path in folder.iterdir() if path.name != "blobs"):
         checks = []
-        for file in sorted(one.glob("schedule-*.pickle")):
+        evidence_folder = EvidenceFolder(one)
+        for file in evidence_folder.find_files():
             evidence = pickle.loads(file.read_bytes())
-            checks.append(to_data(Checker(evidence, Blobs(folder / "blobs", 0), 2000).check(["stock"])))
+            checks.append(to_data(Checker(evidence, evidence_folder, 2000).check(["stock"])))
         print(json.dumps({"name": one.name, "report": {"schedules": checks}}), flush=True)
 
 

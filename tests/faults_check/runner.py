@@ -25,7 +25,7 @@ def fill_inputs(patch: pytest.MonkeyPatch) -> None:
     """Gives Tensor.empty contents, without a kernel that a fault could change."""
     from tinygrad import Device, Tensor, dtypes
 
-    from vmapdbg.child.reduce.trial import make_buffer
+    from vmapdbg.child.memory import make_buffer
 
     chance = random.Random(3)
 

@@ -1,10 +1,13 @@
-"""Captures schedules in the process that makes them. Used by `run --lint`, `bisect --reduce` and the pytest plugin."""
+"""Captures schedules in the process that makes them. Where that is not the child of a snippet, the process stays as it
+was: for `run --lint`, `bisect --reduce` and the pytest plugin."""
 
 from __future__ import annotations
 
+import functools
 import platform
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from types import ModuleType
 from typing import Any
 
@@ -12,7 +15,7 @@ from vmapdbg import __version__, model, overlay
 from vmapdbg.child.record.lines import note_lines, set_internal_folders
 from vmapdbg.child.record.observer import Observer
 from vmapdbg.child.record.recorder import Recorder, ScheduleRecord
-from vmapdbg.patches import patch_states
+from vmapdbg.job import Job
 
 MOST_PROGRAMS = 256
 """How many rendered kernels are kept for the next schedule that has the same."""
@@ -31,29 +34,50 @@ def find_renderer(target: str) -> Any:
     return make_renderer(target)
 
 
-def build_capture(records: list[ScheduleRecord], target: str) -> model.Capture:
-    """Returns what was recorded, its kernels rendered for `target`; the process stays as it was.
+@functools.cache
+def installed_version() -> str:
+    try:
+        return version("tinygrad")
+    except ImportError:
+        return "none"
+
+
+def build_capture(
+    job: Job,
+    records: list[ScheduleRecord],
+    error: model.SnippetError | None = None,
+    progress: Callable[[], object] = lambda: None,
+) -> model.Capture:
+    """Returns what was recorded of a job, its kernels rendered for its target. `progress` is called for each kernel.
 
     Raises what tinygrad raises for a kernel that the target cannot have.
     """
+    schedules: tuple[model.Schedule, ...] = ()
+    # where there are none tinygrad may not even be there
+    if records:
+        from vmapdbg.child.extract import build_schedules
+
+        schedules = build_schedules(records, job.target, progress)
+    versions = model.Versions(__version__, installed_version(), platform.python_version())
+    return model.Capture(model.SCHEMA, versions, job.snippet, job.target, job.patch_states, error, schedules, ())
+
+
+def build_live_capture(records: list[ScheduleRecord], target: str) -> model.Capture:
+    """The same of a process with a life of its own, which stays as it was."""
     from tinygrad.codegen.opt.postrange import Scheduler
     from tinygrad.helpers import Context
 
-    from vmapdbg.child.extract import build_schedules
     from vmapdbg.child.program.programs import forget_programs
 
     # a kernel's name has a number, which counts those of the process: the program's own are to be as without us
     counts = dict(Scheduler.kernel_cnt)
     try:
         with Context(DEBUG=0, VIZ=0):
-            schedules = build_schedules(records, target)
+            return build_capture(Job("", target=target, patches=overlay.get_state().patches), records)
     finally:
         Scheduler.kernel_cnt.clear()
         Scheduler.kernel_cnt.update(counts)
         forget_programs(MOST_PROGRAMS)
-    versions = model.Versions(__version__, overlay.TINYGRAD_VERSION, platform.python_version())
-    states = patch_states(overlay.get_state().patches)
-    return model.Capture(model.SCHEMA, versions, "", target, states, None, schedules, ())
 
 
 class LineKeeper(Observer):

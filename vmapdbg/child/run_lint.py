@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from vmapdbg import model
-from vmapdbg.child.live import build_capture, observe_with
+from vmapdbg.child.live import build_live_capture, observe_with
 from vmapdbg.child.record.recorder import Recorder, ScheduleRecord
 from vmapdbg.data import to_data
 from vmapdbg.job import LintedSchedule
@@ -71,7 +71,7 @@ class LintingRecorder(Recorder):
             return LintedSchedule()
         self.seen |= keys
         try:
-            capture = build_capture([record], self.target)
+            capture = build_live_capture([record], self.target)
         except Exception as error:  # the target may not have what the program uses; the program must go on
             return LintedSchedule(failed=f"{type(error).__name__}: {error}"[:300])
         from vmapdbg.lint import lint_capture

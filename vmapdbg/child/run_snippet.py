@@ -8,26 +8,25 @@ from __future__ import annotations
 import functools
 import gc
 import os
-import platform
 import shutil
 import sys
 import time
 import traceback
 import types
 from collections.abc import Callable, Iterable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from vmapdbg import __version__, model, overlay
+from vmapdbg import model, overlay
 from vmapdbg.child.evidence.collector import Collector
-from vmapdbg.child.live import find_renderer
+from vmapdbg.child.live import build_capture, find_renderer
 from vmapdbg.child.record.lines import find_user_file, set_internal_folders
 from vmapdbg.child.record.recorder import Recorder, ScheduleRecord
 from vmapdbg.child.record.stock import observe_stock
 from vmapdbg.job import Job, Request, load_request
 from vmapdbg.patches import format_patches
 from vmapdbg.store import dump_compact, write_atomically
+from vmapdbg.wording import first_line
 
 
 def main() -> None:
@@ -70,20 +69,7 @@ def prepare(job: Job, recorder: Recorder) -> None:
 
 
 # what names a device for tinygrad; see DEV in its documentation of the environment
-DEVICE_VARIABLES = (
-    "DEV",
-    "METAL",
-    "AMD",
-    "NV",
-    "CUDA",
-    "QCOM",
-    "CL",
-    "CPU",
-    "DSP",
-    "WEBGPU",
-    "PYTHON",
-    "NULL",
-)
+DEVICE_VARIABLES = ("DEV", "METAL", "AMD", "NV", "CUDA", "QCOM", "CL", "CPU", "DSP", "WEBGPU", "PYTHON", "NULL")
 
 
 def fall_back_to_python_device() -> None:
@@ -124,12 +110,13 @@ def run_snippet(job: Job, realize: bool) -> model.SnippetError | None:
 
 
 def explain_exit(ended: SystemExit) -> model.SnippetError | None:
-    if ended.code in (None, 0):
+    status = ended.code
+    if status in (None, 0):
         return None
     # as Python does: a message goes to stderr, and the status is 1
-    if not isinstance(ended.code, int):
-        print(ended.code, file=sys.stderr)
-    status = ended.code if isinstance(ended.code, int) else 1
+    if not isinstance(status, int):
+        print(status, file=sys.stderr)
+        status = 1
     return model.SnippetError("SystemExit", str(status), None)
 
 
@@ -141,15 +128,11 @@ def explain_error(error: BaseException) -> model.SnippetError:
     line = next((f"{f.filename}:{f.lineno}" for f in reversed(shown.stack) if find_user_file(f.filename)), None)
     if isinstance(error, SyntaxError) and error.filename is not None:
         line = f"{error.filename}:{error.lineno}"
-    message = next(iter(str(error).splitlines()), "")
-    return model.SnippetError(type(error).__name__, message, line)
+    return model.SnippetError(type(error).__name__, first_line(error), line)
 
 
 def strip_own_frames(shown: traceback.TracebackException) -> None:
-    own = (
-        str(Path(__file__).resolve().parent.parent) + os.sep,
-        str(overlay.overlay_dir().resolve()) + os.sep,
-    )
+    own = tuple(f"{folder.resolve()}{os.sep}" for folder in (Path(__file__).parent.parent, overlay.overlay_dir()))
     shown.stack[:] = [f for f in shown.stack if not os.path.abspath(f.filename).startswith(own)]
     for linked in (shown.__cause__, shown.__context__):
         if linked is not None:
@@ -188,27 +171,6 @@ def is_settled(tensor: Any) -> bool:
     return base.op.name in {"BUFFER", "CONST", "BUFFER_VIEW", "MSTACK"} or tensor.uop.is_realized
 
 
-def build_capture(
-    job: Job, records: list[ScheduleRecord], error: model.SnippetError | None, progress: Callable[[], object]
-) -> model.Capture:
-    """Returns all that was recorded. `progress` is called for each kernel."""
-    schedules: tuple[model.Schedule, ...] = ()
-    if records:
-        from vmapdbg.child.extract import build_schedules
-
-        schedules = build_schedules(records, job.target, progress)
-    return model.Capture(
-        schema=model.SCHEMA,
-        versions=model.Versions(__version__, installed_version(), platform.python_version()),
-        snippet=job.snippet,
-        target=job.target,
-        patches=job.patch_states,
-        error=error,
-        schedules=schedules,
-        findings=(),
-    )
-
-
 def count_kernels(records: list[ScheduleRecord], file: Path) -> Callable[[], None]:
     """Returns what is called for each kernel of some schedules: a few times a second it writes how many are done."""
     passes = {id(record.passed): record.passed for record in records if record.passed is not None}
@@ -223,13 +185,6 @@ def count_kernels(records: list[ScheduleRecord], file: Path) -> Callable[[], Non
             write_atomically(file, f"{done:,} of {total:,} kernels")
 
     return count
-
-
-def installed_version() -> str:
-    try:
-        return version("tinygrad")
-    except ImportError:
-        return "none"
 
 
 if __name__ == "__main__":

@@ -6,10 +6,8 @@ name."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 UOp = Any  # this module is imported before the overlay is installed, and must not import tinygrad
@@ -54,7 +52,7 @@ class PackedGraph:
 class WrittenBuffer:
     """What one kernel wrote, as it was right after the kernel ran.
 
-    `node` is the id of its node in the Capture; the node is the root of the pass's graph of the same number as this
+    `node` is the id of its node in the Capture; the node is the root of the pass's graph with the same index as this
     buffer has among the buffers. `kernel` is the number of the compute kernel, None for a copy. `closed` has the id of
     each range of the BUFFERIZE as the pass made it (None: an axis of size 1), `stored` the same of the one that was
     stored, with the size."""
@@ -75,7 +73,7 @@ class Evidence:
     `values` has, for each root of `graph`, the contents of the realized buffer, None where there is none. `passed` is
     the graph as the pass saw it, its roots the nodes of `buffers`. `range_names` has the rendered name of each RANGE's
     id. `failed` is the error of a schedule that raised, `failed_kernel` the number of the compute kernel that did and
-    `failed_node` the id of the node whose buffer it writes. `replay` is the number of a replay by TinyJit, from 1: what
+    `failed_node` the id of the node whose buffer it writes. `replay` counts the replays by TinyJit, from 1: what
     the kernels of the schedule made of other inputs."""
 
     schedule: int
@@ -92,39 +90,15 @@ class Evidence:
     unchecked: list[str] = field(default_factory=list)
 
 
-class BlobsFull(Exception):
-    """There is no room for more contents."""
-
-
-class Blobs:
-    """Contents of buffers in a folder, each once, by their hash."""
-
-    def __init__(self, folder: Path, room: int):
-        self.folder, self.room = folder, room
-
-    def keep(self, data: bytes) -> str:
-        """Returns the name of the contents. Raises BlobsFull."""
-        name = hashlib.blake2b(data, digest_size=16).hexdigest()
-        file = self.folder / name
-        if not file.exists():
-            if len(data) > self.room:
-                raise BlobsFull
-            self.room -= len(data)
-            file.write_bytes(data)
-        return name
-
-    def read(self, name: str) -> bytes:
-        return (self.folder / name).read_bytes()
-
-
 def pack_graph(roots: Iterable[UOp], contents: Callable[[UOp], str | None]) -> PackedGraph:
     """Packs the graph of `roots`; `contents` names those of a BUFFER."""
     wanted = list(roots)
     packed = PackedGraph()
     slots: dict[UOp, int] = {}
-    for u in [] if not wanted else wanted[0].sink(*wanted[1:]).toposort():
-        if u.op.name == "SINK":
-            continue
+    if not wanted:
+        return packed
+    *nodes, _sink = wanted[0].sink(*wanted[1:]).toposort()
+    for u in nodes:
         slots[u] = len(packed.nodes)
         packed.nodes.append(PackedNode(u.op.name, u.dtype, tuple(slots[s] for s in u.src), u.arg, _find_shape(u)))
         if u.op.name == "BUFFER" and (name := contents(u)) is not None:
@@ -135,4 +109,6 @@ def pack_graph(roots: Iterable[UOp], contents: Callable[[UOp], str | None]) -> P
 
 def _find_shape(u: UOp) -> tuple[int, ...] | None:
     shape = u._shape
-    return None if shape is None or not all(isinstance(size, int) for size in shape) else tuple(shape)
+    if shape is None or not all(isinstance(size, int) for size in shape):
+        return None
+    return tuple(shape)

@@ -6,10 +6,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from vmapdbg.child.evidence.folder import ROOM, EvidenceFolder, read_buffer
-from vmapdbg.child.evidence.graphs import BlobsFull, Evidence, WrittenBuffer, pack_graph
+from vmapdbg.child.evidence.folder import ROOM, BlobsFull, EvidenceFolder
+from vmapdbg.child.evidence.graphs import Evidence, WrittenBuffer, pack_graph
 from vmapdbg.child.evidence.obstacles import find_obstacle
+from vmapdbg.child.memory import name_dtype, read_buffer
 from vmapdbg.child.record.recorder import Recorder
+from vmapdbg.wording import first_line
 
 
 class RealizeCall:
@@ -60,9 +62,8 @@ class RealizeCall:
         if index is None or self.evidence.graph is None or item.bufs[0] is None or self._is_repeated(index):
             return
         buffer = item.bufs[0]
-        dtype = str(buffer.dtype).removeprefix("dtypes.")
         try:
-            self._written[index] = (self.folder.keep_buffer(buffer), dtype, buffer.size)
+            self._written[index] = (self.folder.keep_buffer(buffer), name_dtype(buffer.dtype), buffer.size)
         except BlobsFull:
             self.note_once("buffers between its kernels were not kept: there was no room")
 
@@ -82,8 +83,7 @@ class RealizeCall:
         """The call raises `error`."""
         self._find_schedule()
         self._find_failed()
-        lines = str(error).splitlines() or [""]
-        self.evidence.failed = f"{type(error).__name__}: {lines[0]}"
+        self.evidence.failed = f"{type(error).__name__}: {first_line(error)}"
         self.write()
 
     # *** what replays of the call ask, too
@@ -156,14 +156,14 @@ class RealizeCall:
             return
         written, self.evidence.failed_kernel = passed.items[index]
         node = passed.buffers.get(written)
-        self.evidence.failed_node = None if node is None else passed.number_nodes().get(node)
+        self.evidence.failed_node = passed.find_ids().get(node)
 
     def _pack_passed(self) -> None:
         """Notes the nodes that have buffers, and what was in those when their kernels had run."""
         passed = self._find_passed()
         if passed is None:
             return
-        nodes, ids = [], passed.number_nodes()
+        nodes, ids = [], passed.find_ids()
         for index, (blob, dtype, size) in sorted(self._written.items()):
             written, kernel = passed.items[index]
             node, stored = passed.buffers.get(written), passed.stored.get(written)

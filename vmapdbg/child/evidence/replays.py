@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from vmapdbg.child.evidence.folder import EvidenceFolder
-from vmapdbg.child.evidence.graphs import BlobsFull, Evidence, pack_graph
+from vmapdbg.child.evidence.folder import BlobsFull, EvidenceFolder
+from vmapdbg.child.evidence.graphs import Evidence, pack_graph
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.record.lines import find_user_line
 
@@ -51,7 +51,9 @@ class CapturedCall:
         writers = [i for i, written in enumerate(self.written) if id(buffer) in written]
         if all(i >= index for i in writers):
             return "before"
-        return "after" if all(i < index for i in writers) else None
+        if all(i < index for i in writers):
+            return "after"
+        return None
 
     def is_final(self, index: int, buffer: Any) -> bool:
         """Tells whether no later schedule writes what one, by its index, has written."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
 
 from tinygrad.uop import Ops
 
@@ -16,32 +16,36 @@ from vmapdbg.child.record.recorder import PassRecord, ScheduleRecord
 
 
 def build_schedules(
-    records: list[ScheduleRecord], target: str, progress: Callable[[], object] | None = None
+    records: list[ScheduleRecord], target: str, progress: Callable[[], object] = lambda: None
 ) -> tuple[model.Schedule, ...]:
     """Returns the schedules of a snippet in the order it made them, their kernels rendered for `target`. Calls
     `progress` after each kernel."""
     # a schedule from tinygrad's cache has the record of the first time: it is looked at once
-    built: dict[int, dict[str, Any]] = {}
+    built: dict[int, model.Schedule] = {}
     schedules = []
     for index, record in enumerate(records):
-        if record.passed is None:  # the graph was refused before the pass could look at it
+        passed = record.passed
+        if passed is None:  # the graph was refused before the pass could look at it
             schedules.append(model.Schedule(index, record.line, 0, (), (), (), (), (), ()))
             continue
-        if id(record.passed) not in built:
-            built[id(record.passed)] = build_parts(record.passed, target, progress)
-        parts = built[id(record.passed)]
-        schedules.append(model.Schedule(index=index, line=record.line, outputs=tuple(record.outputs), **parts))
+        if id(passed) not in built:
+            built[id(passed)] = build_schedule(passed, target, progress)
+        outputs = tuple(record.outputs)
+        schedules.append(replace(built[id(passed)], index=index, line=record.line, outputs=outputs))
     return tuple(schedules)
 
 
-def build_parts(record: PassRecord, target: str, progress: Callable[[], object] | None) -> dict[str, Any]:
-    """Returns the fields of a Schedule that come from the run of the pass."""
+def build_schedule(record: PassRecord, target: str, progress: Callable[[], object]) -> model.Schedule:
+    """Returns what comes from the run of the pass; index, line and outputs are those of each time it is asked for."""
     view = PassView(record)
-    return {
-        "nodes": build_nodes(view),
-        "ranges": build_ranges(view),
-        "vmap_map": build_vmap_map(view),
-        "bufferizes": build_bufferizes(view),
-        "kernels": tuple(KernelBuilder(view, target).build_all(progress)),
-        "copies": sum(launched.ast.op is not Ops.SINK for launched in record.kernels),
-    }
+    return model.Schedule(
+        index=0,
+        line=None,
+        copies=sum(launched.ast.op is not Ops.SINK for launched in record.kernels),
+        nodes=build_nodes(view),
+        ranges=build_ranges(view),
+        vmap_map=build_vmap_map(view),
+        bufferizes=build_bufferizes(view),
+        kernels=tuple(KernelBuilder(view, target).build_all(progress)),
+        outputs=(),
+    )

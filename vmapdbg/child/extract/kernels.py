@@ -10,6 +10,7 @@ from tinygrad.uop.ops import UOp
 
 from vmapdbg import model
 from vmapdbg.child.extract.view import PassView, size_of
+from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.program.accesses import find_accesses, find_open_loops
 from vmapdbg.child.program.programs import op_weight, render_program, target_limit
 from vmapdbg.child.record.recorder import Launched
@@ -24,13 +25,12 @@ class KernelBuilder:
         # the layers of a network are one program many times
         self.accesses: dict[tuple[bytes, frozenset[str]], tuple[model.Access, ...]] = {}
 
-    def build_all(self, progress: Callable[[], object] | None) -> Iterable[model.Kernel]:
+    def build_all(self, progress: Callable[[], object]) -> Iterable[model.Kernel]:
         """Yields the compute kernels in the order of the schedule; calls `progress` after each kernel or copy."""
         for launched in self.record.kernels:
             if launched.ast.op is Ops.SINK:
                 yield self.build_kernel(launched)
-            if progress is not None:
-                progress()
+            progress()
 
     def build_kernel(self, launched: Launched) -> model.Kernel:
         ast, buffers, launches = launched.ast, launched.buffers, launched.count
@@ -85,13 +85,12 @@ class KernelBuilder:
     def count_asked(self, u: UOp) -> int:
         """The ops the tensor graph asks for at this node: one an element, for each step of its ambient ranges."""
         if u.op is Ops.REDUCE_AXIS:
-            op, elements = u.arg[0], _count_elements(u.src[0])
+            op, operand, elements = u.arg[0], u.dtype, _count_elements(u.src[0])
         elif u.op in GroupOp.ALU:
-            op, elements = u.op, _count_elements(u)
+            op, operand, elements = u.op, u.src[-1].dtype, _count_elements(u)
         else:
             return 0
         batch = math.prod(int(r.vmax) + 1 for r in self.record.context.vmap_map.get(u, ()))
-        operand = u.src[-1].dtype if u.op is not Ops.REDUCE_AXIS else u.dtype
         return elements * batch * op_weight(op, operand, self.target)
 
 
@@ -111,8 +110,8 @@ _ACCESSES: dict[tuple[bool, bool], ArgumentAccess] = {
 def _buffer_args(uops: list[UOp], outs: list[int], ins: list[int]) -> Iterable[model.BufferArg]:
     for u in sorted((u for u in uops if u.op is Ops.DEFINE_GLOBAL), key=lambda u: u.arg):
         size = u.ptrdtype.size
-        dtype = str(u.dtype.base).removeprefix("dtypes.")
-        yield model.BufferArg(f"data{u.arg}_{size}", size, dtype, _ACCESSES[u.arg in ins, u.arg in outs])
+        access = _ACCESSES[u.arg in ins, u.arg in outs]
+        yield model.BufferArg(f"data{u.arg}_{size}", size, name_dtype(u.dtype.base), access)
 
 
 def _line_order(line: str) -> tuple[str, int]:

@@ -11,6 +11,7 @@ from tinygrad.uop.ops import UOp
 from vmapdbg import model
 from vmapdbg.child.extract.reasons import explain_realized
 from vmapdbg.child.extract.view import PassView, size_of
+from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.program.bounds import find_outside
 
 
@@ -20,21 +21,26 @@ def build_nodes(view: PassView) -> tuple[model.Node, ...]:
 
 
 def _build_node(view: PassView, u: UOp) -> model.Node:
-    ranges = view.record.context.range_map.get(u)
     shape = u._shape
+    in_ranges, out_ranges, outside = None, None, ()
+    ranges = view.record.context.range_map.get(u)
+    if ranges is not None:
+        in_ranges, out_ranges = view.render_all(ranges[0]), view.render_all(ranges[1])
+        if u.src:
+            outside = find_outside_axes(view, ranges[0], u.src[0]._shape)
     return model.Node(
         id=view.ids[u],
         op=u.op.name,
-        dtype=str(u.dtype).removeprefix("dtypes."),
+        dtype=name_dtype(u.dtype),
         shape=None if shape is None else tuple(map(size_of, shape)),
         src=tuple(view.ids[s] for s in u.src if s in view.ids),
-        in_ranges=None if ranges is None else view.render_all(ranges[0]),
-        out_ranges=None if ranges is None else view.render_all(ranges[1]),
+        in_ranges=in_ranges,
+        out_ranges=out_ranges,
         ambient=view.render_all(view.record.context.vmap_map.get(u, ())),
         realized=explain_realized(view, u),
         line=view.lines.get(u),
         arg=_describe_arg(view, u),
-        outside=find_outside_axes(view, ranges[0], u.src[0]._shape) if ranges is not None and u.src else (),
+        outside=outside,
     )
 
 
@@ -44,8 +50,7 @@ def find_outside_axes(view: PassView, indices: Sequence[UOp], sizes: Sequence[An
         return ()
     found = []
     for axis, (index, size) in enumerate(zip(indices, sizes, strict=True)):
-        bounds = find_outside(index, size) if isinstance(size, int) else None
-        if bounds is not None:
+        if isinstance(size, int) and (bounds := find_outside(index, size)) is not None:
             found.append(model.Outside(axis, view.render(index), *bounds, size))
     return tuple(found)
 

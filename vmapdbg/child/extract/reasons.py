@@ -41,7 +41,8 @@ def explain_realized(view: PassView, u: UOp) -> Realized | None:
     if disagreement is not None:
         reasons.append(_explain_disagreement(view, disagreement))
     if ending is not None:
-        reasons.append(_explain_ending(view, ending.ranges))
+        ends_at = tuple(view.ids[expand] for expand in ending.ranges.values())
+        reasons.append(Reason("ending-ranges", ends_at, view.render_all(ending.ranges)))
     # a patch that refused a fusion comes before what asked for the buffer in the first place
     reason = "consumers-disagree" if disagreement is not None else "ending-ranges"
     return Realized(tuple(sorted(axes or ())), reason if refusal is None else refusal.patch, "", tuple(reasons))
@@ -67,11 +68,6 @@ def _explain_disagreement(view: PassView, found: Disagreement) -> Reason:
         return Reason("consumers-disagree", tuple(first.values()), tuple(first), axis=axis)
     # they ask for loops over the same RANGE, which are not one loop
     return Reason("loops-not-shared", tuple(view.ids[consumer] for consumer, _ in found.asked), tuple(first), axis=axis)
-
-
-def _explain_ending(view: PassView, ranges: dict[UOp, UOp]) -> Reason:
-    ends_at = tuple(view.ids[expand] for expand in ranges.values())
-    return Reason("ending-ranges", ends_at, view.render_all(ranges))
 
 
 # *** a buffer is kept or removed
@@ -124,8 +120,10 @@ def _reads_buffer(value: UOp) -> bool:
 
 def _walk_down(value: UOp, stops: Callable[[UOp], bool]) -> tuple[list[UOp], set[UOp]]:
     """Returns what a value is made of, and where `stops` ends the walk."""
+    if stops(value):
+        return [], {value}
     inside = list(value.toposort(gate=lambda x: not stops(x)))
-    return inside, {s for x in inside for s in x.src if stops(s)} if inside else {value}
+    return inside, {s for x in inside for s in x.src if stops(s)}
 
 
 def _is_global_bufferize(x: UOp) -> bool:

@@ -16,7 +16,7 @@ class PassView:
 
     def __init__(self, record: PassRecord):
         self.record = record
-        self.ids = record.number_nodes()
+        self.ids = record.find_ids()
         self.lines = self._find_lines()
         self._names: dict[UOp, str] = {}
 
@@ -47,7 +47,7 @@ class PassView:
 
     def _own_line(self, u: UOp) -> str | None:
         tags = [t for t in u.tag or () if isinstance(t, int) and t < len(self.record.notes)]
-        notes = [note for t in tags for note in self.record.notes[t] or ()]
+        notes = (note for t in tags for note in self.record.notes[t] or ())
         return next((note.caller for note in notes if note.caller), None)
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from tinygrad.dtype import dtypes
 from tinygrad.tensor import Tensor
 from tinygrad.uop import Ops
 from tinygrad.uop.ops import UOp
 
-from vmapdbg.child.evidence.graphs import PackedGraph, PackedNode
+from vmapdbg.child.evidence.graphs import PackedGraph
+from vmapdbg.child.memory import make_buffer, name_dtype, read_buffer
 from vmapdbg.child.oracle.in_double import Widening
 from vmapdbg.child.oracle.oracle import Env, Oracle
 from vmapdbg.child.oracle.scopes import SCOPE_OPS
@@ -30,14 +30,16 @@ class StockOracle(Oracle):
         # where floats are not widened
         self.fixed = set() if widening is None else widening.find_fixed(graph)
         self._buffers: dict[int, UOp] = {}
-        self._has_device: list[bool] | None = None
+        self._devices: list[str] = []
         # an ASSIGN writes to its inputs: they are made anew each time
         self._keep_buffers = all(node.op != "ASSIGN" for node in graph.nodes)
 
     @classmethod
     def refuse(cls, graph: PackedGraph) -> str | None:
         unknown = {node.op for node in graph.nodes} - SCOPE_OPS - set(Ops.__members__)
-        return f"it has no {', '.join(sorted(unknown))}" if unknown else None
+        if not unknown:
+            return None
+        return f"it has no {', '.join(sorted(unknown))}"
 
     def compute(self, slots: Sequence[int], env: Env, known: Mapping[int, Array]) -> list[Array]:
         """Computes the nodes together, as one schedule."""
@@ -80,7 +82,9 @@ class StockOracle(Oracle):
         if widening is not None and (step := widening.find_step(node, slot)) is not None:
             return u * u.const_like(step)
         # the sizes of movement ops must be numbers where RANGEs were replaced
-        return u.simplify() if dtype.scalar() == dtypes.index and sources and node.op != "RANGE" else u
+        if dtype.scalar() == dtypes.index and sources and node.op != "RANGE":
+            return u.simplify()
+        return u
 
     def _map_device(self, device: str) -> str:
         if self.device is not None:
@@ -88,24 +92,24 @@ class StockOracle(Oracle):
         return "PYTHON" if device.startswith("NPY") else device
 
     def _find_device(self, slot: int) -> str:
-        while self.graph.nodes[slot].op != "DEVICE":
-            node = self.graph.nodes[slot]
-            slot = node.src[1] if node.op in {"BUFFER", "COPY"} else self._find_source_with_device(node)
-        return self._map_device(self.graph.nodes[slot].arg)
-
-    def _find_source_with_device(self, node: PackedNode) -> int:
-        if self._has_device is None:
-            self._has_device = []
-            for other in self.graph.nodes:
-                self._has_device.append(other.op == "DEVICE" or any(self._has_device[s] for s in other.src))
-        return next(s for s in node.src if self._has_device[s])
+        """Returns the device that a node is on: a node without one of its own has that of its first source with one."""
+        if not self._devices:
+            for node in self.graph.nodes:
+                device = next((self._devices[s] for s in node.src if self._devices[s]), "")
+                if node.op == "DEVICE":
+                    device = node.arg
+                elif node.op == "COPY":
+                    # not where its source is
+                    device = self._devices[node.src[1]]
+                self._devices.append(device)
+        return self._map_device(self._devices[slot])
 
     def _make_given(self, slot: int) -> UOp:
         """The BUFFER of an input, with its contents."""
         if slot not in self._buffers or not self._keep_buffers:
             node = self.graph.nodes[slot]
             data = self.read(self.graph.blobs[slot])
-            array = Array(data, str(node.dtype).removeprefix("dtypes."), (int(node.arg),))
+            array = Array(data, name_dtype(node.dtype), (int(node.arg),))
             if self.widening is not None and slot not in self.fixed:
                 array = self.widening.convert(array, slot)
             self._buffers[slot] = _make_input(array, self._find_device(slot))
@@ -114,19 +118,13 @@ class StockOracle(Oracle):
 
 def _make_input(array: Array, device: str) -> UOp:
     """Returns a new buffer with the contents and shape of `array`."""
-    size = math.prod(array.shape)
-    buffer = UOp.new_buffer(device, size, getattr(dtypes, array.dtype))
-    memory: Any = buffer.buffer
-    memory.allocate()
-    if size:
-        memory.copyin(memoryview(bytearray(array.data)))
+    buffer = make_buffer(device, math.prod(array.shape), getattr(dtypes, array.dtype), array.data)
     return buffer.reshape(array.shape)
 
 
 def _read_tensor(tensor: Tensor) -> Array:
-    buffer: Any = tensor.uop.base.buffer
-    name = str(tensor.dtype).removeprefix("dtypes.")
-    return Array(bytes(buffer.ensure_allocated().as_buffer()), name, tuple(int(s) for s in tensor.shape))
+    data = read_buffer(tensor.uop.base.buffer)
+    return Array(data, name_dtype(tensor.dtype), tuple(int(s) for s in tensor.shape))
 
 
 ORACLE = StockOracle

@@ -9,6 +9,7 @@ import json
 import pickle
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from operator import methodcaller
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,8 @@ from tinygrad.helpers import Context
 from vmapdbg.check.compare import Rounding, compare, excuse_rounding
 from vmapdbg.check.oracles import DEFAULT, ORACLES
 from vmapdbg.check.result import BufferCheck, CheckReport, Comparison, OutputCheck, ScheduleCheck
-from vmapdbg.child.evidence.graphs import Blobs, Evidence
+from vmapdbg.child.evidence.folder import EvidenceFolder
+from vmapdbg.child.evidence.graphs import Evidence, PackedGraph
 from vmapdbg.child.oracle.first_wrong_buffer import Walk
 from vmapdbg.child.oracle.in_double import Widening
 from vmapdbg.child.oracle.oracle import Oracle, find_oracle
@@ -36,41 +38,44 @@ SEEDS = (1, 2, 3)
 def main() -> None:
     request = load_request(CheckRequest, sys.argv[1])
     assert request.evidence is not None
-    folder = Path(request.evidence)
-    files = sorted(folder.glob("schedule-*.pickle"))
+    folder = EvidenceFolder(Path(request.evidence))
+    files = folder.find_files()
     checks = []
     for count, file in enumerate(files, 1):
         write_atomically(request.progress, f"schedule {count} of {len(files)}")
         evidence: Evidence = pickle.loads(file.read_bytes())
         # what the snippet was run with changes kernels, not values: BEAM would search again
         with Context(BEAM=0):
-            checks.append(Checker(evidence, Blobs(folder / "blobs", 0), request.limit).check(request.oracles))
+            checks.append(Checker(evidence, folder, request.limit).check(request.oracles))
     write_atomically(request.output, json.dumps(to_data(CheckReport(tuple(checks))), allow_nan=False))
 
 
 class Checker:
     """Checks one schedule."""
 
-    def __init__(self, evidence: Evidence, blobs: Blobs, limit: int):
-        self.evidence, self.blobs, self.limit = evidence, blobs, limit
+    def __init__(self, evidence: Evidence, folder: EvidenceFolder, limit: int):
+        self.evidence, self.folder, self.limit = evidence, folder, limit
         self.unchecked = list(evidence.unchecked)
         self.unrollers: list[Unroller] = []
 
     def check(self, oracles: Sequence[str]) -> ScheduleCheck:
         outputs: list[OutputCheck] = []
+        buffers: list[BufferCheck] = []
         stock_runs = None
         graph = self.evidence.graph
         if graph is not None and self.evidence.failed is not None:
-            stock_runs = self.try_stock()
+            stock_runs = self.try_stock(graph)
         elif graph is not None:
             for name in oracles:
-                outputs += self.check_outputs(name)
-        wrong = any(output.comparison.status == "wrong" for output in outputs)
+                outputs += self.check_outputs(graph, name)
+        wrong = [output for output in outputs if output.comparison.status == "wrong"]
+        if wrong:
+            buffers = self.walk_back(wrong[0].oracle)
         return ScheduleCheck(
             schedule=self.evidence.schedule,
             line=self.evidence.line,
             outputs=tuple(outputs),
-            buffers=tuple(self.walk_back(outputs)) if wrong else (),
+            buffers=tuple(buffers),
             unchecked=tuple(dict.fromkeys(self.unchecked)),
             failed=self.evidence.failed,
             stock_runs=stock_runs,
@@ -82,23 +87,21 @@ class Checker:
 
     def make_unroller(
         self,
-        passed: bool,
+        graph: PackedGraph,
         oracle: type[Oracle],
         widening: Widening | None = None,
         given: Mapping[int, Array] = {},
     ) -> Unroller:
-        graph = self.evidence.passed if passed else self.evidence.graph
-        assert graph is not None
-        self.unrollers.append(Unroller(graph, self.blobs.read, oracle, widening, given))
+        self.unrollers.append(Unroller(graph, self.folder.read_data, oracle, widening, given))
         return self.unrollers[-1]
 
-    def try_stock(self) -> bool | None:
+    def try_stock(self, graph: PackedGraph) -> bool | None:
         """Tells whether stock tinygrad computes the graph; None where that would take too many graphs."""
-        unroller = self.make_unroller(passed=False, oracle=find_oracle(DEFAULT))
-        if self.count(unroller, unroller.graph.roots) > self.limit:
+        unroller = self.make_unroller(graph, find_oracle(DEFAULT))
+        if self.count(unroller, graph.roots) > self.limit:
             return None
         try:
-            unroller.evaluate(unroller.graph.roots)
+            unroller.evaluate(graph.roots)
         except Exception:  # whatever it is, stock cannot do it either
             return False
         return True
@@ -108,24 +111,21 @@ class Checker:
 
     # *** outputs
 
-    def check_outputs(self, oracle: str) -> list[OutputCheck]:
-        unroller = self.make_unroller(passed=False, oracle=find_oracle(oracle))
-        refusal = unroller.oracle.refuse(unroller.graph)
+    def check_outputs(self, graph: PackedGraph, oracle: str) -> list[OutputCheck]:
+        unroller = self.make_unroller(graph, find_oracle(oracle))
+        refusal = unroller.oracle.refuse(graph)
         if refusal is not None:
             self.unchecked.append(f"{ORACLES[oracle]} does not compute it: {refusal}")
             return []
-        roots, values = unroller.graph.roots, self.evidence.values
-        known = [number for number, value in enumerate(values) if value is not None]
-        if self.count(unroller, [roots[n] for n in known]) > self.limit:
-            return [check for n in known if (check := self.check_rows(unroller, n, oracle)) is not None]
-        expected = unroller.evaluate([roots[n] for n in known])
+        known = [number for number, value in enumerate(self.evidence.values) if value is not None]
+        slots = [graph.roots[number] for number in known]
+        if self.count(unroller, slots) > self.limit:
+            return [check for n in known if (check := self.check_alone(unroller, n, oracle)) is not None]
+        expected = unroller.evaluate(slots)
         checks = []
-        for position, (number, right) in enumerate(zip(known, expected, strict=True)):
-
-            def again(other: Unroller, at: int = position) -> Array:
-                return other.evaluate([roots[n] for n in known])[at]
-
-            checks.append(self.check_output(unroller, number, oracle, right, again, None))
+        for i, number in enumerate(known):
+            check = self.check_output(unroller, number, oracle, expected[i], lambda u, i=i: u.evaluate(slots)[i])
+            checks.append(check)
         return checks
 
     def check_output(
@@ -135,35 +135,30 @@ class Checker:
         oracle: str,
         right: Array,
         again: Callable[[Unroller], Array],
-        step: int | None,
+        step: int | None = None,
     ) -> OutputCheck:
+        """Checks an output, or what one step of its scope put there. `again` computes what is `right` anew."""
         blob = self.evidence.values[number]
         assert blob is not None
-        got = Array(self.blobs.read(blob), right.dtype, self.full_shape(unroller, number))
         root = unroller.graph.roots[number]
+        got = Array(self.folder.read_data(blob), right.dtype, tuple(unroller.scopes.node(root).shape or ()))
         rows = None
         if step is not None:
             got, rows = self.take_rows(unroller, root, got, step)
-        found = self.compare(unroller, root, got, right, again, passed=False)
+        found = self.compare(unroller, root, got, right, again)
         return OutputCheck(number, right.shape, right.dtype, oracle, found, rows)
 
-    def full_shape(self, unroller: Unroller, number: int) -> tuple[int, ...]:
-        return tuple(unroller.scopes.node(unroller.graph.roots[number]).shape or ())
-
     def compare(
-        self,
-        unroller: Unroller,
-        slot: int,
-        got: Array,
-        right: Array,
-        again: Callable[[Unroller], Array],
-        passed: bool,
+        self, unroller: Unroller, slot: int, got: Array, right: Array, again: Callable[[Unroller], Array]
     ) -> Comparison:
+        """Compares the value of a node. A float that is wrong is computed `again` in double precision, to tell rounding
+        from a fault."""
         found = compare(got, right, unroller.scopes.count_roundings(slot))
         if found.status != "wrong" or not is_float(right.dtype):
             return found
+        oracle = type(unroller.oracle)
         try:
-            wide = [again(self.make_unroller(passed, type(unroller.oracle), Widening(s))) for s in (None, *SEEDS)]
+            wide = [again(self.make_unroller(unroller.graph, oracle, Widening(seed))) for seed in (None, *SEEDS)]
         except Exception:  # not every device has doubles, not every graph can be widened
             return found
         exact, *moved = [decode(array) for array in wide]
@@ -174,15 +169,17 @@ class Checker:
 
     # *** some rows of what is too large
 
-    def check_rows(self, unroller: Unroller, number: int, oracle: str) -> OutputCheck | None:
-        """Checks some steps of an output that leaves a scope, where all of them are too many."""
+    def check_alone(self, unroller: Unroller, number: int, oracle: str) -> OutputCheck | None:
+        """Checks an output by itself, and where it is too large some steps of the scope that it leaves."""
         root = unroller.graph.roots[number]
         cost = unroller.scopes.count_evaluations(root)
         if cost <= self.limit:
             right = unroller.evaluate([root])[0]
-            return self.check_output(unroller, number, oracle, right, lambda u: u.evaluate([root])[0], None)
+            return self.check_output(unroller, number, oracle, right, lambda u: u.evaluate([root])[0])
+        steps = 1
         leaves = unroller.scopes.find_leaving(root)
-        steps = 0 if leaves is None else unroller.scopes.size(unroller.scopes.named_ranges(leaves)[0])
+        if leaves is not None:
+            steps = unroller.scopes.size(unroller.scopes.named_ranges(leaves)[0])
         if leaves is None or cost // steps > self.limit:
             self.unchecked.append(f"output {number} would take {cost:,} graphs (--elements {self.limit})")
             return None
@@ -190,20 +187,11 @@ class Checker:
         self.unchecked.append(
             f"output {number}: {steps - len(chosen):,} of {steps:,} steps of its scope (--elements {self.limit})"
         )
-        return self.check_chosen(unroller, number, oracle, leaves, chosen)
-
-    def check_chosen(
-        self, unroller: Unroller, number: int, oracle: str, leaves: int, chosen: list[int]
-    ) -> OutputCheck | None:
-        worst: OutputCheck | None = None
+        checks = []
         for step in chosen:
-            right = unroller.evaluate_step(leaves, step)
-            check = self.check_output(
-                unroller, number, oracle, right, lambda u, s=step: u.evaluate_step(leaves, s), step
-            )
-            if worst is None or _rank(check) > _rank(worst):
-                worst = check
-        return worst
+            again = methodcaller("evaluate_step", leaves, step)
+            checks.append(self.check_output(unroller, number, oracle, again(unroller), again, step))
+        return max(checks, key=_rank)
 
     def take_rows(self, unroller: Unroller, root: int, got: Array, step: int) -> tuple[Array, str]:
         leaves = unroller.scopes.find_leaving(root)
@@ -215,20 +203,20 @@ class Checker:
 
     # *** the first wrong buffer
 
-    def walk_back(self, outputs: list[OutputCheck]) -> list[BufferCheck]:
+    def walk_back(self, oracle: str) -> list[BufferCheck]:
         """Compares the buffers between the kernels in the order of the schedule, up to the first wrong one."""
-        if self.evidence.passed is None:
+        graph = self.evidence.passed
+        if graph is None:
             return []
-        oracle = next(output.oracle for output in outputs if output.comparison.status == "wrong")
-        unroller = self.make_unroller(passed=True, oracle=find_oracle(oracle))
+        unroller = self.make_unroller(graph, find_oracle(oracle))
 
         def compare_buffer(slot: int, got: Array, right: Array) -> Comparison:
-            return self.compare(unroller, slot, got, right, lambda u: u.evaluate_batch(slot), passed=True)
+            return self.compare(unroller, slot, got, right, lambda u: u.evaluate_batch(slot))
 
         def remake(given: Mapping[int, Array]) -> Unroller:
-            return self.make_unroller(passed=True, oracle=find_oracle(oracle), given=given)
+            return self.make_unroller(graph, find_oracle(oracle), given=given)
 
-        return Walk(self.evidence, self.blobs.read, self.limit, unroller, remake, compare_buffer).walk_back()
+        return Walk(self.evidence, self.folder.read_data, self.limit, unroller, remake, compare_buffer).walk_back()
 
 
 def choose_steps(count: int, wanted: int) -> list[int]:

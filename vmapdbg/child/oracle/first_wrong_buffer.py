@@ -37,11 +37,11 @@ class Walk:
     def walk_back(self) -> list[BufferCheck]:
         """Compares the buffers in the order of the schedule, up to the first wrong one."""
         checks: list[BufferCheck] = []
-        for number, buffer in enumerate(self.evidence.buffers):
-            check, values = self.check_buffer(self.unroller.graph.roots[number], buffer)
+        for index, buffer in enumerate(self.evidence.buffers):
+            check, values = self.check_buffer(self.unroller.graph.roots[index], buffer)
             if check.comparison is not None and check.comparison.status == "wrong":
                 assert values is not None
-                return [*checks, self.explain(number, check, checks, *values)]
+                return [*checks, self.explain(index, check, checks, *values)]
             checks.append(check)
         return checks
 
@@ -76,39 +76,32 @@ class Walk:
     # *** what the kernel of the first wrong buffer read
 
     def explain(
-        self, number: int, check: BufferCheck, before: list[BufferCheck], got: Array, right: Array
+        self, index: int, check: BufferCheck, before: list[BufferCheck], got: Array, right: Array
     ) -> BufferCheck:
         """Adds to the check of the first wrong buffer which buffers its kernel reads, and which it reads wrongly."""
         comparison = check.comparison
         assert comparison is not None
-        sources = self.find_sources(number)
+        sources = self.find_sources(index)
         check = replace(check, reads=tuple(self.evidence.buffers[s].node for s in sources))
         if check.missing or any(s >= len(before) or before[s].comparison is None for s in sources):
             return check
-        found = [self.find_misread(number, s, comparison, got, right) for s in sources]
+        found = [self.find_misread(index, s, comparison, got, right) for s in sources]
         misread = [one for one in found if one is not None]
+        if len(misread) == 1:
+            return replace(check, misread=misread[0])
         # two buffers with the same contents: either could be it
-        return replace(check, misread=misread[0]) if len(misread) == 1 else check
+        return check
 
-    def find_sources(self, number: int) -> list[int]:
-        """The buffers that the kernel of a buffer reads, by their numbers."""
-        roots = self.unroller.graph.roots
-        numbers = {slot: n for n, slot in enumerate(roots)}
-        found, seen, stack = set(), set(), list(self.unroller.scopes.node(roots[number]).src)
-        while stack:
-            slot = stack.pop()
-            if slot in numbers:
-                found.add(numbers[slot])
-            elif slot not in seen:
-                seen.add(slot)
-                stack += self.unroller.scopes.node(slot).src
-        return sorted(found)
+    def find_sources(self, index: int) -> list[int]:
+        """The buffers that the kernel of a buffer reads, by their indices in the evidence."""
+        graph = self.unroller.graph
+        slot = graph.roots[index]
+        others = {root: i for i, root in enumerate(graph.roots) if root != slot}
+        return sorted(others[s] for s in graph.reach(slot, others) if s in others)
 
-    def find_misread(
-        self, number: int, source: int, comparison: Comparison, got: Array, right: Array
-    ) -> Misread | None:
+    def find_misread(self, index: int, source: int, comparison: Comparison, got: Array, right: Array) -> Misread | None:
         roots = self.unroller.graph.roots
-        slot, source_slot = roots[number], roots[source]
+        slot, source_slot = roots[index], roots[source]
         sizes = self.find_sizes(source_slot)
         if math.prod(sizes) < 2 or math.prod(sizes) * self.count_evaluations(slot) > self.limit:
             return None

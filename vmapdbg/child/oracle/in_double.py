@@ -10,6 +10,7 @@ from tinygrad.dtype import dtypes
 from tinygrad.uop import GroupOp, Ops
 
 from vmapdbg.child.evidence.graphs import PackedGraph, PackedNode
+from vmapdbg.child.memory import name_dtype
 from vmapdbg.values.numbers import Array, decode
 from vmapdbg.values.tolerance import EPSILON, is_float
 
@@ -43,7 +44,7 @@ class Widening:
         """Returns the factor for the result of a node, None where nothing is rounded there."""
         if self.seed is None or node.op not in ROUNDED or not dtypes.is_float(node.dtype):
             return None
-        step = EPSILON[str(node.dtype).removeprefix("dtypes.")] / 2
+        step = EPSILON[name_dtype(node.dtype)] / 2
         # 1 - eps/2 is the number below 1, 1 + eps the one above
         return 1 + random.Random(self.seed * 1_000_003 + slot).choice((-step, 2 * step))
 

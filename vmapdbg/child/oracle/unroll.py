@@ -13,7 +13,7 @@ from typing import Any
 from vmapdbg.child.evidence.graphs import PackedGraph
 from vmapdbg.child.oracle.in_double import Widening
 from vmapdbg.child.oracle.oracle import Env, Oracle
-from vmapdbg.child.oracle.scopes import SCOPE_OPS, Scopes
+from vmapdbg.child.oracle.scopes import Scopes
 from vmapdbg.values.numbers import Array
 from vmapdbg.values.slices import join_slices, take_slice
 
@@ -39,11 +39,8 @@ class Unroller:
     def evaluate(self, slots: Iterable[int], env: Env = {}) -> list[Array]:  # noqa: B006
         """Returns the values of nodes, computed together, at the steps that `env` gives."""
         wanted = list(slots)
-        known = {end: self._find_end(end, env) for slot in wanted for end in self.scopes.find_ends(slot)}
+        known = {end: self._value(end, env) for slot in wanted for end in self.scopes.find_ends(slot)}
         return self.oracle.compute(wanted, env, known)
-
-    def _find_end(self, slot: int, env: Env) -> Array:
-        return self.given[slot] if slot in self.given else self._evaluate_boundary(slot, env)
 
     def evaluate_batch(self, slot: int) -> Array:
         """Returns the value of a node inside scopes for every step of them: their sizes are the first axes."""
@@ -58,25 +55,22 @@ class Unroller:
         gone = node.src[1:].index(first)
         return self._collect(node.src[0], tuple(others), {first: step}, tuple(a - (a > gone) for a in axes))
 
-    def _evaluate_boundary(self, slot: int, env: Env) -> Array:
-        """Returns the value of a VMAPIN or VMAPOUT at the steps of `env`."""
-        key = (slot, *self._find_steps(slot, env))
-        if key not in self._known:
-            make = self._slice if self.scopes.node(slot).op == "VMAPIN" else self._stack
-            self._known[key] = make(slot, env)
-        return self._known[key]
-
-    def _find_steps(self, slot: int, env: Env) -> list[tuple[int, int]]:
-        """The steps that the value of a node depends on."""
-        return [(r, env[r]) for r in sorted(self.scopes.open[slot])]
-
     def _value(self, slot: int, env: Env) -> Array:
-        if slot in self.given or self.scopes.node(slot).op in SCOPE_OPS:
-            return self._find_end(slot, env)
-        key = ("value", slot, *self._find_steps(slot, env))
+        """Returns the value of a node at the steps of `env`, computed once for those that it depends on."""
+        if slot in self.given:
+            return self.given[slot]
+        key = (slot, *((r, env[r]) for r in sorted(self.scopes.open[slot])))
         if key not in self._known:
-            self._known[key] = self.evaluate([slot], env)[0]
+            self._known[key] = self._compute(slot, env)
         return self._known[key]
+
+    def _compute(self, slot: int, env: Env) -> Array:
+        op = self.scopes.node(slot).op
+        if op == "VMAPIN":
+            return self._slice(slot, env)
+        if op == "VMAPOUT":
+            return self._stack(slot, env)
+        return self.evaluate([slot], env)[0]
 
     def _slice(self, slot: int, env: Env) -> Array:
         node = self.scopes.node(slot)

@@ -1,14 +1,15 @@
 """What a kernel's loads and stores do to its buffers, read off its linear program: facts for `lint`. Runs in the child.
 
 Every fact holds: a bound is one that no step of any loop or thread leaves, an address outside of a buffer is reached by
-a step, a loop that is called lost is one whose steps store to the same place. What cannot be told is None.
+a step, a loop that is called lost is one whose steps store to the same address. What cannot be decided is None.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 
 from tinygrad.dtype import AddrSpace, ImageDType, PtrDType
 from tinygrad.uop import Ops
@@ -32,7 +33,7 @@ class Use:
     # a loop has a trip count that depends on a variable
     symbolic: bool
     source_line: int | None
-    reach: Reach | None = field(default=None)
+    reach: Reach | None = None
 
     @property
     def is_store(self) -> bool:
@@ -60,10 +61,8 @@ def find_accesses(uops: Sequence[UOp], source: str, launched_by: frozenset[str])
     for use in uses:
         if use.symbolic:
             continue
-        try:
+        with suppress(Undecided):
             use.reach = find_reach(use.address, use.gate, use.loops, use.width)
-        except Undecided:
-            use.reach = None
     groups: dict[tuple[UOp, bool], list[Use]] = {}
     for use in uses:
         groups.setdefault((use.buffer, use.is_store), []).append(use)
@@ -123,9 +122,9 @@ def find_source_lines(uops: Sequence[UOp], source: str) -> dict[UOp, int]:
         ([u for u in uops if u.op is Ops.LOAD and _leaves_register(u)], re.compile(r"\s*[\w<> ]+ val\d+ = ")),
     ]
     for wanted_uops, pattern in wanted:
-        numbers = [i for i, line in enumerate(lines, 1) if pattern.match(line)]
-        if len(numbers) == len(wanted_uops):
-            found |= dict(zip(wanted_uops, numbers, strict=True))
+        matching = [i for i, line in enumerate(lines, 1) if pattern.match(line)]
+        if len(matching) == len(wanted_uops):
+            found |= dict(zip(wanted_uops, matching, strict=True))
     return found
 
 
@@ -143,7 +142,9 @@ def describe(buffer: UOp, uses: list[Use]) -> model.Access:
     bounds = [find_bounds(use, size) for use in uses]
     outside = next((i for i, b in enumerate(bounds) if b is not None and (b[0] < 0 or b[1] >= size)), None)
     lost = [find_lost(use) for use in uses] if uses[0].is_store else [() for _ in uses]
-    worst = outside if outside is not None else next((i for i, names in enumerate(lost) if names), 0)
+    worst = next((i for i, names in enumerate(lost) if names), 0)
+    if outside is not None:
+        worst = outside
     known = [b for b in bounds if b is not None]
     decided = outside is not None or len(known) == len(bounds)
     written = count_all(uses, size)
@@ -160,16 +161,17 @@ def describe(buffer: UOp, uses: list[Use]) -> model.Access:
         gate=None if use.gate is None else write_expression(use.gate, names),
         source_line=use.source_line,
         lost=tuple(describe_loop(loop, use.loops[loop]) for loop in lost[worst]),
-        stores=None if written is None else written.stores,
-        elements=None if written is None else written.elements,
-        missing=None if written is None else written.missing,
+        stores=written.stores,
+        elements=written.elements,
+        missing=written.missing,
     )
 
 
-def count_all(uses: list[Use], size: int) -> Written | None:
-    if not uses[0].is_store or any(use.reach is None for use in uses):
-        return None
-    return count_written([use.reach for use in uses if use.reach is not None], size)
+def count_all(uses: list[Use], size: int) -> Written:
+    reaches = [use.reach for use in uses if use.is_store and use.reach is not None]
+    if len(reaches) < len(uses):
+        return Written(None, None, None)
+    return count_written(reaches, size)
 
 
 def find_bounds(use: Use, size: int) -> tuple[int, int] | None:
@@ -182,7 +184,7 @@ def find_bounds(use: Use, size: int) -> tuple[int, int] | None:
 
 
 def find_lost(use: Use) -> tuple[UOp, ...]:
-    """Returns the loops and threads whose steps all store to the same place, each another value: the last one stays.
+    """Returns the loops and threads whose steps all store to the same address, each another value: the last one stays.
 
     A loop counts where neither address nor gate uses it and the value does. LOCAL memory belongs to one group of
     threads and is used again in each step of a loop: there only the threads of the group count.

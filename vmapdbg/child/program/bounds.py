@@ -62,7 +62,7 @@ def read_comparison(condition: UOp) -> tuple[UOp, int, int] | None:
 def find_outside(index: UOp, size: int) -> tuple[int, int] | None:
     """Returns the bounds of the range that indexes an axis of `size` elements, where a step of it leaves the axis.
 
-    None where no step does, or where that cannot be told. tinygrad wraps such an index around when it flattens the
+    None where no step does, or where that is not known. tinygrad wraps such an index around when it flattens the
     axes, so that the address in the kernel stays in the buffer, and reads something else.
     """
     low, high = index.vmin, index.vmax

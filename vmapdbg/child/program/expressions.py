@@ -10,7 +10,7 @@ from tinygrad.uop.ops import UOp
 
 
 class Undecided(Exception):
-    """The set cannot be told: it depends on data, or is too large to go through."""
+    """The set is not known: it depends on data, or is too large to go through."""
 
 
 def keeps_value(cast: UOp) -> bool:

@@ -148,7 +148,7 @@ def op_weight(op: Ops, dtype: Any, target: str) -> int:
     kernel of that op alone is rendered and counted.
     """
     renderer = make_renderer(target)
-    if op in renderer.code_for_op or (op is Ops.MULACC):
+    if op in renderer.code_for_op or op is Ops.MULACC:
         return 1
     try:
         with Context(BEAM=0, NOOPT=1):
@@ -159,7 +159,8 @@ def op_weight(op: Ops, dtype: Any, target: str) -> int:
 
 
 def _kernel_of(op: Ops, dtype: Any) -> UOp:
-    arity = 1 if op in GroupOp.Unary else 2 if op in GroupOp.Binary else 3
+    groups = (GroupOp.Unary, GroupOp.Binary, GroupOp.Ternary)
+    arity = next(count for count, group in enumerate(groups, 1) if op in group)
     zero = UOp.const(dtypes.index, 0)
     inputs = [UOp.placeholder((1,), dtype, slot).index(zero) for slot in range(1, arity + 1)]
     value = inputs[0].alu(op, *inputs[1:])

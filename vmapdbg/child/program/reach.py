@@ -161,7 +161,7 @@ class Written:
     """What stores do to a buffer: how often they store an element, how many different ones (None: undecided), and the
     first one of the buffer that is not among them (None: none, or undecided)."""
 
-    stores: int
+    stores: int | None
     elements: int | None
     missing: int | None
 
@@ -169,7 +169,7 @@ class Written:
 def count_written(reaches: Sequence[Reach], size: int) -> Written:
     """Returns what all the stores to one buffer of `size` elements reach together.
 
-    Repeats of a whole store count as one (they are told apart by `Reach.repeats`).
+    Repeats of a whole store count as one (`Reach.repeats` has them).
     """
     live = [r for r in reaches if r.steps]
     stores = sum(r.steps // r.repeats * r.width for r in live)

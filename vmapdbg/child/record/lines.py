@@ -38,8 +38,7 @@ def find_user_file(filename: str) -> str | None:
         return None
     if path.startswith(_STDLIB) and not path.startswith(_INSTALLED):
         return None
-    here = os.getcwd() + os.sep
-    return path[len(here) :] if path.startswith(here) else path
+    return path.removeprefix(os.getcwd() + os.sep)
 
 
 def find_user_line() -> str | None:

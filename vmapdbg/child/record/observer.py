@@ -1,4 +1,4 @@
-"""What the scheduler tells: one method for each thing that it decides, or that happens.
+"""What the scheduler reports: one method for each thing that it decides, or that happens.
 
 The overlay has one observer at a time (`_state.observer`) and calls it from within tinygrad's passes. It never needs
 an answer: whoever listens, the kernels are the same. UOps are handed over as they are, and not copied.
@@ -29,7 +29,7 @@ class Observer:
         """A schedule is asked for. `key` is that of its graph; with `cached` tinygrad has it, and no pass will run."""
 
     def uop_tagged(self, tagged: list[UOp]) -> None:
-        """UOps get their number as a tag, their place in `tagged`; the last call before a pass has them all."""
+        """UOps get a tag, their index in `tagged`; the last call before a pass has them all."""
 
     def pass_starts(
         self,
@@ -61,7 +61,7 @@ class Observer:
         """A realize point stays at `x`: `refusal` has the patch that asked for it, and why."""
 
     def pass_repeats(self) -> None:
-        """What was told since `pass_starts` was an attempt: the stages run again."""
+        """What was reported since `pass_starts` was an attempt: the stages run again."""
 
     def bufferize_made(self, node: UOp, buffer: UOp, ambient: tuple[UOp, ...]) -> None:
         """`buffer` is the BUFFERIZE of `node`, and closes the `ambient` ranges besides the node's own."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from vmapdbg.child.memory import name_dtype, read_buffer
 from vmapdbg.model import Output
 from vmapdbg.overlay import load_patching
 
@@ -39,9 +40,9 @@ def read_output(tensor: Any) -> Output | None:
     device = tensor.uop.device
     if not isinstance(device, str) or device.startswith(_NO_VALUES) or not tensor.uop.is_realized:
         return None
-    buffer = tensor.uop.base.buffer.ensure_allocated()
-    data = bytes(buffer.as_buffer())
-    name = str(buffer.dtype.base).removeprefix("dtypes.")
+    buffer = tensor.uop.base.buffer
+    data = read_buffer(buffer)
+    name = name_dtype(buffer.dtype.base)
     shape = tuple(int(size) for size in tensor.shape)
     return Output(shape, name, hashlib.sha256(data).hexdigest(), sample_values(data, name))
 

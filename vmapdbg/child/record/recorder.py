@@ -101,9 +101,9 @@ class PassRecord:
     # for each launch of the schedule the BUFFER UOp that it writes, and the number of its compute kernel
     items: list[tuple[UOp, int | None]] = field(default_factory=list)
 
-    def number_nodes(self) -> dict[UOp, int]:
+    def find_ids(self) -> dict[UOp, int]:
         """Returns the id that each node has in the Capture."""
-        return {u: number for number, u in enumerate(filter(is_node, self.toposort))}
+        return {u: i for i, u in enumerate(filter(is_node, self.toposort))}
 
 
 @dataclass
@@ -128,11 +128,17 @@ class Recorder(Observer):
         self.schedules: list[ScheduleRecord] = []
         self._by_key: dict[bytes, PassRecord] = {}
         self._tagged: list[UOp] = []
-        self._current: PassRecord | None = None
+        self._running: PassRecord | None = None
 
     def forget(self) -> None:
         """Lets go of every UOp."""
-        self.schedules, self._by_key, self._tagged, self._current = [], {}, [], None
+        self.schedules, self._by_key, self._tagged, self._running = [], {}, [], None
+
+    @property
+    def _current(self) -> PassRecord:
+        """The run of the pass that the reports are about."""
+        assert self._running is not None
+        return self._running
 
     # *** what the overlay calls
 
@@ -160,16 +166,9 @@ class Recorder(Observer):
         context: Any,
         scope_ranges: frozenset[UOp],
     ) -> None:
-        record = PassRecord(
-            tsink,
-            toposort,
-            consumers,
-            forced,
-            context,
-            scope_ranges,
-            notes=[u.metadata for u in self._tagged],
-        )
-        self._current, self._tagged = record, []
+        notes = [u.metadata for u in self._tagged]
+        record = PassRecord(tsink, toposort, consumers, forced, context, scope_ranges, notes=notes)
+        self._running, self._tagged = record, []
         if not self.schedules or self.schedules[-1].passed is not None:
             # the pass was called by hand, not for a schedule
             self.schedules.append(ScheduleRecord(find_user_line(), b""))
@@ -179,7 +178,6 @@ class Recorder(Observer):
     def consumers_disagree(
         self, x: UOp, axes: list[int], batch_axes: list[UOp], consumers: dict[UOp, None], context: Any
     ) -> None:
-        assert self._current is not None
         readers = [(c, context.range_map[c]) for c in consumers if c in context.range_map]
         if axes:
             disagreement = Disagreement(axes[0], [(c, ranges.ins[axes[0]]) for c, ranges in readers])
@@ -189,26 +187,22 @@ class Recorder(Observer):
         self._current.disagreements[x] = disagreement
 
     def ranges_end(self, x: UOp, axes: list[int], ending: dict[UOp, UOp]) -> None:
-        assert self._current is not None
         self._current.endings[x] = Ending(axes, ending)
 
     def loops_named(self, named: Callable[[UOp], UOp]) -> None:
-        assert self._current is not None
         for disagreement in self._current.disagreements.values():
             disagreement.asked = [(c, named(r)) for c, r in disagreement.asked]
         for ending in self._current.endings.values():
             ending.ranges = {named(r): expand for r, expand in ending.ranges.items()}
 
     def fusion_refused(self, x: UOp, refusal: Any) -> None:
-        assert self._current is not None
         self._current.refusals[x] = refusal
 
     def pass_repeats(self) -> None:
-        # what was recorded since `pass_starts` was an attempt; the next one takes its place
+        # what was recorded since `pass_starts` was an attempt; the next one replaces it
         self.schedules[-1].passed = None
 
     def bufferize_made(self, node: UOp, buffer: UOp, ambient: tuple[UOp, ...]) -> None:
-        assert self._current is not None
         self._current.bufferizes.setdefault(node, BufferizeRecord(buffer, ambient))
 
     def removal_tried(self, src: UOp, buffer: UOp, index: UOp, result: UOp | None, again: bool) -> None:
@@ -224,19 +218,17 @@ class Recorder(Observer):
         record.stored = True
         # a LOCAL buffer is stored inside its kernel, when that is lowered
         if stored is not None:
-            assert self._current is not None
             self._current.buffers[stored.base.buf_uop] = buffer.arg.node
             self._current.stored[stored.base.buf_uop] = buffer
             record.left_open = tuple(stored.ranges)
 
     def schedule_created(self, items: list[Any], buffers: UOp) -> None:
-        assert self._current is not None
         self._current.kernels = count_launches(items, buffers.src)
         self._current.items = number_kernels(items, buffers.src)
 
     def _bufferize_of(self, buffer: UOp) -> BufferizeRecord | None:
         node = getattr(buffer.arg, "node", None)
-        return self._current.bufferizes.get(node) if self._current is not None else None
+        return None if self._running is None else self._running.bufferizes.get(node)
 
 
 # what is no value of the program: where things are, and the schedule's own root
@@ -251,12 +243,13 @@ def is_node(u: UOp) -> bool:
 def count_launches(items: list[Any], buffers: tuple[UOp, ...]) -> list[Launched]:
     """The steps of an OUTER range are one kernel with another value of a variable: they are counted as its launches."""
     found: dict[tuple[Any, ...], list[int]] = {}
-    for number, step_of in enumerate(_find_kernels(items, buffers)):
-        found.setdefault(step_of, []).append(number)
+    for index, kernel in enumerate(_find_kernels(items, buffers)):
+        found.setdefault(kernel, []).append(index)
     launched = []
-    for (ast, used, *_), numbers in found.items():
-        in_a_row = numbers[-1] - numbers[0] + 1 == len(numbers)
-        launched.append(Launched(ast, used, len(numbers), frozenset(items[numbers[0]].fixedvars if in_a_row else ())))
+    for (ast, used, *_), indices in found.items():
+        in_a_row = indices[-1] - indices[0] + 1 == len(indices)
+        variables = frozenset(items[indices[0]].fixedvars if in_a_row else ())
+        launched.append(Launched(ast, used, len(indices), variables))
     return launched
 
 
@@ -269,8 +262,8 @@ def number_kernels(items: list[Any], buffers: tuple[UOp, ...]) -> list[tuple[UOp
 
 
 def _find_kernels(items: list[Any], buffers: tuple[UOp, ...]) -> list[tuple[Any, ...]]:
-    """The kernel that each launch is one of."""
+    """The kernel that each launch is one of: the steps of an OUTER range, which have variables, are one kernel."""
     return [
-        (item.ast, used.src) if item.fixedvars else (item.ast, used.src, number)
-        for number, (item, used) in enumerate(zip(items, buffers, strict=True))
+        (item.ast, used.src) if item.fixedvars else (item.ast, used.src, index)
+        for index, (item, used) in enumerate(zip(items, buffers, strict=True))
     ]

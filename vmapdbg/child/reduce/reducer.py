@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from vmapdbg import overlay
-from vmapdbg.child.evidence.graphs import Blobs, Evidence, pack_graph
+from vmapdbg.child.evidence.folder import EvidenceFolder
+from vmapdbg.child.evidence.graphs import Evidence, pack_graph
+from vmapdbg.child.memory import read_buffer
 from vmapdbg.child.reduce.trial import Trial, build_graph, read_frame, write_frame
 from vmapdbg.diff.values import compare_output
 from vmapdbg.job import Job, ReduceRequest, dump_record, load_request
@@ -87,8 +89,10 @@ class Reducer:
 
     def run(self) -> dict[str, Any]:
         """Returns the snippet and how it was got, or `reason` why there is none."""
+        from tinygrad.tensor import Tensor
+
         from vmapdbg.child.reduce.shrink import count_nodes
-        from vmapdbg.child.reduce.snippet_forms import WriteError
+        from vmapdbg.child.reduce.snippet_data import WriteError
         from vmapdbg.child.reduce.snippet_writer import write_snippet
 
         start = self.find_start()
@@ -100,21 +104,21 @@ class Reducer:
         facts = {"before": before, "after": count_nodes(roots), "tried": self.tried, "schedule": schedule}
         comment = self.request.comment.format(**facts)
         try:
-            return {"text": write_snippet([_make_tensor(u) for u in roots], comment), **facts}
+            tensors = [Tensor(u, device=u.device) for u in roots]
+            return {"text": write_snippet(tensors, comment), **facts}
         except WriteError as error:
             return {"reason": str(error)}
 
     def find_start(self) -> tuple[int, list[Any]] | None:
         """The first schedule that shows the difference."""
         assert self.request.evidence is not None
-        folder = Path(self.request.evidence)
-        blobs = Blobs(folder / "blobs", 0)
-        for file in sorted(folder.glob("schedule-*.pickle")):
+        folder = EvidenceFolder(Path(self.request.evidence))
+        for file in folder.find_files():
             evidence: Evidence = pickle.loads(file.read_bytes())
             # a replay is the graph of its schedule once more
             if evidence.graph is None or evidence.replay is not None:
                 continue
-            contents = {name: blobs.read(name) for name in set(evidence.graph.blobs.values())}
+            contents = {name: folder.read_data(name) for name in set(evidence.graph.blobs.values())}
             roots = build_graph(evidence.graph, contents)
             self.terms = self.request.terms[evidence.schedule]
             self.wanted = self.compare(roots)
@@ -123,24 +127,28 @@ class Reducer:
         return None
 
     def reduce(self, roots: list[Any]) -> list[Any]:
-        from vmapdbg.child.reduce.shrink import LAST_STEPS, STEPS, measure
+        from vmapdbg.child.reduce.shrink import LAST_STEPS, STEPS
 
         for steps in (STEPS, LAST_STEPS, STEPS):
             changed = True
             while changed and time.monotonic() < self.end:
                 changed = False
                 for step in steps:
-                    while (smaller := self.take_step(step, roots, measure)) is not None:
+                    while (smaller := self.take_step(step, roots)) is not None:
                         roots, changed = smaller, True
         return roots
 
-    def take_step(self, step: Any, roots: list[Any], measure: Any) -> list[Any] | None:
+    def take_step(self, step: Any, roots: list[Any]) -> list[Any] | None:
+        """Returns the first graph of a step that is smaller and still shows the difference, None for none."""
+        from vmapdbg.child.reduce.shrink import measure, plainer_numbers
+
         size = measure(roots)
         for candidate in step(roots):
             if time.monotonic() > self.end:
                 return None
-            grows = measure(candidate) > size or (step.__name__ != "plainer_numbers" and measure(candidate) == size)
-            if not grows and self.compare(candidate) == self.wanted:
+            # plainer numbers make no graph smaller, and run out
+            shrinks = measure(candidate) < size or (step is plainer_numbers and measure(candidate) == size)
+            if shrinks and self.compare(candidate) == self.wanted:
                 return candidate
         return None
 
@@ -150,7 +158,7 @@ class Reducer:
 
         def keep(u: Any) -> str:
             name = str(len(contents))
-            contents[name] = bytes(u.buffer.ensure_allocated().as_buffer())
+            contents[name] = read_buffer(u.buffer)
             return name
 
         question = pickle.dumps((pack_graph(roots, keep), contents))
@@ -169,23 +177,20 @@ def find_difference(one: Trial, other: Trial, kind: str, terms: int) -> Any:
     ends = one.end.partition(":")[0], other.end.partition(":")[0]
     if ends[0] != ends[1]:
         # a graph that both refuse, each in its way, shows nothing
-        shows = kind != "kernels" and "it runs" in ends
-        return (one.end, other.end) if shows else None
+        if kind == "kernels" or "it runs" not in ends:
+            return None
+        return one.end, other.end
     if one.end != "it runs" or kind == "crash":
         return None
     if kind == "findings":
         only = [sorted({*a.codes} - {*b.codes}) for a, b in ((one, other), (other, one))]
         return only if any(only) else None
     if kind == "kernels":
-        return kind if one.keys != other.keys else None
-    found = [compare_output(0, *pair, terms) for pair in zip(one.values, other.values, strict=True)]
-    return kind if any(diff.status == "different" for diff in found) else None
-
-
-def _make_tensor(u: Any) -> Any:
-    from tinygrad.tensor import Tensor
-
-    return Tensor(u, device=u.device)
+        differ = one.keys != other.keys
+    else:
+        found = [compare_output(0, *pair, terms) for pair in zip(one.values, other.values, strict=True)]
+        differ = any(diff.status == "different" for diff in found)
+    return kind if differ else None
 
 
 if __name__ == "__main__":

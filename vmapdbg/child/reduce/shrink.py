@@ -14,7 +14,7 @@ from tinygrad.dtype import dtypes
 from tinygrad.uop import GroupOp, Ops
 from tinygrad.uop.ops import UOp
 
-from vmapdbg.child.reduce.trial import make_buffer
+from vmapdbg.child.memory import make_buffer, read_buffer
 
 Roots = list[UOp]
 Step = Callable[[Roots], Iterable[Roots]]
@@ -28,12 +28,12 @@ def fewer_outputs(roots: Roots) -> Iterable[Roots]:
 
 def earlier_outputs(roots: Roots) -> Iterable[Roots]:
     """What an output is made from in its place, the earliest first; a value inside scopes is collected over them."""
-    for number, root in enumerate(roots):
+    for index, root in enumerate(roots):
         for u in root.toposort():
             if u is not root and _is_value(u) and u.op not in {Ops.BUFFER, Ops.CONST, Ops.COPY}:
                 collected = _collect(u)
                 if collected is not None and collected is not root:
-                    yield [*roots[:number], collected, *roots[number + 1 :]]
+                    yield [*roots[:index], collected, *roots[index + 1 :]]
 
 
 def inputs_for_subgraphs(roots: Roots) -> Iterable[Roots]:
@@ -71,8 +71,7 @@ def plainer_numbers(roots: Roots) -> Iterable[Roots]:
     for u in sink.toposort():
         if u.op is Ops.BUFFER and isinstance(u.device, str):
             plain = _count_up(u.arg, u.dtype)
-            memory: Any = u.buffer
-            if plain is not None and plain != bytes(memory.ensure_allocated().as_buffer()):
+            if plain is not None and plain != read_buffer(u.buffer):
                 yield list(sink.substitute({u: make_buffer(u.device, u.arg, u.dtype, plain)}).src)
         elif u.op is Ops.CONST and dtypes.is_float(u.dtype) and u.arg not in (0.0, 1.0, -1.0, 2.0):
             yield list(sink.substitute({u: u.replace(arg=2.0)}).src)
@@ -112,8 +111,10 @@ def _open_ranges(u: UOp) -> list[UOp]:
 def _collect(u: UOp) -> UOp | None:
     """The value with the RANGEs that are open in it as its first axes."""
     ranges = _open_ranges(u)
-    if not ranges or not all(isinstance(s, int) for s in u.shape):
-        return None if ranges else u
+    if not ranges:
+        return u
+    if not all(isinstance(s, int) for s in u.shape):
+        return None
     enters: Any = u
     return enters.vmapout((*ranges, *[0] * len(u.shape)))
 
@@ -126,17 +127,20 @@ def _make_input(u: UOp) -> UOp | None:
     data = _count_up(math.prod(shape), u.dtype)
     if data is None:
         return None
-    made: Any = make_buffer(u.device, math.prod(shape), u.dtype, data).reshape(shape)
-    return made.vmapin((*ranges, *[0] * len(u.shape))) if ranges else made
+    made = make_buffer(u.device, math.prod(shape), u.dtype, data).reshape(shape)
+    if ranges:
+        made = made.vmapin((*ranges, *[0] * len(u.shape)))
+    return made
 
 
 def _count_up(size: int, dtype: Any) -> bytes | None:
     """The bytes of 1, 2, 3, ...; of 1, 0, 1, 0 for bools. None for a dtype that Python has no numbers of."""
-    code = {"bool": "b", "half": None}.get(dtype.name, dtype.fmt)
-    if code is None or code == "e":
+    if dtype == dtypes.bool:
+        return bytes((i + 1) % 2 for i in range(size))
+    # array has no half
+    if dtype.fmt is None or dtype.fmt == "e":
         return None
-    numbers = [(i + 1) % 2 if dtype == dtypes.bool else i % 100 + 1 for i in range(size)]
-    return array.array(code, numbers).tobytes()
+    return array.array(dtype.fmt, [i % 100 + 1 for i in range(size)]).tobytes()
 
 
 def _resize(roots: Roots, size: int, smaller: int) -> Roots | None:
@@ -158,9 +162,11 @@ def _resize_node(u: UOp, sources: list[UOp], size: int, smaller: int) -> UOp:
 
     if u.op is Ops.BUFFER:
         count = int(scale(u.arg))
+        if count == u.arg:
+            return u
         data = _count_up(count, u.dtype)
         assert data is not None
-        return u if count == u.arg else make_buffer(str(u.device), count, u.dtype, data)
+        return make_buffer(str(u.device), count, u.dtype, data)
     if u.op is Ops.RANGE:
         return UOp.range(scale(u.src[0].arg), *u.arg)
     if u.op in {Ops.RESHAPE, Ops.EXPAND}:
@@ -178,4 +184,6 @@ def _shrink_pair(pair: Any, old: Any, new: Any) -> Any:
     begin, end = pair
     if begin == 0 and end == old:
         return 0, new
-    return (begin - old + new, end - old + new) if old - end < begin else (begin, min(end, new))
+    if old - end < begin:
+        return begin - old + new, end - old + new
+    return begin, min(end, new)

@@ -18,16 +18,11 @@ LARGEST = 16 << 20
 WIDTH = 110
 
 
-class DataTooLarge(ValueError):
-    """An input has too many bytes for a text file; the message is one sentence."""
+class WriteError(ValueError):
+    """The graph cannot be written as a snippet; the message is one sentence that says why."""
 
-
-def write_constant(value: Any) -> str:
-    """Returns a constant's value as Python text, every digit of it: it is part of a kernel's key. The snippet imports
-    `inf` and `nan`."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
-    return repr(value)
+    def __init__(self, reason: str):
+        super().__init__(f"the graph cannot be written as a snippet: {reason}")
 
 
 def write_number(value: Any, dtype: DType) -> str:
@@ -35,7 +30,7 @@ def write_number(value: Any, dtype: DType) -> str:
     0.10000000149011612."""
     code = {dtypes.float32: "f", dtypes.float16: "e"}.get(dtype)
     if code is None or not math.isfinite(value):
-        return write_constant(value)
+        return repr(value)
     for digits in range(1, 10):
         short = f"{value:.{digits}g}"
         try:
@@ -49,12 +44,12 @@ def write_number(value: Any, dtype: DType) -> str:
 def write_data(data: bytes, dtype: DType, shape: tuple[int, ...], device: str | None) -> str:
     """Returns the text of a lazy Tensor of `shape` with these bytes: nested lists, or packed bytes where it is large.
 
-    Raises DataTooLarge.
+    Raises WriteError.
     """
     count = math.prod(shape)
     where = "" if device is None else f", device={device!r}"
     if not count:
-        return f"Tensor.empty({_write_shape(shape)}, dtype={dtype!r}{where})"
+        return f"Tensor.empty({write_shape(shape)}, dtype={dtype!r}{where})"
     if count > LITERALS or dtype.fmt is None:
         return f"{_write_packed(data, dtype, where)}{_write_reshape((count,), shape)}"
     numbers = [write_number(value, dtype) for value in memoryview(data).cast(cast(Any, dtype.fmt))]
@@ -68,7 +63,7 @@ def write_data(data: bytes, dtype: DType, shape: tuple[int, ...], device: str | 
 
 def _write_packed(data: bytes, dtype: DType, where: str) -> str:
     if len(data) > LARGEST:
-        raise DataTooLarge(f"an input of {len(data):,} bytes is too large for a snippet, which holds {LARGEST:,}")
+        raise WriteError(f"an input of {len(data):,} bytes is too large for a snippet, which holds {LARGEST:,}")
     text = base64.b85encode(zlib.compress(data, 9)).decode("ascii")
     lines = "\n".join(f'    b"{part}"' for part in _chunks(text, WIDTH - 10))
     return f"Tensor(\n    unpack(\n{textwrap.indent(lines, '    ')}\n    ),\n    dtype={dtype!r}{where},\n)"
@@ -89,9 +84,9 @@ def _wrap(text: str) -> str:
     return "\n".join(textwrap.wrap(text, WIDTH, initial_indent="    ", subsequent_indent="    "))
 
 
-def _write_shape(shape: tuple[int, ...]) -> str:
-    return ", ".join(map(str, shape)) if shape else "()"
+def write_shape(shape: tuple[int, ...]) -> str:
+    return ", ".join(map(str, shape)) or "()"
 
 
 def _write_reshape(have: tuple[int, ...], shape: tuple[int, ...]) -> str:
-    return "" if have == shape else f".reshape({_write_shape(shape)})"
+    return "" if have == shape else f".reshape({write_shape(shape)})"

@@ -9,6 +9,8 @@ from tinygrad.dtype import dtypes, sum_acc_dtype
 from tinygrad.uop import Ops
 from tinygrad.uop.ops import UOp
 
+from vmapdbg.child.reduce.snippet_data import WriteError
+
 OPERATORS = {
     Ops.ADD: "+",
     Ops.MUL: "*",
@@ -28,16 +30,7 @@ FLOAT_UNARY = {
     Ops.RECIPROCAL: "reciprocal",
 }
 REDUCES = {Ops.ADD: "sum", Ops.MAX: "max", Ops.MUL: "prod"}
-INDEX_OPERATORS = {
-    Ops.ADD: "+",
-    Ops.MUL: "*",
-    Ops.IDIV: "//",
-    Ops.MOD: "%",
-    Ops.CMPLT: "<",
-    Ops.CMPNE: "!=",
-    Ops.AND: "&",
-    Ops.OR: "|",
-}
+INDEX_OPERATORS = {**OPERATORS, Ops.IDIV: "//", Ops.MOD: "%"}
 CANNOT = {
     Ops.KERNEL: "it has a kernel in it (a custom kernel, or a graph that is scheduled already)",
     Ops.AFTER: "it has a kernel in it (a custom kernel, or a graph that is scheduled already)",
@@ -47,10 +40,6 @@ CANNOT = {
     Ops.MSTACK: "it is sharded over devices",
     Ops.BUFFER_VIEW: "it has a view of a DISK buffer in it",
 }
-
-
-class WriteError(ValueError):
-    """The graph cannot be written as a snippet; the message is one sentence that says why."""
 
 
 def is_python_data(copy: UOp) -> bool:
@@ -68,7 +57,7 @@ def is_operator(u: UOp) -> bool:
     return sum_acc_dtype(u.src[0].dtype) == u.src[0].dtype and (u.op not in BITWISE or not dtypes.is_float(u.dtype))
 
 
-def find_number(u: UOp) -> int | None:
+def find_scalar(u: UOp) -> int | None:
     """Which operand of an operator is one that a plain number beside the other one would make."""
     if not is_operator(u):
         return None
@@ -76,7 +65,9 @@ def find_number(u: UOp) -> int | None:
     if _is_number(right, left):
         return 1
     # Python turns the sides of these around where the number is on the left
-    return 0 if u.op not in {Ops.CMPLT, Ops.CMPNE} and _is_number(left, right) else None
+    if u.op not in {Ops.CMPLT, Ops.CMPNE} and _is_number(left, right):
+        return 0
+    return None
 
 
 def _is_number(u: UOp, other: UOp) -> bool:
@@ -88,15 +79,13 @@ def _is_number(u: UOp, other: UOp) -> bool:
     if not (dtypes.is_float(const.dtype) or dtypes.is_int(const.dtype)):
         return False
     same = UOp.const(const.dtype, const.arg, other.device)
-    return u is (same.reshape((1,) * len(other.shape)).expand(other.shape) if other.shape else same)
+    if other.shape:
+        same = same.reshape((1,) * len(other.shape)).expand(other.shape)
+    return u is same
 
 
 def ints(shape: Any) -> bool:
     return shape is not None and all(isinstance(size, int) for size in shape)
-
-
-def write_args(shape: tuple[int, ...]) -> str:
-    return ", ".join(map(str, shape)) if shape else "()"
 
 
 def write_tuple(parts: Iterable[str]) -> str:
@@ -105,12 +94,10 @@ def write_tuple(parts: Iterable[str]) -> str:
 
 
 def write_arg(arg: Any) -> str:
-    if arg is None:
-        return ""
     if isinstance(arg, Ops):
         return f"Ops.{arg.name}"
     if isinstance(arg, tuple):
         return write_tuple(map(write_arg, arg))
-    if isinstance(arg, (int, float, str, bool)):
+    if arg is None or isinstance(arg, (int, float, str)):
         return repr(arg)
-    raise WriteError(f"the graph cannot be written as a snippet: it has an op with the argument {arg!r}")
+    raise WriteError(f"it has an op with the argument {arg!r}")

@@ -7,7 +7,7 @@ from tinygrad.dtype import dtypes
 from tinygrad.uop import Ops
 from tinygrad.uop.ops import UOp
 
-from vmapdbg.child.reduce.snippet_forms import REDUCES, find_number, ints, is_python_data
+from vmapdbg.child.reduce.snippet_forms import REDUCES, find_scalar, ints, is_python_data
 
 
 class Outline:
@@ -37,9 +37,10 @@ class Outline:
             return []
         if (reduced := self.find_dropped(u)) is not None:
             return [reduced.src[0]]
-        sources = [s for s in u.src if is_tensor(s)]
-        number = find_number(u)
-        return [s for i, s in enumerate(u.src) if i != number] if number is not None else sources
+        scalar = find_scalar(u)
+        if scalar is not None:
+            return [s for i, s in enumerate(u.src) if i != scalar]
+        return [s for s in u.src if is_tensor(s)]
 
     def find_input(self, u: UOp) -> UOp | None:
         """The BUFFER, or the COPY of Python numbers, that a node is the contents of, in the shape it is read in."""

@@ -6,6 +6,7 @@ same kernels as the graph it was written from, to the key of each AST. What the 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,18 +16,16 @@ from tinygrad.tensor import Tensor
 from tinygrad.uop import GroupOp, Ops
 from tinygrad.uop.ops import UOp
 
-from vmapdbg.child.reduce.snippet_data import DataTooLarge, write_constant, write_data
+from vmapdbg.child.reduce.snippet_data import WriteError, write_data, write_shape
 from vmapdbg.child.reduce.snippet_forms import (
     CANNOT,
     FLOAT_UNARY,
     INDEX_OPERATORS,
     OPERATORS,
     REDUCES,
-    WriteError,
-    find_number,
+    find_scalar,
     is_operator,
     write_arg,
-    write_args,
     write_tuple,
 )
 from vmapdbg.child.reduce.snippet_outline import Outline, is_tensor
@@ -57,14 +56,14 @@ class _Writer:
         self.texts: dict[UOp, tuple[str, bool]] = {}
         self.lines: list[str] = []
         self.used: set[str] = {"Tensor"}
-        self.counts: dict[str, int] = {}
+        self.counts: Counter[str] = Counter()
 
     # *** the file
 
     def write(self) -> str:
         for u in self.outline.nodes:
             if u.op in CANNOT:
-                raise WriteError(f"the graph cannot be written as a snippet: {CANNOT[u.op]}")
+                raise WriteError(CANNOT[u.op])
         ranges = [u for u in self.outline.nodes if u.op is Ops.RANGE]
         for r in ranges:
             self.name_range(r)
@@ -76,14 +75,16 @@ class _Writer:
         return "\n".join(self.lines + self.write_results()) + "\n"
 
     def write_results(self) -> list[str]:
-        names = []
+        names = ["out"]
+        if len(self.outputs) > 1:
+            names = [f"out{number}" for number in range(len(self.outputs))]
         lines = [""]
-        for number, u in enumerate(self.outputs):
-            names.append("out" if len(self.outputs) == 1 else f"out{number}")
-            lines.append(f"{names[-1]} = {self.texts[u][0]}")
+        for name, u in zip(names, self.outputs, strict=True):
+            lines.append(f"{name} = {self.texts[u][0]}")
         lines.append(f"Tensor.realize({', '.join(names)})")
         for name, u in zip(names, self.outputs, strict=True):
-            wide = "" if u.dtype.fmt is not None else ".float()"
+            # Python has no numbers of some dtypes
+            wide = ".float()" * (u.dtype.fmt is None)
             lines.append(f'print("{name}", {name}{wide}.tolist())')
         return lines
 
@@ -110,8 +111,8 @@ class _Writer:
     # *** names
 
     def new_name(self, prefix: str) -> str:
-        number = self.counts[prefix] = self.counts.get(prefix, -1) + 1
-        return f"{prefix}{number}"
+        self.counts[prefix] += 1
+        return f"{prefix}{self.counts[prefix] - 1}"
 
     def assign(self, prefix: str, text: str) -> str:
         name = self.new_name(prefix)
@@ -137,10 +138,9 @@ class _Writer:
     def name_range(self, r: UOp) -> None:
         self.use("UOp", "AxisType")
         size = self.write_index(r.src[0])
-        more = "".join(f", {part!r}" for part in r.arg[1:-1])
         kind = f"AxisType.{r.arg[-1].name}"
-        if more or len(r.src) > 1:
-            raise WriteError(f"the graph cannot be written as a snippet: it has the RANGE {r.arg} of a kernel in it")
+        if len(r.arg) > 2 or len(r.src) > 1:
+            raise WriteError(f"it has the RANGE {r.arg} of a kernel in it")
         self.texts[r] = (self.assign("r", f"UOp.range({size}, {r.arg[0]}, {kind})"), False)
 
     # *** nodes
@@ -148,7 +148,7 @@ class _Writer:
     def write_node(self, u: UOp) -> tuple[str, bool]:
         """Returns the text of a node, and whether it needs brackets before a dot."""
         if isinstance(u.dtype, ImageDType) or not isinstance(u.device, str):
-            raise WriteError(f"the graph cannot be written as a snippet: {u.op.name} is an image or sharded")
+            raise WriteError(f"{u.op.name} is an image or sharded")
         if (given := self.write_input(u)) is not None:
             return given, False
         if u.op is Ops.CONST:
@@ -196,8 +196,8 @@ class _Writer:
         if u.op is Ops.CONST and not u.src:
             return f"UOp.const({u.dtype!r}, {self.write_value(u)})"
         sources = write_tuple(map(self.write_source, u.src))
-        arg = write_arg(u.arg)
-        return f"UOp(Ops.{u.op.name}, {u.dtype!r}, {sources}{f', {arg}' if arg else ''})"
+        arg = "" if u.arg is None else f", {write_arg(u.arg)}"
+        return f"UOp(Ops.{u.op.name}, {u.dtype!r}, {sources}{arg})"
 
     def write_source(self, s: UOp) -> str:
         if s.op is Ops.DEVICE:
@@ -232,17 +232,14 @@ class _Writer:
     def write_buffer(self, u: UOp, shape: Any, realize: bool = False) -> str:
         buffer = u.buffer
         if not isinstance(buffer, Buffer):
-            raise WriteError("the graph cannot be written as a snippet: it is sharded over devices")
+            raise WriteError("it is sharded over devices")
         device = None if not realize or u.device == Device.DEFAULT else str(u.device)
         self.use("dtypes")
         if not buffer.is_allocated():
             where = "" if device is None else f", device={device!r}"
-            return self.assign("x", f"Tensor.empty({write_args(shape)}, dtype={u.dtype!r}{where})")
-        try:
-            text = write_data(bytes(buffer.as_buffer()), u.dtype, shape, device)
-        except DataTooLarge as error:
-            raise WriteError(f"the graph cannot be written as a snippet: {error}") from None
-        return self.assign("x", f"{text}.realize()" if realize else text)
+            return self.assign("x", f"Tensor.empty({write_shape(shape)}, dtype={u.dtype!r}{where})")
+        text = write_data(bytes(buffer.as_buffer()), u.dtype, shape, device)
+        return self.assign("x", text + ".realize()" * realize)
 
     def write_const(self, u: UOp) -> str:
         self.use("dtypes")
@@ -251,7 +248,8 @@ class _Writer:
         return f"Tensor({self.write_value(u)}, dtype={u.dtype!r}{device}{unique})"
 
     def write_value(self, u: UOp) -> str:
-        text = write_constant(u.arg)
+        # every digit of it: it is part of a kernel's key
+        text = repr(u.arg)
         self.note_names(f"({text}")
         return text
 
@@ -270,9 +268,7 @@ class _Writer:
         return f"{source}.{u.op.name.lower()}({pairs})"
 
     def write_sizes(self, sizes: Any) -> str:
-        if not sizes:
-            return "()"
-        return ", ".join(self.write_index(s) if isinstance(s, UOp) else str(s) for s in sizes)
+        return ", ".join(self.write_index(s) if isinstance(s, UOp) else str(s) for s in sizes) or "()"
 
     def write_reduce(self, u: UOp) -> str:
         if u.op is Ops.REDUCE:
@@ -285,12 +281,13 @@ class _Writer:
         op, axes = u.arg
         if op not in REDUCES:
             return self.write_uop(u)
-        # Tensor.sum and prod compute small dtypes in larger ones, unless they are told not to
-        dtype = f", dtype={u.dtype!r}" if op is not Ops.MAX and sum_acc_dtype(u.dtype) != u.dtype else ""
-        if op is Ops.MUL:
-            dtype = f", dtype={u.dtype!r}"
-        axis = str(axes[0]) if len(axes) == 1 else str(axes)
-        return f"{self.dot(u.src[0])}.{REDUCES[op]}({axis}{', keepdim=True' * keepdim}{dtype})"
+        arguments = [str(axes[0]) if len(axes) == 1 else str(axes)]
+        if keepdim:
+            arguments.append("keepdim=True")
+        # Tensor.sum and prod compute small dtypes in larger ones, unless they are given one
+        if op is Ops.MUL or (op is Ops.ADD and sum_acc_dtype(u.dtype) != u.dtype):
+            arguments.append(f"dtype={u.dtype!r}")
+        return f"{self.dot(u.src[0])}.{REDUCES[op]}({', '.join(arguments)})"
 
     def write_alu(self, u: UOp) -> tuple[str, bool]:
         if is_operator(u):
@@ -299,11 +296,12 @@ class _Writer:
             return f"{self.dot(u.src[0])}.{FLOAT_UNARY[u.op]}()", False
         first, *rest = u.src
         self.use("Ops")
-        return f"{self.dot(first)}.alu({', '.join([f'Ops.{u.op.name}', *(self.texts[s][0] for s in rest)])})", False
+        arguments = [f"Ops.{u.op.name}", *(self.texts[s][0] for s in rest)]
+        return f"{self.dot(first)}.alu({', '.join(arguments)})", False
 
     def write_operator(self, u: UOp) -> str:
-        number = find_number(u)
-        texts = [self.write_value(s.base) if i == number else self.dot(s) for i, s in enumerate(u.src)]
+        scalar = find_scalar(u)
+        texts = [self.write_value(s.base) if i == scalar else self.dot(s) for i, s in enumerate(u.src)]
         return f"{texts[0]} {OPERATORS[u.op]} {texts[1]}"
 
     # *** indices
@@ -322,4 +320,4 @@ class _Writer:
         if u.op in INDEX_OPERATORS:
             left, right = (self.write_index(s) for s in u.src)
             return f"({left} {INDEX_OPERATORS[u.op]} {right})"
-        raise WriteError(f"the graph cannot be written as a snippet: an index has {u.op.name} in it")
+        raise WriteError(f"an index has {u.op.name} in it")

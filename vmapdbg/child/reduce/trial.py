@@ -17,12 +17,14 @@ from typing import IO, Any
 
 from vmapdbg import overlay
 from vmapdbg.child.evidence.graphs import PackedGraph
-from vmapdbg.child.live import build_capture, find_renderer, observe_with
+from vmapdbg.child.live import build_live_capture, find_renderer, observe_with
+from vmapdbg.child.memory import make_buffer
 from vmapdbg.child.record.outputs import read_output
 from vmapdbg.child.record.recorder import Recorder
 from vmapdbg.job import ReduceRequest, load_request
 from vmapdbg.model import Output
 from vmapdbg.patches import format_patches
+from vmapdbg.wording import first_line
 
 _DEVICES: dict[Any, Any] = {"NPY": "PYTHON"}
 """What numpy holds is read only, and no kernel runs on its device: this one holds it here."""
@@ -64,8 +66,8 @@ def lint_recorded(recorder: Recorder, target: str) -> tuple[str, ...]:
     from vmapdbg.lint import lint_capture
 
     records = recorder.schedules
-    recorder.__init__()
-    findings = lint_capture(build_capture(records, target))
+    recorder.forget()
+    findings = lint_capture(build_live_capture(records, target))
     return tuple(sorted({finding.code for finding in findings}))
 
 
@@ -100,8 +102,7 @@ def try_graph(
         run_schedule(items, variables)
         return Trial("it runs", keys, tuple(map(read_output, tensors)))
     except Exception as error:  # whatever the scheduler does with a graph is what is being looked for
-        message = next(iter(str(error).splitlines()), "")
-        return Trial(f"{type(error).__name__}: {message}", (), ())
+        return Trial(f"{type(error).__name__}: {first_line(error)}", (), ())
 
 
 def build_graph(graph: PackedGraph, contents: dict[str, bytes]) -> list[Any]:
@@ -120,18 +121,6 @@ def build_graph(graph: PackedGraph, contents: dict[str, bytes]) -> list[Any]:
         arg = _DEVICES.get(node.arg, node.arg) if node.op == "DEVICE" else node.arg
         built.append(UOp(Ops[node.op], node.dtype, sources, arg))
     return [built[root] for root in graph.roots]
-
-
-def make_buffer(device: str, size: int, dtype: Any, data: bytes) -> Any:
-    """Returns a new BUFFER with contents."""
-    from tinygrad.uop.ops import UOp
-
-    u = UOp.new_buffer(device, size, dtype)
-    memory: Any = u.buffer
-    memory.allocate()
-    if data:
-        memory.copyin(memoryview(bytearray(data)))
-    return u
 
 
 if __name__ == "__main__":
