@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from vmapdbg.diff.naming import choose_names
+from vmapdbg.diff.pairing import share
 from vmapdbg.diff.sequences import find_opcodes
 
 # What tinygrad's renderers number: registers, loop variables, labels. What follows the number of a buffer is its
@@ -184,12 +185,11 @@ def _pair_block(left: Sequence[_Line], right: Sequence[_Line]) -> _Pairs:
 
 @lru_cache(maxsize=_MOST_KNOWN)
 def _find_likeness(one: _Line, other: _Line) -> float:
-    whole = one.counts.total() + other.counts.total()
-    share = 2 * (one.counts & other.counts).total() / whole if whole else 0.0
-    if share < _LEAST_ALIKE:
+    common = share((one.counts & other.counts).total(), one.counts.total() + other.counts.total())
+    if common < _LEAST_ALIKE:
         return 0.0
     # to the third: one line with its own partner is better than two lines with each other's
-    return share**3
+    return common**3
 
 
 def _choose_variables(pairs: _Pairs) -> dict[str, str]:
