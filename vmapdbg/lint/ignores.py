@@ -20,7 +20,8 @@ def split_ignored(findings: Iterable[Finding]) -> tuple[tuple[Finding, ...], tup
     stay: list[Finding] = []
     ignored: list[Finding] = []
     for finding in findings:
-        (ignored if is_ignored(finding, files) else stay).append(finding)
+        side = ignored if is_ignored(finding, files) else stay
+        side.append(finding)
     return tuple(stay), tuple(ignored)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vmapdbg.lint.rule import Rule, each_kernel, kernel_finding, node_finding
+from vmapdbg.lint.rule import Rule, advise_why, each_access, kernel_finding, node_finding
 from vmapdbg.model import Access, Capture, Finding, Node, Outside, Schedule
 from vmapdbg.schedule_index import index_of
 from vmapdbg.wording import format_plural
@@ -32,16 +32,11 @@ def find(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
         for finding in find_ranges(schedule):
             explained.add((schedule.index, finding.number))
             yield finding
-    for schedule, number, kernel in each_kernel(capture):
-        if (schedule.index, number) in explained:
-            continue
-        for access in kernel.accesses or ():
-            if leaves_buffer(access):
-                message = explain(kernel.name, access)
-                advice = "compare the address with the ranges of the node"
-                if kernel.outputs:
-                    advice += f": vmapdbg why {kernel.outputs[0]}"
-                yield kernel_finding("VD105", schedule, number, message, advice, access.source_line)
+    for schedule, number, kernel, access in each_access(capture):
+        if leaves_buffer(access) and (schedule.index, number) not in explained:
+            advice = advise_why(kernel, "compare the address with the ranges of the node")
+            message = explain(kernel.name, access)
+            yield kernel_finding("VD105", schedule, number, message, advice, access.source_line)
 
 
 def find_ranges(schedule: Schedule) -> Iterator[Finding]:
