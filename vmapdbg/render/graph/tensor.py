@@ -177,11 +177,15 @@ def _label_edge(maker: Group, item: Item, reader: Item) -> str:
 def _make_clusters(
     scopes: dict[tuple[str, ...], str], after: DrawnSchedule, before: DrawnSchedule | None
 ) -> Iterable[GraphCluster]:
-    ranges = {**(before.index.ranges if before else {}), **after.index.ranges}
+    ranges = after.index.ranges
+    if before is not None:
+        ranges = before.index.ranges | ranges
     for path, name in scopes.items():
-        known = ranges.get(path[-1])
-        about = f" = {known.size}, {known.axis_type}" if known is not None else ""
-        yield GraphCluster(name, scopes.get(path[:-1]), f"vmap {path[-1]}{about}", path[-1])
+        title = f"vmap {path[-1]}"
+        if path[-1] in ranges:
+            known = ranges[path[-1]]
+            title += f" = {known.size}, {known.axis_type}"
+        yield GraphCluster(name, scopes.get(path[:-1]), title, path[-1])
 
 
 def cut_far_edges(graph: Graph) -> Graph:
@@ -189,21 +193,19 @@ def cut_far_edges(graph: Graph) -> Graph:
     if len(graph.nodes) < _LARGE:
         return graph
     ranks = measure_ranks(graph)
-    known = {node.id: node for node in graph.nodes}
-    nodes, edges = list(graph.nodes), []
-    made: set[str] = set()
+    nodes = {node.id: node for node in graph.nodes}
+    edges: list[GraphEdge] = []
     for edge in graph.edges:
         if ranks[edge.head] - ranks[edge.tail] < _FAR_ROWS:
             edges.append(edge)
             continue
         name = f"{edge.tail}-for-{edge.head}"
-        if name not in made:
-            made.add(name)
-            title, head = known[edge.tail].lines[0], known[edge.head]
+        if name not in nodes:
+            title, scope = nodes[edge.tail].lines[0], nodes[edge.head].scope
             tip = f"reads {title}\n{edge.tooltip}"
-            nodes.append(GraphNode(name, "reference", (f"from {title}",), tip, (), head.scope, edge.mark))
+            nodes[name] = GraphNode(name, "reference", (f"from {title}",), tip, (), scope, edge.mark)
         edges.append(GraphEdge(name, edge.head, edge.label, edge.tooltip, "reference", edge.mark))
-    return replace(graph, nodes=tuple(nodes), edges=tuple(edges))
+    return replace(graph, nodes=tuple(nodes.values()), edges=tuple(edges))
 
 
 def explain_kinds(graph: Graph) -> Graph:
