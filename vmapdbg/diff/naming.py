@@ -40,14 +40,11 @@ class Renaming:
         """`lone` are the ranges of before without a partner."""
         self.ranges = dict(ranges)
         self.nodes = nodes
-        self._lone = frozenset(lone)
+        self._names = {name: name + "'" for name in lone} | self.ranges
 
     def translate(self, expression: str) -> str:
         """Returns an expression of before in the names of after; a range without a partner becomes `r4'`."""
-        return blank_ranges(expression, self._translate_name)
-
-    def _translate_name(self, name: str) -> str:
-        return self.ranges.get(name, name + "'" if name in self._lone else name)
+        return blank_ranges(expression, lambda name: self._names.get(name, name))
 
     def translate_all(self, expressions: Iterable[str] | None) -> tuple[str, ...] | None:
         """Returns a tuple of expressions translated; None stays."""

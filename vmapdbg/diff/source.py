@@ -166,8 +166,7 @@ def _pair_block(left: Sequence[_Line], right: Sequence[_Line]) -> _Pairs:
     alike = [[_find_likeness(one, other) for other in right] for one in left]
     for i in reversed(range(len(left))):
         for j in reversed(range(len(right))):
-            together = best[i + 1][j + 1] + alike[i][j] if alike[i][j] else 0.0
-            best[i][j] = max(together, best[i + 1][j], best[i][j + 1])
+            best[i][j] = max(best[i + 1][j + 1] + alike[i][j], best[i + 1][j], best[i][j + 1])
     pairs: _Pairs = []
     i = j = 0
     while i < len(left) and j < len(right):

