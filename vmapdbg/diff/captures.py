@@ -22,13 +22,7 @@ def diff_captures(before: Capture, after: Capture, printed: tuple[str, str] | No
     compared as well as they can be.
     """
     pairs = match_schedules(before.schedules, after.schedules)
-    schedules = tuple(
-        _diff_schedules(
-            None if i is None else before.schedules[i],
-            None if j is None else after.schedules[j],
-        )
-        for i, j in pairs
-    )
+    schedules = tuple(_diff_schedules(_find(before, i), _find(after, j)) for i, j in pairs)
     return CaptureDiff(
         schema=DIFF_SCHEMA,
         kind="diff",
@@ -36,11 +30,15 @@ def diff_captures(before: Capture, after: Capture, printed: tuple[str, str] | No
         after=_describe_side(after),
         same_snippet=before.snippet == after.snippet,
         values=find_worst(item.values for item in schedules),
-        printed=None if printed is None else compare_printed(*printed),
+        printed=printed and compare_printed(*printed),
         schedules=schedules,
         findings_gone=_subtract_findings(before.findings, after.findings),
         findings_new=_subtract_findings(after.findings, before.findings),
     )
+
+
+def _find(capture: Capture, position: int | None) -> Schedule | None:
+    return None if position is None else capture.schedules[position]
 
 
 def _subtract_findings(some: tuple[Finding, ...], others: tuple[Finding, ...]) -> tuple[Finding, ...]:
@@ -85,12 +83,12 @@ def _diff_schedules(before: Schedule | None, after: Schedule | None) -> Schedule
     matched = set(nodes.values())
     outputs = compare_outputs(left, right)
     return ScheduleDiff(
-        before=None if before is None else before.index,
-        after=None if after is None else after.index,
+        before=before and before.index,
+        after=after and after.index,
         line_before=left.line,
         line_after=right.line,
-        totals_before=None if before is None else sum_totals([before]),
-        totals_after=None if after is None else sum_totals([after]),
+        totals_before=before and sum_totals([before]),
+        totals_after=after and sum_totals([after]),
         renamed=renaming.ranges,
         removed_ranges=_find_unnamed(left, set(renaming.ranges)),
         added_ranges=_find_unnamed(right, set(renaming.ranges.values())),

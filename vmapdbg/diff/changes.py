@@ -19,19 +19,19 @@ _BUFFER_WEIGHT = 100_000
 
 def choose_renaming(before: Schedule, after: Schedule, nodes: Mapping[int, int]) -> Renaming:
     """Returns how the ranges of before are called after, given which nodes are the same."""
-    nodes_after = {node.id: node for node in after.nodes}
-    buffers_after = {item.node: item for item in after.bufferizes if item.outcome == "kept"}
+    index = index_of(after)
     pairs: list[tuple[tuple[str, ...], tuple[str, ...], int]] = []
     for node in before.nodes:
-        other = nodes_after.get(nodes.get(node.id, -1))
+        other = index.node(nodes.get(node.id))
         if other is not None:
             pairs.append((node.in_ranges or (), other.in_ranges or (), 1))
             pairs.append((node.out_ranges or (), other.out_ranges or (), 1))
     for item in before.bufferizes:
-        buffer = buffers_after.get(nodes.get(item.node, -1))
+        buffer = index.find_kept(nodes.get(item.node, -1))
         if buffer is not None and item.outcome == "kept":
-            left, right = (tuple(name for name in one.closed_ranges if find_ranges(name)) for one in (item, buffer))
-            pairs += [(left, right, _BUFFER_WEIGHT)] if len(left) == len(right) else []
+            left, right = (tuple(filter(find_ranges, made.closed_ranges)) for made in (item, buffer))
+            if len(left) == len(right):
+                pairs.append((left, right, _BUFFER_WEIGHT))
     ranges = choose_ranges(pairs, before.ranges, after.ranges)
     return Renaming(ranges, nodes, {item.name for item in before.ranges} - ranges.keys())
 
@@ -40,7 +40,7 @@ def compare_nodes(
     before: Schedule, after: Schedule, renaming: Renaming
 ) -> tuple[tuple[NodeChange, ...], tuple[SameNode, ...]]:
     """Returns the matched nodes that changed, and those that did not, by their ids after."""
-    nodes_after = {node.id: node for node in after.nodes}
+    nodes_after = index_of(after).nodes
     changes: list[NodeChange] = []
     same: list[SameNode] = []
     for node in before.nodes:
@@ -83,12 +83,12 @@ def compare_vmap_map(before: Schedule, after: Schedule, renaming: Renaming) -> t
     """Returns the nodes of both sides whose ambient ranges in `vmap_map` changed, by their ids after."""
     ranges_before = {entry.node: entry.ranges for entry in before.vmap_map}
     ranges_after = {entry.node: entry.ranges for entry in after.vmap_map}
-    ops = {node.id: node.op for node in after.nodes}
+    index = index_of(after)
     changes: list[VmapChange] = []
     for one, other in sorted(renaming.nodes.items(), key=lambda pair: pair[1]):
         left, right = ranges_before.get(one, ()), ranges_after.get(other, ())
         if renaming.translate_all(left) != right:
-            changes.append(VmapChange(one, other, ops.get(other, "?"), left, right))
+            changes.append(VmapChange(one, other, index.op(other), left, right))
     return tuple(changes)
 
 
@@ -106,33 +106,29 @@ def compare_bufferizes(before: Schedule, after: Schedule, renaming: Renaming) ->
 def _compare_bufferize(
     before: Schedule, after: Schedule, left: Bufferize | None, right: Bufferize | None, renaming: Renaming
 ) -> BufferizeChange:
+    sides = [(index_of(side), made) for side, made in ((before, left), (after, right)) if made is not None]
     changed: tuple[BufferizeField, ...] = ()
-    added, removed = _find_added(
-        () if left is None else left.closed_ranges, () if right is None else right.closed_ranges, renaming
-    )
-    if left is not None and right is not None:
-        changed = _find_changed_fields(left, right, renaming)
-    status: ChangeStatus = "changed" if changed else "unchanged"
-    if left is None or right is None:
-        status = "only-after" if left is None else "only-before"
-    ambient = [] if left is None else list(index_of(before).ambient_of(left.node))
-    ambient += [] if right is None else index_of(after).ambient_of(right.node)
+    status: ChangeStatus = "unchanged"
+    if left is None:
+        status = "only-after"
+    elif right is None:
+        status = "only-before"
+    elif changed := _find_changed_fields(left, right, renaming):
+        status = "changed"
+    added, removed = _find_added(left.closed_ranges if left else (), right.closed_ranges if right else (), renaming)
+    index, made = sides[-1]
     return BufferizeChange(
         status=status,
-        op=_find_op(after, right) if right is not None else _find_op(before, left),
+        op=index.op(made.node),
         before=left,
         after=right,
         changed=changed,
         added_ranges=added,
         removed_ranges=removed,
-        ambient=tuple(dict.fromkeys(ambient)),
+        ambient=tuple(dict.fromkeys(name for index, made in sides for name in index.ambient_of(made.node))),
         lost_before=index_of(before).find_lost(left),
         lost_after=index_of(after).find_lost(right),
     )
-
-
-def _find_op(schedule: Schedule, bufferize: Bufferize | None) -> str:
-    return next((node.op for node in schedule.nodes if bufferize is not None and node.id == bufferize.node), "?")
 
 
 def _find_changed_fields(left: Bufferize, right: Bufferize, renaming: Renaming) -> tuple[BufferizeField, ...]:

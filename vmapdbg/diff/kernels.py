@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from vmapdbg.diff.nodes import match_by_levels
+from vmapdbg.diff.pairing import match_by_levels, match_in_order, share
 from vmapdbg.diff.result import KernelChange, KernelSide
 from vmapdbg.diff.sequences import find_opcodes
 from vmapdbg.diff.source import blank_lines, canonize_source
@@ -45,7 +45,7 @@ class _Program:
         return tuple(blank_lines(self.kernel.source, self.kernel.name))
 
     @cached_property
-    def costs(self) -> Hashable:
+    def costs(self) -> tuple[object, ...]:
         return tuple(getattr(self.kernel, name) for name in _COST_FIELDS)
 
     @property
@@ -59,8 +59,12 @@ def compare_kernels(before: Schedule, after: Schedule, nodes: Mapping[int, int])
     `nodes` maps the node ids of before to those of after. In the order of after; kernels of before alone, and
     those that were split, at the end.
     """
-    left = [_make_program(i, kernel, nodes) for i, kernel in enumerate(before.kernels)]
-    right = [_make_program(i, kernel) for i, kernel in enumerate(after.kernels)]
+
+    def rename(ids: Iterable[int]) -> frozenset[int]:
+        return frozenset(nodes.get(node, -1 - node) for node in ids)
+
+    left = [_Program(i, item, rename(item.outputs), rename(item.nodes)) for i, item in enumerate(before.kernels)]
+    right = [_Program(i, item, frozenset(item.outputs), frozenset(item.nodes)) for i, item in enumerate(after.kernels)]
     same_outputs = _match_outputs(left, right)
     fused = _find_absorbed(right, left, {j: i for i, j in same_outputs.items()})
     split = _find_absorbed(left, right, same_outputs)
@@ -76,31 +80,31 @@ def compare_kernels(before: Schedule, after: Schedule, nodes: Mapping[int, int])
     return tuple(sorted(changes, key=_order))
 
 
-def _make_program(number: int, kernel: Kernel, nodes: Mapping[int, int] | None = None) -> _Program:
-    outputs, inside = frozenset(kernel.outputs), frozenset(kernel.nodes)
-    if nodes is not None:
-        outputs = frozenset(nodes.get(node, -1 - node) for node in outputs)
-        inside = frozenset(nodes.get(node, -1 - node) for node in inside)
-    return _Program(number, kernel, outputs, inside)
-
-
-def _order(change: KernelChange) -> tuple[bool, int, int]:
+def _order(change: KernelChange) -> tuple[bool, int, list[int]]:
     first = change.after or change.before
-    before = change.before[0].number if change.before else -1
-    return not change.after, first[0].number, before
+    return not change.after, first[0].number, [side.number for side in change.before]
 
 
 def _match_outputs(before: Sequence[_Program], after: Sequence[_Program]) -> dict[int, int]:
-    def make_levels(programs: Sequence[_Program]) -> list[dict[int, Hashable]]:
-        writing = [item for item in programs if item.outputs]
-        return [
-            {item.number: (item.outputs, item.nodes, item.kernel.key, item.canonical, item.costs) for item in writing},
-            {item.number: (item.outputs, item.kernel.key, item.canonical, item.costs) for item in writing},
-            {item.number: (item.outputs, item.kernel.key) for item in writing},
-            {item.number: item.outputs for item in writing},
-        ]
+    return _match_by(
+        [item for item in before if item.outputs],
+        [item for item in after if item.outputs],
+        lambda item: (item.outputs, item.nodes, item.kernel.key, item.canonical, item.costs),
+        lambda item: (item.outputs, item.kernel.key, item.canonical, item.costs),
+        lambda item: (item.outputs, item.kernel.key),
+        lambda item: item.outputs,
+    )
 
-    return match_by_levels(make_levels(before), make_levels(after))
+
+def _match_by(
+    before: Sequence[_Program], after: Sequence[_Program], *levels: Callable[[_Program], Hashable]
+) -> dict[int, int]:
+    """Pairs the numbers of programs by what each level says of them, the most particular first."""
+
+    def number(programs: Sequence[_Program]) -> list[dict[int, Hashable]]:
+        return [{item.number: describe(item) for item in programs} for describe in levels]
+
+    return match_by_levels(number(before), number(after))
 
 
 def _find_absorbed(
@@ -128,11 +132,12 @@ def _join(status: KernelStatus, before: Sequence[_Program], after: Sequence[_Pro
 
 
 def _compare(matched_by: MatchedBy, before: _Program, after: _Program) -> KernelChange:
-    same_code = before.canonical == after.canonical
-    changed: list[KernelField] = [] if same_code else ["source"]
-    changed.extend(name for name in _COST_FIELDS if getattr(before.kernel, name) != getattr(after.kernel, name))
+    costs = zip(_COST_FIELDS, before.costs, after.costs, strict=True)
+    changed: tuple[KernelField, ...] = tuple(name for name, one, other in costs if one != other)
+    if before.canonical != after.canonical:
+        changed = ("source", *changed)
     status = "changed" if changed else "unchanged"
-    return KernelChange(status, matched_by, (before.side,), (after.side,), tuple(changed))
+    return KernelChange(status, matched_by, (before.side,), (after.side,), changed)
 
 
 _Match = Callable[[Sequence[_Program], Sequence[_Program]], dict[int, int]]
@@ -152,46 +157,32 @@ def _match_rest(before: Sequence[_Program], after: Sequence[_Program]) -> list[K
 
 
 def _match_keys(before: Sequence[_Program], after: Sequence[_Program]) -> dict[int, int]:
-    def make_levels(programs: Sequence[_Program]) -> list[dict[int, Hashable]]:
-        keyed = [item for item in programs if item.kernel.key]
-        return [
-            {item.number: (item.kernel.key, item.nodes, item.canonical, item.costs) for item in keyed},
-            {item.number: (item.kernel.key, item.canonical, item.costs) for item in keyed},
-            {item.number: item.kernel.key for item in keyed},
-        ]
-
-    return match_by_levels(make_levels(before), make_levels(after))
+    return _match_by(
+        [item for item in before if item.kernel.key],
+        [item for item in after if item.kernel.key],
+        lambda item: (item.kernel.key, item.nodes, item.canonical, item.costs),
+        lambda item: (item.kernel.key, item.canonical, item.costs),
+        lambda item: item.kernel.key,
+    )
 
 
 def _match_sources(before: Sequence[_Program], after: Sequence[_Program]) -> dict[int, int]:
-    def make_levels(programs: Sequence[_Program]) -> list[dict[int, Hashable]]:
-        return [
-            {item.number: (item.canonical, item.costs) for item in programs},
-            {item.number: item.canonical for item in programs},
-        ]
-
-    return match_by_levels(make_levels(before), make_levels(after))
+    return _match_by(before, after, lambda item: (item.canonical, item.costs), lambda item: item.canonical)
 
 
 def _match_alike(before: Sequence[_Program], after: Sequence[_Program]) -> dict[int, int]:
     scored = [
-        (-share, abs(i - j), i + j, one.number, other.number)
+        (-alike, abs(i - j), i + j, one.number, other.number)
         for i, one in enumerate(before)
         for j, other in enumerate(after)
-        if (share := _find_likeness(one, other)) >= _LEAST_ALIKE
+        if (alike := _find_likeness(one, other)) >= _LEAST_ALIKE
     ]
-    found: dict[int, int] = {}
-    taken: set[int] = set()
-    for *_, i, j in sorted(scored):
-        if i not in found and j not in taken:
-            found[i] = j
-            taken.add(j)
-    return found
+    return match_in_order((i, j) for *_, i, j in sorted(scored))
 
 
 def _find_likeness(one: _Program, other: _Program) -> float:
     """The larger of two shares: the nodes that both compute, the lines that both have."""
-    nodes = _share(len(one.nodes & other.nodes), len(one.nodes) + len(other.nodes))
+    nodes = share(len(one.nodes & other.nodes), len(one.nodes) + len(other.nodes))
     return max(nodes, _compare_lines(*sorted((one.lines, other.lines))))
 
 
@@ -201,14 +192,9 @@ def _compare_lines(one: tuple[str, ...], other: tuple[str, ...]) -> float:
     """Returns the share of lines that two programs have in common, in order; 0 where it is too small to matter."""
     whole = len(one) + len(other)
     # these are the most that the lines can have in common: as many as the shorter has, and as many in any order
-    if _share(min(len(one), len(other)), whole) < _LEAST_ALIKE:
+    if share(min(len(one), len(other)), whole) < _LEAST_ALIKE:
         return 0.0
-    if _share((Counter(one) & Counter(other)).total(), whole) < _LEAST_ALIKE:
+    if share((Counter(one) & Counter(other)).total(), whole) < _LEAST_ALIKE:
         return 0.0
     opcodes = find_opcodes(one, other)
-    return _share(sum(end - start for tag, start, end, _, _ in opcodes if tag == "equal"), whole)
-
-
-def _share(common: int, whole: int) -> float:
-    """Returns how much of two things that have `whole` parts together is in both, from 0 to 1."""
-    return 2 * common / whole if whole else 0.0
+    return share(sum(end - start for tag, start, end, _, _ in opcodes if tag == "equal"), whole)

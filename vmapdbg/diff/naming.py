@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 
+from vmapdbg.diff.pairing import match_in_order
 from vmapdbg.model import Range, Reason
 
 # A range that the pass numbered. `rm1` is the user's own: -1 in the program, on both sides.
@@ -23,17 +24,9 @@ def blank_ranges(expression: str, name_of: Callable[[str], str] | None = None) -
     return _NUMBERED.sub("r" if name_of is None else lambda match: name_of(match[0]), expression)
 
 
-def choose_names(
-    votes: Mapping[tuple[str, str], int], may_pair: Callable[[str, str], bool] | None = None
-) -> dict[str, str]:
-    """Returns the one-to-one mapping that most votes are for; `may_pair` can forbid a pair."""
-    chosen: dict[str, str] = {}
-    taken: set[str] = set()
-    for before, after in sorted(votes, key=lambda pair: (-votes[pair], *sorted(map(_by_number, pair)))):
-        if before not in chosen and after not in taken and (may_pair is None or may_pair(before, after)):
-            chosen[before] = after
-            taken.add(after)
-    return chosen
+def choose_names(votes: Mapping[tuple[str, str], int]) -> dict[str, str]:
+    """Returns the one-to-one mapping that most votes are for."""
+    return match_in_order(sorted(votes, key=lambda pair: (-votes[pair], *sorted(map(_by_number, pair)))))
 
 
 def _by_number(name: str) -> tuple[int, str]:
@@ -47,14 +40,11 @@ class Renaming:
         """`lone` are the ranges of before without a partner."""
         self.ranges = dict(ranges)
         self.nodes = nodes
-        self._lone = frozenset(lone)
+        self._names = {name: name + "'" for name in lone} | self.ranges
 
     def translate(self, expression: str) -> str:
         """Returns an expression of before in the names of after; a range without a partner becomes `r4'`."""
-        return blank_ranges(expression, self._translate_name)
-
-    def _translate_name(self, name: str) -> str:
-        return self.ranges.get(name, name + "'" if name in self._lone else name)
+        return blank_ranges(expression, lambda name: self._names.get(name, name))
 
     def translate_all(self, expressions: Iterable[str] | None) -> tuple[str, ...] | None:
         """Returns a tuple of expressions translated; None stays."""
@@ -77,7 +67,7 @@ def choose_ranges(
     `pairs` are the expressions of matched things and their weight; those of equal form vote for the ranges they
     name. Ranges that no expression names are paired by size and axis type, in order. A vmap range keeps its name.
     """
-    kinds_before, kinds_after = _kinds(before), _kinds(after)
+    kinds_before, kinds_after = collect_kinds(before), collect_kinds(after)
 
     def may_pair(one: str, other: str) -> bool:
         return kinds_before.get(one) == kinds_after.get(other)
@@ -87,14 +77,16 @@ def choose_ranges(
         for left, right in zip(one, other, strict=False):
             if blank_ranges(left) == blank_ranges(right):
                 for pair in zip(find_ranges(left), find_ranges(right), strict=True):
-                    votes[pair] += weight
-    chosen = choose_names(votes, may_pair)
+                    if may_pair(*pair):
+                        votes[pair] += weight
+    chosen = choose_names(votes)
     chosen |= _pair_rest(kinds_before, kinds_after, chosen)
     own = {name for name in kinds_before if not _NUMBERED.fullmatch(name) and may_pair(name, name)}
     return {name: chosen.get(name, name) for name in kinds_before if name in chosen or name in own} | chosen
 
 
-def _kinds(ranges: Iterable[Range]) -> dict[str, Hashable]:
+def collect_kinds(ranges: Iterable[Range]) -> dict[str, Hashable]:
+    """Returns what tells each range apart, its name left out."""
     return {item.name: (item.size, item.axis_type, item.vmap) for item in ranges}
 
 

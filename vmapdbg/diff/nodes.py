@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Hashable, Iterable, Mapping
 
-from vmapdbg.diff.naming import blank_ranges, find_ranges
+from vmapdbg.diff.naming import blank_ranges, collect_kinds, find_ranges
+from vmapdbg.diff.pairing import match_by_levels
 from vmapdbg.model import Node, Schedule
-
-Key = TypeVar("Key", bound=Hashable)
 
 
 class HashConsing:
@@ -43,25 +41,6 @@ def number_values(nodes: Iterable[Node], cons: HashConsing) -> dict[int, int]:
     return values
 
 
-def match_by_levels(before: Sequence[Mapping[int, Key]], after: Sequence[Mapping[int, Key]]) -> dict[int, int]:
-    """Pairs things whose keys are the same, first by the first level of keys, what is left by the next.
-
-    Of several with the same key the first goes with the first.
-    """
-    matched: dict[int, int] = {}
-    taken: set[int] = set()
-    for keys_before, keys_after in zip(before, after, strict=True):
-        free: dict[Key, list[int]] = {}
-        for item in sorted(keys_after, reverse=True):
-            if item not in taken:
-                free.setdefault(keys_after[item], []).append(item)
-        for item in sorted(keys_before):
-            if item not in matched and free.get(keys_before[item]):
-                matched[item] = free[keys_before[item]].pop()
-                taken.add(matched[item])
-    return matched
-
-
 def _number_graph(schedule: Schedule, cons: HashConsing) -> list[dict[int, int]]:
     """Returns the levels of a schedule's nodes, the most particular first."""
     values = number_values(schedule.nodes, cons)
@@ -94,12 +73,12 @@ def _number_ranges(schedule: Schedule, nodes: Mapping[int, int], cons: HashConsi
         for position, expression in enumerate((*(node.in_ranges or ()), "", *(node.out_ranges or ()))):
             for name in find_ranges(expression):
                 named.setdefault(name, []).append((nodes[node.id], position))
-    kinds = {item.name: (item.size, item.axis_type, item.vmap) for item in schedule.ranges}
+    kinds = collect_kinds(schedule.ranges)
     return {name: cons("range", kinds.get(name), tuple(sorted(uses))) for name, uses in named.items()}
 
 
 def _decision(node: Node) -> Hashable:
-    realized = None if node.realized is None else (node.realized.axes, node.realized.reason)
+    realized = node.realized and (node.realized.axes, node.realized.reason)
     return realized, node.ambient, _expressions(node)
 
 

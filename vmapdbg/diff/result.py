@@ -204,22 +204,14 @@ class ScheduleDiff:
     @property
     def is_empty(self) -> bool:
         """The scheduler did the same on both sides, and no value differs by more than rounding."""
-        return not (
-            not self.is_pair
-            or _copies(self.totals_before) != _copies(self.totals_after)
-            or self.removed_ranges
-            or self.added_ranges
-            or self.nodes
-            or self.nodes_only_before
-            or self.nodes_only_after
-            or self.vmap_map
-            or any(item.status != "unchanged" for item in (*self.bufferizes, *self.kernels))
-            or self.values == "different"
-        )
-
-
-def _copies(totals: Totals | None) -> int:
-    return 0 if totals is None else totals.copies
+        if self.totals_before is None or self.totals_after is None:
+            return False
+        same_copies = self.totals_before.copies == self.totals_after.copies
+        same_ranges = not self.removed_ranges and not self.added_ranges
+        same_nodes = not (self.nodes or self.nodes_only_before or self.nodes_only_after or self.vmap_map)
+        if not (same_copies and same_ranges and same_nodes) or self.values == "different":
+            return False
+        return all(item.status == "unchanged" for item in (*self.bufferizes, *self.kernels))
 
 
 @dataclass(frozen=True)

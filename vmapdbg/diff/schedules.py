@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from vmapdbg.diff.nodes import HashConsing, match_by_levels, number_values
+from vmapdbg.diff.nodes import HashConsing, number_values
+from vmapdbg.diff.pairing import match_by_levels, match_in_order, share
 from vmapdbg.model import Schedule
 
 # Below this share of common nodes two schedules are not the same one, changed.
@@ -43,33 +44,23 @@ def _match_alike(
     for row, i in enumerate(rest_before):
         first = max(row - _WINDOW, 0)
         for other, j in enumerate(rest_after[first : row + _WINDOW], first):
-            alike = _share(before[i], after[j])
+            alike = share((before[i] & after[j]).total(), before[i].total() + after[j].total())
             if alike >= _LEAST_ALIKE:
                 scored.append((-alike, abs(row - other), i, j))
-    found: dict[int, int] = {}
-    for _, _, i, j in sorted(scored):
-        if i not in found and j not in taken:
-            found[i] = j
-            taken.add(j)
-    return found
-
-
-def _share(one: Counter[int], other: Counter[int]) -> float:
-    whole = one.total() + other.total()
-    return 2 * (one & other).total() / whole if whole else 1.0
+    return match_in_order((i, j) for _, _, i, j in sorted(scored))
 
 
 def _match_empty(before: Sequence[Schedule], after: Sequence[Schedule], matched: dict[int, int]) -> dict[int, int]:
     """A schedule that was refused before the pass saw it has no nodes: the line it was asked for at decides."""
     taken = set(matched.values())
-    found: dict[int, int] = {}
-    for i, one in enumerate(before):
-        for j, other in enumerate(after):
-            fits = one.line is not None and one.line == other.line and not (one.nodes and other.nodes)
-            if fits and i not in matched and i not in found and j not in taken:
-                found[i] = j
-                taken.add(j)
-    return found
+    rest_before = [(i, item) for i, item in enumerate(before) if i not in matched and item.line is not None]
+    rest_after = [(j, item) for j, item in enumerate(after) if j not in taken]
+    return match_in_order(
+        (i, j)
+        for i, one in rest_before
+        for j, other in rest_after
+        if one.line == other.line and not (one.nodes and other.nodes)
+    )
 
 
 def _order_pairs(before: int, after: int, matched: dict[int, int]) -> list[tuple[int | None, int | None]]:

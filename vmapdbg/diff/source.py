@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from vmapdbg.diff.naming import choose_names
+from vmapdbg.diff.pairing import share
 from vmapdbg.diff.sequences import find_opcodes
 
 # What tinygrad's renderers number: registers, loop variables, labels. What follows the number of a buffer is its
@@ -165,8 +166,7 @@ def _pair_block(left: Sequence[_Line], right: Sequence[_Line]) -> _Pairs:
     alike = [[_find_likeness(one, other) for other in right] for one in left]
     for i in reversed(range(len(left))):
         for j in reversed(range(len(right))):
-            together = best[i + 1][j + 1] + alike[i][j] if alike[i][j] else 0.0
-            best[i][j] = max(together, best[i + 1][j], best[i][j + 1])
+            best[i][j] = max(best[i + 1][j + 1] + alike[i][j], best[i + 1][j], best[i][j + 1])
     pairs: _Pairs = []
     i = j = 0
     while i < len(left) and j < len(right):
@@ -184,12 +184,11 @@ def _pair_block(left: Sequence[_Line], right: Sequence[_Line]) -> _Pairs:
 
 @lru_cache(maxsize=_MOST_KNOWN)
 def _find_likeness(one: _Line, other: _Line) -> float:
-    whole = one.counts.total() + other.counts.total()
-    share = 2 * (one.counts & other.counts).total() / whole if whole else 0.0
-    if share < _LEAST_ALIKE:
+    common = share((one.counts & other.counts).total(), one.counts.total() + other.counts.total())
+    if common < _LEAST_ALIKE:
         return 0.0
     # to the third: one line with its own partner is better than two lines with each other's
-    return share**3
+    return common**3
 
 
 def _choose_variables(pairs: _Pairs) -> dict[str, str]:

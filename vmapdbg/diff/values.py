@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from itertools import zip_longest
 from typing import Any
 
 from vmapdbg.diff.result import PrintedDiff, ValueDiff
@@ -14,14 +15,14 @@ from vmapdbg.vocabulary import ValueStatus
 # Elements that are all smaller than this are taken for what is left of numbers of this size: a gradient that cancels to
 # noise is another noise in another order of its sums. `check` has the graph, and measures such rounding instead.
 _LEAST_SCALE = 1.0
-_WORST: tuple[ValueStatus, ...] = ("different", "close", "equal")
+_BY_SEVERITY: tuple[ValueStatus, ...] = ("unknown", "equal", "close", "different")
 
 
 def compare_outputs(before: Schedule, after: Schedule) -> tuple[ValueDiff, ...]:
     """Compares the outputs of a pair of schedules, in order, within the tolerance of `estimate_terms`."""
     terms = estimate_terms(before, after)
-    count = max(len(before.outputs), len(after.outputs))
-    return tuple(compare_output(i, _get(before, i), _get(after, i), terms) for i in range(count))
+    pairs = zip_longest(before.outputs, after.outputs)
+    return tuple(compare_output(i, one, other, terms) for i, (one, other) in enumerate(pairs))
 
 
 def estimate_terms(*schedules: Schedule) -> int:
@@ -40,40 +41,33 @@ def compare_output(number: int, before: Output | None, after: Output | None, ter
     Which side is which makes no difference to what is close.
     """
     tolerance = Tolerance(terms, 0.0, 0.0)
-    changes: dict[str, Any] = {}
+    compared: dict[str, Any] = {}
     if before is not None and after is not None:
         tolerance = _make_tolerance(before, after, terms)
-        changes = _compare_elements(before, after, tolerance)
-    facts = {
+        compared = _compare_elements(before, after, tolerance)
+    facts: dict[str, Any] = {
+        **dict.fromkeys(("max_absolute", "max_relative", "first", "index", "value_before", "value_after")),
         "status": "unknown",
-        "max_absolute": None,
-        "max_relative": None,
-        "first": None,
-        "index": None,
-        "value_before": None,
-        "value_after": None,
         "different": 0,
         "sampled": 0,
+        **compared,
     }
     return ValueDiff(
         number=number,
-        shape_before=None if before is None else before.shape,
-        shape_after=None if after is None else after.shape,
-        dtype_before=None if before is None else before.dtype,
-        dtype_after=None if after is None else after.dtype,
+        shape_before=before and before.shape,
+        shape_after=after and after.shape,
+        dtype_before=before and before.dtype,
+        dtype_after=after and after.dtype,
         rtol=tolerance.relative,
         atol=tolerance.absolute,
-        **{**facts, **changes},
+        **facts,
     )
 
 
 def find_worst(statuses: Iterable[ValueStatus]) -> ValueStatus:
     """Returns `different`, `close` or `equal`, the first that occurs; `unknown` where nothing was compared."""
-    found = set(statuses)
-    for status in _WORST:
-        if status in found:
-            return status
-    return "unknown"
+    found: tuple[ValueStatus, ...] = ("unknown", *statuses)
+    return max(found, key=_BY_SEVERITY.index)
 
 
 def compare_printed(before: str, after: str) -> PrintedDiff:
@@ -81,16 +75,10 @@ def compare_printed(before: str, after: str) -> PrintedDiff:
     if before == after:
         return PrintedDiff(True, None, None, None)
     left, right = before.splitlines(), after.splitlines()
-    for number in range(max(len(left), len(right))):
-        one = left[number] if number < len(left) else None
-        other = right[number] if number < len(right) else None
+    for number, (one, other) in enumerate(zip_longest(left, right), 1):
         if one != other:
-            return PrintedDiff(False, number + 1, one, other)
+            return PrintedDiff(False, number, one, other)
     return PrintedDiff(False, len(left), None, None)  # only the ends of lines differ
-
-
-def _get(schedule: Schedule, number: int) -> Output | None:
-    return schedule.outputs[number] if number < len(schedule.outputs) else None
 
 
 def _make_tolerance(before: Output, after: Output, terms: int) -> Tolerance:
@@ -119,14 +107,14 @@ def _compare_elements(before: Output, after: Output, tolerance: Tolerance) -> di
     one, other = _read_sample(before)[:sampled], _read_sample(after)[:sampled]
     wrong = (~find_close(one, other, tolerance)).nonzero()[0]
     absolute, relative = map(make_plain, measure_errors(one, other))
-    facts = {"status": "close", "sampled": sampled, "different": wrong.size}
+    facts: dict[str, Any] = {"status": "close", "sampled": sampled, "different": wrong.size}
     facts |= {"max_absolute": absolute, "max_relative": relative}
     if wrong.size:
         first = int(wrong[0])
-        is_whole = math.prod(before.shape) == sampled
         facts |= {"status": "different", "first": first}
-        facts |= {"index": find_index(first, before.shape) if is_whole else None}
         facts |= {"value_before": before.sample[first], "value_after": after.sample[first]}
+        if math.prod(before.shape) == sampled:
+            facts["index"] = find_index(first, before.shape)
     elif not tolerance.relative:
         facts["status"] = "different"  # what differs was not sampled
     return facts

@@ -17,11 +17,9 @@ def split_ignored(findings: Iterable[Finding]) -> tuple[tuple[Finding, ...], tup
     Lines are looked up in the files as they are now; a file that cannot be read ignores nothing.
     """
     files: dict[str, list[str]] = {}
-    stay: list[Finding] = []
-    ignored: list[Finding] = []
-    for finding in findings:
-        (ignored if is_ignored(finding, files) else stay).append(finding)
-    return tuple(stay), tuple(ignored)
+    every = tuple(findings)
+    ignored = tuple(finding for finding in every if is_ignored(finding, files))
+    return tuple(finding for finding in every if not is_ignored(finding, files)), ignored
 
 
 def is_ignored(finding: Finding, files: dict[str, list[str]]) -> bool:

@@ -35,13 +35,10 @@ def find(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
 
 
 def advise(capture: Capture) -> str:
-    budget = advise_patches(capture, "local-budget")
-    if budget is not None:
-        return budget
-    apart = "keep the buffer in GLOBAL memory with .contiguous()"
+    advice = "keep the buffer in GLOBAL memory with .contiguous()"
     if capture.patches.get("fuse-broadcast"):
-        return f"{apart}, or --patches all,-fuse-broadcast"
-    return apart
+        advice += ", or --patches all,-fuse-broadcast"
+    return advise_patches(capture, "local-budget") or advice
 
 
 RULE = Rule("VD102", "LOCAL memory over the limit", "error", EXPLANATION, find)

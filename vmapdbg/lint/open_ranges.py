@@ -35,7 +35,7 @@ def find(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
 def explain(capture: Capture, schedule: Schedule, bufferize: Bufferize) -> Finding:
     index = index_of(schedule)
     node = index.node(bufferize.node)
-    name = f"node {bufferize.node}" if node is None else f"node {node.id} {node.op}"
+    name = f"node {bufferize.node}" + (f" {node.op}" if node else "")
     opened = ", ".join(bufferize.left_open)
     if len(bufferize.left_open) == 1:
         what, it = f"range {opened} is", "it"
@@ -45,18 +45,15 @@ def explain(capture: Capture, schedule: Schedule, bufferize: Bufferize) -> Findi
         f"{what} left open: {name} is stored to a buffer, its value depends on {it}, and no loop around the store "
         f"runs {it}"
     )
-    writer = index.writers.get(bufferize.node)
-    number = None if writer is None else writer[0]
+    number, _ = index.writers.get(bufferize.node, (None, None))
     return node_finding("VD107", schedule, bufferize.node, message, advise(capture, bufferize.node), number)
 
 
 def advise(capture: Capture, node: int | None) -> str:
-    patches = advise_patches(capture, "close-ranges", "ambient-ranges", "nested-ranges")
-    if patches is not None:
-        return patches
-    if node is None:
-        return "look at the kernel's source"
-    return f"vmapdbg why {node} (where the range comes from)"
+    advice = "look at the kernel's source"
+    if node is not None:
+        advice = f"vmapdbg why {node} (where the range comes from)"
+    return advise_patches(capture, "close-ranges", "ambient-ranges", "nested-ranges") or advice
 
 
 RULE = Rule("VD107", "range left open", "error", EXPLANATION, find)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vmapdbg.lint.rule import Rule, each_kernel, kernel_finding, node_finding
+from vmapdbg.lint.rule import Rule, advise_why, each_access, kernel_finding, node_finding
 from vmapdbg.model import Access, Capture, Finding, Node, Outside, Schedule
 from vmapdbg.schedule_index import index_of
 from vmapdbg.wording import format_plural
@@ -32,16 +32,11 @@ def find(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
         for finding in find_ranges(schedule):
             explained.add((schedule.index, finding.number))
             yield finding
-    for schedule, number, kernel in each_kernel(capture):
-        if (schedule.index, number) in explained:
-            continue
-        for access in kernel.accesses or ():
-            if leaves_buffer(access):
-                message = explain(kernel.name, access)
-                advice = "compare the address with the ranges of the node"
-                if kernel.outputs:
-                    advice += f": vmapdbg why {kernel.outputs[0]}"
-                yield kernel_finding("VD105", schedule, number, message, advice, access.source_line)
+    for schedule, number, kernel, access in each_access(capture):
+        if leaves_buffer(access) and (schedule.index, number) not in explained:
+            advice = advise_why(kernel, "compare the address with the ranges of the node")
+            message = explain(kernel.name, access)
+            yield kernel_finding("VD105", schedule, number, message, advice, access.source_line)
 
 
 def find_ranges(schedule: Schedule) -> Iterator[Finding]:
@@ -63,7 +58,7 @@ def find_ranges(schedule: Schedule) -> Iterator[Finding]:
 
 
 def explain_range(schedule: Schedule, node: Node, outside: Outside, what: str, who: str = "") -> Finding:
-    worst = outside.highest if outside.highest >= outside.size else outside.lowest
+    worst = choose_worst(outside.lowest, outside.highest, outside.size)
     elements = format_plural(outside.size, "element")
     message = (
         f"{who}node {node.id} {node.op} takes element {worst} of axis {outside.axis} of {what}, which has {elements} "
@@ -74,6 +69,11 @@ def explain_range(schedule: Schedule, node: Node, outside: Outside, what: str, w
     return node_finding("VD105", schedule, node.id, message, f"vmapdbg why {node.id} (its ranges)", number)
 
 
+def choose_worst(lowest: int | None, highest: int | None, size: int) -> int | None:
+    """Returns the end of an address that lies outside of its `size` elements."""
+    return highest if highest is not None and highest >= size else lowest
+
+
 def leaves_buffer(access: Access) -> bool:
     if access.lowest is None or access.highest is None:
         return False
@@ -82,8 +82,7 @@ def leaves_buffer(access: Access) -> bool:
 
 def explain(kernel: str, access: Access) -> str:
     verb = "stores to" if access.kind == "store" else "loads"
-    beyond = access.highest is not None and access.highest >= access.size
-    worst = access.highest if beyond else access.lowest
+    worst = choose_worst(access.lowest, access.highest, access.size)
     gate = "" if access.gate is None else f" where {access.gate}"
     elements = format_plural(access.size, "element")
     return (

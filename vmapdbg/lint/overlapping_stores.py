@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from vmapdbg.lint.rule import Rule, advise_patches, each_kernel, kernel_finding, node_finding
+from vmapdbg.lint.rule import Rule, advise_patches, each_access, kernel_finding, node_finding
 from vmapdbg.model import Access, Capture, Finding, Kernel, Loop, Schedule
 from vmapdbg.schedule_index import index_of
 from vmapdbg.wording import format_plural
@@ -30,18 +30,19 @@ scopes also nested-ranges). `vmapdbg why NODE` shows the ranges of the buffer's 
 
 
 def find(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
-    for schedule, number, kernel in each_kernel(capture):
-        for access in kernel.accesses or ():
-            message = explain_store(schedule, kernel, access) if access.kind == "store" else None
-            if message is not None:
-                advice = advise(capture, schedule, next(iter(kernel.outputs), None))
-                yield kernel_finding("VD101", schedule, number, message, advice, access.source_line)
+    for schedule, number, kernel, access in each_access(capture):
+        message = explain_store(schedule, kernel, access)
+        if message is not None:
+            advice = advise(capture, schedule, next(iter(kernel.outputs), None))
+            yield kernel_finding("VD101", schedule, number, message, advice, access.source_line)
     for schedule in capture.schedules:
         if not schedule.kernels:
             yield from find_unscheduled(capture, schedule)
 
 
 def explain_store(schedule: Schedule, kernel: Kernel, access: Access) -> str | None:
+    if access.kind != "store":
+        return None
     if access.lost:
         return explain_lost(schedule, kernel, access)
     if access.addrspace != "GLOBAL" or access.stores is None or access.elements in (None, access.stores):
@@ -50,8 +51,7 @@ def explain_store(schedule: Schedule, kernel: Kernel, access: Access) -> str | N
     if any(other.kind == "load" and other.buffer == access.buffer for other in kernel.accesses or ()):
         return None
     stores, elements = format_plural(access.stores, "value"), format_plural(access.elements, "element")
-    gone = access.stores - access.elements
-    overwritten = "1 value is" if gone == 1 else f"{gone:,} values are"
+    overwritten = format_plural(access.stores - access.elements, "value is", "values are")
     return (
         f"kernel {kernel.name} stores {stores} to {elements} of {access.buffer}: {overwritten} overwritten "
         f"(address {access.address})"
@@ -85,9 +85,8 @@ def name_range(schedule: Schedule, kernel: Kernel, loop: Loop) -> str:
 
 
 def advise(capture: Capture, schedule: Schedule, node: int | None) -> str:
-    has_scope = any(item.vmap for item in schedule.ranges)
     patches = advise_patches(capture, "ambient-ranges", "nested-ranges")
-    if has_scope and patches is not None:
+    if patches is not None and any(item.vmap for item in schedule.ranges):
         return patches
     if node is None:
         return "look at the store in its source"

@@ -43,13 +43,10 @@ def find(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
 
 
 def advise(capture: Capture) -> str:
-    advice = advise_patches(capture, "fusion-guard")
-    if advice is not None:
-        return advice
-    apart = ".contiguous() after the value that should be a buffer of its own"
+    advice = ".contiguous() after the value that should be a buffer of its own"
     if capture.patches.get("fuse-broadcast"):
-        return f"--patches all,-fuse-broadcast, or {apart}"
-    return apart
+        advice = f"--patches all,-fuse-broadcast, or {advice}"
+    return advise_patches(capture, "fusion-guard") or advice
 
 
 RULE = Rule("VD103", "parallelism lost", "warning", EXPLANATION, find, compares=True)

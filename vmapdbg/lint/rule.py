@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from vmapdbg.model import Capture, Finding, Kernel, Schedule
+from vmapdbg.model import Access, Capture, Finding, Kernel, Schedule
 from vmapdbg.schedule_index import index_of
 
 
@@ -33,31 +33,21 @@ def each_kernel(capture: Capture) -> Iterator[tuple[Schedule, int, Kernel]]:
             yield schedule, number, kernel
 
 
+def each_access(capture: Capture) -> Iterator[tuple[Schedule, int, Kernel, Access]]:
+    """Yields what every kernel accesses, with the kernel, its schedule and its number there."""
+    for schedule, number, kernel in each_kernel(capture):
+        for access in kernel.accesses or ():
+            yield schedule, number, kernel, access
+
+
 def kernel_finding(
-    code: str,
-    schedule: Schedule,
-    number: int,
-    message: str,
-    advice: str,
-    source_line: int | None = None,
+    code: str, schedule: Schedule, number: int, message: str, advice: str, source_line: int | None = None
 ) -> Finding:
     """Returns a finding about a kernel; its node is the one whose buffer the kernel writes."""
     kernel = schedule.kernels[number]
     node = index_of(schedule).node(next(iter(kernel.outputs), None))
-    lines = [*kernel.lines, schedule.line]
-    if node is not None and node.line is not None:
-        lines.insert(0, node.line)
-    return Finding(
-        code=code,
-        kernel=kernel.name,
-        node=None if node is None else node.id,
-        line=lines[0],
-        message=message,
-        schedule=schedule.index,
-        number=number,
-        source_line=source_line,
-        advice=advice,
-    )
+    line = (node and node.line) or next(iter(kernel.lines), schedule.line)
+    return Finding(code, kernel.name, node and node.id, line, message, schedule.index, number, source_line, advice)
 
 
 def node_finding(
@@ -66,17 +56,13 @@ def node_finding(
     """Returns a finding about a node; `number` is that of the kernel it is in, None where there is none."""
     node = index_of(schedule).node(node_id)
     kernel = index_of(schedule).kernel(number)
-    line = None if node is None else node.line
-    return Finding(
-        code=code,
-        kernel=None if kernel is None else kernel.name,
-        node=node_id,
-        line=line or schedule.line,
-        message=message,
-        schedule=schedule.index,
-        number=number,
-        advice=advice,
-    )
+    line = (node and node.line) or schedule.line
+    return Finding(code, kernel and kernel.name, node_id, line, message, schedule.index, number, None, advice)
+
+
+def advise_why(kernel: Kernel, advice: str) -> str:
+    """Returns an advice and how to see the decisions about what a kernel writes."""
+    return ": ".join([advice, *(f"vmapdbg why {node}" for node in kernel.outputs[:1])])
 
 
 def advise_patches(capture: Capture, *patches: str) -> str | None:

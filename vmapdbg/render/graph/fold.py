@@ -93,29 +93,25 @@ class _Joined:
                 self.why["plumbing"] += 1
             elif _is_free(item, 2):
                 self._fold_constant(item)
-        for key in [key for key in self.values if self._is_shown(key)]:
+        # a constant that nothing reads is an output: it is drawn
+        for key in [key for key in self.values if not self.readers[key]]:
             self.of[key] = key
             del self.values[key]
         self.why["constants"] += len(self.values)
         self._join_index()
 
     def _fold_constant(self, item: Item) -> None:
-        if item.node.op in _CONSTANTS:
+        op, first = item.node.op, next(iter(item.src), None)
+        if op in _CONSTANTS:
             self.values[item.key] = item.node.arg or "?"
             self.of[item.key] = None
-        elif item.node.op in _ARITHMETIC and item.src and all(self._is_constant(key) for key in item.src):
-            if len(item.src) == 1 and item.src[0] in self.values and item.node.op not in REDUCE:
-                self.values[item.key] = self.values[item.src[0]]
-                self.of[item.key] = None
-            else:
-                self.index.add(item.key)
-
-    def _is_constant(self, key: str) -> bool:
-        return key in self.values or key in self.index
-
-    def _is_shown(self, key: str) -> bool:
-        """A constant that nothing reads is an output: it is drawn."""
-        return not self.readers[key]
+        elif first is None or op not in _ARITHMETIC:
+            return
+        elif len(item.src) == 1 and first in self.values and op not in REDUCE:
+            self.values[item.key] = self.values[first]
+            self.of[item.key] = None
+        elif all(key in self.values or key in self.index for key in item.src):
+            self.index.add(item.key)
 
     def _join_index(self) -> None:
         """Index arithmetic that hangs together becomes one node. It reads nothing else, so no cycle can arise."""
@@ -168,7 +164,7 @@ class _Joined:
             if key is not None:
                 groups.setdefault(key, Group(key, "", [])).items.append(item)
         for group in groups.values():
-            group.kind = "index" if group.key in self.index else _choose_kind(group)
+            group.kind = _choose_kind(group, self.index)
             sources = [source for item in group.items for source in item.src]
             group.constants = list(dict.fromkeys(self.values[key] for key in sources if key in self.values))
         order = {item.key: number for number, item in enumerate(self.items)}
@@ -200,8 +196,10 @@ def _is_joinable(item: Item, detail: int) -> bool:
     return item.node.op in MOVEMENT or item.node.op == "CAST"
 
 
-def _choose_kind(group: Group) -> str:
+def _choose_kind(group: Group, index: set[str]) -> str:
     op = group.last.node.op
+    if group.key in index:
+        return "index"
     if op in _BORDERS:
         return op.lower()
     if not group.last.node.src or op == "BUFFER":
@@ -221,15 +219,16 @@ def _fold_repeats(folding: Folding) -> Folding:
         return folding
     start, period, count = found
     copies = spine[start + period : start + period * count]
-    merged = Group(copies[-1].key, "repeat", [item for group in copies for item in group.items], repeats=count - 1)
     inside = {group.key for group in copies}
-    inside |= set(_find_own_sources(folding, inside))
-    own = [item for group in groups if group.key in inside and group not in copies for item in group.items]
-    merged.items = [*own, *merged.items]
-    kept = [group for group in groups if group.key not in inside or group.key == merged.key]
-    of = {key: merged.key if group in inside else group for key, group in folding.of.items()}
-    folded = {**folding.folded, "repeated layers": len(inside) - 1}
-    return Folding([merged if group.key == merged.key else group for group in kept], of, folded)
+    own = set(_find_own_sources(folding, inside))
+    inside |= own
+    members = [group for group in groups if group.key in own] + copies
+    items = [item for group in members for item in group.items]
+    merged = Group(copies[-1].key, "repeat", items, repeats=count - 1)
+    kept = {group.key: group for group in groups if group.key not in inside or group.key == merged.key}
+    kept[merged.key] = merged
+    of = folding.of | {key: merged.key for key, group in folding.of.items() if group in inside}
+    return Folding(list(kept.values()), of, {**folding.folded, "repeated layers": len(inside) - 1})
 
 
 def _find_own_sources(folding: Folding, inside: set[str]) -> Iterator[str]:

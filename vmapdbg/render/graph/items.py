@@ -56,7 +56,7 @@ class Item:
 
 def find_reason(node: Node) -> str | None:
     """Returns why a node is realized, None where it is not."""
-    return node.realized.reason if node.realized is not None else None
+    return node.realized and node.realized.reason
 
 
 class DrawnSchedule:
@@ -91,21 +91,15 @@ def colour_ranges(after: DrawnSchedule, before: DrawnSchedule | None) -> dict[st
     return choose_colours(sorted(names))
 
 
-def count_common(before: Schedule, after: Schedule) -> int:
-    """Returns how many nodes two schedules share."""
-    return len(match_nodes(before, after))
-
-
 def collect_items(after: DrawnSchedule, before: DrawnSchedule | None = None) -> list[Item]:
     """Returns the items of a schedule, sources first; with `before`, those of both, marked."""
-    order = order_scopes(after) if before is None else order_scopes(after) | order_scopes(before)
+    order = order_scopes(after)
     if before is None:
         return [_make_item(after, node, str(node.id), COMMON, order) for node in after.schedule.nodes]
+    order |= order_scopes(before)
     matched = match_nodes(before.schedule, after.schedule)
     twins = {new: old for old, new in matched.items()}
-    old_keys = {
-        node.id: str(matched[node.id]) if node.id in matched else f"b{node.id}" for node in before.schedule.nodes
-    }
+    old_keys = {node.id: str(matched.get(node.id, f"b{node.id}")) for node in before.schedule.nodes}
     removed = [
         _make_item(before, node, old_keys[node.id], REMOVED, order, old_keys)
         for node in before.schedule.nodes

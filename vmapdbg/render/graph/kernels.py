@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from vmapdbg.render.graph.labels import shorten
 from vmapdbg.render.graph.model import (
     ADDED,
     COMMON,
+    PREFIXES,
     REMOVED,
     SIGNS,
     Graph,
@@ -88,7 +90,7 @@ def fold_kernels(graph: Graph) -> Graph:
     merged = GraphNode(last.id, "repeat", lines, f"{lines[0]}\nnodes {format_ids(members)}", members, None, last.mark)
     inside.discard(last.id)
     nodes = tuple(merged if node.id == last.id else node for node in graph.nodes if node.id not in inside)
-    names = {name: last.id if name in inside else name for name in known}
+    names = {name: name for name in known} | dict.fromkeys(inside, last.id)
     moved = [replace(edge, tail=names[edge.tail], head=names[edge.head]) for edge in graph.edges]
     edges = tuple(dict.fromkeys(edge for edge in moved if edge.tail != edge.head))
     return replace(graph, nodes=nodes, edges=edges, folded={"repeated kernels and buffers": len(inside)})
@@ -96,16 +98,19 @@ def fold_kernels(graph: Graph) -> Graph:
 
 def _find_inner_buffers(graph: Graph, inside: set[str]) -> set[str]:
     """The buffers that only these kernels touch, or that they both write and read."""
-    touching: dict[str, set[str]] = {}
-    writing: dict[str, set[str]] = {}
-    reading: dict[str, set[str]] = {}
+    writing: dict[str, set[str]] = defaultdict(set)
+    reading: dict[str, set[str]] = defaultdict(set)
     for edge in graph.edges:
-        for one, other, kept in ((edge.tail, edge.head, reading), (edge.head, edge.tail, writing)):
-            touching.setdefault(one, set()).add(other)
-            kept.setdefault(one, set()).add(other)
-    buffers = [node.id for node in graph.nodes if node.kind in ("buffer", "kept")]
-    only = {name for name in buffers if touching.get(name) and touching[name] <= inside}
-    return only | {name for name in buffers if writing.get(name, set()) & inside and reading.get(name, set()) & inside}
+        writing[edge.head].add(edge.tail)
+        reading[edge.tail].add(edge.head)
+    found: set[str] = set()
+    for node in graph.nodes:
+        if node.kind in ("buffer", "kept"):
+            touching = writing[node.id] | reading[node.id]
+            both = writing[node.id] & inside and reading[node.id] & inside
+            if both or (touching and touching <= inside):
+                found.add(node.id)
+    return found
 
 
 class _Part:
@@ -115,9 +120,9 @@ class _Part:
         self.drawn = drawn
         self.mark: Mark = mark
         self.kernels = drawn.schedule.kernels
-        prefix = "before" if mark == REMOVED else ""
+        prefix = PREFIXES[mark]
         self.names = {number: f"{prefix}kernel{number}" for number in range(len(self.kernels))}
-        self.writers = {node: number for number, kernel in enumerate(self.kernels) for node in kernel.outputs}
+        self.writers = drawn.index.writers
         self.reads = [sorted(self._find_reads(kernel)) for kernel in self.kernels]
         self.buffers = sorted(set(self.writers) | {node for reads in self.reads for node in reads})
         self.buffer_names = {node: f"{prefix}buffer{node}" for node in self.buffers}
@@ -127,8 +132,9 @@ class _Part:
 
     def _find_reads(self, kernel: Kernel) -> set[int]:
         """The buffers a kernel reads: what its nodes read and it does not compute, back to a buffer."""
-        inside, found, seen = set(kernel.nodes), set(), set()
-        own = set(kernel.outputs)
+        inside, own = set(kernel.nodes), set(kernel.outputs)
+        found: set[int] = set()
+        seen: set[int] = set()
         nodes = self.drawn.index.nodes
         waiting = [source for number in kernel.nodes if number in nodes for source in nodes[number].src]
         while waiting:
@@ -142,6 +148,11 @@ class _Part:
                 waiting += nodes[number].src
         return found
 
+    def share(self, other: _Part, name: str) -> str:
+        """Returns the name of what the other part has too; it gets no mark in either."""
+        self.marks[name] = other.marks[name] = COMMON
+        return name
+
     def draw(self) -> tuple[list[GraphNode], list[GraphEdge]]:
         """Returns what is drawn of this side."""
         nodes = [self._draw_buffer(number) for number in self.buffers]
@@ -151,33 +162,28 @@ class _Part:
             pairs = [(self.buffer_names[node], self.names[number]) for node in self.reads[number]]
             pairs += [(self.names[number], self.buffer_names[node]) for node in kernel.outputs]
             for tail, head in pairs:
-                edges.append(GraphEdge(tail, head, mark=self._mark_edge(tail, head)))
+                is_common = self.marks[tail] == self.marks[head] == COMMON
+                edges.append(GraphEdge(tail, head, mark=COMMON if is_common else self.mark))
         return nodes, edges
-
-    def _mark_edge(self, tail: str, head: str) -> Mark:
-        marks = (self.marks[tail], self.marks[head])
-        if marks == (COMMON, COMMON):
-            return COMMON
-        return self.mark
 
     def _draw_kernel(self, number: int, kernel: Kernel) -> GraphNode:
         name = self.names[number]
         mark = self.marks[name]
-        share = kernel.executed_ops / self.most if self.most else 0.0
+        share = kernel.executed_ops / max(self.most, 1)
+        found = self.drawn.findings.find_for_kernel(kernel, self.drawn.schedule.index, number)
         lines = [
             f"{SIGNS[mark]}#{number} {shorten(kernel.name)}",
             *self._label_work(kernel),
-            *self._label_findings(number, kernel),
+            *(shorten(f"{item.code} {item.message}", 60) for item in found),
+            shorten(_join_some(self.drawn.places.format_all(kernel.lines).split("; "))),
         ]
-        alert = len(lines) > len(self._label_work(kernel)) + 1
-        lines.append(shorten(_join_some(self.drawn.places.format_all(kernel.lines).split("; "))))
         tip = f"kernel {number} {kernel.name}, target {kernel.target}\n  nodes {format_ids(kernel.nodes)}\n"
         tip += f"  writes nodes {format_ids(kernel.outputs)}\n  lines {', '.join(kernel.lines)}"
         shown = tuple(line for line in lines if line)
-        return GraphNode(name, "kernel", shown, tip, kernel.nodes, mark=mark, alert=alert, weight=share)
+        return GraphNode(name, "kernel", shown, tip, kernel.nodes, mark=mark, alert=bool(found), weight=share)
 
     def _label_work(self, kernel: Kernel) -> list[str]:
-        part = kernel.executed_ops / self.total if self.total else 0.0
+        part = kernel.executed_ops / max(self.total, 1)
         ops = [f"{format_count(kernel.executed_ops)} ops executed"]
         if part >= 0.01 and len(self.kernels) > 1:
             ops.append(f"{part:.0%} of all")
@@ -191,16 +197,11 @@ class _Part:
         launch.append(f"moves {format_bytes(kernel.bytes)}")
         return [", ".join(ops), ", ".join(launch)]
 
-    def _label_findings(self, number: int, kernel: Kernel) -> list[str]:
-        found = self.drawn.findings.find_for_kernel(kernel, self.drawn.schedule.index, number)
-        return [shorten(f"{item.code} {item.message}", 60) for item in found]
-
     def _draw_buffer(self, number: int) -> GraphNode:
         name = self.buffer_names[number]
-        mark, node = self.marks[name], self.drawn.index.nodes.get(number)
-        closed = self.drawn.index.find_kept(number)
-        lost = self.drawn.index.find_lost(closed)
-        op = self.drawn.index.op(number)
+        index, mark = self.drawn.index, self.marks[name]
+        node, closed = index.node(number), index.find_kept(number)
+        lost, op = index.find_lost(closed), index.op(number)
         size, tip = "", f"buffer of node {number}: {op}"
         if node is not None:
             size = _size_input(node)
@@ -212,7 +213,7 @@ class _Part:
         if node is not None and node.line:
             tip += f"\n  {node.line}"
         lines = [f"{SIGNS[mark]}{number} {op}", *(f"{item} NOT closed" for item in lost), size]
-        kind = "buffer" if number not in self.writers else "kept"
+        kind = "kept" if number in self.writers else "buffer"
         return GraphNode(name, kind, tuple(line for line in lines if line), tip, (number,), None, mark, bool(lost))
 
 
@@ -243,7 +244,7 @@ def _match_parts(old: _Part, new: _Part) -> None:
     for number in old.buffers:
         other = matched.get(number)
         if other in new.buffer_names and _measure(old, number) == _measure(new, other):
-            _share(old, old.buffer_names, number, new, new.buffer_names, other)
+            old.buffer_names[number] = old.share(new, new.buffer_names[other])
     free: dict[object, list[int]] = {}
     for number, kernel in enumerate(new.kernels):
         free.setdefault((kernel.key or kernel.source, kernel.outputs), []).append(number)
@@ -251,19 +252,14 @@ def _match_parts(old: _Part, new: _Part) -> None:
         outputs = tuple(matched.get(node, -1) for node in kernel.outputs)
         waiting = free.get((kernel.key or kernel.source, outputs))
         if waiting:
-            _share(old, old.names, number, new, new.names, waiting.pop(0))
+            old.names[number] = old.share(new, new.names[waiting.pop(0)])
 
 
 def _measure(part: _Part, number: int) -> object:
     """What tells two buffers of one node apart: how large they are, and what they lose."""
     index = part.drawn.index
     kept = index.find_kept(number)
-    return None if kept is None else (kept.size, kept.bytes, index.find_lost(kept))
-
-
-def _share(old: _Part, olds: dict[int, str], number: int, new: _Part, news: dict[int, str], other: int) -> None:
-    olds[number] = news[other]
-    old.marks[news[other]] = new.marks[news[other]] = COMMON
+    return kept and (kept.size, kept.bytes, index.find_lost(kept))
 
 
 def _merge_edges(new: Iterable[GraphEdge], old: Iterable[GraphEdge]) -> list[GraphEdge]:

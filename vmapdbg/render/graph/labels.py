@@ -21,7 +21,10 @@ _OPS_A_LINE = 3
 
 def shorten(text: str, longest: int = _LONGEST) -> str:
     """Returns `text` on one line, its end replaced by `...` where it is too long."""
-    line = " ".join(text.split())
+    return _cut(" ".join(text.split()), longest)
+
+
+def _cut(line: str, longest: int) -> str:
     return line if len(line) <= longest else line[: longest - 3] + "..."
 
 
@@ -66,19 +69,17 @@ def _count_ops(ops: Iterable[str]) -> list[str]:
 
 
 def _label_value(group: Group, drawn: DrawnSchedule) -> list[str]:
-    node = group.last.node
+    node, first = group.last.node, group.items[0]
     shape = format_shape(node.shape)
     if group.kind == "view":
-        first = group.items[0]
         source = drawn.index.node(next(iter(first.node.src), None))
         if source is not None and source.shape is not None and first.mark != REMOVED:
             shape = f"{format_shape(source.shape)} -> {shape}"
-    value = shorten(shape)
-    if group.kind != "view":
+        lines = [shorten(shape)]
+    else:
         place = drawn.places.format(node.line, brief=True)
-        value = shorten(f"{shape} {node.dtype}".strip())
-        value = f"{value}  {shorten(place, 30)}".strip()
-    lines = [value]
+        value = shorten(f"{shape} {node.dtype}")
+        lines = [f"{value}  {shorten(place, 30)}".strip()]
     if group.constants:
         lines.append(shorten("const " + ", ".join(group.constants)))
     if group.last.ambient:
@@ -88,7 +89,7 @@ def _label_value(group: Group, drawn: DrawnSchedule) -> list[str]:
 
 def _label_decisions(item: Item) -> list[str]:
     now = find_reason(item.node)
-    then = now if item.before is None else find_reason(item.before)
+    then = find_reason(item.before or item.node)
     if now != then:
         return [f"- {_name_decision(then)}", f"+ {_name_decision(now)}"]
     if now is None:
@@ -101,21 +102,16 @@ def _name_decision(reason: str | None) -> str:
 
 
 def _label_index(group: Group) -> tuple[str, ...]:
-    ops = [item.node.op for item in group.items]
-    title = f"{SIGNS[group.last.mark]}{group.last.node.id} index arithmetic"
-    shape = format_shape(group.last.node.shape)
-    value = f"{shape} {group.last.node.dtype}, {format_plural(len(ops), 'node')} from constants"
-    return (title, shorten(value.strip()))
+    node = group.last.node
+    value = f"{format_shape(node.shape)} {node.dtype}, {format_plural(len(group.items), 'node')} from constants"
+    return (f"{SIGNS[group.last.mark]}{node.id} index arithmetic", shorten(value))
 
 
 def _label_repeat(group: Group) -> tuple[str, ...]:
     ids = [item.node.id for item in group.items]
     title = f"{group.last.node.id} the same {format_plural(group.repeats, 'more time', 'more times')}"
-    return (
-        title,
-        f"{format_plural(len(ids), 'node')}, {min(ids)} to {max(ids)}",
-        *_count_ops(i.node.op for i in group.items),
-    )
+    count = f"{format_plural(len(ids), 'node')}, {min(ids)} to {max(ids)}"
+    return (title, count, *_count_ops(item.node.op for item in group.items))
 
 
 def star_ranges(names: Iterable[str]) -> str:
@@ -136,8 +132,8 @@ def describe_node(item: Item, drawn: DrawnSchedule) -> str:
     """Returns one node in a few lines: id, op, shape, ranges, ambient ranges, reason, line."""
     node = item.node
     owner = " of the baseline" if item.mark == REMOVED else ""
-    lines = [f"{SIGNS[item.mark]}node {node.id}{owner}: {node.op} {node.arg}".rstrip()]
-    lines[0] += f" {node.dtype} {format_shape(node.shape)}".rstrip()
+    title = f"{SIGNS[item.mark]}node {node.id}{owner}: {node.op} {node.arg}".rstrip()
+    lines = [f"{title} {node.dtype} {format_shape(node.shape)}".rstrip()]
     if node.in_ranges is not None or node.out_ranges is not None:
         lines.append(f"  ranges {join_ranges(node.in_ranges)} -> {join_ranges(node.out_ranges)}")
     if item.ambient:
@@ -149,17 +145,12 @@ def describe_node(item: Item, drawn: DrawnSchedule) -> str:
         lines.append(f"  baseline {_name_decision(find_reason(item.before))}: {detail}")
     if node.line is not None:
         lines.append(f"  {node.line}")
-    return "\n".join(shorten_tip(line) for line in lines)
-
-
-def shorten_tip(line: str) -> str:
-    """Returns a line of a tooltip."""
-    return line if len(line) <= _LONGEST_TIP else line[: _LONGEST_TIP - 3] + "..."
+    return "\n".join(_cut(line, _LONGEST_TIP) for line in lines)
 
 
 def join_ranges(names: Sequence[str] | None) -> str:
     """Returns the ranges of a value's axes, `-` where there are none."""
-    return ", ".join(names) if names else "-"
+    return ", ".join(names or ()) or "-"
 
 
 def label_buffer(buffer: BufferMark, drawn: DrawnSchedule) -> tuple[str, ...]:
@@ -176,18 +167,17 @@ def label_buffer(buffer: BufferMark, drawn: DrawnSchedule) -> tuple[str, ...]:
 def size_text(bufferize: Bufferize, drawn: DrawnSchedule) -> str:
     """Returns the size of a buffer as `3x2 = 6, 48 B`."""
     sizes = [drawn.index.size_of(name) for name in bufferize.closed_ranges]
-    product = "x".join(str(size) for size in sizes)
     if len(sizes) < 2 or None in sizes:
         return f"{bufferize.size:,} elements, {format_bytes(bufferize.bytes)}"
-    return f"{product} = {bufferize.size:,}, {format_bytes(bufferize.bytes)}"
+    return f"{'x'.join(map(str, sizes))} = {bufferize.size:,}, {format_bytes(bufferize.bytes)}"
 
 
 def describe_buffer(buffer: BufferMark, drawn: DrawnSchedule) -> str:
     """Returns the tooltip of a BUFFERIZE."""
     bufferize = buffer.bufferize
-    lines = [f"BUFFERIZE of node {bufferize.node}, {bufferize.outcome}: {bufferize.reason}"]
-    lines.append(
-        f"  closes {join_ranges(bufferize.closed_ranges)}: {size_text(bufferize, drawn)} {bufferize.addrspace}"
-    )
-    lines += [f"  {name} is not closed: its iterations overwrite each other" for name in buffer.lost]
-    return "\n".join(shorten_tip(line) for line in lines)
+    lines = [
+        f"BUFFERIZE of node {bufferize.node}, {bufferize.outcome}: {bufferize.reason}",
+        f"  closes {join_ranges(bufferize.closed_ranges)}: {size_text(bufferize, drawn)} {bufferize.addrspace}",
+        *(f"  {name} is not closed: its iterations overwrite each other" for name in buffer.lost),
+    ]
+    return "\n".join(_cut(line, _LONGEST_TIP) for line in lines)

@@ -14,6 +14,8 @@ COMMON: Mark = "common"
 REMOVED: Mark = "removed"
 ADDED: Mark = "added"
 SIGNS = {COMMON: "", REMOVED: "- ", ADDED: "+ "}
+# what the ids in the SVG begin with: a node that only the baseline has may have the number of another one
+PREFIXES = {COMMON: "", REMOVED: "before", ADDED: ""}
 
 # Okabe and Ito's colours, those that can be read as text on white; text repeats what each of them says.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#AA4499", "#8C6D00", "#3B7FB0", "#6B4C9A", "#555555")
@@ -28,7 +30,7 @@ class GraphNode:
     """One thing drawn.
 
     `id` is the id in the SVG: `node7` is node 7 of the capture, `bufferize7` its BUFFERIZE, `kernel0` a kernel.
-    `kind` chooses the shape (graph_dot.SHAPES). `lines` are the label, the first one is the title. `members` are
+    `kind` chooses the shape (dot.SHAPES). `lines` are the label, the first one is the title. `members` are
     the capture's node ids that it stands for. `scope` is the id of its cluster. `alert` draws it loudly.
     `realized` fills it. `weight` from 0 to 1 shades it by its share of the work.
     """

@@ -8,16 +8,10 @@ from dataclasses import replace
 
 from vmapdbg.render.graph.fold import LEVELS, Folding, Group, fold_items
 from vmapdbg.render.graph.items import BufferMark, DrawnSchedule, Item, collect_items, colour_ranges
-from vmapdbg.render.graph.labels import (
-    describe_buffer,
-    join_ranges,
-    label_buffer,
-    make_label,
-    make_tooltip,
-    shorten,
-)
+from vmapdbg.render.graph.labels import describe_buffer, join_ranges, label_buffer, make_label, make_tooltip, shorten
 from vmapdbg.render.graph.model import (
     COMMON,
+    PREFIXES,
     REMOVED,
     Graph,
     GraphCluster,
@@ -89,7 +83,7 @@ class _Draft:
             if path[:depth] not in self.scopes:
                 taken = name in self.scopes.values()
                 self.scopes[path[:depth]] = f"{name}-{len(self.scopes)}" if taken else name
-        return self.scopes[path] if path else None
+        return self.scopes.get(path)
 
     def draw(self) -> None:
         for group in self.folding.groups:
@@ -113,10 +107,8 @@ class _Draft:
                 self._draw_buffer(buffer, last)
 
     def _draw_buffer(self, buffer: BufferMark, item: Item) -> None:
-        drawn = self.drawn_of(buffer.mark)
-        mark = buffer.mark
-        name = name_buffer(buffer)
-        kind = "kept" if buffer.kept else "removed"
+        drawn, mark = self.drawn_of(buffer.mark), buffer.mark
+        name, kind = name_buffer(buffer), buffer.bufferize.outcome
         label, tooltip = label_buffer(buffer, drawn), describe_buffer(buffer, drawn)
         # the buffer of a VMAPOUT stands outside of the scope that it ends
         scope = self.name_scope(item.ambient if item.node.op == "VMAPOUT" else item.path)
@@ -134,7 +126,7 @@ class _Draft:
         label = "" if "repeat" in (maker.kind, group.kind) else _label_edge(maker, item, reader)
         if (tail, head, label) not in seen:
             seen.add((tail, head, label))
-            mark = max_mark(item.mark, reader.mark)
+            mark = reader.mark if item.mark == COMMON else item.mark
             ranges = f"{item.node.op} {item.node.id} read with {join_ranges(reader.node.in_ranges)} by "
             tip = f"{ranges}{reader.node.op} {reader.node.id}"
             self.edges.append(GraphEdge(tail, head, shorten(label, 36), tip, kind, mark))
@@ -146,7 +138,7 @@ class _Draft:
         drawn = [buffer for buffer in item.buffers if buffer.mark != REMOVED or item.mark == REMOVED]
         if not drawn:
             return name_node(item), "data"
-        return name_buffer(drawn[0]), "kept" if drawn[0].kept else "removed"
+        return name_buffer(drawn[0]), drawn[0].bufferize.outcome
 
 
 def name_node(item: Item) -> str:
@@ -156,32 +148,30 @@ def name_node(item: Item) -> str:
 
 def name_buffer(buffer: BufferMark) -> str:
     """Returns the id in the SVG of a BUFFERIZE."""
-    name = f"bufferize{buffer.bufferize.node}"
-    return f"before{name}" if buffer.mark == REMOVED else name
-
-
-def max_mark(first: Mark, second: Mark) -> Mark:
-    """Returns the mark of what lies between two marked ends: the one that is not common."""
-    return second if first == COMMON else first
+    return f"{PREFIXES[buffer.mark]}bufferize{buffer.bufferize.node}"
 
 
 def _label_edge(maker: Group, item: Item, reader: Item) -> str:
     """Names the ranges where they are not those that the value came with."""
     asked = reader.node.in_ranges
-    came = None if maker.kind in ("input", "index") else maker.items[0].node.in_ranges
-    if asked is None or not asked or (asked == came and not item.buffers):
+    has_ranges = maker.kind not in ("input", "index")
+    if has_ranges and asked == maker.items[0].node.in_ranges and not item.buffers:
         return ""
-    return join_ranges(asked)
+    return ", ".join(asked or ())
 
 
 def _make_clusters(
     scopes: dict[tuple[str, ...], str], after: DrawnSchedule, before: DrawnSchedule | None
 ) -> Iterable[GraphCluster]:
-    ranges = {**(before.index.ranges if before else {}), **after.index.ranges}
+    ranges = after.index.ranges
+    if before is not None:
+        ranges = before.index.ranges | ranges
     for path, name in scopes.items():
-        known = ranges.get(path[-1])
-        about = f" = {known.size}, {known.axis_type}" if known is not None else ""
-        yield GraphCluster(name, scopes.get(path[:-1]), f"vmap {path[-1]}{about}", path[-1])
+        title = f"vmap {path[-1]}"
+        if path[-1] in ranges:
+            known = ranges[path[-1]]
+            title += f" = {known.size}, {known.axis_type}"
+        yield GraphCluster(name, scopes.get(path[:-1]), title, path[-1])
 
 
 def cut_far_edges(graph: Graph) -> Graph:
@@ -189,21 +179,19 @@ def cut_far_edges(graph: Graph) -> Graph:
     if len(graph.nodes) < _LARGE:
         return graph
     ranks = measure_ranks(graph)
-    known = {node.id: node for node in graph.nodes}
-    nodes, edges = list(graph.nodes), []
-    made: set[str] = set()
+    nodes = {node.id: node for node in graph.nodes}
+    edges: list[GraphEdge] = []
     for edge in graph.edges:
         if ranks[edge.head] - ranks[edge.tail] < _FAR_ROWS:
             edges.append(edge)
             continue
         name = f"{edge.tail}-for-{edge.head}"
-        if name not in made:
-            made.add(name)
-            title, head = known[edge.tail].lines[0], known[edge.head]
+        if name not in nodes:
+            title, scope = nodes[edge.tail].lines[0], nodes[edge.head].scope
             tip = f"reads {title}\n{edge.tooltip}"
-            nodes.append(GraphNode(name, "reference", (f"from {title}",), tip, (), head.scope, edge.mark))
+            nodes[name] = GraphNode(name, "reference", (f"from {title}",), tip, (), scope, edge.mark)
         edges.append(GraphEdge(name, edge.head, edge.label, edge.tooltip, "reference", edge.mark))
-    return replace(graph, nodes=tuple(nodes), edges=tuple(edges))
+    return replace(graph, nodes=tuple(nodes.values()), edges=tuple(edges))
 
 
 def explain_kinds(graph: Graph) -> Graph:

@@ -7,11 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from vmapdbg.data import dump_document
+from vmapdbg.diff import match_nodes
 from vmapdbg.model import Capture, Schedule, SnippetError
 from vmapdbg.render.graph.dot import style_svg, write_dot
 from vmapdbg.render.graph.draw import PICTURES, TooSlow, check_format, draw_dot
 from vmapdbg.render.graph.fold import LEVEL_NOTES, LEVELS
-from vmapdbg.render.graph.items import DrawnSchedule, count_common
+from vmapdbg.render.graph.items import DrawnSchedule
 from vmapdbg.render.graph.model import Graph, GraphError, measure_ranks
 from vmapdbg.render.graph.parts import find_centre, keep_nodes, list_nearest
 from vmapdbg.render.graph.stages import STAGES, load_stage
@@ -118,7 +119,11 @@ def _choose_baseline(other: Capture | None, after: DrawnSchedule, notes: list[st
         notes.append(f"the baseline made no schedule{why}: all is drawn as added")
         return DrawnSchedule(other, Schedule(after.schedule.index, None, 0, (), (), (), (), (), ()))
     index = after.schedule.index
-    best = max(other.schedules, key=lambda each: (count_common(each, after.schedule), each.index == index, -each.index))
+
+    def likeness(each: Schedule) -> tuple[int, bool, int]:
+        return len(match_nodes(each, after.schedule)), each.index == index, -each.index
+
+    best = max(other.schedules, key=likeness)
     if best.index != index:
         notes.append(f"laid over schedule {best.index} of the baseline, which is most like it")
     return DrawnSchedule(other, best)
