@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from vmapdbg.wording import format_plural
-
 if TYPE_CHECKING:
     from vmapdbg.model import Capture, Finding, Kernel, Schedule
 
@@ -151,6 +149,8 @@ def assert_no_findings(_vmapdbg: Session) -> Callable[..., None]:
 
     def check(*codes: str) -> None:
         __tracebackhide__ = True
+        from vmapdbg.wording import format_plural
+
         found = [finding for finding in _vmapdbg.need_last().findings if not codes or finding.code in codes]
         if found:
             listed = "".join(f"\n  {item.code} {item.line or ''}: {item.message}; try: {item.advice}" for item in found)
