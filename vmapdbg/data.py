@@ -13,10 +13,13 @@ from typing import Annotated, Any, Literal, TypeVar
 from vmapdbg.model import Capture
 from vmapdbg.vocabulary import OPEN
 
+# type(), but after `_type_of(x) is list` the items of x are still Any to a type checker, not unknown
+_type_of: Callable[[Any], type[Any]] = type
+
 
 def to_data(value: Any) -> Any:
     """Turns model objects into plain JSON data: dataclasses to dicts in field order, tuples to lists."""
-    kind = value.__class__
+    kind = _type_of(value)
     # nearly all values of a capture are these, so they are asked for first
     if kind is str or kind is int:
         return value
@@ -92,9 +95,8 @@ def _builder(kind: Any) -> _Build:
     return _build_plain(kind)
 
 
-def _expect(kind: type, noun: str, data: Any) -> None:
-    if type(data) is not kind:
-        raise _WrongData(f"expected {noun}, not {type(data).__name__}")
+def _expected(what: str, data: Any) -> _WrongData:
+    return _WrongData(f"expected {what}, not {type(data).__name__}")
 
 
 def _build_plain(kind: type) -> _Build:
@@ -103,7 +105,7 @@ def _build_plain(kind: type) -> _Build:
             return data
         if kind is float and type(data) is int:
             return float(data)
-        raise _WrongData(f"expected {kind.__name__}, not {type(data).__name__}")
+        raise _expected(kind.__name__, data)
 
     return build
 
@@ -120,7 +122,8 @@ def _build_literal(accepted: tuple[Any, ...]) -> _Build:
 
 def _build_tuple(build_item: _Build) -> _Build:
     def build(data: Any) -> Any:
-        _expect(list, "a list", data)
+        if _type_of(data) is not list:
+            raise _expected("a list", data)
         try:
             return tuple([build_item(item) for item in data])
         except _WrongData:
@@ -134,7 +137,8 @@ def _build_tuple(build_item: _Build) -> _Build:
 
 def _build_dict(build_item: _Build) -> _Build:
     def build(data: Any) -> Any:
-        _expect(dict, "an object", data)
+        if _type_of(data) is not dict:
+            raise _expected("an object", data)
         return {key: _name_part(build_item, item, key) for key, item in data.items()}
 
     return build
@@ -164,7 +168,8 @@ def _build_dataclass(kind: Any) -> _Build:
     by_position = not any(field.kw_only for field in fields(kind))
 
     def build(data: Any) -> Any:
-        _expect(dict, "an object", data)
+        if _type_of(data) is not dict:
+            raise _expected("an object", data)
         try:
             if by_position and optional <= data.keys():
                 # most are whole, and there are many thousand
