@@ -145,9 +145,10 @@ class RealizeCall:
 
     def _find_passed(self) -> Any:
         """Returns the record of the pass, None where it is not that of the kernels that ran."""
-        schedules = self.recorder.schedules
-        passed = schedules[-1].passed if schedules else None
-        return passed if passed is not None and len(passed.items) == len(self._items) else None
+        for record in self.recorder.schedules[-1:]:
+            if record.passed is not None and len(record.passed.items) == len(self._items):
+                return record.passed
+        return None
 
     def _find_failed(self) -> None:
         """Notes the kernel that raised."""

@@ -41,13 +41,12 @@ def write_number(value: Any, dtype: DType) -> str:
     return repr(value)
 
 
-def write_data(data: bytes, dtype: DType, shape: tuple[int, ...], device: str | None) -> str:
+def write_data(data: bytes, dtype: DType, shape: tuple[int, ...], where: str) -> str:
     """Returns the text of a lazy Tensor of `shape` with these bytes: nested lists, or packed bytes where it is large.
 
-    Raises WriteError.
+    `where` is the text of the argument that says its device, if it needs one. Raises WriteError.
     """
     count = math.prod(shape)
-    where = "" if device is None else f", device={device!r}"
     if not count:
         return f"Tensor.empty({write_shape(shape)}, dtype={dtype!r}{where})"
     if count > LITERALS or dtype.fmt is None:
