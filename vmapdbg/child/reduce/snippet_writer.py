@@ -235,7 +235,7 @@ class _Writer:
         buffer = u.buffer
         if not isinstance(buffer, Buffer):
             raise WriteError("it is sharded over devices")
-        # Python's numbers are written for the device that they are copied to
+        # what is not realized is a copy of Python's numbers to the default device
         where = ""
         if realize and u.device != Device.DEFAULT:
             where = f", device={u.device!r}"
