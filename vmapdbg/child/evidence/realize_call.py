@@ -145,10 +145,13 @@ class RealizeCall:
 
     def _find_passed(self) -> Any:
         """Returns the record of the pass, None where it is not that of the kernels that ran."""
-        for record in self.recorder.schedules[-1:]:
-            if record.passed is not None and len(record.passed.items) == len(self._items):
-                return record.passed
-        return None
+        schedules = self.recorder.schedules
+        if not schedules:
+            return None
+        passed = schedules[-1].passed
+        if passed is None or len(passed.items) != len(self._items):
+            return None
+        return passed
 
     def _find_failed(self) -> None:
         """Notes the kernel that raised."""
