@@ -146,8 +146,12 @@ class RealizeCall:
     def _find_passed(self) -> Any:
         """Returns the record of the pass, None where it is not that of the kernels that ran."""
         schedules = self.recorder.schedules
-        passed = schedules[-1].passed if schedules else None
-        return passed if passed is not None and len(passed.items) == len(self._items) else None
+        if not schedules:
+            return None
+        passed = schedules[-1].passed
+        if passed is None or len(passed.items) != len(self._items):
+            return None
+        return passed
 
     def _find_failed(self) -> None:
         """Notes the kernel that raised."""

@@ -58,7 +58,7 @@ class KernelBuilder:
             buffers=tuple(_buffer_args(uops, program.outs, program.ins)),
             nodes=tuple(sorted(self.view.ids[u] for u in nodes)),
             lines=tuple(sorted({self.view.lines[u] for u in nodes if u in self.view.lines}, key=_line_order)),
-            outputs=tuple(self.view.ids[self.record.buffers[b]] for b in buffers[:1] if b in self.record.buffers),
+            outputs=tuple(self.view.ids[node] for node in self.find_written(buffers)),
             launches=launches,
             key=ast.key.hex(),
             accesses=self.accesses[program_key],
@@ -67,15 +67,20 @@ class KernelBuilder:
             local_limit=target_limit(self.target),
         )
 
+    def find_written(self, buffers: tuple[UOp, ...]) -> list[UOp]:
+        """The node whose value a kernel writes, if there is one: to its first buffer."""
+        return [self.record.buffers[b] for b in buffers[:1] if b in self.record.buffers]
+
     def is_fresh(self, buffers: tuple[UOp, ...]) -> bool:
         """Most nodes get a new buffer. An ASSIGN writes into one that is there, an OUTER REDUCE adds to it."""
-        node = self.record.buffers.get(buffers[0]) if buffers else None
-        writers = sum(launched.buffers[:1] == buffers[:1] for launched in self.record.kernels)
-        return node is not None and node.op not in {Ops.ASSIGN, Ops.REDUCE, Ops.STORE} and writers == 1
+        written = self.find_written(buffers)
+        if not written or written[0].op in {Ops.ASSIGN, Ops.REDUCE, Ops.STORE}:
+            return False
+        return sum(launched.buffers[:1] == buffers[:1] for launched in self.record.kernels) == 1
 
     def find_computed(self, buffers: tuple[UOp, ...]) -> list[UOp]:
         """The nodes a kernel computes: from the one it writes back to those whose buffers it reads."""
-        written = [self.record.buffers[b] for b in buffers[:1] if b in self.record.buffers]
+        written = self.find_written(buffers)
         read = {self.record.buffers[b] for b in buffers[1:] if b in self.record.buffers}
         if not written:
             return []

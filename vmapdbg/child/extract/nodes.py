@@ -72,7 +72,10 @@ def _describe_arg(view: PassView, u: UOp) -> str:
 def _describe_sizes(part: Any) -> str:
     if isinstance(part, tuple):
         return "(" + ", ".join(str(size_of(s)) for s in part) + ")"
-    return str(part) if isinstance(part, bool) else str(size_of(part))
+    # whether a FLIP turns an axis around
+    if isinstance(part, bool):
+        return str(part)
+    return str(size_of(part))
 
 
 def build_ranges(view: PassView) -> tuple[model.Range, ...]:

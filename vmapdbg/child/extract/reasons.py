@@ -56,7 +56,9 @@ def _explain_forced(view: PassView, u: UOp, reason: str, cause: UOp) -> Reason:
         return Reason("assign") if cause is u else Reason("assigned-value", (view.ids[cause],))
     if reason == "source-of":
         return Reason("source-of", (view.ids[cause],))
-    return Reason("outer-reduce" if reason == "outer-reduce" else "output")
+    if reason == "outer-reduce":
+        return Reason("outer-reduce")
+    return Reason("output")
 
 
 def _explain_disagreement(view: PassView, found: Disagreement) -> Reason:

@@ -5,11 +5,11 @@ the overlay: nothing of what is being checked takes part."""
 
 from __future__ import annotations
 
+import functools
 import json
 import pickle
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from operator import methodcaller
 from pathlib import Path
 
 import numpy as np
@@ -189,8 +189,9 @@ class Checker:
         )
         checks = []
         for step in chosen:
-            again = methodcaller("evaluate_step", leaves, step)
-            checks.append(self.check_output(unroller, number, oracle, again(unroller), again, step))
+            right = unroller.evaluate_step(leaves, step)
+            again = functools.partial(Unroller.evaluate_step, slot=leaves, step=step)
+            checks.append(self.check_output(unroller, number, oracle, right, again, step))
         return max(checks, key=_rank)
 
     def take_rows(self, unroller: Unroller, root: int, got: Array, step: int) -> tuple[Array, str]:

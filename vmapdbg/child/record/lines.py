@@ -24,6 +24,7 @@ _INSTALLED = os.path.join(_STDLIB, "site-packages") + os.sep
 def set_internal_folders(*folders: str) -> None:
     """Frames of files below these folders are not the user's."""
     _INTERNAL.extend(os.path.abspath(folder) + os.sep for folder in folders)
+    find_user_file.cache_clear()
 
 
 @functools.cache

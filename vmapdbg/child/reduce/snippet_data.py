@@ -41,13 +41,12 @@ def write_number(value: Any, dtype: DType) -> str:
     return repr(value)
 
 
-def write_data(data: bytes, dtype: DType, shape: tuple[int, ...], device: str | None) -> str:
+def write_data(data: bytes, dtype: DType, shape: tuple[int, ...], where: str) -> str:
     """Returns the text of a lazy Tensor of `shape` with these bytes: nested lists, or packed bytes where it is large.
 
-    Raises WriteError.
+    `where` is the text of the argument that says its device, if it needs one. Raises WriteError.
     """
     count = math.prod(shape)
-    where = "" if device is None else f", device={device!r}"
     if not count:
         return f"Tensor.empty({write_shape(shape)}, dtype={dtype!r}{where})"
     if count > LITERALS or dtype.fmt is None:
@@ -57,7 +56,8 @@ def write_data(data: bytes, dtype: DType, shape: tuple[int, ...], device: str | 
     text = _nest(numbers, shape or (1,))
     flat = f"Tensor({text}, dtype={dtype!r}{where})"
     if len(flat) > WIDTH:
-        flat = f"Tensor(\n{_wrap(text)},\n    dtype={dtype!r}{where},\n)"
+        lines = textwrap.wrap(text, WIDTH, initial_indent="    ", subsequent_indent="    ")
+        flat = "\n".join(["Tensor(", *lines]) + f",\n    dtype={dtype!r}{where},\n)"
     return flat + _write_reshape(shape or (1,), shape)
 
 
@@ -65,12 +65,9 @@ def _write_packed(data: bytes, dtype: DType, where: str) -> str:
     if len(data) > LARGEST:
         raise WriteError(f"an input of {len(data):,} bytes is too large for a snippet, which holds {LARGEST:,}")
     text = base64.b85encode(zlib.compress(data, 9)).decode("ascii")
-    lines = "\n".join(f'    b"{part}"' for part in _chunks(text, WIDTH - 10))
-    return f"Tensor(\n    unpack(\n{textwrap.indent(lines, '    ')}\n    ),\n    dtype={dtype!r}{where},\n)"
-
-
-def _chunks(text: str, size: int) -> list[str]:
-    return [text[i : i + size] for i in range(0, len(text), size)]
+    size = WIDTH - 10
+    lines = [f'        b"{text[i : i + size]}"\n' for i in range(0, len(text), size)]
+    return f"Tensor(\n    unpack(\n{''.join(lines)}    ),\n    dtype={dtype!r}{where},\n)"
 
 
 def _nest(numbers: list[str], shape: tuple[int, ...]) -> str:
@@ -78,10 +75,6 @@ def _nest(numbers: list[str], shape: tuple[int, ...]) -> str:
         return "[" + ", ".join(numbers) + "]"
     step = len(numbers) // shape[0]
     return "[" + ", ".join(_nest(numbers[i * step : (i + 1) * step], shape[1:]) for i in range(shape[0])) + "]"
-
-
-def _wrap(text: str) -> str:
-    return "\n".join(textwrap.wrap(text, WIDTH, initial_indent="    ", subsequent_indent="    "))
 
 
 def write_shape(shape: tuple[int, ...]) -> str:

@@ -52,8 +52,9 @@ class Outline:
         if source.op is Ops.BUFFER:
             return source
         # Tensor([...]) that is not realized yet
-        python = source is u and u.op is Ops.COPY and is_python_data(u) and u.device == Device.DEFAULT
-        return source if python else None
+        if u.op is Ops.COPY and is_python_data(u) and u.device == Device.DEFAULT:
+            return u
+        return None
 
     def find_dropped(self, u: UOp) -> UOp | None:
         """The reduce whose axes a RESHAPE drops: `sum(axis)` ends with one."""
@@ -61,7 +62,9 @@ class Outline:
             return None
         reduced = u.src[0]
         kept = tuple(s for i, s in enumerate(reduced.src[0].shape) if i not in reduced.arg[1])
-        return reduced if kept == u.shape and reduced.arg[0] in REDUCES else None
+        if kept != u.shape or reduced.arg[0] not in REDUCES:
+            return None
+        return reduced
 
 
 def is_tensor(u: UOp) -> bool:

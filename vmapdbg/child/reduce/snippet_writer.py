@@ -206,7 +206,9 @@ class _Writer:
             return f"{self.dot(s)}.uop"
         if s.dtype.scalar() == dtypes.index:
             text = self.write_index(s)
-            return f"UOp.const(dtypes.index, {text})" if s.op is Ops.CONST and s.dtype.count == 1 else text
+            if s.op is Ops.CONST and s.dtype.count == 1:
+                return f"UOp.const(dtypes.index, {text})"
+            return text
         return self.write_parts(s)
 
     def write_device(self, device: Any) -> str:
@@ -233,12 +235,14 @@ class _Writer:
         buffer = u.buffer
         if not isinstance(buffer, Buffer):
             raise WriteError("it is sharded over devices")
-        device = None if not realize or u.device == Device.DEFAULT else str(u.device)
+        # what is not realized is a copy of Python's numbers to the default device
+        where = ""
+        if realize and u.device != Device.DEFAULT:
+            where = f", device={u.device!r}"
         self.use("dtypes")
         if not buffer.is_allocated():
-            where = "" if device is None else f", device={device!r}"
             return self.assign("x", f"Tensor.empty({write_shape(shape)}, dtype={u.dtype!r}{where})")
-        text = write_data(bytes(buffer.as_buffer()), u.dtype, shape, device)
+        text = write_data(bytes(buffer.as_buffer()), u.dtype, shape, where)
         return self.assign("x", text + ".realize()" * realize)
 
     def write_const(self, u: UOp) -> str:

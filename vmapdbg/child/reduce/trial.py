@@ -117,9 +117,10 @@ def build_graph(graph: PackedGraph, contents: dict[str, bytes]) -> list[Any]:
             data = contents.get(graph.blobs.get(slot, ""), b"")
             built.append(make_buffer(_DEVICES.get(device, device), node.arg, node.dtype, data))
             continue
-        sources = tuple(built[s] for s in node.src)
-        arg = _DEVICES.get(node.arg, node.arg) if node.op == "DEVICE" else node.arg
-        built.append(UOp(Ops[node.op], node.dtype, sources, arg))
+        arg = node.arg
+        if node.op == "DEVICE":
+            arg = _DEVICES.get(arg, arg)
+        built.append(UOp(Ops[node.op], node.dtype, tuple(built[s] for s in node.src), arg))
     return [built[root] for root in graph.roots]
 
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-import os
 import sys
-import sysconfig
 from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
+from vmapdbg.child.record.lines import find_user_file, set_internal_folders
 from vmapdbg.child.record.observe.records import UOp
 
-_STDLIB = sysconfig.get_path("stdlib") + os.sep
-_INSTALLED = os.path.join(_STDLIB, "site-packages") + os.sep
-_OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))) + os.sep
 # the attribute that a UOp has its line in; UOps have a __dict__, which tinygrad itself keeps what it computed in
 _LINE = "_vmapdbg_line"
 # what tinygrad makes of all outputs together, where the user asks for them
@@ -30,24 +25,9 @@ class UserLines:
     """Tells the user's lines: files outside tinygrad, the standard library and vmapdbg are the user's."""
 
     def __init__(self, tinygrad_folder: str) -> None:
-        self._internal = (tinygrad_folder + os.sep, _OURS)
-        self.shown = functools.cache(self._shown)
+        set_internal_folders(tinygrad_folder)
         # UOps of the schedule being made -> line, for what a rewrite made of a user's UOp
         self.followed: dict[UOp, str] = {}
-
-    def _shown(self, filename: str) -> str | None:
-        """The name to show for a user's file, relative below the working directory; None for other code."""
-        if filename.startswith("<frozen"):
-            return None
-        if filename.startswith("<"):
-            return filename
-        path = os.path.abspath(filename)
-        if path.startswith(self._internal):
-            return None
-        if path.startswith(_STDLIB) and not path.startswith(_INSTALLED):
-            return None
-        here = os.getcwd() + os.sep
-        return path[len(here) :] if path.startswith(here) else path
 
     def find_user_line(self) -> str | None:
         """Returns `file:number` of the innermost frame that is the user's; None without one, and while a module is
@@ -57,7 +37,7 @@ class UserLines:
             filename = frame.f_code.co_filename
             if filename == _IMPORT:
                 return None
-            file = self.shown(filename)
+            file = find_user_file(filename)
             if file is not None and (filename[0] != "<" or _is_users_text(frame)):
                 return f"{file}:{frame.f_lineno}"
             frame = frame.f_back
