@@ -61,6 +61,7 @@ def compare_kernels(before: Schedule, after: Schedule, nodes: Mapping[int, int])
     """
 
     def rename(ids: Iterable[int]) -> frozenset[int]:
+        # no node of after has a negative id
         return frozenset(nodes.get(node, -1 - node) for node in ids)
 
     left = [_Program(i, item, rename(item.outputs), rename(item.nodes)) for i, item in enumerate(before.kernels)]
@@ -183,6 +184,7 @@ def _match_alike(before: Sequence[_Program], after: Sequence[_Program]) -> dict[
 def _find_likeness(one: _Program, other: _Program) -> float:
     """The larger of two shares: the nodes that both compute, the lines that both have."""
     nodes = share(len(one.nodes & other.nodes), len(one.nodes) + len(other.nodes))
+    # sorted, because difflib may answer otherwise when the sides are swapped
     return max(nodes, _compare_lines(*sorted((one.lines, other.lines))))
 
 

@@ -35,6 +35,7 @@ def match_nodes(before: Schedule, after: Schedule) -> dict[int, int]:
 def number_values(nodes: Iterable[Node], cons: HashConsing) -> dict[int, int]:
     """Gives each node id the number of what the node computes."""
     values: dict[int, int] = {}
+    # a source has a smaller id than what reads it, so its value is known by then
     for node in sorted(nodes, key=lambda node: node.id):
         sources = tuple(values.get(src, -1) for src in node.src)
         values[node.id] = cons("value", node.op, node.dtype, node.shape, node.arg, sources)
@@ -58,6 +59,7 @@ def _number_uses(nodes: Iterable[Node], values: Mapping[int, int], cons: HashCon
     """Tells apart nodes that compute the same by who reads them."""
     readers: dict[int, list[tuple[int, int]]] = {}
     uses: dict[int, int] = {}
+    # the other way round: all that read a node come before it
     for node in sorted(nodes, key=lambda node: -node.id):
         read_by = tuple(sorted(readers.get(node.id, ())))
         uses[node.id] = cons("use", values[node.id], read_by)
@@ -70,6 +72,7 @@ def _number_ranges(schedule: Schedule, nodes: Mapping[int, int], cons: HashConsi
     """Tells ranges apart by what they are and which nodes name them."""
     named: dict[str, list[tuple[int, int]]] = {item.name: [] for item in schedule.ranges}
     for node in schedule.nodes:
+        # the empty one keeps the ranges that come in apart from those that go out
         for position, expression in enumerate((*(node.in_ranges or ()), "", *(node.out_ranges or ()))):
             for name in find_ranges(expression):
                 named.setdefault(name, []).append((nodes[node.id], position))

@@ -18,6 +18,7 @@ def match_by_levels(before: Sequence[Mapping[int, Key]], after: Sequence[Mapping
     taken: set[int] = set()
     for keys_before, keys_after in zip(before, after, strict=True):
         free: dict[Key, list[int]] = {}
+        # the last one first, because pop() takes them from the end
         for item in sorted(keys_after, reverse=True):
             if item not in taken:
                 free.setdefault(keys_after[item], []).append(item)

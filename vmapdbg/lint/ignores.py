@@ -23,6 +23,7 @@ def split_ignored(findings: Iterable[Finding]) -> tuple[tuple[Finding, ...], tup
 
 
 def is_ignored(finding: Finding, files: dict[str, list[str]]) -> bool:
+    # from the right: a path may have a colon, too
     name, _, number = (finding.line or "").rpartition(":")
     if not name or not number.isdigit():
         return False

@@ -30,6 +30,7 @@ def find(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
     for schedule, number, before in pair_kernels(capture, baseline):
         kernel = schedule.kernels[number]
         busiest = max(before, key=lambda k: k.executed_ops)
+        # what one thread does after the other; the baseline's kernels run one after the other
         serial = kernel.executed_ops / kernel.threads
         serial_before = sum(k.executed_ops / k.threads for k in before)
         if kernel.threads * MUCH > busiest.threads or serial < MUCH * serial_before:

@@ -94,45 +94,42 @@ def colour_ranges(after: DrawnSchedule, before: DrawnSchedule | None) -> dict[st
 def collect_items(after: DrawnSchedule, before: DrawnSchedule | None = None) -> list[Item]:
     """Returns the items of a schedule, sources first; with `before`, those of both, marked."""
     order = order_scopes(after)
+    keys = {node.id: str(node.id) for node in after.schedule.nodes}
     if before is None:
-        return [_make_item(after, node, str(node.id), COMMON, order) for node in after.schedule.nodes]
+        return [_make_item(after, node, COMMON, order, keys) for node in after.schedule.nodes]
     order |= order_scopes(before)
     matched = match_nodes(before.schedule, after.schedule)
     twins = {new: old for old, new in matched.items()}
     old_keys = {node.id: str(matched.get(node.id, f"b{node.id}")) for node in before.schedule.nodes}
-    removed = [
-        _make_item(before, node, old_keys[node.id], REMOVED, order, old_keys)
-        for node in before.schedule.nodes
-        if node.id not in matched
-    ]
+    gone = [node for node in before.schedule.nodes if node.id not in matched]
+    removed = [_make_item(before, node, REMOVED, order, old_keys) for node in gone]
     items: list[Item] = []
     for node in after.schedule.nodes:
         twin = before.index.node(twins.get(node.id))
         if twin is None:
-            items.append(_make_item(after, node, str(node.id), ADDED, order))
+            items.append(_make_item(after, node, ADDED, order, keys))
         else:
-            items.append(_make_twins(before, twin, after, node, order))
+            item = _make_item(after, node, COMMON, order, keys)
+            items.append(replace(item, before=twin, buffers=_join_buffers(before, twin, after, node)))
     return _sort_items([*items, *removed])
 
 
-def _make_item(
-    drawn: DrawnSchedule, node: Node, key: str, mark: Mark, order: dict[str, int], keys: dict[int, str] | None = None
-) -> Item:
-    known = drawn.index.nodes
-    names = keys or {source: str(source) for source in node.src}
-    sources = tuple(names[source] for source in node.src if source in known and source < node.id)
+def _make_item(drawn: DrawnSchedule, node: Node, mark: Mark, order: dict[str, int], keys: dict[int, str]) -> Item:
+    sources = tuple(keys[source] for source in node.src if source in keys and source < node.id)
     buffers = drawn.find_buffers(node, mark)
     ambient = sort_scope(drawn.index.ambient_of(node.id), order)
-    return Item(key, node, sources, None, mark, buffers, ambient, sort_scope(_find_scope(drawn, node), order))
+    path = sort_scope(_find_scope(drawn, node), order)
+    return Item(keys[node.id], node, sources, None, mark, buffers, ambient, path)
 
 
-def _make_twins(before: DrawnSchedule, old: Node, after: DrawnSchedule, new: Node, order: dict[str, int]) -> Item:
-    item = _make_item(after, new, str(new.id), COMMON, order)
+def _join_buffers(before: DrawnSchedule, old: Node, after: DrawnSchedule, new: Node) -> tuple[BufferMark, ...]:
+    """Returns the BUFFERIZE of a node that both sides have: one where they are the same, else each side's."""
     removed, added = before.find_buffers(old, REMOVED), after.find_buffers(new, ADDED)
     olds = [before.describe_buffer(buffer) for buffer in removed]
     news = [after.describe_buffer(buffer) for buffer in added]
-    buffers = item.buffers if olds == news else removed + added
-    return replace(item, before=old, buffers=buffers)
+    if olds == news:
+        return after.find_buffers(new, COMMON)
+    return removed + added
 
 
 def _sort_items(items: list[Item]) -> list[Item]:

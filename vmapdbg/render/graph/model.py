@@ -30,7 +30,7 @@ class GraphNode:
     """One thing drawn.
 
     `id` is the id in the SVG: `node7` is node 7 of the capture, `bufferize7` its BUFFERIZE, `kernel0` a kernel.
-    `kind` chooses the shape (dot.SHAPES). `lines` are the label, the first one is the title. `members` are
+    `kind` chooses the shape. `lines` are the label, the first one is the title. `members` are
     the capture's node ids that it stands for. `scope` is the id of its cluster. `alert` draws it loudly.
     `realized` fills it. `weight` from 0 to 1 shades it by its share of the work.
     """

@@ -21,9 +21,8 @@ def build_range_graph(after: DrawnSchedule, before: DrawnSchedule | None, level:
     folding = fold_items(collect_items(after, before), level)
     sides = {REMOVED: before or after}
     table = [_make_row(group, sides.get(group.last.mark, after)) for group in folding.groups]
-    widths = [
-        min(most, max(map(len, column))) for most, column in zip(_WIDEST, zip(HEADS, *table, strict=True), strict=True)
-    ]
+    columns = zip(HEADS, *table, strict=True)
+    widths = [min(most, max(map(len, column))) for most, column in zip(_WIDEST, columns, strict=True)]
     nodes = [GraphNode("head", "row-head", (_join_row(HEADS, widths),), "the columns")]
     for group, row in zip(folding.groups, table, strict=True):
         nodes.append(_draw_row(group, _join_row(row, widths), after))
@@ -34,17 +33,9 @@ def _draw_row(group: Group, line: str, drawn: DrawnSchedule) -> GraphNode:
     last = group.last
     alert = any(buffer.lost for buffer in last.buffers if buffer.mark != REMOVED or last.mark == REMOVED)
     members = tuple(item.node.id for item in group.items)
-    return GraphNode(
-        name_node(last),
-        "row",
-        (line,),
-        make_tooltip(group, drawn),
-        members,
-        None,
-        last.mark,
-        alert,
-        last.node.realized is not None,
-    )
+    realized = last.node.realized is not None
+    tip = make_tooltip(group, drawn)
+    return GraphNode(name_node(last), "row", (line,), tip, members, None, last.mark, alert, realized)
 
 
 def _make_row(group: Group, drawn: DrawnSchedule) -> Sequence[str]:

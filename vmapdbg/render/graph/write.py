@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vmapdbg.data import dump_document
@@ -15,7 +15,7 @@ from vmapdbg.render.graph.fold import LEVEL_NOTES, LEVELS
 from vmapdbg.render.graph.items import DrawnSchedule
 from vmapdbg.render.graph.model import Graph, GraphError, measure_ranks
 from vmapdbg.render.graph.parts import find_centre, keep_nodes, list_nearest
-from vmapdbg.render.graph.stages import STAGES, load_stage
+from vmapdbg.render.graph.stages import STAGES, Stage, load_stage
 from vmapdbg.store import StoreError, write_atomically
 from vmapdbg.wording import format_plural
 
@@ -50,7 +50,8 @@ def write_graph(
     kind = _check_path(target)
     after, notes = _choose_schedule(capture, schedule)
     before = _choose_baseline(other, after, notes)
-    drawing = _Drawing(after, before, stage, around, depth, fold, notes)
+    _check_request(after, stage, around, depth, fold)
+    drawing = _Drawing(after, before, load_stage(stage), around, depth, fold, notes)
     try:
         if kind in PICTURES:
             write_atomically(target, drawing.draw(kind, time_limit))
@@ -129,30 +130,30 @@ def _choose_baseline(other: Capture | None, after: DrawnSchedule, notes: list[st
     return DrawnSchedule(other, best)
 
 
-class _Drawing:
-    """One graph at every level of folding."""
+def _check_request(after: DrawnSchedule, stage: str, around: int | None, depth: int | None, fold: int | None) -> None:
+    if stage not in STAGES:
+        raise GraphError(f"there is no stage {stage}: choose from {', '.join(STAGES)}")
+    if fold is not None and fold not in LEVELS:
+        raise GraphError(f"there is no folding {fold}: choose from 0 (all) to {LEVELS[-1]}")
+    if depth is not None and depth < 0:
+        raise GraphError(f"a depth of {depth} is too small: it counts edges from 0")
+    if around is not None and around not in after.index.nodes:
+        raise GraphError(f"there is no node {around} in schedule {after.schedule.index}")
 
-    def __init__(
-        self,
-        after: DrawnSchedule,
-        before: DrawnSchedule | None,
-        stage: str,
-        around: int | None,
-        depth: int | None,
-        fold: int | None,
-        notes: list[str],
-    ) -> None:
-        if stage not in STAGES:
-            raise GraphError(f"there is no stage {stage}: choose from {', '.join(STAGES)}")
-        if fold is not None and fold not in LEVELS:
-            raise GraphError(f"there is no folding {fold}: choose from 0 (all) to {LEVELS[-1]}")
-        if depth is not None and depth < 0:
-            raise GraphError(f"a depth of {depth} is too small: it counts edges from 0")
-        if around is not None and around not in after.index.nodes:
-            raise GraphError(f"there is no node {around} in schedule {after.schedule.index}")
-        self.after, self.before, self.stage, self.notes = after, before, load_stage(stage), notes
-        self.around, self.depth, self.fold = around, depth, fold
-        self.left_out = self.drawn = 0
+
+@dataclass
+class _Drawing:
+    """One graph at every level of folding. `drawn` and `left_out` count its nodes, as it was built last."""
+
+    after: DrawnSchedule
+    before: DrawnSchedule | None
+    stage: Stage
+    around: int | None
+    depth: int | None
+    fold: int | None
+    notes: list[str]
+    drawn: int = 0
+    left_out: int = 0
 
     def build(self, level: int) -> Graph:
         """Returns the graph at a level of folding, cut to what was asked for."""
@@ -195,12 +196,9 @@ class _Drawing:
                 patience, limit = left, left * 0.8
             if estimate_seconds(graph) > patience:
                 continue
-            try:
-                picture = self._draw_graph(graph, kind, limit)
-            except TooSlow:
-                continue
-            self.note_folded(graph, level)
-            return picture
+            picture = self._try_level(graph, kind, level, limit)
+            if picture is not None:
+                return picture
         return self._draw_part(self.build(last), kind, last, end)
 
     def list_levels(self) -> tuple[int, ...]:
@@ -224,19 +222,22 @@ class _Drawing:
         # the last and smallest is worth waiting for: on a busy machine the start of the layout alone takes seconds
         for most, least_seconds in ((400, 2.0), (150, 2.0), (40, 15.0)):
             part = self._keep(graph, set(list_nearest(graph, find_centre(graph, self.around), most)))
-            try:
-                picture = self._draw_graph(part, kind, max((end - time.monotonic()) * 0.6, least_seconds))
-            except TooSlow:
+            picture = self._try_level(part, kind, level, max((end - time.monotonic()) * 0.6, least_seconds))
+            if picture is None:
                 continue
-            self.note_folded(graph, level)
             where = "the outputs" if self.around is None else f"node {self.around}"
             drawn = f"only {len(part.nodes):,} of {len(graph.nodes):,} drawn, those near {where}"
             self.notes.append(f"{drawn}: all would take too long (--around NODE --depth N draws others)")
             return picture
         raise GraphError("the graph is too large to draw: use --around NODE with --depth N, or write .dot or .json")
 
-    def _draw_graph(self, graph: Graph, kind: str, seconds: float) -> bytes:
-        picture = draw_dot(write_dot(graph), kind, seconds)
+    def _try_level(self, graph: Graph, kind: str, level: int, seconds: float) -> bytes | None:
+        """Returns the picture of a graph and notes what it leaves out, None where the layout takes too long."""
+        try:
+            picture = draw_dot(write_dot(graph), kind, seconds)
+        except TooSlow:
+            return None
+        self.note_folded(graph, level)
         if kind != "svg":
             return picture
         return style_svg(picture.decode("utf-8"), graph).encode("utf-8")
