@@ -63,7 +63,7 @@ def format_shape(shape: Sequence[int | str] | None) -> str:
 
 def format_dims(dims: Sequence[int | str] | None) -> str:
     """Returns launch dimensions as `32x16x1`, and `-` where a target has none."""
-    return "-" if not dims else "x".join(str(dim) for dim in dims)
+    return "x".join(map(str, dims or ())) or "-"
 
 
 class Places:
@@ -88,14 +88,13 @@ class Places:
         self._snippet = snippet
         self.full = {short: file for file, short in self._short.items() if short != file}
 
-    def format(self, place: str | None, *, brief: bool = False) -> str:
-        """Returns one place, short; nothing for None. With `brief` one in the snippet is only `:number`."""
+    def format(self, place: str | None, form: str = "{}", *, brief: bool = False) -> str:
+        """Returns one place, short, in `form`; nothing for None. With `brief` one in the snippet is only `:number`."""
         if place is None:
             return ""
         file, number = _split_place(place)
-        if brief and file == self._snippet:
-            return number
-        return self._short.get(file, file) + number
+        short = "" if brief and file == self._snippet else self._short.get(file, file)
+        return form.format(short + number)
 
     def format_all(self, places: Iterable[str]) -> str:
         """Returns several places by file, lines in order: `a.py:9, 12; b.py:3`."""
@@ -119,7 +118,8 @@ def _split_place(place: str) -> tuple[str, str]:
 
 def _collect_places(capture: Capture) -> Iterable[str]:
     places: list[str | None] = [finding.line for finding in capture.findings]
-    places.append(capture.error.line if capture.error is not None else None)
+    if capture.error is not None:
+        places.append(capture.error.line)
     for schedule in capture.schedules:
         places.append(schedule.line)
         places += [node.line for node in schedule.nodes]

@@ -17,16 +17,15 @@ from vmapdbg.wording import format_plural
 def print_bisect(snippet: str, kind: str, search: Search, outcomes: Sequence[Outcome], console: Console) -> None:
     """Prints the result of a search by `kind` (values, kernels, findings, crash)."""
     page = Page(console)
-    runs = format_plural(len(search.outcomes), "run")
-    verdict = f"{format_plural(len(outcomes), 'outcome')} in {runs}, by {kind}"
-    lines = page.wrap(page.join((snippet, "bold"), f"  {verdict}"), hang=2)
+    counts = f"{format_plural(len(outcomes), 'outcome')} in {format_plural(len(search.outcomes), 'run')}"
+    lines = page.wrap((snippet, "bold"), f"  {counts}, by {kind}", hang=2)
     for outcome in outcomes:
         count = sum(name == outcome.name for name in search.outcomes.values())
         runs = (f"({format_plural(count, 'run')})", "dim")
         sentence = page.join((outcome.name, "bold"), f"  {outcome.summary} ", runs)
         lines += page.wrap(sentence, indent=2, hang=3)
     if search.is_uniform:
-        lines += page.wrap(page.text("no set of patches that was tried changes the outcome", "bold"), indent=2, hang=2)
+        lines += page.wrap(("no set of patches that was tried changes the outcome", "bold"), indent=2, hang=2)
     else:
         whole, empty = search.outcomes[search.given], search.outcomes[frozenset()]
         lines += _format_found(page, f"taken away, changes {whole}", search, search.removed, away=True)
@@ -65,5 +64,5 @@ def _format_tried(page: Page, search: Search) -> list[Text]:
     for patches, name in search.outcomes.items():
         spec = spell_patches(patches).replace(",", ", ")
         given = ("  (as given)", "dim") if patches == search.given else ""
-        lines += page.wrap(page.join((name, "bold"), f"  {spec}", given), indent=2, hang=3)
+        lines += page.wrap((name, "bold"), f"  {spec}", given, indent=2, hang=3)
     return lines

@@ -51,14 +51,14 @@ def _format_verdict(capture: Capture, report: CheckReport, page: Page) -> list[T
     if failed:
         parts.append((f", {format_plural(failed, 'schedule')} failed", "bold red"))
     oracles = [name for key, name in ORACLES.items() if any(output.oracle == key for output in outputs)]
-    lines = page.wrap(page.join(*parts), hang=2)
+    lines = page.wrap(*parts, hang=2)
     if oracles:
         sentence = f"compared with {' and '.join(oracles)} ({format_plural(runs, 'graph')} run)"
-        lines += page.wrap(page.text(sentence, "dim"), indent=2, hang=2)
+        lines += page.wrap((sentence, "dim"), indent=2, hang=2)
     excused = [o.comparison.status for o in outputs if o.comparison.status in ("close", "rounding")]
     if excused:
         sentence = f"{len(excused)} not equal to the bit: {_count_excused(excused)}"
-        lines += page.wrap(page.text(sentence, "dim"), indent=2, hang=2)
+        lines += page.wrap((sentence, "dim"), indent=2, hang=2)
     return lines
 
 
@@ -73,23 +73,23 @@ def _format_schedule(
     if not (check.wrong or check.unchecked or check.failed):
         return []
     line = f"  {places.format(check.line)}" if check.line else ""
-    lines = page.wrap(page.join((name_check(check), "bold"), line), hang=2)
+    lines = page.wrap((name_check(check), "bold"), line, hang=2)
     if check.failed is not None:
-        lines += page.wrap(page.text(f"failed: {check.failed}", "red"), indent=2, hang=2)
+        lines += page.wrap((f"failed: {check.failed}", "red"), indent=2, hang=2)
         lines += _format_failed_kernel(capture, check, page, places)
         if check.stock_runs:
-            lines += page.wrap(page.text("stock tinygrad computes its graph, unrolled"), indent=2, hang=2)
+            lines += page.wrap("stock tinygrad computes its graph, unrolled", indent=2, hang=2)
         elif check.stock_runs is False:
-            lines += page.wrap(page.text("stock tinygrad does not compute its graph either"), indent=2, hang=2)
+            lines += page.wrap("stock tinygrad does not compute its graph either", indent=2, hang=2)
     for output in check.wrong:
         lines += _format_output(output, page)
     captured = judge_captured(report, check)
     if check.wrong and captured is not None:
-        lines += page.wrap(page.text(REPLAYED[captured]), indent=2, hang=2)
+        lines += page.wrap(REPLAYED[captured], indent=2, hang=2)
     elif check.wrong:
         lines += _format_blame(capture, check, page, places)
     for reason in check.unchecked:
-        lines += page.wrap(page.join(("not checked: ", "yellow"), reason), indent=2, hang=2)
+        lines += page.wrap(("not checked: ", "yellow"), reason, indent=2, hang=2)
     return lines
 
 
@@ -111,11 +111,11 @@ def _format_output(output: OutputCheck, page: Page) -> list[Text]:
     oracle = "" if output.oracle == DEFAULT else f" against {ORACLES[output.oracle]}"
     rows = f", {output.rows}" if output.rows else ""
     head = f"output {output.number} {format_shape(output.shape)} {output.dtype}{rows}{oracle}: "
-    lines = page.wrap(page.join(head, (_count_wrong(found), "bold red")), indent=2, hang=2)
-    lines += page.wrap(page.text(_describe_first(found)), indent=4, hang=2)
+    lines = page.wrap(head, (_count_wrong(found), "bold red"), indent=2, hang=2)
+    lines += page.wrap(_describe_first(found), indent=4, hang=2)
     if found.pattern_data is not None:
-        lines += page.wrap(page.text(describe_pattern(found.pattern_data)), indent=4, hang=2)
-    return lines + page.wrap(page.text(_describe_tolerance(found.tolerance), "dim"), indent=4, hang=2)
+        lines += page.wrap(describe_pattern(found.pattern_data), indent=4, hang=2)
+    return lines + page.wrap((_describe_tolerance(found.tolerance), "dim"), indent=4, hang=2)
 
 
 def _count_wrong(found: Comparison) -> str:
@@ -140,7 +140,7 @@ def _format_blame(capture: Capture, check: ScheduleCheck, page: Page, places: Pl
     blame = find_blame(capture, check)
     if blame is None:
         reason = "no buffer between its kernels is wrong" if check.buffers else "no buffer between its kernels was kept"
-        lines = page.wrap(page.text(f"first wrong buffer: not found, {reason}"), indent=2, hang=2)
+        lines = page.wrap(f"first wrong buffer: not found, {reason}", indent=2, hang=2)
         return lines + _format_skipped(check, page)
     buffer = blame.buffer
     name = name_node(blame.node, buffer.node)
@@ -150,7 +150,7 @@ def _format_blame(capture: Capture, check: ScheduleCheck, page: Page, places: Pl
         head.append_text(page.join("  ", (f"[{places.format(blame.node.line)}]", "cyan")))
     lines = page.wrap(head, indent=2, hang=2)
     for text, style in _explain_blame(blame, check, places):
-        lines += page.wrap(page.text(text, style), indent=4, hang=2)
+        lines += page.wrap((text, style), indent=4, hang=2)
     return lines + _format_skipped(check, page)
 
 
@@ -188,9 +188,7 @@ def _format_skipped(check: ScheduleCheck, page: Page) -> list[Text]:
     lines: list[Text] = []
     skipped = [buffer for buffer in check.buffers if buffer.comparison is None]
     for buffer in skipped[:3]:
-        lines += page.wrap(
-            page.text(f"node {buffer.node} was not compared: {buffer.reason}", "yellow"), indent=4, hang=2
-        )
+        lines += page.wrap((f"node {buffer.node} was not compared: {buffer.reason}", "yellow"), indent=4, hang=2)
     if len(skipped) > 3:
-        lines += page.wrap(page.text(f"and {len(skipped) - 3} more", "yellow"), indent=4)
+        lines += page.wrap((f"and {len(skipped) - 3} more", "yellow"), indent=4)
     return lines

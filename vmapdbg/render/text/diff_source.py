@@ -50,7 +50,7 @@ class DiffListing:
             here = f"{_name_change(item)} of schedule {_first_index(view)}"
             first = self._first.setdefault(sources, here)
             if first != here:
-                again += view.page.wrap(view.page.text(f"{_name_change(item)}: the same as {first}", "dim"), hang=2)
+                again += view.page.wrap((f"{_name_change(item)}: the same as {first}", "dim"), hang=2)
                 continue
             if lines:
                 lines.append(Text())
@@ -173,7 +173,7 @@ def _fold_same(page: Page, items: Iterable[_Item]) -> Iterator[_Item | int]:
 
 
 def _format_gap(page: Page, count: int) -> list[Text]:
-    return page.wrap(page.text(f"... {format_plural(count, 'line')} the same", "dim"), indent=2)
+    return page.wrap((f"... {format_plural(count, 'line')} the same", "dim"), indent=2)
 
 
 def _format_one_column(page: Page, pairs: Sequence[LinePair], coloured: _Lines) -> Iterator[Text]:
@@ -270,7 +270,7 @@ def _join_columns(left: Text, sign: str, style: str, right: Text, width: int) ->
 
 def _format_unified(page: Page, item: KernelChange, pairs: Sequence[LinePair], coloured: _Lines) -> Iterator[Text]:
     for title, sides, style in (("--- before", item.before, BEFORE), ("+++ after", item.after, AFTER)):
-        yield from page.wrap(page.text(f"{title} {', '.join(map(name_kernel, sides))}", style), hang=4)
+        yield from page.wrap((f"{title} {', '.join(map(name_kernel, sides))}", style), hang=4)
     numbers = [1, 1]
     hunk: list[_Item] = []
     for entry in [*_fold_same(page, _walk(pairs, coloured)), 0]:
