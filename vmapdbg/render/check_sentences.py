@@ -68,9 +68,8 @@ def _describe_swapped(pattern: Pattern) -> str:
 
 def _describe_slices(pattern: Pattern) -> str:
     assert pattern.size is not None
-    slices = f"slices {pattern.first} to {pattern.last}"
-    if pattern.first == pattern.last:
-        slices = f"slice {pattern.first}"
+    same = pattern.first == pattern.last
+    slices = f"slice {pattern.first}" if same else f"slices {pattern.first} to {pattern.last}"
     if pattern.first == pattern.size - 1:
         slices += " (the last)"
     filled = "" if pattern.filled is None else f", where it is {_name_filling(pattern)}"
@@ -110,11 +109,11 @@ def add_pattern_sentences(report: CheckReport) -> CheckReport:
 
 def _add_to_schedule(check: ScheduleCheck) -> ScheduleCheck:
     outputs = tuple(replace(output, comparison=_add_to_comparison(output.comparison)) for output in check.outputs)
-    buffers = []
-    for buffer in check.buffers:
-        found = buffer.comparison
-        buffers.append(buffer if found is None else replace(buffer, comparison=_add_to_comparison(found)))
-    return replace(check, outputs=outputs, buffers=tuple(buffers))
+    buffers = tuple(
+        replace(buffer, comparison=buffer.comparison and _add_to_comparison(buffer.comparison))
+        for buffer in check.buffers
+    )
+    return replace(check, outputs=outputs, buffers=buffers)
 
 
 def _add_to_comparison(found: Comparison) -> Comparison:
@@ -168,14 +167,12 @@ def _make_finding(capture: Capture, fault: Fault) -> Finding:
     message = "; ".join(_explain(fault))
     if blame is None:
         return Finding(fault.code, None, None, check.line, message, check.schedule)
-    culprit = blame.misread or blame.node
-    line = culprit.line if culprit is not None and culprit.line is not None else check.line
-    buffer = blame.buffer
+    culprit, buffer = blame.misread or blame.node, blame.buffer
     return Finding(
         code=fault.code,
-        kernel=None if blame.kernel is None else blame.kernel.name,
-        node=buffer.node if buffer.misread is None else buffer.misread.node,
-        line=line,
+        kernel=blame.kernel and blame.kernel.name,
+        node=(buffer.misread or buffer).node,
+        line=(culprit and culprit.line) or check.line,
         message=message,
         schedule=check.schedule,
         number=None if blame.kernel is None else buffer.kernel,
@@ -190,9 +187,9 @@ def _make_failure(capture: Capture, fault: Fault) -> Finding:
     at = "" if kernel is None else f" in kernel {kernel.name} #{check.failed_kernel}"
     return Finding(
         code=fault.code,
-        kernel=None if kernel is None else kernel.name,
+        kernel=kernel and kernel.name,
         node=check.failed_node,
-        line=node.line if node is not None and node.line is not None else check.line,
+        line=(node and node.line) or check.line,
         message=f"schedule {check.schedule} fails{at}: {check.failed}; stock tinygrad computes its graph unrolled",
         schedule=check.schedule,
         number=check.failed_kernel,

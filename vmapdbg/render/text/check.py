@@ -20,7 +20,8 @@ from vmapdbg.render.check_sentences import (
     name_node,
 )
 from vmapdbg.render.format import Places, format_shape
-from vmapdbg.render.text.layout import Page
+from vmapdbg.render.text.layout import Page, Part
+from vmapdbg.render.text.view import CaptureView
 from vmapdbg.schedule_index import index_of
 from vmapdbg.values.tolerance import Tolerance
 from vmapdbg.wording import format_plural
@@ -28,15 +29,15 @@ from vmapdbg.wording import format_plural
 
 def print_check(capture: Capture, report: CheckReport, console: Console) -> None:
     """Prints the report of a run; what is right is one line."""
-    page, places = Page(console), Places(capture)
-    page.show(_format_verdict(capture, report, page))
+    view = CaptureView(capture, Page(console))
+    view.page.show(_format_verdict(view, report))
     for check in report.schedules:
-        lines = _format_schedule(capture, report, check, page, places)
-        if lines:
-            page.show([Text(), *lines])
+        if check.wrong or check.unchecked or check.failed:
+            view.page.show([Text(), *_format_schedule(view, report, check)])
 
 
-def _format_verdict(capture: Capture, report: CheckReport, page: Page) -> list[Text]:
+def _format_verdict(view: CaptureView, report: CheckReport) -> list[Text]:
+    page = view.page
     outputs = [output for check in report.schedules for output in check.outputs]
     wrong = sum(output.comparison.status == "wrong" for output in outputs)
     failed = sum(check.failed is not None for check in report.schedules)
@@ -47,11 +48,9 @@ def _format_verdict(capture: Capture, report: CheckReport, page: Page) -> list[T
         verdict = ("nothing was compared", "bold yellow")
     else:
         verdict = (f"{format_plural(len(outputs), 'output')}, all right", "bold green")
-    parts: list[str | tuple[str, str]] = [(capture.snippet, "bold"), "  ", verdict]
-    if failed:
-        parts.append((f", {format_plural(failed, 'schedule')} failed", "bold red"))
+    failures = f", {format_plural(failed, 'schedule')} failed" if failed else ""
     oracles = [name for key, name in ORACLES.items() if any(output.oracle == key for output in outputs)]
-    lines = page.wrap(*parts, hang=2)
+    lines = page.wrap((view.capture.snippet, "bold"), "  ", verdict, (failures, "bold red"), hang=2)
     if oracles:
         sentence = f"compared with {' and '.join(oracles)} ({format_plural(runs, 'graph')} run)"
         lines += page.wrap((sentence, "dim"), indent=2, hang=2)
@@ -67,16 +66,12 @@ def _count_excused(found: list[str]) -> str:
     return ", ".join(f"{found.count(status)} {word}" for status, word in words.items() if status in found)
 
 
-def _format_schedule(
-    capture: Capture, report: CheckReport, check: ScheduleCheck, page: Page, places: Places
-) -> list[Text]:
-    if not (check.wrong or check.unchecked or check.failed):
-        return []
-    line = f"  {places.format(check.line)}" if check.line else ""
-    lines = page.wrap((name_check(check), "bold"), line, hang=2)
+def _format_schedule(view: CaptureView, report: CheckReport, check: ScheduleCheck) -> list[Text]:
+    page = view.page
+    lines = page.wrap((name_check(check), "bold"), view.places.format(check.line, "  {}"), hang=2)
     if check.failed is not None:
         lines += page.wrap((f"failed: {check.failed}", "red"), indent=2, hang=2)
-        lines += _format_failed_kernel(capture, check, page, places)
+        lines += _format_failed_kernel(view, check)
         if check.stock_runs:
             lines += page.wrap("stock tinygrad computes its graph, unrolled", indent=2, hang=2)
         elif check.stock_runs is False:
@@ -87,23 +82,21 @@ def _format_schedule(
     if check.wrong and captured is not None:
         lines += page.wrap(REPLAYED[captured], indent=2, hang=2)
     elif check.wrong:
-        lines += _format_blame(capture, check, page, places)
+        lines += _format_blame(view, check)
     for reason in check.unchecked:
         lines += page.wrap(("not checked: ", "yellow"), reason, indent=2, hang=2)
     return lines
 
 
-def _format_failed_kernel(capture: Capture, check: ScheduleCheck, page: Page, places: Places) -> list[Text]:
-    index = index_of(capture.schedules[check.schedule])
+def _format_failed_kernel(view: CaptureView, check: ScheduleCheck) -> list[Text]:
+    index = index_of(view.capture.schedules[check.schedule])
     kernel, node = index.kernel(check.failed_kernel), index.node(check.failed_node)
     if kernel is None:
         return []
-    head = page.join("in kernel ", (f"{kernel.name} #{check.failed_kernel}", "bold"))
+    parts: list[Part] = ["in kernel ", (f"{kernel.name} #{check.failed_kernel}", "bold")]
     if node is not None:
-        head.append_text(page.join(f", which writes {node.op} {node.id}"))
-    if node is not None and node.line is not None:
-        head.append_text(page.join("  ", (f"[{places.format(node.line)}]", "cyan")))
-    return page.wrap(head, indent=2, hang=2)
+        parts += [f", which writes {node.op} {node.id}", (view.places.format(node.line, "  [{}]"), "cyan")]
+    return view.page.wrap(*parts, indent=2, hang=2)
 
 
 def _format_output(output: OutputCheck, page: Page) -> list[Text]:
@@ -136,20 +129,20 @@ def _describe_tolerance(tolerance: Tolerance) -> str:
     return f"tolerance {tolerance.relative:.1e} of the value{near} (up to {format_plural(tolerance.terms, 'rounding')})"
 
 
-def _format_blame(capture: Capture, check: ScheduleCheck, page: Page, places: Places) -> list[Text]:
-    blame = find_blame(capture, check)
+def _format_blame(view: CaptureView, check: ScheduleCheck) -> list[Text]:
+    page, blame = view.page, find_blame(view.capture, check)
     if blame is None:
         reason = "no buffer between its kernels is wrong" if check.buffers else "no buffer between its kernels was kept"
         lines = page.wrap(f"first wrong buffer: not found, {reason}", indent=2, hang=2)
         return lines + _format_skipped(check, page)
     buffer = blame.buffer
-    name = name_node(blame.node, buffer.node)
-    by = f", written by {blame.kernel.name} #{buffer.kernel}" if blame.kernel is not None else ", a copy"
-    head = page.join("first wrong buffer: ", (name, "bold"), f" {format_shape(buffer.shape)} {buffer.dtype}", by)
-    if blame.node is not None and blame.node.line is not None:
-        head.append_text(page.join("  ", (f"[{places.format(blame.node.line)}]", "cyan")))
-    lines = page.wrap(head, indent=2, hang=2)
-    for text, style in _explain_blame(blame, check, places):
+    parts: list[Part] = ["first wrong buffer: ", (name_node(blame.node, buffer.node), "bold")]
+    parts.append(f" {format_shape(buffer.shape)} {buffer.dtype}")
+    parts.append(", a copy" if blame.kernel is None else f", written by {blame.kernel.name} #{buffer.kernel}")
+    if blame.node is not None:
+        parts.append((view.places.format(blame.node.line, "  [{}]"), "cyan"))
+    lines = page.wrap(*parts, indent=2, hang=2)
+    for text, style in _explain_blame(blame, check, view.places):
         lines += page.wrap((text, style), indent=4, hang=2)
     return lines + _format_skipped(check, page)
 
@@ -164,8 +157,7 @@ def _explain_blame(blame: Blame, check: ScheduleCheck, places: Places) -> list[t
         sentences = [(f"{_count_wrong(found)}, {_describe_first(found)}{pattern}", "")]
     sentences += [(describe_lost(name), "bold red") for name in blame.lost]
     if blame.buffer.misread is not None:
-        line = blame.misread.line if blame.misread is not None else None
-        where = f"  [{places.format(line)}]" if line is not None else ""
+        where = places.format(blame.misread and blame.misread.line, "  [{}]")
         sentences.append((f"{describe_misread(blame.buffer.misread, blame.misread)}{where}", "bold red"))
     elif blame.read_right and not blame.lost:
         one = blame.read_right == 1
@@ -178,8 +170,8 @@ def _explain_blame(blame: Blame, check: ScheduleCheck, places: Places) -> list[t
         sentences.append((f"BUFFERIZE closes {closed}: {blame.bufferize.reason}", ""))
     if blame.patches_off:
         sentences.append((f"patches off: {', '.join(blame.patches_off)}", "yellow"))
-    culprit = blame.buffer.node if blame.buffer.misread is None else blame.buffer.misread.node
-    sentences.append((f"more: vmapdbg why {culprit} --schedule {check.schedule}", "dim"))
+    culprit = blame.buffer.misread or blame.buffer
+    sentences.append((f"more: vmapdbg why {culprit.node} --schedule {check.schedule}", "dim"))
     return sentences
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from rich.console import Console
@@ -70,13 +71,13 @@ class Sentences:
             "realized": self._say_realized,
             "ambient": self._say_ambient,
             "closes": self._say_closes,
-            "outcome": self._say_outcome,
+            "outcome": lambda fact: [f"{self.made.outcome}: {self.made.reason}"],
             "not-closed": self._say_not_closed,
-            "written-by": self._say_written,
+            "written-by": lambda fact: [f"{self._name(fact.kernels[0])} computes it and writes its buffer"],
             "computed-in": self._say_computed_in,
-            "read-by-kernels": self._say_read_by_kernels,
+            "read-by-kernels": lambda fact: [f"its buffer is read by {self._name_all(fact.kernels[:_MOST_KERNELS])}"],
             "op-is-never-fused": self._say_never_fused,
-            "writes": self._say_writes,
+            "writes": lambda fact: [f"{self._label(fact.nodes[0])}: {_say_why(self.index.nodes[fact.nodes[0]])}"],
             "computes": self._say_computes,
             "fuses": self._say_fuses,
             "reads": self._say_reads,
@@ -165,23 +166,14 @@ class Sentences:
         closed = ", ".join(f"{r}*" if r in made.ambient else r for r in made.closed_ranges) or "no range"
         return [f"closes {closed}: {made.size} elements, {made.bytes} bytes, {made.addrspace}"]
 
-    def _say_outcome(self, fact: Fact) -> Iterable[str]:
-        return [f"{self.made.outcome}: {self.made.reason}"]
-
     def _say_not_closed(self, fact: Fact) -> Iterable[str]:
         lost = f"each step of it writes the same {self.made.size} elements, the last wins"
         return [f"ambient {name} is NOT closed: {lost}" for name in fact.ranges]
-
-    def _say_written(self, fact: Fact) -> Iterable[str]:
-        return [f"{self._name(fact.kernels[0])} computes it and writes its buffer"]
 
     def _say_computed_in(self, fact: Fact) -> Iterable[str]:
         left = len(fact.kernels) - _MOST_KERNELS
         more = f" and {left} more" if left > 0 else ""
         return [f"computed inside {self._name_all(fact.kernels[:_MOST_KERNELS])}{more}"]
-
-    def _say_read_by_kernels(self, fact: Fact) -> Iterable[str]:
-        return [f"its buffer is read by {self._name_all(fact.kernels[:_MOST_KERNELS])}"]
 
     def _say_never_fused(self, fact: Fact) -> Iterable[str]:
         place = f" at {self.node.line}" if self.node.line else ""
@@ -189,14 +181,8 @@ class Sentences:
 
     # *** a kernel
 
-    def _say_writes(self, fact: Fact) -> Iterable[str]:
-        return [f"{self._label(fact.nodes[0])}: {_say_why(self.index.nodes[fact.nodes[0]])}"]
-
     def _say_computes(self, fact: Fact) -> Iterable[str]:
-        counts: dict[str, int] = {}
-        for node_id in fact.nodes:
-            op = self.index.op(node_id)
-            counts[op] = counts.get(op, 0) + 1
+        counts = Counter(map(self.index.op, fact.nodes))
         ops = [f"{count} {op}" if count > 1 else op for op, count in counts.items()]
         return [f"{len(fact.nodes)} nodes: {', '.join(ops)}"]
 
