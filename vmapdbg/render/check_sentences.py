@@ -9,6 +9,7 @@ from vmapdbg.check.blame import Blame, Captured, Fault, find_faults
 from vmapdbg.check.result import CheckReport, Comparison, Misread, Pattern, ScheduleCheck
 from vmapdbg.model import Capture, Finding, Node
 from vmapdbg.schedule_index import index_of
+from vmapdbg.wording import format_known
 
 REPLAYED: dict[Captured, str] = {
     "not-compared": "the call that was captured was not compared",
@@ -20,8 +21,7 @@ REPLAYED: dict[Captured, str] = {
 
 def name_check(check: ScheduleCheck) -> str:
     """Returns `schedule 3`, or `schedule 3, replay 2 by TinyJit`."""
-    replay = "" if check.replay is None else f", replay {check.replay} by TinyJit"
-    return f"schedule {check.schedule}{replay}"
+    return f"schedule {check.schedule}{format_known(', replay {} by TinyJit', check.replay)}"
 
 
 def name_node(node: Node | None, id: int) -> str:
@@ -72,7 +72,7 @@ def _describe_slices(pattern: Pattern) -> str:
     slices = f"slice {pattern.first}" if same else f"slices {pattern.first} to {pattern.last}"
     if pattern.first == pattern.size - 1:
         slices += " (the last)"
-    filled = "" if pattern.filled is None else f", where it is {_name_filling(pattern)}"
+    filled = format_known(", where it is {}", pattern.filled and _name_filling(pattern))
     return f"only in {slices} along axis {pattern.axis}{filled}"
 
 
@@ -131,8 +131,12 @@ def describe_wrong(found: Comparison) -> str:
     if found.total == 1:
         count = "the only element is wrong"
     index = f" at {list(found.index)}" if found.index else ""
-    pattern = "" if found.pattern_data is None else f" ({describe_pattern(found.pattern_data)})"
-    return f"{count}{index}: {found.got}, should be {found.expected}{pattern}"
+    return f"{count}{index}: {found.got}, should be {found.expected}{bracket_pattern(found)}"
+
+
+def bracket_pattern(found: Comparison) -> str:
+    """Returns ` (PATTERN)`, nothing where there is none."""
+    return format_known(" ({})", found.pattern_data and describe_pattern(found.pattern_data))
 
 
 def describe_misread(misread: Misread, node: Node | None) -> str:

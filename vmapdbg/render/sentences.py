@@ -12,7 +12,7 @@ from typing import Any
 
 from vmapdbg.model import Bufferize, Capture, Node, Realized, Reason, Schedule
 from vmapdbg.schedule_index import index_of
-from vmapdbg.wording import format_plural
+from vmapdbg.wording import format_plural, join_first
 
 MOST_NAMED = 3
 """So many consumers, or EXPANDs, are named in one sentence."""
@@ -41,7 +41,9 @@ def say_reason(reason: Reason, names: Names) -> str:
     """Returns the sentence of a reason; of a rule that this vmapdbg does not know its name and operands."""
     known = _SENTENCES.get(reason.rule, _say_unknown)
     try:
-        return known.format_map(_count_up(reason.numbers)) if isinstance(known, str) else known(reason, names)
+        if isinstance(known, str):
+            return known.format_map(_count_up(reason.numbers))
+        return known(reason, names)
     except (LookupError, ValueError):
         # a file that another hand has written: the rule has not the operands that it should have
         return _say_unknown(reason, names)
@@ -92,10 +94,9 @@ def _say_axis(reason: Reason, names: Names) -> str:
 
 
 def _say_disagreement(reason: Reason, names: Names) -> str:
-    pairs = list(zip(reason.nodes, reason.ranges, strict=True))
-    wants = [f"{names.label(node)} asks {names.range(asked)}" for node, asked in pairs[:MOST_NAMED]]
-    more = f" and {len(pairs) - MOST_NAMED} more" if len(pairs) > MOST_NAMED else ""
-    return f"{_say_axis(reason, names)}: {', '.join(wants)}{more}"
+    pairs = zip(reason.nodes, reason.ranges, strict=True)
+    wants = [f"{names.label(node)} asks {names.range(asked)}" for node, asked in pairs]
+    return f"{_say_axis(reason, names)}: {join_first(wants, MOST_NAMED)}"
 
 
 def _say_not_shared(reason: Reason, names: Names) -> str:

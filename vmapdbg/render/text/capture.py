@@ -18,7 +18,7 @@ from vmapdbg.render.text.buffers import format_alerts
 from vmapdbg.render.text.kernels import describe_copies, kernel_identity
 from vmapdbg.render.text.layout import Column, Page, Part, Row, lay_out_table
 from vmapdbg.render.text.view import ALERT, CaptureView, ScheduleView
-from vmapdbg.wording import format_plural
+from vmapdbg.wording import format_known, format_plural
 
 _MANY_SCHEDULES = 4
 _Printer = Callable[[ScheduleView], list[Text]]
@@ -188,9 +188,8 @@ def _format_rest(whole: CaptureView) -> list[Text]:
         return []
     lines = [Text(), page.text("Findings", "bold")]
     for found in rest:
-        kernel = "" if found.kernel is None else f"kernel {found.kernel}"
-        node = "" if found.node is None else f"node {found.node}"
+        kernel, node = format_known("kernel {}", found.kernel), format_known("node {}", found.node)
         about = ", ".join(filter(None, (kernel, node, places.format(found.line))))
-        where = f" ({about})" if about else ""
+        where = format_known(" ({})", about)
         lines += page.wrap((found.code, ALERT), " ", found.message, where, indent=2, hang=2)
     return lines

@@ -13,6 +13,7 @@ from vmapdbg.check.result import CheckReport, Comparison, OutputCheck, ScheduleC
 from vmapdbg.model import Capture
 from vmapdbg.render.check_sentences import (
     REPLAYED,
+    bracket_pattern,
     describe_lost,
     describe_misread,
     describe_pattern,
@@ -24,7 +25,7 @@ from vmapdbg.render.text.layout import Page, Part
 from vmapdbg.render.text.view import CaptureView
 from vmapdbg.schedule_index import index_of
 from vmapdbg.values.tolerance import Tolerance
-from vmapdbg.wording import format_plural
+from vmapdbg.wording import format_known, format_plural
 
 
 def print_check(capture: Capture, report: CheckReport, console: Console) -> None:
@@ -72,10 +73,9 @@ def _format_schedule(view: CaptureView, report: CheckReport, check: ScheduleChec
     if check.failed is not None:
         lines += page.wrap((f"failed: {check.failed}", "red"), indent=2, hang=2)
         lines += _format_failed_kernel(view, check)
-        if check.stock_runs:
-            lines += page.wrap("stock tinygrad computes its graph, unrolled", indent=2, hang=2)
-        elif check.stock_runs is False:
-            lines += page.wrap("stock tinygrad does not compute its graph either", indent=2, hang=2)
+        if check.stock_runs is not None:
+            does = "computes its graph, unrolled" if check.stock_runs else "does not compute its graph either"
+            lines += page.wrap(f"stock tinygrad {does}", indent=2, hang=2)
     for output in check.wrong:
         lines += _format_output(output, page)
     captured = judge_captured(report, check)
@@ -102,7 +102,7 @@ def _format_failed_kernel(view: CaptureView, check: ScheduleCheck) -> list[Text]
 def _format_output(output: OutputCheck, page: Page) -> list[Text]:
     found = output.comparison
     oracle = "" if output.oracle == DEFAULT else f" against {ORACLES[output.oracle]}"
-    rows = f", {output.rows}" if output.rows else ""
+    rows = format_known(", {}", output.rows)
     head = f"output {output.number} {format_shape(output.shape)} {output.dtype}{rows}{oracle}: "
     lines = page.wrap(head, (_count_wrong(found), "bold red"), indent=2, hang=2)
     lines += page.wrap(_describe_first(found), indent=4, hang=2)
@@ -150,11 +150,10 @@ def _format_blame(view: CaptureView, check: ScheduleCheck) -> list[Text]:
 def _explain_blame(blame: Blame, check: ScheduleCheck, places: Places) -> list[tuple[str, str]]:
     assert blame.buffer.comparison is not None
     found = blame.buffer.comparison
-    pattern = f" ({describe_pattern(found.pattern_data)})" if found.pattern_data is not None else ""
     if any(replace(output.comparison, tolerance=found.tolerance) == found for output in check.wrong):
         sentences = [("wrong in the same way", "")]
     else:
-        sentences = [(f"{_count_wrong(found)}, {_describe_first(found)}{pattern}", "")]
+        sentences = [(f"{_count_wrong(found)}, {_describe_first(found)}{bracket_pattern(found)}", "")]
     sentences += [(describe_lost(name), "bold red") for name in blame.lost]
     if blame.buffer.misread is not None:
         where = places.format(blame.misread and blame.misread.line, "  [{}]")

@@ -14,7 +14,7 @@ from vmapdbg.render.text.diff_view import AFTER, BEFORE, MARKS, DiffView
 from vmapdbg.render.text.layout import Column, Part, Row, lay_out_table
 from vmapdbg.render.text.ranges import format_realized
 from vmapdbg.render.text.view import ALERT
-from vmapdbg.wording import format_plural
+from vmapdbg.wording import format_plural, join_first
 
 _MOST_ROWS = 24
 
@@ -112,10 +112,9 @@ def _format_node_group(view: DiffView, group: list[NodeChange]) -> Row:
     ops = list(dict.fromkeys(item.after.op for item in group))
     shapes = {format_shape(item.after.shape) for item in group}
     lines = [item.after.line for item in group if item.after.line is not None]
-    more = f" and {len(ops) - 3} more" if len(ops) > 3 else ""
     cells = [
         _format_ids(group),
-        ", ".join(ops[:3]) + more,
+        join_first(ops, 3),
         shapes.pop() if len(shapes) == 1 else "",
         _describe_node(view, first.before, first.changed, before=True),
         _describe_node(view, first.after, first.changed, before=False),
@@ -159,10 +158,10 @@ def _describe_node(view: DiffView, node: Node, changed: tuple[str, ...], *, befo
 def _describe_ranges(view: DiffView, ins: tuple[str, ...] | None, outs: tuple[str, ...] | None) -> Text:
     if ins is None and outs is None:
         return view.page.text("no ranges")
-    left, right = (view.names(side or ()).plain or "()" for side in (ins, outs))
-    if left == right:
-        return view.names(ins or ()) if ins else view.page.text("()")
-    return view.page.join(view.names(ins or ()), (" => ", "dim"), view.names(outs or ()))
+    left, right = view.names(ins or ()), view.names(outs or ())
+    if left.plain == right.plain:
+        return left or Text("()")
+    return view.page.join(left, (" => ", "dim"), right)
 
 
 def _describe_realized(view: DiffView, node: Node, *, before: bool) -> Text:

@@ -77,7 +77,7 @@ def _cost(kernels: Sequence[Kernel], kernel: Kernel) -> int:
 def _format_kernel(view: ScheduleView, numbers: list[int], most: int) -> Row:
     kernels = view.schedule.kernels
     kernel = kernels[numbers[0]]
-    share = _cost(kernels, kernel) / most if most else 0.0
+    share = _cost(kernels, kernel) / max(most, 1)
     shade = _shade(share) if len(kernels) > 1 else ""
     redundancy, alarm = "-", ""
     if kernel.redundancy is not None:

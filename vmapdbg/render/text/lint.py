@@ -14,7 +14,7 @@ from vmapdbg.render.format import Places
 from vmapdbg.render.text.layout import Page, escape_unsafe
 from vmapdbg.render.text.view import ALERT
 from vmapdbg.schedule_index import index_of
-from vmapdbg.wording import format_plural
+from vmapdbg.wording import format_known, format_plural
 
 _INDENT = 4
 _MOST_FAILURES = 3
@@ -126,7 +126,7 @@ def _describe_place(schedule: Schedule | None, finding: Finding) -> str:
         node = None if schedule is None else index_of(schedule).node(finding.node)
         parts.append(f"node {finding.node}" if node is None else f"node {node.id} {node.op}")
     if finding.schedule is not None:
-        kernel = "" if finding.number is None else f"kernel #{finding.number} of "
+        kernel = format_known("kernel #{} of ", finding.number)
         parts.append(f"{kernel}schedule {finding.schedule}")
     return ", ".join(parts)
 

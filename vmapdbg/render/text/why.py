@@ -14,7 +14,7 @@ from vmapdbg.render.text.layout import escape_unsafe
 from vmapdbg.render.text.view import ALERT
 from vmapdbg.schedule_index import index_of
 from vmapdbg.why import Explanation, Fact, FactRule, Step
-from vmapdbg.wording import format_plural
+from vmapdbg.wording import format_known, format_plural, join_first
 
 _MOST_READERS = 8
 _MOST_KERNELS = 4
@@ -87,19 +87,22 @@ class Sentences:
 
     def say(self, fact: Fact) -> Iterable[str]:
         """Returns the sentences of a fact."""
-        return [_PLAIN[fact.rule]] if fact.rule in _PLAIN else self._say[fact.rule](fact)
+        if fact.rule in _PLAIN:
+            return [_PLAIN[fact.rule]]
+        return self._say[fact.rule](fact)
 
     def say_title(self) -> str:
         """Returns whom the explanation is about."""
+        schedule = f"schedule {self.schedule.index}"
         if self.subject is not None:
             node = self.node
             words = ["node", str(node.id), node.op, node.arg, format_shape(node.shape), node.dtype]
-            return f"{' '.join(filter(None, words))}{_after_gap(node.line)}, schedule {self.schedule.index}"
+            return f"{' '.join(filter(None, words))}{format_known('  {}', node.line)}, {schedule}"
         if self.kernel_number is not None:
             lines = ", ".join(self.kernel.lines[:3])
-            return f"kernel {self._name(self.kernel_number)}{_after_gap(lines)}, schedule {self.schedule.index}"
+            return f"kernel {self._name(self.kernel_number)}{format_known('  {}', lines)}, {schedule}"
         count = format_plural(len(self.schedule.kernels), "kernel")
-        return f"schedule {self.schedule.index}{_after_gap(self.schedule.line)}, {count}"
+        return f"{schedule}{format_known('  {}', self.schedule.line)}, {count}"
 
     # *** names
 
@@ -155,7 +158,7 @@ class Sentences:
 
     def _say_ambient(self, fact: Fact) -> Iterable[str]:
         entries = [self.index.nodes[node_id] for node_id in fact.nodes[:3]]
-        places = [self._label(node.id) + (f" ({node.line})" if node.line else "") for node in entries]
+        places = [self._label(node.id) + format_known(" ({})", node.line) for node in entries]
         for name in fact.ranges:
             known = self.index.ranges.get(name)
             about = f" ({known.size}, {known.axis_type})" if known is not None else ""
@@ -171,13 +174,10 @@ class Sentences:
         return [f"ambient {name} is NOT closed: {lost}" for name in fact.ranges]
 
     def _say_computed_in(self, fact: Fact) -> Iterable[str]:
-        left = len(fact.kernels) - _MOST_KERNELS
-        more = f" and {left} more" if left > 0 else ""
-        return [f"computed inside {self._name_all(fact.kernels[:_MOST_KERNELS])}{more}"]
+        return [f"computed inside {join_first([self._name(i) for i in fact.kernels], _MOST_KERNELS)}"]
 
     def _say_never_fused(self, fact: Fact) -> Iterable[str]:
-        place = f" at {self.node.line}" if self.node.line else ""
-        return [f"{self.node.op} is never fused: drop it{place}"]
+        return [f"{self.node.op} is never fused: drop it{format_known(' at {}', self.node.line)}"]
 
     # *** a kernel
 
@@ -211,8 +211,7 @@ class Sentences:
     def _say_boundary(self, fact: Fact) -> Iterable[str]:
         (node_id,), (writer, *readers) = fact.nodes, fact.kernels
         names = self._name_all(readers[:3]) + (" ..." if len(readers) > 3 else "")
-        line = self.index.nodes[node_id].line
-        place = f"  [{line}]" if line else ""
+        place = format_known("  [{}]", self.index.nodes[node_id].line)
         why = f"{self._label(node_id)}: {self._say_why_not_fused(node_id)}"
         return [f"{self._name(writer)} not fused with {names}: {why}{place}"]
 
@@ -220,8 +219,10 @@ class Sentences:
         node, made = self.index.nodes[node_id], self.index.bufferizes.get(node_id)
         decided = _say_why(node)
         # an output is kept because it is an output: that is said once
-        repeated = made is None or (node.realized is not None and made.reason == node.realized.detail)
-        return decided if made is None or repeated or not made.reason else f"{decided}; {made.reason}"
+        said = "" if node.realized is None else node.realized.detail
+        if made is None or made.reason in ("", said):
+            return decided
+        return f"{decided}; {made.reason}"
 
 
 _PLAIN: dict[FactRule, str] = {
@@ -244,10 +245,6 @@ _MEANINGS = {
 
 def _say_why(node: Node) -> str:
     return "not realized" if node.realized is None else f"{node.realized.reason} ({node.realized.detail})"
-
-
-def _after_gap(place: str | None) -> str:
-    return f"  {place}" if place else ""
 
 
 def _format_ranges(ranges: tuple[str, ...]) -> str:
