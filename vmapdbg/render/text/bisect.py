@@ -10,7 +10,7 @@ from rich.text import Text
 from vmapdbg.bisect.outcome import Outcome
 from vmapdbg.bisect.search import Found, Search
 from vmapdbg.patches import Patches, spell_patches
-from vmapdbg.render.text.layout import Page
+from vmapdbg.render.text.layout import Page, Part
 from vmapdbg.wording import format_plural
 
 
@@ -22,8 +22,7 @@ def print_bisect(snippet: str, kind: str, search: Search, outcomes: Sequence[Out
     for outcome in outcomes:
         count = sum(name == outcome.name for name in search.outcomes.values())
         runs = (f"({format_plural(count, 'run')})", "dim")
-        sentence = page.join((outcome.name, "bold"), f"  {outcome.summary} ", runs)
-        lines += page.wrap(sentence, indent=2, hang=3)
+        lines += page.wrap((outcome.name, "bold"), f"  {outcome.summary} ", runs, indent=2, hang=3)
     if search.is_uniform:
         lines += page.wrap(("no set of patches that was tried changes the outcome", "bold"), indent=2, hang=2)
     else:
@@ -36,15 +35,13 @@ def print_bisect(snippet: str, kind: str, search: Search, outcomes: Sequence[Out
 
 
 def _format_found(page: Page, label: str, search: Search, found: Found, away: bool = False) -> list[Text]:
-    text = page.join(f"{label}: ")
-    for position, part in enumerate(found.sets):
-        tried = search.given - part if away else part
-        separator = " or " if position else ""
-        text.append_text(page.join(separator, (format_set(part), "bold green"), f" -> {search.outcomes[tried]}"))
+    parts: list[Part] = [f"{label}: "]
+    for position, patches in enumerate(found.sets):
+        tried = search.given - patches if away else patches
+        parts += [" or " if position else "", (format_set(patches), "bold green"), f" -> {search.outcomes[tried]}"]
     if not found.sets:
-        text.append_text(page.text("nothing", "bold"))
-    text.append_text(page.text(f"  ({_describe_proof(found)})", "dim"))
-    return page.wrap(text, indent=2, hang=2)
+        parts.append(("nothing", "bold"))
+    return page.wrap(*parts, (f"  ({_describe_proof(found)})", "dim"), indent=2, hang=2)
 
 
 def _describe_proof(found: Found) -> str:

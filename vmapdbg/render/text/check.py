@@ -150,6 +150,7 @@ def _format_blame(view: CaptureView, check: ScheduleCheck) -> list[Text]:
 def _explain_blame(blame: Blame, check: ScheduleCheck, places: Places) -> list[tuple[str, str]]:
     assert blame.buffer.comparison is not None
     found = blame.buffer.comparison
+    # a buffer has a tolerance of its own, by how often it is rounded: that makes no other fault
     if any(replace(output.comparison, tolerance=found.tolerance) == found for output in check.wrong):
         sentences = [("wrong in the same way", "")]
     else:

@@ -37,7 +37,7 @@ def print_diff(diff: CaptureDiff, console: Console, *, show_all: bool = False, u
     on, below that, or where one side has none, in one column; with `unified` as hunks.
     """
     page = Page(console, show_all=show_all)
-    places = Places.of(_collect_places(diff), diff.after.snippet)
+    places = Places(_collect_places(diff), diff.after.snippet)
     page.show(page.wrap(format_verdict(page, diff), hang=2))
     page.show([*format_sides(page, diff), *format_errors(page, diff, places), *format_printed(page, diff)])
     page.show(format_findings(page, diff, places))
@@ -53,16 +53,15 @@ def print_diff(diff: CaptureDiff, console: Console, *, show_all: bool = False, u
     page.show(_format_brief(page, waiting))
 
 
-def _collect_places(diff: CaptureDiff) -> Iterator[str]:
+def _collect_places(diff: CaptureDiff) -> Iterator[str | None]:
     for side in (diff.before, diff.after):
-        if side.error is not None and side.error.line is not None:
-            yield side.error.line
-    yield from (found.line for found in (*diff.findings_gone, *diff.findings_new) if found.line is not None)
+        yield side.error and side.error.line
+    yield from (found.line for found in (*diff.findings_gone, *diff.findings_new))
     for schedule in diff.schedules:
-        lines = [schedule.line_before, schedule.line_after, *(item.line for item in schedule.same_nodes)]
-        lines += [node.line for item in schedule.nodes for node in (item.before, item.after)]
-        lines += [node.line for node in (*schedule.nodes_only_before, *schedule.nodes_only_after)]
-        yield from (line for line in lines if line is not None)
+        yield from (schedule.line_before, schedule.line_after)
+        yield from (item.line for item in schedule.same_nodes)
+        yield from (node.line for item in schedule.nodes for node in (item.before, item.after))
+        yield from (node.line for node in (*schedule.nodes_only_before, *schedule.nodes_only_after))
         for change in schedule.kernels:
             yield from (line for side in (*change.before, *change.after) for line in side.kernel.lines)
 
@@ -80,6 +79,7 @@ def _find_brief(diff: CaptureDiff, *, show_all: bool) -> list[tuple[ScheduleDiff
         elif not schedule.is_pair:
             reason = _name_only_side(schedule)
         else:
+            # layers of a network change alike: all but where they stand and what came out
             nameless = replace(schedule, before=0, after=0, line_before=None, line_after=None, outputs=())
             first = seen.setdefault(repr(nameless), schedule)
             if first is not schedule:

@@ -152,6 +152,7 @@ def _fold_same(page: Page, items: Iterable[_Item]) -> Iterator[_Item | int]:
     for i, (same, run) in enumerate(runs):
         head = _CONTEXT if i > 0 else 0
         tail = _CONTEXT if i < len(runs) - 1 else 0
+        # one line less would be replaced by the line that says so
         if page.show_all or not same or len(run) <= head + tail + 1:
             yield from run
             continue

@@ -34,7 +34,7 @@ class Report:
 
 def print_text(report: Report, console: Console) -> None:
     """Prints the report: how much was looked at, then each finding with the lines it is about and what to try."""
-    page, places = Page(console), Places(report.capture)
+    page, places = Page(console), Places.of(report.capture)
     lines = page.wrap(_format_headline(page, report), hang=2)
     for finding in report.findings:
         lines += [Text(), *format_finding(page, places, report, finding)]
@@ -79,7 +79,7 @@ def _count_findings(count: int) -> tuple[str, str]:
 
 def format_finding(page: Page, places: Places, report: Report, finding: Finding) -> list[Text]:
     """Returns a finding as lines: place, code and title, then the message, both source lines, node, advice."""
-    schedule = find_schedule(report.capture, finding)
+    schedule = next((item for item in report.capture.schedules if item.index == finding.schedule), None)
     place = places.format(finding.line) or report.capture.snippet
     title = report.titles.get(finding.code, "")
     lines = page.wrap((place, "bold"), "  ", (finding.code, ALERT), f" {title}", hang=2)
@@ -90,14 +90,6 @@ def format_finding(page: Page, places: Places, report: Report, finding: Finding)
     if finding.advice:
         lines += page.wrap(("try: ", "bold"), finding.advice, indent=_INDENT, hang=5)
     return lines
-
-
-def find_schedule(capture: Capture, finding: Finding) -> Schedule | None:
-    """Returns the schedule that a finding is about, None where it names none."""
-    for schedule in capture.schedules:
-        if schedule.index == finding.schedule:
-            return schedule
-    return None
 
 
 def _kernel_line(schedule: Schedule | None, finding: Finding) -> tuple[str, str | None]:

@@ -70,6 +70,7 @@ def choose_nodes(view: ScheduleView) -> list[Node]:
     ordered = _sort_outputs_first(view.schedule.nodes)
     if view.page.show_all:
         return ordered
+    # sources first: what is made of noise alone is noise, too
     noise = _find_noise(reversed(ordered))
     found = {node.id for node in ordered if view.findings.has_for_node(node, view.schedule.index)}
     matter = [node for node in ordered if node.id not in noise or node.id in found]

@@ -25,7 +25,7 @@ class CaptureView:
     def __init__(self, capture: Capture, page: Page) -> None:
         self.capture = capture
         self.page = page
-        self.places = Places(capture)
+        self.places = Places.of(capture)
         self.findings = Findings(capture.findings)
         self.printed_sources: dict[str, str] = {}
         """Source -> the name of the kernel that it was printed for."""
