@@ -23,13 +23,12 @@ _MOST_FAILURES = 3
 @dataclass(frozen=True)
 class Report:
     """What the views print. `titles` maps codes to the names of their rules; `ignored` counts the findings that a
-    comment on the user's line took out; `notes` are sentences about what could not be looked at."""
+    comment on the user's line took out."""
 
     capture: Capture
     findings: tuple[Finding, ...]
     ignored: int
     titles: Mapping[str, str]
-    notes: tuple[str, ...] = ()
 
 
 def print_text(report: Report, console: Console) -> None:
