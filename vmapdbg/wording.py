@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def format_plural(count: int, noun: str, plural: str | None = None) -> str:
     """Returns `1 kernel`, `2 kernels`, `2,048 threads`; `plural` where it is not the noun with an `s`."""
@@ -13,3 +15,14 @@ def format_plural(count: int, noun: str, plural: str | None = None) -> str:
 def first_line(error: BaseException) -> str:
     """Returns the first line of an error's message, which may be empty."""
     return next(iter(str(error).splitlines()), "")
+
+
+def format_known(form: str, value: object) -> str:
+    """Returns `value` in `form`, as `  {}` or ` at {}`; nothing where it is None or empty."""
+    return "" if value is None or value == "" else form.format(value)
+
+
+def join_first(words: Sequence[str], most: int) -> str:
+    """Returns `a, b`, and `a, b and 4 more` where there are more than `most`."""
+    first = ", ".join(words[:most])
+    return f"{first} and {len(words) - most} more" if len(words) > most else first

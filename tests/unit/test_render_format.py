@@ -46,7 +46,7 @@ def test_shapes_and_dims_tell_nothing_from_scalar() -> None:
 
 def test_a_place_is_short_and_without_a_number_stays_whole() -> None:
     lines = (f"{SNIPPET}:9", "<stdin>:2", "C:\\x.py", "/only/dir")
-    places = Places(make_capture(make_schedule(kernels=(make_kernel("k", lines=lines),))))
+    places = Places.of(make_capture(make_schedule(kernels=(make_kernel("k", lines=lines),))))
     assert places.format(f"{SNIPPET}:9") == "lost_range.py:9"
     assert places.format(f"{SNIPPET}:9", brief=True) == ":9"
     assert places.format("<stdin>:2") == "<stdin>:2"

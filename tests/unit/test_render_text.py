@@ -458,3 +458,10 @@ def test_no_string_of_the_user_breaks_the_output(one: str, two: str, three: str,
     output = render(capture, width, show_all=show_all)
     assert all(cell_len(line) <= width for line in output.split("\n"))
     output.encode("utf-8")
+
+
+def test_a_failure_stands_out_on_a_terminal() -> None:
+    # rich drops the style of a line that has one style as a whole
+    failed = replace(make_capture(), error=SnippetError("ValueError", "no such axis", None))
+    headline = next(line for line in render(failed, terminal=True).splitlines() if "the snippet failed" in line)
+    assert COLOUR.search(headline)

@@ -9,6 +9,7 @@ from vmapdbg.check.blame import Blame, Captured, Fault, find_faults
 from vmapdbg.check.result import CheckReport, Comparison, Misread, Pattern, ScheduleCheck
 from vmapdbg.model import Capture, Finding, Node
 from vmapdbg.schedule_index import index_of
+from vmapdbg.wording import format_known
 
 REPLAYED: dict[Captured, str] = {
     "not-compared": "the call that was captured was not compared",
@@ -20,8 +21,7 @@ REPLAYED: dict[Captured, str] = {
 
 def name_check(check: ScheduleCheck) -> str:
     """Returns `schedule 3`, or `schedule 3, replay 2 by TinyJit`."""
-    replay = "" if check.replay is None else f", replay {check.replay} by TinyJit"
-    return f"schedule {check.schedule}{replay}"
+    return f"schedule {check.schedule}{format_known(', replay {} by TinyJit', check.replay)}"
 
 
 def name_node(node: Node | None, id: int) -> str:
@@ -68,12 +68,11 @@ def _describe_swapped(pattern: Pattern) -> str:
 
 def _describe_slices(pattern: Pattern) -> str:
     assert pattern.size is not None
-    slices = f"slices {pattern.first} to {pattern.last}"
-    if pattern.first == pattern.last:
-        slices = f"slice {pattern.first}"
+    same = pattern.first == pattern.last
+    slices = f"slice {pattern.first}" if same else f"slices {pattern.first} to {pattern.last}"
     if pattern.first == pattern.size - 1:
         slices += " (the last)"
-    filled = "" if pattern.filled is None else f", where it is {_name_filling(pattern)}"
+    filled = format_known(", where it is {}", pattern.filled and _name_filling(pattern))
     return f"only in {slices} along axis {pattern.axis}{filled}"
 
 
@@ -110,11 +109,11 @@ def add_pattern_sentences(report: CheckReport) -> CheckReport:
 
 def _add_to_schedule(check: ScheduleCheck) -> ScheduleCheck:
     outputs = tuple(replace(output, comparison=_add_to_comparison(output.comparison)) for output in check.outputs)
-    buffers = []
-    for buffer in check.buffers:
-        found = buffer.comparison
-        buffers.append(buffer if found is None else replace(buffer, comparison=_add_to_comparison(found)))
-    return replace(check, outputs=outputs, buffers=tuple(buffers))
+    buffers = tuple(
+        replace(buffer, comparison=buffer.comparison and _add_to_comparison(buffer.comparison))
+        for buffer in check.buffers
+    )
+    return replace(check, outputs=outputs, buffers=buffers)
 
 
 def _add_to_comparison(found: Comparison) -> Comparison:
@@ -132,8 +131,12 @@ def describe_wrong(found: Comparison) -> str:
     if found.total == 1:
         count = "the only element is wrong"
     index = f" at {list(found.index)}" if found.index else ""
-    pattern = "" if found.pattern_data is None else f" ({describe_pattern(found.pattern_data)})"
-    return f"{count}{index}: {found.got}, should be {found.expected}{pattern}"
+    return f"{count}{index}: {found.got}, should be {found.expected}{bracket_pattern(found)}"
+
+
+def bracket_pattern(found: Comparison) -> str:
+    """Returns ` (PATTERN)`, nothing where there is none."""
+    return format_known(" ({})", found.pattern_data and describe_pattern(found.pattern_data))
 
 
 def describe_misread(misread: Misread, node: Node | None) -> str:
@@ -168,14 +171,12 @@ def _make_finding(capture: Capture, fault: Fault) -> Finding:
     message = "; ".join(_explain(fault))
     if blame is None:
         return Finding(fault.code, None, None, check.line, message, check.schedule)
-    culprit = blame.misread or blame.node
-    line = culprit.line if culprit is not None and culprit.line is not None else check.line
-    buffer = blame.buffer
+    culprit, buffer = blame.misread or blame.node, blame.buffer
     return Finding(
         code=fault.code,
-        kernel=None if blame.kernel is None else blame.kernel.name,
-        node=buffer.node if buffer.misread is None else buffer.misread.node,
-        line=line,
+        kernel=blame.kernel and blame.kernel.name,
+        node=(buffer.misread or buffer).node,
+        line=(culprit and culprit.line) or check.line,
         message=message,
         schedule=check.schedule,
         number=None if blame.kernel is None else buffer.kernel,
@@ -190,9 +191,9 @@ def _make_failure(capture: Capture, fault: Fault) -> Finding:
     at = "" if kernel is None else f" in kernel {kernel.name} #{check.failed_kernel}"
     return Finding(
         code=fault.code,
-        kernel=None if kernel is None else kernel.name,
+        kernel=kernel and kernel.name,
         node=check.failed_node,
-        line=node.line if node is not None and node.line is not None else check.line,
+        line=(node and node.line) or check.line,
         message=f"schedule {check.schedule} fails{at}: {check.failed}; stock tinygrad computes its graph unrolled",
         schedule=check.schedule,
         number=check.failed_kernel,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 
 from vmapdbg.model import Capture
@@ -40,6 +40,7 @@ def format_ids(ids: Iterable[int]) -> str:
     """Returns node ids in order, runs of three or more joined: `5, 7-12, 15`."""
     parts: list[str] = []
     run: list[int] = []
+    # None ends the last run
     for number in [*sorted(set(ids)), None]:
         if run and (number is None or number != run[-1] + 1):
             if len(run) > 2:
@@ -63,7 +64,7 @@ def format_shape(shape: Sequence[int | str] | None) -> str:
 
 def format_dims(dims: Sequence[int | str] | None) -> str:
     """Returns launch dimensions as `32x16x1`, and `-` where a target has none."""
-    return "-" if not dims else "x".join(str(dim) for dim in dims)
+    return "x".join(map(str, dims or ())) or "-"
 
 
 class Places:
@@ -72,30 +73,24 @@ class Places:
     `full` maps the short name to the path where the two differ, so that nothing is lost.
     """
 
-    def __init__(self, capture: Capture) -> None:
-        self._learn(_collect_places(capture), capture.snippet)
-
-    @classmethod
-    def of(cls, places: Iterable[str], snippet: str) -> Places:
-        """Returns the short names of some places."""
-        made = cls.__new__(cls)
-        made._learn(places, snippet)
-        return made
-
-    def _learn(self, places: Iterable[str], snippet: str) -> None:
-        files = {_split_place(place)[0] for place in places}
+    def __init__(self, places: Iterable[str | None], snippet: str) -> None:
+        files = {_split_place(place)[0] for place in places if place is not None}
         self._short = {file: _shorten(file, files) for file in sorted(files)}
         self._snippet = snippet
         self.full = {short: file for file, short in self._short.items() if short != file}
 
-    def format(self, place: str | None, *, brief: bool = False) -> str:
-        """Returns one place, short; nothing for None. With `brief` one in the snippet is only `:number`."""
+    @classmethod
+    def of(cls, capture: Capture) -> Places:
+        """Returns the short names of all that a capture names."""
+        return cls(_collect_places(capture), capture.snippet)
+
+    def format(self, place: str | None, form: str = "{}", *, brief: bool = False) -> str:
+        """Returns one place, short, in `form`; nothing for None. With `brief` one in the snippet is only `:number`."""
         if place is None:
             return ""
         file, number = _split_place(place)
-        if brief and file == self._snippet:
-            return number
-        return self._short.get(file, file) + number
+        short = "" if brief and file == self._snippet else self._short.get(file, file)
+        return form.format(short + number)
 
     def format_all(self, places: Iterable[str]) -> str:
         """Returns several places by file, lines in order: `a.py:9, 12; b.py:3`."""
@@ -117,14 +112,13 @@ def _split_place(place: str) -> tuple[str, str]:
     return file, colon + number
 
 
-def _collect_places(capture: Capture) -> Iterable[str]:
-    places: list[str | None] = [finding.line for finding in capture.findings]
-    places.append(capture.error.line if capture.error is not None else None)
+def _collect_places(capture: Capture) -> Iterator[str | None]:
+    yield from (finding.line for finding in capture.findings)
+    yield capture.error and capture.error.line
     for schedule in capture.schedules:
-        places.append(schedule.line)
-        places += [node.line for node in schedule.nodes]
-        places += [line for kernel in schedule.kernels for line in kernel.lines]
-    return (place for place in places if place is not None)
+        yield schedule.line
+        yield from (node.line for node in schedule.nodes)
+        yield from (line for kernel in schedule.kernels for line in kernel.lines)
 
 
 def _shorten(file: str, files: set[str]) -> str:

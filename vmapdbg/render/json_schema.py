@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 from vmapdbg.model import SCHEMA
 
 FOLDER = Path(__file__).parent.parent / "schemas"
-_PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", types.NoneType: "null"}
+_PLAIN: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", types.NoneType: "null"}
 
 
 def make_schema(kind: str, document: type) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def dump_json(capture: Capture, findings: Sequence[Finding], ignored: int) -> st
 def dump_github(findings: Sequence[Finding], rules: Sequence[Rule]) -> str:
     """Returns one workflow command a finding: GitHub shows them at the line in a pull request."""
     known = {rule.code: rule for rule in rules}
-    lines = []
+    lines: list[str] = []
     for finding in findings:
         rule = known[finding.code]
         place = _split_place(finding.line)

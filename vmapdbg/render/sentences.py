@@ -12,7 +12,7 @@ from typing import Any
 
 from vmapdbg.model import Bufferize, Capture, Node, Realized, Reason, Schedule
 from vmapdbg.schedule_index import index_of
-from vmapdbg.wording import format_plural
+from vmapdbg.wording import format_plural, join_first
 
 MOST_NAMED = 3
 """So many consumers, or EXPANDs, are named in one sentence."""
@@ -41,7 +41,9 @@ def say_reason(reason: Reason, names: Names) -> str:
     """Returns the sentence of a reason; of a rule that this vmapdbg does not know its name and operands."""
     known = _SENTENCES.get(reason.rule, _say_unknown)
     try:
-        return known.format_map(_count_up(reason.numbers)) if isinstance(known, str) else known(reason, names)
+        if isinstance(known, str):
+            return known.format_map(_count_up(reason.numbers))
+        return known(reason, names)
     except (LookupError, ValueError):
         # a file that another hand has written: the rule has not the operands that it should have
         return _say_unknown(reason, names)
@@ -87,31 +89,14 @@ def say_realized(realized: Realized, names: Names) -> str:
 # *** the rules
 
 
-def _say_always(reason: Reason, names: Names) -> str:
-    return f"{names.op_of(reason.nodes[0])} is always realized"
-
-
-def _say_kept_scope(reason: Reason, names: Names) -> str:
-    return f"{names.op_of(reason.nodes[0])} is always realized for a CONTIGUOUS over it"
-
-
-def _say_source_of(reason: Reason, names: Names) -> str:
-    return f"source of {names.label(reason.nodes[0])}"
-
-
-def _say_assigned_value(reason: Reason, names: Names) -> str:
-    return f"the value of {names.label(reason.nodes[0])}"
-
-
 def _say_axis(reason: Reason, names: Names) -> str:
     return f"axis {reason.axis}" if isinstance(reason.axis, int) else names.range(str(reason.axis))
 
 
 def _say_disagreement(reason: Reason, names: Names) -> str:
-    pairs = list(zip(reason.nodes, reason.ranges, strict=True))
-    wants = [f"{names.label(node)} asks {names.range(asked)}" for node, asked in pairs[:MOST_NAMED]]
-    more = f" and {len(pairs) - MOST_NAMED} more" if len(pairs) > MOST_NAMED else ""
-    return f"{_say_axis(reason, names)}: {', '.join(wants)}{more}"
+    pairs = zip(reason.nodes, reason.ranges, strict=True)
+    wants = [f"{names.label(node)} asks {names.range(asked)}" for node, asked in pairs]
+    return f"{_say_axis(reason, names)}: {join_first(wants, MOST_NAMED)}"
 
 
 def _say_not_shared(reason: Reason, names: Names) -> str:
@@ -123,7 +108,7 @@ def _say_ending(reason: Reason, names: Names) -> str:
     ended: dict[int, list[str]] = {}
     for node, name in zip(reason.nodes, reason.ranges, strict=True):
         ended.setdefault(node, []).append(names.range(name))
-    parts = []
+    parts: list[str] = []
     for node, ranges in list(ended.items())[:MOST_NAMED]:
         verb = "ends" if len(ranges) == 1 else "end"
         parts.append(f"{', '.join(ranges)} {verb} at {names.label(node)}")
@@ -135,23 +120,21 @@ def _say_few_buffers(reason: Reason, names: Names) -> str:
     return f"its value reads {count} ({reason.numbers['limit']} are allowed), none of them in a reduce"
 
 
-def _say_reduces(reason: Reason) -> str:
-    reduces = reason.numbers["reduces"]
-    return "a reduce in its value reads" if reduces == 1 else f"{reduces} reduces in its value read"
+def _say_reduces(verdict: str) -> Say:
+    def say(reason: Reason, names: Names) -> str:
+        reduces = reason.numbers["reduces"]
+        counted = "a reduce in its value reads" if reduces == 1 else f"{reduces} reduces in its value read"
+        return f"{counted} a buffer: {verdict}"
 
-
-def _say_reduce_reads(reason: Reason, names: Names) -> str:
-    return f"{_say_reduces(reason)} a buffer: it would run again for each element read"
-
-
-def _say_reduce_again(reason: Reason, names: Names) -> str:
-    return f"{_say_reduces(reason)} a buffer: removed all the same, by PCONTIG"
+    return say
 
 
 def _say_unknown(reason: Reason, names: Names) -> str:
     operands = [*map(names.label, reason.nodes), *map(names.range, reason.ranges)]
     operands += [f"{name} {number}" for name, number in reason.numbers.items()]
-    return reason.rule + (f" ({', '.join(operands)})" if operands else "")
+    if not operands:
+        return reason.rule
+    return f"{reason.rule} ({', '.join(operands)})"
 
 
 def _count_up(numbers: Mapping[str, Any]) -> dict[str, Any]:
@@ -169,11 +152,11 @@ def _count_up(numbers: Mapping[str, Any]) -> dict[str, Any]:
 
 _SENTENCES: dict[str, str | Say] = {
     "output": "an output of the schedule",
-    "always": _say_always,
-    "kept-scope": _say_kept_scope,
-    "source-of": _say_source_of,
+    "always": lambda reason, names: f"{names.op_of(reason.nodes[0])} is always realized",
+    "kept-scope": lambda reason, names: f"{names.op_of(reason.nodes[0])} is always realized for a CONTIGUOUS over it",
+    "source-of": lambda reason, names: f"source of {names.label(reason.nodes[0])}",
     "assign": "an ASSIGN",
-    "assigned-value": _say_assigned_value,
+    "assigned-value": lambda reason, names: f"the value of {names.label(reason.nodes[0])}",
     "outer-reduce": "a REDUCE over an OUTER range",
     "consumers-disagree": _say_disagreement,
     "loops-not-shared": _say_not_shared,
@@ -205,8 +188,8 @@ _SENTENCES: dict[str, str | Say] = {
     ),
     "never-buffered": "{op} is never buffered",
     "many-buffers": "its value reads {buffers} buffers, more than {limit}",
-    "reduce-reads-buffer": _say_reduce_reads,
-    "reduce-computed-again": _say_reduce_again,
+    "reduce-reads-buffer": _say_reduces("it would run again for each element read"),
+    "reduce-computed-again": _say_reduces("removed all the same, by PCONTIG"),
     "cost-function": "kept by the cost function",
     "few-buffers": _say_few_buffers,
     "no-rule": "no rule removed it",

@@ -66,7 +66,7 @@ class DrawnSchedule:
         self.capture = capture
         self.schedule = schedule
         self.index = index_of(schedule)
-        self.places = Places(capture)
+        self.places = Places.of(capture)
         self.findings = Findings(capture.findings)
 
     def find_buffers(self, node: Node, mark: Mark) -> tuple[BufferMark, ...]:

@@ -10,23 +10,21 @@ from rich.text import Text
 from vmapdbg.bisect.outcome import Outcome
 from vmapdbg.bisect.search import Found, Search
 from vmapdbg.patches import Patches, spell_patches
-from vmapdbg.render.text.layout import Page
+from vmapdbg.render.text.layout import Page, Part
 from vmapdbg.wording import format_plural
 
 
 def print_bisect(snippet: str, kind: str, search: Search, outcomes: Sequence[Outcome], console: Console) -> None:
     """Prints the result of a search by `kind` (values, kernels, findings, crash)."""
     page = Page(console)
-    runs = format_plural(len(search.outcomes), "run")
-    verdict = f"{format_plural(len(outcomes), 'outcome')} in {runs}, by {kind}"
-    lines = page.wrap(page.join((snippet, "bold"), f"  {verdict}"), hang=2)
+    counts = f"{format_plural(len(outcomes), 'outcome')} in {format_plural(len(search.outcomes), 'run')}"
+    lines = page.wrap((snippet, "bold"), f"  {counts}, by {kind}", hang=2)
     for outcome in outcomes:
         count = sum(name == outcome.name for name in search.outcomes.values())
         runs = (f"({format_plural(count, 'run')})", "dim")
-        sentence = page.join((outcome.name, "bold"), f"  {outcome.summary} ", runs)
-        lines += page.wrap(sentence, indent=2, hang=3)
+        lines += page.wrap((outcome.name, "bold"), f"  {outcome.summary} ", runs, indent=2, hang=3)
     if search.is_uniform:
-        lines += page.wrap(page.text("no set of patches that was tried changes the outcome", "bold"), indent=2, hang=2)
+        lines += page.wrap(("no set of patches that was tried changes the outcome", "bold"), indent=2, hang=2)
     else:
         whole, empty = search.outcomes[search.given], search.outcomes[frozenset()]
         lines += _format_found(page, f"taken away, changes {whole}", search, search.removed, away=True)
@@ -37,15 +35,13 @@ def print_bisect(snippet: str, kind: str, search: Search, outcomes: Sequence[Out
 
 
 def _format_found(page: Page, label: str, search: Search, found: Found, away: bool = False) -> list[Text]:
-    text = page.join(f"{label}: ")
-    for position, part in enumerate(found.sets):
-        tried = search.given - part if away else part
-        separator = " or " if position else ""
-        text.append_text(page.join(separator, (format_set(part), "bold green"), f" -> {search.outcomes[tried]}"))
+    parts: list[Part] = [f"{label}: "]
+    for position, patches in enumerate(found.sets):
+        tried = search.given - patches if away else patches
+        parts += [" or " if position else "", (format_set(patches), "bold green"), f" -> {search.outcomes[tried]}"]
     if not found.sets:
-        text.append_text(page.text("nothing", "bold"))
-    text.append_text(page.text(f"  ({_describe_proof(found)})", "dim"))
-    return page.wrap(text, indent=2, hang=2)
+        parts.append(("nothing", "bold"))
+    return page.wrap(*parts, (f"  ({_describe_proof(found)})", "dim"), indent=2, hang=2)
 
 
 def _describe_proof(found: Found) -> str:
@@ -65,5 +61,5 @@ def _format_tried(page: Page, search: Search) -> list[Text]:
     for patches, name in search.outcomes.items():
         spec = spell_patches(patches).replace(",", ", ")
         given = ("  (as given)", "dim") if patches == search.given else ""
-        lines += page.wrap(page.join((name, "bold"), f"  {spec}", given), indent=2, hang=3)
+        lines += page.wrap((name, "bold"), f"  {spec}", given, indent=2, hang=3)
     return lines

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from vmapdbg.model import Bufferize
 from vmapdbg.render.format import format_bytes, format_count
-from vmapdbg.render.text.layout import Column, Row, lay_out_table
+from vmapdbg.render.text.layout import Column, Part, Row, lay_out_table
 from vmapdbg.render.text.view import ALERT, ScheduleView
 from vmapdbg.wording import format_plural
 
@@ -29,66 +29,65 @@ def format_bufferizes(view: ScheduleView) -> list[Text]:
     """Returns the BUFFERIZE section as lines: what each one closes, its size, kept or removed and why."""
     page, bufferizes = view.page, view.schedule.bufferizes
     if not bufferizes:
-        return page.wrap(page.join(("BUFFERIZE", "bold"), ("  none", "dim")))
+        return page.head("BUFFERIZE", "none")
     kept = [item for item in bufferizes if item.outcome == "kept"]
     held = format_bytes(sum(item.bytes for item in kept if item.addrspace == "GLOBAL"))
-    title = f"  {len(kept)} kept ({held} GLOBAL), {len(bufferizes) - len(kept)} removed"
-    star = "; * ambient range" if any(view.ambient_of(item) for item in bufferizes) else ""
-    lines = page.wrap(page.join(("BUFFERIZE", "bold"), (title + star, "dim")), hang=2)
+    title = f"{len(kept)} kept ({held} GLOBAL), {len(bufferizes) - len(kept)} removed"
+    star = "; * ambient range" if any(view.index.ambient_of(item.node) for item in bufferizes) else ""
+    lines = page.head("BUFFERIZE", title + star)
     return lines + lay_out_table(page, _COLUMNS, [_format_row(view, item) for item in bufferizes])
 
 
 def format_alerts(view: ScheduleView) -> list[Text]:
     """Returns one line for each BUFFERIZE that loses an ambient range, for the top of the schedule."""
-    lost = [(item, names) for item in view.schedule.bufferizes if (names := view.lost(item))]
+    lost = [(item, names) for item in view.schedule.bufferizes if (names := view.index.find_lost(item))]
     lines: list[Text] = []
     for item, names in lost[:_MOST_ALERTS]:
-        alert = f"!! BUFFERIZE of node {item.node} {view.op(item.node)}: ambient {', '.join(names)} is NOT closed"
-        lines += view.page.wrap(view.page.text(alert, ALERT), indent=2, hang=3)
+        alert = f"!! BUFFERIZE of node {item.node} {view.index.op(item.node)}: ambient {', '.join(names)} is NOT closed"
+        lines += view.page.wrap((alert, ALERT), indent=2, hang=3)
     if len(lost) > _MOST_ALERTS:
         more = format_plural(len(lost) - _MOST_ALERTS, "BUFFERIZE", "BUFFERIZEs")
-        lines += view.page.wrap(view.page.text(f"!! and {more} more, see BUFFERIZE below", ALERT), indent=2)
+        lines += view.page.wrap((f"!! and {more} more, see BUFFERIZE below", ALERT), indent=2)
     return lines
 
 
 def _format_row(view: ScheduleView, item: Bufferize) -> Row:
     page = view.page
-    closes = page.join("(", view.range_names(item.closed_ranges, ambient=view.ambient_of(item)), ")")
+    style, shade = ("green", "") if item.outcome == "kept" else ("", "dim")
+    decision = page.join((item.outcome, style), item.reason and f": {item.reason}")
+    closes = view.range_names(item.closed_ranges, ambient=view.index.ambient_of(item.node))
     cells = [
-        page.text(str(item.node)),
-        page.text(view.op(item.node)),
-        closes,
-        page.text(_format_elements(view, item)),
-        page.text(format_bytes(item.bytes)),
-        page.text(item.addrspace),
-        page.join(
-            (item.outcome, "green" if item.outcome == "kept" else ""),
-            f": {item.reason}" if item.reason else "",
-        ),
+        str(item.node),
+        view.index.op(item.node),
+        page.join("(", closes, ")"),
+        _format_elements(view, item),
+        format_bytes(item.bytes),
+        item.addrspace,
+        decision,
     ]
-    notes = _format_open_ranges(view, item)
-    return Row(cells, notes=notes, style="" if item.outcome == "kept" else "dim")
+    return Row(cells, notes=_format_open_ranges(view, item), style=shade)
 
 
 def _format_elements(view: ScheduleView, item: Bufferize) -> str:
-    sizes = [view.size_of(name) for name in item.closed_ranges]
+    sizes = [view.index.size_of(name) for name in item.closed_ranges]
     known = [size for size in sizes if isinstance(size, int)]
     if len(known) == len(sizes) > 1 and prod(known) == item.size:
         return f"{'x'.join(str(size) for size in known)} = {format_count(item.size)}"
     return format_count(item.size)
 
 
-def _format_open_ranges(view: ScheduleView, item: Bufferize) -> list[Text]:
-    lost = view.lost(item)
-    harmless = [name for name in view.not_closed(item) if name not in lost]
-    notes: list[Text] = []
+def _format_open_ranges(view: ScheduleView, item: Bufferize) -> list[Part]:
+    lost = view.index.find_lost(item)
+    closed = {*item.closed_ranges, *lost}
+    harmless = [name for name in view.index.ambient_of(item.node) if name not in closed]
+    notes: list[Part] = []
     if lost:
-        iterations = " x ".join(f"{view.size_of(name) or '?'}" for name in lost)
+        iterations = " x ".join(f"{view.index.size_of(name) or '?'}" for name in lost)
         alert = (
             f"!! ambient {', '.join(lost)} is NOT closed: all {iterations} iterations write the same "
             f"{format_plural(item.size, 'element')}, only the last one survives"
         )
-        notes.append(view.page.text(alert, ALERT))
+        notes.append((alert, ALERT))
     if harmless and item.outcome == "kept":
-        notes.append(view.page.text(f"ambient {', '.join(harmless)} stays open: LOCAL, inside its loop", "dim"))
+        notes.append((f"ambient {', '.join(harmless)} stays open: LOCAL, inside its loop", "dim"))
     return notes

@@ -16,12 +16,11 @@ from vmapdbg.render.format import Places
 from vmapdbg.render.sections import SECTIONS
 from vmapdbg.render.text.buffers import format_alerts
 from vmapdbg.render.text.kernels import describe_copies, kernel_identity
-from vmapdbg.render.text.layout import Column, Page, Row, lay_out_table
+from vmapdbg.render.text.layout import Column, Page, Part, Row, lay_out_table
 from vmapdbg.render.text.view import ALERT, CaptureView, ScheduleView
-from vmapdbg.wording import format_plural
+from vmapdbg.wording import format_known, format_plural
 
 _MANY_SCHEDULES = 4
-_WIDEST_RULE = 100
 _Printer = Callable[[ScheduleView], list[Text]]
 
 
@@ -77,7 +76,7 @@ def print_patches(patches: Sequence[Patch], states: Mapping[str, bool], console:
         Column("what it does", comfort=30, most=100, leaves=2, label="", own_line=True),
         Column("seed", comfort=8, leaves=1),
     )
-    rows = []
+    rows: list[Row] = []
     for patch in patches:
         if not patch.switchable:
             state, style = "always", "green"
@@ -85,13 +84,7 @@ def print_patches(patches: Sequence[Patch], states: Mapping[str, bool], console:
             state, style = "on", "green"
         else:
             state, style = "off", ALERT
-        cells = [
-            page.text(patch.name, "bold"),
-            page.text(state, style),
-            page.text(patch.summary),
-            page.text(patch.seed),
-        ]
-        rows.append(Row(cells))
+        rows.append(Row([(patch.name, "bold"), (state, style), patch.summary, patch.seed]))
     page.show(lay_out_table(page, columns, rows, indent=0))
 
 
@@ -116,26 +109,25 @@ def _format_header(capture: Capture, page: Page, places: Places) -> list[Text]:
     summary = f"{format_plural(len(capture.schedules), 'schedule')}, {format_plural(kernels, 'kernel')}"
     if capture.findings:
         summary += f", {format_plural(len(capture.findings), 'finding')}"
-    parts = [
-        page.join((capture.snippet, "bold"), f"  {summary}"),
-        page.join(("target      ", "dim"), f"{capture.target}   ({with_what})"),
-        page.join(("patches on  ", "dim"), on),
+    parts: list[list[Part]] = [
+        [(capture.snippet, "bold"), f"  {summary}"],
+        [("target      ", "dim"), f"{capture.target}   ({with_what})"],
+        [("patches on  ", "dim"), on],
     ]
     if off:
-        parts.append(page.join(("patches off ", "dim"), (off, "bold yellow")))
+        parts.append([("patches off ", "dim"), (off, "bold yellow")])
     for short, path in places.full.items():
         if path != capture.snippet and not path.endswith("/" + capture.snippet):
-            parts.append(page.join(("file        ", "dim"), f"{short} is {path}"))
-    lines = [line for part in parts for line in page.wrap(part, hang=12)]
+            parts.append([("file        ", "dim"), f"{short} is {path}"])
+    lines = [line for part in parts for line in page.wrap(*part, hang=12)]
     if capture.error is not None:
-        where = "" if capture.error.line is None else f" at {places.format(capture.error.line)}"
-        headline = page.text(f"the snippet failed{where}: {capture.error.type}", ALERT)
-        lines += page.wrap(headline, hang=2)
+        where = places.format(capture.error.line, " at {}")
+        lines += page.wrap((f"the snippet failed{where}: {capture.error.type}", ALERT), hang=2)
         for part in capture.error.message.splitlines():
-            lines += page.wrap(page.text(part), indent=2, hang=2)
+            lines += page.wrap(part, indent=2, hang=2)
     if not capture.schedules:
         why = "the snippet computed no tensor" if capture.error is None else "it failed before its first"
-        lines += page.wrap(page.text(f"no schedule: {why}", "bold"))
+        lines += page.wrap((f"no schedule: {why}", "bold"))
     return lines
 
 
@@ -146,26 +138,15 @@ def _load_printer(section: str) -> _Printer:
 
 
 def _print_schedule(view: ScheduleView, printers: Sequence[_Printer]) -> None:
-    view.page.show([Text(), *_format_heading(view), *format_alerts(view)])
+    heading = view.page.rule((f"== schedule {view.schedule.index}", "bold"), *_describe_schedule(view))
+    view.page.show([Text(), *heading, *format_alerts(view)])
     for format_section in printers:
         view.page.show([Text(), *format_section(view)])
 
 
-def _format_heading(view: ScheduleView) -> list[Text]:
-    page = view.page
-    heading = page.join((f"== schedule {view.schedule.index}", "bold"), *_describe_schedule(view), " ")
-    width = min(page.width, _WIDEST_RULE)
-    if heading.cell_len < width:
-        heading.append("=" * (width - heading.cell_len), style="bold")
-    return page.wrap(heading, hang=3)
-
-
 def _describe_schedule(view: ScheduleView) -> list[str]:
     schedule = view.schedule
-    parts: list[str] = []
-    if schedule.line is not None:
-        parts.append(f"  {view.places.format(schedule.line)}")
-    parts.append(f"  {format_plural(len(schedule.kernels), 'kernel')}")
+    parts = [view.places.format(schedule.line, "  {}"), f"  {format_plural(len(schedule.kernels), 'kernel')}"]
     if schedule.copies:
         parts.append(f" + {describe_copies(schedule)}")
     return parts
@@ -194,10 +175,9 @@ def _has_findings(schedule: Schedule, findings: Findings) -> bool:
 
 
 def _format_brief(view: ScheduleView, reason: str) -> list[Text]:
-    page = view.page
     name = (f"-- schedule {view.schedule.index}", "bold")
-    line = page.join(name, *_describe_schedule(view), (f"  ({reason}; --schedule {view.schedule.index})", "dim"))
-    return page.wrap(line, hang=3)
+    option = (f"  ({reason}; --schedule {view.schedule.index})", "dim")
+    return view.page.wrap(name, *_describe_schedule(view), option, hang=3)
 
 
 def _format_rest(whole: CaptureView) -> list[Text]:
@@ -208,13 +188,8 @@ def _format_rest(whole: CaptureView) -> list[Text]:
         return []
     lines = [Text(), page.text("Findings", "bold")]
     for found in rest:
-        about: list[str] = []
-        if found.kernel is not None:
-            about.append(f"kernel {found.kernel}")
-        if found.node is not None:
-            about.append(f"node {found.node}")
-        if found.line is not None:
-            about.append(places.format(found.line))
-        where = f" ({', '.join(about)})" if about else ""
-        lines += page.wrap(page.join((found.code, ALERT), " ", found.message, where), indent=2, hang=2)
+        kernel, node = format_known("kernel {}", found.kernel), format_known("node {}", found.node)
+        about = ", ".join(filter(None, (kernel, node, places.format(found.line))))
+        where = format_known(" ({})", about)
+        lines += page.wrap((found.code, ALERT), " ", found.message, where, indent=2, hang=2)
     return lines

@@ -13,6 +13,7 @@ from vmapdbg.check.result import CheckReport, Comparison, OutputCheck, ScheduleC
 from vmapdbg.model import Capture
 from vmapdbg.render.check_sentences import (
     REPLAYED,
+    bracket_pattern,
     describe_lost,
     describe_misread,
     describe_pattern,
@@ -20,23 +21,24 @@ from vmapdbg.render.check_sentences import (
     name_node,
 )
 from vmapdbg.render.format import Places, format_shape
-from vmapdbg.render.text.layout import Page
+from vmapdbg.render.text.layout import Page, Part
+from vmapdbg.render.text.view import CaptureView
 from vmapdbg.schedule_index import index_of
 from vmapdbg.values.tolerance import Tolerance
-from vmapdbg.wording import format_plural
+from vmapdbg.wording import format_known, format_plural
 
 
 def print_check(capture: Capture, report: CheckReport, console: Console) -> None:
     """Prints the report of a run; what is right is one line."""
-    page, places = Page(console), Places(capture)
-    page.show(_format_verdict(capture, report, page))
+    view = CaptureView(capture, Page(console))
+    view.page.show(_format_verdict(view, report))
     for check in report.schedules:
-        lines = _format_schedule(capture, report, check, page, places)
-        if lines:
-            page.show([Text(), *lines])
+        if check.wrong or check.unchecked or check.failed:
+            view.page.show([Text(), *_format_schedule(view, report, check)])
 
 
-def _format_verdict(capture: Capture, report: CheckReport, page: Page) -> list[Text]:
+def _format_verdict(view: CaptureView, report: CheckReport) -> list[Text]:
+    page = view.page
     outputs = [output for check in report.schedules for output in check.outputs]
     wrong = sum(output.comparison.status == "wrong" for output in outputs)
     failed = sum(check.failed is not None for check in report.schedules)
@@ -47,18 +49,16 @@ def _format_verdict(capture: Capture, report: CheckReport, page: Page) -> list[T
         verdict = ("nothing was compared", "bold yellow")
     else:
         verdict = (f"{format_plural(len(outputs), 'output')}, all right", "bold green")
-    parts: list[str | tuple[str, str]] = [(capture.snippet, "bold"), "  ", verdict]
-    if failed:
-        parts.append((f", {format_plural(failed, 'schedule')} failed", "bold red"))
+    failures = f", {format_plural(failed, 'schedule')} failed" if failed else ""
     oracles = [name for key, name in ORACLES.items() if any(output.oracle == key for output in outputs)]
-    lines = page.wrap(page.join(*parts), hang=2)
+    lines = page.wrap((view.capture.snippet, "bold"), "  ", verdict, (failures, "bold red"), hang=2)
     if oracles:
         sentence = f"compared with {' and '.join(oracles)} ({format_plural(runs, 'graph')} run)"
-        lines += page.wrap(page.text(sentence, "dim"), indent=2, hang=2)
+        lines += page.wrap((sentence, "dim"), indent=2, hang=2)
     excused = [o.comparison.status for o in outputs if o.comparison.status in ("close", "rounding")]
     if excused:
         sentence = f"{len(excused)} not equal to the bit: {_count_excused(excused)}"
-        lines += page.wrap(page.text(sentence, "dim"), indent=2, hang=2)
+        lines += page.wrap((sentence, "dim"), indent=2, hang=2)
     return lines
 
 
@@ -67,55 +67,48 @@ def _count_excused(found: list[str]) -> str:
     return ", ".join(f"{found.count(status)} {word}" for status, word in words.items() if status in found)
 
 
-def _format_schedule(
-    capture: Capture, report: CheckReport, check: ScheduleCheck, page: Page, places: Places
-) -> list[Text]:
-    if not (check.wrong or check.unchecked or check.failed):
-        return []
-    line = f"  {places.format(check.line)}" if check.line else ""
-    lines = page.wrap(page.join((name_check(check), "bold"), line), hang=2)
+def _format_schedule(view: CaptureView, report: CheckReport, check: ScheduleCheck) -> list[Text]:
+    page = view.page
+    lines = page.wrap((name_check(check), "bold"), view.places.format(check.line, "  {}"), hang=2)
     if check.failed is not None:
-        lines += page.wrap(page.text(f"failed: {check.failed}", "red"), indent=2, hang=2)
-        lines += _format_failed_kernel(capture, check, page, places)
-        if check.stock_runs:
-            lines += page.wrap(page.text("stock tinygrad computes its graph, unrolled"), indent=2, hang=2)
-        elif check.stock_runs is False:
-            lines += page.wrap(page.text("stock tinygrad does not compute its graph either"), indent=2, hang=2)
+        lines += page.wrap((f"failed: {check.failed}", "red"), indent=2, hang=2)
+        lines += _format_failed_kernel(view, check)
+        if check.stock_runs is not None:
+            does = "computes its graph, unrolled" if check.stock_runs else "does not compute its graph either"
+            lines += page.wrap(f"stock tinygrad {does}", indent=2, hang=2)
     for output in check.wrong:
         lines += _format_output(output, page)
     captured = judge_captured(report, check)
     if check.wrong and captured is not None:
-        lines += page.wrap(page.text(REPLAYED[captured]), indent=2, hang=2)
+        lines += page.wrap(REPLAYED[captured], indent=2, hang=2)
     elif check.wrong:
-        lines += _format_blame(capture, check, page, places)
+        lines += _format_blame(view, check)
     for reason in check.unchecked:
-        lines += page.wrap(page.join(("not checked: ", "yellow"), reason), indent=2, hang=2)
+        lines += page.wrap(("not checked: ", "yellow"), reason, indent=2, hang=2)
     return lines
 
 
-def _format_failed_kernel(capture: Capture, check: ScheduleCheck, page: Page, places: Places) -> list[Text]:
-    index = index_of(capture.schedules[check.schedule])
+def _format_failed_kernel(view: CaptureView, check: ScheduleCheck) -> list[Text]:
+    index = index_of(view.capture.schedules[check.schedule])
     kernel, node = index.kernel(check.failed_kernel), index.node(check.failed_node)
     if kernel is None:
         return []
-    head = page.join("in kernel ", (f"{kernel.name} #{check.failed_kernel}", "bold"))
+    parts: list[Part] = ["in kernel ", (f"{kernel.name} #{check.failed_kernel}", "bold")]
     if node is not None:
-        head.append_text(page.join(f", which writes {node.op} {node.id}"))
-    if node is not None and node.line is not None:
-        head.append_text(page.join("  ", (f"[{places.format(node.line)}]", "cyan")))
-    return page.wrap(head, indent=2, hang=2)
+        parts += [f", which writes {node.op} {node.id}", (view.places.format(node.line, "  [{}]"), "cyan")]
+    return view.page.wrap(*parts, indent=2, hang=2)
 
 
 def _format_output(output: OutputCheck, page: Page) -> list[Text]:
     found = output.comparison
     oracle = "" if output.oracle == DEFAULT else f" against {ORACLES[output.oracle]}"
-    rows = f", {output.rows}" if output.rows else ""
+    rows = format_known(", {}", output.rows)
     head = f"output {output.number} {format_shape(output.shape)} {output.dtype}{rows}{oracle}: "
-    lines = page.wrap(page.join(head, (_count_wrong(found), "bold red")), indent=2, hang=2)
-    lines += page.wrap(page.text(_describe_first(found)), indent=4, hang=2)
+    lines = page.wrap(head, (_count_wrong(found), "bold red"), indent=2, hang=2)
+    lines += page.wrap(_describe_first(found), indent=4, hang=2)
     if found.pattern_data is not None:
-        lines += page.wrap(page.text(describe_pattern(found.pattern_data)), indent=4, hang=2)
-    return lines + page.wrap(page.text(_describe_tolerance(found.tolerance), "dim"), indent=4, hang=2)
+        lines += page.wrap(describe_pattern(found.pattern_data), indent=4, hang=2)
+    return lines + page.wrap((_describe_tolerance(found.tolerance), "dim"), indent=4, hang=2)
 
 
 def _count_wrong(found: Comparison) -> str:
@@ -136,36 +129,35 @@ def _describe_tolerance(tolerance: Tolerance) -> str:
     return f"tolerance {tolerance.relative:.1e} of the value{near} (up to {format_plural(tolerance.terms, 'rounding')})"
 
 
-def _format_blame(capture: Capture, check: ScheduleCheck, page: Page, places: Places) -> list[Text]:
-    blame = find_blame(capture, check)
+def _format_blame(view: CaptureView, check: ScheduleCheck) -> list[Text]:
+    page, blame = view.page, find_blame(view.capture, check)
     if blame is None:
         reason = "no buffer between its kernels is wrong" if check.buffers else "no buffer between its kernels was kept"
-        lines = page.wrap(page.text(f"first wrong buffer: not found, {reason}"), indent=2, hang=2)
+        lines = page.wrap(f"first wrong buffer: not found, {reason}", indent=2, hang=2)
         return lines + _format_skipped(check, page)
     buffer = blame.buffer
-    name = name_node(blame.node, buffer.node)
-    by = f", written by {blame.kernel.name} #{buffer.kernel}" if blame.kernel is not None else ", a copy"
-    head = page.join("first wrong buffer: ", (name, "bold"), f" {format_shape(buffer.shape)} {buffer.dtype}", by)
-    if blame.node is not None and blame.node.line is not None:
-        head.append_text(page.join("  ", (f"[{places.format(blame.node.line)}]", "cyan")))
-    lines = page.wrap(head, indent=2, hang=2)
-    for text, style in _explain_blame(blame, check, places):
-        lines += page.wrap(page.text(text, style), indent=4, hang=2)
+    parts: list[Part] = ["first wrong buffer: ", (name_node(blame.node, buffer.node), "bold")]
+    parts.append(f" {format_shape(buffer.shape)} {buffer.dtype}")
+    parts.append(", a copy" if blame.kernel is None else f", written by {blame.kernel.name} #{buffer.kernel}")
+    if blame.node is not None:
+        parts.append((view.places.format(blame.node.line, "  [{}]"), "cyan"))
+    lines = page.wrap(*parts, indent=2, hang=2)
+    for text, style in _explain_blame(blame, check, view.places):
+        lines += page.wrap((text, style), indent=4, hang=2)
     return lines + _format_skipped(check, page)
 
 
 def _explain_blame(blame: Blame, check: ScheduleCheck, places: Places) -> list[tuple[str, str]]:
     assert blame.buffer.comparison is not None
     found = blame.buffer.comparison
-    pattern = f" ({describe_pattern(found.pattern_data)})" if found.pattern_data is not None else ""
+    # a buffer has a tolerance of its own, by how often it is rounded: that makes no other fault
     if any(replace(output.comparison, tolerance=found.tolerance) == found for output in check.wrong):
         sentences = [("wrong in the same way", "")]
     else:
-        sentences = [(f"{_count_wrong(found)}, {_describe_first(found)}{pattern}", "")]
+        sentences = [(f"{_count_wrong(found)}, {_describe_first(found)}{bracket_pattern(found)}", "")]
     sentences += [(describe_lost(name), "bold red") for name in blame.lost]
     if blame.buffer.misread is not None:
-        line = blame.misread.line if blame.misread is not None else None
-        where = f"  [{places.format(line)}]" if line is not None else ""
+        where = places.format(blame.misread and blame.misread.line, "  [{}]")
         sentences.append((f"{describe_misread(blame.buffer.misread, blame.misread)}{where}", "bold red"))
     elif blame.read_right and not blame.lost:
         one = blame.read_right == 1
@@ -178,8 +170,8 @@ def _explain_blame(blame: Blame, check: ScheduleCheck, places: Places) -> list[t
         sentences.append((f"BUFFERIZE closes {closed}: {blame.bufferize.reason}", ""))
     if blame.patches_off:
         sentences.append((f"patches off: {', '.join(blame.patches_off)}", "yellow"))
-    culprit = blame.buffer.node if blame.buffer.misread is None else blame.buffer.misread.node
-    sentences.append((f"more: vmapdbg why {culprit} --schedule {check.schedule}", "dim"))
+    culprit = blame.buffer.misread or blame.buffer
+    sentences.append((f"more: vmapdbg why {culprit.node} --schedule {check.schedule}", "dim"))
     return sentences
 
 
@@ -188,9 +180,7 @@ def _format_skipped(check: ScheduleCheck, page: Page) -> list[Text]:
     lines: list[Text] = []
     skipped = [buffer for buffer in check.buffers if buffer.comparison is None]
     for buffer in skipped[:3]:
-        lines += page.wrap(
-            page.text(f"node {buffer.node} was not compared: {buffer.reason}", "yellow"), indent=4, hang=2
-        )
+        lines += page.wrap((f"node {buffer.node} was not compared: {buffer.reason}", "yellow"), indent=4, hang=2)
     if len(skipped) > 3:
-        lines += page.wrap(page.text(f"and {len(skipped) - 3} more", "yellow"), indent=4)
+        lines += page.wrap((f"and {len(skipped) - 3} more", "yellow"), indent=4)
     return lines

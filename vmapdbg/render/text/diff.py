@@ -22,11 +22,10 @@ from vmapdbg.render.text.diff_kernels import format_kernels
 from vmapdbg.render.text.diff_ranges import format_bufferizes, format_nodes, format_vmap_map
 from vmapdbg.render.text.diff_source import DiffListing
 from vmapdbg.render.text.diff_view import AFTER, BEFORE, DiffView
-from vmapdbg.render.text.layout import Page
+from vmapdbg.render.text.layout import Page, Part
 from vmapdbg.render.text.view import ALERT
 from vmapdbg.wording import format_plural
 
-_WIDEST_RULE = 100
 _MOST_OUTPUTS = 8
 _BRIEF_SIGNS = {"unchanged": ("=", "dim"), "only before": ("-", BEFORE), "only after": ("+", AFTER)}
 
@@ -38,7 +37,7 @@ def print_diff(diff: CaptureDiff, console: Console, *, show_all: bool = False, u
     on, below that, or where one side has none, in one column; with `unified` as hunks.
     """
     page = Page(console, show_all=show_all)
-    places = Places.of(_collect_places(diff), diff.after.snippet)
+    places = Places(_collect_places(diff), diff.after.snippet)
     page.show(page.wrap(format_verdict(page, diff), hang=2))
     page.show([*format_sides(page, diff), *format_errors(page, diff, places), *format_printed(page, diff)])
     page.show(format_findings(page, diff, places))
@@ -54,16 +53,15 @@ def print_diff(diff: CaptureDiff, console: Console, *, show_all: bool = False, u
     page.show(_format_brief(page, waiting))
 
 
-def _collect_places(diff: CaptureDiff) -> Iterator[str]:
+def _collect_places(diff: CaptureDiff) -> Iterator[str | None]:
     for side in (diff.before, diff.after):
-        if side.error is not None and side.error.line is not None:
-            yield side.error.line
-    yield from (found.line for found in (*diff.findings_gone, *diff.findings_new) if found.line is not None)
+        yield side.error and side.error.line
+    yield from (found.line for found in (*diff.findings_gone, *diff.findings_new))
     for schedule in diff.schedules:
-        lines = [schedule.line_before, schedule.line_after, *(item.line for item in schedule.same_nodes)]
-        lines += [node.line for item in schedule.nodes for node in (item.before, item.after)]
-        lines += [node.line for node in (*schedule.nodes_only_before, *schedule.nodes_only_after)]
-        yield from (line for line in lines if line is not None)
+        yield from (schedule.line_before, schedule.line_after)
+        yield from (item.line for item in schedule.same_nodes)
+        yield from (node.line for item in schedule.nodes for node in (item.before, item.after))
+        yield from (node.line for node in (*schedule.nodes_only_before, *schedule.nodes_only_after))
         for change in schedule.kernels:
             yield from (line for side in (*change.before, *change.after) for line in side.kernel.lines)
 
@@ -81,6 +79,7 @@ def _find_brief(diff: CaptureDiff, *, show_all: bool) -> list[tuple[ScheduleDiff
         elif not schedule.is_pair:
             reason = _name_only_side(schedule)
         else:
+            # layers of a network change alike: all but where they stand and what came out
             nameless = replace(schedule, before=0, after=0, line_before=None, line_after=None, outputs=())
             first = seen.setdefault(repr(nameless), schedule)
             if first is not schedule:
@@ -107,18 +106,15 @@ def _format_brief(page: Page, waiting: Iterable[tuple[ScheduleDiff, str]]) -> li
         groups.setdefault(reason, []).append(schedule)
     lines: list[Text] = []
     for reason, schedules in groups.items():
-        totals = [item.totals_after or item.totals_before for item in schedules]
-        kernels = sum(item.kernels for item in totals if item is not None)
-        copies = sum(item.copies for item in totals if item is not None)
+        totals = [item for schedule in schedules if (item := schedule.totals_after or schedule.totals_before)]
+        kernels, copies = sum(item.kernels for item in totals), sum(item.copies for item in totals)
         held = format_plural(kernels, "kernel")
         if copies:
             held += f" + {format_plural(copies, 'copy', 'copies')}"
         sign, style = _BRIEF_SIGNS.get(reason, ("~", "dim"))
-        line = page.join((f"{sign} {_name_schedules(schedules)}", style), f"  {reason}", (f"  ({held})", "dim"))
-        lines += page.wrap(line, hang=2)
-    if lines:
-        lines.insert(0, Text())
-    return lines
+        name = (f"{sign} {_name_schedules(schedules)}", style)
+        lines += page.wrap(name, f"  {reason}", (f"  ({held})", "dim"), hang=2)
+    return [Text(), *lines] if lines else []
 
 
 def _name_schedules(schedules: Sequence[ScheduleDiff]) -> str:
@@ -150,16 +146,12 @@ def _format_heading(view: DiffView) -> list[Text]:
     line = view.change(view.places.format(schedule.line_before), view.places.format(schedule.line_after))
     if schedule.line_before is None or schedule.line_after is None:
         line = page.text(view.places.format(schedule.line_after or schedule.line_before))
-    heading = page.text(f"== schedule {_format_index(schedule)}", "bold")
+    parts: list[Part] = [(f"== schedule {_format_index(schedule)}", "bold")]
     if line.plain:
-        heading = page.join(heading, "  ", line)
+        parts += ["  ", line]
     if not schedule.is_pair:
-        heading = page.join(heading, (f"  {_name_only_side(schedule)}", "bold"))
-    heading = page.join(heading, " ")
-    width = min(page.width, _WIDEST_RULE)
-    if heading.cell_len < width:
-        heading.append("=" * (width - heading.cell_len), style="bold")
-    return page.wrap(heading, hang=3)
+        parts.append((f"  {_name_only_side(schedule)}", "bold"))
+    return page.rule(*parts)
 
 
 def _format_totals(view: DiffView) -> list[Text]:
@@ -177,14 +169,14 @@ def _format_legend(view: DiffView) -> list[Text]:
     moved = [f"{one} -> {other}" for one, other in schedule.renamed.items() if one != other]
     lines: list[Text] = []
     if moved:
-        lines += page.wrap(page.join(("ranges renamed ", "dim"), ", ".join(moved)), indent=2, hang=2)
+        lines += page.wrap(("ranges renamed ", "dim"), ", ".join(moved), indent=2, hang=2)
     for label, style, ranges, tick in (
         ("- ranges only before ", BEFORE, schedule.removed_ranges, "'"),
         ("+ ranges only after ", AFTER, schedule.added_ranges, ""),
     ):
         names = ", ".join(f"{item.name}{tick}={item.size} {item.axis_type}" for item in ranges)
         if names:
-            lines += page.wrap(page.join((label, style), names), indent=2, hang=2)
+            lines += page.wrap((label, style), names, indent=2, hang=2)
     return lines
 
 
@@ -204,7 +196,7 @@ def _format_same(view: DiffView) -> list[Text]:
         parts.append(format_plural(kernels, "kernel"))
     if not parts:
         return []
-    return [Text(), *view.page.wrap(view.page.text(f"= unchanged: {', '.join(parts)}", "dim"), hang=2)]
+    return [Text(), *view.page.wrap((f"= unchanged: {', '.join(parts)}", "dim"), hang=2)]
 
 
 # *** values
@@ -218,19 +210,19 @@ def _format_values(view: DiffView) -> list[Text]:
     statuses = [item.status for item in schedule.outputs]
     kinds = [name for name in ("different", "close", "equal", "unknown") if name in statuses]
     title = ", ".join(f"{statuses.count(name)} {name}" for name in kinds)
-    lines = page.wrap(page.join(("Values", "bold"), (f"  {title}", "dim")), hang=2)
+    lines = page.head("Values", title)
     most = len(shown) if page.show_all else _MOST_OUTPUTS
     for item in shown[:most]:
         lines += page.wrap(_format_output(view, item), indent=2, hang=4)
     if len(shown) > most:
-        lines += page.wrap(page.text(f"... {len(shown) - most} more: --all shows them", "dim"), indent=2)
+        lines += page.wrap((f"... {len(shown) - most} more: --all shows them", "dim"), indent=2)
     return lines
 
 
 def _format_output(view: DiffView, item: ValueDiff) -> Text:
     page = view.page
     style = ALERT if item.status == "different" else ""
-    shape = view.change(*(format_shape(side) or "none" for side in (item.shape_before, item.shape_after)))
+    shape = view.change(format_shape(item.shape_before) or "none", format_shape(item.shape_after) or "none")
     dtype = view.change(item.dtype_before or "none", item.dtype_after or "none")
     head = page.join(f"output {item.number} ", shape, " ", dtype, ": ", (item.status, style))
     if item.first is not None:

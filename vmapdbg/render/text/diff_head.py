@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.text import Text
 
 from vmapdbg.diff import CaptureDiff, Side, Totals
@@ -24,14 +26,14 @@ def format_findings(page: Page, diff: CaptureDiff, places: Places) -> list[Text]
     if not gone and not new:
         return []
     counts = [f"{count} {word}" for count, word in ((gone, "gone"), (new, "new")) if count]
-    lines = [Text(), page.join(("Findings", "bold"), (f"  {', '.join(counts)}", "dim"))]
+    lines = [Text(), *page.head("Findings", ", ".join(counts))]
     for sign, style, findings in (("-", BEFORE, diff.findings_gone), ("+", AFTER, diff.findings_new)):
         for found in findings[:_MOST_FINDINGS]:
-            where = "" if found.line is None else f" ({places.format(found.line)})"
-            lines += page.wrap(page.join((f"{sign} {found.code}", style), f" {found.message}{where}"), hang=4)
+            sentence = f" {found.message}{places.format(found.line, ' ({})')}"
+            lines += page.wrap((f"{sign} {found.code}", style), sentence, hang=4)
         if len(findings) > _MOST_FINDINGS:
-            more = f"{sign} {format_plural(len(findings) - _MOST_FINDINGS, 'finding')} more"
-            lines += page.wrap(page.text(more, style))
+            more = format_plural(len(findings) - _MOST_FINDINGS, "finding")
+            lines += page.wrap((f"{sign} {more} more", style))
     return lines
 
 
@@ -62,15 +64,11 @@ def format_verdict(page: Page, diff: CaptureDiff) -> Text:
 def _describe_end(side: Side) -> str:
     if side.error is None:
         return f"made {format_plural(side.schedules, 'schedule')}, {format_plural(side.totals.kernels, 'kernel')}"
-    if _has_died(side):
+    if side.error.type == _DIED:
         return "DIED"
     if not side.schedules:
         return f"RAISED {side.error.type} before its first schedule"
     return f"RAISED {side.error.type} after {format_plural(side.schedules, 'schedule')}"
-
-
-def _has_died(side: Side) -> bool:
-    return side.error is not None and side.error.type == _DIED
 
 
 def _describe_counts(page: Page, diff: CaptureDiff, totals: list[Text]) -> list[Text]:
@@ -110,8 +108,7 @@ def describe_totals(page: Page, before: Totals, after: Totals) -> list[Text]:
         one, other = getattr(before, name), getattr(after, name)
         if one != other:
             share = format_ratio(one, other) if ratio else ""
-            arrow = [(write(one), BEFORE), " -> ", (write(other), AFTER), share]
-            parts.append(page.join(f"{label} ", *arrow))
+            parts.append(page.join(f"{label} ", (write(one), BEFORE), " -> ", (write(other), AFTER), share))
     return parts
 
 
@@ -120,29 +117,32 @@ def describe_totals(page: Page, before: Totals, after: Totals) -> list[Text]:
 
 def format_sides(page: Page, diff: CaptureDiff) -> list[Text]:
     """Returns what the sides are: what they have in common, and what only one has."""
-    both: list[str] = []
-    only: tuple[list[str], list[str]] = ([], [])
-    if diff.same_snippet:
-        both.append(diff.after.snippet)
-    else:
-        only[0].append(diff.before.snippet)
-        only[1].append(diff.after.snippet)
-    for one, other in zip(_label_side(diff.before), _label_side(diff.after), strict=True):
+    before, after = diff.before, diff.after
+    both, only_before, only_after = [after.snippet], list[str](), list[str]()
+    if not diff.same_snippet:
+        both, only_before, only_after = [], [before.snippet], [after.snippet]
+    for one, other in zip(_label_side(before), _label_side(after), strict=True):
         if one == other:
             both.append(one)
         else:
-            only[0].append(one)
-            only[1].append(other)
-    both += _label_common(diff.before.patches, diff.after.patches)
-    for i, side in enumerate(_label_patches(diff.before.patches, diff.after.patches)):
-        only[i].extend(side)
+            only_before.append(one)
+            only_after.append(other)
+    if on := [name for name, state in after.patches.items() if state and before.patches.get(name, False)]:
+        both.append(f"patches on {', '.join(on)}")
+    every = {**before.patches, **after.patches}
+    differ = [name for name in every if before.patches.get(name, False) != after.patches.get(name, False)]
+    only_before += _label_patches(before, differ)
+    only_after += _label_patches(after, differ)
     lines: list[Text] = []
-    for label, style, parts in (("before", BEFORE, only[0]), ("after ", AFTER, only[1]), ("both  ", "dim", both)):
+    for label, style, parts in (
+        ("before", BEFORE, only_before),
+        ("after ", AFTER, only_after),
+        ("both  ", "dim", both),
+    ):
         if parts:
-            lines += page.wrap(page.join((f"{label}  ", style), ", ".join(parts)), hang=8)
+            lines += page.wrap((f"{label}  ", style), ", ".join(parts), hang=8)
     if not diff.same_snippet:
-        note = "different snippets: compared as far as their graphs agree"
-        lines += page.wrap(page.text(note, "bold yellow"), hang=2)
+        lines += page.wrap(("different snippets: compared as far as their graphs agree", "bold yellow"), hang=2)
     return lines
 
 
@@ -156,23 +156,10 @@ def _label_side(side: Side) -> list[str]:
     ]
 
 
-def _label_patches(before: dict[str, bool], after: dict[str, bool]) -> tuple[list[str], list[str]]:
-    differ = [name for name in dict.fromkeys([*before, *after]) if before.get(name, False) != after.get(name, False)]
-    if not differ:
-        return [], []
-    labels: list[list[str]] = []
-    for states in (before, after):
-        on = [name for name in differ if states.get(name, False)]
-        off = [name for name in differ if not states.get(name, False)]
-        labels.append([f"patches {word} {', '.join(names)}" for word, names in (("on", on), ("off", off)) if names])
-    return labels[0], labels[1]
-
-
-def _label_common(before: dict[str, bool], after: dict[str, bool]) -> list[str]:
-    on = [name for name, state in after.items() if state and before.get(name, False)]
-    if not on:
-        return []
-    return [f"patches on {', '.join(on)}"]
+def _label_patches(side: Side, names: Sequence[str]) -> list[str]:
+    on = ", ".join(name for name in names if side.patches.get(name, False))
+    off = ", ".join(name for name in names if not side.patches.get(name, False))
+    return [f"patches {word} {listed}" for word, listed in (("on", on), ("off", off)) if listed]
 
 
 def format_errors(page: Page, diff: CaptureDiff, places: Places) -> list[Text]:
@@ -188,11 +175,11 @@ def format_errors(page: Page, diff: CaptureDiff, places: Places) -> list[Text]:
 
 
 def _format_error(page: Page, name: str, error: SnippetError, places: Places) -> list[Text]:
-    where = "" if error.line is None else f" at {places.format(error.line)}"
     what = "died" if error.type == _DIED else f"raised {error.type}"
-    lines = [Text(), *page.wrap(page.text(f"!! {name} {what}{where}", ALERT), hang=3)]
+    sentence = f"!! {name} {what}{places.format(error.line, ' at {}')}"
+    lines = [Text(), *page.wrap((sentence, ALERT), hang=3)]
     for part in error.message.splitlines():
-        lines += page.wrap(page.text(part), indent=3, hang=2)
+        lines += page.wrap(part, indent=3, hang=2)
     return lines
 
 
@@ -202,13 +189,13 @@ def format_printed(page: Page, diff: CaptureDiff) -> list[Text]:
     if printed is None or (printed.equal and not page.show_all):
         return []
     if printed.equal:
-        return [Text(), page.join(("Printed", "bold"), ("  the same", "dim"))]
-    lines = [Text(), page.join(("Printed", "bold"), (f"  the first difference is in line {printed.line}", "dim"))]
+        return [Text(), *page.head("Printed", "the same")]
+    lines = [Text(), *page.head("Printed", f"the first difference is in line {printed.line}")]
     if printed.before is not None and printed.after is not None:
         pair = align_sources(page.text(printed.before).plain, page.text(printed.after).plain, ())[0]
         if pair.before is not None and pair.after is not None:
             return lines + format_line_pair(page, pair)
     for sign, style, line in (("-", BEFORE, printed.before), ("+", AFTER, printed.after)):
-        shown = page.text("it printed no more", "dim") if line is None else page.text(line)
-        lines += page.wrap(page.join((f"{sign} ", style), shown), hang=2)
+        shown = ("it printed no more", "dim") if line is None else line
+        lines += page.wrap((f"{sign} ", style), shown, hang=2)
     return lines

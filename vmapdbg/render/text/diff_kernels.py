@@ -10,8 +10,8 @@ from rich.text import Text
 from vmapdbg.diff import KernelChange, KernelSide
 from vmapdbg.model import BufferArg, Kernel
 from vmapdbg.render.format import format_bytes, format_dims, format_ids
-from vmapdbg.render.text.diff_view import AFTER, BEFORE, DiffView, format_ratio, format_short
-from vmapdbg.render.text.layout import Column, Row, lay_out_table
+from vmapdbg.render.text.diff_view import AFTER, BEFORE, MARKS, DiffView, format_ratio, format_short
+from vmapdbg.render.text.layout import Column, Part, Row, lay_out_table
 from vmapdbg.wording import format_plural
 
 _COLUMNS = (
@@ -41,12 +41,12 @@ def format_kernels(view: DiffView) -> list[Text]:
     statuses = [item.status for item in kernels]
     counts = [f"{statuses.count(status)} {title}" for status, title in _TITLES.items() if status in statuses]
     before, after = _count(kernels, "before"), _count(kernels, "after")
-    number = view.change(str(before), format_plural(after, "kernel"))
-    if before == after:
-        number = page.text(format_plural(after, "kernel"))
-    lines = page.wrap(page.join(("Kernels", "bold"), "  ", number, (f": {', '.join(counts)}", "dim")), hang=2)
-    groups = _group_kernels(view, shown)
-    return lines + lay_out_table(page, _COLUMNS, [_format_kernel(view, group) for group in groups])
+    count: Part = format_plural(after, "kernel")
+    if before != after:
+        count = view.change(str(before), count)
+    lines = page.wrap(("Kernels", "bold"), "  ", count, (f": {', '.join(counts)}", "dim"), hang=2)
+    rows = [_format_kernel(view, group) for group in _group_kernels(view, shown)]
+    return lines + lay_out_table(page, _COLUMNS, rows)
 
 
 def _count(kernels: Sequence[KernelChange], side: str) -> int:
@@ -66,18 +66,17 @@ def _group_kernels(view: DiffView, kernels: Sequence[KernelChange]) -> list[list
 
 
 def _format_kernel(view: DiffView, group: list[KernelChange]) -> Row:
-    page, item = view.page, group[0]
+    item = group[0]
     cells = [
-        view.mark(item.status),
-        page.text(_format_numbers(group)),
+        MARKS[item.status],
+        _format_numbers(group),
         _format_names(view, item),
         _format_sum(view, item, lambda kernel: kernel.executed_ops, format_short),
         _format_sum(view, item, lambda kernel: kernel.bytes, format_bytes),
         _format_most(view, item, lambda kernel: kernel.threads, format_short),
     ]
-    notes = _format_relation(view, item)
     style = "dim" if item.status == "unchanged" else ""
-    return Row(cells, facts=_format_facts(view, item), notes=notes, style=style)
+    return Row(cells, facts=_format_facts(view, item), notes=_format_relation(view, item), style=style)
 
 
 def _format_numbers(group: list[KernelChange]) -> str:
@@ -123,18 +122,17 @@ def name_kernel(side: KernelSide) -> str:
     return f"#{side.number} {side.kernel.name}"
 
 
-def _format_facts(view: DiffView, item: KernelChange) -> list[Text]:
-    page = view.page
-    facts: list[Text] = []
-    if item.status == "only-before" or item.status == "only-after":
-        facts.append(page.text(item.status.replace("-", " ")))
+def _format_facts(view: DiffView, item: KernelChange) -> list[Part]:
+    facts: list[Part] = []
+    if item.status in ("only-before", "only-after"):
+        facts.append(_TITLES[item.status])
     if len(item.before) == len(item.after) == 1:
         facts += _format_pair_facts(view, item.before[0].kernel, item.after[0].kernel)
     else:
         facts += _format_local(view, item)
-    lines = [line for sides in (item.after or item.before,) for side in sides for line in side.kernel.lines]
+    lines = [line for side in item.after or item.before for line in side.kernel.lines]
     if places := view.places.format_all(lines):
-        facts.append(page.join(("lines ", "dim"), places))
+        facts.append(view.page.join(("lines ", "dim"), places))
     return facts
 
 
@@ -145,7 +143,7 @@ def _format_local(view: DiffView, item: KernelChange) -> list[Text]:
     return [view.page.join(("LOCAL ", "dim"), most)]
 
 
-def _format_pair_facts(view: DiffView, before: Kernel, after: Kernel) -> list[Text]:
+def _format_pair_facts(view: DiffView, before: Kernel, after: Kernel) -> list[Part]:
     facts = _format_buffers(view, before, after)
     for label, one, other in (
         ("global", format_dims(before.global_size), format_dims(after.global_size)),
@@ -157,21 +155,19 @@ def _format_pair_facts(view: DiffView, before: Kernel, after: Kernel) -> list[Te
         if one != other:
             facts.append(view.page.join((f"{label} ", "dim"), view.change(one, other)))
     if before.key and before.key == after.key and before.source != after.source and not facts:
-        facts.append(view.page.text("the same AST, other code", "dim"))
+        facts.append(("the same AST, other code", "dim"))
     return facts
 
 
-def _format_buffers(view: DiffView, before: Kernel, after: Kernel) -> list[Text]:
-    if [_describe(item) for item in before.buffers] == [_describe(item) for item in after.buffers]:
-        return []
-    facts: list[Text] = []
+def _format_buffers(view: DiffView, before: Kernel, after: Kernel) -> list[Part]:
+    facts: list[Part] = []
     for one, other in zip_longest(before.buffers, after.buffers):
-        if one is not None and other is not None and _describe(one) != _describe(other):
+        if other is None:
+            facts.append((f"- {one.access}s {_describe(one)}", BEFORE))
+        elif one is None:
+            facts.append((f"+ {other.access}s {_describe(other)}", AFTER))
+        elif _describe(one) != _describe(other):
             facts.append(view.page.join((f"{other.access}s ", "dim"), view.change(_describe(one), _describe(other))))
-        elif other is None and one is not None:
-            facts.append(view.page.text(f"- {one.access}s {_describe(one)}", BEFORE))
-        elif one is None and other is not None:
-            facts.append(view.page.text(f"+ {other.access}s {_describe(other)}", AFTER))
     return facts
 
 

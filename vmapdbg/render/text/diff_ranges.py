@@ -10,10 +10,11 @@ from vmapdbg.diff import BufferizeChange, NodeChange
 from vmapdbg.model import Bufferize, Node
 from vmapdbg.render.format import format_bytes, format_count, format_ids, format_shape
 from vmapdbg.render.sentences import say_realized, say_reason
-from vmapdbg.render.text.diff_view import AFTER, BEFORE, DiffView
-from vmapdbg.render.text.layout import Column, Row, lay_out_table
-from vmapdbg.render.text.view import ALERT, NOTE
-from vmapdbg.wording import format_plural
+from vmapdbg.render.text.diff_view import AFTER, BEFORE, MARKS, DiffView
+from vmapdbg.render.text.layout import Column, Part, Row, lay_out_table
+from vmapdbg.render.text.ranges import format_realized
+from vmapdbg.render.text.view import ALERT
+from vmapdbg.wording import format_plural, join_first
 
 _MOST_ROWS = 24
 
@@ -62,31 +63,37 @@ def format_nodes(view: DiffView) -> list[Text]:
     rows += [_format_lone_node(view, node, before=False) for node in reversed(schedule.nodes_only_after)]
     if not rows:
         return _format_same_nodes(view)
-    counts = [f"{len(changes)} changed"] if changes else []
-    counts += [f"{len(schedule.nodes_only_before)} only before"] if schedule.nodes_only_before else []
-    counts += [f"{len(schedule.nodes_only_after)} only after"] if schedule.nodes_only_after else []
-    lines = page.wrap(page.join(("Nodes", "bold"), (f"  {', '.join(counts)}, outputs first", "dim")), hang=2)
+    counts = [
+        f"{len(nodes)} {what}"
+        for nodes, what in (
+            (changes, "changed"),
+            (schedule.nodes_only_before, "only before"),
+            (schedule.nodes_only_after, "only after"),
+        )
+        if nodes
+    ]
+    lines = page.head("Nodes", f"{', '.join(counts)}, outputs first")
     shown = rows if page.show_all else rows[:_MOST_ROWS]
     lines += lay_out_table(page, _NODE_COLUMNS, shown)
     if len(shown) < len(rows):
         more = f"... {format_plural(len(rows) - len(shown), 'more row')} not shown: --all shows them"
-        lines += page.wrap(page.text(more, "dim"), indent=2)
+        lines += page.wrap((more, "dim"), indent=2)
     same = _format_same_nodes(view)
     return [*lines, Text(), *same] if same else lines
 
 
 def _format_same_nodes(view: DiffView) -> list[Text]:
     """With all: what is the same on both sides, as it is after."""
-    page, same = view.page, view.schedule.same_nodes
-    if not page.show_all or not same:
+    same = view.schedule.same_nodes
+    if not view.page.show_all or not same:
         return []
-    rows = []
+    rows: list[Row] = []
     for item in reversed(same):
         ids = str(item.after) if item.before == item.after else f"{item.before} -> {item.after}"
         cells = [ids, item.op, format_shape(item.shape), ", ".join(item.ranges or ()), view.places.format(item.line)]
-        rows.append(Row([page.text(cell) for cell in cells], style="dim"))
-    title = page.join(("Nodes", "bold"), (f"  {len(same)} unchanged, outputs first", "dim"))
-    return [*page.wrap(title, hang=2), *lay_out_table(page, _SAME_COLUMNS, rows)]
+        rows.append(Row(cells, style="dim"))
+    lines = view.page.head("Nodes", f"{len(same)} unchanged, outputs first")
+    return lines + lay_out_table(view.page, _SAME_COLUMNS, rows)
 
 
 def _group_nodes(view: DiffView, changes: Iterable[NodeChange]) -> list[list[NodeChange]]:
@@ -101,17 +108,17 @@ def _group_nodes(view: DiffView, changes: Iterable[NodeChange]) -> list[list[Nod
 
 
 def _format_node_group(view: DiffView, group: list[NodeChange]) -> Row:
-    page, first = view.page, group[0]
+    first = group[0]
     ops = list(dict.fromkeys(item.after.op for item in group))
     shapes = {format_shape(item.after.shape) for item in group}
     lines = [item.after.line for item in group if item.after.line is not None]
     cells = [
-        page.text(_format_ids(group)),
-        page.text(", ".join(ops[:3]) + (f" and {len(ops) - 3} more" if len(ops) > 3 else "")),
-        page.text(shapes.pop() if len(shapes) == 1 else ""),
+        _format_ids(group),
+        join_first(ops, 3),
+        shapes.pop() if len(shapes) == 1 else "",
         _describe_node(view, first.before, first.changed, before=True),
         _describe_node(view, first.after, first.changed, before=False),
-        page.text(view.places.format_all(lines)),
+        view.places.format_all(lines),
     ]
     return Row(cells)
 
@@ -124,16 +131,10 @@ def _format_ids(group: list[NodeChange]) -> str:
 
 
 def _format_lone_node(view: DiffView, node: Node, *, before: bool) -> Row:
-    every = ("in_ranges", "realized") if node.realized is not None else ("in_ranges",)
+    every = ("in_ranges",) if node.realized is None else ("in_ranges", "realized")
     text = _describe_node(view, node, every, before=before)
-    cells = [
-        view.page.text(f"{'-' if before else '+'}{node.id}", BEFORE if before else AFTER),
-        view.page.text(node.op),
-        view.page.text(format_shape(node.shape)),
-        text if before else Text(),
-        Text() if before else text,
-        view.page.text(view.places.format(node.line)),
-    ]
+    sign, style, sides = ("-", BEFORE, (text, "")) if before else ("+", AFTER, ("", text))
+    cells = [(f"{sign}{node.id}", style), node.op, format_shape(node.shape), *sides, view.places.format(node.line)]
     return Row(cells)
 
 
@@ -147,8 +148,8 @@ def _describe_node(view: DiffView, node: Node, changed: tuple[str, ...], *, befo
             ins, outs = view.renaming.translate_all(ins), view.renaming.translate_all(outs)
         parts.append(_describe_ranges(view, ins, outs))
     if "ambient" in changed:
-        names = view.names(node.ambient, ambient=node.ambient) if node.ambient else page.text("none")
-        parts.append(page.join(("ambient ", "dim"), names))
+        names = view.names(node.ambient, ambient=node.ambient)
+        parts.append(page.join(("ambient ", "dim"), names or "none"))
     if "realized" in changed:
         parts.append(_describe_realized(view, node, before=before))
     return Text(" | ").join(parts)
@@ -157,21 +158,17 @@ def _describe_node(view: DiffView, node: Node, changed: tuple[str, ...], *, befo
 def _describe_ranges(view: DiffView, ins: tuple[str, ...] | None, outs: tuple[str, ...] | None) -> Text:
     if ins is None and outs is None:
         return view.page.text("no ranges")
-    left, right = (view.names(side or ()).plain or "()" for side in (ins, outs))
-    if left == right:
-        return view.names(ins or ()) if ins else view.page.text("()")
-    return view.page.join(view.names(ins or ()), (" => ", "dim"), view.names(outs or ()))
+    left, right = view.names(ins or ()), view.names(outs or ())
+    if left.plain == right.plain:
+        return left or Text("()")
+    return view.page.join(left, (" => ", "dim"), right)
 
 
 def _describe_realized(view: DiffView, node: Node, *, before: bool) -> Text:
     if node.realized is None:
         return view.page.text("not realized")
-    axes, rank = node.realized.axes, len(node.shape or ())
-    which = f"{'axis' if len(axes) == 1 else 'axes'} {', '.join(map(str, axes))}"
-    partial = f", only {which} (LOCAL)" if 0 < len(axes) < rank else ""
     sentence = say_realized(node.realized, view.names_before) if before else node.realized.detail
-    detail = f": {sentence}" if sentence else ""
-    return view.page.join((f"realized, {node.realized.reason}{partial}", NOTE), detail)
+    return format_realized(view.page, node, node.realized, sentence)
 
 
 def format_vmap_map(view: DiffView) -> list[Text]:
@@ -181,17 +178,12 @@ def format_vmap_map(view: DiffView) -> list[Text]:
         groups.setdefault((item.ranges_before, item.ranges_after), []).append(item.after)
     if not groups:
         return []
-    page = view.page
-    title = f"  {format_plural(len(view.schedule.vmap_map), 'node')} changed; * ambient range"
-    rows = []
+    title = f"{format_plural(len(view.schedule.vmap_map), 'node')} changed; * ambient range"
+    rows: list[Row] = []
     for (before, after), ids in sorted(groups.items(), key=lambda item: -max(item[1])):
         names = {*map(view.renaming.translate, before), *after}
-        cells = [view.merge_names(before, after, names), page.text(str(len(ids)), "dim"), page.text(format_ids(ids))]
-        rows.append(Row(cells))
-    return [
-        *page.wrap(page.join(("vmap_map", "bold"), (title, "dim")), hang=2),
-        *lay_out_table(page, _VMAP_COLUMNS, rows),
-    ]
+        rows.append(Row([view.merge_names(before, after, names), (str(len(ids)), "dim"), format_ids(ids)]))
+    return view.page.head("vmap_map", title) + lay_out_table(view.page, _VMAP_COLUMNS, rows)
 
 
 def format_bufferizes(view: DiffView) -> list[Text]:
@@ -204,9 +196,8 @@ def format_bufferizes(view: DiffView) -> list[Text]:
     minor = [item for item in changed if not page.show_all and _is_minor(item)]
     same = sum(item.status == "unchanged" for item in view.schedule.bufferizes)
     star = "; * ambient range" if any(item.ambient for item in main) else ""
-    counts = f"  {len(view.schedule.bufferizes) - same} changed, {same} unchanged{star}"
-    lines = page.wrap(page.join(("BUFFERIZE", "bold"), (counts, "dim")), hang=2)
-    lines += lay_out_table(page, _BUFFERIZE_COLUMNS, [_format_bufferize(view, item) for item in main]) if main else []
+    lines = page.head("BUFFERIZE", f"{len(view.schedule.bufferizes) - same} changed, {same} unchanged{star}")
+    lines += lay_out_table(page, _BUFFERIZE_COLUMNS, [_format_bufferize(view, item) for item in main])
     return lines + _format_minor(view, minor)
 
 
@@ -223,7 +214,7 @@ def _format_minor(view: DiffView, minor: list[BufferizeChange]) -> list[Text]:
     for items, what in ((removed, "removed on both sides"), (reasons, "the same for another reason")):
         if items:
             names = ", ".join(f"{_any_side(item).node} {item.op}" for item in items)
-            lines += view.page.wrap(view.page.text(f"~ {what}: {names}", "dim"), indent=2, hang=2)
+            lines += view.page.wrap((f"~ {what}: {names}", "dim"), indent=2, hang=2)
     return lines
 
 
@@ -242,37 +233,36 @@ def _format_bufferize(view: DiffView, item: BufferizeChange) -> Row:
         names = map(view.renaming.translate, side.closed_ranges) if item.after is None else side.closed_ranges
         closes = page.join("(", view.names(names, ambient=item.ambient), ")")
     cells = [
-        view.mark(item.status),
-        page.text(str(side.node)),
-        page.text(item.op),
+        MARKS[item.status],
+        str(side.node),
+        item.op,
         closes,
         view.change(format_count(before.size), format_count(after.size)),
         view.change(format_bytes(before.bytes), format_bytes(after.bytes)),
         view.change(before.addrspace, after.addrspace),
-        _format_outcome(view, item, side),
+        _format_outcome(item, side),
     ]
-    notes = _format_decisions(view, item) + _format_lost(view, item)
+    notes = [*_format_decisions(view, item), *_format_lost(item)]
     return Row(cells, notes=notes, style="dim" if item.status == "unchanged" else "")
 
 
-def _format_outcome(view: DiffView, item: BufferizeChange, side: Bufferize) -> Text:
+def _format_outcome(item: BufferizeChange, side: Bufferize) -> str:
     if item.status == "changed":
-        return Text()
+        return ""
     only = {"only-before": "only before, ", "only-after": "only after, "}.get(item.status, "")
-    return view.page.text(f"{only}{side.outcome}: {side.reason}")
+    return f"{only}{side.outcome}: {side.reason}"
 
 
 def _format_decisions(view: DiffView, item: BufferizeChange) -> list[Text]:
     if item.before is None or item.after is None or not {"outcome", "reason"} & set(item.changed):
         return []
+    reason = item.before.reason
+    if item.before.decided is not None:
+        reason = say_reason(item.before.decided, view.names_before)
     return [
-        view.page.join((f"- {item.before.outcome}", BEFORE), f": {_say_decided(view, item.before)}"),
+        view.page.join((f"- {item.before.outcome}", BEFORE), f": {reason}"),
         view.page.join((f"+ {item.after.outcome}", AFTER), f": {item.after.reason}"),
     ]
-
-
-def _say_decided(view: DiffView, before: Bufferize) -> str:
-    return before.reason if before.decided is None else say_reason(before.decided, view.names_before)
 
 
 def _tell_now(item: BufferizeChange) -> str:
@@ -286,14 +276,13 @@ def _tell_now(item: BufferizeChange) -> str:
     return "; after, it is"
 
 
-def _format_lost(view: DiffView, item: BufferizeChange) -> list[Text]:
-    page = view.page
-    notes: list[Text] = []
+def _format_lost(item: BufferizeChange) -> list[Part]:
+    notes: list[Part] = []
     if item.lost_before:
         names = ", ".join(item.lost_before)
         lost = f"before, ambient {names} was NOT closed: only its last iteration survived{_tell_now(item)}"
-        notes.append(page.text(f"!! {lost}", ALERT))
+        notes.append((f"!! {lost}", ALERT))
     if item.lost_after:
         names = ", ".join(item.lost_after)
-        notes.append(page.text(f"!! after, ambient {names} is NOT closed: only its last iteration survives", ALERT))
+        notes.append((f"!! after, ambient {names} is NOT closed: only its last iteration survives", ALERT))
     return notes

@@ -50,7 +50,7 @@ class DiffListing:
             here = f"{_name_change(item)} of schedule {_first_index(view)}"
             first = self._first.setdefault(sources, here)
             if first != here:
-                again += view.page.wrap(view.page.text(f"{_name_change(item)}: the same as {first}", "dim"), hang=2)
+                again += view.page.wrap((f"{_name_change(item)}: the same as {first}", "dim"), hang=2)
                 continue
             if lines:
                 lines.append(Text())
@@ -83,8 +83,9 @@ def _format_change(view: DiffView, item: KernelChange, sources: tuple[str, str],
         pairs = _list_apart(before, after)
     else:
         pairs = align_sources(before, after, {side.kernel.name for side in (*item.before, *item.after)})
-    coloured = _colour(page, item, before, after)
-    lines = [*page.wrap(_format_title(page, item, pairs), hang=2)]
+    target = (item.after or item.before)[0].kernel.target
+    coloured = _colour(page, before, target), _colour(page, after, target)
+    lines = page.head(_describe_match(item), _count_changed(item, pairs))
     one_sided = not item.before or not item.after
     if unified and not one_sided:
         return lines + list(_format_unified(page, item, pairs, coloured))
@@ -96,26 +97,18 @@ def _format_change(view: DiffView, item: KernelChange, sources: tuple[str, str],
 
 
 def _list_apart(before: str, after: str) -> list[LinePair]:
-    pairs: list[LinePair] = []
-    if before:
-        pairs += [LinePair(line, None) for line in before.split("\n")]
-    if after:
-        pairs += [LinePair(None, line) for line in after.split("\n")]
-    return pairs
+    removed = [LinePair(line, None) for line in before.split("\n") if before]
+    return removed + [LinePair(None, line) for line in after.split("\n") if after]
 
 
-def _format_title(page: Page, item: KernelChange, pairs: Sequence[LinePair]) -> Text:
+def _count_changed(item: KernelChange, pairs: Sequence[LinePair]) -> str:
     lines = format_plural(len(pairs), "line")
     changed = sum(not pair.is_same for pair in pairs)
     if not item.after:
-        what = f"only before, {lines}"
-    elif not item.before:
-        what = f"only after, {lines}"
-    elif changed:
-        what = f"{changed} of {lines} changed"
-    else:
-        what = "the same"
-    return page.join((_describe_match(item), "bold"), (f"  {what}", "dim"))
+        return f"only before, {lines}"
+    if not item.before:
+        return f"only after, {lines}"
+    return f"{changed} of {lines} changed" if changed else "the same"
 
 
 def _describe_match(item: KernelChange) -> str:
@@ -128,12 +121,7 @@ def _describe_match(item: KernelChange) -> str:
     return f"{before} -> {name}" if before and before != name else name
 
 
-def _colour(page: Page, item: KernelChange, before: str, after: str) -> _Lines:
-    target = (item.after or item.before)[0].kernel.target
-    return _colour_lines(page, before, target), _colour_lines(page, after, target)
-
-
-def _colour_lines(page: Page, code: str, target: str) -> list[Text]:
+def _colour(page: Page, code: str, target: str) -> list[Text]:
     if page.is_coloured:
         text = highlight(code, target)
         # a highlighter drops what is blank at the end
@@ -164,6 +152,7 @@ def _fold_same(page: Page, items: Iterable[_Item]) -> Iterator[_Item | int]:
     for i, (same, run) in enumerate(runs):
         head = _CONTEXT if i > 0 else 0
         tail = _CONTEXT if i < len(runs) - 1 else 0
+        # one line less would be replaced by the line that says so
         if page.show_all or not same or len(run) <= head + tail + 1:
             yield from run
             continue
@@ -173,7 +162,7 @@ def _fold_same(page: Page, items: Iterable[_Item]) -> Iterator[_Item | int]:
 
 
 def _format_gap(page: Page, count: int) -> list[Text]:
-    return page.wrap(page.text(f"... {format_plural(count, 'line')} the same", "dim"), indent=2)
+    return page.wrap((f"... {format_plural(count, 'line')} the same", "dim"), indent=2)
 
 
 def _format_one_column(page: Page, pairs: Sequence[LinePair], coloured: _Lines) -> Iterator[Text]:
@@ -270,7 +259,7 @@ def _join_columns(left: Text, sign: str, style: str, right: Text, width: int) ->
 
 def _format_unified(page: Page, item: KernelChange, pairs: Sequence[LinePair], coloured: _Lines) -> Iterator[Text]:
     for title, sides, style in (("--- before", item.before, BEFORE), ("+++ after", item.after, AFTER)):
-        yield from page.wrap(page.text(f"{title} {', '.join(map(name_kernel, sides))}", style), hang=4)
+        yield from page.wrap((f"{title} {', '.join(map(name_kernel, sides))}", style), hang=4)
     numbers = [1, 1]
     hunk: list[_Item] = []
     for entry in [*_fold_same(page, _walk(pairs, coloured)), 0]:
@@ -289,16 +278,13 @@ def _format_hunk(page: Page, hunk: list[_Item], numbers: list[int]) -> Iterator[
     yield page.text(f"@@ -{numbers[0]},{counts[0]} +{numbers[1]},{counts[1]} @@", "cyan")
     for same, run in groupby(hunk, key=lambda item: item[0].is_same):
         items = list(run)
-        if same:
-            for _, _, after in items:
-                yield from _format_line(" ", after or Text(), page.width)
-            continue
-        for _, before, _ in items:
-            if before is not None:
-                yield from _format_line("-", before, page.width)
-        for _, _, after in items:
-            if after is not None:
-                yield from _format_line("+", after, page.width)
+        # what changed: all of before, then all of after
+        lines = [(" " if same else "+", after) for _, _, after in items]
+        if not same:
+            lines = [("-", before) for _, before, _ in items] + lines
+        for sign, line in lines:
+            if line is not None:
+                yield from _format_line(sign, line, page.width)
 
 
 def format_line_pair(page: Page, pair: LinePair) -> list[Text]:

@@ -63,10 +63,6 @@ class DiffView:
         ops |= {node.id: node.op for node in schedule.nodes_only_before}
         self.names_before = NamesAfter(ops, self.renaming)
 
-    def mark(self, status: str) -> Text:
-        """Returns the coloured mark of a status."""
-        return self.page.text(*MARKS[status])
-
     def change(self, before: str, after: str) -> Text:
         """Returns `before -> after`, or one of them where they are the same."""
         if before == after:

@@ -37,15 +37,14 @@ def format_kernels(view: ScheduleView) -> list[Text]:
     kernels = view.schedule.kernels
     page = view.page
     if not kernels:
-        return page.wrap(page.join(("Kernels", "bold"), (f"  none, {describe_copies(view.schedule)}", "dim")))
+        return page.head("Kernels", f"none, {describe_copies(view.schedule)}")
     groups = _group_kernels(kernels, apart=page.show_all)
     most = max(_cost(kernels, kernel) for kernel in kernels)
     total = f"{format_count(sum(kernel.executed_ops for kernel in kernels))} ops executed"
     moved = f"{format_bytes(sum(kernel.bytes for kernel in kernels))} moved"
-    title = f"  {format_plural(len(kernels), 'kernel')}{_count_distinct(kernels)}, {total}, {moved}"
-    lines = page.wrap(page.join(("Kernels", "bold"), (title, "dim")), hang=2)
+    title = f"{format_plural(len(kernels), 'kernel')}{_count_distinct(kernels)}, {total}, {moved}"
     rows = [_format_kernel(view, numbers, most) for numbers in groups]
-    return lines + lay_out_table(page, _COLUMNS, rows)
+    return page.head("Kernels", title) + lay_out_table(page, _COLUMNS, rows)
 
 
 def describe_copies(schedule: Schedule) -> str:
@@ -77,21 +76,21 @@ def _cost(kernels: Sequence[Kernel], kernel: Kernel) -> int:
 
 def _format_kernel(view: ScheduleView, numbers: list[int], most: int) -> Row:
     kernels = view.schedule.kernels
-    kernel, page = kernels[numbers[0]], view.page
-    share = _cost(kernels, kernel) / most if most else 0.0
+    kernel = kernels[numbers[0]]
+    share = _cost(kernels, kernel) / max(most, 1)
     shade = _shade(share) if len(kernels) > 1 else ""
     redundancy, alarm = "-", ""
     if kernel.redundancy is not None:
         redundancy = f"{kernel.redundancy:,.1f}x"
         alarm = "bold yellow" if kernel.redundancy >= _MUCH_REDUNDANCY else ""
     cells = [
-        page.text(str(numbers[0])),
-        page.text(kernel.name, "bold"),
-        page.text(format_count(kernel.executed_ops), shade),
-        page.text(_format_bar(share), shade),
-        page.text(format_bytes(kernel.bytes)),
-        page.text(redundancy, alarm),
-        page.text(format_count(kernel.threads)),
+        str(numbers[0]),
+        (kernel.name, "bold"),
+        (format_count(kernel.executed_ops), shade),
+        (_format_bar(share), shade),
+        format_bytes(kernel.bytes),
+        (redundancy, alarm),
+        format_count(kernel.threads),
     ]
     notes = view.notes_for(view.findings.take_for_kernel(kernel, view.schedule.index, numbers))
     return Row(cells, facts=_format_facts(view, numbers), notes=notes)
@@ -124,7 +123,7 @@ def _format_facts(view: ScheduleView, numbers: list[int]) -> list[Text]:
     if nodes := format_ids(node for item in kernels for node in item.nodes):
         facts.append(page.join(("nodes ", "dim"), nodes))
     if outputs := sorted({node for item in kernels for node in item.outputs}):
-        stored = ", ".join(f"{node} {view.op(node)}".removesuffix(" ?") for node in outputs)
+        stored = ", ".join(f"{node} {view.index.op(node)}".removesuffix(" ?") for node in outputs)
         facts.append(page.join(("stores ", "dim"), stored))
     if places := view.places.format_all(line for item in kernels for line in item.lines):
         facts.append(page.join(("lines ", "dim"), places))

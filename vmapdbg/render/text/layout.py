@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import zip_longest
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
@@ -20,9 +21,14 @@ _BETWEEN = " | "
 _MOST_FOLDS = 3
 _NARROWEST = 2
 _NARROWEST_PAGE = 24
+_WIDEST_RULE = 100
 # Control and bidirectional characters and lone surrogates: they would move the cursor, colour a pipe, or fail
 # to encode.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+Part = str | Text | tuple[str, str]
+"""What a line is put together from: a plain string, a Text, or a string and its style."""
 
 
 def escape_unsafe(value: str, encoding: str = "utf-8") -> str:
@@ -52,18 +58,22 @@ class Page:
         """Returns the Text of a string that may come from a user: no markup is read, escapes are shown."""
         return Text(escape_unsafe(value, self.console.encoding), style=style)
 
-    def join(self, *parts: str | Text | tuple[str, str]) -> Text:
-        """Returns one Text of plain strings, Texts and (string, style) pairs."""
+    def join(self, *parts: Part) -> Text:
+        """Returns the parts as one Text."""
         whole = Text()
         for part in parts:
-            whole.append_text(part if isinstance(part, Text) else self._part(part))
+            whole.append_text(self.read(part))
         return whole
 
-    def _part(self, part: str | tuple[str, str]) -> Text:
+    def read(self, part: Part) -> Text:
+        """Returns a part as a Text."""
+        if isinstance(part, Text):
+            return part
         return self.text(part) if isinstance(part, str) else self.text(*part)
 
-    def wrap(self, text: Text, *, indent: int = 0, hang: int = 0) -> list[Text]:
-        """Returns `text` as lines of the page's width, after `indent` spaces; `hang` more after the first."""
+    def wrap(self, *parts: Part, indent: int = 0, hang: int = 0) -> list[Text]:
+        """Returns the parts as lines of the page's width, after `indent` spaces; `hang` more after the first."""
+        text = self.join(*parts)
         if indent + text.cell_len <= self.width and "\n" not in text.plain:
             return [_indent(text, indent)]
         head = _fold(self.console, text, self.width - indent)
@@ -74,6 +84,16 @@ class Page:
         rest = rest[len(rest.plain) - len(rest.plain.lstrip()) :]
         more = _fold(self.console, rest, self.width - indent - hang)
         return [_indent(first, indent), *(_indent(line, indent + hang) for line in more)]
+
+    def head(self, title: str, about: str) -> list[Text]:
+        """Returns the title of a section and what is to be said of the whole of it."""
+        return self.wrap((title, "bold"), (f"  {about}", "dim"), hang=2)
+
+    def rule(self, *parts: Part) -> list[Text]:
+        """Returns a heading with a line drawn from its end, as wide as the page, at most 100 columns."""
+        heading = self.join(*parts, " ")
+        heading.append("=" * (min(self.width, _WIDEST_RULE) - heading.cell_len), style="bold")
+        return self.wrap(heading, hang=3)
 
     def show(self, lines: Iterable[Text]) -> None:
         """Prints lines that already fit."""
@@ -123,24 +143,25 @@ class Row:
     As many facts stand on one line as fit, each note has its own.
     """
 
-    cells: Sequence[Text]
-    facts: Sequence[Text] = field(default=())
-    notes: Sequence[Text] = field(default=())
+    cells: Sequence[Part]
+    facts: Sequence[Part] = ()
+    notes: Sequence[Part] = ()
     style: str = ""
 
 
 def lay_out_table(page: Page, columns: Sequence[Column], rows: Sequence[Row], *, indent: int = 2) -> list[Text]:
     """Returns a table as lines: titles, then the rows. Columns without any content do not appear."""
-    used = [i for i in range(len(columns)) if any(row.cells[i].plain for row in rows)]
-    natural = {i: _measure(columns[i], [row.cells[i] for row in rows]) for i in used}
+    table = [[page.read(cell) for cell in row.cells] for row in rows]
+    used = [i for i in range(len(columns)) if any(cells[i].plain for cells in table)]
+    natural = {i: _measure(columns[i], [cells[i] for cells in table]) for i in used}
     inside = _choose_columns(columns, natural, page.width - indent)
     widths = _choose_widths({i: natural[i] for i in inside}, columns, page.width - indent)
-    titles = [Text(columns[i].title, style="dim") for i in inside]
-    lines = list(_lay_out_cells(page, columns, widths, dict(zip(inside, titles, strict=True)), indent))
+    titles = {i: Text(columns[i].title, style="dim") for i in inside}
+    lines = list(_lay_out_cells(page, columns, widths, titles, indent))
     below = [i for i in used if i not in widths and not columns[i].optional]
     hang = indent + (next(iter(widths.values())) + _GAP if widths else 0)
-    for row in rows:
-        lines += _lay_out_row(page, columns, row, widths, below, indent, min(hang, page.width // 3))
+    for row, cells in zip(rows, table, strict=True):
+        lines += _lay_out_row(page, columns, row, cells, widths, below, indent, min(hang, page.width // 3))
     return lines
 
 
@@ -148,22 +169,22 @@ def _lay_out_row(
     page: Page,
     columns: Sequence[Column],
     row: Row,
+    texts: Sequence[Text],
     widths: dict[int, int],
     below: Sequence[int],
     indent: int,
     hang: int,
 ) -> Iterator[Text]:
-    cells = {i: row.cells[i] for i in widths}
+    cells = {i: texts[i] for i in widths}
     # A cell that would fold many times goes below as well, where it has the whole width.
     long = [i for i, cell in cells.items() if len(_fold(page.console, cell, widths[i], columns[i].split)) > _MOST_FOLDS]
     short: list[Text] = []
     own: list[Text] = []
     for i in sorted([*below, *long]):
-        if not row.cells[i].plain:
+        whole, column = texts[i], columns[i]
+        if not whole.plain:
             continue
-        column = columns[i]
         label = column.title if column.label is None else column.label
-        whole = row.cells[i]
         if label:
             whole = page.join((f"{label} ", "dim"), whole)
         if column.own_line or i in long:
@@ -174,7 +195,7 @@ def _lay_out_row(
     for line in _lay_out_cells(page, columns, widths, cells, indent):
         line.stylize_before(row.style)
         yield line
-    facts = _pack([*short, *row.facts], page.width - hang)
+    facts = _pack([*short, *map(page.read, row.facts)], page.width - hang)
     for note in [*own, *facts, *row.notes]:
         yield from page.wrap(note, indent=hang, hang=2)
 
@@ -194,10 +215,9 @@ def _lay_out_cells(
     page: Page, columns: Sequence[Column], widths: dict[int, int], cells: dict[int, Text], indent: int
 ) -> Iterator[Text]:
     folded = {i: _fold(page.console, cells[i], widths[i], columns[i].split) for i in widths}
-    for number in range(max((len(lines) for lines in folded.values()), default=0)):
+    for cells_of_line in zip_longest(*folded.values(), fillvalue=Text()):
         line = Text(" " * indent)
-        for i, lines in folded.items():
-            cell = lines[number] if number < len(lines) else Text()
+        for i, cell in zip(folded, cells_of_line, strict=True):
             space = Text(" " * max(widths[i] - cell.cell_len, 0))
             padded = space + cell if columns[i].right else cell + space
             line.append_text(padded)

@@ -14,7 +14,7 @@ from vmapdbg.render.format import Places
 from vmapdbg.render.text.layout import Page, escape_unsafe
 from vmapdbg.render.text.view import ALERT
 from vmapdbg.schedule_index import index_of
-from vmapdbg.wording import format_plural
+from vmapdbg.wording import format_known, format_plural
 
 _INDENT = 4
 _MOST_FAILURES = 3
@@ -23,18 +23,17 @@ _MOST_FAILURES = 3
 @dataclass(frozen=True)
 class Report:
     """What the views print. `titles` maps codes to the names of their rules; `ignored` counts the findings that a
-    comment on the user's line took out; `notes` are sentences about what could not be looked at."""
+    comment on the user's line took out."""
 
     capture: Capture
     findings: tuple[Finding, ...]
     ignored: int
     titles: Mapping[str, str]
-    notes: tuple[str, ...] = ()
 
 
 def print_text(report: Report, console: Console) -> None:
     """Prints the report: how much was looked at, then each finding with the lines it is about and what to try."""
-    page, places = Page(console), Places(report.capture)
+    page, places = Page(console), Places.of(report.capture)
     lines = page.wrap(_format_headline(page, report), hang=2)
     for finding in report.findings:
         lines += [Text(), *format_finding(page, places, report, finding)]
@@ -52,9 +51,9 @@ def print_explanation(code: str, title: str, severity: str, explanation: str, co
     """Prints what a rule means, paragraph by paragraph, as wide as the page, at most 100 columns."""
     page = Page(console)
     page.width = min(page.width, 100)
-    lines = page.wrap(page.join((code, "bold"), f"  {title} ({severity})"))
+    lines = page.wrap((code, "bold"), f"  {title} ({severity})")
     for paragraph in explanation.strip().split("\n\n"):
-        lines += [Text(), *page.wrap(page.text(" ".join(paragraph.split())))]
+        lines += [Text(), *page.wrap(" ".join(paragraph.split()))]
     page.show(lines)
 
 
@@ -79,25 +78,17 @@ def _count_findings(count: int) -> tuple[str, str]:
 
 def format_finding(page: Page, places: Places, report: Report, finding: Finding) -> list[Text]:
     """Returns a finding as lines: place, code and title, then the message, both source lines, node, advice."""
-    schedule = find_schedule(report.capture, finding)
-    place = report.capture.snippet if finding.line is None else places.format(finding.line)
+    schedule = next((item for item in report.capture.schedules if item.index == finding.schedule), None)
+    place = places.format(finding.line) or report.capture.snippet
     title = report.titles.get(finding.code, "")
-    lines = page.wrap(page.join((place, "bold"), "  ", (finding.code, ALERT), f" {title}"), hang=2)
-    lines += page.wrap(page.text(finding.message), indent=_INDENT)
+    lines = page.wrap((place, "bold"), "  ", (finding.code, ALERT), f" {title}", hang=2)
+    lines += page.wrap(finding.message, indent=_INDENT)
     lines += _quote(page, [("your line", finding.line and read_line(finding.line)), _kernel_line(schedule, finding)])
     if about := _describe_place(schedule, finding):
-        lines += page.wrap(page.text(about, "dim"), indent=_INDENT, hang=2)
+        lines += page.wrap((about, "dim"), indent=_INDENT, hang=2)
     if finding.advice:
-        lines += page.wrap(page.join(("try: ", "bold"), finding.advice), indent=_INDENT, hang=5)
+        lines += page.wrap(("try: ", "bold"), finding.advice, indent=_INDENT, hang=5)
     return lines
-
-
-def find_schedule(capture: Capture, finding: Finding) -> Schedule | None:
-    """Returns the schedule that a finding is about, None where it names none."""
-    for schedule in capture.schedules:
-        if schedule.index == finding.schedule:
-            return schedule
-    return None
 
 
 def _kernel_line(schedule: Schedule | None, finding: Finding) -> tuple[str, str | None]:
@@ -116,21 +107,18 @@ def _quote(page: Page, quoted: Sequence[tuple[str, str | None]]) -> list[Text]:
     width = max((len(label) for label, _ in shown), default=0)
     lines: list[Text] = []
     for label, text in shown:
-        lines += page.wrap(
-            page.join((f"{label:>{width}} | ", "dim"), text or ""), indent=_INDENT + 2, hang=min(width + 3, 12)
-        )
+        lines += page.wrap((f"{label:>{width}} | ", "dim"), text, indent=_INDENT + 2, hang=min(width + 3, 12))
     return lines
 
 
 def _describe_place(schedule: Schedule | None, finding: Finding) -> str:
-    parts = []
+    parts: list[str] = []
     if finding.node is not None:
         node = None if schedule is None else index_of(schedule).node(finding.node)
         parts.append(f"node {finding.node}" if node is None else f"node {node.id} {node.op}")
-    if finding.schedule is not None and finding.number is not None:
-        parts.append(f"kernel #{finding.number} of schedule {finding.schedule}")
-    elif finding.schedule is not None:
-        parts.append(f"schedule {finding.schedule}")
+    if finding.schedule is not None:
+        kernel = format_known("kernel #{} of ", finding.number)
+        parts.append(f"{kernel}schedule {finding.schedule}")
     return ", ".join(parts)
 
 
@@ -156,11 +144,12 @@ def print_run(
     page = Page(console)
     lines: list[Text] = []
     for finding in findings:
-        head = page.join((finding.line or "?", "bold"), "  ", (finding.code, ALERT), f" {titles.get(finding.code, '')}")
-        lines += [*page.wrap(head, hang=2), *page.wrap(page.text(finding.message), indent=_INDENT)]
-        lines += page.wrap(page.join(("try: ", "bold"), finding.advice), indent=_INDENT, hang=5)
+        title = titles.get(finding.code, "")
+        lines += page.wrap((finding.line or "?", "bold"), "  ", (finding.code, ALERT), f" {title}", hang=2)
+        lines += page.wrap(finding.message, indent=_INDENT)
+        lines += page.wrap(("try: ", "bold"), finding.advice, indent=_INDENT, hang=5)
     for reason, count in list(failed.items())[:_MOST_FAILURES]:
         sentence = f"{format_plural(count, 'schedule')} could not be looked at: {reason.splitlines()[0][:200]}"
-        lines += page.wrap(page.text(sentence, "yellow"), hang=2)
-    lines += page.wrap(page.join("vmapdbg lint: ", _count_findings(len(findings)), f" in {counts}"), hang=2)
+        lines += page.wrap((sentence, "yellow"), hang=2)
+    lines += page.wrap("vmapdbg lint: ", _count_findings(len(findings)), f" in {counts}", hang=2)
     page.show(lines)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from itertools import chain
 
 from rich.text import Text
 
-from vmapdbg.model import Node, Range
+from vmapdbg.model import Node, Range, Realized
 from vmapdbg.render.format import format_ids, format_shape
-from vmapdbg.render.text.layout import Column, Row, lay_out_table
+from vmapdbg.render.text.layout import Column, Page, Row, lay_out_table
 from vmapdbg.render.text.view import NOTE, VMAP, ScheduleView
 from vmapdbg.wording import format_plural
 
@@ -32,6 +34,12 @@ _COLUMNS = (
     Column("decision", comfort=58, most=90, leaves=2, label="", own_line=True),
     Column("line", comfort=16, most=32, leaves=4, label=""),
 )
+_VMAP_COLUMNS = (
+    Column("ambient", comfort=16, most=32),
+    Column("sizes", comfort=8, most=20),
+    Column("count", right=True, comfort=5),
+    Column("nodes", comfort=24, most=120),
+)
 
 
 def format_range_map(view: ScheduleView) -> list[Text]:
@@ -39,17 +47,16 @@ def format_range_map(view: ScheduleView) -> list[Text]:
     shown = choose_nodes(view)
     hidden = len(view.schedule.nodes) - len(shown)
     if not view.schedule.nodes:
-        return view.page.wrap(view.page.join(("Range map", "bold"), ("  empty", "dim")))
-    title = f"  {format_plural(len(view.schedule.nodes), 'node')}, outputs first"
-    if hidden:
-        title = f"  {len(shown)} of {format_plural(len(view.schedule.nodes), 'node')}, outputs first"
-    lines = view.page.wrap(view.page.join(("Range map", "bold"), (title, "dim")))
+        return view.page.head("Range map", "empty")
+    count = f"{len(shown)} of " if hidden else ""
+    title = f"  {count}{format_plural(len(view.schedule.nodes), 'node')}, outputs first"
+    lines = view.page.wrap(("Range map", "bold"), (title, "dim"))
     lines += _format_legend(view, shown)
     rows = [_format_node(view, node, sources) for node, sources in _find_sources(view, shown)]
-    lines += lay_out_table(view.page, _COLUMNS, rows) if rows else []
+    lines += lay_out_table(view.page, _COLUMNS, rows)
     if hidden:
         what = "--all shows them" if shown else "all without ranges; --all shows them"
-        lines += view.page.wrap(view.page.text(f"... {hidden:,} more not shown: {what}", "dim"), indent=2)
+        lines += view.page.wrap((f"... {hidden:,} more not shown: {what}", "dim"), indent=2)
     return lines
 
 
@@ -63,20 +70,15 @@ def choose_nodes(view: ScheduleView) -> list[Node]:
     ordered = _sort_outputs_first(view.schedule.nodes)
     if view.page.show_all:
         return ordered
+    # sources first: what is made of noise alone is noise, too
     noise = _find_noise(reversed(ordered))
-    matter = [node for node in ordered if node.id not in noise or view.findings.has_for_node(node, view.schedule.index)]
+    found = {node.id for node in ordered if view.findings.has_for_node(node, view.schedule.index)}
+    matter = [node for node in ordered if node.id not in noise or node.id in found]
     if len(matter) <= _SMALL_GRAPH:
         return matter
-    buffered = {bufferize.node for bufferize in view.schedule.bufferizes}
-    return [
-        node
-        for node in matter
-        if node.realized is not None
-        or node.op in _ALWAYS_SHOWN
-        or node.id in buffered
-        or _joins_scopes(view, node)
-        or view.findings.has_for_node(node, view.schedule.index)
-    ]
+    always = found | view.index.bufferizes.keys()
+    always |= {node.id for node in matter if node.realized is not None or node.op in _ALWAYS_SHOWN}
+    return [node for node in matter if node.id in always or _joins_scopes(view, node)]
 
 
 def _sort_outputs_first(nodes: Iterable[Node]) -> list[Node]:
@@ -114,15 +116,18 @@ def _find_sources(view: ScheduleView, shown: list[Node]) -> list[tuple[Node, lis
 
 def _format_node(view: ScheduleView, node: Node, sources: list[int]) -> Row:
     page = view.page
+    decision = Text()
+    if node.realized is not None:
+        decision = format_realized(page, node, node.realized, node.realized.detail)
     cells = [
-        page.text(str(node.id)),
-        page.text(node.op, NOTE if node.op in ("VMAPIN", "VMAPOUT") else ""),
-        page.text(", ".join(str(src) for src in sources), "dim"),
-        page.text(format_shape(node.shape)),
+        str(node.id),
+        (node.op, NOTE if node.op in ("VMAPIN", "VMAPOUT") else ""),
+        (", ".join(map(str, sources)), "dim"),
+        format_shape(node.shape),
         _format_in_out(view, node),
         view.range_names(node.ambient, mark=True),
-        _format_decision(view, node),
-        page.text(view.places.format(node.line, brief=page.width < _NARROW), "dim"),
+        decision,
+        (view.places.format(node.line, brief=page.width < _NARROW), "dim"),
     ]
     notes = view.notes_for(view.findings.take_for_node(node, view.schedule.index))
     return Row(cells, notes=notes, style="bold" if node.realized is not None else "")
@@ -136,14 +141,13 @@ def _format_in_out(view: ScheduleView, node: Node) -> Text:
     return Text(" -> ").join(texts)
 
 
-def _format_decision(view: ScheduleView, node: Node) -> Text:
-    if node.realized is None:
-        return Text()
-    axes, rank = node.realized.axes, len(node.shape or ())
-    which = f"{'axis' if len(axes) == 1 else 'axes'} {', '.join(map(str, axes))}"
-    partial = f", only {which} (LOCAL)" if 0 < len(axes) < rank else ""
-    detail = f": {node.realized.detail}" if node.realized.detail else ""
-    return view.page.join((f"realized, {node.realized.reason}{partial}", NOTE), detail)
+def format_realized(page: Page, node: Node, realized: Realized, sentence: str) -> Text:
+    """Returns `realized, always: SENTENCE`, the axes with it where they are not all: then the buffer is LOCAL."""
+    partial = ""
+    if 0 < len(realized.axes) < len(node.shape or ()):
+        noun = "axis" if len(realized.axes) == 1 else "axes"
+        partial = f", only {noun} {', '.join(map(str, realized.axes))} (LOCAL)"
+    return page.join((f"realized, {realized.reason}{partial}", NOTE), sentence and f": {sentence}")
 
 
 def _format_legend(view: ScheduleView, shown: list[Node]) -> list[Text]:
@@ -157,20 +161,16 @@ def _format_legend(view: ScheduleView, shown: list[Node]) -> list[Text]:
     for kind, items in groups.items():
         sizes = "  ".join(f"{item.name}={item.size}" for item in items)
         style = VMAP if items[0].vmap else ""
-        lines += view.page.wrap(view.page.join((f"{kind:<9} ", "dim"), (sizes, style)), indent=2, hang=10)
+        lines += view.page.wrap((f"{kind:<9} ", "dim"), (sizes, style), indent=2, hang=10)
     if any(node.ambient for node in shown):
         note = "* ambient: the value depends on it, its own ranges do not hold it"
-        lines += view.page.wrap(view.page.text(note, "dim"), indent=2, hang=2)
+        lines += view.page.wrap((note, "dim"), indent=2, hang=2)
     return lines
 
 
 def _collect_named(shown: list[Node]) -> set[str]:
-    named: set[str] = set()
-    for node in shown:
-        for expression in (*(node.in_ranges or ()), *(node.out_ranges or ()), *node.ambient):
-            word = "".join(char if char.isalnum() or char == "_" else " " for char in expression)
-            named |= set(word.split())
-    return named
+    every = [ranges for node in shown for ranges in (node.in_ranges, node.out_ranges, node.ambient) if ranges]
+    return set(re.findall(r"\w+", " ".join(chain.from_iterable(every))))
 
 
 def format_vmap_map(view: ScheduleView) -> list[Text]:
@@ -178,39 +178,24 @@ def format_vmap_map(view: ScheduleView) -> list[Text]:
     groups: dict[tuple[str, ...], list[int]] = {}
     for entry in view.schedule.vmap_map:
         groups.setdefault(entry.ranges, []).append(entry.node)
-    page = view.page
-    title = format_plural(len(view.schedule.vmap_map), "node") + " with ambient ranges"
     if not groups:
-        return page.wrap(page.join(("vmap_map", "bold"), ("  empty" + _explain_empty(view), "dim")), hang=2)
-    lines = page.wrap(page.join(("vmap_map", "bold"), (f"  {title}", "dim")), hang=2)
-    rows = [
-        Row(
-            [
-                view.range_names(names, mark=True),
-                page.text(_format_sizes(view, names)),
-                page.text(str(len(ids)), "dim"),
-                page.text(format_ids(ids)),
-            ]
-        )
-        for names, ids in sorted(groups.items(), key=lambda item: (len(item[0]), item[0]))
-    ]
-    columns = (
-        Column("ambient", comfort=16, most=32),
-        Column("sizes", comfort=8, most=20),
-        Column("count", right=True, comfort=5),
-        Column("nodes", comfort=24, most=120),
-    )
-    return lines + lay_out_table(page, columns, rows)
+        return view.page.head("vmap_map", "empty" + _explain_empty(view))
+    rows: list[Row] = []
+    for names, ids in sorted(groups.items(), key=lambda item: (len(item[0]), item[0])):
+        sizes = _format_sizes(view, names)
+        rows.append(Row([view.range_names(names, mark=True), sizes, (str(len(ids)), "dim"), format_ids(ids)]))
+    title = format_plural(len(view.schedule.vmap_map), "node") + " with ambient ranges"
+    return view.page.head("vmap_map", title) + lay_out_table(view.page, _VMAP_COLUMNS, rows)
 
 
 def _format_sizes(view: ScheduleView, names: tuple[str, ...]) -> str:
-    sizes = [view.size_of(name) for name in names]
+    sizes = [view.index.size_of(name) for name in names]
     return "" if None in sizes else "x".join(str(size) for size in sizes)
 
 
 def _explain_empty(view: ScheduleView) -> str:
-    if any(node.op == "VMAPIN" for node in view.schedule.nodes):
-        return " although the graph has a VMAPIN" + (
-            " (patch ambient-ranges is off)" if not view.capture.patches.get("ambient-ranges", True) else ""
-        )
-    return ": no VMAPIN in this graph"
+    if all(node.op != "VMAPIN" for node in view.schedule.nodes):
+        return ": no VMAPIN in this graph"
+    if view.capture.patches.get("ambient-ranges", True):
+        return " although the graph has a VMAPIN"
+    return " although the graph has a VMAPIN (patch ambient-ranges is off)"

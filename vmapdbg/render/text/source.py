@@ -60,9 +60,9 @@ def format_source(view: ScheduleView) -> list[Text]:
         lines.append(Text())
     for (name, first), numbers in again.items():
         note = f"#{format_ids(numbers)} {name}: same source as {first}"
-        lines += page.wrap(page.text(note, "dim"), hang=2)
+        lines += page.wrap((note, "dim"), hang=2)
     if not lines:
-        return page.wrap(page.join(("Source", "bold"), ("  no kernel", "dim")))
+        return page.head("Source", "no kernel")
     return [page.join(("Source", "bold")), *lines]
 
 
@@ -71,8 +71,7 @@ def _find_marks(view: ScheduleView, kernel: Kernel, number: int) -> dict[int, st
     marks: dict[int, str] = {}
     for found in view.findings.find_for_kernel(kernel, view.schedule.index, number):
         if found.source_line is not None:
-            before = marks.get(found.source_line)
-            marks[found.source_line] = f"{before}, {found.code}" if before else found.code
+            marks[found.source_line] = ", ".join(filter(None, (marks.get(found.source_line), found.code)))
     return marks
 
 
@@ -86,20 +85,15 @@ def _format_kernel_source(page: Page, title: str, kernel: Kernel, marks: dict[in
 
 def _fold_marked(page: Page, code: Text, marks: dict[int, str]) -> list[Text]:
     """Returns the lines of `code` with `^ VD101` below those that a finding is about."""
-    lines: list[Text] = []
-    start = 0
-    every = code.split("\n", allow_blank=True) if marks else []
-    for number in sorted(marks):
-        if number <= len(every):
-            lines += fold_code(Text("\n").join(every[start:number]), page.width)
-            plain = every[number - 1].plain
-            indent = min(len(plain) - len(plain.lstrip()), page.width // 2)
-            lines += page.wrap(page.text(f"^ {marks[number]}", ALERT), indent=indent)
-            start = number
-    if start == 0:
+    if not marks:
         return fold_code(code, page.width)
-    if start < len(every):
-        lines += fold_code(Text("\n").join(every[start:]), page.width)
+    lines: list[Text] = []
+    every = list(code.split("\n", allow_blank=True))
+    for number, line in enumerate(every, start=1):
+        lines += fold_code(line, page.width)
+        if number in marks:
+            indent = len(line.plain) - len(line.plain.lstrip())
+            lines += page.wrap((f"^ {marks[number]}", ALERT), indent=min(indent, page.width // 2))
     return lines
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from rich.text import Text
 
-from vmapdbg.model import Bufferize, Capture, Finding, Schedule
+from vmapdbg.model import Capture, Finding, Schedule
 from vmapdbg.render.findings import Findings
 from vmapdbg.render.format import Places
 from vmapdbg.render.text.layout import Page
@@ -25,7 +25,7 @@ class CaptureView:
     def __init__(self, capture: Capture, page: Page) -> None:
         self.capture = capture
         self.page = page
-        self.places = Places(capture)
+        self.places = Places.of(capture)
         self.findings = Findings(capture.findings)
         self.printed_sources: dict[str, str] = {}
         """Source -> the name of the kernel that it was printed for."""
@@ -43,22 +43,6 @@ class ScheduleView:
         self.places = whole.places
         self.findings = whole.findings
 
-    def op(self, node_id: int) -> str:
-        """Returns the op of a node, `?` for an id that the graph does not have."""
-        return self.index.op(node_id)
-
-    def ambient_of(self, bufferize: Bufferize) -> tuple[str, ...]:
-        """Returns the ambient ranges of a BUFFERIZE's node."""
-        return self.index.ambient_of(bufferize.node)
-
-    def not_closed(self, bufferize: Bufferize) -> tuple[str, ...]:
-        """Returns the ambient ranges that a BUFFERIZE does not close, whether that is a fault or not."""
-        return tuple(name for name in self.ambient_of(bufferize) if name not in bufferize.closed_ranges)
-
-    def lost(self, bufferize: Bufferize) -> tuple[str, ...]:
-        """Returns the ambient ranges whose iterations overwrite each other in the buffer: the last stays."""
-        return self.index.find_lost(bufferize)
-
     def range_names(self, names: Iterable[str], *, ambient: Iterable[str] = (), mark: bool = False) -> Text:
         """Returns ranges as `rm1*, r4`: vmap ranges coloured, ambient ones (with `mark` all) with a `*`."""
         marked = set(ambient)
@@ -70,22 +54,18 @@ class ScheduleView:
             parts.append(self.page.join(part, ("*", VMAP)) if mark or name in marked else part)
         return Text(", ").join(parts)
 
-    def size_of(self, name: str) -> int | str | None:
-        """Returns the size of a range, None where the capture does not know it."""
-        return self.index.size_of(name)
-
     def notes_for(self, findings: Iterable[Finding]) -> list[Text]:
         """Returns findings as notes: code, then message, then what to try."""
         return [
-            self.page.join((found.code, ALERT), " ", found.message, *self._at(found), *self._advice(found))
+            self.page.join(
+                (found.code, ALERT),
+                " ",
+                found.message,
+                self.places.format(found.line, " ({})"),
+                found.advice and f"; try: {found.advice}",
+            )
             for found in findings
         ]
-
-    def _advice(self, found: Finding) -> list[str]:
-        return [f"; try: {found.advice}"] if found.advice else []
-
-    def _at(self, found: Finding) -> list[str]:
-        return [] if found.line is None else [f" ({self.places.format(found.line)})"]
 
 
 def _style_name(text: Text, name: str) -> None:

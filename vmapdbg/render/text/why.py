@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from rich.console import Console
@@ -13,7 +14,7 @@ from vmapdbg.render.text.layout import escape_unsafe
 from vmapdbg.render.text.view import ALERT
 from vmapdbg.schedule_index import index_of
 from vmapdbg.why import Explanation, Fact, FactRule, Step
-from vmapdbg.wording import format_plural
+from vmapdbg.wording import format_known, format_plural, join_first
 
 _MOST_READERS = 8
 _MOST_KERNELS = 4
@@ -70,13 +71,13 @@ class Sentences:
             "realized": self._say_realized,
             "ambient": self._say_ambient,
             "closes": self._say_closes,
-            "outcome": self._say_outcome,
+            "outcome": lambda fact: [f"{self.made.outcome}: {self.made.reason}"],
             "not-closed": self._say_not_closed,
-            "written-by": self._say_written,
+            "written-by": lambda fact: [f"{self._name(fact.kernels[0])} computes it and writes its buffer"],
             "computed-in": self._say_computed_in,
-            "read-by-kernels": self._say_read_by_kernels,
+            "read-by-kernels": lambda fact: [f"its buffer is read by {self._name_all(fact.kernels[:_MOST_KERNELS])}"],
             "op-is-never-fused": self._say_never_fused,
-            "writes": self._say_writes,
+            "writes": lambda fact: [f"{self._label(fact.nodes[0])}: {_say_why(self.index.nodes[fact.nodes[0]])}"],
             "computes": self._say_computes,
             "fuses": self._say_fuses,
             "reads": self._say_reads,
@@ -86,19 +87,22 @@ class Sentences:
 
     def say(self, fact: Fact) -> Iterable[str]:
         """Returns the sentences of a fact."""
-        return [_PLAIN[fact.rule]] if fact.rule in _PLAIN else self._say[fact.rule](fact)
+        if fact.rule in _PLAIN:
+            return [_PLAIN[fact.rule]]
+        return self._say[fact.rule](fact)
 
     def say_title(self) -> str:
         """Returns whom the explanation is about."""
+        schedule = f"schedule {self.schedule.index}"
         if self.subject is not None:
             node = self.node
             words = ["node", str(node.id), node.op, node.arg, format_shape(node.shape), node.dtype]
-            return f"{' '.join(filter(None, words))}{_after_gap(node.line)}, schedule {self.schedule.index}"
+            return f"{' '.join(filter(None, words))}{format_known('  {}', node.line)}, {schedule}"
         if self.kernel_number is not None:
             lines = ", ".join(self.kernel.lines[:3])
-            return f"kernel {self._name(self.kernel_number)}{_after_gap(lines)}, schedule {self.schedule.index}"
+            return f"kernel {self._name(self.kernel_number)}{format_known('  {}', lines)}, {schedule}"
         count = format_plural(len(self.schedule.kernels), "kernel")
-        return f"schedule {self.schedule.index}{_after_gap(self.schedule.line)}, {count}"
+        return f"{schedule}{format_known('  {}', self.schedule.line)}, {count}"
 
     # *** names
 
@@ -154,7 +158,7 @@ class Sentences:
 
     def _say_ambient(self, fact: Fact) -> Iterable[str]:
         entries = [self.index.nodes[node_id] for node_id in fact.nodes[:3]]
-        places = [self._label(node.id) + (f" ({node.line})" if node.line else "") for node in entries]
+        places = [self._label(node.id) + format_known(" ({})", node.line) for node in entries]
         for name in fact.ranges:
             known = self.index.ranges.get(name)
             about = f" ({known.size}, {known.axis_type})" if known is not None else ""
@@ -165,38 +169,20 @@ class Sentences:
         closed = ", ".join(f"{r}*" if r in made.ambient else r for r in made.closed_ranges) or "no range"
         return [f"closes {closed}: {made.size} elements, {made.bytes} bytes, {made.addrspace}"]
 
-    def _say_outcome(self, fact: Fact) -> Iterable[str]:
-        return [f"{self.made.outcome}: {self.made.reason}"]
-
     def _say_not_closed(self, fact: Fact) -> Iterable[str]:
         lost = f"each step of it writes the same {self.made.size} elements, the last wins"
         return [f"ambient {name} is NOT closed: {lost}" for name in fact.ranges]
 
-    def _say_written(self, fact: Fact) -> Iterable[str]:
-        return [f"{self._name(fact.kernels[0])} computes it and writes its buffer"]
-
     def _say_computed_in(self, fact: Fact) -> Iterable[str]:
-        left = len(fact.kernels) - _MOST_KERNELS
-        more = f" and {left} more" if left > 0 else ""
-        return [f"computed inside {self._name_all(fact.kernels[:_MOST_KERNELS])}{more}"]
-
-    def _say_read_by_kernels(self, fact: Fact) -> Iterable[str]:
-        return [f"its buffer is read by {self._name_all(fact.kernels[:_MOST_KERNELS])}"]
+        return [f"computed inside {join_first([self._name(i) for i in fact.kernels], _MOST_KERNELS)}"]
 
     def _say_never_fused(self, fact: Fact) -> Iterable[str]:
-        place = f" at {self.node.line}" if self.node.line else ""
-        return [f"{self.node.op} is never fused: drop it{place}"]
+        return [f"{self.node.op} is never fused: drop it{format_known(' at {}', self.node.line)}"]
 
     # *** a kernel
 
-    def _say_writes(self, fact: Fact) -> Iterable[str]:
-        return [f"{self._label(fact.nodes[0])}: {_say_why(self.index.nodes[fact.nodes[0]])}"]
-
     def _say_computes(self, fact: Fact) -> Iterable[str]:
-        counts: dict[str, int] = {}
-        for node_id in fact.nodes:
-            op = self.index.op(node_id)
-            counts[op] = counts.get(op, 0) + 1
+        counts = Counter(map(self.index.op, fact.nodes))
         ops = [f"{count} {op}" if count > 1 else op for op, count in counts.items()]
         return [f"{len(fact.nodes)} nodes: {', '.join(ops)}"]
 
@@ -225,8 +211,7 @@ class Sentences:
     def _say_boundary(self, fact: Fact) -> Iterable[str]:
         (node_id,), (writer, *readers) = fact.nodes, fact.kernels
         names = self._name_all(readers[:3]) + (" ..." if len(readers) > 3 else "")
-        line = self.index.nodes[node_id].line
-        place = f"  [{line}]" if line else ""
+        place = format_known("  [{}]", self.index.nodes[node_id].line)
         why = f"{self._label(node_id)}: {self._say_why_not_fused(node_id)}"
         return [f"{self._name(writer)} not fused with {names}: {why}{place}"]
 
@@ -234,8 +219,10 @@ class Sentences:
         node, made = self.index.nodes[node_id], self.index.bufferizes.get(node_id)
         decided = _say_why(node)
         # an output is kept because it is an output: that is said once
-        repeated = made is None or (node.realized is not None and made.reason == node.realized.detail)
-        return decided if made is None or repeated or not made.reason else f"{decided}; {made.reason}"
+        said = "" if node.realized is None else node.realized.detail
+        if made is None or made.reason in ("", said):
+            return decided
+        return f"{decided}; {made.reason}"
 
 
 _PLAIN: dict[FactRule, str] = {
@@ -258,10 +245,6 @@ _MEANINGS = {
 
 def _say_why(node: Node) -> str:
     return "not realized" if node.realized is None else f"{node.realized.reason} ({node.realized.detail})"
-
-
-def _after_gap(place: str | None) -> str:
-    return f"  {place}" if place else ""
 
 
 def _format_ranges(ranges: tuple[str, ...]) -> str:
