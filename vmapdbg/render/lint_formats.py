@@ -12,6 +12,7 @@ from vmapdbg import __version__
 from vmapdbg.data import dump_document
 from vmapdbg.lint.rule import Rule
 from vmapdbg.model import SCHEMA, Capture, Finding, SnippetError, Versions
+from vmapdbg.wording import format_known
 
 
 @dataclass(frozen=True)
@@ -76,9 +77,7 @@ def dump_github(findings: Sequence[Finding], rules: Sequence[Rule]) -> str:
         place = _split_place(finding.line)
         where = "" if place is None else f"file={_property(place[0])},line={place[1]},"
         title = _property(f"{finding.code} {rule.name}")
-        text = finding.message
-        if finding.advice:
-            text += f" - try: {finding.advice}"
+        text = finding.message + format_known(" - try: {}", finding.advice)
         lines.append(f"::{rule.severity} {where}title={title}::{_message(text)}\n")
     return "".join(lines)
 
@@ -125,9 +124,7 @@ def _sarif_rule(rule: Rule) -> dict[str, Any]:
 
 
 def _sarif_result(finding: Finding, rule: Rule, order: Sequence[str]) -> dict[str, Any]:
-    text = finding.message
-    if finding.advice:
-        text += f". Try: {finding.advice}"
+    text = finding.message + format_known(". Try: {}", finding.advice)
     result: dict[str, Any] = {
         "ruleId": finding.code,
         "ruleIndex": order.index(finding.code),

@@ -125,7 +125,7 @@ def _describe_first(found: Comparison) -> str:
 def _describe_tolerance(tolerance: Tolerance) -> str:
     if not tolerance.relative:
         return "compared exactly"
-    near = f", {tolerance.absolute:.1e} near zero" if tolerance.absolute else ""
+    near = format_known(", {:.1e} near zero", tolerance.absolute or None)
     return f"tolerance {tolerance.relative:.1e} of the value{near} (up to {format_plural(tolerance.terms, 'rounding')})"
 
 

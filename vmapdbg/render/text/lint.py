@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
+from vmapdbg.lint.ignores import read_lines
 from vmapdbg.model import Capture, Finding, Schedule
 from vmapdbg.render.format import Places
 from vmapdbg.render.text.layout import Page, escape_unsafe
@@ -125,10 +125,7 @@ def _describe_place(schedule: Schedule | None, finding: Finding) -> str:
 def read_line(place: str) -> str | None:
     """Returns the text of `file:number`, None where it cannot be read."""
     name, _, number = place.rpartition(":")
-    try:
-        lines = Path(name).read_text(encoding="utf-8", errors="replace").splitlines()
-    except (OSError, ValueError):
-        return None
+    lines = read_lines(name)
     if not number.isdigit() or not 0 < int(number) <= len(lines):
         return None
     return lines[int(number) - 1].strip()

@@ -12,6 +12,7 @@ from vmapdbg.render.findings import Findings
 from vmapdbg.render.format import Places
 from vmapdbg.render.text.layout import Page
 from vmapdbg.schedule_index import index_of
+from vmapdbg.wording import format_known
 
 ALERT = "bold red"
 VMAP = "magenta"
@@ -62,7 +63,7 @@ class ScheduleView:
                 " ",
                 found.message,
                 self.places.format(found.line, " ({})"),
-                found.advice and f"; try: {found.advice}",
+                format_known("; try: {}", found.advice),
             )
             for found in findings
         ]
