@@ -18,8 +18,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from vmapdbg.job.patches import SWITCHABLE
 from vmapdbg.overlay import child_environment
-from vmapdbg.patches import SWITCHABLE
 
 ROOT = Path(__file__).parent.parent
 ALL = ",".join(SWITCHABLE)

@@ -13,9 +13,9 @@ from rich.terminal_theme import MONOKAI
 
 from vmapdbg.commands.launcher import Streams, run_job
 from vmapdbg.diff import diff_captures
-from vmapdbg.job import Job
-from vmapdbg.model import Capture
-from vmapdbg.patches import parse_patches
+from vmapdbg.job.job import Job
+from vmapdbg.job.patches import parse_patches
+from vmapdbg.model.capture import Capture
 from vmapdbg.render.graph.write import write_graph
 from vmapdbg.render.text.capture import print_capture
 from vmapdbg.render.text.diff import print_diff

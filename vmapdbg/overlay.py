@@ -19,8 +19,8 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
-from vmapdbg.child.record.observer import Observer
 from vmapdbg.import_hook import OverlayError, PatchingFinder
+from vmapdbg.observer import Observer
 
 TINYGRAD_VERSION = "0.12.0"
 PATCHES_VARIABLE = "VMAPDBG_PATCHES"

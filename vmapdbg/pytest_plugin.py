@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from vmapdbg.model import Capture, Finding, Kernel, Schedule
+    from vmapdbg.model.capture import Capture, Finding, Kernel, Schedule
 
 FOLDER = "schedules"
 """Snapshots are in this folder beside the test's file: `schedules/TEST_FILE/NAME.txt`."""
@@ -46,8 +46,8 @@ def install(spec: str, target: str) -> None:
     """Installs the overlay, and has tinygrad note the lines of Tensors. Raises pytest.UsageError, with one line."""
     from vmapdbg import overlay
     from vmapdbg.child.live import LineKeeper, observe_with
-    from vmapdbg.patches import PatchError, format_patches, parse_patches
-    from vmapdbg.targets import TARGETS
+    from vmapdbg.job.patches import PatchError, format_patches, parse_patches
+    from vmapdbg.job.targets import TARGETS
 
     if target not in TARGETS:
         raise pytest.UsageError(f"--vmapdbg-target: {target!r} is none of {', '.join(TARGETS)}")
@@ -149,7 +149,7 @@ def assert_no_findings(_vmapdbg: Session) -> Callable[..., None]:
 
     def check(*codes: str) -> None:
         __tracebackhide__ = True
-        from vmapdbg.wording import format_plural
+        from vmapdbg.model.wording import format_plural
 
         found = [finding for finding in _vmapdbg.need_last().findings if not codes or finding.code in codes]
         if found:
@@ -165,8 +165,8 @@ def assert_schedule_matches(_vmapdbg: Session) -> Callable[[str], None]:
 
     def check(name: str) -> None:
         __tracebackhide__ = True
+        from vmapdbg.model.store import StoreError, write_atomically
         from vmapdbg.render.text.snapshot import format_snapshot
-        from vmapdbg.store import StoreError, write_atomically
 
         if not name or name.strip(".") != name or not all(c.isalnum() or c in "._-" for c in name):
             pytest.fail(f"{name!r} is no name for a snapshot: use letters, digits, . _ -", pytrace=False)

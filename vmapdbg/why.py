@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from vmapdbg.failure import Failure
-from vmapdbg.model import Capture, Kernel, Node, Schedule
-from vmapdbg.schedule_index import ScheduleIndex, index_of
+from vmapdbg.model.capture import Capture, Kernel, Node, Schedule
+from vmapdbg.model.failure import Failure
+from vmapdbg.model.schedule_index import ScheduleIndex, index_of
 
 Topic = Literal[
     # about a node

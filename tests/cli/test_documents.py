@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from tool import ROOT, run_tool
 
-from vmapdbg.vocabulary import DocumentKind
+from vmapdbg.model.vocabulary import DocumentKind
 
 SNIPPET = "samples/lost_range.py"
 BROKEN = ("--patches", "all,-ambient-ranges")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tool import ROOT, run_tool, show_json
 
-from vmapdbg.patches import SWITCHABLE
+from vmapdbg.job.patches import SWITCHABLE
 
 TARGETS = {
     "c": "void E_",

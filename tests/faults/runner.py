@@ -15,13 +15,14 @@ os.environ.setdefault("DEV", "PYTHON")
 
 import pytest
 
-from vmapdbg import model, overlay
+from vmapdbg import overlay
 from vmapdbg.child.record.lines import set_internal_folders
 from vmapdbg.child.record.recorder import Recorder
 from vmapdbg.child.run_snippet import schedule_lazy_tensors
-from vmapdbg.data import to_data
+from vmapdbg.job.patches import format_patches, parse_patches, patch_states
 from vmapdbg.lint import RULES, lint_capture
-from vmapdbg.patches import format_patches, parse_patches, patch_states
+from vmapdbg.model import capture as model
+from vmapdbg.model.data import to_data
 
 FILE = "<fault>"
 ERRORS = [rule.code for rule in RULES if rule.severity == "error"]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.oracle.checker import Checker
-from vmapdbg.data import to_data
+from vmapdbg.model.data import to_data
 
 
 def judge(folder: Path) -> None:

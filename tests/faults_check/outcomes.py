@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from vmapdbg.check.result import CheckReport
-from vmapdbg.data import build_data, from_data
-from vmapdbg.model import Finding
+from vmapdbg.model.capture import Finding
+from vmapdbg.model.data import build_data, from_data
 from vmapdbg.render.check_sentences import make_findings
 
 ROOT = Path(__file__).parent.parent.parent

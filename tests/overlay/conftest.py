@@ -10,8 +10,8 @@ import shutil
 import sys
 from pathlib import Path
 
+from vmapdbg.job.patches import format_patches, parse_patches
 from vmapdbg.overlay import install
-from vmapdbg.patches import format_patches, parse_patches
 
 
 def choose_device() -> str:

@@ -15,8 +15,8 @@ from vmapdbg.child.record.outputs import sample_values
 from vmapdbg.child.reduce.reducer import find_difference
 from vmapdbg.child.reduce.trial import Trial
 from vmapdbg.diff.values import estimate_terms
-from vmapdbg.job import Run
-from vmapdbg.model import Output, Range
+from vmapdbg.job.job import Run
+from vmapdbg.model.capture import Output, Range
 from vmapdbg.values.tolerance import EPSILON, make_tolerance
 
 DTYPES = {"float": np.float32, "double": np.float64, "half": np.float16}

@@ -60,7 +60,8 @@ def is_decided(access: Any) -> bool:
 
 
 def describe(compiled: Any) -> dict[str, Any]:
-    from vmapdbg.child.program.linear import Step, Value, read_linear
+    from vmapdbg.child.program.linear import Step, Value
+    from vmapdbg.child.program.linear_reader import read_linear
 
     program = read_linear(compiled.uops)
     stores = [a for a in program.accesses if a.is_store and a.buffer.space == "global"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from vmapdbg.model import (
+from vmapdbg.model.capture import (
     SCHEMA,
     BufferArg,
     Bufferize,

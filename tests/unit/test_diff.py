@@ -13,11 +13,11 @@ from diff_captures import diff_pair, disguise_capture, draw_capture, mutate_capt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vmapdbg.data import to_data
 from vmapdbg.diff import CaptureDiff, diff_captures, match_nodes, match_schedules
 from vmapdbg.diff.source import align_sources, canonize_source
-from vmapdbg.model import Bufferize, Capture, Kernel, Output, Range, Realized, Reason, SnippetError
-from vmapdbg.store import load_capture
+from vmapdbg.model.capture import Bufferize, Capture, Kernel, Output, Range, Realized, Reason, SnippetError
+from vmapdbg.model.data import to_data
+from vmapdbg.model.store import load_capture
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 SEEDS = st.integers(0, 10**6)

@@ -13,21 +13,14 @@ ROOT = Path(__file__).parent.parent.parent
 PACKAGE, OVERLAY = ROOT / "vmapdbg", ROOT / "tinygrad"
 # from the top of the house down: a room imports from the rooms that stand before it, and from itself
 ORDER = (
-    "failure",
-    "wording",
-    "vocabulary",
     "model",
-    "data",
-    "patches",
-    "targets",
-    "trees",
+    "job",
     "values",
+    "observer",
     "import_hook",
     "overlay",
     "patched",
-    "schedule_index",
-    "store",
-    "job",
+    "trees",
     "check",
     "lint",
     "diff",
@@ -40,10 +33,8 @@ ORDER = (
     "pytest_plugin",
     "__main__",
 )
-# what the overlay reports to is defined with those who listen
-OBSERVER = "vmapdbg.child.record.observer"
 # the child's process has no use for these, and the parent's none for the child's
-APART = {"child": {"bisect", "why"}, "render": {"child", "overlay", "job"}, "commands": {"child"}}
+APART = {"child": {"bisect", "why"}, "render": {"child", "overlay"}, "commands": {"child"}}
 
 
 def imported(file: Path) -> set[str]:
@@ -77,7 +68,7 @@ def test_imports_go_one_way(file: Path) -> None:
     may = {*ORDER[: ORDER.index(room) + 1]} - APART.get(room, set())
     for name in imported(file):
         if name.startswith("vmapdbg."):
-            assert name.split(".")[1] in may or name == OBSERVER, (place_of(file), name)
+            assert name.split(".")[1] in may, (place_of(file), name)
 
 
 @pytest.mark.parametrize("file", sorted(OVERLAY.rglob("*.py")), ids=lambda file: file.relative_to(OVERLAY).as_posix())

@@ -11,13 +11,13 @@ import captures
 import pytest
 from jsonschema import Draft202012Validator
 
-from vmapdbg.data import to_data
 from vmapdbg.diff import diff_captures
+from vmapdbg.model.data import to_data
+from vmapdbg.model.store import load_capture
+from vmapdbg.model.vocabulary import DocumentKind, Rule
 from vmapdbg.render.documents import DOCUMENTS
 from vmapdbg.render.json_schema import FOLDER, dump_schema, make_schema, schema_file
 from vmapdbg.render.lint_formats import dump_json
-from vmapdbg.store import load_capture
-from vmapdbg.vocabulary import DocumentKind, Rule
 
 ROOT = Path(__file__).parent.parent.parent
 

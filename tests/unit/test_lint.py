@@ -11,13 +11,13 @@ import pytest
 from captures import lost_range, make_capture, make_kernel, make_node, make_schedule
 from rendered import flatten, print_to_text
 
-from vmapdbg.data import from_data, to_data
 from vmapdbg.lint import CODES, RULES, lint_capture
 from vmapdbg.lint.ignores import split_ignored
-from vmapdbg.model import Access, Bufferize, Capture, Finding, Loop, Outside, Range
+from vmapdbg.model.capture import Access, Bufferize, Capture, Finding, Loop, Outside, Range
+from vmapdbg.model.data import from_data, to_data
+from vmapdbg.model.vocabulary import AccessKind, LoopKind
 from vmapdbg.render.lint_formats import dump_github, dump_json, dump_sarif
 from vmapdbg.render.text.lint import Report, print_concise, print_explanation, print_text
-from vmapdbg.vocabulary import AccessKind, LoopKind
 
 SCOPE = (Range("rm1", 3, "LOOP", True),)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import captures
 import pytest
 
-from vmapdbg.data import dump_document, from_data, to_data
-from vmapdbg.model import SCHEMA, Capture
-from vmapdbg.store import (
+from vmapdbg.model.capture import SCHEMA, Capture
+from vmapdbg.model.data import dump_document, from_data, to_data
+from vmapdbg.model.store import (
     StoreError,
     dump_compact,
     load_capture,

@@ -28,9 +28,9 @@ from rendered import COLOUR, assert_same_but_coloured, flatten, print_on_termina
 from rich.cells import cell_len
 
 from vmapdbg.diff import CaptureDiff, diff_captures
-from vmapdbg.model import Capture, Finding, Output, SnippetError
+from vmapdbg.model.capture import Capture, Finding, Output, SnippetError
+from vmapdbg.model.store import load_capture
 from vmapdbg.render.text.diff import print_diff
-from vmapdbg.store import load_capture
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 PRINTED = (

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from captures import failed_snippet, long_graph, lost_range, make_capture, make_kernel, make_node, make_schedule
 
-from vmapdbg.model import Capture, Realized
+from vmapdbg.model.capture import Capture, Realized
 from vmapdbg.render.graph import draw as graph_draw
 from vmapdbg.render.graph.model import GraphError
 from vmapdbg.render.graph.write import write_graph

@@ -36,8 +36,8 @@ from rendered import (
 from rich.cells import cell_len
 from rich.console import Console
 
-from vmapdbg.model import Bufferize, Capture, Finding, Range, SnippetError, VmapEntry
-from vmapdbg.patches import PATCHES
+from vmapdbg.job.patches import PATCHES
+from vmapdbg.model.capture import Bufferize, Capture, Finding, Range, SnippetError, VmapEntry
 from vmapdbg.render.sections import SECTIONS
 from vmapdbg.render.text.capture import print_capture, print_patches
 

@@ -9,10 +9,10 @@ import captures
 import pytest
 
 from vmapdbg.diff.naming import Renaming
-from vmapdbg.model import Capture, Realized, Reason
+from vmapdbg.model.capture import Capture, Realized, Reason
+from vmapdbg.model.vocabulary import Rule
 from vmapdbg.render.sentences import Names, fill_sentences, say_all, say_reason
 from vmapdbg.render.text.diff_view import NamesAfter
-from vmapdbg.vocabulary import Rule
 
 FUSED = {"kernels": 1, "stock_kernels": 2}
 SENTENCES = [

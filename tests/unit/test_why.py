@@ -10,7 +10,7 @@ import captures
 import pytest
 from rendered import print_to_text
 
-from vmapdbg.model import Capture, Realized, Reason
+from vmapdbg.model.capture import Capture, Realized, Reason
 from vmapdbg.render.text.why import Sentences, print_explanations
 from vmapdbg.why import Explanation, Fact, UnknownSubject, explain
 

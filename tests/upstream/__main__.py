@@ -31,10 +31,10 @@ from tests.upstream.compare import (
 )
 from tests.upstream.fetch import FetchError, fetch_upstream
 from tests.upstream.sides import Bench, RunError, Side
+from vmapdbg.job.patches import PatchError, parse_patches
+from vmapdbg.job.targets import TARGETS
 from vmapdbg.lint import RULES
 from vmapdbg.overlay import TINYGRAD_VERSION
-from vmapdbg.patches import PatchError, parse_patches
-from vmapdbg.targets import TARGETS
 
 ROOT = Path(__file__).parents[2]
 CACHE_DIR = ROOT / ".cache" / "upstream"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from vmapdbg.vocabulary import OutcomeKind
+from vmapdbg.model.vocabulary import OutcomeKind
 
 KINDS: tuple[OutcomeKind, ...] = get_args(OutcomeKind)
 """By what outcomes are told apart: see `outcome`."""

@@ -8,10 +8,10 @@ from string import ascii_uppercase
 from typing import Any
 
 from vmapdbg.diff.values import compare_outputs, find_worst
-from vmapdbg.job import Run
-from vmapdbg.model import Capture, Finding, Schedule
-from vmapdbg.vocabulary import ValueStatus
-from vmapdbg.wording import format_plural
+from vmapdbg.job.job import Run
+from vmapdbg.model.capture import Capture, Finding, Schedule
+from vmapdbg.model.vocabulary import ValueStatus
+from vmapdbg.model.wording import format_plural
 
 FindFindings = Callable[[Capture], tuple[Finding, ...]]
 

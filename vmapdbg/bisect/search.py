@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from vmapdbg.patches import Patches
+from vmapdbg.job.patches import Patches
 
 Ask = Callable[[Sequence[Patches]], Sequence[str]]
 """Returns the name of the outcome of each set; equal names are equal outcomes."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from vmapdbg.check.result import BufferCheck, CheckReport, OutputCheck, ScheduleCheck
-from vmapdbg.model import Bufferize, Capture, Kernel, Node
-from vmapdbg.schedule_index import index_of
+from vmapdbg.model.capture import Bufferize, Capture, Kernel, Node
+from vmapdbg.model.schedule_index import index_of
 
 # a value differs from that of the same graph unrolled and run by stock tinygrad
 WRONG_VALUE = "VD201"

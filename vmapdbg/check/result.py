@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from vmapdbg.model.vocabulary import ComparisonStatus
 from vmapdbg.values.tolerance import Tolerance
-from vmapdbg.vocabulary import ComparisonStatus
 
 Rule = Literal[
     "repeated",

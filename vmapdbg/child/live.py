@@ -11,11 +11,12 @@ from importlib.metadata import version
 from types import ModuleType
 from typing import Any
 
-from vmapdbg import __version__, model, overlay
+from vmapdbg import __version__, overlay
 from vmapdbg.child.record.lines import note_lines, set_internal_folders
-from vmapdbg.child.record.observer import Observer
 from vmapdbg.child.record.recorder import Recorder, ScheduleRecord
-from vmapdbg.job import Job
+from vmapdbg.job.job import Job
+from vmapdbg.model import capture as model
+from vmapdbg.observer import Observer
 
 MOST_PROGRAMS = 256
 """How many rendered kernels are kept for the next schedule that has the same."""

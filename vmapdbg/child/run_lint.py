@@ -14,12 +14,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-from vmapdbg import model
 from vmapdbg.child.live import build_live_capture, observe_with
 from vmapdbg.child.record.recorder import Recorder, ScheduleRecord
-from vmapdbg.data import to_data
-from vmapdbg.job import LintedSchedule
-from vmapdbg.targets import DEFAULT_TARGET
+from vmapdbg.job.job import LintedSchedule
+from vmapdbg.job.targets import DEFAULT_TARGET
+from vmapdbg.model import capture as model
+from vmapdbg.model.data import to_data
 
 FOLDER_VARIABLE = "VMAPDBG_LINT"
 TARGET_VARIABLE = "VMAPDBG_LINT_TARGET"

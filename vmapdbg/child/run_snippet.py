@@ -17,16 +17,17 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from vmapdbg import model, overlay
+from vmapdbg import overlay
 from vmapdbg.child.evidence.collector import Collector
 from vmapdbg.child.live import build_capture, find_renderer
 from vmapdbg.child.record.lines import find_user_file, set_internal_folders
 from vmapdbg.child.record.recorder import Recorder, ScheduleRecord
 from vmapdbg.child.record.stock import observe_stock
-from vmapdbg.job import Job, Request, load_request
-from vmapdbg.patches import format_patches
-from vmapdbg.store import dump_compact, write_atomically
-from vmapdbg.wording import first_line
+from vmapdbg.job.job import Job, Request, load_request
+from vmapdbg.job.patches import format_patches
+from vmapdbg.model import capture as model
+from vmapdbg.model.store import dump_compact, write_atomically
+from vmapdbg.model.wording import first_line
 
 
 def main() -> None:

@@ -10,11 +10,11 @@ from vmapdbg.commands.jobs import add_findings, find_job
 from vmapdbg.commands.launcher import run_pair, run_quietly
 from vmapdbg.commands.options import JobOptions
 from vmapdbg.commands.progress import show_progress
-from vmapdbg.failure import Failure
-from vmapdbg.job import Job, Run
-from vmapdbg.model import SCHEMA, Capture, SnippetError, Versions
-from vmapdbg.patches import Patches, parse_patches
-from vmapdbg.store import load_capture
+from vmapdbg.job.job import Job, Run
+from vmapdbg.job.patches import Patches, parse_patches
+from vmapdbg.model.capture import SCHEMA, Capture, SnippetError, Versions
+from vmapdbg.model.failure import Failure
+from vmapdbg.model.store import load_capture
 
 # what compares two captures and prints that; the last brings numpy, which values are compared with
 _NEEDED = ("vmapdbg.diff", "vmapdbg.render.text.diff", "vmapdbg.values.close")

@@ -16,12 +16,12 @@ from vmapdbg.commands.launcher import run_many
 from vmapdbg.commands.options import JobOptions, job_options, make_console
 from vmapdbg.commands.progress import show_progress
 from vmapdbg.commands.reduce import reduce_job
-from vmapdbg.data import dump_document
-from vmapdbg.failure import Failure
-from vmapdbg.job import Job
-from vmapdbg.patches import Patches
-from vmapdbg.store import write_atomically
-from vmapdbg.vocabulary import OutcomeKind
+from vmapdbg.job.job import Job
+from vmapdbg.job.patches import Patches
+from vmapdbg.model.data import dump_document
+from vmapdbg.model.failure import Failure
+from vmapdbg.model.store import write_atomically
+from vmapdbg.model.vocabulary import OutcomeKind
 
 if TYPE_CHECKING:
     from vmapdbg.bisect.outcome import Outcome

@@ -22,9 +22,9 @@ from vmapdbg.commands.options import (
     tell_no_schedule,
 )
 from vmapdbg.commands.progress import show_progress
-from vmapdbg.data import build_data, dump_document
-from vmapdbg.job import CheckRequest, Job
-from vmapdbg.model import Capture
+from vmapdbg.job.job import CheckRequest, Job
+from vmapdbg.model.capture import Capture
+from vmapdbg.model.data import build_data, dump_document
 
 if TYPE_CHECKING:
     from vmapdbg.check.result import CheckReport

@@ -21,7 +21,7 @@ from vmapdbg.commands.run import run
 from vmapdbg.commands.schema import schema
 from vmapdbg.commands.show import show
 from vmapdbg.commands.why import why
-from vmapdbg.failure import EXIT_USAGE, Failure
+from vmapdbg.model.failure import EXIT_USAGE, Failure
 
 
 class Stopped(KeyboardInterrupt):

@@ -8,9 +8,9 @@ import click
 
 from vmapdbg.commands.baseline import find_pair
 from vmapdbg.commands.options import JobOptions, end_if_failed, job_options, make_console
-from vmapdbg.data import dump_document
-from vmapdbg.failure import Failure
-from vmapdbg.store import load_capture
+from vmapdbg.model.data import dump_document
+from vmapdbg.model.failure import Failure
+from vmapdbg.model.store import load_capture
 
 
 @click.command()

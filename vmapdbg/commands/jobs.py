@@ -13,10 +13,10 @@ from vmapdbg.commands.last_job import recall_job, remember_job
 from vmapdbg.commands.launcher import Streams, run_job
 from vmapdbg.commands.options import JobOptions
 from vmapdbg.commands.progress import show_progress
-from vmapdbg.failure import Failure
-from vmapdbg.job import Job
-from vmapdbg.model import Capture, Finding
-from vmapdbg.store import load_capture
+from vmapdbg.job.job import Job
+from vmapdbg.model.capture import Capture, Finding
+from vmapdbg.model.failure import Failure
+from vmapdbg.model.store import load_capture
 
 
 def find_capture(snippet: str | None, options: JobOptions) -> Capture:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from vmapdbg.failure import Failure
-from vmapdbg.job import Job, dump_record, load_job
-from vmapdbg.store import StoreError, write_atomically
+from vmapdbg.job.job import Job, dump_record, load_job
+from vmapdbg.model.failure import Failure
+from vmapdbg.model.store import StoreError, write_atomically
 
 FOLDER = Path(".vmapdbg")
 

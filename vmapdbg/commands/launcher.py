@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import IO
 
 from vmapdbg.commands.progress import Progress
-from vmapdbg.failure import EXIT_CHILD, Failure
-from vmapdbg.job import CheckRequest, Job, ReduceRequest, Request, Run, dump_record
-from vmapdbg.model import Capture
+from vmapdbg.job.job import CheckRequest, Job, ReduceRequest, Request, Run, dump_record
+from vmapdbg.job.patches import Patches, format_patches
+from vmapdbg.model.capture import Capture
+from vmapdbg.model.failure import EXIT_CHILD, Failure
+from vmapdbg.model.store import load_capture
 from vmapdbg.overlay import child_environment
-from vmapdbg.patches import Patches, format_patches
-from vmapdbg.store import load_capture
 
 # what does what is asked for
 _MODULES = {

@@ -17,12 +17,12 @@ from vmapdbg.commands.options import (
     job_options,
     make_console,
 )
-from vmapdbg.failure import Failure
-from vmapdbg.job import Job
+from vmapdbg.job.job import Job
 from vmapdbg.lint import CODES, NEED_BASELINE, RULES, lint_capture
 from vmapdbg.lint.ignores import split_ignored
-from vmapdbg.model import Capture, Finding
-from vmapdbg.store import load_capture
+from vmapdbg.model.capture import Capture, Finding
+from vmapdbg.model.failure import Failure
+from vmapdbg.model.store import load_capture
 
 FORMATS = ("text", "concise", "json", "github", "sarif")
 CODES_TYPE = NamesType("code", CODES, str.upper)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from vmapdbg.failure import EXIT_CHILD, EXIT_SNIPPET
-from vmapdbg.model import Capture
-from vmapdbg.patches import PatchError, Patches, parse_patches
-from vmapdbg.targets import DEFAULT_TARGET, TARGETS
+from vmapdbg.job.patches import PatchError, Patches, parse_patches
+from vmapdbg.job.targets import DEFAULT_TARGET, TARGETS
+from vmapdbg.model.capture import Capture
+from vmapdbg.model.failure import EXIT_CHILD, EXIT_SNIPPET
 
 # *** types
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from vmapdbg.commands.options import make_console, patches_option
-from vmapdbg.patches import PATCHES, Patches, patch_states
+from vmapdbg.job.patches import PATCHES, Patches, patch_states
 
 
 @click.command()

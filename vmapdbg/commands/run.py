@@ -11,10 +11,10 @@ import click
 from vmapdbg.commands.jobs import check_snippet
 from vmapdbg.commands.options import patches_option
 from vmapdbg.commands.run_lint import run_and_print
-from vmapdbg.failure import Failure
+from vmapdbg.job.patches import Patches, format_patches
+from vmapdbg.job.targets import DEFAULT_TARGET, TARGETS
+from vmapdbg.model.failure import Failure
 from vmapdbg.overlay import child_environment
-from vmapdbg.patches import Patches, format_patches
-from vmapdbg.targets import DEFAULT_TARGET, TARGETS
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

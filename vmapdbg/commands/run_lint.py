@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vmapdbg.commands.options import make_console
-from vmapdbg.data import build_data, dump_document
-from vmapdbg.failure import Failure
-from vmapdbg.job import LintedSchedule
-from vmapdbg.model import SCHEMA, Finding
-from vmapdbg.store import write_atomically
+from vmapdbg.job.job import LintedSchedule
+from vmapdbg.model.capture import SCHEMA, Finding
+from vmapdbg.model.data import build_data, dump_document
+from vmapdbg.model.failure import Failure
+from vmapdbg.model.store import write_atomically
 
 if TYPE_CHECKING:
     from vmapdbg.render.lint_formats import RunDocument

@@ -18,11 +18,11 @@ from vmapdbg.commands.options import (
     make_console,
     tell_no_schedule,
 )
-from vmapdbg.data import dump_document
-from vmapdbg.failure import Failure
-from vmapdbg.model import Capture
+from vmapdbg.model.capture import Capture
+from vmapdbg.model.data import dump_document
+from vmapdbg.model.failure import Failure
+from vmapdbg.model.store import save_capture
 from vmapdbg.render.sections import SECTIONS
-from vmapdbg.store import save_capture
 
 
 @click.command()

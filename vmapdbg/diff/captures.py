@@ -10,7 +10,7 @@ from vmapdbg.diff.nodes import match_nodes
 from vmapdbg.diff.result import DIFF_SCHEMA, CaptureDiff, ScheduleDiff, Side, Totals
 from vmapdbg.diff.schedules import match_schedules
 from vmapdbg.diff.values import compare_outputs, compare_printed, find_worst
-from vmapdbg.model import Capture, Finding, Range, Schedule
+from vmapdbg.model.capture import Capture, Finding, Range, Schedule
 
 # What stands for a schedule that a side does not have: all of the other side's is then only there.
 _EMPTY = Schedule(-1, None, 0, (), (), (), (), (), ())

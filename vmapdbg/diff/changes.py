@@ -7,9 +7,9 @@ from difflib import SequenceMatcher
 
 from vmapdbg.diff.naming import Renaming, choose_ranges, find_ranges
 from vmapdbg.diff.result import BufferizeChange, NodeChange, SameNode, VmapChange
-from vmapdbg.model import Bufferize, Node, Realized, Reason, Schedule
-from vmapdbg.schedule_index import index_of
-from vmapdbg.vocabulary import BufferizeField, ChangeStatus, NodeField
+from vmapdbg.model.capture import Bufferize, Node, Realized, Reason, Schedule
+from vmapdbg.model.schedule_index import index_of
+from vmapdbg.model.vocabulary import BufferizeField, ChangeStatus, NodeField
 
 # What a capture of stock tinygrad has instead of a reason.
 _NO_REASON = "stock"

@@ -11,8 +11,8 @@ from vmapdbg.diff.pairing import match_by_levels, match_in_order, share
 from vmapdbg.diff.result import KernelChange, KernelSide
 from vmapdbg.diff.sequences import find_opcodes
 from vmapdbg.diff.source import blank_lines, canonize_source
-from vmapdbg.model import Kernel, Schedule
-from vmapdbg.vocabulary import KernelField, KernelStatus, MatchedBy
+from vmapdbg.model.capture import Kernel, Schedule
+from vmapdbg.model.vocabulary import KernelField, KernelStatus, MatchedBy
 
 # Below this two kernels are not the same one, changed.
 _LEAST_ALIKE = 0.5

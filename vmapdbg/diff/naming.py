@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 
 from vmapdbg.diff.pairing import match_in_order
-from vmapdbg.model import Range, Reason
+from vmapdbg.model.capture import Range, Reason
 
 # A range that the pass numbered. `rm1` is the user's own: -1 in the program, on both sides.
 _NUMBERED = re.compile(r"\br\d\w*")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 
 from vmapdbg.diff.naming import blank_ranges, collect_kinds, find_ranges
 from vmapdbg.diff.pairing import match_by_levels
-from vmapdbg.model import Node, Schedule
+from vmapdbg.model.capture import Node, Schedule
 
 
 class HashConsing:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from vmapdbg.model import Bufferize, Finding, Kernel, Node, Range, SnippetError, Versions
-from vmapdbg.vocabulary import (
+from vmapdbg.model.capture import Bufferize, Finding, Kernel, Node, Range, SnippetError, Versions
+from vmapdbg.model.vocabulary import (
     BufferizeField,
     ChangeStatus,
     KernelField,

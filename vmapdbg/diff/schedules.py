@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from vmapdbg.diff.nodes import HashConsing, number_values
 from vmapdbg.diff.pairing import match_by_levels, match_in_order, share
-from vmapdbg.model import Schedule
+from vmapdbg.model.capture import Schedule
 
 # Below this share of common nodes two schedules are not the same one, changed.
 _LEAST_ALIKE = 0.3

@@ -8,9 +8,9 @@ from itertools import zip_longest
 from typing import Any
 
 from vmapdbg.diff.result import PrintedDiff, ValueDiff
-from vmapdbg.model import Output, Schedule
+from vmapdbg.model.capture import Output, Schedule
+from vmapdbg.model.vocabulary import ValueStatus
 from vmapdbg.values.tolerance import Tolerance, make_tolerance, spell_dtype
-from vmapdbg.vocabulary import ValueStatus
 
 # Elements that are all smaller than this are taken for what is left of numbers of this size: a gradient that cancels to
 # noise is another noise in another order of its sums. `check` has the graph, and measures such rounding instead.

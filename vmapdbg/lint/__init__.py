@@ -15,7 +15,7 @@ from collections.abc import Collection
 
 from vmapdbg.lint import local_memory, open_ranges, outside, overlapping_stores, parallelism, redundancy, unwritten
 from vmapdbg.lint.rule import Rule
-from vmapdbg.model import Capture, Finding
+from vmapdbg.model.capture import Capture, Finding
 
 RULES: tuple[Rule, ...] = (
     overlapping_stores.RULE,

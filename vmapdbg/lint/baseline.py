@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vmapdbg.model import Capture, Kernel, Schedule
+from vmapdbg.model.capture import Capture, Kernel, Schedule
 
 
 def pair_kernels(capture: Capture, baseline: Capture) -> Iterator[tuple[Schedule, int, list[Kernel]]]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from vmapdbg.model import Finding
+from vmapdbg.model.capture import Finding
 
 _COMMENT = re.compile(r"#\s*vmapdbg:\s*ignore(?:\[([^\]]*)\])?")
 

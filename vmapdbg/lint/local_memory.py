@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vmapdbg.lint.rule import Rule, advise_patches, each_kernel, kernel_finding
-from vmapdbg.model import Capture, Finding
+from vmapdbg.model.capture import Capture, Finding
 
 EXPLANATION = """\
 LOCAL memory (threadgroup, shared) is small: 32,768 bytes on Metal, 49,152 on CUDA. A kernel that needs more does not

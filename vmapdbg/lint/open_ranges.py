@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vmapdbg.lint.rule import Rule, advise_patches, each_kernel, kernel_finding, node_finding
-from vmapdbg.model import Bufferize, Capture, Finding, Schedule
-from vmapdbg.schedule_index import index_of
+from vmapdbg.model.capture import Bufferize, Capture, Finding, Schedule
+from vmapdbg.model.schedule_index import index_of
 
 EXPLANATION = """\
 The value of a buffer depends on a range that the store into the buffer does not close: there is no loop that runs it.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vmapdbg.lint.rule import Rule, advise_why, each_access, kernel_finding, node_finding
-from vmapdbg.model import Access, Capture, Finding, Node, Outside, Schedule
-from vmapdbg.schedule_index import index_of
-from vmapdbg.wording import format_plural
+from vmapdbg.model.capture import Access, Capture, Finding, Node, Outside, Schedule
+from vmapdbg.model.schedule_index import index_of
+from vmapdbg.model.wording import format_plural
 
 EXPLANATION = """\
 A load or a store of a kernel has an address outside of its buffer in some step of its loops: it reads what belongs to

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from math import prod
 
 from vmapdbg.lint.rule import Rule, advise_patches, each_access, kernel_finding, node_finding
-from vmapdbg.model import Access, Capture, Finding, Kernel, Loop, Schedule
-from vmapdbg.schedule_index import index_of
-from vmapdbg.wording import format_plural
+from vmapdbg.model.capture import Access, Capture, Finding, Kernel, Loop, Schedule
+from vmapdbg.model.schedule_index import index_of
+from vmapdbg.model.wording import format_plural
 
 EXPLANATION = """\
 A kernel stores inside a loop, or in each of several threads or launches, and the address of the store does not use that

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from vmapdbg.lint.baseline import pair_kernels
 from vmapdbg.lint.rule import Rule, advise_patches, kernel_finding
-from vmapdbg.model import Capture, Finding
-from vmapdbg.wording import format_plural
+from vmapdbg.model.capture import Capture, Finding
+from vmapdbg.model.wording import format_plural
 
 MUCH = 2.0
 """How many times fewer threads, and how many times more ops in each of them, are worth a finding."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from vmapdbg.lint.baseline import pair_kernels
 from vmapdbg.lint.parallelism import advise
 from vmapdbg.lint.rule import Rule, each_kernel, kernel_finding
-from vmapdbg.model import Capture, Finding
+from vmapdbg.model.capture import Capture, Finding
 
 MUCH = 4.0
 """Executed ops over the ops the graph asks for."""

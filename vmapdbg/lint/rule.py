@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from vmapdbg.model import Access, Capture, Finding, Kernel, Schedule
-from vmapdbg.schedule_index import index_of
+from vmapdbg.model.capture import Access, Capture, Finding, Kernel, Schedule
+from vmapdbg.model.schedule_index import index_of
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vmapdbg.lint.rule import Rule, advise_why, each_access, kernel_finding
-from vmapdbg.model import Access, Capture, Finding
-from vmapdbg.wording import format_plural
+from vmapdbg.model.capture import Access, Capture, Finding
+from vmapdbg.model.wording import format_plural
 
 EXPLANATION = """\
 The schedule made a buffer, one kernel writes it, and the kernel does not write all of it: the rest holds what was in

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from vmapdbg.check.blame import Blame, Captured, Fault, find_faults
 from vmapdbg.check.result import CheckReport, Comparison, Misread, Pattern, ScheduleCheck
-from vmapdbg.model import Capture, Finding, Node
-from vmapdbg.schedule_index import index_of
-from vmapdbg.wording import format_known
+from vmapdbg.model.capture import Capture, Finding, Node
+from vmapdbg.model.schedule_index import index_of
+from vmapdbg.model.wording import format_known
 
 REPLAYED: dict[Captured, str] = {
     "not-compared": "the call that was captured was not compared",

@@ -10,11 +10,11 @@ from vmapdbg.bisect.outcome import Outcome
 from vmapdbg.bisect.search import Found, Reduced, Search
 from vmapdbg.check.result import CheckReport, ScheduleCheck
 from vmapdbg.diff.result import CaptureDiff
-from vmapdbg.model import SCHEMA, Capture, Finding, SnippetError, Versions
+from vmapdbg.model.capture import SCHEMA, Capture, Finding, SnippetError, Versions
+from vmapdbg.model.vocabulary import DocumentKind, OutcomeKind
 from vmapdbg.render.check_sentences import add_pattern_sentences
 from vmapdbg.render.graph.model import Graph
 from vmapdbg.render.lint_formats import LintDocument, RunDocument
-from vmapdbg.vocabulary import DocumentKind, OutcomeKind
 
 # *** vmapdbg check --json
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from vmapdbg.model import Finding, Kernel, Node
+from vmapdbg.model.capture import Finding, Kernel, Node
 
 
 class Findings:

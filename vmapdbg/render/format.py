@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 
-from vmapdbg.model import Capture
+from vmapdbg.model.capture import Capture
 
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
 _PREFIXES = ((10**15, "P"), (10**12, "T"), (10**9, "G"))

@@ -14,7 +14,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from vmapdbg.model import SCHEMA
+from vmapdbg.model.capture import SCHEMA
 
 FOLDER = Path(__file__).parent.parent / "schemas"
 _PLAIN: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", types.NoneType: "null"}

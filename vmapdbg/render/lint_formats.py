@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vmapdbg import __version__
-from vmapdbg.data import dump_document
 from vmapdbg.lint.rule import Rule
-from vmapdbg.model import SCHEMA, Capture, Finding, SnippetError, Versions
-from vmapdbg.wording import format_known
+from vmapdbg.model.capture import SCHEMA, Capture, Finding, SnippetError, Versions
+from vmapdbg.model.data import dump_document
+from vmapdbg.model.wording import format_known
 
 
 @dataclass(frozen=True)

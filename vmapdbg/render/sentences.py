@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from vmapdbg.model import Bufferize, Capture, Node, Realized, Reason, Schedule
-from vmapdbg.schedule_index import index_of
-from vmapdbg.wording import format_plural, join_first
+from vmapdbg.model.capture import Bufferize, Capture, Node, Realized, Reason, Schedule
+from vmapdbg.model.schedule_index import index_of
+from vmapdbg.model.wording import format_plural, join_first
 
 MOST_NAMED = 3
 """So many consumers, or EXPANDs, are named in one sentence."""

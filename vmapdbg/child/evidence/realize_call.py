@@ -11,7 +11,7 @@ from vmapdbg.child.evidence.graphs import Evidence, WrittenBuffer, pack_graph
 from vmapdbg.child.evidence.obstacles import find_obstacle
 from vmapdbg.child.memory import name_dtype, read_buffer
 from vmapdbg.child.record.recorder import Recorder
-from vmapdbg.wording import first_line
+from vmapdbg.model.wording import first_line
 
 
 class RealizeCall:

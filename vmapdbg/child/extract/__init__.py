@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from tinygrad.uop import Ops
 
-from vmapdbg import model
 from vmapdbg.child.extract.buffers import build_bufferizes
 from vmapdbg.child.extract.kernels import KernelBuilder
 from vmapdbg.child.extract.nodes import build_nodes, build_ranges, build_vmap_map
 from vmapdbg.child.extract.view import PassView
 from vmapdbg.child.record.recorder import PassRecord, ScheduleRecord
+from vmapdbg.model import capture as model
 
 
 def build_schedules(

@@ -6,11 +6,11 @@ import math
 
 from tinygrad.uop.ops import AxisType, UOp
 
-from vmapdbg import model
 from vmapdbg.child.extract.nodes import find_outside_axes
 from vmapdbg.child.extract.reasons import explain_outcome
 from vmapdbg.child.extract.view import PassView
 from vmapdbg.child.record.recorder import BufferizeRecord
+from vmapdbg.model import capture as model
 
 
 def build_bufferizes(view: PassView) -> tuple[model.Bufferize, ...]:

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable
 from tinygrad.uop import GroupOp, Ops
 from tinygrad.uop.ops import UOp
 
-from vmapdbg import model
 from vmapdbg.child.extract.view import PassView, size_of
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.program.accesses import find_accesses, find_open_loops
 from vmapdbg.child.program.programs import op_weight, render_program, target_limit
 from vmapdbg.child.record.recorder import Launched
-from vmapdbg.vocabulary import ArgumentAccess
+from vmapdbg.model import capture as model
+from vmapdbg.model.vocabulary import ArgumentAccess
 
 
 class KernelBuilder:

@@ -8,11 +8,11 @@ from typing import Any
 from tinygrad.uop import GroupOp, Ops
 from tinygrad.uop.ops import UOp
 
-from vmapdbg import model
 from vmapdbg.child.extract.reasons import explain_realized
 from vmapdbg.child.extract.view import PassView, size_of
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.program.bounds import find_outside
+from vmapdbg.model import capture as model
 
 
 def build_nodes(view: PassView) -> tuple[model.Node, ...]:

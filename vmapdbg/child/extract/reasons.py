@@ -11,7 +11,7 @@ from tinygrad.uop.ops import UOp
 
 from vmapdbg.child.extract.view import PassView
 from vmapdbg.child.record.recorder import BufferizeRecord, Disagreement, Verdict
-from vmapdbg.model import Realized, Reason
+from vmapdbg.model.capture import Realized, Reason
 
 # stock's cost function lets a value be computed where it is read if that reads no more buffers than this
 # (tinygrad 0.12.0, schedule/rangeify.py, remove_bufferize)

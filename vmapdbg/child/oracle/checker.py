@@ -24,9 +24,9 @@ from vmapdbg.child.oracle.first_wrong_buffer import Walk
 from vmapdbg.child.oracle.in_double import Widening
 from vmapdbg.child.oracle.oracle import Oracle, find_oracle
 from vmapdbg.child.oracle.unroll import Unroller
-from vmapdbg.data import to_data
-from vmapdbg.job import CheckRequest, load_request
-from vmapdbg.store import write_atomically
+from vmapdbg.job.job import CheckRequest, load_request
+from vmapdbg.model.data import to_data
+from vmapdbg.model.store import write_atomically
 from vmapdbg.values.numbers import Array, decode
 from vmapdbg.values.slices import take_slice
 from vmapdbg.values.tolerance import is_float

@@ -15,11 +15,11 @@ from tinygrad.dtype import AddrSpace, ImageDType, PtrDType
 from tinygrad.uop import Ops
 from tinygrad.uop.ops import UOp, axis_letters, range_str
 
-from vmapdbg import model
 from vmapdbg.child.program.bounds import bound_address
 from vmapdbg.child.program.dependence import find_data, find_memory
 from vmapdbg.child.program.expressions import Undecided, write_expression
 from vmapdbg.child.program.reach import Reach, Written, count_written, find_reach, split_conditions
+from vmapdbg.model import capture as model
 
 
 @dataclass

@@ -1,9 +1,9 @@
 """A linear program in terms that no tinygrad release owns: buffers, accesses, loops, threads, variables, expressions.
 
-`read_linear(uops)` takes the linear UOps of a compiled kernel (`CompiledKernel.uops`, `ProgramSpec.uops`) of any
-release from 0.12.0 on. What differs between them ends here: DEFINE_GLOBAL/LOCAL/REG and PARAM/BUFFER, PtrDType or none,
-the gate on INDEX or LOAD or in an IF, IDIV/MOD and CDIV/CMOD/FLOORDIV/FLOORMOD, constants with or without a cast, a
-vector access as a cast pointer or as a SHRINK.
+`linear_reader.read_linear(uops)` takes the linear UOps of a compiled kernel (`CompiledKernel.uops`,
+`ProgramSpec.uops`) of any release from 0.12.0 on. What differs between them ends here: DEFINE_GLOBAL/LOCAL/REG and
+PARAM/BUFFER, PtrDType or none, the gate on INDEX or LOAD or in an IF, IDIV/MOD and CDIV/CMOD/FLOORDIV/FLOORMOD,
+constants with or without a cast, a vector access as a cast pointer or as a SHRINK.
 
 How the facts are to be written onto it:
 
@@ -24,7 +24,6 @@ How the facts are to be written onto it:
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -140,11 +139,3 @@ class LinearProgram:
     loaded: dict[Value, Access] = field(default_factory=dict)
     steps: list[tuple[Step, Loop | Value | Access]] = field(default_factory=list)
     open_loops: list[Loop] = field(default_factory=list)
-
-
-def read_linear(uops: Sequence[UOp], launched_by: frozenset[str] = frozenset()) -> LinearProgram:
-    """Returns the neutral view of a linear program. `launched_by` names the variables whose values a schedule goes
-    through by launching the kernel again and again: they count as threads."""
-    from vmapdbg.child.program.linear_reader import Reader
-
-    return Reader(launched_by | {"core_id"}).read(uops)

@@ -16,6 +16,12 @@ _POINTER_OPS = frozenset({"CAST", "BITCAST", "AFTER", "INDEX", "SHRINK"})
 _NOT_VALUES = frozenset({"SINK", "BARRIER", "ENDIF", "GROUP", "NOOP", "AFTER"})
 
 
+def read_linear(uops: Sequence[UOp], launched_by: frozenset[str] = frozenset()) -> LinearProgram:
+    """Returns the neutral view of a linear program. `launched_by` names the variables whose values a schedule goes
+    through by launching the kernel again and again: they count as threads."""
+    return Reader(launched_by | {"core_id"}).read(uops)
+
+
 class Reader:
     def __init__(self, launched_by: frozenset[str]) -> None:
         self.launched_by = launched_by

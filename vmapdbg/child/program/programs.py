@@ -16,12 +16,12 @@ from tinygrad.renderer import ProgramSpec, Renderer
 from tinygrad.uop import GroupOp, Ops
 from tinygrad.uop.ops import UOp
 
-from vmapdbg.targets import TARGETS
+from vmapdbg.job.targets import TARGETS
 
 
 @functools.cache
 def make_renderer(target: str) -> Renderer:
-    """Returns the renderer of a target of `vmapdbg.targets`. Only the module of that target is imported."""
+    """Returns the renderer of a target of `vmapdbg.job.targets`. Only the module of that target is imported."""
     wanted = TARGETS[target]
     kind = getattr(importlib.import_module(f"tinygrad.renderer.{wanted.module}"), wanted.renderer)
     if target == "hip":  # its constructor opens the compiler, which needs AMD's libraries

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from vmapdbg.child.memory import name_dtype, read_buffer
-from vmapdbg.model import Output
+from vmapdbg.model.capture import Output
 from vmapdbg.overlay import load_patching
 
 SAMPLE = 1024

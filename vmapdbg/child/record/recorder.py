@@ -12,9 +12,9 @@ from types import ModuleType
 from typing import Any
 
 from vmapdbg.child.record.lines import find_user_line, note_lines
-from vmapdbg.child.record.observer import Observer
 from vmapdbg.child.record.outputs import note_values
-from vmapdbg.model import Output
+from vmapdbg.model.capture import Output
+from vmapdbg.observer import Observer
 
 UOp = Any
 

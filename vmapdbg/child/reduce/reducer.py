@@ -23,9 +23,9 @@ from vmapdbg.child.evidence.graphs import Evidence, pack_graph
 from vmapdbg.child.memory import read_buffer
 from vmapdbg.child.reduce.trial import Trial, build_graph, read_frame, write_frame
 from vmapdbg.diff.values import compare_output
-from vmapdbg.job import Job, ReduceRequest, dump_record, load_request
-from vmapdbg.patches import format_patches
-from vmapdbg.store import write_atomically
+from vmapdbg.job.job import Job, ReduceRequest, dump_record, load_request
+from vmapdbg.job.patches import format_patches
+from vmapdbg.model.store import write_atomically
 
 
 def main() -> None:

@@ -21,10 +21,10 @@ from vmapdbg.child.live import build_live_capture, find_renderer, observe_with
 from vmapdbg.child.memory import make_buffer
 from vmapdbg.child.record.outputs import read_output
 from vmapdbg.child.record.recorder import Recorder
-from vmapdbg.job import ReduceRequest, load_request
-from vmapdbg.model import Output
-from vmapdbg.patches import format_patches
-from vmapdbg.wording import first_line
+from vmapdbg.job.job import ReduceRequest, load_request
+from vmapdbg.job.patches import format_patches
+from vmapdbg.model.capture import Output
+from vmapdbg.model.wording import first_line
 
 _DEVICES: dict[Any, Any] = {"NPY": "PYTHON"}
 """What numpy holds is read only, and no kernel runs on its device: this one holds it here."""

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from vmapdbg.diff import match_nodes
-from vmapdbg.model import Bufferize, Capture, Node, Schedule
+from vmapdbg.model.capture import Bufferize, Capture, Node, Schedule
+from vmapdbg.model.schedule_index import index_of
+from vmapdbg.model.vocabulary import Mark
 from vmapdbg.render.findings import Findings
 from vmapdbg.render.format import Places
 from vmapdbg.render.graph.model import ADDED, COMMON, REMOVED, choose_colours
-from vmapdbg.schedule_index import index_of
-from vmapdbg.vocabulary import Mark
 
 
 @dataclass(frozen=True)

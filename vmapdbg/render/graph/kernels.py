@@ -8,7 +8,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from vmapdbg.diff import match_nodes
-from vmapdbg.model import Kernel, Node
+from vmapdbg.model.capture import Kernel, Node
+from vmapdbg.model.vocabulary import Mark
+from vmapdbg.model.wording import format_plural
 from vmapdbg.render.format import format_bytes, format_count, format_ids, format_shape
 from vmapdbg.render.graph.fold import find_repeats
 from vmapdbg.render.graph.items import DrawnSchedule
@@ -27,8 +29,6 @@ from vmapdbg.render.graph.model import (
 )
 from vmapdbg.render.graph.parts import find_near
 from vmapdbg.render.graph.stages import Stage
-from vmapdbg.vocabulary import Mark
-from vmapdbg.wording import format_plural
 
 _DTYPE_BYTES = {
     **dict.fromkeys(("bool", "char", "signed char", "unsigned char", "uchar"), 1),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from vmapdbg.model import Bufferize, Node
+from vmapdbg.model.capture import Bufferize, Node
+from vmapdbg.model.wording import format_plural
 from vmapdbg.render.format import format_bytes, format_ids, format_shape
 from vmapdbg.render.graph.fold import Group
 from vmapdbg.render.graph.items import BufferMark, DrawnSchedule, Item, find_reason
 from vmapdbg.render.graph.model import REMOVED, SIGNS
-from vmapdbg.wording import format_plural
 
 _LONGEST = 44
 _LONGEST_TIP = 600

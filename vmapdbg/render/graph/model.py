@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from vmapdbg.failure import Failure
-from vmapdbg.model import SCHEMA
-from vmapdbg.vocabulary import EdgeKind, Mark, StageName
+from vmapdbg.model.capture import SCHEMA
+from vmapdbg.model.failure import Failure
+from vmapdbg.model.vocabulary import EdgeKind, Mark, StageName
 
 COMMON: Mark = "common"
 REMOVED: Mark = "removed"

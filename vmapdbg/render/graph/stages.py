@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, get_args
 
-from vmapdbg.vocabulary import StageName
+from vmapdbg.model.vocabulary import StageName
 
 if TYPE_CHECKING:
     from vmapdbg.render.graph.items import DrawnSchedule

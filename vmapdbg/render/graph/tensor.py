@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
+from vmapdbg.model.vocabulary import EdgeKind, Mark
 from vmapdbg.render.graph.fold import LEVELS, Folding, Group, fold_items
 from vmapdbg.render.graph.items import BufferMark, DrawnSchedule, Item, collect_items, colour_ranges
 from vmapdbg.render.graph.labels import describe_buffer, join_ranges, label_buffer, make_label, make_tooltip, shorten
@@ -22,7 +23,6 @@ from vmapdbg.render.graph.model import (
 )
 from vmapdbg.render.graph.parts import find_near
 from vmapdbg.render.graph.stages import Stage
-from vmapdbg.vocabulary import EdgeKind, Mark
 
 _FAR_ROWS = 12
 _LARGE = 150

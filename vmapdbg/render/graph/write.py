@@ -6,9 +6,11 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmapdbg.data import dump_document
 from vmapdbg.diff import match_nodes
-from vmapdbg.model import Capture, Schedule, SnippetError
+from vmapdbg.model.capture import Capture, Schedule, SnippetError
+from vmapdbg.model.data import dump_document
+from vmapdbg.model.store import StoreError, write_atomically
+from vmapdbg.model.wording import format_plural
 from vmapdbg.render.graph.dot import style_svg, write_dot
 from vmapdbg.render.graph.draw import PICTURES, TooSlow, check_format, draw_dot
 from vmapdbg.render.graph.fold import LEVEL_NOTES, LEVELS
@@ -16,8 +18,6 @@ from vmapdbg.render.graph.items import DrawnSchedule
 from vmapdbg.render.graph.model import Graph, GraphError, measure_ranks
 from vmapdbg.render.graph.parts import find_centre, keep_nodes, list_nearest
 from vmapdbg.render.graph.stages import STAGES, Stage, load_stage
-from vmapdbg.store import StoreError, write_atomically
-from vmapdbg.wording import format_plural
 
 FORMATS = (*PICTURES, "dot", "json")
 TIME_LIMIT = 12.0

@@ -9,9 +9,9 @@ from rich.text import Text
 
 from vmapdbg.bisect.outcome import Outcome
 from vmapdbg.bisect.search import Found, Search
-from vmapdbg.patches import Patches, spell_patches
+from vmapdbg.job.patches import Patches, spell_patches
+from vmapdbg.model.wording import format_plural
 from vmapdbg.render.text.layout import Page, Part
-from vmapdbg.wording import format_plural
 
 
 def print_bisect(snippet: str, kind: str, search: Search, outcomes: Sequence[Outcome], console: Console) -> None:

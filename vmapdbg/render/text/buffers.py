@@ -6,11 +6,11 @@ from math import prod
 
 from rich.text import Text
 
-from vmapdbg.model import Bufferize
+from vmapdbg.model.capture import Bufferize
+from vmapdbg.model.wording import format_plural
 from vmapdbg.render.format import format_bytes, format_count
 from vmapdbg.render.text.layout import Column, Part, Row, lay_out_table
 from vmapdbg.render.text.view import ALERT, ScheduleView
-from vmapdbg.wording import format_plural
 
 _MOST_ALERTS = 3
 

@@ -9,8 +9,9 @@ from typing import Literal
 from rich.console import Console
 from rich.text import Text
 
-from vmapdbg.model import Capture, Schedule
-from vmapdbg.patches import Patch
+from vmapdbg.job.patches import Patch
+from vmapdbg.model.capture import Capture, Schedule
+from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.render.findings import Findings
 from vmapdbg.render.format import Places
 from vmapdbg.render.sections import SECTIONS
@@ -18,7 +19,6 @@ from vmapdbg.render.text.buffers import format_alerts
 from vmapdbg.render.text.kernels import describe_copies, kernel_identity
 from vmapdbg.render.text.layout import Column, Page, Part, Row, lay_out_table
 from vmapdbg.render.text.view import ALERT, CaptureView, ScheduleView
-from vmapdbg.wording import format_known, format_plural
 
 _MANY_SCHEDULES = 4
 _Printer = Callable[[ScheduleView], list[Text]]

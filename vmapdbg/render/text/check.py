@@ -10,7 +10,9 @@ from rich.text import Text
 from vmapdbg.check.blame import Blame, find_blame, judge_captured
 from vmapdbg.check.oracles import DEFAULT, ORACLES
 from vmapdbg.check.result import CheckReport, Comparison, OutputCheck, ScheduleCheck
-from vmapdbg.model import Capture
+from vmapdbg.model.capture import Capture
+from vmapdbg.model.schedule_index import index_of
+from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.render.check_sentences import (
     REPLAYED,
     bracket_pattern,
@@ -23,9 +25,7 @@ from vmapdbg.render.check_sentences import (
 from vmapdbg.render.format import Places, format_shape
 from vmapdbg.render.text.layout import Page, Part
 from vmapdbg.render.text.view import CaptureView
-from vmapdbg.schedule_index import index_of
 from vmapdbg.values.tolerance import Tolerance
-from vmapdbg.wording import format_known, format_plural
 
 
 def print_check(capture: Capture, report: CheckReport, console: Console) -> None:

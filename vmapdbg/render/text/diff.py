@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from vmapdbg.diff import CaptureDiff, ScheduleDiff, ValueDiff
+from vmapdbg.model.wording import format_plural
 from vmapdbg.render.format import Places, format_ids, format_shape
 from vmapdbg.render.text.diff_head import (
     describe_totals,
@@ -24,7 +25,6 @@ from vmapdbg.render.text.diff_source import DiffListing
 from vmapdbg.render.text.diff_view import AFTER, BEFORE, DiffView
 from vmapdbg.render.text.layout import Page, Part
 from vmapdbg.render.text.view import ALERT
-from vmapdbg.wording import format_plural
 
 _MOST_OUTPUTS = 8
 _BRIEF_SIGNS = {"unchanged": ("=", "dim"), "only before": ("-", BEFORE), "only after": ("+", AFTER)}

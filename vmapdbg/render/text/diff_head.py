@@ -8,13 +8,13 @@ from rich.text import Text
 
 from vmapdbg.diff import CaptureDiff, Side, Totals
 from vmapdbg.diff.source import align_sources
-from vmapdbg.model import SnippetError
+from vmapdbg.model.capture import SnippetError
+from vmapdbg.model.wording import format_plural
 from vmapdbg.render.format import Places, format_bytes
 from vmapdbg.render.text.diff_source import format_line_pair
 from vmapdbg.render.text.diff_view import AFTER, BEFORE, format_ratio, format_short
 from vmapdbg.render.text.layout import Page
 from vmapdbg.render.text.view import ALERT
-from vmapdbg.wording import format_plural
 
 _MOST_FINDINGS = 5
 _DIED = "ChildDied"

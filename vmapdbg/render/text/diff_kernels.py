@@ -8,11 +8,11 @@ from itertools import zip_longest
 from rich.text import Text
 
 from vmapdbg.diff import KernelChange, KernelSide
-from vmapdbg.model import BufferArg, Kernel
+from vmapdbg.model.capture import BufferArg, Kernel
+from vmapdbg.model.wording import format_plural
 from vmapdbg.render.format import format_bytes, format_dims, format_ids
 from vmapdbg.render.text.diff_view import AFTER, BEFORE, MARKS, DiffView, format_ratio, format_short
 from vmapdbg.render.text.layout import Column, Part, Row, lay_out_table
-from vmapdbg.wording import format_plural
 
 _COLUMNS = (
     Column("", comfort=1),

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from rich.text import Text
 
 from vmapdbg.diff import BufferizeChange, NodeChange
-from vmapdbg.model import Bufferize, Node
+from vmapdbg.model.capture import Bufferize, Node
+from vmapdbg.model.wording import format_plural, join_first
 from vmapdbg.render.format import format_bytes, format_count, format_ids, format_shape
 from vmapdbg.render.sentences import say_realized, say_reason
 from vmapdbg.render.text.diff_view import AFTER, BEFORE, MARKS, DiffView
 from vmapdbg.render.text.layout import Column, Part, Row, lay_out_table
 from vmapdbg.render.text.ranges import format_realized
 from vmapdbg.render.text.view import ALERT
-from vmapdbg.wording import format_plural, join_first
 
 _MOST_ROWS = 24
 

@@ -10,11 +10,11 @@ from rich.text import Span, Text
 
 from vmapdbg.diff import KernelChange, KernelSide
 from vmapdbg.diff.source import LinePair, align_sources
+from vmapdbg.model.wording import format_plural
 from vmapdbg.render.text.diff_kernels import name_kernel
 from vmapdbg.render.text.diff_view import AFTER, BEFORE, CHANGED, DiffView
 from vmapdbg.render.text.layout import Page, escape_unsafe
 from vmapdbg.render.text.source import fold_code, highlight
-from vmapdbg.wording import format_plural
 
 # Below this width two columns of source are too narrow to read.
 _TWO_COLUMNS = 100

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from vmapdbg.model import Kernel, Schedule
+from vmapdbg.model.capture import Kernel, Schedule
+from vmapdbg.model.wording import format_plural
 from vmapdbg.render.format import format_bytes, format_count, format_dims, format_ids
 from vmapdbg.render.text.layout import Column, Row, lay_out_table
 from vmapdbg.render.text.view import ScheduleView
-from vmapdbg.wording import format_plural
 
 _BAR = 6
 _MUCH_REDUNDANCY = 2.0

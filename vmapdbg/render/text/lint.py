@@ -9,12 +9,12 @@ from rich.console import Console
 from rich.text import Text
 
 from vmapdbg.lint.ignores import read_lines
-from vmapdbg.model import Capture, Finding, Schedule
+from vmapdbg.model.capture import Capture, Finding, Schedule
+from vmapdbg.model.schedule_index import index_of
+from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.render.format import Places
 from vmapdbg.render.text.layout import Page, escape_unsafe
 from vmapdbg.render.text.view import ALERT
-from vmapdbg.schedule_index import index_of
-from vmapdbg.wording import format_known, format_plural
 
 _INDENT = 4
 _MOST_FAILURES = 3

@@ -8,11 +8,11 @@ from itertools import chain
 
 from rich.text import Text
 
-from vmapdbg.model import Node, Range, Realized
+from vmapdbg.model.capture import Node, Range, Realized
+from vmapdbg.model.wording import format_plural
 from vmapdbg.render.format import format_ids, format_shape
 from vmapdbg.render.text.layout import Column, Page, Row, lay_out_table
 from vmapdbg.render.text.view import NOTE, VMAP, ScheduleView
-from vmapdbg.wording import format_plural
 
 # A graph with no more nodes than this (noise not counted) is shown whole.
 _SMALL_GRAPH = 24

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from vmapdbg.model import Capture, Kernel, Schedule
+from vmapdbg.model.capture import Capture, Kernel, Schedule
 
 
 def format_snapshot(capture: Capture) -> str:

@@ -9,11 +9,11 @@ from rich.cells import cell_len, set_cell_size
 from rich.syntax import Syntax
 from rich.text import Text
 
-from vmapdbg.model import Kernel
+from vmapdbg.model.capture import Kernel
+from vmapdbg.model.wording import format_plural
 from vmapdbg.render.format import format_ids
 from vmapdbg.render.text.layout import Page, escape_unsafe
 from vmapdbg.render.text.view import ALERT, ScheduleView
-from vmapdbg.wording import format_plural
 
 _THEME = "ansi_dark"
 _MORE_INDENT = 4

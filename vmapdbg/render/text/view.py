@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 from rich.text import Text
 
-from vmapdbg.model import Capture, Finding, Schedule
+from vmapdbg.model.capture import Capture, Finding, Schedule
+from vmapdbg.model.schedule_index import index_of
+from vmapdbg.model.wording import format_known
 from vmapdbg.render.findings import Findings
 from vmapdbg.render.format import Places
 from vmapdbg.render.text.layout import Page
-from vmapdbg.schedule_index import index_of
-from vmapdbg.wording import format_known
 
 ALERT = "bold red"
 VMAP = "magenta"

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from vmapdbg.model import Bufferize, Capture, Kernel, Node, Schedule
+from vmapdbg.model.capture import Bufferize, Capture, Kernel, Node, Schedule
+from vmapdbg.model.schedule_index import index_of
+from vmapdbg.model.wording import format_known, format_plural, join_first
 from vmapdbg.render.format import format_shape
 from vmapdbg.render.text.layout import escape_unsafe
 from vmapdbg.render.text.view import ALERT
-from vmapdbg.schedule_index import index_of
 from vmapdbg.why import Explanation, Fact, FactRule, Step
-from vmapdbg.wording import format_known, format_plural, join_first
 
 _MOST_READERS = 8
 _MOST_KERNELS = 4

@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from vmapdbg.model import Capture, Finding
-from vmapdbg.patches import ALL, Patches, format_patches, parse_patches, patch_states
-from vmapdbg.targets import DEFAULT_TARGET
+from vmapdbg.job.patches import ALL, Patches, format_patches, parse_patches, patch_states
+from vmapdbg.job.targets import DEFAULT_TARGET
+from vmapdbg.model.capture import Capture, Finding
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
-from vmapdbg.model import Bufferize, Kernel, Node, Range, Schedule
+from vmapdbg.model.capture import Bufferize, Kernel, Node, Range, Schedule
 
 
 def index_of(schedule: Schedule) -> ScheduleIndex:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vmapdbg.failure import Failure
+from vmapdbg.model.failure import Failure
 
 Patches = frozenset[str]
 """The names of the switchable patches that are on."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from vmapdbg.vocabulary import (
+from vmapdbg.model.vocabulary import (
     AccessKind,
     AddressSpace,
     ArgumentAccess,

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
-from vmapdbg.model import Capture
-from vmapdbg.vocabulary import OPEN
+from vmapdbg.model.capture import Capture
+from vmapdbg.model.vocabulary import OPEN
 
 # type(), but after `_type_of(x) is list` the items of x are still Any to a type checker, not unknown
 _type_of: Callable[[Any], type[Any]] = type

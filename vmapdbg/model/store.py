@@ -7,9 +7,9 @@ import os
 import tempfile
 from pathlib import Path
 
-from vmapdbg.data import dump_document, from_data, to_data
-from vmapdbg.failure import Failure
-from vmapdbg.model import SCHEMA, Capture
+from vmapdbg.model.capture import SCHEMA, Capture
+from vmapdbg.model.data import dump_document, from_data, to_data
+from vmapdbg.model.failure import Failure
 
 
 class StoreError(Failure):
