@@ -15,6 +15,9 @@ sys.path.insert(0, str(Path(__file__).parent))  # `patterns`, which importlib mo
 from patterns import LARGE, LIMITED, PATTERNS, TABLE, TARGETS
 from processes import Result, assert_close, require_opencl, run_all, run_programs
 
+# each process runs many patterns; test_settles.py and tests/overlay/test_fusion_guard.py are in every run
+pytestmark = pytest.mark.slow
+
 BUDGET = "fuse-broadcast,local-budget"
 # what -> the processes that the tests read from: (patches, WHAT of programs.py, device)
 RUNS = {
@@ -24,8 +27,6 @@ RUNS = {
     "targets": ("all", "targets", "NULL"),
     "large": ("all", "large", "NULL"),
     "local, guarded": ("all", "local", "NULL"),
-}
-SLOW_RUNS = {
     "local, budget alone": (BUDGET, "local", "NULL"),
     "local, change alone": ("fuse-broadcast", "local", "NULL"),
 }
@@ -35,11 +36,6 @@ SLOW_RUNS = {
 def results(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> dict[str, Result]:
     """All processes are run when the first test asks."""
     return run_all(RUNS, "programs.py", tmp_path_factory, worker_id)
-
-
-@pytest.fixture(scope="module")
-def slow_results(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> dict[str, Result]:
-    return run_all(SLOW_RUNS, "programs.py", tmp_path_factory, worker_id)
 
 
 Results = dict[str, Result]
@@ -110,10 +106,9 @@ def test_local_memory_stays_within_the_target(results: Results, target: str) -> 
     assert find_over(results["local, guarded"].data[target]) == {}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("target", LIMITED)
-def test_local_memory_stays_within_the_target_without_the_guard(slow_results: Results, target: str) -> None:
-    assert find_over(slow_results["local, budget alone"].data[target]) == {}
+def test_local_memory_stays_within_the_target_without_the_guard(results: Results, target: str) -> None:
+    assert find_over(results["local, budget alone"].data[target]) == {}
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -124,13 +119,12 @@ def test_no_pattern_needs_more_local_memory_than_there_is(results: Results, run:
     assert over == {}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("target", LIMITED)
-def test_the_budget_is_what_keeps_it_there(slow_results: Results, target: str) -> None:
+def test_the_budget_is_what_keeps_it_there(results: Results, target: str) -> None:
     """Without it programs are over the limit. With it there are LOCAL buffers still, near the limit, and several in one
     kernel: otherwise the tests before would show nothing."""
-    assert len(find_over(slow_results["local, change alone"].data[target])) > 4
-    found = slow_results["local, budget alone"].data[target]
+    assert len(find_over(results["local, change alone"].data[target])) > 4
+    found = results["local, budget alone"].data[target]
     kernels = [buffers for each in found["kernels"].values() for buffers in each]
     assert max(map(sum, kernels)) > 0.7 * found["limit"]
     assert max(map(len, kernels)) > 1

@@ -13,7 +13,10 @@ sys.path.insert(0, str(Path(__file__).parent))  # `processes`, which importlib m
 from patterns import DIFFERENT
 from processes import Result, assert_close, require_opencl, run_all, run_programs
 
-# run with the batch at each of its places; the slow test has some places of every pattern
+# each process runs many patterns; vmap itself is in every run, in tests/overlay
+pytestmark = pytest.mark.slow
+
+# run with the batch at each of its places; of every other pattern some places are
 USUAL = ("softmax of wide rows", "RMSNorm", "attention")
 RUNS = {
     "vmapped": ("all", "values", None, *USUAL),
@@ -36,7 +39,6 @@ def test_values_are_those_of_the_batch_by_hand_on_the_stock_pass(results: dict[s
     check_values(results["vmapped"], results["by hand, on the stock pass"], 20)
 
 
-@pytest.mark.slow
 def test_values_of_every_pattern(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> None:
     results = run_all(SLOW_RUNS, "vmapped.py", tmp_path_factory, worker_id)
     check_values(results["every pattern vmapped"], results["every pattern by hand, on the stock pass"], 100)
