@@ -87,6 +87,7 @@ def test_an_after_that_fails_is_the_snippets_failure(tmp_path: Path) -> None:
     assert done.returncode == 3
 
 
+@pytest.mark.slow
 def test_a_before_that_hangs_or_dies_is_shown(tmp_path: Path) -> None:
     text = SMALL + "import os, time\nif 'close-ranges' not in os.environ.get('VMAPDBG_PATCHES', ''): {}\n"
     # within 20 seconds the other side ends on a busy machine too

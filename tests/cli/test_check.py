@@ -241,6 +241,7 @@ def test_bisect_finds_the_patch(tmp_path: Path) -> None:
     assert "running" in done.stderr
 
 
+@pytest.mark.slow
 def test_bisect_by_crash_and_the_remembered_snippet(tmp_path: Path) -> None:
     done = run_tool("bisect", UNCLOSED, "--by", "crash", cwd=tmp_path)
     assert done.returncode == 1
@@ -257,6 +258,7 @@ def test_bisect_without_a_difference_exits_zero(tmp_path: Path) -> None:
     assert "no set of patches that was tried changes the outcome" in done.stdout
 
 
+@pytest.mark.slow
 def test_reduced_snippet_still_shows_it(tmp_path: Path) -> None:
     """What --reduce writes runs by itself, is much smaller, and shows the same bug."""
     options = ["--by", "crash", "--patches", "close-ranges", "--reduce", "-o", "small.py", "--seconds", "300"]

@@ -6,7 +6,6 @@ Which mode, axis and depth an op has here is drawn once and for all; each of the
 
 from __future__ import annotations
 
-import functools
 import random
 from collections.abc import Iterator
 
@@ -35,14 +34,11 @@ def chosen() -> Iterator[Case]:
 
 
 CASES = list({str(case): case for case in chosen()}.values())
-# the ops that every run of the tests has: of each of the table's families, and one in every way
-USUAL = {*list(OPS)[::4], "softmax"}
 
 
-@functools.cache
-def expected_of(usual: bool) -> dict[str, np.ndarray]:
-    """What the oracle says to the cases of the usual ops, or to those of the others."""
-    return expected_values([place for case in CASES if (case.op in USUAL) == usual for place in case.wanted])
+@pytest.fixture(scope="module")
+def expected() -> dict[str, np.ndarray]:
+    return expected_values([place for case in CASES for place in case.wanted])
 
 
 @pytest.fixture(autouse=True)
@@ -53,11 +49,10 @@ def _no_compiler() -> Iterator[None]:
     Device.DEFAULT = device
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, id=str(case), marks=() if case.op in USUAL else pytest.mark.slow) for case in CASES]
-)
-def test_equals_the_single_elements_on_stock_tinygrad(case: Case) -> None:
-    expected = expected_of(case.op in USUAL)
+# the lane of the whole table (python -m tests.overlay.func_ops) has a part of it in every run of .ci/run, too
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_equals_the_single_elements_on_stock_tinygrad(case: Case, expected: dict[str, np.ndarray]) -> None:
     if (reason := why_not(case)) is None:
         Run(case, expected).check()
         return
