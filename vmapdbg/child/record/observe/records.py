@@ -102,11 +102,7 @@ class ObservedKernel:
 
 @dataclass
 class ObservedPass:
-    """One run of the rangeify pass and what came of it.
-
-    `asked` maps (consumer, source) to the ranges that the consumer indexes the source with; only pairs where that is
-    not simply the consumer's input ranges. `settings` are the switches of the scheduler as they were.
-    """
+    """One run of the rangeify pass and what came of it. `settings` are the switches of the scheduler as they were."""
 
     tsink: UOp
     toposort: dict[UOp, None]
