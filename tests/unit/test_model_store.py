@@ -49,6 +49,8 @@ def test_keys_are_the_contract() -> None:
         "error",
         "schedules",
         "findings",
+        "mode",
+        "missing",
     ]
     schedule = next(s for c in CAPTURES for s in to_data(c)["schedules"] if s["kernels"] and s["bufferizes"])
     contract = {

@@ -23,6 +23,7 @@ from vmapdbg.model.vocabulary import (
     ArgumentAccess,
     AxisType,
     LoopKind,
+    Mode,
     Outcome,
     RealizedReason,
     Rule,
@@ -33,12 +34,36 @@ SCHEMA: Literal[1] = 1
 
 
 @dataclass(frozen=True)
+class Condition:
+    """A test in tinygrad's source that a decision stood under: its line, its text, and whether it held (None where that
+    would have to be computed). `values` has its parts by their text, rendered, as they were when it was tested."""
+
+    line: int
+    text: str
+    holds: bool | None
+    values: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The statement of tinygrad's source that decided. `file` is relative to tinygrad's folder (`schedule/indexing.py`),
+    `function` is the one that the statement is in; `conditions` are in the order of the source."""
+
+    file: str
+    line: int
+    function: str
+    text: str
+    conditions: tuple[Condition, ...]
+
+
+@dataclass(frozen=True)
 class Reason:
     """One decision as data: a rule, and what it was applied to.
 
     `nodes` are ids, `ranges` are rendered as tinygrad renders them. Where a rule is about pairs of them, `nodes[i]`
     belongs to `ranges[i]`. `numbers` are what was counted or measured, by name. `axis` is where consumers disagree: an
-    axis of the node, or the name of an ambient range. Which operands a rule has is said beside it in `vocabulary`.
+    axis of the node, or the name of an ambient range. Which operands a rule has is said beside it in `vocabulary`. `at` is
+    where tinygrad's own code decided so, where that was observed.
     """
 
     rule: Rule
@@ -46,6 +71,7 @@ class Reason:
     ranges: tuple[str, ...] = ()
     numbers: dict[str, int | float | str] = field(default_factory=dict[str, int | float | str])
     axis: int | str | None = None
+    at: Decision | None = None
 
 
 @dataclass(frozen=True)
@@ -243,7 +269,12 @@ class Output:
 @dataclass(frozen=True)
 class Schedule:
     """One schedule the snippet made: the graph, the decisions, the kernels. `copies` counts what is no compute
-    kernel (copies between devices, views). `outputs` are read only where they are asked for, as `diff` does."""
+    kernel (copies between devices, views). `outputs` are read only where they are asked for, as `diff` does.
+
+    `cached` tells that it came out of tinygrad's schedule cache. The cache's key does not hold the scheduler's switches:
+    `not_in_key` has those that were set otherwise when the schedule was made, as `{name: [then, now]}`. So the schedule
+    may not be what they ask for.
+    """
 
     index: int
     line: str | None
@@ -254,6 +285,8 @@ class Schedule:
     bufferizes: tuple[Bufferize, ...]
     kernels: tuple[Kernel, ...]
     outputs: tuple[Output, ...]
+    cached: bool = False
+    not_in_key: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
 
 @dataclass(frozen=True)
@@ -277,11 +310,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Versions:
-    """What the capture was made with."""
+    """What the capture was made with. `tree` is the tinygrad that was asked for: a release, a folder, or a commit of
+    one; empty for the installed one. `commit` is that of a checkout, as git describes it."""
 
     vmapdbg: str
     tinygrad: str
     python: str
+    tree: str = ""
+    commit: str | None = None
 
 
 @dataclass(frozen=True)
@@ -295,7 +331,11 @@ class SnippetError:
 
 @dataclass(frozen=True)
 class Capture:
-    """All that one run of a snippet showed."""
+    """All that one run of a snippet showed.
+
+    `mode` is how tinygrad was looked at: with the overlay and its patches on tinygrad 0.12.0, or any tinygrad observed
+    as it is, with nothing replaced. `missing` has a sentence for each part that could not be observed.
+    """
 
     schema: Literal[1]
     kind: Literal["capture"] = field(default="capture", kw_only=True)
@@ -306,3 +346,5 @@ class Capture:
     error: SnippetError | None
     schedules: tuple[Schedule, ...]
     findings: tuple[Finding, ...]
+    mode: Mode = "overlay"
+    missing: tuple[str, ...] = ()

@@ -16,6 +16,7 @@ DocumentKind = Literal["capture", "diff", "graph", "lint", "run", "check", "bise
 
 # *** a capture
 
+Mode = Literal["overlay", "observe"]
 Outcome = Literal["kept", "removed"]
 AddressSpace = Annotated[Literal["GLOBAL", "LOCAL", "REG"], OPEN]
 AxisType = Annotated[
