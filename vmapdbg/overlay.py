@@ -150,9 +150,10 @@ def get_state() -> Any:
     return sys.modules[_STATE]
 
 
-def child_environment(patches: str | None, environment: dict[str, str]) -> dict[str, str]:
+def child_environment(patches: str | None, environment: dict[str, str], tree: str = "") -> dict[str, str]:
     """Returns `environment` changed so that a Python process started with it, and each Python process that it
-    starts, installs the overlay with `patches`; None takes the overlay out of an environment."""
+    starts, installs the overlay with `patches`; None takes the overlay out of an environment. `tree` is the folder of
+    the tinygrad that they import, empty for the installed one."""
     changed = dict(environment)
     entries = [entry for entry in changed.get("PYTHONPATH", "").split(os.pathsep) if entry]
     entries = [entry for entry in entries if Path(entry) != BOOTSTRAP_DIR]
@@ -161,6 +162,8 @@ def child_environment(patches: str | None, environment: dict[str, str]) -> dict[
         # Python imports the first sitecustomize that it finds; ours imports the next one
         entries.insert(0, str(BOOTSTRAP_DIR))
         changed[PATCHES_VARIABLE] = patches
+    if tree:
+        entries.insert(0, tree)
     changed.pop("PYTHONPATH", None)
     if entries:
         changed["PYTHONPATH"] = os.pathsep.join(entries)

@@ -18,7 +18,7 @@ import pytest
 from vmapdbg import overlay
 from vmapdbg.child.record.lines import set_internal_folders
 from vmapdbg.child.record.recorder import Recorder
-from vmapdbg.child.run_snippet import schedule_lazy_tensors
+from vmapdbg.child.modes import schedule_lazy
 from vmapdbg.job.patches import format_patches, parse_patches, patch_states
 from vmapdbg.lint import RULES, lint_capture
 from vmapdbg.model import capture as model
@@ -59,7 +59,7 @@ class Laboratory:
         schedules: tuple[model.Schedule, ...] = ()
         try:
             exec(compile(snippet, FILE, "exec"), module.__dict__)
-            schedule_lazy_tensors(module.__dict__.values(), realize=False)
+            schedule_lazy(list(module.__dict__.values()), realize=False)
         except Exception as raised:
             error = model.SnippetError(type(raised).__name__, str(raised)[:200], None)
         try:

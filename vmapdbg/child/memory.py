@@ -12,7 +12,10 @@ def read_buffer(buffer: Any) -> bytes:
 
     One that was never written (Tensor.empty) has what its memory has: who computes again reads the same.
     """
-    return bytes(buffer.ensure_allocated().as_buffer())
+    memory = buffer.ensure_allocated()
+    # 0.13 renamed it
+    read = getattr(memory, "as_memoryview", None) or memory.as_buffer
+    return bytes(read())
 
 
 def make_buffer(device: str, size: int, dtype: Any, data: bytes) -> Any:

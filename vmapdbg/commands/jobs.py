@@ -13,6 +13,7 @@ from vmapdbg.commands.last_job import recall_job, remember_job
 from vmapdbg.commands.launcher import Streams, run_job
 from vmapdbg.commands.options import JobOptions
 from vmapdbg.commands.progress import show_progress
+from vmapdbg.commands.tinygrad import settle_job
 from vmapdbg.job.job import Job
 from vmapdbg.model.capture import Capture, Finding
 from vmapdbg.model.failure import Failure
@@ -33,11 +34,12 @@ def find_job(snippet: str | None, options: JobOptions, arguments: tuple[str, ...
         check_snippet(snippet)
         job = apply_options(Job(snippet, arguments), options)
         remember_job(job)
-        return job
-    job = recall_job()
-    check_snippet(job.snippet)
-    click.echo(f"vmapdbg: using {job.snippet}, from the last show", err=True)
-    return apply_options(job, options)
+    else:
+        job = recall_job()
+        check_snippet(job.snippet)
+        click.echo(f"vmapdbg: using {job.snippet}, from the last show", err=True)
+        job = apply_options(job, options)
+    return settle_job(job, options.patches)
 
 
 def apply_options(job: Job, options: JobOptions) -> Job:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from vmapdbg.commands.progress import Progress
 from vmapdbg.job.job import CheckRequest, Job, ReduceRequest, Request, Run, dump_record
@@ -23,7 +23,8 @@ from vmapdbg.job.patches import Patches, format_patches
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.failure import EXIT_CHILD, Failure
 from vmapdbg.model.store import load_capture
-from vmapdbg.overlay import child_environment
+from vmapdbg.overlay import BOOTSTRAP_DIR, child_environment
+from vmapdbg.trees.find import find_tree
 
 # what does what is asked for
 _MODULES = {
@@ -63,7 +64,7 @@ def run_job(
     ChildDied when there is no Capture. Ctrl-C ends the child, and what it started, too.
     """
     with _make_folder() as folder:
-        request = Request(job=job, folder=folder, evidence=evidence)
+        request = add_tree(Request(job=job, folder=folder, evidence=evidence))
         process = start_child(request, job.patches, streams)
         wait_for(process, request, job.snippet, job.timeout, progress, imports)
         # rich is imported with it: only when there is something to show
@@ -80,7 +81,7 @@ def ask_child(
     Returns the JSON text of its result. Raises ChildDied.
     """
     with _make_folder() as folder:
-        request = replace(request, folder=folder)
+        request = add_tree(replace(request, folder=folder))
         # stdout carries what the tool was asked for
         process = start_child(request, None, Streams(stdout=sys.stderr.fileno()))
         wait_for(process, request, name, timeout, progress)
@@ -141,14 +142,25 @@ def run_quietly(job: Job, progress: Progress | None = None) -> Run:
 _running: set[subprocess.Popen[bytes]] = set()
 
 
+R = TypeVar("R", bound=Request)
+
+
+def add_tree(request: R) -> R:
+    """Returns the request with the folder of the tinygrad that its job names."""
+    if not request.job.tree:
+        return request
+    tree = find_tree(request.job.tree)
+    return replace(request, tinygrad=str(tree.folder), commit=tree.commit)
+
+
 def start_child(request: Request, patches: Patches | None, streams: Streams) -> subprocess.Popen[bytes]:
     """Starts the child for a request; `patches` is None for a process without the overlay."""
     # the child may write to the same stdout: what was printed before stays before
     sys.stdout.flush()
     spec = None if patches is None else format_patches(patches)
     process = subprocess.Popen(
-        [sys.executable, "-m", _MODULES[type(request)], dump_record(request)],
-        env=child_environment(spec, dict(os.environ)),
+        [*find_starter(request.job), _MODULES[type(request)], dump_record(request)],
+        env=child_environment(spec, dict(os.environ), request.tinygrad),
         stdout=streams.stdout,
         stderr=streams.stderr,
         # a group of its own, so that all that the snippet starts can be stopped with it
@@ -156,6 +168,13 @@ def start_child(request: Request, patches: Patches | None, streams: Streams) -> 
     )
     _running.add(process)
     return process
+
+
+def find_starter(job: Job) -> list[str]:
+    """Returns the command that runs a module of ours: another interpreter does not have vmapdbg."""
+    if job.python:
+        return [job.python, str(BOOTSTRAP_DIR / "child.py")]
+    return [sys.executable, "-m"]
 
 
 def wait_for(

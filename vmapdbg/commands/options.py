@@ -82,6 +82,8 @@ class JobOptions:
     target: str | None
     patches: Patches | None
     timeout: float | None
+    tree: str | None = None
+    python: str | None = None
 
 
 def make_patches_option(default: str | None) -> Callable[[Any], Any]:
@@ -102,18 +104,36 @@ _timeout_option = click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), help="Stop the snippet after this many seconds."
 )
 
+tinygrad_option = click.option(
+    "--tinygrad",
+    "tree",
+    metavar="VERSION|PATH|PATH@REV",
+    help="Look at this tinygrad: a release, a checkout, or a revision of one.  [default: what Python imports here]",
+)
+python_option = click.option(
+    "--python", metavar="PATH", help="Run the snippet with this interpreter, which needs tinygrad and nothing of ours."
+)
+
 
 def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command --target, --patches and --timeout; it gets them as `options`, one JobOptions."""
+    """Gives a command the options of a job; it gets them as `options`, one JobOptions."""
 
     @_target_option
     @_job_patches_option
+    @tinygrad_option
+    @python_option
     @_timeout_option
     @functools.wraps(command)
     def take_options(
-        *args: Any, target: str | None, patches: Patches | None, timeout: float | None, **more: Any
+        *args: Any,
+        target: str | None,
+        patches: Patches | None,
+        timeout: float | None,
+        tree: str | None,
+        python: str | None,
+        **more: Any,
     ) -> Any:
-        return command(*args, options=JobOptions(target, patches, timeout), **more)
+        return command(*args, options=JobOptions(target, patches, timeout, tree, python), **more)
 
     return take_options
 

@@ -20,8 +20,10 @@ from vmapdbg.model.capture import Capture, Finding
 class Job:
     """A snippet, and how it is run.
 
-    `arguments` are the snippet's own. `patches` is None for stock tinygrad, without the overlay. `timeout` is in
-    seconds, None waits for ever. With `values` the tensors that the snippet realizes are read into the Capture.
+    `arguments` are the snippet's own. `patches` is None for a tinygrad that is observed as it is, without the overlay.
+    `timeout` is in seconds, None waits for ever. With `values` the tensors that the snippet realizes are read into the
+    Capture. `tree` names the tinygrad (see `vmapdbg.trees.tree`), and `python` the interpreter; empty ones are those
+    that the tool itself has.
     """
 
     snippet: str
@@ -30,6 +32,8 @@ class Job:
     patches: Patches | None = ALL
     timeout: float | None = None
     values: bool = False
+    tree: str = ""
+    python: str = ""
 
     @property
     def patch_states(self) -> dict[str, bool]:
@@ -54,12 +58,15 @@ class Request:
     `folder` is the child's own, which the launcher makes: it writes its result to `output`, and while it works a line
     that says how far it is to `progress`. `evidence` is the folder with what `check` compares: the child that runs the
     snippet fills it, and then realizes what the snippet leaves lazy; the other children read it. None where nobody
-    needs it.
+    needs it. `tinygrad` is the folder of the job's tree, empty for the tinygrad that the interpreter finds by itself,
+    and `commit` its commit, where it has one.
     """
 
     job: Job
     folder: str = ""
     evidence: str | None = None
+    tinygrad: str = ""
+    commit: str | None = None
 
     @property
     def output(self) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 import subprocess
 import tarfile
 from pathlib import Path
@@ -36,6 +37,15 @@ def find_commit(top: Path, revision: str) -> str:
     if found is None:
         raise TreeError(f"there is no revision {revision} in {top}")
     return found.decode().strip()
+
+
+def describe_state(folder: Path) -> str | None:
+    """Returns the commit that a checkout is at, in short, with `-dirty` where tracked files are changed; None for a
+    folder that is no checkout, or where there is no git."""
+    if not (folder / ".git").exists() or shutil.which("git") is None:
+        return None
+    found = run_git(folder, "describe", "--always", "--dirty", "--exclude=*", "--abbrev=12")
+    return None if found is None else found.decode().strip()
 
 
 def list_commits(top: Path, good: str, bad: str) -> list[str]:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from vmapdbg.trees.checkout import find_revision
+import functools
+
+from vmapdbg.trees.checkout import describe_state, find_revision
 from vmapdbg.trees.release import find_release
 from vmapdbg.trees.tree import Tree, check_version, find_package, find_version, parse_name
 
 
+@functools.cache
 def find_tree(text: str) -> Tree:
     """Returns the tree that a name means; a release or a revision is fetched into the cache on first use. Raises
-    TreeError."""
+    TreeError.
+
+    A process asks once for each name: what it looks at is one tree from its start to its end.
+    """
     name = parse_name(text)
     if name.release is not None:
         return Tree(text, find_release(name.release), name.release)
@@ -18,4 +24,4 @@ def find_tree(text: str) -> Tree:
     folder = find_package(name.path, text)
     version = find_version(folder)
     check_version(version, text)
-    return Tree(text, folder, version)
+    return Tree(text, folder, version, describe_state(folder))

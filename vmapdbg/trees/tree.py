@@ -12,6 +12,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from vmapdbg.model.failure import Failure
+
 OLDEST = (0, 12)
 """The first release with what is observed: `run_rangeify` and its `realize_map`."""
 
@@ -19,7 +21,7 @@ _RELEASE = re.compile(r"\d+(\.\d+)+((a|b|rc|\.post|\.dev)\d+)?")
 _VERSION_IN_SETUP = re.compile(r"""^\s*version\s*=\s*["']([^"']+)["']""", re.MULTILINE)
 
 
-class TreeError(Exception):
+class TreeError(Failure):
     """There is no such tinygrad, or it cannot be had; the message is one line for the user."""
 
 
@@ -27,14 +29,24 @@ class TreeError(Exception):
 class Tree:
     """One tinygrad. `folder` holds the package `tinygrad`, and goes first on a child's `sys.path`.
 
-    `name` is how the user named it, `version` what it calls itself (None where that cannot be told), `commit` its full
-    hash where it is a revision.
+    `name` is how the user named it, `version` what it calls itself (None where that cannot be told). `commit` is its
+    full hash where it is a revision; for a checkout as it is now it is a short one, with `-dirty` where files are
+    changed.
     """
 
     name: str
     folder: Path
     version: str | None
     commit: str | None = None
+
+    @property
+    def title(self) -> str:
+        """Version and short commit, as far as they are known: `0.13.0 (3f2a91c7d0be)`."""
+        version = self.version or "of unknown version"
+        if self.commit is None:
+            return version
+        commit, dash, dirty = self.commit.partition("-")
+        return f"{version} ({commit[:12]}{dash}{dirty})"
 
 
 @dataclass(frozen=True)

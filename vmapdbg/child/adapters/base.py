@@ -88,7 +88,7 @@ class Adapter:
 
     def is_settled(self, tensor: Any) -> bool:
         """Whether there is nothing left to schedule for a tensor."""
-        return tensor.uop.base.op.name in self.settled_ops
+        return tensor.uop.base.op.name in self.settled_ops or tensor.uop.is_realized
 
     def kernel_of(self, uop: UOp) -> tuple[UOp, tuple[UOp, ...]] | None:
         """Returns (AST, what it is called with) of a kernel in a graph of kernels, None for any other UOp."""

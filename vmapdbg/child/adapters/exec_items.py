@@ -16,7 +16,7 @@ class ExecItems(Adapter):
         ("tinygrad.engine.schedule", "create_schedule", "the list of kernels"),
         ("tinygrad.engine.schedule", "schedule_cache", "what came out of the schedule cache"),
         ("tinygrad.codegen", "get_program", "rendering"),
-        ("tinygrad.tensor", "Tensor.schedule", "scheduling what the snippet left lazy"),
+        ("tinygrad.tensor", "Tensor.schedule_with_vars", "scheduling what the snippet left lazy"),
     )
 
     def find_kernels(self, created: Any) -> list[ScheduledKernel]:
@@ -45,7 +45,8 @@ class ExecItems(Adapter):
         )
 
     def schedule(self, tensors: Sequence[Any]) -> None:
-        tensors[0].schedule(*tensors[1:])
+        # schedule() refuses bound variables; the schedule itself is the same
+        tensors[0].schedule_with_vars(*tensors[1:])
 
     def kernel_of(self, uop: UOp) -> tuple[UOp, tuple[UOp, ...]] | None:
         return (uop.arg.ast, uop.src) if uop.op.name == "KERNEL" else None

@@ -31,15 +31,16 @@ _OWN_WORK = (
 _NO_DECISION = frozenset({"DEBUG", "DEBUG_RANGEIFY", "VIZ", "SPEC", "PROFILE", "TRACEMETA", "SCACHE", "CAPTURING"})
 
 
-def start() -> ObservingRecorder:
-    """Observes every schedule of this process from here on. tinygrad must not be imported yet.
+def start(tensor_ready: Callable[[ModuleType], object] = lambda module: None) -> ObservingRecorder:
+    """Observes every schedule of this process from here on. tinygrad must not be imported yet. `tensor_ready` is called
+    with its module `tensor`, right after that ran.
 
     Raises RuntimeError when it is.
     """
     if "tinygrad" in sys.modules:
         raise RuntimeError("tinygrad is imported already: what it decides cannot be observed any more")
     recorder = ObservingRecorder()
-    hooks = _Hooks(recorder)
+    hooks = _Hooks(recorder, tensor_ready)
     sys.meta_path.insert(0, ObservingFinder(_is_wanted, recorder.returned, hooks.put_on))
     return recorder
 
@@ -55,8 +56,8 @@ def _is_wanted(name: str) -> bool:
 class _Hooks:
     """Puts the hooks on. `_quiet` counts how deep tinygrad is in its own work."""
 
-    def __init__(self, recorder: ObservingRecorder) -> None:
-        self.recorder = recorder
+    def __init__(self, recorder: ObservingRecorder, tensor_ready: Callable[[ModuleType], object]) -> None:
+        self.recorder, self.tensor_ready = recorder, tensor_ready
         self._quiet = 0
         self._set_making: Callable[[bool], None] = lambda noting: None
         self._put: set[str] = set()
@@ -81,6 +82,7 @@ class _Hooks:
             self._put.add(name)
         if module.__name__ == "tinygrad.tensor":
             self._look_for_missing(hooks)
+            self.tensor_ready(module)
 
     def _look_for_missing(self, hooks: dict[str, Any]) -> None:
         lost = {

@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
+from vmapdbg.model.capture import Output
+
 UOp = Any
 
 
@@ -132,3 +134,5 @@ class ObservedSchedule:
     cached: bool = False
     not_in_key: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     passed: ObservedPass | None = None
+    # what was realized of it, where values are asked for
+    outputs: list[Output] = field(default_factory=list)
