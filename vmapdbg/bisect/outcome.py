@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from string import ascii_uppercase
 from typing import Any
 
+from vmapdbg.bisect import KERNEL_COUNT
 from vmapdbg.diff.values import compare_outputs, find_worst
 from vmapdbg.job.job import Run
 from vmapdbg.model.capture import Capture, Finding, Schedule
@@ -50,7 +51,10 @@ class Outcomes:
         if run.capture is None or self.kind in ("crash", "values"):
             return end
         if self.kind == "kernels":
-            return end, [[kernel.key for kernel in schedule.kernels] for schedule in run.capture.schedules]
+            # not by the key: another commit of tinygrad has other names for the same ops
+            return end, [[kernel.source for kernel in schedule.kernels] for schedule in run.capture.schedules]
+        if (asked := KERNEL_COUNT.fullmatch(self.kind)) is not None:
+            return end, _count_kernels(run.capture) == int(asked[1])
         return end, sorted((f.code, f.line or "") for f in self.find_findings(run.capture))
 
     def _describe(self, run: Run) -> str:
@@ -58,7 +62,7 @@ class Outcomes:
             return describe_end(run)
         if self.kind == "crash":
             return "it runs"
-        if self.kind == "kernels":
+        if self.kind == "kernels" or KERNEL_COUNT.fullmatch(self.kind):
             counts = [len(schedule.kernels) for schedule in run.capture.schedules]
             listed = ", ".join(map(str, counts))
             return f"{sum(counts)} kernels in {len(counts)} schedules ({listed})"
@@ -115,6 +119,10 @@ def _same_values(one: Run, other: Run) -> bool:
 def _pair(one: Capture, other: Capture) -> list[tuple[Schedule, Schedule]]:
     # a run that failed has fewer
     return list(zip(one.schedules, other.schedules, strict=False))
+
+
+def _count_kernels(capture: Capture) -> int:
+    return sum(len(schedule.kernels) for schedule in capture.schedules)
 
 
 def _letter(position: int) -> str:

@@ -1,5 +1,7 @@
-"""The two ways to look at the tinygrad that a snippet imports: with the overlay and its patches on it, or observed as it
-is. Both are set up before tinygrad is imported, and end in a Capture. Runs in the child."""
+"""The two ways to look at the tinygrad that a snippet imports: with the overlay and its patches, or observed as it is.
+
+Both are set up before tinygrad is imported, and end in a Capture. Runs in the child.
+"""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def strip_own_frames(shown: traceback.TracebackException) -> None:
 
 
 def count_kernels(total: int, file: Path) -> Callable[[], None]:
-    """Returns what is called for each of `total` kernels: a few times a second it writes to a file how many are done."""
+    """Returns what is called for each of `total` kernels: a few times a second it writes how many are done."""
     done, last = 0, 0.0
 
     def count() -> None:

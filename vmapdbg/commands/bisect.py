@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 import click
 
 from vmapdbg.bisect import DEFAULT_RUNS, KINDS
-from vmapdbg.commands.jobs import find_findings, find_job, refuse_overlay_error
+from vmapdbg.commands.baseline import capture_of
+from vmapdbg.commands.bisect_commits import describe_history, search_history
+from vmapdbg.commands.jobs import find_findings, find_job, find_plain_job, refuse_overlay_error
 from vmapdbg.commands.launcher import run_many
-from vmapdbg.commands.options import JobOptions, job_options, make_console
+from vmapdbg.commands.options import JobOptions, OutcomeType, job_options, make_console
 from vmapdbg.commands.progress import show_progress
 from vmapdbg.commands.reduce import reduce_job
 from vmapdbg.job.job import Job
@@ -32,7 +34,13 @@ DEFAULT_KIND: OutcomeKind = "values"
 
 @click.command()
 @click.argument("snippet", required=False)
-@click.option("--by", "kind", type=click.Choice(KINDS), help=f"What tells outcomes apart.  [default: {DEFAULT_KIND}]")
+@click.option(
+    "--by",
+    "kind",
+    type=OutcomeType(),
+    help=f"What tells outcomes apart: {', '.join(KINDS)}, or a count: '12 kernels'.  [default: {DEFAULT_KIND}]",
+)
+@click.option("--commits", "span", metavar="GOOD..BAD", help="Find the commit of tinygrad that changed the outcome.")
 @click.option("--on", "old_kind", type=click.Choice(KINDS), hidden=True, help="The old name of --by.")
 @click.option(
     "--runs",
@@ -52,7 +60,8 @@ DEFAULT_KIND: OutcomeKind = "values"
 @job_options
 def bisect(
     snippet: str | None,
-    kind: OutcomeKind | None,
+    kind: str | None,
+    span: str | None,
     old_kind: OutcomeKind | None,
     runs: int,
     with_snippet: bool,
@@ -61,25 +70,36 @@ def bisect(
     as_json: bool,
     options: JobOptions,
 ) -> None:
-    """Find the smallest sets of patches that change what comes of SNIPPET.
+    """Find the smallest sets of patches that change what comes of SNIPPET, or the commit of tinygrad that did.
 
     The snippet is run with sets of the patches, several at the same time: all of them by size, the smallest first, and
-    by halves where those are more than --runs. It is not assumed that more patches are better. Without SNIPPET: the
-    snippet of the last show.
+    by halves where those are more than --runs. It is not assumed that more patches are better.
+
+    With --commits it is run on commits of the checkout that you are in, or that --tinygrad names, until the first one
+    with another outcome than GOOD is found. What that commit changed in the schedules is printed under it.
+
+    Without SNIPPET: the snippet of the last show.
 
     \b
-    Exit codes: 0 no set changes the outcome, 1 one does, 2 usage.
+    Exit codes: 0 nothing changes the outcome, 1 something does, 2 usage.
 
     \b
     Examples:
       vmapdbg bisect samples/lost_range.py
       vmapdbg bisect samples/unclosed_range.py --by crash
       vmapdbg bisect train.py --reduce -o small.py
+      vmapdbg bisect softmax.py --commits v0.13.0..master --by "3 kernels"
     """
     if output is not None and not with_snippet:
         raise Failure("-o is the file for --reduce")
     kind = kind or old_kind or DEFAULT_KIND
+    if span is not None:
+        if with_snippet:
+            raise Failure("--reduce is for patches: with --commits there is nothing to reduce")
+        sys.exit(show_history(snippet, span, kind, options, as_json))
     job = find_job(snippet, options)
+    if job.patches is None:
+        raise Failure("this tinygrad is observed, without patches: --commits GOOD..BAD looks for a commit")
     search, outcomes = bisect_job(job, kind, runs)
     reduced = None
     if with_snippet and not search.is_uniform:
@@ -96,6 +116,27 @@ def bisect(
         write_reduced(reduced, output, as_json)
     if not search.is_uniform:
         sys.exit(1)
+
+
+def show_history(snippet: str | None, span: str, kind: str, options: JobOptions, as_json: bool) -> int:
+    """Looks for a commit and prints what was found. Returns the exit code."""
+    if options.patches:
+        raise Failure("--commits runs each commit as it is, without patches")
+    job = replace(find_plain_job(snippet, options), patches=None)
+    found = search_history(job, span, kind)
+    from vmapdbg.diff import diff_captures
+
+    changes = None
+    if found.before is not None and found.after is not None:
+        changes = diff_captures(capture_of(found.before, job), capture_of(found.after, job), None)
+    history = describe_history(found, job.snippet, kind, changes)
+    if as_json:
+        sys.stdout.write(dump_document(history))
+    else:
+        from vmapdbg.render.text.bisect_commits import print_history
+
+        print_history(history, make_console())
+    return int(found.search.first is not None)
 
 
 def bisect_job(job: Job, kind: str, budget: int) -> tuple[Search, list[Outcome]]:

@@ -18,9 +18,9 @@ from vmapdbg.model.store import load_capture
 @click.option(
     "--baseline",
     is_flag=False,
-    flag_value="none",
-    default="none",
-    help="The before: none (every switchable patch off), stock (no overlay), a patch list, or a saved capture.",
+    flag_value="",
+    help="The before: none (every switchable patch off), stock (no overlay), a patch list, another tinygrad (VERSION,"
+    " @REV or PATH), or a saved capture.  [default: none; @HEAD for a changed checkout]",
 )
 @click.option("--all", "show_all", is_flag=True, help="Print what did not change, too.")
 @click.option("--unified", is_flag=True, help="Print changed source in one column.")
@@ -29,7 +29,7 @@ from vmapdbg.model.store import load_capture
 @job_options
 def diff(
     inputs: tuple[str, ...],
-    baseline: str,
+    baseline: str | None,
     show_all: bool,
     unified: bool,
     as_json: bool,
@@ -45,17 +45,19 @@ def diff(
       vmapdbg diff --baseline
       vmapdbg diff samples/ffn_overfusion.py --baseline=all,-fusion-guard
       vmapdbg diff samples/softmax.py --baseline=stock --exit-code
+      vmapdbg diff model.py --tinygrad 0.14.0 --baseline=0.13.0
+      vmapdbg diff model.py --baseline=@master
       vmapdbg diff before.json after.json --json
     """
     # `--baseline snippet.py` means `snippet.py --baseline`
-    if baseline.endswith(".py"):
-        inputs, baseline = (baseline, *inputs), "none"
+    if baseline is not None and baseline.endswith(".py"):
+        inputs, baseline = (baseline, *inputs), None
     if len(inputs) > 2:
         raise Failure("diff takes one snippet or two saved captures")
     if len(inputs) == 2:
         before, after, printed = load_capture(inputs[0]), load_capture(inputs[1]), None
     else:
-        before, after, printed = find_pair(next(iter(inputs), None), baseline, options)
+        before, after, printed = find_pair(next(iter(inputs), None), baseline or None, options)
     from vmapdbg.diff import diff_captures
 
     found = diff_captures(before, after, printed)

@@ -29,7 +29,7 @@ from vmapdbg.render.graph.stages import STAGES
     "--fold", type=click.IntRange(0, 3), help="How much to fold: 0 nothing, 3 most; default: what the size asks for."
 )
 @click.option("--diff", "with_baseline", is_flag=True, help="Draw the baseline over it: removed red, added green.")
-@click.option("--baseline", default="none", help="The before of --diff.", show_default=True)
+@click.option("--baseline", help="The before of --diff, as for diff.  [default: none]")
 @job_options
 def graph(
     snippet: str | None,
@@ -40,7 +40,7 @@ def graph(
     depth: int | None,
     fold: int | None,
     with_baseline: bool,
-    baseline: str,
+    baseline: str | None,
     options: JobOptions,
 ) -> None:
     """Draw the schedule of SNIPPET (a Python file, a saved capture, or the last snippet) to a file.

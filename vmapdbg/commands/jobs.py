@@ -29,17 +29,21 @@ def find_capture(snippet: str | None, options: JobOptions) -> Capture:
 
 def find_job(snippet: str | None, options: JobOptions, arguments: tuple[str, ...] = ()) -> Job:
     """Returns the job for a snippet, which is remembered, or the remembered one with the options that are given in
-    place of its own."""
+    place of its own. Its tinygrad is there: see `settle_job`."""
+    return settle_job(find_plain_job(snippet, options, arguments), options.patches)
+
+
+def find_plain_job(snippet: str | None, options: JobOptions, arguments: tuple[str, ...] = ()) -> Job:
+    """Does the same, and leaves open which tinygrad it runs on."""
     if snippet is not None:
         check_snippet(snippet)
         job = apply_options(Job(snippet, arguments), options)
         remember_job(job)
-    else:
-        job = recall_job()
-        check_snippet(job.snippet)
-        click.echo(f"vmapdbg: using {job.snippet}, from the last show", err=True)
-        job = apply_options(job, options)
-    return settle_job(job, options.patches)
+        return job
+    job = recall_job()
+    check_snippet(job.snippet)
+    click.echo(f"vmapdbg: using {job.snippet}, from the last show", err=True)
+    return apply_options(job, options)
 
 
 def apply_options(job: Job, options: JobOptions) -> Job:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import click
 
-from vmapdbg.commands.baseline import capture_of, read_baseline, run_beside
+from vmapdbg.commands.baseline import capture_of, find_baseline, run_beside
 from vmapdbg.commands.jobs import capture_job, find_job, refuse_overlay_error
 from vmapdbg.commands.launcher import ChildDied
 from vmapdbg.commands.options import (
@@ -79,7 +79,7 @@ def find_captures(
     if snippet is not None and snippet.endswith(".json"):
         return read_captures(snippet, baseline)
     job = find_job(snippet, options)
-    if not NEED_BASELINE.intersection(codes) or is_same(job, baseline or "none"):
+    if not NEED_BASELINE.intersection(codes) or is_same(job, baseline):
         return capture_job(job, quiet_stdout=True), None, []
     runs = run_beside(job, baseline or "none")
     before, capture = capture_of(runs[0], job), capture_of(runs[1], job)
@@ -105,9 +105,11 @@ def read_captures(file: str, baseline: str | None) -> tuple[Capture, Capture | N
     return capture, before, explain_missing(capture, file)
 
 
-def is_same(job: Job, baseline: str) -> bool:
-    """Tells whether the baseline is the job itself."""
-    return not baseline.endswith(".json") and read_baseline(baseline) == job.patches
+def is_same(job: Job, baseline: str | None) -> bool:
+    """Tells whether the baseline is the job itself. An observed tinygrad has none of its own."""
+    if baseline is None:
+        return not job.patches
+    return not baseline.endswith(".json") and find_baseline(job, baseline) == job
 
 
 def explain_missing(capture: Capture, file: str) -> list[str]:

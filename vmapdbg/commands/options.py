@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from vmapdbg.bisect import KERNEL_COUNT, KINDS
 from vmapdbg.job.patches import PatchError, Patches, parse_patches
 from vmapdbg.job.targets import DEFAULT_TARGET, TARGETS
 from vmapdbg.model.capture import Capture
@@ -56,6 +57,23 @@ class NamesType(_ParamType):
 
         before, comma, last = incomplete.rpartition(",")
         return [CompletionItem(before + comma + name) for name in self.known if name.startswith(last)]
+
+
+class OutcomeType(_ParamType):
+    """A kind of outcome, or a number of kernels: `12 kernels` tells runs with that many from all others."""
+
+    name = "KIND"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = " ".join(str(value).split())
+        if text not in KINDS and KERNEL_COUNT.fullmatch(text) is None:
+            self.fail(f"{text!r} is none of {', '.join(KINDS)} and no count such as '12 kernels'", param, ctx)
+        return text
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(kind) for kind in KINDS if kind.startswith(incomplete)]
 
 
 class ScheduleType(_ParamType):

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 OPEN = "open"
 """Marks a list that may grow: `Annotated[Literal[...], OPEN]`."""
 
-DocumentKind = Literal["capture", "diff", "graph", "lint", "run", "check", "bisect"]
+DocumentKind = Literal["capture", "diff", "graph", "lint", "run", "check", "bisect", "bisect-commits"]
 """What a JSON document is; there is a JSON Schema for each."""
 
 # *** a capture

@@ -11,7 +11,7 @@ from vmapdbg.bisect.search import Found, Reduced, Search
 from vmapdbg.check.result import CheckReport, ScheduleCheck
 from vmapdbg.diff.result import CaptureDiff
 from vmapdbg.model.capture import SCHEMA, Capture, Finding, SnippetError, Versions
-from vmapdbg.model.vocabulary import DocumentKind, OutcomeKind
+from vmapdbg.model.vocabulary import DocumentKind
 from vmapdbg.render.check_sentences import add_pattern_sentences
 from vmapdbg.render.graph.model import Graph
 from vmapdbg.render.lint_formats import LintDocument, RunDocument
@@ -87,7 +87,7 @@ class BisectDocument:
     schema: Literal[1]
     kind: Literal["bisect"]
     snippet: str
-    on: OutcomeKind
+    on: str
     given: tuple[str, ...]
     outcomes: tuple[NamedOutcome, ...]
     removed: FoundSets
@@ -98,7 +98,7 @@ class BisectDocument:
 
 
 def make_bisect_document(
-    snippet: str, on: OutcomeKind, search: Search, outcomes: Sequence[Outcome], reduced: Reduced | None
+    snippet: str, on: str, search: Search, outcomes: Sequence[Outcome], reduced: Reduced | None
 ) -> BisectDocument:
     """Returns what a search found; sets are written as sorted lists."""
     return BisectDocument(
@@ -120,6 +120,38 @@ def _sort_sets(found: Found) -> FoundSets:
     return FoundSets(tuple(tuple(sorted(one)) for one in found.sets), found.exact, found.size)
 
 
+# *** vmapdbg bisect --commits --json
+
+
+@dataclass(frozen=True)
+class CommitTrial:
+    """A commit (short hash, date, subject) that the snippet was run on, and the name of the outcome; None where it
+    could not be run."""
+
+    commit: str
+    outcome: str | None
+
+
+@dataclass(frozen=True)
+class History:
+    """What `vmapdbg bisect --commits --json` prints. `by` is what tells outcomes apart, `commits` how many there were
+    to choose from; `tried` are in the order of the history.
+
+    `suspects` are the commits that changed the outcome: one, or several where those in between could not be run; none
+    where nothing changed. `changes` compares the schedules of the last of them with those before the first.
+    """
+
+    schema: Literal[1]
+    kind: Literal["bisect-commits"]
+    snippet: str
+    by: str
+    commits: int
+    outcomes: tuple[NamedOutcome, ...]
+    tried: tuple[CommitTrial, ...]
+    suspects: tuple[str, ...]
+    changes: CaptureDiff | None
+
+
 DOCUMENTS: dict[DocumentKind, type] = {
     "capture": Capture,
     "diff": CaptureDiff,
@@ -128,5 +160,6 @@ DOCUMENTS: dict[DocumentKind, type] = {
     "run": RunDocument,
     "check": CheckDocument,
     "bisect": BisectDocument,
+    "bisect-commits": History,
 }
 """The dataclass of each kind of document."""

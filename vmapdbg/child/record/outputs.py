@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import struct
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -14,6 +15,25 @@ from vmapdbg.overlay import load_patching
 
 SAMPLE = 1024
 """The most elements that are kept of one tensor, evenly spaced."""
+
+# dtype -> struct's. numpy would do it too; the interpreter of the user's project may not have it
+_FORMATS = {
+    "bool": "?",
+    "char": "b",
+    "uchar": "B",
+    "short": "h",
+    "ushort": "H",
+    "int": "i",
+    "uint": "I",
+    "long": "q",
+    "ulong": "Q",
+    "half": "e",
+    "bfloat16": "H",
+    "fp8e4m3": "B",
+    "fp8e5m2": "B",
+    "float": "f",
+    "double": "d",
+}
 
 # devices whose memory is no result of a computation
 _NO_VALUES = ("NULL", "DISK", "TINYFS")
@@ -49,12 +69,27 @@ def read_output(tensor: Any) -> Output | None:
 
 def sample_values(data: bytes, dtype: str) -> tuple[float | str, ...]:
     """Returns at most `SAMPLE` elements of a buffer; none where the dtype is one that has no numbers."""
-    # numpy, which a capture that reads no values does not need
-    from vmapdbg.values.numbers import ITEMSIZE, Array, decode, make_plain
-
-    if dtype not in ITEMSIZE or not data:
+    if dtype not in _FORMATS or not data:
         return ()
-    count = len(data) // ITEMSIZE[dtype]
-    values = decode(Array(data, dtype, (count,)))
-    step = math.ceil(count / SAMPLE)
-    return tuple(make_plain(float(value)) for value in values[::step])
+    form = _FORMATS[dtype]
+    size = struct.calcsize(f"={form}")
+    step = math.ceil(len(data) // size / SAMPLE) * size
+    picked = [data[start : start + size] for start in range(0, len(data), step)]
+    if dtype.startswith("fp8"):
+        return _decode_fp8(b"".join(picked), dtype)
+    if dtype == "bfloat16":
+        # the upper half of a float
+        picked, form = [b"\0\0" + value for value in picked], "f"
+    values = struct.unpack(f"<{len(picked)}{form}", b"".join(picked))
+    return tuple(map(_make_plain, values))
+
+
+def _decode_fp8(data: bytes, dtype: str) -> tuple[float | str, ...]:
+    from vmapdbg.values.numbers import Array, decode
+
+    return tuple(_make_plain(value) for value in decode(Array(data, dtype, (len(data),))))
+
+
+def _make_plain(value: float) -> float | str:
+    number = float(value)
+    return number if math.isfinite(number) else str(number)
