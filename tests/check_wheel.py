@@ -15,9 +15,12 @@ import tempfile
 import venv
 import zipfile
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 SNIPPET = ROOT / "samples" / "lost_range.py"
+# a release that the overlay does not patch
+OTHER_RELEASE = "0.14.0"
 # what would let the checkout in, or pip ask something
 REMOVED_VARIABLES = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "VMAPDBG_PATCHES"}
 
@@ -32,9 +35,10 @@ def main() -> int:
         try:
             wheel = build_wheel(work / "dist")
             check_contents(wheel)
-            program = install_wheel(wheel, work / "venv")
+            program = install_wheel(f"{wheel}[patches]", work / "venv")
             check_patches(program, work)
             check_show(program, work)
+            check_beside_another(wheel, work / "other")
         except WheelError as error:
             print(f"wheel: {error}", file=sys.stderr)
             return 1
@@ -80,12 +84,13 @@ def check_contents(wheel: Path) -> None:
         raise WheelError("the wheel lacks bootstrap/sitecustomize.py: workers would get no overlay")
 
 
-def install_wheel(wheel: Path, folder: Path) -> Path:
-    """Returns the installed `vmapdbg` program."""
+def install_wheel(wheel: str, folder: Path, *before: str) -> Path:
+    """Returns the installed `vmapdbg` program. `before` is what somebody had installed there already."""
     venv.create(folder, with_pip=True)
     scripts = folder / ("Scripts" if os.name == "nt" else "bin")
     pip = [str(scripts / "python"), "-m", "pip", "--disable-pip-version-check", "--no-input"]
-    run([*pip, "install", "--quiet", str(wheel)], folder)
+    for wanted in (*before, wheel):
+        run([*pip, "install", "--quiet", wanted], folder)
     run([*pip, "check"], folder)
     return scripts / "vmapdbg"
 
@@ -102,15 +107,32 @@ def check_show(program: Path, work: Path) -> None:
     snippet = work / "elsewhere" / SNIPPET.name
     snippet.parent.mkdir()
     shutil.copy(SNIPPET, snippet)
-    output = run([str(program), "show", snippet.name, "--json"], snippet.parent)
-    try:
-        document = json.loads(output)
-    except json.JSONDecodeError as error:
-        raise WheelError(f"`vmapdbg show --json` printed no JSON document: {error}\n{output[:500]}") from None
+    document = show(program, snippet)
     if not document["patches"]["ambient-ranges"] or document["error"] is not None:
         raise WheelError(f"patches {document['patches']}, error {document['error']}")
     if not any(schedule["kernels"] for schedule in document["schedules"]):
         raise WheelError("`vmapdbg show` found no kernel")
+
+
+def check_beside_another(wheel: Path, folder: Path) -> None:
+    """The wheel alone leaves somebody's tinygrad as it is, and observes it."""
+    program = install_wheel(str(wheel), folder, f"tinygrad=={OTHER_RELEASE}")
+    snippet = folder / "mean.py"
+    snippet.write_text("from tinygrad import Tensor\ny = Tensor.empty(4, 8).mean(1)\n", encoding="utf-8")
+    document = show(program, snippet)
+    if document["versions"]["tinygrad"] != OTHER_RELEASE or document["mode"] != "observe":
+        raise WheelError(f"beside tinygrad {OTHER_RELEASE}: {document['versions']}, {document['mode']}")
+    if document["error"] is not None or not document["schedules"][0]["kernels"]:
+        raise WheelError(f"beside tinygrad {OTHER_RELEASE}: error {document['error']}, or no kernel")
+
+
+def show(program: Path, snippet: Path) -> dict[str, Any]:
+    """Returns the capture of a snippet."""
+    output = run([str(program), "show", snippet.name, "--json"], snippet.parent)
+    try:
+        return json.loads(output)
+    except json.JSONDecodeError as error:
+        raise WheelError(f"`vmapdbg show --json` printed no JSON document: {error}\n{output[:500]}") from None
 
 
 if __name__ == "__main__":

@@ -1,0 +1,152 @@
+"""Which tinygrad is looked at: the installed one, that of a checkout, of a commit, of another interpreter."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tool import run_tool, show_json
+
+SNIPPET = """from tinygrad import Tensor
+x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+y = (x.relu() + 1).sum(1)
+print(y.tolist())
+"""
+# appended to tensor.py of the checkout, it makes one kernel more of the snippet
+CHANGE = "\n_relu = Tensor.relu\nTensor.relu = lambda self: _relu(self).contiguous()\n"
+
+
+def git(folder: Path, *arguments: str) -> str:
+    who = ["-c", "user.name=somebody", "-c", "user.email=somebody@example.org"]
+    done = subprocess.run(["git", "-C", str(folder), *who, *arguments], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def commit(folder: Path, message: str) -> None:
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", message)
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout of four commits; the third one changes the schedule of the snippet."""
+    folder = tmp_path_factory.mktemp("work") / "tinygrad"
+    spec = importlib.util.find_spec("tinygrad")
+    assert spec is not None and spec.origin is not None
+    shutil.copytree(Path(spec.origin).parent, folder / "tinygrad", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "pyproject.toml").write_text('[project]\nname = "tinygrad"\nversion = "0.12.0"\n', encoding="utf-8")
+    (folder / "snippet.py").write_text(SNIPPET, encoding="utf-8")
+    (folder / ".gitignore").write_text("__pycache__\n.vmapdbg\n", encoding="utf-8")
+    git(folder, "init", "-q", "-b", "master")
+    commit(folder, "first")
+    for message, text in (("second", "\n# nothing\n"), ("a relu of its own", CHANGE), ("fourth", "\n# nothing else\n")):
+        with (folder / "tinygrad" / "tensor.py").open("a", encoding="utf-8") as file:
+            file.write(text)
+        commit(folder, message)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An interpreter with nothing installed: no tinygrad, nothing of ours."""
+    folder = tmp_path_factory.mktemp("venv")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    return folder / "bin" / "python"
+
+
+def test_the_checkout_one_stands_in_is_observed(checkout: Path) -> None:
+    capture, stderr = show_json(Path("snippet.py"), cwd=checkout)
+    assert capture["mode"] == "observe"
+    assert capture["versions"]["commit"] == git(checkout, "rev-parse", "--short=12", "HEAD")
+    assert [len(schedule["kernels"]) for schedule in capture["schedules"]] == [2]
+    assert stderr.splitlines()[0].startswith("vmapdbg: observing the tinygrad of this folder, 0.12.0 (")
+    assert stderr.splitlines()[0].endswith("; the patches need the release 0.12.0")
+
+
+def test_a_revision_is_observed_and_the_checkout_left_alone(checkout: Path, tmp_path: Path) -> None:
+    (tmp_path / "snippet.py").write_text(SNIPPET, encoding="utf-8")
+    capture, stderr = show_json(Path("snippet.py"), "--tinygrad", f"{checkout}@HEAD~2", cwd=tmp_path)
+    assert [len(schedule["kernels"]) for schedule in capture["schedules"]] == [1]
+    assert capture["versions"]["commit"] == git(checkout, "rev-parse", "HEAD~2")
+    assert stderr == "[4.0, 8.0]\n" or "observing" not in stderr
+    assert git(checkout, "status", "--porcelain") == ""
+
+
+def test_diff_of_two_commits(checkout: Path) -> None:
+    done = run_tool("diff", "snippet.py", "--baseline=@HEAD~2", "--json", cwd=checkout)
+    found = json.loads(done.stdout)
+    assert [len(schedule["kernels"]) for schedule in found["schedules"]] == [2]
+    assert found["schedules"][0]["values"][0]["status"] == "equal"
+    assert found["before"]["versions"]["commit"] == git(checkout, "rev-parse", "HEAD~2")
+
+
+def test_diff_in_a_changed_checkout_is_with_its_last_commit(checkout: Path, tmp_path: Path) -> None:
+    changed = tmp_path / "tinygrad"
+    shutil.copytree(checkout, changed)
+    file = changed / "tinygrad" / "tensor.py"
+    file.write_text(file.read_text(encoding="utf-8").replace(CHANGE, "\n"), encoding="utf-8")
+    done = run_tool("diff", "snippet.py", "--exit-code", cwd=changed)
+    assert done.returncode == 1, done.stderr
+    assert "2 -> 1 kernels" in done.stdout or "2 kernels" in done.stdout
+
+
+def test_bisect_finds_the_commit(checkout: Path) -> None:
+    done = run_tool("bisect", "snippet.py", "--commits", "HEAD~3..HEAD", "--by", "1 kernel", cwd=checkout)
+    assert done.returncode == 1, done.stderr
+    assert "the first commit with another outcome: " in done.stdout
+    found = done.stdout.partition("another outcome: ")[2].splitlines()[0]
+    assert found.startswith(git(checkout, "rev-parse", "--short", "HEAD~1"))
+    assert found.endswith("a relu of its own")
+
+
+def test_an_interpreter_that_has_nothing_of_ours(checkout: Path, bare_python: Path, tmp_path: Path) -> None:
+    (tmp_path / "snippet.py").write_text(SNIPPET, encoding="utf-8")
+    options = ("--python", str(bare_python), "--tinygrad", str(checkout))
+    capture, _ = show_json(Path("snippet.py"), *options, cwd=tmp_path)
+    assert capture["mode"] == "observe"
+    assert [len(schedule["kernels"]) for schedule in capture["schedules"]] == [2]
+    linted = run_tool("lint", "snippet.py", *options, cwd=tmp_path)
+    assert (linted.returncode, linted.stderr.count("Traceback")) == (0, 0), linted.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--tinygrad", "nowhere"), "there is no folder nowhere, and it is no version of tinygrad such as 0.14.0"),
+        (("--tinygrad", "."), ". is no tinygrad: there is no tinygrad/__init__.py in it"),
+        (("--tinygrad", "0.11.0"), "tinygrad 0.11.0 (0.11.0) is too old: vmapdbg observes 0.12 and later"),
+        (("--tinygrad", ".@master"), ". is in no git repository: it has no revisions"),
+        (("--python", "no-such-python"), "--python: there is no program no-such-python"),
+        (("--python", "true"), "--python: true is no Python interpreter"),
+    ],
+    ids=str,
+)
+def test_what_is_no_tinygrad_is_said_in_one_line(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    (tmp_path / "snippet.py").write_text(SNIPPET, encoding="utf-8")
+    done = run_tool("show", "snippet.py", *arguments, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"vmapdbg: {said}\n")
+
+
+def test_patches_are_for_the_release_alone(checkout: Path, bare_python: Path, tmp_path: Path) -> None:
+    done = run_tool("show", "snippet.py", "--patches", "all", cwd=checkout)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("vmapdbg: the patches need tinygrad 0.12.0 beside vmapdbg: ")
+    (tmp_path / "snippet.py").write_text(SNIPPET, encoding="utf-8")
+    done = run_tool("show", "snippet.py", "--python", str(bare_python), cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (2, f"vmapdbg: --python: {bare_python} has no tinygrad (--tinygrad names one)\n")
+
+
+def test_a_tree_that_does_not_parse_is_the_snippets_failure(checkout: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(checkout / "tinygrad", broken / "tinygrad")
+    (broken / "tinygrad" / "tensor.py").write_text("def (:\n", encoding="utf-8")
+    (tmp_path / "snippet.py").write_text(SNIPPET, encoding="utf-8")
+    done = run_tool("show", "snippet.py", "--tinygrad", str(broken), cwd=tmp_path)
+    assert done.returncode == 3
+    assert "SyntaxError" in done.stderr
+    assert str(broken / "tinygrad" / "tensor.py") in done.stderr
