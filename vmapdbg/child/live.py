@@ -56,7 +56,7 @@ def build_capture(
     schedules: tuple[model.Schedule, ...] = ()
     # where there are none tinygrad may not even be there
     if records:
-        from vmapdbg.child.extract import build_schedules
+        from vmapdbg.child.extract.overlay import build_schedules
 
         schedules = build_schedules(records, job.target, progress)
     versions = model.Versions(__version__, installed_version(), platform.python_version())

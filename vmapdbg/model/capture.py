@@ -46,8 +46,9 @@ class Condition:
 
 @dataclass(frozen=True)
 class Decision:
-    """The statement of tinygrad's source that decided. `file` is relative to tinygrad's folder (`schedule/indexing.py`),
-    `function` is the one that the statement is in; `conditions` are in the order of the source."""
+    """The statement of tinygrad's source that decided. `file` is relative to tinygrad's folder
+    (`schedule/indexing.py`), `function` is the one that the statement is in; `conditions` are in the order of the
+    source."""
 
     file: str
     line: int
@@ -62,8 +63,8 @@ class Reason:
 
     `nodes` are ids, `ranges` are rendered as tinygrad renders them. Where a rule is about pairs of them, `nodes[i]`
     belongs to `ranges[i]`. `numbers` are what was counted or measured, by name. `axis` is where consumers disagree: an
-    axis of the node, or the name of an ambient range. Which operands a rule has is said beside it in `vocabulary`. `at` is
-    where tinygrad's own code decided so, where that was observed.
+    axis of the node, or the name of an ambient range. Which operands a rule has is said beside it in `vocabulary`. `at`
+    is where tinygrad's own code decided so, where that was observed.
     """
 
     rule: Rule
@@ -271,9 +272,9 @@ class Schedule:
     """One schedule the snippet made: the graph, the decisions, the kernels. `copies` counts what is no compute
     kernel (copies between devices, views). `outputs` are read only where they are asked for, as `diff` does.
 
-    `cached` tells that it came out of tinygrad's schedule cache. The cache's key does not hold the scheduler's switches:
-    `not_in_key` has those that were set otherwise when the schedule was made, as `{name: [then, now]}`. So the schedule
-    may not be what they ask for.
+    `cached` tells that it came out of tinygrad's schedule cache. The cache's key does not hold the scheduler's
+    switches: `not_in_key` has those that were set otherwise when the schedule was made, as `{name: [then, now]}`. So
+    the schedule may not be what they ask for.
     """
 
     index: int
