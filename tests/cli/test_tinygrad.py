@@ -138,7 +138,10 @@ def test_patches_are_for_the_release_alone(checkout: Path, bare_python: Path, tm
     assert done.stderr.splitlines()[-1].startswith("vmapdbg: the patches need tinygrad 0.12.0 beside vmapdbg: ")
     (tmp_path / "snippet.py").write_text(SNIPPET, encoding="utf-8")
     done = run_tool("show", "snippet.py", "--python", str(bare_python), cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (2, f"vmapdbg: --python: {bare_python} has no tinygrad (--tinygrad names one)\n")
+    assert (done.returncode, done.stderr) == (
+        2,
+        f"vmapdbg: --python: {bare_python} has no tinygrad (--tinygrad names one)\n",
+    )
 
 
 def test_a_tree_that_does_not_parse_is_the_snippets_failure(checkout: Path, tmp_path: Path) -> None:

@@ -46,8 +46,9 @@ class Condition:
 
 @dataclass(frozen=True)
 class Decision:
-    """The statement of tinygrad's source that decided. `file` is relative to tinygrad's folder, as
-    `schedule/indexing.py` is; `function` has the statement; `conditions` are in the order of the source."""
+    """The statement of tinygrad's source that decided. `file` is relative to tinygrad's folder
+    (`schedule/indexing.py`), `function` is the one that the statement is in; `conditions` are in the order of the
+    source."""
 
     file: str
     line: int
@@ -62,8 +63,8 @@ class Reason:
 
     `nodes` are ids, `ranges` are rendered as tinygrad renders them. Where a rule is about pairs of them, `nodes[i]`
     belongs to `ranges[i]`. `numbers` are what was counted or measured, by name. `axis` is where consumers disagree: an
-    axis of the node, or the name of an ambient range. Which operands a rule has is said beside it in `vocabulary`.
-    `at` is where tinygrad's own code decided so, where that was observed.
+    axis of the node, or the name of an ambient range. Which operands a rule has is said beside it in `vocabulary`. `at`
+    is where tinygrad's own code decided so, where that was observed.
     """
 
     rule: Rule

@@ -20,7 +20,21 @@ Mode = Literal["overlay", "observe"]
 Outcome = Literal["kept", "removed"]
 AddressSpace = Annotated[Literal["GLOBAL", "LOCAL", "REG"], OPEN]
 AxisType = Annotated[
-    Literal["LOOP", "REDUCE", "OUTER", "GLOBAL", "WARP", "LOCAL", "GROUP_REDUCE", "UPCAST", "UNROLL", "THREAD"], OPEN
+    Literal[
+        "LOOP",  # in 0.14 on a loop that a program runs; what a schedule makes is WEAK there
+        "REDUCE",
+        "OUTER",
+        "GLOBAL",
+        "WARP",
+        "LOCAL",
+        "GROUP_REDUCE",
+        "UPCAST",
+        "UNROLL",
+        "THREAD",
+        "WEAK",
+        "DEVICE",
+    ],
+    OPEN,
 ]
 LoopKind = Literal["loop", "thread", "launch"]
 AccessKind = Literal["load", "store"]
@@ -41,6 +55,7 @@ RealizedReason = Annotated[
         "fuse-broadcast",
         # without the overlay
         "stock",
+        "decided-at",
     ],
     OPEN,
 ]
@@ -59,6 +74,7 @@ Rule = Annotated[
         "loops-not-shared",  # axis; nodes: the consumers; ranges: the one that each of them asks for
         "ending-ranges",  # ranges[i] ends at nodes[i]
         "stock",
+        "decided-at",  # at: a decision that has no name here; also about a BUFFERIZE
         # a fusion is refused; tinygrad/schedule/_refusals.py says what the numbers are
         "local-too-large",
         "local-over-budget",
@@ -83,6 +99,9 @@ Rule = Annotated[
         "few-buffers",  # numbers: buffers, limit
         "no-rule",
         "folded",
+        "same-index",
+        "constant",
+        "buffer-limit",
         "schedule-failed",
     ],
     OPEN,

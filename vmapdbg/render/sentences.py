@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from vmapdbg.model.capture import Bufferize, Capture, Node, Realized, Reason, Schedule
+from vmapdbg.model.capture import Bufferize, Capture, Decision, Node, Realized, Reason, Schedule
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_plural, join_first
 
@@ -34,11 +34,24 @@ class Names:
         return name
 
 
+# a value of a condition is shown with so many characters
+_MOST_OF_A_VALUE = 40
+
 Say = Callable[[Reason, Names], str]
 
 
 def say_reason(reason: Reason, names: Names) -> str:
-    """Returns the sentence of a reason; of a rule that this vmapdbg does not know its name and operands."""
+    """Returns the sentence of a reason; of a rule that this vmapdbg does not know its name and operands.
+
+    Where it was observed, tinygrad's line stands at its end: `(indexing.py:278)`.
+    """
+    sentence = _say_rule(reason, names)
+    if reason.at is None or reason.rule == "decided-at":
+        return sentence
+    return f"{sentence} ({_say_place(reason.at)})"
+
+
+def _say_rule(reason: Reason, names: Names) -> str:
     known = _SENTENCES.get(reason.rule, _say_unknown)
     try:
         if isinstance(known, str):
@@ -129,6 +142,26 @@ def _say_reduces(verdict: str) -> Say:
     return say
 
 
+def _say_place(at: Decision) -> str:
+    return f"{at.file.rpartition('/')[2]}:{at.line}"
+
+
+def _say_decision(reason: Reason, names: Names) -> str:
+    """The statement of tinygrad's source, with the values that were tested before it."""
+    if reason.at is None:
+        return _say_unknown(reason, names)
+    values: dict[str, str] = {}
+    for condition in reason.at.conditions:
+        values |= condition.values
+    shown = ", ".join(f"{text}={_shorten(value)}" for text, value in values.items())
+    sentence = f"decided at {_say_place(reason.at)}: {reason.at.text}"
+    return f"{sentence} [{shown}]" if shown else sentence
+
+
+def _shorten(value: str) -> str:
+    return value if len(value) <= _MOST_OF_A_VALUE else value[: _MOST_OF_A_VALUE - 3] + "..."
+
+
 def _say_unknown(reason: Reason, names: Names) -> str:
     operands = [*map(names.label, reason.nodes), *map(names.range, reason.ranges)]
     operands += [f"{name} {number}" for name, number in reason.numbers.items()]
@@ -161,6 +194,7 @@ _SENTENCES: dict[str, str | Say] = {
     "consumers-disagree": _say_disagreement,
     "loops-not-shared": _say_not_shared,
     "ending-ranges": _say_ending,
+    "decided-at": _say_decision,
     "stock": "stock tinygrad does not say why",
     # a fusion is refused
     "local-too-large": "its LOCAL buffer needs {bytes:,} bytes, the target has {limit:,}",
@@ -193,6 +227,9 @@ _SENTENCES: dict[str, str | Say] = {
     "cost-function": "kept by the cost function",
     "few-buffers": _say_few_buffers,
     "no-rule": "no rule removed it",
+    "same-index": "its value is read at this very index: no buffer is needed",
+    "constant": "its value is a constant",
+    "buffer-limit": "put in later: its reader reads as many buffers as the device lets a kernel have",
     "folded": "folded: its reader has the same index, or its value is a constant",
     "schedule-failed": "the schedule failed before its buffers were made",
 }

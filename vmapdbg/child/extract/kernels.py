@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 from tinygrad.uop import GroupOp, Ops
 from tinygrad.uop.ops import UOp
 
-from vmapdbg.child.extract.view import PassView, size_of
+from vmapdbg.child.extract.overlay_view import PassView
+from vmapdbg.child.extract.view import size_of
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.program.accesses import find_accesses, find_open_loops
 from vmapdbg.child.program.programs import op_weight, render_program, target_limit

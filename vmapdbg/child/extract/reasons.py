@@ -1,17 +1,20 @@
-"""Which rule decided that a node is realized, and that its buffer is kept or removed. Rules and operands only:
-`render/sentences.py` makes the sentences."""
+"""Which rule of the overlay decided that a node is realized, and that its buffer is kept or removed. Rules and operands
+only: `render/sentences.py` makes the sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from tinygrad.dtype import AddrSpace
 from tinygrad.uop import Ops
 from tinygrad.uop.ops import UOp
 
-from vmapdbg.child.extract.view import PassView
 from vmapdbg.child.record.recorder import BufferizeRecord, Disagreement, Verdict
 from vmapdbg.model.capture import Realized, Reason
+
+if TYPE_CHECKING:
+    from vmapdbg.child.extract.overlay_view import PassView
 
 # stock's cost function lets a value be computed where it is read if that reads no more buffers than this
 # (tinygrad 0.12.0, schedule/rangeify.py, remove_bufferize)

@@ -1,28 +1,72 @@
-"""One run of the pass with what the model calls its nodes, ranges and lines."""
+"""What the model is built from: one run of the pass, whoever recorded it, the overlay or an observer of stock tinygrad.
+
+Nothing here depends on a release of tinygrad.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from tinygrad.uop import Ops
-from tinygrad.uop.ops import UOp, renderer
+from vmapdbg.model.capture import Realized, Reason
 
-from vmapdbg.child.record.recorder import PassRecord
+UOp = Any
+Ranges = tuple[UOp, ...]
 
 
-class PassView:
-    """The record of a run of the pass. `ids` has the id of each node, `lines` the user's line of a node."""
+@dataclass(frozen=True)
+class MadeBuffer:
+    """A BUFFERIZE (STAGE) that the pass made for `node`, and what became of it.
 
-    def __init__(self, record: PassRecord):
-        self.record = record
-        self.ids = record.find_ids()
-        self.lines = self._find_lines()
+    `readers` are the (buffer, INDEX) that were looked at. `left_open` are the ranges that are open after its store.
+    """
+
+    node: UOp
+    stage: UOp
+    ambient: Ranges
+    stored: bool
+    readers: Iterable[tuple[UOp, UOp]]
+    left_open: Ranges
+    decided: Reason
+
+
+class View(ABC):
+    """One run of the rangeify pass, with what the model calls its nodes, ranges and lines.
+
+    `ids` has the id of each node, `lines` the user's line of a node, `range_map` (ranges in, ranges out, ...) of a
+    node, `ambient` the ambient ranges of a node. `scope_ranges` are those that a vmap brought.
+    """
+
+    ids: dict[UOp, int]
+    lines: Mapping[UOp, str]
+    range_map: Mapping[UOp, tuple[Ranges, ...]]
+    ambient: Mapping[UOp, Ranges]
+    scope_ranges: frozenset[UOp]
+
+    def __init__(self) -> None:
         self._names: dict[UOp, str] = {}
+
+    @abstractmethod
+    def explain_realized(self, node: UOp) -> Realized | None:
+        """Returns why a node is written to a buffer, None for one that is not."""
+
+    @abstractmethod
+    def find_buffers(self) -> Iterable[MadeBuffer]:
+        """Yields each BUFFERIZE that the pass made for a node, in the order it made them."""
+
+    @abstractmethod
+    def find_outside(self, index: UOp, size: int) -> tuple[int, int] | None:
+        """Returns the bounds of a range that leaves the axis of `size` elements that it indexes, None where it does
+        not, or where that is not known."""
 
     def render(self, u: UOp) -> str:
         """tinygrad's `render()`, remembering the parts: thousands of nodes share few index expressions."""
         if u not in self._names:
+            renderer = _find_renderer()
             for part in u.toposort(gate=lambda x: x not in self._names):
                 self._names[part] = str(renderer.rewrite(part, ctx=self._names))
         return self._names[u]
@@ -30,29 +74,27 @@ class PassView:
     def render_all(self, ranges: Iterable[UOp]) -> tuple[str, ...]:
         return tuple(self.render(r) for r in ranges)
 
-    def is_output(self, node: UOp) -> bool:
-        return any(s.base is node for s in self.record.tsink.src)
 
-    def _find_lines(self) -> dict[UOp, str]:
-        """A node that tinygrad put in itself has the line of the first of its consumers."""
-        lines: dict[UOp, str] = {}
-        for u in reversed(self.ids):
-            found = self._own_line(u)
-            if found is None:
-                consumers = self.record.consumers.get(u, {})
-                found = next((lines[c] for c in consumers if c in lines), None)
-            if found is not None:
-                lines[u] = found
-        return lines
-
-    def _own_line(self, u: UOp) -> str | None:
-        tags = [t for t in u.tag or () if isinstance(t, int) and t < len(self.record.notes)]
-        notes = (note for t in tags for note in self.record.notes[t] or ())
-        return next((note.caller for note in notes if note.caller), None)
+@cache
+def _find_renderer() -> Any:
+    """tinygrad's rules by which an expression is rendered. They moved after 0.12."""
+    for name in ("tinygrad.uop.render", "tinygrad.uop.ops"):
+        try:
+            module: Any = importlib.import_module(name)
+        except ImportError:
+            continue
+        if hasattr(module, "renderer"):
+            return module.renderer
+    raise AttributeError("this tinygrad has no rules to render an expression with")
 
 
 def size_of(s: Any) -> int | str:
     """Returns the size of an axis: a number, or a symbolic size as tinygrad renders it."""
-    if isinstance(s, UOp):
-        return s.arg if s.op is Ops.CONST else s.render()
+    if hasattr(s, "op"):
+        return s.arg if s.op.name == "CONST" else s.render()
     return int(s)
+
+
+def largest_of(s: Any) -> int:
+    """Returns the size of an axis, of a symbolic one its largest."""
+    return int(s.vmax) if hasattr(s, "op") else int(s)

@@ -232,12 +232,12 @@ class Recorder(Observer):
 
 
 # what is no value of the program: where things are, and the schedule's own root
-_NOT_NODES = {"DEVICE", "UNIQUE", "LUNIQUE", "SINK", "RANGE"}
+NOT_NODES = {"DEVICE", "UNIQUE", "LUNIQUE", "SINK", "RANGE"}
 
 
 def is_node(u: UOp) -> bool:
     """Whether a UOp of the tensor graph is a node of the Capture: not an index, not what only says where things are."""
-    return u.op.name not in _NOT_NODES and u.dtype.scalar().name != "index"
+    return u.op.name not in NOT_NODES and u.dtype.scalar().name != "index"
 
 
 def count_launches(items: list[Any], buffers: tuple[UOp, ...]) -> list[Launched]:

@@ -1,0 +1,68 @@
+"""One run of stock tinygrad's pass, of any release, as it was observed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from vmapdbg.child.extract.observed_reasons import explain_outcome, explain_realized
+from vmapdbg.child.extract.view import MadeBuffer, UOp, View
+from vmapdbg.child.memory import name_dtype
+from vmapdbg.child.record.observe import ObservedPass
+from vmapdbg.child.record.recorder import NOT_NODES
+from vmapdbg.model.capture import Realized
+
+# the first source of these is a value, what follows says how large it is, or where
+_SHAPED = frozenset({"RESHAPE", "EXPAND", "PAD", "SHRINK", "COPY"})
+# all sources of these say how large, or where
+_MEMORY = frozenset({"BUFFER", "PARAM", "BUFFER_VIEW", "CONST"})
+
+
+class ObservedView(View):
+    """A run of the pass of stock tinygrad. There are no vmap scopes."""
+
+    def __init__(self, passed: ObservedPass):
+        super().__init__()
+        self.passed = passed
+        self.ids = {u: number for number, u in enumerate(find_nodes(passed))}
+        self.lines = passed.lines
+        self.range_map = passed.range_map
+        self.ambient = {}
+        self.scope_ranges = frozenset()
+
+    def find_outside(self, index: UOp, size: int) -> tuple[int, int] | None:
+        return None
+
+    def explain_realized(self, node: UOp) -> Realized | None:
+        return explain_realized(self, node)
+
+    def find_buffers(self) -> Iterable[MadeBuffer]:
+        for buffer in self.passed.buffers:
+            node = buffer.node
+            if node is not None and node in self.ids:
+                decided = explain_outcome(self, buffer)
+                yield MadeBuffer(node, buffer.stage, (), buffer.stored, buffer.readers, (), decided)
+
+
+def find_nodes(passed: ObservedPass) -> list[UOp]:
+    """Returns the UOps of the graph that compute something, in its order: not those that only say how large it is.
+
+    From 0.13 on a shape is made of constants of a weak int, which may be numbers of the program as well.
+    """
+    values = {passed.tsink}
+    for u in reversed(passed.toposort):
+        if u in values:
+            values.update(_find_values(u))
+    return [u for u in passed.toposort if _is_node(u, is_value=u in values)]
+
+
+def _is_node(u: UOp, is_value: bool) -> bool:
+    scalar = name_dtype(u.dtype).partition(".")[0]
+    if u.op.name in NOT_NODES or scalar == "index":
+        return False
+    return is_value or scalar != "weakint"
+
+
+def _find_values(u: UOp) -> tuple[UOp, ...]:
+    if u.op.name in _MEMORY:
+        return ()
+    return u.src[:1] if u.op.name in _SHAPED else u.src

@@ -1,0 +1,58 @@
+"""One run of the overlay's pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tinygrad.uop.ops import UOp
+
+from vmapdbg.child.extract.reasons import explain_outcome, explain_realized
+from vmapdbg.child.extract.view import MadeBuffer, View
+from vmapdbg.child.program.bounds import find_outside
+from vmapdbg.child.record.recorder import PassRecord
+from vmapdbg.model.capture import Realized
+
+
+class PassView(View):
+    """The record of a run of the overlay's pass."""
+
+    def __init__(self, record: PassRecord):
+        super().__init__()
+        self.record = record
+        self.ids = record.find_ids()
+        self.lines = self._find_lines()
+        self.range_map = record.context.range_map
+        self.ambient = record.context.vmap_map
+        self.scope_ranges = record.scope_ranges
+
+    def find_outside(self, index: UOp, size: int) -> tuple[int, int] | None:
+        return find_outside(index, size)
+
+    def explain_realized(self, node: UOp) -> Realized | None:
+        return explain_realized(self, node)
+
+    def find_buffers(self) -> Iterable[MadeBuffer]:
+        for node, made in self.record.bufferizes.items():
+            if node in self.ids:
+                decided = explain_outcome(self, node, made)
+                yield MadeBuffer(node, made.buffer, made.ambient, made.stored, made.readers, made.left_open, decided)
+
+    def is_output(self, node: UOp) -> bool:
+        return any(s.base is node for s in self.record.tsink.src)
+
+    def _find_lines(self) -> dict[UOp, str]:
+        """A node that tinygrad put in itself has the line of the first of its consumers."""
+        lines: dict[UOp, str] = {}
+        for u in reversed(self.ids):
+            found = self._own_line(u)
+            if found is None:
+                consumers = self.record.consumers.get(u, {})
+                found = next((lines[c] for c in consumers if c in lines), None)
+            if found is not None:
+                lines[u] = found
+        return lines
+
+    def _own_line(self, u: UOp) -> str | None:
+        tags = [t for t in u.tag or () if isinstance(t, int) and t < len(self.record.notes)]
+        notes = (note for t in tags for note in self.record.notes[t] or ())
+        return next((note.caller for note in notes if note.caller), None)

@@ -1,0 +1,55 @@
+"""A Capture of what was observed of stock tinygrad, of any release. Runs in the child."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from vmapdbg import __version__
+from vmapdbg.child.record.observe import ObservingRecorder
+from vmapdbg.job.job import Job
+from vmapdbg.model import capture as model
+from vmapdbg.trees.tree import find_version
+
+
+def build_observed_capture(
+    job: Job,
+    recorder: ObservingRecorder,
+    error: model.SnippetError | None = None,
+    progress: Callable[[], object] = lambda: None,
+) -> model.Capture:
+    """Returns what was observed of a job, its kernels rendered for its target. `progress` is called for each kernel.
+
+    Raises what tinygrad raises for a kernel that the target cannot have, and RendererMissing.
+    """
+    schedules: tuple[model.Schedule, ...] = ()
+    missing: list[str] = list(recorder.lost)
+    # where there are none tinygrad may not even be there
+    if recorder.schedules:
+        from vmapdbg.child.extract.observed import build_schedules
+
+        schedules = build_schedules(recorder.schedules, recorder.adapter, job.target, progress)
+        missing = recorder.missing
+    versions = model.Versions(__version__, observed_version(), platform.python_version())
+    return model.Capture(
+        model.SCHEMA,
+        versions,
+        job.snippet,
+        job.target,
+        {},
+        error,
+        schedules,
+        (),
+        mode="observe",
+        missing=tuple(missing),
+    )
+
+
+def observed_version() -> str:
+    """Returns the version of the tinygrad that is imported, by what lies beside it; `none` where none is imported."""
+    module = sys.modules.get("tinygrad")
+    if module is None or module.__file__ is None:
+        return "none"
+    return find_version(Path(module.__file__).resolve().parent.parent) or "unknown"
