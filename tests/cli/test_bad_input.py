@@ -172,7 +172,7 @@ def test_another_tinygrad_on_the_path_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tinygrad").mkdir()
     (tmp_path / "tinygrad" / "__init__.py").write_text("Tensor = None\n", encoding="utf-8")
     done = run_tool("show", write(tmp_path, "from tinygrad import Tensor\n"), cwd=tmp_path)
-    assert_one_line(done, 2, "would be imported from")
+    assert_one_line(done, 2, "would be imported as tinygrad, and is none: it has no tensor.py")
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,6 @@ from vmapdbg.child.evidence.collector import Collector
 from vmapdbg.child.record.lines import note_lines
 from vmapdbg.child.record.outputs import note_values
 from vmapdbg.child.record.recorder import Recorder
-from vmapdbg.child.record.stock import watch_pass, watch_schedules
 
 README = Path(__file__).parents[2] / "tinygrad" / "README.md"
 
@@ -242,16 +241,6 @@ OBSERVERS: dict[str, tuple[Callable[[Path], Any], str]] = {
             Broken(tinygrad.tensor, complete_create_schedule_with_vars=other)
         ),
         "complete_create_schedule_with_vars",
-    ),
-    "stock pass": (
-        lambda _: watch_pass(Recorder(), Broken(importlib.import_module("tinygrad.schedule.rangeify"), run_rangeify=1)),
-        "run_rangeify",
-    ),
-    "stock schedules": (
-        lambda _: watch_schedules(
-            Recorder(), Broken(importlib.import_module("tinygrad.engine.schedule"), schedule_cache=None)
-        ),
-        "schedule_cache",
     ),
 }
 

@@ -23,7 +23,9 @@ from vmapdbg.trees.tree import Tree, check_version, is_checkout, parse_name
 
 _OLDEST_PYTHON = (3, 11)
 # what is asked of an interpreter before a child is started with it
-_PROBE = "import importlib.util, sys; print(*sys.version_info[:2], importlib.util.find_spec('tinygrad') is not None)"
+_PROBE = """import importlib.util, sys
+spec = importlib.util.find_spec('tinygrad')
+print(*sys.version_info[:2], spec is not None and spec.origin is not None)"""
 
 
 def settle_job(job: Job, asked: Patches | None) -> Job:
@@ -82,6 +84,9 @@ def find_installed(snippet: str) -> Tree:
             f"tinygrad is not installed: pip install tinygrad=={TINYGRAD_VERSION} for the patches; to look at another"
             " one, --tinygrad 0.14.0 (a release or a folder) or --python PATH"
         )
+    package = tree.folder / "tinygrad"
+    if not (package / "tensor.py").is_file():
+        raise Failure(f"{package} would be imported as tinygrad, and is none: it has no tensor.py")
     return tree
 
 
