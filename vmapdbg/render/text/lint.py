@@ -92,7 +92,7 @@ def format_finding(page: Page, places: Places, report: Report, finding: Finding)
 
 
 def _kernel_line(schedule: Schedule | None, finding: Finding) -> tuple[str, str | None]:
-    kernel = None if schedule is None else index_of(schedule).kernel(finding.number)
+    kernel = schedule and index_of(schedule).kernel(finding.number)
     if kernel is None or finding.source_line is None:
         return "kernel", None
     lines = kernel.source.split("\n")
@@ -114,8 +114,9 @@ def _quote(page: Page, quoted: Sequence[tuple[str, str | None]]) -> list[Text]:
 def _describe_place(schedule: Schedule | None, finding: Finding) -> str:
     parts: list[str] = []
     if finding.node is not None:
-        node = None if schedule is None else index_of(schedule).node(finding.node)
-        parts.append(f"node {finding.node}" if node is None else f"node {node.id} {node.op}")
+        node = schedule and index_of(schedule).node(finding.node)
+        op = format_known(" {}", node and node.op)
+        parts.append(f"node {finding.node}{op}")
     if finding.schedule is not None:
         kernel = format_known("kernel #{} of ", finding.number)
         parts.append(f"{kernel}schedule {finding.schedule}")
