@@ -89,8 +89,9 @@ class Places:
         if place is None:
             return ""
         file, number = _split_place(place)
-        short = "" if brief and file == self._snippet else self._short.get(file, file)
-        return form.format(short + number)
+        if brief and file == self._snippet:
+            return form.format(number)
+        return form.format(self._short.get(file, file) + number)
 
     def format_all(self, places: Iterable[str]) -> str:
         """Returns several places by file, lines in order: `a.py:9, 12; b.py:3`."""
