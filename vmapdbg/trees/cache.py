@@ -23,8 +23,8 @@ def cache_folder() -> Path:
     own = os.environ.get(CACHE_VARIABLE)
     if own:
         return Path(own)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "vmapdbg"
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base, "vmapdbg")
 
 
 def find_entry(kind: str, name: str, make: Callable[[Path], None]) -> Path:

@@ -107,8 +107,7 @@ def find_version(folder: Path) -> str | None:
         return metadata.name.removesuffix(".dist-info").partition("-")[2]
     for name in ("pyproject.toml", "setup.py"):
         file = folder / name
-        found = _VERSION_IN_SETUP.search(file.read_text(encoding="utf-8")) if file.is_file() else None
-        if found is not None:
+        if file.is_file() and (found := _VERSION_IN_SETUP.search(file.read_text(encoding="utf-8"))):
             return found[1]
     return None
 
