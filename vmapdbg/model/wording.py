@@ -24,7 +24,9 @@ def first_line(error: BaseException) -> str:
 
 def format_known(form: str, value: object) -> str:
     """Returns `value` in `form`, as `  {}` or ` at {}`; nothing where it is None or empty."""
-    return "" if value is None or value == "" else form.format(value)
+    if value is None or value == "":
+        return ""
+    return form.format(value)
 
 
 def join_first(words: Sequence[str], most: int) -> str:
