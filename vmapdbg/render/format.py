@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 
 from vmapdbg.model.capture import Capture
@@ -65,6 +65,11 @@ def format_shape(shape: Sequence[int | str] | None) -> str:
 def format_dims(dims: Sequence[int | str] | None) -> str:
     """Returns launch dimensions as `32x16x1`, and `-` where a target has none."""
     return "x".join(map(str, dims or ())) or "-"
+
+
+def star_ambient(names: Iterable[str], ambient: Collection[str]) -> str:
+    """Returns ranges as `rm1*, r4`, those that are ambient with a `*`."""
+    return ", ".join(f"{name}*" if name in ambient else name for name in names)
 
 
 class Places:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from vmapdbg.model.capture import Bufferize, Node
 from vmapdbg.model.wording import format_plural
-from vmapdbg.render.format import format_bytes, format_ids, format_shape
+from vmapdbg.render.format import format_bytes, format_ids, format_shape, star_ambient
 from vmapdbg.render.graph.fold import Group
 from vmapdbg.render.graph.items import BufferMark, DrawnSchedule, Item, find_reason
 from vmapdbg.render.graph.model import REMOVED, SIGNS
@@ -163,7 +163,7 @@ def label_buffer(buffer: BufferMark, drawn: DrawnSchedule) -> tuple[str, ...]:
     """Returns the lines of a BUFFERIZE: what it closes, its size, whether it was kept, what it loses."""
     bufferize, sign = buffer.bufferize, SIGNS[buffer.mark]
     ambient = drawn.index.ambient_of(bufferize.node)
-    closed = ", ".join(f"{name}*" if name in ambient else name for name in bufferize.closed_ranges)
+    closed = star_ambient(bufferize.closed_ranges, ambient)
     lost = [f"{name} NOT closed" for name in buffer.lost]
     space = "" if bufferize.addrspace == "GLOBAL" else f" {bufferize.addrspace}"
     size = f"{size_text(bufferize, drawn)}{space}, {bufferize.outcome}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.text import Text
 
-from vmapdbg.lint.ignores import read_lines
+from vmapdbg.lint.ignores import find_line
 from vmapdbg.model.capture import Capture, Finding, Schedule
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known, format_plural
@@ -83,7 +83,7 @@ def format_finding(page: Page, places: Places, report: Report, finding: Finding)
     title = report.titles.get(finding.code, "")
     lines = page.wrap((place, "bold"), "  ", (finding.code, ALERT), f" {title}", hang=2)
     lines += page.wrap(finding.message, indent=_INDENT)
-    lines += _quote(page, [("your line", finding.line and read_line(finding.line)), _kernel_line(schedule, finding)])
+    lines += _quote(page, [("your line", find_line(finding.line, {}).strip()), _kernel_line(schedule, finding)])
     if about := _describe_place(schedule, finding):
         lines += page.wrap((about, "dim"), indent=_INDENT, hang=2)
     if finding.advice:
@@ -121,15 +121,6 @@ def _describe_place(schedule: Schedule | None, finding: Finding) -> str:
         kernel = format_known("kernel #{} of ", finding.number)
         parts.append(f"{kernel}schedule {finding.schedule}")
     return ", ".join(parts)
-
-
-def read_line(place: str) -> str | None:
-    """Returns the text of `file:number`, None where it cannot be read."""
-    name, _, number = place.rpartition(":")
-    lines = read_lines(name)
-    if not number.isdigit() or not 0 < int(number) <= len(lines):
-        return None
-    return lines[int(number) - 1].strip()
 
 
 # *** a whole program

@@ -11,7 +11,7 @@ from rich.text import Text
 from vmapdbg.model.capture import Bufferize, Capture, Kernel, Node, Schedule
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known, format_plural, join_first
-from vmapdbg.render.format import format_shape
+from vmapdbg.render.format import format_shape, star_ambient
 from vmapdbg.render.text.layout import escape_unsafe
 from vmapdbg.render.text.view import ALERT
 from vmapdbg.why import Explanation, Fact, FactRule, Step
@@ -172,7 +172,7 @@ class Sentences:
 
     def _say_closes(self, fact: Fact) -> Iterable[str]:
         made = self.made
-        closed = ", ".join(f"{r}*" if r in made.ambient else r for r in made.closed_ranges) or "no range"
+        closed = star_ambient(made.closed_ranges, made.ambient) or "no range"
         return [f"closes {closed}: {made.size} elements, {made.bytes} bytes, {made.addrspace}"]
 
     def _say_not_closed(self, fact: Fact) -> Iterable[str]:
