@@ -137,11 +137,11 @@ def _format_lone_node(view: DiffView, node: Node, *, before: bool) -> Row:
     if node.realized is not None:
         fields.append("realized")
     text = _describe_node(view, node, fields, before=before)
-    sides: list[Part]
+    sides: tuple[Part, Part]
     if before:
-        name, sides = (f"-{node.id}", BEFORE), [text, ""]
+        name, sides = (f"-{node.id}", BEFORE), (text, "")
     else:
-        name, sides = (f"+{node.id}", AFTER), ["", text]
+        name, sides = (f"+{node.id}", AFTER), ("", text)
     return Row([name, node.op, format_shape(node.shape), *sides, view.places.format(node.line)])
 
 
