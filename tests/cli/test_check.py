@@ -200,7 +200,7 @@ def test_what_cannot_be_compared_is_said(text: str, words: str, tmp_path: Path) 
 
 BAD = {
     "missing.py": ([], 2, "no file missing.py"),
-    "loops.py": (["--timeout", "5"], 4, "did not end within 5 seconds"),
+    "loops.py": (["--timeout", "2"], 4, "did not end within 2 seconds"),
     "dies.py": ([], 4, "was killed by SIGKILL"),
 }
 

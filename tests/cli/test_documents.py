@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -24,9 +25,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@cache
+def read_schema(kind: str, folder: Path) -> dict[str, Any]:
+    return json.loads(run_tool("schema", kind, cwd=folder).stdout)
+
+
 def validate(data: Any, kind: str, folder: Path) -> None:
-    schema = run_tool("schema", kind, cwd=folder).stdout
-    errors = [f"{e.json_path}: {e.message}" for e in Draft202012Validator(json.loads(schema)).iter_errors(data)]
+    errors = [f"{e.json_path}: {e.message}" for e in Draft202012Validator(read_schema(kind, folder)).iter_errors(data)]
     assert errors == []
     assert data["kind"] == kind
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -33,51 +35,67 @@ def only_kernel(capture: dict[str, Any]) -> dict[str, Any]:
     return kernel
 
 
+WORK = """
+plain = Tensor.empty(64, 64) + 1
+product = Tensor.empty(64, 32) @ Tensor.empty(32, 128)
+rows = Tensor.empty(32, 32).sum(1)
+powers = Tensor.empty(64).exp2()
+long_rows = Tensor.empty(4, 4096).sum(1)
+"""
+
+
+@cache
+def show_work(target: str) -> dict[str, dict[str, Any]]:
+    """Returns the kernel of each line of WORK for a target by the name of its variable. One run is for all tests."""
+    with TemporaryDirectory() as folder:
+        capture, _ = show_text(Path(folder), WORK, "--target", target)
+    assert capture["target"] == target
+    names = [line.partition(" =")[0] for line in WORK.splitlines()]
+    kernels = {}
+    for kernel in capture["schedules"][-1]["kernels"]:
+        (line,) = kernel["lines"]
+        kernels[names[int(line.rpartition(":")[2]) - 2]] = kernel
+    return kernels
+
+
 @pytest.mark.parametrize(("target", "text"), TARGETS.items())
-def test_source_is_rendered_for_the_target_without_its_device(target: str, text: str, tmp_path: Path) -> None:
-    capture, _ = show_text(tmp_path, "out = Tensor.empty(64, 64) + 1\n", "--target", target)
-    kernel = only_kernel(capture)
-    assert capture["target"] == kernel["target"] == target
+def test_source_is_rendered_for_the_target_without_its_device(target: str, text: str) -> None:
+    kernel = show_work(target)["plain"]
+    assert kernel["target"] == target
     assert text in kernel["source"]
     assert kernel["executed_ops"] == 64 * 64
     assert kernel["bytes"] == 2 * 4 * 64 * 64
 
 
 @pytest.mark.parametrize("target", ["c", "metal", "cuda", "opencl"])
-def test_executed_ops_of_a_matmul_are_its_multiplies_and_adds(target: str, tmp_path: Path) -> None:
+def test_executed_ops_of_a_matmul_are_its_multiplies_and_adds(target: str) -> None:
     """tinygrad's own estimate loses the factor of the threads where they stand inside loops."""
-    capture, _ = show_text(tmp_path, "out = Tensor.empty(64, 32) @ Tensor.empty(32, 128)\n", "--target", target)
-    kernel = only_kernel(capture)
+    kernel = show_work(target)["product"]
     asked = 2 * 64 * 128 * 32
     # the first add of an unrolled reduce may be saved, and a GROUP adds its partial sums once more
     assert asked * 0.9 <= kernel["executed_ops"] <= asked * 1.1
     assert 0.9 <= kernel["redundancy"] <= 1.1
 
 
-def test_redundant_work_is_counted(tmp_path: Path) -> None:
+def test_redundant_work_is_counted() -> None:
     """On Metal a row of 32 is summed by 16 threads, and then each of them adds up the 16 partial sums."""
-    text = "out = Tensor.empty(32, 32).sum(1)\n"
-    plain, _ = show_text(tmp_path, text, "--target", "c")
-    grouped, _ = show_text(tmp_path, text, "--target", "metal")
-    assert only_kernel(plain)["redundancy"] == pytest.approx(1.0, abs=0.05)
-    kernel = only_kernel(grouped)
+    assert show_work("c")["rows"]["redundancy"] == pytest.approx(1.0, abs=0.05)
+    kernel = show_work("metal")["rows"]
     assert kernel["local_size"] == [16, 1, 1]
     assert kernel["executed_ops"] == 32 * (32 + 16 * 16)
     assert kernel["redundancy"] == 9.0
 
 
-def test_transcendental_ops_count_as_what_the_target_executes(tmp_path: Path) -> None:
+def test_transcendental_ops_count_as_what_the_target_executes() -> None:
     """exp2 is one op on Metal and a polynomial on the CPU; neither is redundant work."""
     for target, least in (("metal", 1), ("c", 10)):
-        capture, _ = show_text(tmp_path, "out = Tensor.empty(64).exp2()\n", "--target", target)
-        kernel = only_kernel(capture)
+        kernel = show_work(target)["powers"]
         assert kernel["executed_ops"] >= least * 64
         assert kernel["redundancy"] == pytest.approx(1.0, abs=0.1)
 
 
-def test_local_memory_and_threads_are_those_of_the_program(tmp_path: Path) -> None:
-    capture, _ = show_text(tmp_path, "out = Tensor.empty(4, 4096).sum(1)\n", "--target", "metal")
-    kernel = only_kernel(capture)
+def test_local_memory_and_threads_are_those_of_the_program() -> None:
+    kernel = show_work("metal")["long_rows"]
     assert kernel["local_bytes"] > 0
     threads = 1
     for size in (*kernel["global_size"], *kernel["local_size"]):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -14,15 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from devices import choose_device
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent.parent
-
-
-def choose_device() -> str:
-    beside = Path(sys.executable).parent
-    os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", ""), str(beside)])
-    return "PYTHON" if shutil.which(os.environ.get("CC", "clang")) is None else "CPU"
 
 
 def run_programs(

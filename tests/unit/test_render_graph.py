@@ -15,6 +15,7 @@ import pytest
 from captures import failed_snippet, long_graph, lost_range, make_capture, make_kernel, make_node, make_schedule
 
 from vmapdbg.model.capture import Capture, Realized
+from vmapdbg.model.store import StoreError
 from vmapdbg.render.graph import draw as graph_draw
 from vmapdbg.render.graph.model import GraphError
 from vmapdbg.render.graph.write import write_graph
@@ -242,7 +243,7 @@ def test_failed_baseline_is_a_note(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
 def test_unwritable_folder_is_one_line(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    with pytest.raises(GraphError, match="cannot write"):
+    with pytest.raises(StoreError, match="cannot write"):
         write_graph(lost_range(), tmp_path / "a.json")
 
 
@@ -253,7 +254,7 @@ def test_what_stood_there_stays_when_the_write_fails(tmp_path: Path, monkeypatch
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(GraphError, match=r"cannot write .*: No space left on device"):
+    with pytest.raises(StoreError, match=r"cannot write .*: No space left on device"):
         write_graph(lost_range(), tmp_path / "a.svg")
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("a.svg", "old")]
 

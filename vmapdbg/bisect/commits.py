@@ -28,7 +28,9 @@ class CommitSearch:
 
     @property
     def first(self) -> str | None:
-        return self.suspects[-1] if self.suspects else None
+        if not self.suspects:
+            return None
+        return self.suspects[-1]
 
     @property
     def before(self) -> str | None:
@@ -49,7 +51,8 @@ def search_commits(commits: Sequence[str], ask: Ask, width: int = 1) -> CommitSe
 
     def look(chosen: Sequence[str]) -> None:
         new = [commit for commit in dict.fromkeys(chosen) if commit not in outcomes]
-        outcomes.update(zip(new, ask(new) if new else (), strict=True))
+        if new:
+            outcomes.update(zip(new, ask(new), strict=True))
 
     line = tuple(commits)
     look([line[0], line[-1]])

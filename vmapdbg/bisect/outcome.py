@@ -76,8 +76,9 @@ class Outcomes:
         captures = [known.run.capture for known in self.known]
         first = next((other for other in captures if other is not None and other.error is None), None)
         if first is not None and (differing := _describe_differing(first, capture)):
-            count = "1 output differs" if len(differing) == 1 else f"{len(differing)} outputs differ, the first"
-            return f"{count}: {differing[0]}"
+            if len(differing) == 1:
+                return f"1 output differs: {differing[0]}"
+            return f"{len(differing)} outputs differ, the first: {differing[0]}"
         values = sum(len(schedule.outputs) for schedule in capture.schedules)
         return format_plural(values, "value")
 
@@ -103,7 +104,9 @@ def describe_end(run: Run) -> str:
     if run.capture is None:
         return run.died or "died"
     error = run.capture.error
-    return "it runs" if error is None else f"{error.type}: {error.message}"
+    if error is None:
+        return "it runs"
+    return f"{error.type}: {error.message}"
 
 
 def _same_values(one: Run, other: Run) -> bool:

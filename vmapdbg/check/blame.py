@@ -44,6 +44,9 @@ def find_blame(capture: Capture, check: ScheduleCheck) -> Blame | None:
     index = index_of(capture.schedules[check.schedule])
     bufferize = index.bufferizes.get(buffer.node)
     right = {b.node for b in check.buffers if b.comparison is not None and b.comparison.status != "wrong"}
+    read_right = 0
+    if right.issuperset(buffer.reads):
+        read_right = len(buffer.reads)
     return Blame(
         buffer=buffer,
         node=index.node(buffer.node),
@@ -51,8 +54,8 @@ def find_blame(capture: Capture, check: ScheduleCheck) -> Blame | None:
         bufferize=bufferize,
         lost=tuple(dict.fromkeys([*index.find_lost(bufferize), *buffer.missing])),
         patches_off=tuple(name for name, state in capture.patches.items() if not state),
-        read_right=len(buffer.reads) if right.issuperset(buffer.reads) else 0,
-        misread=None if buffer.misread is None else index.node(buffer.misread.node),
+        read_right=read_right,
+        misread=buffer.misread and index.node(buffer.misread.node),
     )
 
 
@@ -63,7 +66,9 @@ def judge_captured(report: CheckReport, check: ScheduleCheck) -> Captured | None
     captured = next((c for c in report.schedules if c.schedule == check.schedule and c.replay is None), None)
     if captured is None or not captured.outputs:
         return "not-compared"
-    return "wrong" if captured.wrong else "right"
+    if captured.wrong:
+        return "wrong"
+    return "right"
 
 
 @dataclass(frozen=True)

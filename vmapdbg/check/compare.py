@@ -81,4 +81,6 @@ def excuse_rounding(got: Array, expected: Array, found: Comparison, rounding: Ro
         is_beyond = np.abs(left - exact) > allowed
     is_finite = np.isfinite(exact) & np.isfinite(left) & np.isfinite(right)
     again = describe(ours, theirs, expected.shape, offsets[is_beyond | ~is_finite], found.tolerance)
-    return again if again.status == "wrong" else replace(again, status="rounding")
+    if again.status == "wrong":
+        return again
+    return replace(again, status="rounding")

@@ -136,8 +136,8 @@ def _find_moved(arrays: _Arrays) -> Iterator[Pattern]:
         for distance in range(1, min(size // 2, _MOST_SHIFT) + 1):
             for shift in (distance, -distance):
                 if _fits_shifted(arrays, axis, shift):
-                    around = arrays.fits(np.roll(theirs, -shift, axis=1))
-                    yield Pattern("rotated" if around else "shifted", axis=axis, shift=shift)
+                    is_rotated = arrays.fits(np.roll(theirs, -shift, axis=1))
+                    yield Pattern("rotated" if is_rotated else "shifted", axis=axis, shift=shift)
 
 
 def _fits_shifted(arrays: _Arrays, axis: int, shift: int) -> bool:
@@ -229,10 +229,14 @@ def _find_where(arrays: _Arrays) -> Pattern | None:
         is_all_but_last = first == 0 and last == size - 2 and size > 2
         rule = "all-but-last" if is_all_but_last else "slices"
         return Pattern(rule, axis=axis, size=size, first=first, last=last, filled=filled)
-    return None if filled is None else Pattern("filled", filled=filled)
+    if filled is None:
+        return None
+    return Pattern("filled", filled=filled)
 
 
 def _find_filling(wrong: Numbers) -> Filling | None:
     if (wrong == 0).all():
         return "zero"
-    return "nan" if (wrong != wrong).all() else None
+    if (wrong != wrong).all():
+        return "nan"
+    return None

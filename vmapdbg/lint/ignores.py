@@ -23,16 +23,30 @@ def split_ignored(findings: Iterable[Finding]) -> tuple[tuple[Finding, ...], tup
 
 
 def is_ignored(finding: Finding, files: dict[str, list[str]]) -> bool:
-    # from the right: a path may have a colon, too
-    name, _, number = (finding.line or "").rpartition(":")
-    if not name or not number.isdigit():
-        return False
-    if name not in files:
-        files[name] = read_lines(name)
-    lines = files[name]
-    if not 0 < int(number) <= len(lines) or (comment := _COMMENT.search(lines[int(number) - 1])) is None:
+    comment = _COMMENT.search(find_line(finding.line, files))
+    if comment is None:
         return False
     return comment[1] is None or finding.code in [code.strip() for code in comment[1].split(",")]
+
+
+def find_line(place: str | None, files: dict[str, list[str]]) -> str:
+    """Returns the text of `file:12`, nothing where it cannot be read; `files` has the lines of those read so far."""
+    found = split_place(place)
+    if found is None:
+        return ""
+    name, number = found
+    if name not in files:
+        files[name] = read_lines(name)
+    return next(iter(files[name][number - 1 : number]), "")
+
+
+def split_place(place: str | None) -> tuple[str, int] | None:
+    """Returns (file, line) of `file:12`, None where there is none."""
+    # from the right: a path may have a colon, too
+    name, _, number = (place or "").rpartition(":")
+    if not name or not number.isdigit():
+        return None
+    return name, int(number)
 
 
 def read_lines(name: str) -> list[str]:

@@ -51,12 +51,14 @@ class ScheduleIndex:
     def op(self, node_id: int | None) -> str:
         """Returns the op of a node, `?` for an id that the graph does not have."""
         node = self.node(node_id)
-        return "?" if node is None else node.op
+        if node is None:
+            return "?"
+        return node.op
 
     def size_of(self, name: str) -> int | str | None:
         """Returns the size of a range, None where the schedule does not know it."""
         known = self.ranges.get(name)
-        return None if known is None else known.size
+        return known and known.size
 
     def find_sources(self, node_ids: Sequence[int]) -> frozenset[int]:
         """Returns the ids of all that some nodes are computed from, without the nodes themselves where nothing of
@@ -86,7 +88,9 @@ class ScheduleIndex:
     def find_kept(self, node_id: int) -> Bufferize | None:
         """Returns the BUFFERIZE of a node whose buffer was kept, None where it has none."""
         made = self.bufferizes.get(node_id)
-        return made if made is not None and made.outcome == "kept" else None
+        if made is None or made.outcome != "kept":
+            return None
+        return made
 
     @cached_property
     def _mapped(self) -> dict[int, tuple[str, ...]]:

@@ -7,9 +7,14 @@ from collections.abc import Sequence
 
 def format_plural(count: int, noun: str, plural: str | None = None) -> str:
     """Returns `1 kernel`, `2 kernels`, `2,048 threads`; `plural` where it is not the noun with an `s`."""
+    return f"{count:,} {inflect(count, noun, plural)}"
+
+
+def inflect(count: int, noun: str, plural: str | None = None) -> str:
+    """Returns the form of a noun for a number: `kernel` for 1, else `kernels`, or `plural`."""
     if count == 1:
-        return f"1 {noun}"
-    return f"{count:,} {plural or noun + 's'}"
+        return noun
+    return plural or noun + "s"
 
 
 def first_line(error: BaseException) -> str:
@@ -19,10 +24,14 @@ def first_line(error: BaseException) -> str:
 
 def format_known(form: str, value: object) -> str:
     """Returns `value` in `form`, as `  {}` or ` at {}`; nothing where it is None or empty."""
-    return "" if value is None or value == "" else form.format(value)
+    if value is None or value == "":
+        return ""
+    return form.format(value)
 
 
 def join_first(words: Sequence[str], most: int) -> str:
     """Returns `a, b`, and `a, b and 4 more` where there are more than `most`."""
     first = ", ".join(words[:most])
-    return f"{first} and {len(words) - most} more" if len(words) > most else first
+    if len(words) <= most:
+        return first
+    return f"{first} and {len(words) - most} more"

@@ -26,7 +26,9 @@ def name_check(check: ScheduleCheck) -> str:
 
 def name_node(node: Node | None, id: int) -> str:
     """Returns `ADD 48`; `node 48` where the capture does not have it."""
-    return f"node {id}" if node is None else f"{node.op} {node.id}"
+    if node is None:
+        return f"node {id}"
+    return f"{node.op} {node.id}"
 
 
 # *** patterns
@@ -57,19 +59,24 @@ def _describe_constant(pattern: Pattern) -> str:
 
 
 def _describe_shifted(pattern: Pattern) -> str:
-    around = ", going around" if pattern.rule == "rotated" else ""
-    return f"shifted by {pattern.shift:+d} along axis {pattern.axis}{around}"
+    shifted = f"shifted by {pattern.shift:+d} along axis {pattern.axis}"
+    if pattern.rule == "rotated":
+        return f"{shifted}, going around"
+    return shifted
 
 
 def _describe_swapped(pattern: Pattern) -> str:
-    note = "" if pattern.same_size else " (the order of the elements, in the same shape)"
-    return f"axes {pattern.axis} and {pattern.other_axis} are swapped{note}"
+    swapped = f"axes {pattern.axis} and {pattern.other_axis} are swapped"
+    if pattern.same_size:
+        return swapped
+    return f"{swapped} (the order of the elements, in the same shape)"
 
 
 def _describe_slices(pattern: Pattern) -> str:
     assert pattern.size is not None
-    same = pattern.first == pattern.last
-    slices = f"slice {pattern.first}" if same else f"slices {pattern.first} to {pattern.last}"
+    slices = f"slices {pattern.first} to {pattern.last}"
+    if pattern.first == pattern.last:
+        slices = f"slice {pattern.first}"
     if pattern.first == pattern.size - 1:
         slices += " (the last)"
     filled = format_known(", where it is {}", pattern.filled and _name_filling(pattern))
@@ -127,11 +134,12 @@ def _add_to_comparison(found: Comparison) -> Comparison:
 
 def describe_wrong(found: Comparison) -> str:
     """Returns `4 of 6 elements are wrong, the first at [0, 0]: 7.0, should be 3.0 (PATTERN)`."""
-    count = f"{found.wrong:,} of {found.total:,} elements are wrong, the first"
+    head = f"{found.wrong:,} of {found.total:,} elements are wrong, the first"
     if found.total == 1:
-        count = "the only element is wrong"
-    index = f" at {list(found.index)}" if found.index else ""
-    return f"{count}{index}: {found.got}, should be {found.expected}{bracket_pattern(found)}"
+        head = "the only element is wrong"
+    if found.index:
+        head += f" at {list(found.index)}"
+    return f"{head}: {found.got}, should be {found.expected}{bracket_pattern(found)}"
 
 
 def bracket_pattern(found: Comparison) -> str:
@@ -188,13 +196,15 @@ def _make_failure(capture: Capture, fault: Fault) -> Finding:
     check = fault.check
     index = index_of(capture.schedules[check.schedule])
     kernel, node = index.kernel(check.failed_kernel), index.node(check.failed_node)
-    at = "" if kernel is None else f" in kernel {kernel.name} #{check.failed_kernel}"
+    fails = f"schedule {check.schedule} fails"
+    if kernel is not None:
+        fails += f" in kernel {kernel.name} #{check.failed_kernel}"
     return Finding(
         code=fault.code,
         kernel=kernel and kernel.name,
         node=check.failed_node,
         line=(node and node.line) or check.line,
-        message=f"schedule {check.schedule} fails{at}: {check.failed}; stock tinygrad computes its graph unrolled",
+        message=f"{fails}: {check.failed}; stock tinygrad computes its graph unrolled",
         schedule=check.schedule,
         number=check.failed_kernel,
     )
@@ -210,8 +220,10 @@ def _explain(fault: Fault) -> list[str]:
     blame = fault.blame
     if blame is None:
         return sentences
-    by = f", written by {blame.kernel.name} #{blame.buffer.kernel}" if blame.kernel is not None else ""
-    sentences.append(f"the first wrong buffer is that of {name_node(blame.node, blame.buffer.node)}{by}")
+    first_wrong = f"the first wrong buffer is that of {name_node(blame.node, blame.buffer.node)}"
+    if blame.kernel is not None:
+        first_wrong += f", written by {blame.kernel.name} #{blame.buffer.kernel}"
+    sentences.append(first_wrong)
     sentences += map(describe_lost, blame.lost)
     if blame.buffer.misread is not None:
         sentences.append(describe_misread(blame.buffer.misread, blame.misread))

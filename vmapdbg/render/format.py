@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 
 from vmapdbg.model.capture import Capture
@@ -67,6 +67,11 @@ def format_dims(dims: Sequence[int | str] | None) -> str:
     return "x".join(map(str, dims or ())) or "-"
 
 
+def star_ambient(names: Iterable[str], ambient: Collection[str]) -> str:
+    """Returns ranges as `rm1*, r4`, those that are ambient with a `*`."""
+    return ", ".join(f"{name}*" if name in ambient else name for name in names)
+
+
 class Places:
     """The user's `file:number` places, each file by the shortest end of its path that no other file has.
 
@@ -89,8 +94,9 @@ class Places:
         if place is None:
             return ""
         file, number = _split_place(place)
-        short = "" if brief and file == self._snippet else self._short.get(file, file)
-        return form.format(short + number)
+        if brief and file == self._snippet:
+            return form.format(number)
+        return form.format(self._short.get(file, file) + number)
 
     def format_all(self, places: Iterable[str]) -> str:
         """Returns several places by file, lines in order: `a.py:9, 12; b.py:3`."""

@@ -58,7 +58,7 @@ def _describe(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     if origin is Annotated:
         return _describe(args[0], definitions)
     if origin is Literal:
-        return {"const": args[0]} if len(args) == 1 else {"enum": list(args)}
+        return _describe_literal(args)
     if origin is tuple:
         return {"type": "array", "items": _describe(args[0], definitions)}
     if origin is dict:
@@ -68,9 +68,17 @@ def _describe(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     return {"type": _PLAIN[kind]}
 
 
+def _describe_literal(values: tuple[Any, ...]) -> dict[str, Any]:
+    if len(values) == 1:
+        return {"const": values[0]}
+    return {"enum": list(values)}
+
+
 def _describe_union(options: list[dict[str, Any]]) -> dict[str, Any]:
     plain = [option["type"] for option in options if option.keys() == {"type"}]
-    return {"type": plain} if len(plain) == len(options) else {"anyOf": options}
+    if len(plain) < len(options):
+        return {"anyOf": options}
+    return {"type": plain}
 
 
 def dump_schema(kind: str, document: type) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vmapdbg import __version__
+from vmapdbg.lint.ignores import split_place
 from vmapdbg.lint.rule import Rule
 from vmapdbg.model.capture import SCHEMA, Capture, Finding, SnippetError, Versions
 from vmapdbg.model.data import dump_document
@@ -74,7 +75,7 @@ def dump_github(findings: Sequence[Finding], rules: Sequence[Rule]) -> str:
     lines: list[str] = []
     for finding in findings:
         rule = known[finding.code]
-        place = _split_place(finding.line)
+        place = split_place(finding.line)
         where = "" if place is None else f"file={_property(place[0])},line={place[1]},"
         title = _property(f"{finding.code} {rule.name}")
         text = finding.message + format_known(" - try: {}", finding.advice)
@@ -88,14 +89,6 @@ def _message(text: str) -> str:
 
 def _property(text: str) -> str:
     return _message(text).replace(":", "%3A").replace(",", "%2C")
-
-
-def _split_place(place: str | None) -> tuple[str, int] | None:
-    """Returns (file, line), None where there is none."""
-    file, _, number = (place or "").rpartition(":")
-    if not file or not number.isdigit():
-        return None
-    return file, int(number)
 
 
 def dump_sarif(findings: Sequence[Finding], rules: Sequence[Rule]) -> str:
@@ -132,7 +125,7 @@ def _sarif_result(finding: Finding, rule: Rule, order: Sequence[str]) -> dict[st
         "message": {"text": text},
         "properties": {"kernel": finding.kernel, "node": finding.node, "schedule": finding.schedule},
     }
-    place = _split_place(finding.line)
+    place = split_place(finding.line)
     if place is not None:
         file, number = place
         uri = Path(file).as_uri() if Path(file).is_absolute() else Path(file).as_posix()

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from vmapdbg.trees.tree import TreeError
+from vmapdbg.trees.tree import TreeError, has_package
 
 CACHE_VARIABLE = "VMAPDBG_CACHE"
 
@@ -23,8 +23,8 @@ def cache_folder() -> Path:
     own = os.environ.get(CACHE_VARIABLE)
     if own:
         return Path(own)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "vmapdbg"
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base, "vmapdbg")
 
 
 def find_entry(kind: str, name: str, make: Callable[[Path], None]) -> Path:
@@ -34,7 +34,7 @@ def find_entry(kind: str, name: str, make: Callable[[Path], None]) -> Path:
     cannot be written.
     """
     entry = cache_folder() / kind / name
-    if is_whole(entry):
+    if has_package(entry):
         return entry
     try:
         entry.parent.mkdir(parents=True, exist_ok=True)
@@ -43,7 +43,7 @@ def find_entry(kind: str, name: str, make: Callable[[Path], None]) -> Path:
         raise TreeError(f"cannot write the cache {cache_folder()}: {error.strerror} ({CACHE_VARIABLE})") from error
     try:
         make(attempt)
-        if not is_whole(attempt):
+        if not has_package(attempt):
             raise TreeError(f"{name} holds no package tinygrad")
         _put(attempt, entry)
     finally:
@@ -51,16 +51,11 @@ def find_entry(kind: str, name: str, make: Callable[[Path], None]) -> Path:
     return entry
 
 
-def is_whole(entry: Path) -> bool:
-    """Tells whether a folder holds a tinygrad."""
-    return (entry / "tinygrad" / "__init__.py").is_file()
-
-
 def _put(attempt: Path, entry: Path) -> None:
     # a folder without the package was not made here: somebody emptied it, or an older version died in the middle
-    if entry.exists() and not is_whole(entry):
+    if entry.exists() and not has_package(entry):
         shutil.rmtree(entry, ignore_errors=True)
     with contextlib.suppress(OSError):
         attempt.rename(entry)
-    if not is_whole(entry):
+    if not has_package(entry):
         raise TreeError(f"cannot write the cache {entry}")

@@ -55,13 +55,15 @@ def list_commits(top: Path, good: str, bad: str) -> list[str]:
     if run_git(top, "merge-base", "--is-ancestor", first, last) is None:
         raise TreeError(f"{good} is no ancestor of {bad} in {top}")
     found = run_git(top, "rev-list", "--first-parent", "--reverse", f"{first}..{last}", "--", "tinygrad")
-    return [] if found is None else found.decode().split()
+    return (found or b"").decode().split()
 
 
 def describe_commit(top: Path, commit: str) -> str:
     """Returns a commit in one line: short hash, date, subject."""
     found = run_git(top, "show", "--no-patch", "--format=%h %cs %s", commit)
-    return commit if found is None else found.decode("utf-8", "replace").strip()
+    if found is None:
+        return commit
+    return found.decode("utf-8", "replace").strip()
 
 
 def extract_commit(top: Path, commit: str, target: Path) -> None:
@@ -85,4 +87,6 @@ def run_git(folder: Path, *arguments: str) -> bytes | None:
         )
     except FileNotFoundError:
         raise TreeError("revisions need git, and there is none on PATH") from None
-    return done.stdout if done.returncode == 0 else None
+    if done.returncode != 0:
+        return None
+    return done.stdout

@@ -94,11 +94,16 @@ def find_package(path: Path, name: str) -> Path:
     TreeError."""
     if path.is_file():
         raise TreeError(f"{name} is a file: name the folder of a checkout")
-    if (path / "tinygrad" / "__init__.py").is_file():
+    if has_package(path):
         return path.resolve()
     if (path / "__init__.py").is_file() and (path / "tensor.py").is_file() and path.resolve().name == "tinygrad":
         return path.resolve().parent
     raise TreeError(f"{name} is no tinygrad: there is no tinygrad/__init__.py in it")
+
+
+def has_package(folder: Path) -> bool:
+    """Tells whether a folder holds a tinygrad."""
+    return (folder / "tinygrad" / "__init__.py").is_file()
 
 
 def find_version(folder: Path) -> str | None:
@@ -107,8 +112,7 @@ def find_version(folder: Path) -> str | None:
         return metadata.name.removesuffix(".dist-info").partition("-")[2]
     for name in ("pyproject.toml", "setup.py"):
         file = folder / name
-        found = _VERSION_IN_SETUP.search(file.read_text(encoding="utf-8")) if file.is_file() else None
-        if found is not None:
+        if file.is_file() and (found := _VERSION_IN_SETUP.search(file.read_text(encoding="utf-8"))):
             return found[1]
     return None
 
@@ -116,5 +120,4 @@ def find_version(folder: Path) -> str | None:
 def is_checkout(folder: Path) -> bool:
     """Tells whether a folder is a checkout or an unpacked source release of tinygrad: a program that is started there
     imports that tinygrad."""
-    has_package = (folder / "tinygrad" / "__init__.py").is_file()
-    return has_package and ((folder / ".git").exists() or (folder / "tinygrad.egg-info").exists())
+    return has_package(folder) and ((folder / ".git").exists() or (folder / "tinygrad.egg-info").exists())

@@ -58,11 +58,14 @@ class Worker:
 
     def receive(self) -> Trial:
         ready, _, _ = select.select([self.process.stdout], [], [], self.request.hang)
-        answer = read_frame(self.process.stdout) if ready else None
-        if answer is not None:
-            return pickle.loads(answer)
-        self.close()
-        return Trial("it died" if ready else "it hangs", (), ())
+        if not ready:
+            self.close()
+            return Trial("it hangs", (), ())
+        answer = read_frame(self.process.stdout)
+        if answer is None:
+            self.close()
+            return Trial("it died", (), ())
+        return pickle.loads(answer)
 
     def close(self) -> None:
         if self.process is not None:
@@ -184,13 +187,17 @@ def find_difference(one: Trial, other: Trial, kind: str, terms: int) -> Any:
         return None
     if kind == "findings":
         only = [sorted({*a.codes} - {*b.codes}) for a, b in ((one, other), (other, one))]
-        return only if any(only) else None
+        if not any(only):
+            return None
+        return only
     if kind == "kernels":
         differ = one.keys != other.keys
     else:
         found = [compare_output(0, *pair, terms) for pair in zip(one.values, other.values, strict=True)]
         differ = any(diff.status == "different" for diff in found)
-    return kind if differ else None
+    if not differ:
+        return None
+    return kind
 
 
 if __name__ == "__main__":

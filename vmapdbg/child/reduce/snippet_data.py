@@ -82,4 +82,6 @@ def write_shape(shape: tuple[int, ...]) -> str:
 
 
 def _write_reshape(have: tuple[int, ...], shape: tuple[int, ...]) -> str:
-    return "" if have == shape else f".reshape({write_shape(shape)})"
+    if have == shape:
+        return ""
+    return f".reshape({write_shape(shape)})"

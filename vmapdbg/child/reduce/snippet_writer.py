@@ -196,8 +196,10 @@ class _Writer:
         if u.op is Ops.CONST and not u.src:
             return f"UOp.const({u.dtype!r}, {self.write_value(u)})"
         sources = write_tuple(map(self.write_source, u.src))
-        arg = "" if u.arg is None else f", {write_arg(u.arg)}"
-        return f"UOp(Ops.{u.op.name}, {u.dtype!r}, {sources}{arg})"
+        parts = [f"Ops.{u.op.name}", repr(u.dtype), sources]
+        if u.arg is not None:
+            parts.append(write_arg(u.arg))
+        return f"UOp({', '.join(parts)})"
 
     def write_source(self, s: UOp) -> str:
         if s.op is Ops.DEVICE:
@@ -219,7 +221,9 @@ class _Writer:
 
     def dot(self, u: UOp) -> str:
         text, brackets = self.texts[u]
-        return f"({text})" if brackets else text
+        if brackets:
+            return f"({text})"
+        return text
 
     # *** inputs and constants
 
@@ -247,9 +251,12 @@ class _Writer:
 
     def write_const(self, u: UOp) -> str:
         self.use("dtypes")
-        device = "" if u.device == Device.DEFAULT else f", device={u.device!r}"
-        unique = ", _force_unique=True" if any(s.op in {Ops.UNIQUE, Ops.LUNIQUE} for s in u.src) else ""
-        return f"Tensor({self.write_value(u)}, dtype={u.dtype!r}{device}{unique})"
+        arguments = [self.write_value(u), f"dtype={u.dtype!r}"]
+        if u.device != Device.DEFAULT:
+            arguments.append(f"device={u.device!r}")
+        if any(s.op in {Ops.UNIQUE, Ops.LUNIQUE} for s in u.src):
+            arguments.append("_force_unique=True")
+        return f"Tensor({', '.join(arguments)})"
 
     def write_value(self, u: UOp) -> str:
         # every digit of it: it is part of a kernel's key
@@ -285,7 +292,9 @@ class _Writer:
         op, axes = u.arg
         if op not in REDUCES:
             return self.write_uop(u)
-        arguments = [str(axes[0]) if len(axes) == 1 else str(axes)]
+        arguments = [str(axes)]
+        if len(axes) == 1:
+            arguments = [str(axes[0])]
         if keepdim:
             arguments.append("keepdim=True")
         # Tensor.sum and prod compute small dtypes in larger ones, unless they are given one

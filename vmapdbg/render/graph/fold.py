@@ -67,7 +67,9 @@ def fold_items(items: list[Item], level: int) -> Folding:
     joined.fold_constants()
     joined.fold_readers(_DETAILS[level])
     folding = joined.make_folding()
-    return _fold_repeats(folding) if level >= 1 else folding
+    if level == 0:
+        return folding
+    return _fold_repeats(folding)
 
 
 class _Joined:
@@ -171,8 +173,9 @@ class _Joined:
         # other items may read any item of index arithmetic, and only the last one of other groups
 
         def position(group: Group) -> int:
-            item = group.items[0] if group.kind == "index" else group.last
-            return order[item.key]
+            if group.kind == "index":
+                return order[group.items[0].key]
+            return order[group.last.key]
 
         return Folding(sorted(groups.values(), key=position), self.of, dict(+self.why))
 
@@ -207,7 +210,9 @@ def _choose_kind(group: Group, index: set[str]) -> str:
     ops = {item.node.op for item in group.items}
     if ops <= MOVEMENT:
         return "view"
-    return "reduce" if ops & REDUCE else "op"
+    if ops & REDUCE:
+        return "reduce"
+    return "op"
 
 
 def _fold_repeats(folding: Folding) -> Folding:

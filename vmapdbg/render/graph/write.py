@@ -9,7 +9,7 @@ from pathlib import Path
 from vmapdbg.diff import match_nodes
 from vmapdbg.model.capture import Capture, Schedule, SnippetError
 from vmapdbg.model.data import dump_document
-from vmapdbg.model.store import StoreError, write_atomically
+from vmapdbg.model.store import write_atomically
 from vmapdbg.model.wording import format_plural
 from vmapdbg.render.graph.dot import style_svg, write_dot
 from vmapdbg.render.graph.draw import PICTURES, TooSlow, check_format, draw_dot
@@ -43,8 +43,8 @@ def write_graph(
     The ending of `path` chooses the format (FORMATS). `other` is the baseline, laid under it. `around` keeps the nodes
     at most `depth` edges from a node, `depth` alone those near the outputs. `fold` is how far the graph is folded, from
     0 to 3; by default a picture is folded until it is quick to lay out. No layout takes more than `time_limit` seconds:
-    a graph that cannot be drawn in that is drawn in part. Raises GraphError with one line; the file is then as it was
-    before.
+    a graph that cannot be drawn in that is drawn in part. Raises GraphError, or StoreError where the file cannot be
+    written, with one line; the file is then as it was before.
     """
     target = Path(path)
     kind = _check_path(target)
@@ -52,16 +52,13 @@ def write_graph(
     before = _choose_baseline(other, after, notes)
     _check_request(after, stage, around, depth, fold)
     drawing = _Drawing(after, before, load_stage(stage), around, depth, fold, notes)
-    try:
-        if kind in PICTURES:
-            write_atomically(target, drawing.draw(kind, time_limit))
-        else:
-            level = drawing.list_levels()[0]
-            graph = drawing.build(level)
-            drawing.note_folded(graph, level)
-            write_atomically(target, _write_text(graph, kind, notes))
-    except StoreError as error:
-        raise GraphError(str(error)) from error
+    if kind in PICTURES:
+        write_atomically(target, drawing.draw(kind, time_limit))
+    else:
+        level = drawing.list_levels()[0]
+        graph = drawing.build(level)
+        drawing.note_folded(graph, level)
+        write_atomically(target, _write_text(graph, kind, notes))
     return notes
 
 
@@ -75,9 +72,10 @@ def _check_path(path: Path) -> str:
     kind = path.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         raise GraphError(f"{path}: the ending must be one of {', '.join('.' + name for name in FORMATS)}")
-    if path.is_dir() or not path.parent.is_dir():
-        why = "is a folder" if path.is_dir() else f"there is no folder {path.parent}"
-        raise GraphError(f"cannot write {path}: {why}")
+    if path.is_dir():
+        raise GraphError(f"cannot write {path}: is a folder")
+    if not path.parent.is_dir():
+        raise GraphError(f"cannot write {path}: there is no folder {path.parent}")
     if kind in PICTURES:
         check_format(kind)
     return kind
@@ -225,7 +223,9 @@ class _Drawing:
             picture = self._try_level(part, kind, level, max((end - time.monotonic()) * 0.6, least_seconds))
             if picture is None:
                 continue
-            where = "the outputs" if self.around is None else f"node {self.around}"
+            where = "the outputs"
+            if self.around is not None:
+                where = f"node {self.around}"
             drawn = f"only {len(part.nodes):,} of {len(graph.nodes):,} drawn, those near {where}"
             self.notes.append(f"{drawn}: all would take too long (--around NODE --depth N draws others)")
             return picture

@@ -37,8 +37,12 @@ def print_bisect(snippet: str, kind: str, search: Search, outcomes: Sequence[Out
 def _format_found(page: Page, label: str, search: Search, found: Found, away: bool = False) -> list[Text]:
     parts: list[Part] = [f"{label}: "]
     for position, patches in enumerate(found.sets):
-        tried = search.given - patches if away else patches
-        parts += [" or " if position else "", (format_set(patches), "bold green"), f" -> {search.outcomes[tried]}"]
+        tried = patches
+        if away:
+            tried = search.given - patches
+        if position:
+            parts.append(" or ")
+        parts += [(format_set(patches), "bold green"), f" -> {search.outcomes[tried]}"]
     if not found.sets:
         parts.append(("nothing", "bold"))
     return page.wrap(*parts, (f"  ({_describe_proof(found)})", "dim"), indent=2, hang=2)
@@ -60,6 +64,8 @@ def _format_tried(page: Page, search: Search) -> list[Text]:
     lines = [page.text("tried", "dim")]
     for patches, name in search.outcomes.items():
         spec = spell_patches(patches).replace(",", ", ")
-        given = ("  (as given)", "dim") if patches == search.given else ""
-        lines += page.wrap((name, "bold"), f"  {spec}", given, indent=2, hang=3)
+        parts: list[Part] = [(name, "bold"), f"  {spec}"]
+        if patches == search.given:
+            parts.append(("  (as given)", "dim"))
+        lines += page.wrap(*parts, indent=2, hang=3)
     return lines

@@ -13,6 +13,8 @@ from vmapdbg.render.text.layout import Column, Part, Row, lay_out_table
 from vmapdbg.render.text.view import ALERT, ScheduleView
 
 _MOST_ALERTS = 3
+_STYLES = {"kept": ("green", ""), "removed": ("", "dim")}
+"""The style of an outcome, and that of its row."""
 
 _COLUMNS = (
     Column("node", right=True, comfort=5),
@@ -33,8 +35,9 @@ def format_bufferizes(view: ScheduleView) -> list[Text]:
     kept = [item for item in bufferizes if item.outcome == "kept"]
     held = format_bytes(sum(item.bytes for item in kept if item.addrspace == "GLOBAL"))
     title = f"{len(kept)} kept ({held} GLOBAL), {len(bufferizes) - len(kept)} removed"
-    star = "; * ambient range" if any(view.index.ambient_of(item.node) for item in bufferizes) else ""
-    lines = page.head("BUFFERIZE", title + star)
+    if any(view.index.ambient_of(item.node) for item in bufferizes):
+        title += "; * ambient range"
+    lines = page.head("BUFFERIZE", title)
     return lines + lay_out_table(page, _COLUMNS, [_format_row(view, item) for item in bufferizes])
 
 
@@ -53,7 +56,7 @@ def format_alerts(view: ScheduleView) -> list[Text]:
 
 def _format_row(view: ScheduleView, item: Bufferize) -> Row:
     page = view.page
-    style, shade = ("green", "") if item.outcome == "kept" else ("", "dim")
+    style, shade = _STYLES[item.outcome]
     decision = page.join((item.outcome, style), item.reason and f": {item.reason}")
     closes = view.range_names(item.closed_ranges, ambient=view.index.ambient_of(item.node))
     cells = [

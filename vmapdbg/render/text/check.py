@@ -49,9 +49,11 @@ def _format_verdict(view: CaptureView, report: CheckReport) -> list[Text]:
         verdict = ("nothing was compared", "bold yellow")
     else:
         verdict = (f"{format_plural(len(outputs), 'output')}, all right", "bold green")
-    failures = f", {format_plural(failed, 'schedule')} failed" if failed else ""
+    head: list[Part] = [(view.capture.snippet, "bold"), "  ", verdict]
+    if failed:
+        head.append((f", {format_plural(failed, 'schedule')} failed", "bold red"))
     oracles = [name for key, name in ORACLES.items() if any(output.oracle == key for output in outputs)]
-    lines = page.wrap((view.capture.snippet, "bold"), "  ", verdict, (failures, "bold red"), hang=2)
+    lines = page.wrap(*head, hang=2)
     if oracles:
         sentence = f"compared with {' and '.join(oracles)} ({format_plural(runs, 'graph')} run)"
         lines += page.wrap((sentence, "dim"), indent=2, hang=2)
@@ -101,10 +103,11 @@ def _format_failed_kernel(view: CaptureView, check: ScheduleCheck) -> list[Text]
 
 def _format_output(output: OutputCheck, page: Page) -> list[Text]:
     found = output.comparison
-    oracle = "" if output.oracle == DEFAULT else f" against {ORACLES[output.oracle]}"
     rows = format_known(", {}", output.rows)
-    head = f"output {output.number} {format_shape(output.shape)} {output.dtype}{rows}{oracle}: "
-    lines = page.wrap(head, (_count_wrong(found), "bold red"), indent=2, hang=2)
+    head = f"output {output.number} {format_shape(output.shape)} {output.dtype}{rows}"
+    if output.oracle != DEFAULT:
+        head += f" against {ORACLES[output.oracle]}"
+    lines = page.wrap(f"{head}: ", (_count_wrong(found), "bold red"), indent=2, hang=2)
     lines += page.wrap(_describe_first(found), indent=4, hang=2)
     if found.pattern_data is not None:
         lines += page.wrap(describe_pattern(found.pattern_data), indent=4, hang=2)
@@ -118,8 +121,10 @@ def _count_wrong(found: Comparison) -> str:
 
 
 def _describe_first(found: Comparison) -> str:
-    index = f"first at {list(found.index)}: " if found.index else ""
-    return f"{index}{found.got}, should be {found.expected}"
+    values = f"{found.got}, should be {found.expected}"
+    if not found.index:
+        return values
+    return f"first at {list(found.index)}: {values}"
 
 
 def _describe_tolerance(tolerance: Tolerance) -> str:
@@ -160,8 +165,9 @@ def _explain_blame(blame: Blame, check: ScheduleCheck, places: Places) -> list[t
         where = places.format(blame.misread and blame.misread.line, "  [{}]")
         sentences.append((f"{describe_misread(blame.buffer.misread, blame.misread)}{where}", "bold red"))
     elif blame.read_right and not blame.lost:
-        one = blame.read_right == 1
-        read = "the buffer that its kernel reads is" if one else f"all {blame.read_right} buffers that it reads are"
+        read = f"all {blame.read_right} buffers that it reads are"
+        if blame.read_right == 1:
+            read = "the buffer that its kernel reads is"
         sentences.append((f"{read} right: this kernel makes the fault", ""))
     if blame.node is not None and blame.node.realized is not None:
         sentences.append((f"realized: {blame.node.realized.reason}: {blame.node.realized.detail}", ""))

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from vmapdbg.diff import CaptureDiff, ScheduleDiff, ValueDiff
-from vmapdbg.model.wording import format_plural
+from vmapdbg.model.wording import format_known, format_plural, inflect
 from vmapdbg.render.format import Places, format_ids, format_shape
 from vmapdbg.render.text.diff_head import (
     describe_totals,
@@ -22,9 +22,8 @@ from vmapdbg.render.text.diff_head import (
 from vmapdbg.render.text.diff_kernels import format_kernels
 from vmapdbg.render.text.diff_ranges import format_bufferizes, format_nodes, format_vmap_map
 from vmapdbg.render.text.diff_source import DiffListing
-from vmapdbg.render.text.diff_view import AFTER, BEFORE, DiffView
+from vmapdbg.render.text.diff_view import AFTER, BEFORE, STATUS_STYLES, DiffView, join_change
 from vmapdbg.render.text.layout import Page, Part
-from vmapdbg.render.text.view import ALERT
 
 _MOST_OUTPUTS = 8
 _BRIEF_SIGNS = {"unchanged": ("=", "dim"), "only before": ("-", BEFORE), "only after": ("+", AFTER)}
@@ -93,11 +92,7 @@ def _name_only_side(schedule: ScheduleDiff) -> str:
 
 
 def _format_index(schedule: ScheduleDiff) -> str:
-    if schedule.before == schedule.after or schedule.before is None:
-        return str(schedule.after)
-    if schedule.after is None:
-        return str(schedule.before)
-    return f"{schedule.before} -> {schedule.after}"
+    return join_change(format_known("{}", schedule.before), format_known("{}", schedule.after))
 
 
 def _format_brief(page: Page, waiting: Iterable[tuple[ScheduleDiff, str]]) -> list[Text]:
@@ -114,11 +109,13 @@ def _format_brief(page: Page, waiting: Iterable[tuple[ScheduleDiff, str]]) -> li
         sign, style = _BRIEF_SIGNS.get(reason, ("~", "dim"))
         name = (f"{sign} {_name_schedules(schedules)}", style)
         lines += page.wrap(name, f"  {reason}", (f"  ({held})", "dim"), hang=2)
-    return [Text(), *lines] if lines else []
+    if not lines:
+        return []
+    return [Text(), *lines]
 
 
 def _name_schedules(schedules: Sequence[ScheduleDiff]) -> str:
-    noun = "schedule" if len(schedules) == 1 else "schedules"
+    noun = inflect(len(schedules), "schedule")
     if any(item.is_pair and item.before != item.after for item in schedules):
         return f"{noun} {', '.join(map(_format_index, schedules))}"
     indexes = [item.after if item.before is None else item.before for item in schedules]
@@ -211,17 +208,17 @@ def _format_values(view: DiffView) -> list[Text]:
     kinds = [name for name in ("different", "close", "equal", "unknown") if name in statuses]
     title = ", ".join(f"{statuses.count(name)} {name}" for name in kinds)
     lines = page.head("Values", title)
-    most = len(shown) if page.show_all else _MOST_OUTPUTS
-    for item in shown[:most]:
+    first = page.choose_first(shown, _MOST_OUTPUTS)
+    for item in first:
         lines += page.wrap(_format_output(view, item), indent=2, hang=4)
-    if len(shown) > most:
-        lines += page.wrap((f"... {len(shown) - most} more: --all shows them", "dim"), indent=2)
+    if len(first) < len(shown):
+        lines += page.wrap((f"... {len(shown) - len(first)} more: --all shows them", "dim"), indent=2)
     return lines
 
 
 def _format_output(view: DiffView, item: ValueDiff) -> Text:
     page = view.page
-    style = ALERT if item.status == "different" else ""
+    style = STATUS_STYLES.get(item.status, "")
     shape = view.change(format_shape(item.shape_before) or "none", format_shape(item.shape_after) or "none")
     dtype = view.change(item.dtype_before or "none", item.dtype_after or "none")
     head = page.join(f"output {item.number} ", shape, " ", dtype, ": ", (item.status, style))

@@ -12,7 +12,7 @@ from vmapdbg.model.capture import SnippetError
 from vmapdbg.model.wording import format_plural
 from vmapdbg.render.format import Places, format_bytes
 from vmapdbg.render.text.diff_source import format_line_pair
-from vmapdbg.render.text.diff_view import AFTER, BEFORE, format_ratio, format_short
+from vmapdbg.render.text.diff_view import AFTER, BEFORE, STATUS_STYLES, format_ratio, format_short
 from vmapdbg.render.text.layout import Page
 from vmapdbg.render.text.view import ALERT
 
@@ -50,8 +50,7 @@ def format_verdict(page: Page, diff: CaptureDiff) -> Text:
         parts = describe_totals(page, before.totals, after.totals)
         parts = _describe_counts(page, diff, parts) + parts
     if diff.values != "unknown":
-        style = ALERT if diff.values == "different" else ""
-        parts.append(page.text(f"values {diff.values}", style))
+        parts.append(page.text(f"values {diff.values}", STATUS_STYLES.get(diff.values, "")))
     if diff.printed is not None and not diff.printed.equal:
         parts.append(page.text("printed differently", ALERT))
     verdict = Text(", ").join(parts)
@@ -107,8 +106,10 @@ def describe_totals(page: Page, before: Totals, after: Totals) -> list[Text]:
     ):
         one, other = getattr(before, name), getattr(after, name)
         if one != other:
-            share = format_ratio(one, other) if ratio else ""
-            parts.append(page.join(f"{label} ", (write(one), BEFORE), " -> ", (write(other), AFTER), share))
+            change = page.join(f"{label} ", (write(one), BEFORE), " -> ", (write(other), AFTER))
+            if ratio:
+                change.append(format_ratio(one, other))
+            parts.append(change)
     return parts
 
 

@@ -11,7 +11,16 @@ from vmapdbg.diff import KernelChange, KernelSide
 from vmapdbg.model.capture import BufferArg, Kernel
 from vmapdbg.model.wording import format_plural
 from vmapdbg.render.format import format_bytes, format_dims, format_ids
-from vmapdbg.render.text.diff_view import AFTER, BEFORE, MARKS, DiffView, format_ratio, format_short
+from vmapdbg.render.text.diff_view import (
+    AFTER,
+    BEFORE,
+    MARKS,
+    STATUS_STYLES,
+    DiffView,
+    format_ratio,
+    format_short,
+    join_change,
+)
 from vmapdbg.render.text.layout import Column, Part, Row, lay_out_table
 
 _COLUMNS = (
@@ -75,21 +84,21 @@ def _format_kernel(view: DiffView, group: list[KernelChange]) -> Row:
         _format_sum(view, item, lambda kernel: kernel.bytes, format_bytes),
         _format_most(view, item, lambda kernel: kernel.threads, format_short),
     ]
-    style = "dim" if item.status == "unchanged" else ""
+    style = STATUS_STYLES.get(item.status, "")
     return Row(cells, facts=_format_facts(view, item), notes=_format_relation(view, item), style=style)
 
 
 def _format_numbers(group: list[KernelChange]) -> str:
     before = format_ids(side.number for item in group for side in item.before)
     after = format_ids(side.number for item in group for side in item.after)
-    if before and after and before != after:
-        return f"{before} -> {after}"
-    return before or after
+    return join_change(before, after)
 
 
 def _format_names(view: DiffView, item: KernelChange) -> Text:
     sides = item.after or item.before
-    name = sides[0].kernel.name if len(sides) == 1 else format_plural(len(sides), "kernel")
+    name = sides[0].kernel.name
+    if len(sides) > 1:
+        name = format_plural(len(sides), "kernel")
     if len(item.before) == len(item.after) == 1:
         return view.change(item.before[0].kernel.name, name)
     return view.page.text(name, "bold")

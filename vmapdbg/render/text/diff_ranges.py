@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
@@ -11,7 +11,7 @@ from vmapdbg.model.capture import Bufferize, Node
 from vmapdbg.model.wording import format_plural, join_first
 from vmapdbg.render.format import format_bytes, format_count, format_ids, format_shape
 from vmapdbg.render.sentences import say_realized, say_reason
-from vmapdbg.render.text.diff_view import AFTER, BEFORE, MARKS, DiffView
+from vmapdbg.render.text.diff_view import AFTER, BEFORE, MARKS, STATUS_STYLES, DiffView, join_change
 from vmapdbg.render.text.layout import Column, Part, Row, lay_out_table
 from vmapdbg.render.text.ranges import format_realized
 from vmapdbg.render.text.view import ALERT
@@ -73,13 +73,14 @@ def format_nodes(view: DiffView) -> list[Text]:
         if nodes
     ]
     lines = page.head("Nodes", f"{', '.join(counts)}, outputs first")
-    shown = rows if page.show_all else rows[:_MOST_ROWS]
+    shown = page.choose_first(rows, _MOST_ROWS)
     lines += lay_out_table(page, _NODE_COLUMNS, shown)
     if len(shown) < len(rows):
         more = f"... {format_plural(len(rows) - len(shown), 'more row')} not shown: --all shows them"
         lines += page.wrap((more, "dim"), indent=2)
-    same = _format_same_nodes(view)
-    return [*lines, Text(), *same] if same else lines
+    if same := _format_same_nodes(view):
+        lines += [Text(), *same]
+    return lines
 
 
 def _format_same_nodes(view: DiffView) -> list[Text]:
@@ -89,7 +90,7 @@ def _format_same_nodes(view: DiffView) -> list[Text]:
         return []
     rows: list[Row] = []
     for item in reversed(same):
-        ids = str(item.after) if item.before == item.after else f"{item.before} -> {item.after}"
+        ids = join_change(str(item.before), str(item.after))
         cells = [ids, item.op, format_shape(item.shape), ", ".join(item.ranges or ()), view.places.format(item.line)]
         rows.append(Row(cells, style="dim"))
     lines = view.page.head("Nodes", f"{len(same)} unchanged, outputs first")
@@ -126,19 +127,25 @@ def _format_node_group(view: DiffView, group: list[NodeChange]) -> Row:
 def _format_ids(group: list[NodeChange]) -> str:
     if all(item.before.id == item.after.id for item in group):
         return format_ids(item.after.id for item in group)
-    before, after = (format_ids(ids) for ids in zip(*((item.before.id, item.after.id) for item in group), strict=True))
+    before = format_ids(item.before.id for item in group)
+    after = format_ids(item.after.id for item in group)
     return f"{before} -> {after}"
 
 
 def _format_lone_node(view: DiffView, node: Node, *, before: bool) -> Row:
-    every = ("in_ranges",) if node.realized is None else ("in_ranges", "realized")
-    text = _describe_node(view, node, every, before=before)
-    sign, style, sides = ("-", BEFORE, (text, "")) if before else ("+", AFTER, ("", text))
-    cells = [(f"{sign}{node.id}", style), node.op, format_shape(node.shape), *sides, view.places.format(node.line)]
-    return Row(cells)
+    fields = ["in_ranges"]
+    if node.realized is not None:
+        fields.append("realized")
+    text = _describe_node(view, node, fields, before=before)
+    sides: tuple[Part, Part]
+    if before:
+        name, sides = (f"-{node.id}", BEFORE), (text, "")
+    else:
+        name, sides = (f"+{node.id}", AFTER), ("", text)
+    return Row([name, node.op, format_shape(node.shape), *sides, view.places.format(node.line)])
 
 
-def _describe_node(view: DiffView, node: Node, changed: tuple[str, ...], *, before: bool) -> Text:
+def _describe_node(view: DiffView, node: Node, changed: Sequence[str], *, before: bool) -> Text:
     """Returns what changed of one side: `r2 | ambient rm1* | realized, ending-ranges: ...`."""
     page = view.page
     parts: list[Text] = []
@@ -167,7 +174,9 @@ def _describe_ranges(view: DiffView, ins: tuple[str, ...] | None, outs: tuple[st
 def _describe_realized(view: DiffView, node: Node, *, before: bool) -> Text:
     if node.realized is None:
         return view.page.text("not realized")
-    sentence = say_realized(node.realized, view.names_before) if before else node.realized.detail
+    sentence = node.realized.detail
+    if before:
+        sentence = say_realized(node.realized, view.names_before)
     return format_realized(view.page, node, node.realized, sentence)
 
 
@@ -195,8 +204,10 @@ def format_bufferizes(view: DiffView) -> list[Text]:
     main = [item for item in changed if page.show_all or not _is_minor(item)]
     minor = [item for item in changed if not page.show_all and _is_minor(item)]
     same = sum(item.status == "unchanged" for item in view.schedule.bufferizes)
-    star = "; * ambient range" if any(item.ambient for item in main) else ""
-    lines = page.head("BUFFERIZE", f"{len(view.schedule.bufferizes) - same} changed, {same} unchanged{star}")
+    title = f"{len(view.schedule.bufferizes) - same} changed, {same} unchanged"
+    if any(item.ambient for item in main):
+        title += "; * ambient range"
+    lines = page.head("BUFFERIZE", title)
     lines += lay_out_table(page, _BUFFERIZE_COLUMNS, [_format_bufferize(view, item) for item in main])
     return lines + _format_minor(view, minor)
 
@@ -225,25 +236,29 @@ def _any_side(item: BufferizeChange) -> Bufferize:
 
 
 def _format_bufferize(view: DiffView, item: BufferizeChange) -> Row:
-    page, side = view.page, _any_side(item)
+    side = _any_side(item)
     before, after = item.before or side, item.after or side
-    if item.before is not None and item.after is not None:
-        closes = view.merge_names(before.closed_ranges, after.closed_ranges, item.ambient)
-    else:
-        names = map(view.renaming.translate, side.closed_ranges) if item.after is None else side.closed_ranges
-        closes = page.join("(", view.names(names, ambient=item.ambient), ")")
     cells = [
         MARKS[item.status],
         str(side.node),
         item.op,
-        closes,
+        _format_closed(view, item),
         view.change(format_count(before.size), format_count(after.size)),
         view.change(format_bytes(before.bytes), format_bytes(after.bytes)),
         view.change(before.addrspace, after.addrspace),
         _format_outcome(item, side),
     ]
     notes = [*_format_decisions(view, item), *_format_lost(item)]
-    return Row(cells, notes=notes, style="dim" if item.status == "unchanged" else "")
+    return Row(cells, notes=notes, style=STATUS_STYLES.get(item.status, ""))
+
+
+def _format_closed(view: DiffView, item: BufferizeChange) -> Text:
+    if item.before is not None and item.after is not None:
+        return view.merge_names(item.before.closed_ranges, item.after.closed_ranges, item.ambient)
+    names: Iterable[str] = _any_side(item).closed_ranges
+    if item.after is None:
+        names = map(view.renaming.translate, names)
+    return view.page.join("(", view.names(names, ambient=item.ambient), ")")
 
 
 def _format_outcome(item: BufferizeChange, side: Bufferize) -> str:

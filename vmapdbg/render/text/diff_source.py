@@ -12,7 +12,7 @@ from vmapdbg.diff import KernelChange, KernelSide
 from vmapdbg.diff.source import LinePair, align_sources
 from vmapdbg.model.wording import format_plural
 from vmapdbg.render.text.diff_kernels import name_kernel
-from vmapdbg.render.text.diff_view import AFTER, BEFORE, CHANGED, DiffView
+from vmapdbg.render.text.diff_view import AFTER, BEFORE, CHANGED, DiffView, join_change
 from vmapdbg.render.text.layout import Page, escape_unsafe
 from vmapdbg.render.text.source import fold_code, highlight
 
@@ -108,7 +108,9 @@ def _count_changed(item: KernelChange, pairs: Sequence[LinePair]) -> str:
         return f"only before, {lines}"
     if not item.before:
         return f"only after, {lines}"
-    return f"{changed} of {lines} changed" if changed else "the same"
+    if not changed:
+        return "the same"
+    return f"{changed} of {lines} changed"
 
 
 def _describe_match(item: KernelChange) -> str:
@@ -118,7 +120,7 @@ def _describe_match(item: KernelChange) -> str:
     if item.status == "split-into":
         return f"{name_kernel(item.before[0])}  split into {', '.join(f'#{side.number}' for side in item.after)}"
     before = "".join(map(name_kernel, item.before))
-    return f"{before} -> {name}" if before and before != name else name
+    return join_change(before, name)
 
 
 def _colour(page: Page, code: str, target: str) -> list[Text]:
@@ -134,16 +136,18 @@ def _walk(pairs: Sequence[LinePair], coloured: _Lines) -> Iterator[_Item]:
     """Yields each pair with its two lines as Text, what changed inside them marked."""
     left, right = iter(coloured[0]), iter(coloured[1])
     for pair in pairs:
-        before = None if pair.before is None else next(left)
-        after = None if pair.after is None else next(right)
-        for text, marks, style in (
-            (before, pair.marks_before, MARKED_BEFORE),
-            (after, pair.marks_after, MARKED_AFTER),
-        ):
-            if text is not None:
-                for start, end in marks:
-                    text.stylize(style, start, end)
+        before = after = None
+        if pair.before is not None:
+            before = _mark(next(left), pair.marks_before, MARKED_BEFORE)
+        if pair.after is not None:
+            after = _mark(next(right), pair.marks_after, MARKED_AFTER)
         yield pair, before, after
+
+
+def _mark(line: Text, marks: Iterable[tuple[int, int]], style: str) -> Text:
+    for start, end in marks:
+        line.stylize(style, start, end)
+    return line
 
 
 def _fold_same(page: Page, items: Iterable[_Item]) -> Iterator[_Item | int]:
@@ -189,7 +193,9 @@ def _format_line(sign: str, line: Text, width: int, *, carets: bool = False) -> 
 @lru_cache(maxsize=_MOST_KNOWN)
 def _format_known_line(sign: str, plain: str, spans: tuple[Span, ...], width: int, carets: bool) -> tuple[Text, ...]:
     style, marked = _SIGN_STYLES[sign]
-    lines = _fold_known_line(plain, spans, width - 2, marked if carets else "")
+    if not carets:
+        marked = ""
+    lines = _fold_known_line(plain, spans, width - 2, marked)
     signs = [(sign, style), *[(" ", style)] * (len(lines) - 1)]
     return tuple([Text.assemble(first, " ", line) for first, line in zip(signs, lines, strict=True)])
 
@@ -235,7 +241,9 @@ def _format_two_columns(page: Page, pairs: Sequence[LinePair], coloured: _Lines)
 
 
 def _fold_column(line: Text | None, width: int, marked: str) -> Sequence[Text]:
-    return () if line is None else _fold_known_line(line.plain, tuple(line.spans), width, marked)
+    if line is None:
+        return ()
+    return _fold_known_line(line.plain, tuple(line.spans), width, marked)
 
 
 def _choose_width(page: Page, coloured: _Lines) -> int:
@@ -250,7 +258,9 @@ def _find_sign(pair: LinePair) -> tuple[str, str]:
         return "|", "dim"
     if pair.after is None:
         return "-", BEFORE
-    return ("+", AFTER) if pair.before is None else ("~", CHANGED)
+    if pair.before is None:
+        return "+", AFTER
+    return "~", CHANGED
 
 
 def _join_columns(left: Text, sign: str, style: str, right: Text, width: int) -> Text:
@@ -279,9 +289,10 @@ def _format_hunk(page: Page, hunk: list[_Item], numbers: list[int]) -> Iterator[
     for same, run in groupby(hunk, key=lambda item: item[0].is_same):
         items = list(run)
         # what changed: all of before, then all of after
-        lines = [(" " if same else "+", after) for _, _, after in items]
-        if not same:
-            lines = [("-", before) for _, before, _ in items] + lines
+        if same:
+            lines = [(" ", after) for _, _, after in items]
+        else:
+            lines = [("-", before) for _, before, _ in items] + [("+", after) for _, _, after in items]
         for sign, line in lines:
             if line is not None:
                 yield from _format_line(sign, line, page.width)

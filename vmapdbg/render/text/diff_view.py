@@ -13,7 +13,7 @@ from vmapdbg.diff.naming import Renaming
 from vmapdbg.render.format import Places, scale_down
 from vmapdbg.render.sentences import Names
 from vmapdbg.render.text.layout import Page
-from vmapdbg.render.text.view import VMAP
+from vmapdbg.render.text.view import ALERT, VMAP
 
 BEFORE = "red"
 AFTER = "green"
@@ -27,6 +27,8 @@ MARKS = {
     "split-into": ("~", CHANGED),
 }
 """The mark of a status, and its colour."""
+STATUS_STYLES = {"unchanged": "dim", "different": ALERT}
+"""The style of what has a status; most have none."""
 
 _UNITS = ("k", "M", "G", "T", "P")
 _VMAP_NAME = re.compile(r"(?<!\w)rm\d\w*'?")
@@ -41,7 +43,9 @@ class NamesAfter(Names):
 
     def label(self, node: int) -> str:
         partner = self.renaming.nodes.get(node)
-        return f"{super().label(node)}'" if partner is None else f"{self.op_of(node)} {partner}"
+        if partner is None:
+            return f"{super().label(node)}'"
+        return f"{self.op_of(node)} {partner}"
 
     def range(self, name: str) -> str:
         return self.renaming.translate(name)
@@ -92,12 +96,21 @@ class DiffView:
         return self.page.join("(", Text(", ").join(parts), ")")
 
 
+def join_change(before: str, after: str) -> str:
+    """Returns `1 -> 2`, or one of them where they are the same or the other is empty."""
+    if not before or not after or before == after:
+        return before or after
+    return f"{before} -> {after}"
+
+
 def format_ratio(before: float, after: float) -> str:
     """Returns `(0.38x)`, and nothing where there is no ratio to speak of."""
     if before <= 0 or after <= 0:
         return ""
     ratio = after / before
-    return f" ({ratio:.2f}x)" if ratio < 10 else f" ({ratio:,.0f}x)"
+    if ratio < 10:
+        return f" ({ratio:.2f}x)"
+    return f" ({ratio:,.0f}x)"
 
 
 def format_short(count: int) -> str:
@@ -106,4 +119,6 @@ def format_short(count: int) -> str:
         return f"{count:,}"
     # 999.5 is what would be rounded to 1000
     value, power = scale_down(count, 1000, 999.5, len(_UNITS))
-    return f"{value:.3g}{_UNITS[power]}" if abs(value) < 999.5 else f"{value:,.0f}{_UNITS[power]}"
+    if abs(value) < 999.5:
+        return f"{value:.3g}{_UNITS[power]}"
+    return f"{value:,.0f}{_UNITS[power]}"

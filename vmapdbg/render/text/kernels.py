@@ -56,7 +56,9 @@ def describe_copies(schedule: Schedule) -> str:
 
 def _count_distinct(kernels: Sequence[Kernel]) -> str:
     distinct = len({kernel_identity(kernel) for kernel in kernels})
-    return f" ({distinct} distinct)" if distinct < len(kernels) else ""
+    if distinct == len(kernels):
+        return ""
+    return f" ({distinct} distinct)"
 
 
 def _group_kernels(kernels: Sequence[Kernel], *, apart: bool) -> list[list[int]]:
@@ -71,14 +73,18 @@ def _group_kernels(kernels: Sequence[Kernel], *, apart: bool) -> list[list[int]]
 
 def _cost(kernels: Sequence[Kernel], kernel: Kernel) -> int:
     """Executed ops; where no kernel has any (they only move data), bytes."""
-    return kernel.executed_ops if any(item.executed_ops for item in kernels) else kernel.bytes
+    if any(item.executed_ops for item in kernels):
+        return kernel.executed_ops
+    return kernel.bytes
 
 
 def _format_kernel(view: ScheduleView, numbers: list[int], most: int) -> Row:
     kernels = view.schedule.kernels
     kernel = kernels[numbers[0]]
     share = _cost(kernels, kernel) / max(most, 1)
-    shade = _shade(share) if len(kernels) > 1 else ""
+    shade = ""
+    if len(kernels) > 1:
+        shade = _shade(share)
     redundancy, alarm = "-", ""
     if kernel.redundancy is not None:
         redundancy = f"{kernel.redundancy:,.1f}x"

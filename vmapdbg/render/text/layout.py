@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import TypeVar
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
@@ -27,6 +28,7 @@ _WIDEST_RULE = 100
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
+_T = TypeVar("_T")
 Part = str | Text | tuple[str, str]
 """What a line is put together from: a plain string, a Text, or a string and its style."""
 
@@ -69,7 +71,15 @@ class Page:
         """Returns a part as a Text."""
         if isinstance(part, Text):
             return part
-        return self.text(part) if isinstance(part, str) else self.text(*part)
+        if isinstance(part, str):
+            return self.text(part)
+        return self.text(*part)
+
+    def choose_first(self, items: list[_T], most: int) -> list[_T]:
+        """Returns the items to show: the first `most` of them, all with `show_all`."""
+        if self.show_all:
+            return items
+        return items[:most]
 
     def wrap(self, *parts: Part, indent: int = 0, hang: int = 0) -> list[Text]:
         """Returns the parts as lines of the page's width, after `indent` spaces; `hang` more after the first."""
@@ -159,7 +169,9 @@ def lay_out_table(page: Page, columns: Sequence[Column], rows: Sequence[Row], *,
     titles = {i: Text(columns[i].title, style="dim") for i in inside}
     lines = list(_lay_out_cells(page, columns, widths, titles, indent))
     below = [i for i in used if i not in widths and not columns[i].optional]
-    hang = indent + (next(iter(widths.values())) + _GAP if widths else 0)
+    hang = indent
+    if widths:
+        hang += next(iter(widths.values())) + _GAP
     for row, cells in zip(rows, table, strict=True):
         lines += _lay_out_row(page, columns, row, cells, widths, below, indent, min(hang, page.width // 3))
     return lines
@@ -184,7 +196,9 @@ def _lay_out_row(
         whole, column = texts[i], columns[i]
         if not whole.plain:
             continue
-        label = column.title if column.label is None else column.label
+        label = column.label
+        if label is None:
+            label = column.title
         if label:
             whole = page.join((f"{label} ", "dim"), whole)
         if column.own_line or i in long:
@@ -270,4 +284,6 @@ def _fold(console: Console, text: Text, width: int, split: str = "") -> list[Tex
 
 
 def _indent(text: Text, count: int) -> Text:
-    return Text(" " * count) + text if count else text
+    if not count:
+        return text
+    return Text(" " * count) + text

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.text import Text
 
-from vmapdbg.lint.ignores import read_lines
+from vmapdbg.lint.ignores import find_line
 from vmapdbg.model.capture import Capture, Finding, Schedule
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known, format_plural
@@ -83,7 +83,7 @@ def format_finding(page: Page, places: Places, report: Report, finding: Finding)
     title = report.titles.get(finding.code, "")
     lines = page.wrap((place, "bold"), "  ", (finding.code, ALERT), f" {title}", hang=2)
     lines += page.wrap(finding.message, indent=_INDENT)
-    lines += _quote(page, [("your line", finding.line and read_line(finding.line)), _kernel_line(schedule, finding)])
+    lines += _quote(page, [("your line", find_line(finding.line, {}).strip()), _kernel_line(schedule, finding)])
     if about := _describe_place(schedule, finding):
         lines += page.wrap((about, "dim"), indent=_INDENT, hang=2)
     if finding.advice:
@@ -92,7 +92,7 @@ def format_finding(page: Page, places: Places, report: Report, finding: Finding)
 
 
 def _kernel_line(schedule: Schedule | None, finding: Finding) -> tuple[str, str | None]:
-    kernel = None if schedule is None else index_of(schedule).kernel(finding.number)
+    kernel = schedule and index_of(schedule).kernel(finding.number)
     if kernel is None or finding.source_line is None:
         return "kernel", None
     lines = kernel.source.split("\n")
@@ -114,21 +114,13 @@ def _quote(page: Page, quoted: Sequence[tuple[str, str | None]]) -> list[Text]:
 def _describe_place(schedule: Schedule | None, finding: Finding) -> str:
     parts: list[str] = []
     if finding.node is not None:
-        node = None if schedule is None else index_of(schedule).node(finding.node)
-        parts.append(f"node {finding.node}" if node is None else f"node {node.id} {node.op}")
+        node = schedule and index_of(schedule).node(finding.node)
+        op = format_known(" {}", node and node.op)
+        parts.append(f"node {finding.node}{op}")
     if finding.schedule is not None:
         kernel = format_known("kernel #{} of ", finding.number)
         parts.append(f"{kernel}schedule {finding.schedule}")
     return ", ".join(parts)
-
-
-def read_line(place: str) -> str | None:
-    """Returns the text of `file:number`, None where it cannot be read."""
-    name, _, number = place.rpartition(":")
-    lines = read_lines(name)
-    if not number.isdigit() or not 0 < int(number) <= len(lines):
-        return None
-    return lines[int(number) - 1].strip()
 
 
 # *** a whole program

@@ -9,7 +9,7 @@ from itertools import chain
 from rich.text import Text
 
 from vmapdbg.model.capture import Node, Range, Realized
-from vmapdbg.model.wording import format_plural
+from vmapdbg.model.wording import format_plural, inflect
 from vmapdbg.render.format import format_ids, format_shape
 from vmapdbg.render.text.layout import Column, Page, Row, lay_out_table
 from vmapdbg.render.text.view import NOTE, VMAP, ScheduleView
@@ -20,6 +20,7 @@ _SMALL_GRAPH = 24
 # On a page below this width a line in the snippet itself is only `:12`.
 _NARROW = 72
 
+_OP_STYLES = {"VMAPIN": NOTE, "VMAPOUT": NOTE}
 _ALWAYS_SHOWN = frozenset({"VMAPIN", "VMAPOUT", "REDUCE_AXIS", "REDUCE"})
 _NOISE = frozenset({"CONST", "VCONST", "DEVICE", "UNIQUE", "LUNIQUE", "RANGE", "BIND", "DEFINE_VAR", "SINK"})
 _ONLY_MOVES = frozenset({"RESHAPE", "EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP", "CAST", "BITCAST"})
@@ -48,9 +49,10 @@ def format_range_map(view: ScheduleView) -> list[Text]:
     hidden = len(view.schedule.nodes) - len(shown)
     if not view.schedule.nodes:
         return view.page.head("Range map", "empty")
-    count = f"{len(shown)} of " if hidden else ""
-    title = f"  {count}{format_plural(len(view.schedule.nodes), 'node')}, outputs first"
-    lines = view.page.wrap(("Range map", "bold"), (title, "dim"))
+    count = format_plural(len(view.schedule.nodes), "node")
+    if hidden:
+        count = f"{len(shown)} of {count}"
+    lines = view.page.wrap(("Range map", "bold"), (f"  {count}, outputs first", "dim"))
     lines += _format_legend(view, shown)
     rows = [_format_node(view, node, sources) for node, sources in _find_sources(view, shown)]
     lines += lay_out_table(view.page, _COLUMNS, rows)
@@ -109,19 +111,22 @@ def _find_sources(view: ScheduleView, shown: list[Node]) -> list[tuple[Node, lis
     for node in reversed(_sort_outputs_first(view.schedule.nodes)):
         found: set[int] = set()
         for src in node.src:
-            found |= {src} if src in rows else reached.get(src, frozenset())
+            if src in rows:
+                found.add(src)
+            else:
+                found |= reached.get(src, frozenset())
         reached[node.id] = frozenset(found)
     return [(node, sorted(reached[node.id], reverse=True)) for node in shown]
 
 
 def _format_node(view: ScheduleView, node: Node, sources: list[int]) -> Row:
     page = view.page
-    decision = Text()
+    decision, style = Text(), ""
     if node.realized is not None:
-        decision = format_realized(page, node, node.realized, node.realized.detail)
+        decision, style = format_realized(page, node, node.realized, node.realized.detail), "bold"
     cells = [
         str(node.id),
-        (node.op, NOTE if node.op in ("VMAPIN", "VMAPOUT") else ""),
+        (node.op, _OP_STYLES.get(node.op, "")),
         (", ".join(map(str, sources)), "dim"),
         format_shape(node.shape),
         _format_in_out(view, node),
@@ -130,12 +135,12 @@ def _format_node(view: ScheduleView, node: Node, sources: list[int]) -> Row:
         (view.places.format(node.line, brief=page.width < _NARROW), "dim"),
     ]
     notes = view.notes_for(view.findings.take_for_node(node, view.schedule.index))
-    return Row(cells, notes=notes, style="bold" if node.realized is not None else "")
+    return Row(cells, notes=notes, style=style)
 
 
 def _format_in_out(view: ScheduleView, node: Node) -> Text:
     sides = [side for side in (node.in_ranges, node.out_ranges) if side is not None]
-    texts = [view.range_names(side) if side else Text("()") for side in sides]
+    texts = [view.range_names(side) or Text("()") for side in sides]
     if len(texts) == 2 and texts[0].plain == texts[1].plain:
         return texts[0]
     return Text(" -> ").join(texts)
@@ -145,7 +150,7 @@ def format_realized(page: Page, node: Node, realized: Realized, sentence: str) -
     """Returns `realized, always: SENTENCE`, the axes with it where they are not all: then the buffer is LOCAL."""
     partial = ""
     if 0 < len(realized.axes) < len(node.shape or ()):
-        noun = "axis" if len(realized.axes) == 1 else "axes"
+        noun = inflect(len(realized.axes), "axis", "axes")
         partial = f", only {noun} {', '.join(map(str, realized.axes))} (LOCAL)"
     return page.join((f"realized, {realized.reason}{partial}", NOTE), sentence and f": {sentence}")
 
@@ -156,7 +161,10 @@ def _format_legend(view: ScheduleView, shown: list[Node]) -> list[Text]:
     wanted = [item for item in view.schedule.ranges if view.page.show_all or item.name in named]
     groups: dict[str, list[Range]] = {}
     for item in sorted(wanted, key=lambda item: not item.vmap):
-        groups.setdefault(f"{'vmap ' if item.vmap else ''}{item.axis_type}", []).append(item)
+        kind = item.axis_type
+        if item.vmap:
+            kind = f"vmap {kind}"
+        groups.setdefault(kind, []).append(item)
     lines: list[Text] = []
     for kind, items in groups.items():
         sizes = "  ".join(f"{item.name}={item.size}" for item in items)
@@ -190,7 +198,9 @@ def format_vmap_map(view: ScheduleView) -> list[Text]:
 
 def _format_sizes(view: ScheduleView, names: tuple[str, ...]) -> str:
     sizes = [view.index.size_of(name) for name in names]
-    return "" if None in sizes else "x".join(str(size) for size in sizes)
+    if None in sizes:
+        return ""
+    return "x".join(map(str, sizes))
 
 
 def _explain_empty(view: ScheduleView) -> str:

@@ -105,7 +105,9 @@ def highlight(code: str, target: str) -> Text:
     text = Syntax("", lexer, theme=_THEME, background_color="default").highlight(code)
     text.rstrip()
     # A lexer may change the newlines around the code; text that does not match is not worth the colours.
-    return text if text.plain == code.rstrip() else Text(code)
+    if text.plain != code.rstrip():
+        return Text(code)
+    return text
 
 
 def fold_code(code: Text, width: int) -> list[Text]:
@@ -154,5 +156,6 @@ def _find_cuts(line: str, width: int, hang: int) -> list[int]:
                 cut = start + max(len(set_cell_size(line[start:end], room).rstrip()), 1)
             cuts.append(cut)
             start, room = cut, width - hang
-        space = end if match[0].isspace() else space
+        if match[0].isspace():
+            space = end
     return cuts

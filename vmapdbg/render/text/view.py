@@ -52,7 +52,9 @@ class ScheduleView:
             part = self.page.text(name)
             for vmap_name in self.index.vmap_names:
                 _style_name(part, vmap_name)
-            parts.append(self.page.join(part, ("*", VMAP)) if mark or name in marked else part)
+            if mark or name in marked:
+                part.append("*", VMAP)
+            parts.append(part)
         return Text(", ").join(parts)
 
     def notes_for(self, findings: Iterable[Finding]) -> list[Text]:

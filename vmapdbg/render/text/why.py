@@ -11,7 +11,7 @@ from rich.text import Text
 from vmapdbg.model.capture import Bufferize, Capture, Kernel, Node, Schedule
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known, format_plural, join_first
-from vmapdbg.render.format import format_shape
+from vmapdbg.render.format import format_shape, star_ambient
 from vmapdbg.render.text.layout import escape_unsafe
 from vmapdbg.render.text.view import ALERT
 from vmapdbg.why import Explanation, Fact, FactRule, Step
@@ -47,7 +47,9 @@ def _print_step(step: Step, sentences: Sentences, console: Console) -> None:
 def _print_hanging(label: str, text: Text, console: Console) -> None:
     width = max(20, console.width - len(label))
     for number, line in enumerate(text.wrap(console, width)):
-        shown = Text(label if number == 0 else " " * len(label), style="cyan")
+        if number:
+            label = " " * len(label)
+        shown = Text(label, style="cyan")
         shown.append_text(line)
         shown.rstrip()
         console.print(shown, no_wrap=True, overflow="ignore", crop=False)
@@ -134,19 +136,21 @@ class Sentences:
     def _say_readers(self, fact: Fact) -> Iterable[str]:
         for node_id in fact.nodes[:_MOST_READERS]:
             ranges = self.index.nodes[node_id].in_ranges
-            asked = "no ranges" if ranges is None else _format_ranges(ranges)
-            yield f"{self._label(node_id)} asks for {asked}"
+            yield f"{self._label(node_id)} asks for {_format_ranges(ranges)}"
         if len(fact.nodes) > _MOST_READERS:
             yield f"and {len(fact.nodes) - _MOST_READERS} more"
 
     def _say_new_ranges(self, fact: Fact) -> Iterable[str]:
-        axes = () if self.node.realized is None else self.node.realized.axes
-        origin = f"new on axis {', '.join(map(str, axes))}" if axes else "it has no axes"
-        return self._say_ranges(origin)
+        realized = self.node.realized
+        if realized is None or not realized.axes:
+            return self._say_ranges("it has no axes")
+        return self._say_ranges(f"new on axis {', '.join(map(str, realized.axes))}")
 
     def _say_ranges(self, origin: str) -> Iterable[str]:
         out, asked = self.node.out_ranges or (), self.node.in_ranges or ()
-        sources = "the same" if asked == out else _format_ranges(asked)
+        sources = _format_ranges(asked)
+        if asked == out:
+            sources = "the same"
         return [f"{_format_ranges(out)} ({origin}); its sources are asked for {sources}"]
 
     def _say_realized(self, fact: Fact) -> Iterable[str]:
@@ -161,12 +165,14 @@ class Sentences:
         places = [self._label(node.id) + format_known(" ({})", node.line) for node in entries]
         for name in fact.ranges:
             known = self.index.ranges.get(name)
-            about = f" ({known.size}, {known.axis_type})" if known is not None else ""
-            yield f"{name}{about} from {', '.join(places) or 'its own varg'}"
+            about = name
+            if known is not None:
+                about = f"{name} ({known.size}, {known.axis_type})"
+            yield f"{about} from {', '.join(places) or 'its own varg'}"
 
     def _say_closes(self, fact: Fact) -> Iterable[str]:
         made = self.made
-        closed = ", ".join(f"{r}*" if r in made.ambient else r for r in made.closed_ranges) or "no range"
+        closed = star_ambient(made.closed_ranges, made.ambient) or "no range"
         return [f"closes {closed}: {made.size} elements, {made.bytes} bytes, {made.addrspace}"]
 
     def _say_not_closed(self, fact: Fact) -> Iterable[str]:
@@ -210,7 +216,9 @@ class Sentences:
 
     def _say_boundary(self, fact: Fact) -> Iterable[str]:
         (node_id,), (writer, *readers) = fact.nodes, fact.kernels
-        names = self._name_all(readers[:3]) + (" ..." if len(readers) > 3 else "")
+        names = self._name_all(readers[:3])
+        if len(readers) > 3:
+            names += " ..."
         place = format_known("  [{}]", self.index.nodes[node_id].line)
         why = f"{self._label(node_id)}: {self._say_why_not_fused(node_id)}"
         return [f"{self._name(writer)} not fused with {names}: {why}{place}"]
@@ -244,8 +252,12 @@ _MEANINGS = {
 
 
 def _say_why(node: Node) -> str:
-    return "not realized" if node.realized is None else f"{node.realized.reason} ({node.realized.detail})"
+    if node.realized is None:
+        return "not realized"
+    return f"{node.realized.reason} ({node.realized.detail})"
 
 
-def _format_ranges(ranges: tuple[str, ...]) -> str:
+def _format_ranges(ranges: tuple[str, ...] | None) -> str:
+    if ranges is None:
+        return "no ranges"
     return f"[{', '.join(ranges)}]"
