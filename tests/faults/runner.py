@@ -45,13 +45,14 @@ class Laboratory:
         from tinygrad.engine.schedule import schedule_cache
 
         from vmapdbg.child import extract
+        from vmapdbg.child.adapters import exec_items
         from vmapdbg.child.program import programs
 
         for cache in (schedule_cache, method_cache):
             cache.clear()
         # a fault in the lowering gives the same AST another program
         programs._render.cache_clear()
-        programs._compiled_for_cpu.cache_clear()
+        exec_items.compiled_for_cpu.cache_clear()
         recorder = self.state.observer
         recorder.__init__()
         error = None

@@ -92,6 +92,7 @@ def run_targets(out, patterns):
     from tinygrad_overlay import _state
     from tinygrad_overlay.codegen._work import estimate_work
 
+    from vmapdbg.child.program.linear_reader import read_linear
     from vmapdbg.child.program.programs import count_work
 
     found = {}
@@ -103,7 +104,8 @@ def run_targets(out, patterns):
             schedule_cache.clear()
             schedule = function(*[Tensor.empty(*shape) for shape in shapes]).schedule()
             asts = [item.ast for item in schedule if item.ast.op is Ops.SINK]
-            works = [(count_work(get_program(ast, renderer).uops or []), estimate_work(ast, renderer)) for ast in asts]
+            counted = [count_work(read_linear(get_program(ast, renderer).uops or [])) for ast in asts]
+            works = [(work, estimate_work(ast, renderer)) for work, ast in zip(counted, asts, strict=True)]
             kernels = [[n for w in pair for n in (w.local_bytes, w.ops, w.threads)] for pair in works]
             found[target]["kernels"][name] = kernels
     out.with_suffix(".json").write_text(json.dumps(found))

@@ -13,6 +13,8 @@ from tinygrad.uop.ops import AxisType, UOp
 
 from vmapdbg.child.program.bounds import bound_address, find_outside
 from vmapdbg.child.program.expressions import Undecided
+from vmapdbg.child.program.linear import Value
+from vmapdbg.child.program.linear_reader import read_values
 from vmapdbg.child.program.reach import MOST_STEPS, Reach, count_written, find_reach
 
 
@@ -22,6 +24,19 @@ def loop(number: int, size: int) -> UOp:
 
 def const(value: int) -> UOp:
     return UOp.const(dtypes.int, value)
+
+
+def reach_of(address: UOp, gate: UOp | None, sizes: dict[UOp, int], width: int) -> Reach:
+    (start, *loops), _ = read_values(address, *sizes, *([] if gate is None else [gate]))
+    condition = None if gate is None else loops.pop()
+    return find_reach(start, condition, dict(zip(loops, sizes.values(), strict=True)), width)
+
+
+def bounds_of(address: UOp, gate: UOp | None) -> tuple[int, int]:
+    values: list[Value | None] = [*read_values(address, *([] if gate is None else [gate]))[0], None]
+    start, condition = values[:2]
+    assert start is not None
+    return bound_address(start, condition)
 
 
 def elements(reach: Reach) -> set[int]:
@@ -92,7 +107,7 @@ def test_reach_is_exact(sizes: list[int], terms: list, gate: tuple[int, int] | N
     for term in terms:
         address = address + make_term(loops, *term)
     condition = None if gate is None else loops[gate[0]].alu(Ops.CMPLT, const(gate[1]))
-    reach = find_reach(address, condition, dict(zip(loops, sizes, strict=True)), width)
+    reach = reach_of(address, condition, dict(zip(loops, sizes, strict=True)), width)
     steps = [dict(zip(loops, values, strict=True)) for values in itertools.product(*map(range, sizes))]
     passed = [step for step in steps if condition is None or evaluate(condition, step)]
     starts = [evaluate(address, step) for step in passed]
@@ -109,7 +124,7 @@ def test_reach_is_exact(sizes: list[int], terms: list, gate: tuple[int, int] | N
 def test_unrolled_stores_are_one_set() -> None:
     """Four stores, one element apart, in a million steps: nothing is gone through, and all is known."""
     rows = loop(0, 1 << 20)
-    reaches = [find_reach(rows.alu(Ops.SHL, const(2)) + const(i), None, {rows: 1 << 20}, 1) for i in range(4)]
+    reaches = [reach_of(rows.alu(Ops.SHL, const(2)) + const(i), None, {rows: 1 << 20}, 1) for i in range(4)]
     written = count_written(reaches, 1 << 22)
     assert (written.stores, written.elements, written.missing) == (1 << 22, 1 << 22, None)
 
@@ -117,18 +132,18 @@ def test_unrolled_stores_are_one_set() -> None:
 def test_too_large_to_go_through_is_undecided() -> None:
     big = loop(0, MOST_STEPS + 1)
     with pytest.raises(Undecided):
-        find_reach(big.alu(Ops.MOD, const(7)), None, {big: MOST_STEPS + 1}, 1)
+        reach_of(big.alu(Ops.MOD, const(7)), None, {big: MOST_STEPS + 1}, 1)
 
 
 def test_loaded_values_are_undecided_and_bounded_by_the_gate() -> None:
     buffer = UOp(Ops.DEFINE_GLOBAL, dtypes.int.ptr(4), (), 0)
     loaded = buffer.index(const(0)).load()
     with pytest.raises(Undecided):
-        find_reach(loaded, None, {}, 1)
+        reach_of(loaded, None, {}, 1)
     gate = const(-1).alu(Ops.CMPLT, loaded) & loaded.alu(Ops.CMPLT, const(6))
     row = loop(0, 3)
-    assert bound_address(loaded.alu(Ops.SHL, const(2)) + row, gate) == (0, 22)
-    assert bound_address(loaded + row, None)[1] > 1 << 30
+    assert bounds_of(loaded.alu(Ops.SHL, const(2)) + row, gate) == (0, 22)
+    assert bounds_of(loaded + row, None)[1] > 1 << 30
 
 
 def test_range_outside_of_its_axis() -> None:

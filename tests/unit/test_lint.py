@@ -13,7 +13,7 @@ from rendered import flatten, print_to_text
 
 from vmapdbg.lint import CODES, RULES, lint_capture
 from vmapdbg.lint.ignores import split_ignored
-from vmapdbg.model.capture import Access, Bufferize, Capture, Finding, Loop, Outside, Range
+from vmapdbg.model.capture import Access, Bufferize, Capture, Finding, Loop, Outside, Range, Reset
 from vmapdbg.model.data import from_data, to_data
 from vmapdbg.model.vocabulary import AccessKind, LoopKind
 from vmapdbg.render.lint_formats import dump_github, dump_json, dump_sarif
@@ -216,6 +216,19 @@ def test_loop_without_end() -> None:
     assert found.message == "kernel r_3_2 opens Lidx0 and never ends it"
 
 
+def test_accumulator_that_is_initialised_in_its_loop() -> None:
+    capture = one_kernel(make_access(), resets=(Reset("acc0", (Loop("Ridx2", 12, "loop"),), 3),))
+    (found,) = lint_capture(capture)
+    assert found.message == (
+        "kernel r_3_2 initialises acc0 in each step of the loop that adds to it (Ridx2, 12 steps): "
+        "only the last step is left in it"
+    )
+    assert (found.code, found.node, found.line, found.source_line) == ("VD108", 1, "a.py:7", 3)
+    loops = (Loop("Ridx2", 12, "loop"), Loop("Ridx3", 3, "loop"))
+    (found,) = lint_capture(one_kernel(make_access(), resets=(Reset("acc0", loops, None),)))
+    assert "in each step of the loops that add to it (Ridx2, Ridx3, 36 steps)" in found.message
+
+
 def test_faults_come_before_what_is_slow_and_repeats_are_one() -> None:
     capture = one_kernel(make_access(stores=8), executed_ops=50_000, redundancy=5.0)
     again = replace(capture, schedules=(*capture.schedules, replace(capture.schedules[0], index=1)))
@@ -227,7 +240,7 @@ def test_a_capture_without_facts() -> None:
     """Captures from before have no accesses: nothing is said about memory."""
     assert codes_of(lost_range(fixed=False)) == []
     data = to_data(one_kernel(make_access()))
-    for field in ("accesses", "fresh", "open_loops", "local_limit"):
+    for field in ("accesses", "fresh", "open_loops", "local_limit", "resets"):
         del data["schedules"][0]["kernels"][0][field]
     assert from_data(data).schedules[0].kernels[0].accesses is None
 

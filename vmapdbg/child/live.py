@@ -34,9 +34,9 @@ def observe_with(observer: Observer) -> None:
 
 def find_renderer(target: str) -> Any:
     """Returns the renderer of the target. tinygrad is imported here, when the scheduler asks and not before."""
-    from vmapdbg.child.program.programs import make_renderer
+    from vmapdbg.child.adapters import find_adapter
 
-    return make_renderer(target)
+    return find_adapter().make_renderer(target)
 
 
 @functools.cache

@@ -13,7 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from vmapdbg.lint import local_memory, open_ranges, outside, overlapping_stores, parallelism, redundancy, unwritten
+from vmapdbg.lint import (
+    accumulators,
+    local_memory,
+    open_ranges,
+    outside,
+    overlapping_stores,
+    parallelism,
+    redundancy,
+    unwritten,
+)
 from vmapdbg.lint.rule import Rule
 from vmapdbg.model.capture import Capture, Finding
 
@@ -25,6 +34,7 @@ RULES: tuple[Rule, ...] = (
     outside.RULE,
     unwritten.RULE,
     open_ranges.RULE,
+    accumulators.RULE,
 )
 CODES = tuple(rule.code for rule in RULES)
 

@@ -208,6 +208,17 @@ class Access:
 
 
 @dataclass(frozen=True)
+class Reset:
+    """An accumulator of a kernel, in registers, that is initialised anew in each step of the `loops` that add to it,
+    and read when they are done: only their last step is in it. `source_line` is where it is initialised (a line of the
+    kernel's source, from 1; None where it cannot be told)."""
+
+    buffer: str
+    loops: tuple[Loop, ...]
+    source_line: int | None
+
+
+@dataclass(frozen=True)
 class BufferArg:
     """One buffer argument of a kernel. `size` is in elements."""
 
@@ -230,7 +241,7 @@ class Kernel:
     the facts about its memory that `lint` decides from, None in a capture that has none. `fresh` tells that the
     schedule made the buffer it writes: nothing else has been stored there. `open_loops` are loops of the program
     without an end. `local_limit` is the LOCAL memory that the target has for a group of threads, None where it has no
-    such memory.
+    such memory. `resets` are accumulators that lose what was added to them.
     """
 
     name: str
@@ -253,6 +264,7 @@ class Kernel:
     fresh: bool = False
     open_loops: tuple[str, ...] = ()
     local_limit: int | None = None
+    resets: tuple[Reset, ...] = ()
 
 
 @dataclass(frozen=True)

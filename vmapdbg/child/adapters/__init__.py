@@ -7,11 +7,14 @@ needs it, and `Adapter.missing` has a line about it.
 
 from __future__ import annotations
 
+import functools
+
 from vmapdbg.child.adapters.base import Adapter, CompiledKernel, ScheduledKernel
 
 __all__ = ["Adapter", "CompiledKernel", "ScheduledKernel", "find_adapter"]
 
 
+@functools.cache
 def find_adapter() -> Adapter:
     """Returns the adapter of the tinygrad that is importable. It imports tinygrad's schedule and codegen modules."""
     from tinygrad.uop import Ops, ops

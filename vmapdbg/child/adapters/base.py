@@ -82,6 +82,14 @@ class Adapter:
         """Renders the AST of a compute kernel for a target. Raises what tinygrad raises, and RendererMissing."""
         raise NotImplementedError
 
+    def first_element(self, buffer: UOp, is_stored: bool) -> UOp:
+        """Returns the first element of a placeholder, to be loaded or to be stored."""
+        from tinygrad.dtype import dtypes
+        from tinygrad.uop.ops import UOp
+
+        index: Any = getattr(dtypes, "index", None) or dtypes.weakint  # type: ignore[attr-defined]  # not in 0.12
+        return buffer.index(UOp.const(index, 0), ptr=is_stored)
+
     def schedule(self, tensors: Sequence[Any]) -> None:
         """Has tinygrad schedule tensors together, and not run them."""
         raise NotImplementedError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,9 +31,11 @@ class ExecItems(Adapter):
         from tinygrad.codegen import get_program
         from tinygrad.helpers import Context
 
-        # BEAM times kernels on the device; without the device there is nothing to time
-        with Context(BEAM=0):
-            spec: Any = get_program(ast, self.make_renderer(target))
+        spec: Any = compiled_for_cpu().get(ast.key) if target == "c" else None
+        if spec is None:
+            # BEAM times kernels on the device; without the device there is nothing to time
+            with Context(BEAM=0):
+                spec = get_program(ast, self.make_renderer(target))
         local_size = None if spec.local_size is None else tuple(spec.local_size)
         return CompiledKernel(
             spec.function_name,
@@ -50,3 +53,19 @@ class ExecItems(Adapter):
 
     def kernel_of(self, uop: UOp) -> tuple[UOp, tuple[UOp, ...]] | None:
         return (uop.arg.ast, uop.src) if uop.op.name == "KERNEL" else None
+
+
+@functools.cache
+def compiled_for_cpu() -> dict[bytes, Any]:
+    """What the snippet compiled while it ran is not rendered again: key of an AST -> its program."""
+    from tinygrad.engine.realize import method_cache
+
+    return {
+        ast_key: runner.p
+        for (_, _, ast_key, _, _), runner in method_cache.items()
+        if runner.p.device.split(":")[0] == "CPU" and runner.p.uops is not None and _has_clang_renderer(runner)
+    }
+
+
+def _has_clang_renderer(runner: Any) -> bool:
+    return type(runner.dev.renderer).__name__ == "ClangJITRenderer"

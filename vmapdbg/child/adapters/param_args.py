@@ -8,6 +8,9 @@ from vmapdbg.child.adapters.calls import Calls, UOp
 class ParamArgs(Calls):
     family = "0.14"
 
+    def first_element(self, buffer: UOp, is_stored: bool) -> UOp:
+        return buffer.index(0)
+
     def is_compute(self, call: UOp) -> bool:
         # a SINK that stores what it loads from another device becomes a COPY after the schedule is made
         devices = {buffer.device for buffer in call.src[1:] if buffer.device is not None}

@@ -1,107 +1,140 @@
-"""The kernels of the model, rendered for a target, from one run of the pass."""
+"""The kernels of the model, rendered for a target, from one run of the pass, whoever recorded it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from typing import Any
 
-from tinygrad.uop import GroupOp, Ops
-from tinygrad.uop.ops import UOp
-
-from vmapdbg.child.extract.overlay_view import PassView
-from vmapdbg.child.extract.view import size_of
-from vmapdbg.child.memory import name_dtype
-from vmapdbg.child.program.accesses import find_accesses, find_open_loops
-from vmapdbg.child.program.programs import op_weight, render_program, target_limit
-from vmapdbg.child.record.recorder import Launched
+from vmapdbg.child.adapters import CompiledKernel
+from vmapdbg.child.extract.view import Launch, UOp, View, largest_of, size_of
+from vmapdbg.child.program.accesses import find_accesses
+from vmapdbg.child.program.accumulators import find_resets
+from vmapdbg.child.program.linear import LinearProgram
+from vmapdbg.child.program.linear_reader import read_linear
+from vmapdbg.child.program.programs import Program, op_weight, render_program, target_limit
 from vmapdbg.model import capture as model
 from vmapdbg.model.vocabulary import ArgumentAccess
+
+_MEMORY = frozenset({"BUFFER", "PARAM"})
 
 
 class KernelBuilder:
     """Builds the kernels of one run of the pass."""
 
-    def __init__(self, view: PassView, target: str):
-        self.view, self.record, self.target = view, view.record, target
+    def __init__(self, view: View, target: str):
+        self.view, self.target = view, target
         # the layers of a network are one program many times
-        self.accesses: dict[tuple[bytes, frozenset[str]], tuple[model.Access, ...]] = {}
+        self.facts: dict[tuple[bytes, frozenset[str]], ProgramFacts] = {}
 
     def build_all(self, progress: Callable[[], object]) -> Iterable[model.Kernel]:
         """Yields the compute kernels in the order of the schedule; calls `progress` after each kernel or copy."""
-        for launched in self.record.kernels:
-            if launched.ast.op is Ops.SINK:
-                yield self.build_kernel(launched)
+        for launch in self.view.launches:
+            if launch.is_compute:
+                yield self.build_kernel(launch)
             progress()
 
-    def build_kernel(self, launched: Launched) -> model.Kernel:
-        ast, buffers, launches = launched.ast, launched.buffers, launched.count
-        rendered = render_program(ast, self.target)
-        program, work = rendered.spec, rendered.work
-        uops = program.uops or []
-        source = program.src.strip("\n") + "\n"
-        program_key = ast.key, launched.variables
-        if program_key not in self.accesses:
-            self.accesses[program_key] = find_accesses(uops, source, launched.variables)
-        nodes = self.find_computed(buffers)
+    def build_kernel(self, launch: Launch) -> model.Kernel:
+        program = render_program(launch.ast, self.target)
+        compiled, work = program.compiled, program.work
+        facts = self.find_facts(launch, program)
+        nodes = self.find_computed(launch)
         asked = sum(self.count_asked(u) for u in nodes)
-        executed = work.ops * launches
+        executed = work.ops * launch.count
         return model.Kernel(
-            name=program.function_name,
+            name=compiled.name,
             target=self.target,
-            source=source,
-            global_size=tuple(size_of(s) for s in program.global_size),
-            local_size=None if program.local_size is None else tuple(size_of(s) for s in program.local_size),
+            source=write_source(compiled),
+            global_size=tuple(size_of(s) for s in compiled.global_size),
+            local_size=None if compiled.local_size is None else tuple(size_of(s) for s in compiled.local_size),
             local_bytes=work.local_bytes,
             threads=work.threads,
             executed_ops=executed,
-            bytes=work.bytes * launches,
+            bytes=work.bytes * launch.count,
             redundancy=round(executed / asked, 4) if asked else None,
-            buffers=tuple(_buffer_args(uops, program.outs, program.ins)),
+            buffers=tuple(list_arguments(program.linear, compiled)),
             nodes=tuple(sorted(self.view.ids[u] for u in nodes)),
             lines=tuple(sorted({self.view.lines[u] for u in nodes if u in self.view.lines}, key=_line_order)),
-            outputs=tuple(self.view.ids[node] for node in self.find_written(buffers)),
-            launches=launches,
-            key=ast.key.hex(),
-            accesses=self.accesses[program_key],
-            fresh=self.is_fresh(buffers),
-            open_loops=find_open_loops(uops),
+            outputs=() if launch.written is None else (self.view.ids[launch.written],),
+            launches=launch.count,
+            key=launch.ast.key.hex(),
+            accesses=facts.accesses,
+            fresh=self.is_fresh(launch),
+            open_loops=tuple(loop.name for loop in program.linear.open_loops),
             local_limit=target_limit(self.target),
+            resets=facts.resets,
         )
 
-    def find_written(self, buffers: tuple[UOp, ...]) -> list[UOp]:
-        """The node whose value a kernel writes, if there is one: to its first buffer."""
-        return [self.record.buffers[b] for b in buffers[:1] if b in self.record.buffers]
+    def find_facts(self, launch: Launch, program: Program) -> ProgramFacts:
+        key = launch.ast.key, launch.variables
+        if key not in self.facts:
+            linear = program.linear
+            if launch.variables:
+                linear = read_linear(program.compiled.uops, launch.variables)
+            self.facts[key] = ProgramFacts(linear, write_source(program.compiled))
+        return self.facts[key]
 
-    def is_fresh(self, buffers: tuple[UOp, ...]) -> bool:
+    def is_fresh(self, launch: Launch) -> bool:
         """Most nodes get a new buffer. An ASSIGN writes into one that is there, an OUTER REDUCE adds to it."""
-        written = self.find_written(buffers)
-        if not written or written[0].op in {Ops.ASSIGN, Ops.REDUCE, Ops.STORE}:
+        written = launch.written
+        if written is None or written.op.name in {"ASSIGN", "STORE", "AFTER"}:
             return False
-        return sum(launched.buffers[:1] == buffers[:1] for launched in self.record.kernels) == 1
+        if written.op.name == "REDUCE" and not is_reduce(written):
+            return False
+        return sum(other.buffers[:1] == launch.buffers[:1] for other in self.view.launches) == 1
 
-    def find_computed(self, buffers: tuple[UOp, ...]) -> list[UOp]:
+    def find_computed(self, launch: Launch) -> list[UOp]:
         """The nodes a kernel computes: from the one it writes back to those whose buffers it reads."""
-        written = self.find_written(buffers)
-        read = {self.record.buffers[b] for b in buffers[1:] if b in self.record.buffers}
-        if not written:
+        written = launch.written
+        if written is None:
             return []
-        found = written[0].toposort(gate=lambda u: u is written[0] or (u not in read and u.op is not Ops.KERNEL))
-        return [u for u in found if u in self.view.ids and u.op is not Ops.BUFFER]
+        read = {self.view.held[b] for b in launch.buffers[1:] if b in self.view.held}
+
+        def is_inside(u: UOp) -> bool:
+            return u is written or (u not in read and u.op.name not in {"KERNEL", "CALL"})
+
+        return [u for u in written.toposort(gate=is_inside) if u in self.view.ids and u.op.name not in _MEMORY]
 
     def count_asked(self, u: UOp) -> int:
         """The ops the tensor graph asks for at this node: one an element, for each step of its ambient ranges."""
-        if u.op is Ops.REDUCE_AXIS:
+        from tinygrad.uop import GroupOp
+
+        if is_reduce(u):
             op, operand, elements = u.arg[0], u.dtype, _count_elements(u.src[0])
         elif u.op in GroupOp.ALU:
-            op, operand, elements = u.op, u.src[-1].dtype, _count_elements(u)
+            op, operand, elements = u.op, find_operand_dtype(u), _count_elements(u)
         else:
             return 0
-        batch = math.prod(int(r.vmax) + 1 for r in self.record.context.vmap_map.get(u, ()))
+        batch = math.prod(int(r.vmax) + 1 for r in self.view.ambient.get(u, ()))
         return elements * batch * op_weight(op, operand, self.target)
 
 
+class ProgramFacts:
+    """What `lint` needs to know of a program, wherever in the schedule it runs."""
+
+    def __init__(self, linear: LinearProgram, source: str):
+        self.accesses = find_accesses(linear, source)
+        self.resets = find_resets(linear, source)
+
+
+def is_reduce(u: UOp) -> bool:
+    """A reduce over axes: REDUCE_AXIS, or REDUCE from 0.13 on. Over OUTER ranges a REDUCE has its op alone as `arg`."""
+    return u.op.name in {"REDUCE_AXIS", "REDUCE"} and isinstance(u.arg, tuple)
+
+
+def find_operand_dtype(u: UOp) -> Any:
+    """From 0.14 on a constant may be of a dtype without a size, which takes that of the other operand."""
+    dtypes = [s.dtype for s in reversed(u.src)]
+    sized = [dtype for dtype in dtypes if "weak" not in str(dtype)]
+    return next(iter([*sized, *dtypes]))
+
+
+def write_source(compiled: CompiledKernel) -> str:
+    return compiled.source.strip("\n") + "\n"
+
+
 def _count_elements(u: UOp) -> int:
-    return math.prod(int(s.vmax) if isinstance(s, UOp) else s for s in u.shape)
+    return math.prod(map(largest_of, u.shape))
 
 
 # by whether the program has it as an input, and as an output; one that it has as neither is not written
@@ -113,11 +146,11 @@ _ACCESSES: dict[tuple[bool, bool], ArgumentAccess] = {
 }
 
 
-def _buffer_args(uops: list[UOp], outs: list[int], ins: list[int]) -> Iterable[model.BufferArg]:
-    for u in sorted((u for u in uops if u.op is Ops.DEFINE_GLOBAL), key=lambda u: u.arg):
-        size = u.ptrdtype.size
-        access = _ACCESSES[u.arg in ins, u.arg in outs]
-        yield model.BufferArg(f"data{u.arg}_{size}", size, name_dtype(u.dtype.base), access)
+def list_arguments(linear: LinearProgram, compiled: CompiledKernel) -> Iterable[model.BufferArg]:
+    arguments = [buffer for buffer in linear.buffers if buffer.space in {"global", "image"}]
+    for buffer in sorted(arguments, key=lambda buffer: buffer.slot):
+        access = _ACCESSES[buffer.slot in compiled.ins, buffer.slot in compiled.outs]
+        yield model.BufferArg(buffer.name, buffer.size, buffer.dtype, access)
 
 
 def _line_order(line: str) -> tuple[str, int]:

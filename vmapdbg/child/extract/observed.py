@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from vmapdbg.child.adapters import Adapter
-from vmapdbg.child.extract.observed_kernels import KernelBuilder
+from vmapdbg.child.extract.kernels import KernelBuilder
 from vmapdbg.child.extract.observed_view import ObservedView
 from vmapdbg.child.extract.schedule import build_schedule, empty_schedule
 from vmapdbg.child.record.observe import ObservedPass, ObservedSchedule
@@ -14,7 +13,7 @@ from vmapdbg.model import capture as model
 
 
 def build_schedules(
-    observed: list[ObservedSchedule], adapter: Adapter, target: str, progress: Callable[[], object] = lambda: None
+    observed: list[ObservedSchedule], target: str, progress: Callable[[], object] = lambda: None
 ) -> tuple[model.Schedule, ...]:
     """Returns the schedules of a snippet in the order it made them, their kernels rendered for `target`. Calls
     `progress` after each kernel. Raises what tinygrad raises for a kernel that the target cannot have, and
@@ -28,7 +27,7 @@ def build_schedules(
             made = empty_schedule(index, schedule.line)
         else:
             if id(passed) not in built:
-                built[id(passed)] = _build_schedule(passed, adapter, target, progress)
+                built[id(passed)] = _build_schedule(passed, target, progress)
             outputs = tuple(schedule.outputs)
             made = replace(built[id(passed)], index=index, line=schedule.line, outputs=outputs)
         not_in_key = {name: (str(then), str(now)) for name, (then, now) in schedule.not_in_key.items()}
@@ -36,9 +35,6 @@ def build_schedules(
     return tuple(schedules)
 
 
-def _build_schedule(
-    passed: ObservedPass, adapter: Adapter, target: str, progress: Callable[[], object]
-) -> model.Schedule:
+def _build_schedule(passed: ObservedPass, target: str, progress: Callable[[], object]) -> model.Schedule:
     view = ObservedView(passed)
-    builder = KernelBuilder(view, adapter, target)
-    return build_schedule(view, builder.build_all(progress), builder.copies)
+    return build_schedule(view, KernelBuilder(view, target).build_all(progress))

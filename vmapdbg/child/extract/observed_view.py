@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from vmapdbg.child.extract.observed_reasons import explain_outcome, explain_realized
-from vmapdbg.child.extract.view import MadeBuffer, UOp, View
+from vmapdbg.child.extract.view import Launch, MadeBuffer, UOp, View
 from vmapdbg.child.memory import name_dtype
-from vmapdbg.child.record.observe import ObservedPass
+from vmapdbg.child.record.observe import ObservedKernel, ObservedPass
 from vmapdbg.child.record.recorder import NOT_NODES
 from vmapdbg.model.capture import Realized
 
@@ -28,6 +29,8 @@ class ObservedView(View):
         self.range_map = passed.range_map
         self.ambient = {}
         self.scope_ranges = frozenset()
+        self.held = passed.held
+        self.launches = self._count_launches()
 
     def find_outside(self, index: UOp, size: int) -> tuple[int, int] | None:
         return None
@@ -41,6 +44,20 @@ class ObservedView(View):
             if node is not None and node in self.ids:
                 decided = explain_outcome(self, buffer)
                 yield MadeBuffer(node, buffer.stage, (), buffer.stored, buffer.readers, (), decided)
+
+    def _count_launches(self) -> list[Launch]:
+        """Launches of one kernel that differ only in the value of a variable are one that is launched often."""
+        found: dict[Any, list[ObservedKernel]] = {}
+        for index, kernel in enumerate(self.passed.kernels):
+            number = None if kernel.variables else index
+            found.setdefault((kernel.ast, kernel.buffers, number), []).append(kernel)
+        return [self._join_launches(launches) for launches in found.values()]
+
+    def _join_launches(self, launches: list[ObservedKernel]) -> Launch:
+        first = launches[0]
+        written = first.node if first.node in self.ids else None
+        varied = frozenset(first.variables) if len(launches) > 1 else frozenset[str]()
+        return Launch(first.ast, first.buffers, len(launches), varied, written, first.is_compute)
 
 
 def find_nodes(passed: ObservedPass) -> list[UOp]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tinygrad.uop import Ops
-
 from vmapdbg.child.extract.kernels import KernelBuilder
 from vmapdbg.child.extract.overlay_view import PassView
 from vmapdbg.child.extract.schedule import build_schedule, empty_schedule
@@ -36,5 +34,4 @@ def build_schedules(
 
 def _build_schedule(record: PassRecord, target: str, progress: Callable[[], object]) -> model.Schedule:
     view = PassView(record)
-    copies = sum(launched.ast.op is not Ops.SINK for launched in record.kernels)
-    return build_schedule(view, KernelBuilder(view, target).build_all(progress), copies)
+    return build_schedule(view, KernelBuilder(view, target).build_all(progress))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tinygrad.uop import Ops
 from tinygrad.uop.ops import UOp
 
 from vmapdbg.child.extract.reasons import explain_outcome, explain_realized
-from vmapdbg.child.extract.view import MadeBuffer, View
+from vmapdbg.child.extract.view import Launch, MadeBuffer, View
 from vmapdbg.child.program.bounds import find_outside
-from vmapdbg.child.record.recorder import PassRecord
+from vmapdbg.child.record.recorder import Launched, PassRecord
 from vmapdbg.model.capture import Realized
 
 
@@ -24,6 +25,11 @@ class PassView(View):
         self.range_map = record.context.range_map
         self.ambient = record.context.vmap_map
         self.scope_ranges = record.scope_ranges
+        self.held = record.buffers
+        self.launches = [
+            Launch(one.ast, one.buffers, one.count, one.variables, self._find_written(one), one.ast.op is Ops.SINK)
+            for one in record.kernels
+        ]
 
     def find_outside(self, index: UOp, size: int) -> tuple[int, int] | None:
         return find_outside(index, size)
@@ -36,6 +42,9 @@ class PassView(View):
             if node in self.ids:
                 decided = explain_outcome(self, node, made)
                 yield MadeBuffer(node, made.buffer, made.ambient, made.stored, made.readers, made.left_open, decided)
+
+    def _find_written(self, launched: Launched) -> UOp | None:
+        return next((self.held[b] for b in launched.buffers[:1] if b in self.held), None)
 
     def is_output(self, node: UOp) -> bool:
         return any(s.base is node for s in self.record.tsink.src)

@@ -10,12 +10,12 @@ from vmapdbg.child.extract.view import View
 from vmapdbg.model import capture as model
 
 
-def build_schedule(view: View, kernels: Iterable[model.Kernel], copies: int) -> model.Schedule:
+def build_schedule(view: View, kernels: Iterable[model.Kernel]) -> model.Schedule:
     """Returns what comes from the run of the pass; index, line and outputs are those of each time it is asked for."""
     return model.Schedule(
         index=0,
         line=None,
-        copies=copies,
+        copies=sum(not launch.is_compute for launch in view.launches),
         nodes=build_nodes(view),
         ranges=build_ranges(view),
         vmap_map=build_vmap_map(view),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -34,11 +34,28 @@ class MadeBuffer:
     decided: Reason
 
 
+@dataclass(frozen=True)
+class Launch:
+    """A kernel of a schedule, or a copy: its AST, its BUFFER UOps, output first, how often it is launched in a row, and
+    the node whose value it writes, None where that is not known.
+
+    `variables` are those that have another value in each of these launches.
+    """
+
+    ast: UOp
+    buffers: tuple[UOp, ...]
+    count: int
+    variables: frozenset[str]
+    written: UOp | None
+    is_compute: bool
+
+
 class View(ABC):
     """One run of the rangeify pass, with what the model calls its nodes, ranges and lines.
 
     `ids` has the id of each node, `lines` the user's line of a node, `range_map` (ranges in, ranges out, ...) of a
-    node, `ambient` the ambient ranges of a node. `scope_ranges` are those that a vmap brought.
+    node, `ambient` the ambient ranges of a node. `scope_ranges` are those that a vmap brought. `held` has the node
+    whose value a BUFFER holds, `launches` are in the order of the schedule.
     """
 
     ids: dict[UOp, int]
@@ -46,6 +63,8 @@ class View(ABC):
     range_map: Mapping[UOp, tuple[Ranges, ...]]
     ambient: Mapping[UOp, Ranges]
     scope_ranges: frozenset[UOp]
+    held: Mapping[UOp, UOp]
+    launches: Sequence[Launch]
 
     def __init__(self) -> None:
         self._names: dict[UOp, str] = {}

@@ -2,41 +2,52 @@
 
 from __future__ import annotations
 
-from tinygrad.uop import Ops
-from tinygrad.uop.ops import UOp
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from vmapdbg.child.program.linear import Access, Value
 
 
-def find_data(*values: UOp, through_local: bool = True) -> set[UOp]:
-    """Returns all that values are computed from. What only orders (the loop around an AFTER) is not followed.
+@dataclass
+class Data:
+    """What values are computed from: other values, and what is loaded and stored on the way."""
 
-    Without `through_local` what other threads stored to LOCAL memory does not count, only where it is read.
+    values: set[Value] = field(default_factory=set)
+    accesses: set[Access] = field(default_factory=set)
+
+
+def find_data(*values: Value, loaded: Mapping[Value, Access], through_local: bool = True) -> Data:
+    """Returns all that values are computed from; `loaded` has the access of each load (LinearProgram.loaded).
+
+    What only orders (the loop around a store) is not followed. Without `through_local` what other threads stored to
+    LOCAL memory does not count, only where it is read.
     """
-    found: set[UOp] = set()
+    data = Data()
     todo = list(values)
     while todo:
-        u = todo.pop()
-        if u in found:
+        value = todo.pop()
+        if value in data.values:
             continue
-        found.add(u)
-        if u.op is Ops.AFTER:
-            todo.append(u.src[0])
-            if not through_local and find_memory(u).op is Ops.DEFINE_LOCAL:
-                continue
-            todo += [store for s in u.src[1:] for store in _stores_of(s)]
-        elif u.op not in {Ops.RANGE, Ops.SPECIAL, Ops.DEFINE_VAR}:
-            todo += u.src
-    return found
+        data.values.add(value)
+        todo += value.sources
+        if value in loaded:
+            for access in follow_stores(loaded[value], through_local):
+                data.accesses.add(access)
+                todo += [access.index, *([] if access.gate is None else [access.gate])]
+                if access.is_store:
+                    todo.append(access.value)
+    return data
 
 
-def _stores_of(u: UOp) -> list[UOp]:
-    while u.op in {Ops.END, Ops.BARRIER} and len(u.src):
-        u = u.src[0]
-    if u.op is Ops.GROUP:
-        return [store for s in u.src for store in _stores_of(s)]
-    return [u] if u.op is Ops.STORE else []
-
-
-def find_memory(pointer: UOp) -> UOp:
-    while pointer.op in {Ops.AFTER, Ops.CAST}:
-        pointer = pointer.src[0]
-    return pointer
+def follow_stores(access: Access, through_local: bool = True) -> list[Access]:
+    """Returns an access, the stores that it follows, those that these follow, and so on."""
+    found: dict[Access, None] = {}
+    todo = [access]
+    while todo:
+        access = todo.pop()
+        if access in found:
+            continue
+        found[access] = None
+        if through_local or access.buffer.space != "local":
+            todo += access.follows
+    return list(found)

@@ -2,80 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable, Mapping
 
-from tinygrad.dtype import dtypes
-from tinygrad.uop import Ops
-from tinygrad.uop.ops import UOp
+from vmapdbg.child.program.linear import INTEGERS, Value
 
 
 class Undecided(Exception):
     """The set is not known: it depends on data, or is too large to go through."""
 
 
-def keeps_value(cast: UOp) -> bool:
+def keeps_value(cast: Value) -> bool:
     """A cast between integers that can hold the same values here: no address is near the end of an int."""
-    inside = cast.src[0].dtype
-    if not dtypes.is_int(cast.dtype) or not (dtypes.is_int(inside) or inside == dtypes.bool):
+    inside = cast.sources[0]
+    if cast.dtype not in INTEGERS or (inside.dtype not in INTEGERS and inside.dtype != "bool"):
         return False
-    return dtypes.min(cast.dtype) <= cast.src[0].vmin and cast.src[0].vmax <= dtypes.max(cast.dtype)
+    lowest, highest = INTEGERS[cast.dtype]
+    return lowest <= lowest_of(inside) and highest_of(inside) <= highest
 
 
-def walk(expression: UOp, ends: Container[UOp]) -> list[UOp]:
-    """Returns the parts of an expression, sources first, down to `ends` and to what is loaded, those included."""
-    found: dict[UOp, None] = {}
+def lowest_of(value: Value) -> int:
+    """Returns a bound that holds for a value: tinygrad's, or that of the dtype."""
+    return _bounds_of_dtype(value)[0] if value.lowest is None else value.lowest
 
-    def visit(u: UOp) -> None:
-        if u in found:
+
+def highest_of(value: Value) -> int:
+    return _bounds_of_dtype(value)[1] if value.highest is None else value.highest
+
+
+def _bounds_of_dtype(value: Value) -> tuple[int, int]:
+    return INTEGERS.get(value.dtype, INTEGERS["weakint"])
+
+
+def walk(roots: Iterable[Value], ends: Container[Value]) -> list[Value]:
+    """Returns the parts of expressions, sources first, down to `ends` and to what is loaded, those included."""
+    found: dict[Value, None] = {}
+
+    def visit(value: Value) -> None:
+        if value in found:
             return
-        # the sources of a RANGE are its size and the loops it stands in
-        if u not in ends and u.op not in {Ops.LOAD, Ops.RANGE, Ops.SPECIAL}:
-            for s in u.src:
-                visit(s)
-        found[u] = None
+        if value not in ends and value.op != "load":
+            for source in value.sources:
+                visit(source)
+        found[value] = None
 
-    visit(expression)
+    for root in roots:
+        visit(root)
     return list(found)
 
 
 TEXT = {
-    Ops.ADD: "({}+{})",
-    Ops.SUB: "({}-{})",
-    Ops.MUL: "({}*{})",
-    Ops.NEG: "(-{})",
-    Ops.IDIV: "({}/{})",
-    Ops.MOD: "({}%{})",
-    Ops.SHL: "({}<<{})",
-    Ops.SHR: "({}>>{})",
-    Ops.AND: "({}&{})",
-    Ops.OR: "({}|{})",
-    Ops.XOR: "({}^{})",
-    Ops.MAX: "max({},{})",
-    Ops.CMPLT: "({}<{})",
-    Ops.CMPNE: "({}!={})",
-    Ops.CMPEQ: "({}=={})",
-    Ops.WHERE: "({}?{}:{})",
-    Ops.CAST: "{}",
+    "add": "({}+{})",
+    "sub": "({}-{})",
+    "mul": "({}*{})",
+    "neg": "(-{})",
+    "div": "({}/{})",
+    "mod": "({}%{})",
+    "floordiv": "({}//{})",
+    "floormod": "({}%%{})",
+    "shl": "({}<<{})",
+    "shr": "({}>>{})",
+    "and": "({}&{})",
+    "or": "({}|{})",
+    "xor": "({}^{})",
+    "max": "max({},{})",
+    "lt": "({}<{})",
+    "ne": "({}!={})",
+    "eq": "({}=={})",
+    "where": "({}?{}:{})",
+    "cast": "{}",
 }
-"""The ops that an expression may have, and how they are written."""
+"""The ops that an expression may have, and how they are written; `%%` is a remainder that is never negative."""
 
 
-def write_expression(expression: UOp, names: dict[UOp, str]) -> str:
+def write_expression(expression: Value, names: Mapping[Value, str]) -> str:
     """Returns an address or a gate as text, its loops by the names that the source gives them."""
     written = dict(names)
-    for u in walk(expression, names):
-        if u in written:
+    for value in walk([expression], names):
+        if value in written:
             continue
-        if u.op is Ops.CONST:
-            written[u] = str(u.arg)
-        elif u.op is Ops.LOAD:
-            written[u] = "a loaded value"
-        elif u.op is Ops.DEFINE_VAR:
-            written[u] = str(u.arg[0])
-        elif u.op in TEXT:
-            written[u] = TEXT[u.op].format(*(written[s] for s in u.src))
+        if value.op == "const":
+            written[value] = str(value.constant)
+        elif value.op == "load":
+            written[value] = "a loaded value"
+        elif value.op == "variable":
+            written[value] = value.name
+        elif value.op in TEXT:
+            written[value] = TEXT[value.op].format(*(written[source] for source in value.sources))
         else:
-            written[u] = u.op.name
+            written[value] = value.op.upper()
     text = written[expression]
     return text[1:-1] if text.startswith("(") and _closes_at_end(text) else text
 

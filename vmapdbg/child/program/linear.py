@@ -5,20 +5,8 @@
 PARAM/BUFFER, PtrDType or none, the gate on INDEX or LOAD or in an IF, IDIV/MOD and CDIV/CMOD/FLOORDIV/FLOORMOD,
 constants with or without a cast, a vector access as a cast pointer or as a SHRINK.
 
-How the facts are to be written onto it:
-
-- accesses.find_uses    `program.accesses`: an Access is a Use (`loops` with their trip counts, `symbolic`, `width`).
-- reach, expressions    a `Value` stands where a UOp stood: a UOp has one Value, so it is a key as before; `op` is one
-                        of OPERATIONS, `sources` are `src`, `constant` is the `arg` of a CONST. `lowest`, `highest` are
-                        tinygrad's own bounds. Division towards zero is "div", "mod", Python's "floordiv", "floormod".
-- bounds                the same; a gate is a Value, conditions are split at "and".
-- dependence.find_data  from a "load" on: `program.loaded[value]` is its Access; `access.follows` are the stores that
-                        it comes after, which is what the sources of an AFTER named.
-- programs.count_work   `program.steps` in order: Step.OPEN and CLOSE a loop, COMPUTE a value, ACCESS memory; a Value
-                        has `arithmetic`, `lanes` and `itemsize`. Arithmetic of addresses and gates is what
-                        `access.index` and `access.gate` reach.
-- VD108                 an accumulator that is initialised inside the loop that adds to it: stores to a "register"
-                        buffer, `loops` of the one that stores a constant against those of the ones that load it.
+A UOp has one Value, so values are told apart by identity. Division towards zero is "div" and "mod", Python's is
+"floordiv" and "floormod".
 """
 
 from __future__ import annotations
@@ -55,14 +43,30 @@ OPERATIONS = {
 """tinygrad's name -> ours, for what an address or a gate is made of. Any other op has its own name, in lower case."""
 
 
+_UNSIZED = 1 << 800
+INTEGERS = {
+    "char": (-(1 << 7), (1 << 7) - 1),
+    "short": (-(1 << 15), (1 << 15) - 1),
+    "int": (-(1 << 31), (1 << 31) - 1),
+    "long": (-(1 << 63), (1 << 63) - 1),
+    "uchar": (0, (1 << 8) - 1),
+    "ushort": (0, (1 << 16) - 1),
+    "uint": (0, (1 << 32) - 1),
+    "ulong": (0, (1 << 64) - 1),
+    "index": (-_UNSIZED, _UNSIZED),
+    "weakint": (-_UNSIZED, _UNSIZED),
+}
+"""tinygrad's names of the integers, with the bounds of each. The last two have no size: a scheduler's range."""
+
+
 @dataclass(eq=False)
 class Value:
     """One value of the program.
 
     `op` is "const", "loop", "thread", "variable", "load", an op of OPERATIONS, or tinygrad's own name in lower case.
     `dtype` is tinygrad's name of the scalar ("int", "float", "bool"), `itemsize` its bytes, `lanes` how many of them.
-    `lowest` and `highest` are bounds of an integer, None where there are none. `arithmetic` is false for what only
-    moves or packs.
+    `lowest` and `highest` are bounds of an integer, None where there are none. `sources` of a load are what it gives
+    where its gate does not hold. `operations` is how many arithmetic ops it takes, 0 for what only moves or packs.
     """
 
     op: str
@@ -75,7 +79,7 @@ class Value:
     lowest: int | None = None
     highest: int | None = None
     uop: UOp = field(default=None, repr=False)
-    arithmetic: bool = False
+    operations: int = 0
 
 
 @dataclass(eq=False)
@@ -89,8 +93,9 @@ class Loop(Value):
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory of the program: `space` is "global", "local" (of a group of threads) or "register". `slot` is that of the
-    argument where it is global; `size` is in elements."""
+    """Memory of the program: `space` is "global", "local" (of a group of threads), "register", or "image" (global, and
+    indexed by a pair). `name` is that of the source, `slot` that of the argument where it is global or an image; `size`
+    is in elements, negative where it is not known."""
 
     slot: int
     name: str
@@ -103,7 +108,8 @@ class Buffer:
 @dataclass(eq=False)
 class Access:
     """One load or store. `index` is the element that it begins at, `width` how many it takes; `gate` is what must hold
-    (None: always). `value` is what is stored, or what is loaded. `loops` are the loops and threads around it."""
+    (None: always). `value` is what is stored, or what is loaded. `loops` are the threads, and the loops around it from
+    the outermost. `follows` are the stores that it was ordered after: those whose values a load may find."""
 
     buffer: Buffer
     index: Value
@@ -128,7 +134,9 @@ class Step(enum.Enum):
 class LinearProgram:
     """All of a program: `steps` in order, each with its Loop, Value or Access.
 
-    `threads` are also the variables that a launch goes through (`core_id`). `open_loops` are loops that nothing ends.
+    `threads` are also the variables that a launch goes through (`core_id`). `addressing` are the addresses and the
+    gates, those of what is no access included, and how many threads there are. `open_loops` are loops that nothing
+    ends.
     """
 
     buffers: list[Buffer] = field(default_factory=list)
@@ -136,6 +144,7 @@ class LinearProgram:
     loops: list[Loop] = field(default_factory=list)
     threads: list[Loop] = field(default_factory=list)
     variables: list[Loop] = field(default_factory=list)
+    addressing: list[Value] = field(default_factory=list)
     loaded: dict[Value, Access] = field(default_factory=dict)
     steps: list[tuple[Step, Loop | Value | Access]] = field(default_factory=list)
     open_loops: list[Loop] = field(default_factory=list)

@@ -6,20 +6,29 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from vmapdbg.child.program.linear import OPERATIONS, Access, Buffer, LinearProgram, Loop, Step, UOp, Value
+from vmapdbg.child.program.linear import INTEGERS, OPERATIONS, Access, Buffer, LinearProgram, Loop, Step, UOp, Value
 
 # what is memory, by op; where a release has one op for all spaces, its argument says which
 _SPACE_OF = {"DEFINE_GLOBAL": "global", "DEFINE_LOCAL": "local", "DEFINE_REG": "register"}
 _MEMORY = frozenset({*_SPACE_OF, "PARAM", "BUFFER"})
 _SPACES = {"GLOBAL": "global", "LOCAL": "local", "REG": "register"}
 _POINTER_OPS = frozenset({"CAST", "BITCAST", "AFTER", "INDEX", "SHRINK"})
-_NOT_VALUES = frozenset({"SINK", "BARRIER", "ENDIF", "GROUP", "NOOP", "AFTER"})
+_ORDERS = frozenset({"BARRIER", "END", "ENDIF", "GROUP", "NOOP", "STORE"})
+_NOT_VALUES = _ORDERS | {"SINK", "AFTER"}
+_LOOP_OPS = {"RANGE": "loop", "SPECIAL": "thread"}
 
 
 def read_linear(uops: Sequence[UOp], launched_by: frozenset[str] = frozenset()) -> LinearProgram:
     """Returns the neutral view of a linear program. `launched_by` names the variables whose values a schedule goes
     through by launching the kernel again and again: they count as threads."""
     return Reader(launched_by | {"core_id"}).read(uops)
+
+
+def read_values(*uops: UOp) -> tuple[list[Value], list[Loop]]:
+    """Returns the Values of expressions that are in no linear program (ranges of the scheduler), and their loops."""
+    reader = Reader(frozenset())
+    values = [reader.value_of(u) for u in uops]
+    return values, [loop for loop in reader.values.values() if isinstance(loop, Loop) and loop.op == "loop"]
 
 
 class Reader:
@@ -33,6 +42,10 @@ class Reader:
         self.gates: list[Value] = []
 
     def read(self, uops: Sequence[UOp]) -> LinearProgram:
+        # threads and variables are around all of the program, wherever it first names them
+        for u in sorted(uops, key=lambda u: u.op.name != "SPECIAL"):
+            if u.op.name == "SPECIAL" or is_variable(u):
+                self.read_thread(u)
         for u in uops:
             self.read_op(u)
         ended = {id(self.values[u.src[1]]) for u in uops if u.op.name == "END" and u.src[1] in self.values}
@@ -41,51 +54,52 @@ class Reader:
 
     def read_op(self, u: UOp) -> None:
         name = u.op.name
-        if name in {"RANGE", "SPECIAL"} or is_variable(u):
-            self.read_loop(u)
+        if name == "RANGE":
+            loop = self.loop_of(u)
+            self.program.loops.append(loop)
+            self.around.append(loop)
+            self.program.steps.append((Step.OPEN, loop))
         elif name == "END":
             if self.around:
                 self.program.steps.append((Step.CLOSE, self.around.pop()))
         elif name == "IF":
             self.gates.append(self.value_of(u.src[0]))
+            self.program.addressing.append(self.gates[-1])
         elif name == "ENDIF":
             self.gates.pop()
         elif name in {"LOAD", "STORE"}:
             self.read_access(u)
-        elif name in _MEMORY:
+        elif is_memory(u):
             self.buffer_of(u)
-        elif name not in _NOT_VALUES and not self.is_pointer(u):
+        elif is_pointer(u):
+            if name in {"INDEX", "SHRINK"}:
+                self.program.addressing += map(self.value_of, u.src[1:])
+        elif name not in _NOT_VALUES:
             value = self.value_of(u)
-            if value.op not in {"const"}:
+            if not isinstance(value, Loop) and value.op != "const":
                 self.program.steps.append((Step.COMPUTE, value))
 
     # *** loops
 
-    def read_loop(self, u: UOp) -> None:
+    def read_thread(self, u: UOp) -> None:
         loop = self.loop_of(u)
-        if u.op.name == "RANGE":
-            self.program.loops.append(loop)
-            self.around.append(loop)
-            self.program.steps.append((Step.OPEN, loop))
-        elif u.op.name == "SPECIAL":
-            self.program.threads.append(loop)
-        else:
+        if loop.op == "variable":
             self.program.variables.append(loop)
-            if loop.name in self.launched_by and loop.lowest == 0:
-                self.program.threads.append(loop)
+        else:
+            # how many threads there are is known before they run
+            self.program.addressing.append(self.value_of(u.src[0]))
+        if loop.op == "thread" or (loop.name in self.launched_by and loop.lowest == 0):
+            self.program.threads.append(loop)
 
     def loop_of(self, u: UOp) -> Loop:
         found = self.values.get(u)
         if isinstance(found, Loop):
             return found
-        if u.op.name == "RANGE":
-            op, end = "loop", u.src[0]
-            trips, symbolic = int(end.vmax), end.vmin != end.vmax
-        elif u.op.name == "SPECIAL":
-            op, end = "thread", u.src[0]
-            trips, symbolic = int(end.vmax), end.vmin != end.vmax
-        else:
+        if is_variable(u):
             op, trips, symbolic = "variable", int(u.vmax) + 1, False
+        else:
+            op, end = _LOOP_OPS[u.op.name], u.src[0]
+            trips, symbolic = int(end.vmax), end.vmin != end.vmax
         loop = Loop(op, (), dtype_of(u), 4, name=loop_name(u), uop=u, trips=trips, symbolic=symbolic)
         loop.lowest, loop.highest = int(u.vmin), int(u.vmax)
         self.values[u] = loop
@@ -101,7 +115,9 @@ class Reader:
             return
         buffer, index, gates, follows, width = pointer
         # from 0.13 on the gate is the last source of the LOAD, behind what is taken where it does not hold
-        gates += [self.value_of(s) for s in u.src[2:] if dtype_of(s) == "bool"]
+        beside = [self.value_of(s) for s in u.src[2:] if dtype_of(s) == "bool"]
+        self.program.addressing += beside
+        gates += beside
         gates += [gate for gate in self.gates if gate not in gates]
         width = width or value.lanes
         loops = (*self.program.threads, *self.around)
@@ -115,7 +131,7 @@ class Reader:
 
     def find_pointer(self, pointer: UOp) -> tuple[Buffer, Value, list[Value], list[Access], int] | None:
         """Returns what a pointer addresses: buffer, index, gates, stores it comes after, and elements (0: those of the
-        value). None for images, whose index is a pair."""
+        value). None where it is not one index into one buffer."""
         index: Value | None = None
         gates: list[Value] = []
         follows: list[Access] = []
@@ -126,7 +142,7 @@ class Reader:
                     self.stores[s] for source in pointer.src[1:] for s in find_stores(source) if s in self.stores
                 ]
             elif pointer.op.name in {"INDEX", "SHRINK"} and len(pointer.src) > 1:
-                if index is not None or not is_scalar(pointer.src[1]):
+                if index is not None:
                     return None
                 index = self.value_of(pointer.src[1])
                 rest = [self.value_of(s) for s in pointer.src[2:]]
@@ -134,34 +150,36 @@ class Reader:
                 if pointer.op.name == "SHRINK" and rest:
                     width = int(rest[0].constant or 0)
             pointer = pointer.src[0]
-        if pointer.op.name not in _MEMORY or index is None:
+        if not is_memory(pointer) or index is None:
             return None
         buffer = self.buffer_of(pointer)
-        return None if buffer is None else (buffer, index, gates, follows, width)
+        if index.lanes > 1 and buffer.space != "image":
+            return None
+        return buffer, index, gates, follows, width
 
-    def buffer_of(self, u: UOp) -> Buffer | None:
-        """None for an image, and for memory whose size is not known."""
+    def buffer_of(self, u: UOp) -> Buffer:
         if u not in self.buffers:
             dtype = u.dtype
             size = getattr(dtype, "size", None)
             if size is None:
                 size = int(u.src[0].vmax) if u.src else 0
             base = getattr(dtype, "base", dtype)
-            if "image" in str(dtype) or size < 0:
-                return None
             slot = u.arg if isinstance(u.arg, int) else u.arg.slot
             space = find_space(u)
-            name = f"data{slot}_{size}" if space == "global" else f"{'temp' if space == 'local' else 'acc'}{slot}"
-            buffer = Buffer(slot, name, size, plain(base), base.itemsize, space)
+            buffer = Buffer(slot, self.name_memory(u, slot, size, space), size, plain(base), base.itemsize, space)
             self.buffers[u] = buffer
             self.program.buffers.append(buffer)
         return self.buffers[u]
 
-    def is_pointer(self, u: UOp) -> bool:
-        """Whether a UOp only addresses memory: an INDEX, a cast pointer, a SHRINK."""
-        while u.op.name in _POINTER_OPS:
-            u = u.src[0]
-        return u.op.name in _MEMORY and not is_variable(u)
+    def name_memory(self, u: UOp, slot: int, size: int, space: str) -> str:
+        """Returns the name that the source has for a buffer."""
+        if space in {"global", "image"}:
+            return f"data{slot}_{size}"
+        if space == "local" and u.op.name == "DEFINE_LOCAL":
+            return f"temp{slot}"
+        # registers are counted as they come, and from 0.14 on LOCAL memory with them
+        number = sum(known.op is u.op for known in self.buffers)
+        return f"acc{number}" if u.op.name == "DEFINE_REG" else f"buf{number}"
 
     # *** values
 
@@ -169,18 +187,22 @@ class Reader:
         """The Value of a UOp."""
         if u in self.values:
             return self.values[u]
-        if u.op.name in {"RANGE", "SPECIAL"} or is_variable(u):
+        if u.op.name in _LOOP_OPS or is_variable(u):
             return self.loop_of(u)
+        if u.op.name == "AFTER":
+            return self.value_of(u.src[0])
         constant = find_constant(u)
         sources: tuple[Value, ...] = ()
         name = str(u.op.name)
         op = "const" if constant is not None else OPERATIONS.get(name, name.lower())
-        if constant is None and u.op.name != "LOAD":
-            sources = tuple(self.value_of(s) for s in u.src if is_variable(s) or s.op.name not in {*_MEMORY, "AFTER"})
+        if constant is None:
+            # what a load gives where its gate does not hold is behind its pointer; what follows only orders it
+            found = u.src[1:2] if name == "LOAD" else u.src
+            sources = tuple(self.value_of(s) for s in found if s.op.name not in _ORDERS and not is_pointer(s))
         dtype = u.dtype.scalar() if hasattr(u.dtype, "scalar") else u.dtype
         value = Value(op, sources, plain(dtype), getattr(dtype, "itemsize", 0), lanes_of(u), constant)
         value.lowest, value.highest = bounds_of(u)
-        value.uop, value.arithmetic = u, is_arithmetic(u)
+        value.uop, value.operations = u, count_operations(u, value.lanes)
         self.values[u] = value
         return value
 
@@ -206,17 +228,32 @@ def is_variable(u: UOp) -> bool:
     return u.op.name == "DEFINE_VAR" or (u.op.name == "PARAM" and getattr(u.arg, "vmin_vmax", None) is not None)
 
 
-def is_arithmetic(u: UOp) -> bool:
+def is_memory(u: UOp) -> bool:
+    return u.op.name in _MEMORY and not is_variable(u)
+
+
+def is_pointer(u: UOp) -> bool:
+    """Whether a UOp only addresses memory: memory itself, an INDEX, a cast pointer, a SHRINK."""
+    while u.op.name in _POINTER_OPS:
+        u = u.src[0]
+    return is_memory(u)
+
+
+def count_operations(u: UOp, lanes: int) -> int:
     from tinygrad.uop import GroupOp
 
-    return u.op in GroupOp.ALU or u.op.name == "WMMA"
-
-
-def is_scalar(u: UOp) -> bool:
-    return lanes_of(u) == 1
+    if u.op.name == "WMMA":
+        # before 0.14 a name comes first
+        dimensions, threads = (u.arg[1], u.arg[5]) if isinstance(u.arg[0], str) else (u.arg[0], u.arg[3])
+        return 2 * math.prod(dimensions) // threads
+    if u.op not in GroupOp.ALU:
+        return 0
+    return 2 * lanes if u.op.name == "MULACC" else lanes
 
 
 def find_space(u: UOp) -> str:
+    if "image" in str(u.dtype):
+        return "image"
     if u.op.name in _SPACE_OF:
         return _SPACE_OF[u.op.name]
     space = getattr(u.dtype, "addrspace", None) or getattr(u.arg, "addrspace", None)
@@ -233,9 +270,7 @@ def find_constant(u: UOp) -> Any:
 
 
 def bounds_of(u: UOp) -> tuple[int | None, int | None]:
-    if not plain(u.dtype).startswith(
-        ("int", "uint", "bool", "long", "short", "char", "uchar", "ulong", "ushort", "weak")
-    ):
+    if dtype_of(u) not in INTEGERS and dtype_of(u) != "bool":
         return None, None
     try:
         lowest, highest = u.vmin, u.vmax

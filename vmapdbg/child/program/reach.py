@@ -8,15 +8,12 @@ has millions of steps. What cannot be gone through within `MOST_STEPS` is left u
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from tinygrad.dtype import dtypes
-from tinygrad.uop import Ops
-from tinygrad.uop.ops import UOp
-
 from vmapdbg.child.program.expressions import TEXT, Undecided, keeps_value, walk
+from vmapdbg.child.program.linear import Value
 
 if TYPE_CHECKING:
     from vmapdbg.child.program.steps import Integers
@@ -59,14 +56,14 @@ class Reach:
         return self.base + sum(int(s.values[-1]) for s in self.summands) + self.width - 1
 
 
-def find_reach(address: UOp, gate: UOp | None, sizes: dict[UOp, int], width: int) -> Reach:
+def find_reach(address: Value, gate: Value | None, sizes: Mapping[Value, int], width: int) -> Reach:
     """Returns what an access reaches. `sizes` has the loops and threads around it with their trip counts.
 
     Raises Undecided.
     """
     base, terms = split_terms(address)
     conditions = [] if gate is None else split_conditions(gate)
-    parts: list[tuple[frozenset[UOp], list[tuple[UOp, int]], list[UOp]]] = []
+    parts: list[tuple[frozenset[Value], list[tuple[Value, int]], list[Value]]] = []
     for expression, scale in terms:
         parts.append((find_loops(expression, sizes), [(expression, scale)], []))
     for condition in conditions:
@@ -77,46 +74,46 @@ def find_reach(address: UOp, gate: UOp | None, sizes: dict[UOp, int], width: int
     return Reach(base, tuple(summands), width, repeats)
 
 
-def split_terms(address: UOp) -> tuple[int, list[tuple[UOp, int]]]:
+def split_terms(address: Value) -> tuple[int, list[tuple[Value, int]]]:
     """Returns an address as a constant and terms (expression, factor), sums and constant factors taken apart."""
-    base, terms = 0, dict[UOp, int]()
+    base, terms = 0, dict[Value, int]()
     todo = [(address, 1)]
     while todo:
-        u, scale = todo.pop()
-        left, right = u.src if len(u.src) == 2 else (None, None)
-        if u.op is Ops.CONST and isinstance(u.arg, int):
-            base += u.arg * scale
-        elif u.op is Ops.ADD and left is not None and right is not None:
+        value, scale = todo.pop()
+        left, right = value.sources if len(value.sources) == 2 else (None, None)
+        if isinstance(value.constant, int):
+            base += value.constant * scale
+        elif value.op == "add" and left is not None and right is not None:
             todo += [(left, scale), (right, scale)]
-        elif u.op is Ops.SUB and left is not None and right is not None:
+        elif value.op == "sub" and left is not None and right is not None:
             todo += [(left, scale), (right, -scale)]
-        elif u.op in {Ops.MUL, Ops.SHL} and right is not None and right.op is Ops.CONST and left is not None:
-            todo.append((left, scale * int(right.arg) if u.op is Ops.MUL else scale << int(right.arg)))
-        elif u.op is Ops.CAST and keeps_value(u):
-            todo.append((u.src[0], scale))
+        elif value.op in {"mul", "shl"} and left is not None and right is not None and isinstance(right.constant, int):
+            todo.append((left, scale * right.constant if value.op == "mul" else scale << right.constant))
+        elif value.op == "cast" and keeps_value(value):
+            todo.append((value.sources[0], scale))
         else:
-            terms[u] = terms.get(u, 0) + scale
+            terms[value] = terms.get(value, 0) + scale
     return base, list(terms.items())
 
 
-def split_conditions(gate: UOp) -> list[UOp]:
-    if gate.op is Ops.AND and gate.dtype == dtypes.bool:
-        return [part for s in gate.src for part in split_conditions(s)]
+def split_conditions(gate: Value) -> list[Value]:
+    if gate.op == "and" and gate.dtype == "bool":
+        return [part for source in gate.sources for part in split_conditions(source)]
     return [gate]
 
 
-def find_loops(expression: UOp, sizes: dict[UOp, int]) -> frozenset[UOp]:
+def find_loops(expression: Value, sizes: Mapping[Value, int]) -> frozenset[Value]:
     """Returns the loops and threads that an expression uses. Raises Undecided where it uses anything else."""
     found = set()
-    for u in walk(expression, sizes):
-        if u in sizes:
-            found.add(u)
-        elif u.op not in TEXT and u.op is not Ops.CONST:
-            raise Undecided(f"{u.op.name} in an address")
+    for value in walk([expression], sizes):
+        if value in sizes:
+            found.add(value)
+        elif value.op not in TEXT and value.op != "const":
+            raise Undecided(f"{value.op} in an address")
     return frozenset(found)
 
 
-_Part = tuple[frozenset[UOp], list[tuple[UOp, int]], list[UOp]]
+_Part = tuple[frozenset[Value], list[tuple[Value, int]], list[Value]]
 
 
 def join_parts(parts: Iterable[_Part]) -> list[_Part]:
@@ -132,7 +129,7 @@ def join_parts(parts: Iterable[_Part]) -> list[_Part]:
 
 
 def make_summand(
-    loops: frozenset[UOp], terms: list[tuple[UOp, int]], conditions: list[UOp], sizes: dict[UOp, int]
+    loops: frozenset[Value], terms: list[tuple[Value, int]], conditions: list[Value], sizes: Mapping[Value, int]
 ) -> Summand:
     if len(loops) == 1 and not conditions and len(terms) == 1 and terms[0][0] in loops:
         size, step = sizes[terms[0][0]], terms[0][1]
@@ -147,7 +144,7 @@ def make_summand(
     # numpy takes a tenth of a second to import, and most kernels never get here
     from vmapdbg.child.program.steps import evaluate_sums, join_distinct
 
-    order = sorted(loops, key=lambda loop: str(loop.arg))
+    order = sorted(loops, key=lambda loop: loop.name)
     blocks = list(evaluate_sums(terms, conditions, {loop: sizes[loop] for loop in order}))
     passed = sum(block.size for block in blocks)
     return Summand(join_distinct(blocks), passed)

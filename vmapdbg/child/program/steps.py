@@ -6,16 +6,14 @@ This is the part of `reach` that needs numpy, imported only for the kernels that
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tinygrad.dtype import dtypes
-from tinygrad.uop import Ops
-from tinygrad.uop.ops import UOp
 
-from vmapdbg.child.program.expressions import Undecided, keeps_value, walk
+from vmapdbg.child.program.expressions import Undecided, highest_of, keeps_value, lowest_of, walk
+from vmapdbg.child.program.linear import Value
 
 Integers = NDArray[Any]
 _BLOCK = 1 << 16
@@ -34,73 +32,86 @@ def _modulo(a: Integers, b: Integers) -> Integers:
     return np.fmod(a, b)
 
 
-# division is that of C: towards zero
-NUMPY_OF: dict[Ops, Callable[..., Integers]] = {
-    Ops.ADD: np.add,
-    Ops.SUB: np.subtract,
-    Ops.MUL: np.multiply,
-    Ops.NEG: np.negative,
-    Ops.IDIV: _divide,
-    Ops.MOD: _modulo,
-    Ops.SHL: np.left_shift,
-    Ops.SHR: np.right_shift,
-    Ops.AND: np.bitwise_and,
-    Ops.OR: np.bitwise_or,
-    Ops.XOR: np.bitwise_xor,
-    Ops.MAX: np.maximum,
-    Ops.CMPLT: np.less,
-    Ops.CMPNE: np.not_equal,
-    Ops.CMPEQ: np.equal,
-    Ops.WHERE: np.where,
+def _divide_down(a: Integers, b: Integers) -> Integers:
+    return (a - _modulo_down(a, b)) // b
+
+
+def _modulo_down(a: Integers, b: Integers) -> Integers:
+    if not np.all(b):
+        raise Undecided("a division by zero in an address")
+    return np.mod(a, b)
+
+
+NUMPY_OF: dict[str, Callable[..., Integers]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "neg": np.negative,
+    "div": _divide,
+    "mod": _modulo,
+    "floordiv": _divide_down,
+    "floormod": _modulo_down,
+    "shl": np.left_shift,
+    "shr": np.right_shift,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "max": np.maximum,
+    "lt": np.less,
+    "ne": np.not_equal,
+    "eq": np.equal,
+    "where": np.where,
 }
 
 
-def evaluate_sums(terms: list[tuple[UOp, int]], conditions: list[UOp], loops: dict[UOp, int]) -> Iterator[Integers]:
+def evaluate_sums(
+    terms: list[tuple[Value, int]], conditions: list[Value], loops: Mapping[Value, int]
+) -> Iterator[Integers]:
     """Yields the sum of the terms, (expression, factor) each, at all steps of the loops at which the conditions hold.
 
     `loops` have their trip counts. The sums come block by block. Raises Undecided.
     """
-    parts = walk(UOp.sink(*conditions, *(u for u, _ in terms)), loops)[:-1]
-    for u in parts:
-        _check_size(u, 1)
-    for u, scale in terms:
-        _check_size(u, scale)
+    parts = walk([*conditions, *(value for value, _ in terms)], loops)
+    for value in parts:
+        _check_size(value, 1)
+    for value, scale in terms:
+        _check_size(value, scale)
     # one axis more, of one step: numpy has no index of no axis
     shape = (*loops.values(), 1)
     steps = math.prod(shape)
     for start in range(0, steps, _BLOCK):
         offsets = np.arange(start, min(start + _BLOCK, steps))
-        values: dict[UOp, Integers] = dict(zip(loops, np.unravel_index(offsets, shape), strict=False))
-        for u in parts:
-            if u not in values:
-                values[u] = _evaluate(u, [values[s] for s in u.src])
+        numbers: dict[Value, Integers] = dict(zip(loops, np.unravel_index(offsets, shape), strict=False))
+        for value in parts:
+            if value not in numbers:
+                numbers[value] = _evaluate(value, [numbers[source] for source in value.sources])
         sums = np.zeros(offsets.shape, np.int64)
-        for u, scale in terms:
-            sums += values[u] * scale
+        for value, scale in terms:
+            sums += numbers[value] * scale
         # a gate guards what is beside it, not what it is made of: all conditions can be computed at every step
         holds = np.ones(offsets.shape, bool)
         for condition in conditions:
-            holds &= values[condition] != 0
+            holds &= numbers[condition] != 0
         yield sums[holds]
 
 
-def _check_size(u: UOp, scale: int) -> None:
-    if max(abs(int(u.vmin)), abs(int(u.vmax))) * abs(scale) > _LIMIT:
+def _check_size(value: Value, scale: int) -> None:
+    if max(abs(lowest_of(value)), abs(highest_of(value))) * abs(scale) > _LIMIT:
         raise Undecided("large numbers in an address")
 
 
-def _evaluate(u: UOp, sources: list[Integers]) -> Integers:
-    if u.op is Ops.CONST:
-        if not isinstance(u.arg, (int, float)):
-            raise Undecided(f"{u.arg} in an address")
-        return np.asarray(bool(u.arg) if u.dtype == dtypes.bool else int(u.arg))
-    if u.op is Ops.CAST:
-        if u.dtype == dtypes.bool:
+def _evaluate(value: Value, sources: list[Integers]) -> Integers:
+    if value.op == "const":
+        if value.constant is None:
+            raise Undecided("an invalid address")
+        return np.asarray(bool(value.constant) if value.dtype == "bool" else int(value.constant))
+    if value.op == "cast":
+        if value.dtype == "bool":
             return sources[0] != 0
-        if not keeps_value(u):
-            raise Undecided(f"a cast to {u.dtype} in an address")
+        if not keeps_value(value):
+            raise Undecided(f"a cast to {value.dtype} in an address")
         return sources[0].astype(np.int64)
-    return NUMPY_OF[u.op](*sources)
+    return NUMPY_OF[value.op](*sources)
 
 
 # *** sets of numbers, sorted
