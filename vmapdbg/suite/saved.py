@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from vmapdbg.model.capture import BufferArg, Kernel, Node, Realized, Reason, Schedule, Versions
+from vmapdbg.model.capture import BufferArg, Kernel, Node, Realized, Schedule, Versions
 from vmapdbg.model.data import to_data
 
 RUN_SCHEMA: Literal[1] = 1
@@ -190,9 +190,9 @@ def grow_schedule(
 def _grow_node(place: int, node: SavedNode) -> Node:
     realized = None
     if node.realized is not None:
-        rule: Any = node.rule or node.realized
+        # what the rule was applied to is not kept, so its name stands for the sentence
         reason: Any = node.realized
-        realized = Realized((), reason, "", (Reason(rule),))
+        realized = Realized((), reason, node.rule or node.realized)
     return Node(place, node.op, node.dtype, node.shape, node.src, None, None, (), realized, node.line, node.arg)
 
 
