@@ -38,7 +38,8 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkout of four commits; the third one changes the schedule of the snippet."""
     folder = tmp_path_factory.mktemp("work") / "tinygrad"
     spec = importlib.util.find_spec("tinygrad")
-    assert spec is not None and spec.origin is not None
+    assert spec is not None
+    assert spec.origin is not None
     shutil.copytree(Path(spec.origin).parent, folder / "tinygrad", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "pyproject.toml").write_text('[project]\nname = "tinygrad"\nversion = "0.12.0"\n', encoding="utf-8")
     (folder / "snippet.py").write_text(SNIPPET, encoding="utf-8")

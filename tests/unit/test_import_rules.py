@@ -24,6 +24,7 @@ ORDER = (
     "check",
     "lint",
     "diff",
+    "suite",
     "bisect",
     "why",
     "child",

@@ -24,6 +24,10 @@ def _install_overlay() -> None:
         from vmapdbg.child.run_lint import lint_this_process
 
         lint_this_process()
+    if "VMAPDBG_SAVE" in os.environ:
+        from vmapdbg.child.run_save import save_this_process
+
+        save_this_process()
 
 
 def _run_shadowed() -> None:

@@ -7,6 +7,7 @@ import sys
 import click
 
 from vmapdbg.commands.baseline import find_pair
+from vmapdbg.commands.diff_suite import SuiteFormat, SuiteOptions, diff_folders, find_folders
 from vmapdbg.commands.options import JobOptions, end_if_failed, job_options, make_console
 from vmapdbg.model.data import dump_document
 from vmapdbg.model.failure import Failure
@@ -26,6 +27,8 @@ from vmapdbg.model.store import load_capture
 @click.option("--unified", is_flag=True, help="Print changed source in one column.")
 @click.option("--json", "as_json", is_flag=True, help="Print the differences as one JSON document.")
 @click.option("--exit-code", is_flag=True, help="End with 1 when there are differences.")
+@click.option("--test", help="Of two saved runs: print this test in full (its id, or a part that no other has).")
+@click.option("--format", "form", type=click.Choice(("text", "github")), help="Of two saved runs: github is Markdown.")
 @job_options
 def diff(
     inputs: tuple[str, ...],
@@ -34,9 +37,12 @@ def diff(
     unified: bool,
     as_json: bool,
     exit_code: bool,
+    test: str | None,
+    form: SuiteFormat | None,
     options: JobOptions,
 ) -> None:
-    """Show what the patches change: INPUTS is a SNIPPET, or two saved captures, or nothing for the last snippet.
+    """Show what the patches change: INPUTS is a SNIPPET, or two saved captures, or two runs that `run --save` saved, or
+    nothing for the last snippet.
 
     Both sides run at the same time; what the snippet prints on them is compared, too.
 
@@ -48,12 +54,19 @@ def diff(
       vmapdbg diff model.py --tinygrad 0.14.0 --baseline=0.13.0
       vmapdbg diff model.py --baseline=@master
       vmapdbg diff before.json after.json --json
+      vmapdbg diff before_dir after_dir --exit-code
     """
     # `--baseline snippet.py` means `snippet.py --baseline`
     if baseline is not None and baseline.endswith(".py"):
         inputs, baseline = (baseline, *inputs), None
     if len(inputs) > 2:
-        raise Failure("diff takes one snippet or two saved captures")
+        raise Failure("diff takes one snippet, two saved captures or two saved runs")
+    if folders := find_folders(inputs):
+        asked = SuiteOptions(test, form, as_json=as_json, show_all=show_all, unified=unified, exit_code=exit_code)
+        diff_folders(*folders, asked)
+        return
+    if test is not None or form is not None:
+        raise Failure("--test and --format are for two saved runs: vmapdbg diff BEFORE_DIR AFTER_DIR")
     if len(inputs) == 2:
         before, after, printed = load_capture(inputs[0]), load_capture(inputs[1]), None
     else:

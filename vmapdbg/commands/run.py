@@ -11,6 +11,7 @@ import click
 from vmapdbg.commands.jobs import check_snippet
 from vmapdbg.commands.options import patches_option
 from vmapdbg.commands.run_lint import run_and_print
+from vmapdbg.commands.run_save import run_and_save
 from vmapdbg.job.patches import Patches, format_patches
 from vmapdbg.job.targets import DEFAULT_TARGET, TARGETS
 from vmapdbg.model.failure import Failure
@@ -24,15 +25,17 @@ from vmapdbg.overlay import child_environment
     "--target",
     type=click.Choice(list(TARGETS)),
     default=DEFAULT_TARGET,
-    help=f"What --lint renders kernels for.  [default: {DEFAULT_TARGET}]",
+    help=f"What --lint and --save render kernels for.  [default: {DEFAULT_TARGET}]",
 )
 @click.option("--lint-output", type=click.Path(dir_okay=False, path_type=Path), help="Write them as JSON, too.")
+@click.option("--save", type=click.Path(path_type=Path), help="Save what each test schedules into this folder.")
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
     patches: Patches,
     with_lint: bool,
     target: str,
     lint_output: Path | None,
+    save: Path | None,
     program: tuple[str, ...],
 ) -> None:
     """Run a program on patched tinygrad: SCRIPT [ARGS] or -m MODULE [ARGS].
@@ -43,7 +46,11 @@ def run(
     Examples:
       vmapdbg run --patches all,-close-ranges -m pytest -n 2 test_schedule.py
       vmapdbg run --lint train.py --steps 1
+      vmapdbg run --save before -m pytest -n 2 test_ops.py   # then vmapdbg diff before after
     """
+    linting = with_lint or lint_output is not None
+    if linting and save is not None:
+        raise Failure("--lint and --save are for two runs: give one of them")
     if program == ("-m",):
         raise Failure("-m needs the name of a module")
     if program[0] != "-m":
@@ -51,6 +58,8 @@ def run(
     environment = child_environment(format_patches(patches), dict(os.environ))
     # what is buffered would be lost when the program takes the place of this process
     sys.stdout.flush()
-    if with_lint or lint_output is not None:
+    if save is not None:
+        sys.exit(run_and_save(program, environment, patches, target, save))
+    if linting:
         sys.exit(run_and_print(program, environment, target, lint_output))
     os.execve(sys.executable, [sys.executable, *program], environment)

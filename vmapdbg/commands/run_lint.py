@@ -6,9 +6,6 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
@@ -16,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vmapdbg.commands.options import make_console
+from vmapdbg.commands.programs import run_program
 from vmapdbg.job.job import LintedSchedule
 from vmapdbg.model.capture import SCHEMA, Finding
 from vmapdbg.model.data import build_data, dump_document
@@ -56,18 +54,9 @@ def print_linted(linted: RunDocument) -> None:
 def run_and_lint(program: Sequence[str], environment: dict[str, str], target: str) -> RunDocument:
     """Runs `python PROGRAM` in `environment`, which has the overlay, and returns what its processes found."""
     with tempfile.TemporaryDirectory(prefix="vmapdbg-lint-") as folder:
-        process = subprocess.Popen(
-            [sys.executable, *program], env={**environment, "VMAPDBG_LINT": folder, "VMAPDBG_LINT_TARGET": target}
-        )
-        # Ctrl-C goes to the program as well, which decides what it does with it
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        try:
-            status = process.wait()
-        finally:
-            signal.signal(signal.SIGINT, before)
-            process.kill()
-        # as a shell says it of a program that a signal killed
-        return sum_up(Path(folder), target, 128 - status if status < 0 else status)
+        variables = {"VMAPDBG_LINT": folder, "VMAPDBG_LINT_TARGET": target}
+        status = run_program(program, {**environment, **variables})
+        return sum_up(Path(folder), target, status)
 
 
 def sum_up(folder: Path, target: str, status: int) -> RunDocument:

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 OPEN = "open"
 """Marks a list that may grow: `Annotated[Literal[...], OPEN]`."""
 
-DocumentKind = Literal["capture", "diff", "graph", "lint", "run", "check", "bisect", "bisect-commits"]
+DocumentKind = Literal["capture", "diff", "graph", "lint", "run", "check", "bisect", "bisect-commits", "suite-diff"]
 """What a JSON document is; there is a JSON Schema for each."""
 
 # *** a capture
@@ -119,6 +119,36 @@ ChangeStatus = Literal["unchanged", "changed", "only-before", "only-after"]
 KernelStatus = Literal["unchanged", "changed", "only-before", "only-after", "fused-from", "split-into"]
 MatchedBy = Literal["", "outputs", "nodes", "key", "source", "similarity"]
 ValueStatus = Literal["equal", "close", "different", "unknown"]
+
+# *** a diff of two saved runs
+
+SuiteChangeKind = Annotated[
+    Literal[
+        "fused",
+        "split",
+        "regrouped",
+        "more-launches",
+        "fewer-launches",
+        "more-ops",
+        "fewer-ops",
+        "more-bytes",
+        "fewer-bytes",
+        "fewer-threads",
+        "more-threads",
+        "more-local-memory",
+        "less-local-memory",
+        "other-launch-dimensions",
+        "other-source",
+        "other-order",
+        "kernel-gone",
+        "kernel-new",
+        "schedule-gone",
+        "schedule-new",
+        "fewer-copies",
+        "more-copies",
+    ],
+    OPEN,
+]
 
 # *** what check finds
 

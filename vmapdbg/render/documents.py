@@ -15,6 +15,7 @@ from vmapdbg.model.vocabulary import DocumentKind
 from vmapdbg.render.check_sentences import add_pattern_sentences
 from vmapdbg.render.graph.model import Graph
 from vmapdbg.render.lint_formats import LintDocument, RunDocument
+from vmapdbg.suite.result import SuiteDiff
 
 # *** vmapdbg check --json
 
@@ -161,5 +162,6 @@ DOCUMENTS: dict[DocumentKind, type] = {
     "check": CheckDocument,
     "bisect": BisectDocument,
     "bisect-commits": History,
+    "suite-diff": SuiteDiff,
 }
 """The dataclass of each kind of document."""

@@ -1,0 +1,112 @@
+"""`vmapdbg diff DIR DIR`: two runs that `vmapdbg run --save` wrote."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from vmapdbg.commands.options import make_console
+from vmapdbg.diff import CaptureDiff
+from vmapdbg.model.data import dump_document
+from vmapdbg.model.failure import EXIT_USAGE, Failure
+from vmapdbg.model.wording import join_first
+from vmapdbg.suite.compare import compare_runs, diff_test
+from vmapdbg.suite.load import LoadedRun, load_run
+from vmapdbg.suite.result import SuiteDiff
+
+SuiteFormat = Literal["text", "github"]
+
+
+@dataclass(frozen=True)
+class SuiteOptions:
+    """How two saved runs are compared and shown, as given on the command line."""
+
+    test: str | None
+    form: SuiteFormat | None
+    as_json: bool
+    show_all: bool
+    unified: bool
+    exit_code: bool
+
+
+def find_folders(inputs: Sequence[str]) -> tuple[Path, Path] | None:
+    """Returns the two saved runs that the inputs of diff name, None where they name no folder. Raises Failure where
+    one of them does."""
+    paths = [Path(item) for item in inputs]
+    if not any(path.is_dir() for path in paths):
+        return None
+    missing = next((path for path in paths if not path.exists()), None)
+    if missing is not None:
+        raise Failure(f"there is no folder {missing}")
+    if len(paths) != 2 or not all(path.is_dir() for path in paths):
+        raise Failure("a saved run is compared with another one: vmapdbg diff BEFORE_DIR AFTER_DIR")
+    return paths[0], paths[1]
+
+
+def diff_folders(before: Path, after: Path, options: SuiteOptions) -> None:
+    """Prints how two saved runs differ, or one test of them. Ends with 1 where they do and that is asked for. Raises
+    Failure."""
+    if options.form == "github" and options.as_json:
+        raise Failure("--json and --format github are two formats: give one of them")
+    if options.form == "github" and options.test is not None:
+        raise Failure("--format github is for whole runs, not for one --test")
+    runs = load_run(before), load_run(after)
+    if options.test is None:
+        found = compare_runs(*runs)
+        print_runs(found, options)
+        end_if_damaged(found, options)
+    else:
+        found = diff_test(*runs, find_test(runs, options.test))
+        print_test(found, options)
+    if options.exit_code and not found.is_empty:
+        sys.exit(1)
+
+
+def print_runs(found: SuiteDiff, options: SuiteOptions) -> None:
+    if options.as_json:
+        sys.stdout.write(dump_document(found))
+    elif options.form == "github":
+        from vmapdbg.render.suite_github import dump_suite_github
+
+        sys.stdout.write(dump_suite_github(found))
+    else:
+        from vmapdbg.render.text.suite import print_suite
+
+        print_suite(found, make_console(), show_all=options.show_all)
+
+
+def print_test(found: CaptureDiff, options: SuiteOptions) -> None:
+    """Prints one test as the diff of two captures is printed."""
+    if options.as_json:
+        sys.stdout.write(dump_document(found))
+    else:
+        from vmapdbg.render.text.diff import print_diff
+
+        print_diff(found, make_console(), show_all=options.show_all, unified=options.unified)
+
+
+def end_if_damaged(found: SuiteDiff, options: SuiteOptions) -> None:
+    """Says on stderr which files were left out. Who asks for an exit code must not take the rest for all."""
+    for line in found.damaged:
+        click.echo(f"vmapdbg: {line}", err=True)
+    if options.exit_code and found.damaged:
+        sys.exit(EXIT_USAGE)
+
+
+def find_test(runs: tuple[LoadedRun, LoadedRun], asked: str) -> str:
+    """Returns the id of the test that is asked for: as it stands, or the only one that has it in its id."""
+    every = list(dict.fromkeys(test for run in runs for test in run.parts))
+    if asked in every:
+        return asked
+    # `test_add` means that one rather than `test_add_3`
+    found = [test for test in every if test.endswith(f"::{asked}")] or [test for test in every if asked in test]
+    if not found:
+        raise Failure(f"no test of the runs has {asked!r} in its id")
+    if len(found) > 1:
+        raise Failure(f"{asked!r} is in the ids of {len(found)} tests: {join_first(found, 3)}")
+    return found[0]

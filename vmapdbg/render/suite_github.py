@@ -1,0 +1,92 @@
+"""The diff of two saved runs as Markdown, for a comment on a pull request."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Sequence
+
+from vmapdbg.render.suite_words import (
+    count_found,
+    count_tests,
+    describe_side,
+    explain_causes,
+    format_added,
+    format_cost,
+    list_troubles,
+    name_change,
+    say_verdict,
+)
+from vmapdbg.render.text.diff_view import format_ratio
+from vmapdbg.suite.result import SuiteDiff, SuiteGroup
+
+_MOST_GROUPS = 20
+_MOST_TESTS = 30
+"""GitHub refuses a comment of more than 65,536 characters."""
+_MOST_NAME = 200
+
+
+def dump_suite_github(diff: SuiteDiff) -> str:
+    """Returns the diff as Markdown: a table with a line for each change, what costs most first, and the tests of each
+    one folded away."""
+    before, after = diff.before, diff.after
+    totals = f"kernels {before.kernels:,} → {after.kernels:,}, estimated cost "
+    totals += f"{format_cost(before.cost)} → {format_cost(after.cost)}{format_ratio(before.cost, after.cost)}"
+    lines = [f"### Kernels: {say_verdict(diff)}", "", _escape(f"{count_tests(diff)}; {totals}"), ""]
+    lines += [f"- before {_escape(describe_side(before, after))}", f"- after {_escape(describe_side(after, before))}"]
+    lines += [f"- ⚠ {_escape(_shorten(trouble))}" for trouble in list_troubles(diff)[:5]]
+    shown = choose_groups(diff.groups, _MOST_GROUPS)
+    if shown:
+        lines += ["", "| cost | change | where | found |", "|---:|---|---|---|"]
+        lines += map(_format_row, shown)
+        if len(shown) < len(diff.groups):
+            lines += ["", f"{len(diff.groups) - len(shown)} smaller changes are not shown."]
+        lines += ["", *_fold("Tests of each change", [line for group in shown for line in _list_tests(group)])]
+    for tests, where in ((diff.only_before, "only before"), (diff.only_after, "only after")):
+        if tests:
+            lines += _fold(f"{len(tests):,} tests {where}", _list_names(tests))
+    return "\n".join(lines) + "\n"
+
+
+def choose_groups(groups: Sequence[SuiteGroup], most: int) -> list[SuiteGroup]:
+    """Returns those that change the cost most, in the order that they have."""
+    weighty = sorted(groups, key=lambda group: -abs(group.added))[:most]
+    kept = {id(group) for group in weighty}
+    return [group for group in groups if id(group) in kept]
+
+
+def _format_row(group: SuiteGroup) -> str:
+    cost = f"**{format_added(group)}**" if group.added > 0 else format_added(group)
+    change = "<br>".join(map(_escape, [name_change(group), *explain_causes(group)]))
+    where = _code(group.example.line) if group.example.line else ""
+    return f"| {cost} | {change} | {where} | {count_found(group)} |"
+
+
+def _list_tests(group: SuiteGroup) -> list[str]:
+    return [f"- {_escape(name_change(group))}", *(f"  {line}" for line in _list_names(group.tests))]
+
+
+def _list_names(tests: Sequence[str]) -> list[str]:
+    lines = [f"- {_code(test)}" for test in tests[:_MOST_TESTS]]
+    if len(tests) > _MOST_TESTS:
+        lines.append(f"- and {len(tests) - _MOST_TESTS:,} more")
+    return lines
+
+
+def _fold(title: str, lines: Sequence[str]) -> list[str]:
+    return [f"<details><summary>{html.escape(title)}</summary>", "", *lines, "", "</details>"]
+
+
+def _code(name: str) -> str:
+    """An id may have anything in it: as HTML it is shown as it is."""
+    return f"<code>{_escape(_shorten(name))}</code>"
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MOST_NAME else text[: _MOST_NAME - 3] + "..."
+
+
+def _escape(text: str) -> str:
+    """Returns text in which nothing is markup, on one line, for a cell of a table too."""
+    one_line = " ".join(html.escape(text, quote=False).split())
+    return re.sub(r"([\\`*_|@#\[\]~])", lambda match: f"&#{ord(match[0])};", one_line)

@@ -1,0 +1,185 @@
+"""Two saved runs in, one diff out: the same change in many tests is one entry."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from vmapdbg.diff import CaptureDiff, diff_captures
+from vmapdbg.model.capture import SCHEMA, Schedule
+from vmapdbg.model.failure import Failure
+from vmapdbg.suite.cost import sum_costs
+from vmapdbg.suite.kinds import Change, find_changes
+from vmapdbg.suite.load import LoadedRun
+from vmapdbg.suite.result import SuiteDiff, SuiteExample, SuiteGroup, SuiteSide, SuiteTest
+
+
+@dataclass
+class _Found:
+    """A change, and each test and place that has it."""
+
+    changes: list[tuple[str, Change]] = field(default_factory=list[tuple[str, Change]])
+
+
+def compare_runs(before: LoadedRun, after: LoadedRun) -> SuiteDiff:
+    """Compares two saved runs test by test. Raises Failure where they render for different targets."""
+    if before.run.target != after.run.target:
+        raise Failure(
+            f"{before.folder} has kernels for {before.run.target} and {after.folder} for {after.run.target}: "
+            "save one of them again with the --target of the other"
+        )
+    both = [test for test in before.parts if test in after.parts]
+    whole = [test for test in both if before.is_whole(test) and after.is_whole(test)]
+    groups: dict[tuple[object, ...], _Found] = {}
+    changed: list[SuiteTest] = []
+    for test in sorted(whole):
+        found = list(compare_test(before, after, test))
+        if found:
+            changed.append(_describe_test(before, after, test))
+        for change in found:
+            groups.setdefault(change.key, _Found()).changes.append((test, change))
+    left_out = set(both) - set(whole)
+    return SuiteDiff(
+        schema=SCHEMA,
+        kind="suite-diff",
+        before=_describe_side(before),
+        after=_describe_side(after),
+        unchanged=len(whole) - len(changed),
+        changed=tuple(sorted(changed, key=lambda item: item.cost_before - item.cost_after)),
+        only_before=_find_only(before, after),
+        only_after=_find_only(after, before),
+        groups=tuple(sorted(map(_make_group, groups.values()), key=_rank)),
+        left_out=tuple(sorted(left_out)),
+        damaged=(*before.damaged, *after.damaged),
+    )
+
+
+def _find_only(run: LoadedRun, other: LoadedRun) -> tuple[str, ...]:
+    """Returns the tests that only one run has, without those that the other one may have in a damaged file."""
+    alone = (test for test in run.parts if test not in other.parts)
+    return tuple(sorted(test for test in alone if run.digests[test] not in other.unread | run.unread))
+
+
+def compare_test(before: LoadedRun, after: LoadedRun, test: str) -> Iterator[Change]:
+    """Yields the changes of one test. Schedules that both sides have, to the letter, are not looked at again."""
+    left, right = list_schedules(before, test), list_schedules(after, test)
+    common = Counter(name for name, _ in left) & Counter(name for name, _ in right)
+    some_before, some_after = _take_out(left, common), _take_out(right, common)
+    if some_before or some_after:
+        diff = diff_captures(before.make_capture(some_before), after.make_capture(some_after))
+        for item in diff.schedules:
+            one = None if item.before is None else some_before[item.before]
+            other = None if item.after is None else some_after[item.after]
+            yield from find_changes(item, one, other)
+
+
+def list_schedules(run: LoadedRun, test: str) -> list[tuple[str, Schedule]]:
+    """Returns the schedules of a test in order, each with the name of its file; one that was asked for several times in
+    a row stands there as often."""
+    found: list[tuple[str, Schedule]] = []
+    for asked in run.find_asked(test):
+        schedule = run.schedule(asked.schedule)
+        assert schedule is not None, "a test that is not whole is left out"
+        for _ in range(asked.count):
+            found.append((asked.schedule, replace(schedule, index=len(found), line=asked.line)))
+    return found
+
+
+def _take_out(schedules: list[tuple[str, Schedule]], common: Counter[str]) -> tuple[Schedule, ...]:
+    """Returns the schedules that are not among the common ones, numbered anew."""
+    rest: list[Schedule] = []
+    left = Counter(common)
+    for name, schedule in schedules:
+        if left[name]:
+            left[name] -= 1
+        else:
+            rest.append(replace(schedule, index=len(rest)))
+    return tuple(rest)
+
+
+def diff_test(before: LoadedRun, after: LoadedRun, test: str) -> CaptureDiff:
+    """Returns the whole diff of one test. Raises Failure where a side does not have it, or not whole."""
+    for run in (before, after):
+        if test not in run.parts:
+            raise Failure(f"{run.folder} has no test {test}")
+        if not run.is_whole(test):
+            raise Failure(f"{test} cannot be compared: {run.damaged[-1]}")
+    captures = [run.make_capture(tuple(item for _, item in list_schedules(run, test))) for run in (before, after)]
+    one, other = (replace(capture, snippet=test) for capture in captures)
+    return diff_captures(one, other)
+
+
+# *** sums
+
+
+def _count(run: LoadedRun, test: str) -> tuple[int, int, int]:
+    """Returns how many schedules and kernels a test has, and what they cost."""
+    schedules = kernels = cost = 0
+    for asked in run.find_asked(test):
+        schedule = run.schedule(asked.schedule)
+        if schedule is not None:
+            schedules += asked.count
+            kernels += asked.count * len(schedule.kernels)
+            cost += asked.count * sum_costs(schedule.kernels)
+    return schedules, kernels, cost
+
+
+def _describe_side(run: LoadedRun) -> SuiteSide:
+    counts = [_count(run, test) for test in run.parts]
+    schedules, kernels, cost = map(sum, zip(*counts, strict=True)) if counts else (0, 0, 0)
+    return SuiteSide(
+        folder=str(run.folder),
+        versions=run.run.versions,
+        target=run.run.target,
+        patches=run.run.patches,
+        program=run.run.program,
+        status=run.run.status,
+        tests=len(run.parts),
+        schedules=schedules,
+        kernels=kernels,
+        cost=cost,
+        failed=sum(len(run.find_failed(test)) for test in run.parts),
+    )
+
+
+def _describe_test(before: LoadedRun, after: LoadedRun, test: str) -> SuiteTest:
+    _, kernels_before, cost_before = _count(before, test)
+    _, kernels_after, cost_after = _count(after, test)
+    return SuiteTest(test, kernels_before, kernels_after, cost_before, cost_after)
+
+
+# *** groups
+
+
+def _make_group(found: _Found) -> SuiteGroup:
+    _, first = found.changes[0]
+    added: Counter[str] = Counter()
+    for test, change in found.changes:
+        before, after = change.costs
+        added[test] += after - before
+    worst = sorted(added, key=lambda test: (-abs(added[test]), test))
+    example_test, example = next(item for item in found.changes if item[0] == worst[0])
+    ratios = [change.ratio for _, change in found.changes if change.ratio is not None]
+    return SuiteGroup(
+        kind=first.kind,
+        kernels_before=len(first.before),
+        kernels_after=len(first.after),
+        form=first.form,
+        causes=first.causes,
+        ratios=(round(min(ratios), 4), round(max(ratios), 4)) if ratios else (),
+        count=len(found.changes),
+        cost_before=sum(change.costs[0] for _, change in found.changes),
+        cost_after=sum(change.costs[1] for _, change in found.changes),
+        tests=tuple(worst),
+        example=SuiteExample(
+            test=example_test,
+            line=example.line,
+            before=tuple(kernel.name for kernel in example.before),
+            after=tuple(kernel.name for kernel in example.after),
+        ),
+    )
+
+
+def _rank(group: SuiteGroup) -> tuple[object, ...]:
+    return -group.added, -len(group.tests), group.kind, group.form, group.causes, group.tests
