@@ -48,9 +48,9 @@ def run(folder: Path, names: list[str]) -> None:
     recorder = laboratory.state.observer
     collector = Collector(folder, recorder)
     collector.watch(tinygrad.tensor)
-    lazy = runner.schedule_lazy_tensors
+    lazy = runner.schedule_lazy
     # check runs what the snippet leaves lazy
-    runner.schedule_lazy_tensors = lambda values, realize: lazy(values, realize=True)
+    runner.schedule_lazy = lambda values, realize: lazy(values, realize=True)
     for fault in FAULTS:
         # what is planted for another target does not run here
         if not fault.wrong_values or fault.target != "c" or (names and fault.name not in names):
