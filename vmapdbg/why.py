@@ -136,7 +136,7 @@ def explain_named(schedule: Schedule, name: str) -> Iterable[Explanation]:
             yield explain_kernel(schedule, number, kernel)
     at_line = [n for n in schedule.nodes if n.line is not None and _is_same_line(n.line, name)]
     buffered = index_of(schedule).bufferizes
-    telling = [n for n in at_line if n.id in buffered or n.op in {"VMAPIN", "VMAPOUT", "REDUCE_AXIS"}]
+    telling = [n for n in at_line if n.id in buffered or n.op in {"VMAPIN", "VMAPOUT", "REDUCE_AXIS", "REDUCE"}]
     for node in telling or at_line[-1:]:
         yield explain_node(schedule, node)
 

@@ -9,12 +9,22 @@ import captures
 import pytest
 
 from vmapdbg.diff.naming import Renaming
-from vmapdbg.model.capture import Capture, Realized, Reason
+from vmapdbg.model.capture import Capture, Condition, Decision, Realized, Reason
 from vmapdbg.model.vocabulary import Rule
 from vmapdbg.render.sentences import Names, fill_sentences, say_all, say_reason
 from vmapdbg.render.text.diff_view import NamesAfter
 
 FUSED = {"kernels": 1, "stock_kernels": 2}
+DECIDED = Decision(
+    "schedule/indexing.py",
+    278,
+    "run_rangeify",
+    "realize_map[x] = axes",
+    (
+        Condition(270, "PCONTIG < 2", True, {"PCONTIG": "0"}),
+        Condition(275, "x in out_rngs", None, {"out_rngs": "[r0, r1]", "x": "SHRINK" * 20}),
+    ),
+)
 SENTENCES = [
     # a node is realized
     (Reason("output"), "an output of the schedule"),
@@ -42,6 +52,16 @@ SENTENCES = [
         "r1, (r3*2) end at EXPAND 4; r2 ends at EXPAND 6",
     ),
     (Reason("stock"), "stock tinygrad does not say why"),
+    # observed: where tinygrad's own code decided
+    (Reason("output", at=DECIDED), "an output of the schedule (indexing.py:278)"),
+    (Reason("ending-ranges", (4,), ("r1",), at=DECIDED), "r1 ends at EXPAND 4 (indexing.py:278)"),
+    (
+        Reason("decided-at", at=DECIDED),
+        "decided at indexing.py:278: realize_map[x] = axes [PCONTIG=0, out_rngs=[r0, r1], "
+        "x=SHRINKSHRINKSHRINKSHRINKSHRINKSHRINKS...]",
+    ),
+    (Reason("decided-at", at=replace(DECIDED, conditions=())), "decided at indexing.py:278: realize_map[x] = axes"),
+    (Reason("decided-at"), "decided-at"),
     # a fusion is refused
     (
         Reason("local-too-large", numbers={"bytes": 40960, "limit": 32768}),
@@ -116,6 +136,9 @@ SENTENCES = [
         "its value reads 2 buffers (3 are allowed), none of them in a reduce",
     ),
     (Reason("no-rule"), "no rule removed it"),
+    (Reason("same-index"), "its value is read at this very index: no buffer is needed"),
+    (Reason("constant"), "its value is a constant"),
+    (Reason("buffer-limit"), "put in later: its reader reads as many buffers as the device lets a kernel have"),
     (Reason("folded"), "folded: its reader has the same index, or its value is a constant"),
     (Reason("schedule-failed"), "the schedule failed before its buffers were made"),
 ]

@@ -286,7 +286,8 @@ class Schedule:
 
     `cached` tells that it came out of tinygrad's schedule cache. The cache's key does not hold the scheduler's
     switches: `not_in_key` has those that were set otherwise when the schedule was made, as `{name: [then, now]}`. So
-    the schedule may not be what they ask for.
+    the schedule may not be what they ask for. `buffer_op` is tinygrad's name for what `bufferizes` are: STAGE from 0.13
+    on.
     """
 
     index: int
@@ -300,6 +301,7 @@ class Schedule:
     outputs: tuple[Output, ...]
     cached: bool = False
     not_in_key: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    buffer_op: str = "BUFFERIZE"
 
 
 @dataclass(frozen=True)

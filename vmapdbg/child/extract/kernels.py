@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from vmapdbg.child.adapters import CompiledKernel
-from vmapdbg.child.extract.view import Launch, UOp, View, largest_of, size_of
+from vmapdbg.child.extract.view import Launch, UOp, View, find_values, largest_of, size_of
 from vmapdbg.child.program.accesses import find_accesses
 from vmapdbg.child.program.accumulators import find_resets
 from vmapdbg.child.program.linear import LinearProgram
@@ -90,10 +90,13 @@ class KernelBuilder:
             return []
         read = {self.view.held[b] for b in launch.buffers[1:] if b in self.view.held}
 
-        def is_inside(u: UOp) -> bool:
-            return u is written or (u not in read and u.op.name not in {"KERNEL", "CALL"})
-
-        return [u for u in written.toposort(gate=is_inside) if u in self.view.ids and u.op.name not in _MEMORY]
+        found, todo = {written: None}, [written]
+        while todo:
+            for source in find_values(todo.pop()):
+                if source not in found and source not in read and source.op.name not in {"KERNEL", "CALL"}:
+                    found[source] = None
+                    todo.append(source)
+        return [u for u in found if u in self.view.ids and u.op.name not in _MEMORY]
 
     def count_asked(self, u: UOp) -> int:
         """The ops the tensor graph asks for at this node: one an element, for each step of its ambient ranges."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from vmapdbg.child.adapters import find_adapter
 from vmapdbg.child.extract.kernels import KernelBuilder
 from vmapdbg.child.extract.observed_view import ObservedView
 from vmapdbg.child.extract.schedule import build_schedule, empty_schedule
@@ -31,7 +32,8 @@ def build_schedules(
             outputs = tuple(schedule.outputs)
             made = replace(built[id(passed)], index=index, line=schedule.line, outputs=outputs)
         not_in_key = {name: (str(then), str(now)) for name, (then, now) in schedule.not_in_key.items()}
-        schedules.append(replace(made, cached=schedule.cached, not_in_key=not_in_key))
+        made = replace(made, cached=schedule.cached, not_in_key=not_in_key, buffer_op=find_adapter().stage_op)
+        schedules.append(made)
     return tuple(schedules)
 
 

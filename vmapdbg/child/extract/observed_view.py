@@ -6,16 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from vmapdbg.child.extract.observed_reasons import explain_outcome, explain_realized
-from vmapdbg.child.extract.view import Launch, MadeBuffer, UOp, View
+from vmapdbg.child.extract.view import Launch, MadeBuffer, UOp, View, find_values
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.record.observe import ObservedKernel, ObservedPass
 from vmapdbg.child.record.recorder import NOT_NODES
 from vmapdbg.model.capture import Realized
-
-# the first source of these is a value, what follows says how large it is, or where
-_SHAPED = frozenset({"RESHAPE", "EXPAND", "PAD", "SHRINK", "COPY"})
-# all sources of these say how large, or where
-_MEMORY = frozenset({"BUFFER", "PARAM", "BUFFER_VIEW", "CONST"})
 
 
 class ObservedView(View):
@@ -31,9 +26,6 @@ class ObservedView(View):
         self.scope_ranges = frozenset()
         self.held = passed.held
         self.launches = self._count_launches()
-
-    def find_outside(self, index: UOp, size: int) -> tuple[int, int] | None:
-        return None
 
     def explain_realized(self, node: UOp) -> Realized | None:
         return explain_realized(self, node)
@@ -68,7 +60,8 @@ def find_nodes(passed: ObservedPass) -> list[UOp]:
     values = {passed.tsink}
     for u in reversed(passed.toposort):
         if u in values:
-            values.update(_find_values(u))
+            # the place that a STORE writes to is a node, too
+            values.update((*find_values(u), *(u.src[:1] if u.op.name == "STORE" else ())))
     return [u for u in passed.toposort if _is_node(u, is_value=u in values)]
 
 
@@ -77,9 +70,3 @@ def _is_node(u: UOp, is_value: bool) -> bool:
     if u.op.name in NOT_NODES or scalar == "index":
         return False
     return is_value or scalar != "weakint"
-
-
-def _find_values(u: UOp) -> tuple[UOp, ...]:
-    if u.op.name in _MEMORY:
-        return ()
-    return u.src[:1] if u.op.name in _SHAPED else u.src

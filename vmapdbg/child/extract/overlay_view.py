@@ -9,7 +9,6 @@ from tinygrad.uop.ops import UOp
 
 from vmapdbg.child.extract.reasons import explain_outcome, explain_realized
 from vmapdbg.child.extract.view import Launch, MadeBuffer, View
-from vmapdbg.child.program.bounds import find_outside
 from vmapdbg.child.record.recorder import Launched, PassRecord
 from vmapdbg.model.capture import Realized
 
@@ -30,9 +29,6 @@ class PassView(View):
             Launch(one.ast, one.buffers, one.count, one.variables, self._find_written(one), one.ast.op is Ops.SINK)
             for one in record.kernels
         ]
-
-    def find_outside(self, index: UOp, size: int) -> tuple[int, int] | None:
-        return find_outside(index, size)
 
     def explain_realized(self, node: UOp) -> Realized | None:
         return explain_realized(self, node)

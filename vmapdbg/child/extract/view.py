@@ -17,6 +17,11 @@ from vmapdbg.model.capture import Realized, Reason
 UOp = Any
 Ranges = tuple[UOp, ...]
 
+# the first source of these is a value, what follows says how large it is, or where
+_SHAPED = frozenset({"RESHAPE", "EXPAND", "PAD", "SHRINK", "COPY"})
+# all sources of these say how large, or where
+_PLACES = frozenset({"BUFFER", "PARAM", "BUFFER_VIEW", "CONST"})
+
 
 @dataclass(frozen=True)
 class MadeBuffer:
@@ -77,11 +82,6 @@ class View(ABC):
     def find_buffers(self) -> Iterable[MadeBuffer]:
         """Yields each BUFFERIZE that the pass made for a node, in the order it made them."""
 
-    @abstractmethod
-    def find_outside(self, index: UOp, size: int) -> tuple[int, int] | None:
-        """Returns the bounds of a range that leaves the axis of `size` elements that it indexes, None where it does
-        not, or where that is not known."""
-
     def render(self, u: UOp) -> str:
         """tinygrad's `render()`, remembering the parts: thousands of nodes share few index expressions."""
         if u not in self._names:
@@ -117,3 +117,12 @@ def size_of(s: Any) -> int | str:
 def largest_of(s: Any) -> int:
     """Returns the size of an axis, of a symbolic one its largest."""
     return int(s.vmax) if hasattr(s, "op") else int(s)
+
+
+def find_values(u: UOp) -> tuple[UOp, ...]:
+    """Returns the sources that a UOp computes with: not its sizes, and not the place that a STORE writes to."""
+    if u.op.name in _PLACES:
+        return ()
+    if u.op.name == "STORE":
+        return u.src[1:2]
+    return u.src[:1] if u.op.name in _SHAPED else u.src

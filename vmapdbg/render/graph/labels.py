@@ -167,7 +167,7 @@ def label_buffer(buffer: BufferMark, drawn: DrawnSchedule) -> tuple[str, ...]:
     lost = [f"{name} NOT closed" for name in buffer.lost]
     space = "" if bufferize.addrspace == "GLOBAL" else f" {bufferize.addrspace}"
     size = f"{size_text(bufferize, drawn)}{space}, {bufferize.outcome}"
-    return (*lost, shorten(f"{sign}BUFFERIZE ({closed})"), size)
+    return (*lost, shorten(f"{sign}{drawn.schedule.buffer_op} ({closed})"), size)
 
 
 def size_text(bufferize: Bufferize, drawn: DrawnSchedule) -> str:
@@ -182,7 +182,7 @@ def describe_buffer(buffer: BufferMark, drawn: DrawnSchedule) -> str:
     """Returns the tooltip of a BUFFERIZE."""
     bufferize = buffer.bufferize
     lines = [
-        f"BUFFERIZE of node {bufferize.node}, {bufferize.outcome}: {bufferize.reason}",
+        f"{drawn.schedule.buffer_op} of node {bufferize.node}, {bufferize.outcome}: {bufferize.reason}",
         f"  closes {join_ranges(bufferize.closed_ranges)}: {size_text(bufferize, drawn)} {bufferize.addrspace}",
         *(f"  {name} is not closed: its iterations overwrite each other" for name in buffer.lost),
     ]

@@ -31,13 +31,13 @@ def format_bufferizes(view: ScheduleView) -> list[Text]:
     """Returns the BUFFERIZE section as lines: what each one closes, its size, kept or removed and why."""
     page, bufferizes = view.page, view.schedule.bufferizes
     if not bufferizes:
-        return page.head("BUFFERIZE", "none")
+        return page.head(view.schedule.buffer_op, "none")
     kept = [item for item in bufferizes if item.outcome == "kept"]
     held = format_bytes(sum(item.bytes for item in kept if item.addrspace == "GLOBAL"))
     title = f"{len(kept)} kept ({held} GLOBAL), {len(bufferizes) - len(kept)} removed"
     if any(view.index.ambient_of(item.node) for item in bufferizes):
         title += "; * ambient range"
-    lines = page.head("BUFFERIZE", title)
+    lines = page.head(view.schedule.buffer_op, title)
     return lines + lay_out_table(page, _COLUMNS, [_format_row(view, item) for item in bufferizes])
 
 

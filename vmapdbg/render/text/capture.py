@@ -103,8 +103,6 @@ def _choose_schedules(capture: Capture, schedule: int | str | None) -> list[Sche
 def _format_header(capture: Capture, page: Page, places: Places) -> list[Text]:
     versions = capture.versions
     with_what = f"tinygrad {versions.tinygrad}, Python {versions.python}, vmapdbg {versions.vmapdbg}"
-    on = ", ".join(name for name, state in capture.patches.items() if state) or "none"
-    off = ", ".join(name for name, state in capture.patches.items() if not state)
     kernels = sum(len(item.kernels) for item in capture.schedules)
     summary = f"{format_plural(len(capture.schedules), 'schedule')}, {format_plural(kernels, 'kernel')}"
     if capture.findings:
@@ -112,10 +110,8 @@ def _format_header(capture: Capture, page: Page, places: Places) -> list[Text]:
     parts: list[list[Part]] = [
         [(capture.snippet, "bold"), f"  {summary}"],
         [("target      ", "dim"), f"{capture.target}   ({with_what})"],
-        [("patches on  ", "dim"), on],
+        *(_format_observed(capture) if capture.mode == "observe" else _format_patches(capture)),
     ]
-    if off:
-        parts.append([("patches off ", "dim"), (off, "bold yellow")])
     for short, path in places.full.items():
         if path != capture.snippet and not path.endswith("/" + capture.snippet):
             parts.append([("file        ", "dim"), f"{short} is {path}"])
@@ -131,6 +127,28 @@ def _format_header(capture: Capture, page: Page, places: Places) -> list[Text]:
     return lines
 
 
+def _format_patches(capture: Capture) -> list[list[Part]]:
+    on = ", ".join(name for name, state in capture.patches.items() if state) or "none"
+    off = ", ".join(name for name, state in capture.patches.items() if not state)
+    parts: list[list[Part]] = [[("patches on  ", "dim"), on]]
+    if off:
+        parts.append([("patches off ", "dim"), (off, "bold yellow")])
+    return parts
+
+
+def _format_observed(capture: Capture) -> list[list[Part]]:
+    """Which tinygrad was observed, and what of it could not be."""
+    versions = capture.versions
+    tree = versions.tree if versions.tree not in ("", versions.tinygrad) else ""
+    where = ", ".join(filter(None, (tree, versions.commit)))
+    parts: list[list[Part]] = [
+        [("tinygrad    ", "dim"), f"{versions.tinygrad}, observed (nothing replaced)", format_known("  {}", where)]
+    ]
+    for sentence in capture.missing:
+        parts.append([("missing     ", "dim"), (sentence, "bold yellow")])
+    return parts
+
+
 def _load_printer(section: str) -> _Printer:
     """Returns the printer of a section."""
     module, _, function = SECTIONS[section].partition(":")
@@ -139,7 +157,7 @@ def _load_printer(section: str) -> _Printer:
 
 def _print_schedule(view: ScheduleView, printers: Sequence[_Printer]) -> None:
     heading = view.page.rule((f"== schedule {view.schedule.index}", "bold"), *_describe_schedule(view))
-    view.page.show([Text(), *heading, *format_alerts(view)])
+    view.page.show([Text(), *heading, *_format_other_switches(view), *format_alerts(view)])
     for format_section in printers:
         view.page.show([Text(), *format_section(view)])
 
@@ -149,7 +167,20 @@ def _describe_schedule(view: ScheduleView) -> list[str]:
     parts = [view.places.format(schedule.line, "  {}"), f"  {format_plural(len(schedule.kernels), 'kernel')}"]
     if schedule.copies:
         parts.append(f" + {describe_copies(schedule)}")
+    if schedule.cached:
+        parts.append(", from tinygrad's schedule cache")
     return parts
+
+
+def _format_other_switches(view: ScheduleView) -> list[Text]:
+    """A warning where a cached schedule was made under other switches than those of now."""
+    changed = view.schedule.not_in_key
+    if not changed:
+        return []
+    then, now = (", ".join(f"{name}={values[side]}" for name, values in changed.items()) for side in (0, 1))
+    it = "it" if len(changed) == 1 else "them"
+    alert = f"!! made with {then}, now {now}: tinygrad's cache does not look at {it}"
+    return view.page.wrap((alert, ALERT), indent=2, hang=3)
 
 
 def _find_brief(capture: Capture, findings: Findings) -> dict[int, str]:
@@ -160,7 +191,7 @@ def _find_brief(capture: Capture, findings: Findings) -> dict[int, str]:
         identity = tuple(kernel_identity(kernel) for kernel in schedule.kernels)
         if not identity:
             brief[schedule.index] = "only copies" if schedule.copies else "nothing to run"
-        elif identity in seen and not _has_findings(schedule, findings):
+        elif identity in seen and not schedule.not_in_key and not _has_findings(schedule, findings):
             brief[schedule.index] = f"the kernels of schedule {seen[identity]} again"
         seen.setdefault(identity, schedule.index)
     return brief

@@ -36,7 +36,7 @@ def _print_step(step: Step, sentences: Sentences, console: Console) -> None:
     if not step.facts:
         console.print(Text("  no boundary: no kernel reads another one's buffer", style="dim"))
         return
-    heading: str = step.topic
+    heading: str = sentences.schedule.buffer_op if step.topic == "BUFFERIZE" else step.topic
     for fact in step.facts:
         style = ALERT if fact.rule == "not-closed" else ""
         for sentence in sentences.say(fact):

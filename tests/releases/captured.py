@@ -1,0 +1,39 @@
+"""Prints, as JSON, the Capture of each program on the tinygrad that is on PYTHONPATH: runs in a child.
+
+python captured.py PROGRAM...
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from observed import schedule_program
+
+
+def main() -> None:
+    from vmapdbg.child.record.observe import start
+
+    recorder = start()
+    importlib.import_module("tinygrad.tensor")
+    from vmapdbg.child.live_observed import build_observed_capture
+    from vmapdbg.job.job import Job
+    from vmapdbg.model.store import dump_compact
+    from vmapdbg.render.sentences import fill_sentences
+
+    captures: dict[str, Any] = {}
+    for path in sys.argv[1:]:
+        gc.collect()  # a UOp that is still there has the line of another program
+        recorder.forget()
+        schedule_program(path, recorder.adapter)
+        capture = fill_sentences(build_observed_capture(Job(path), recorder))
+        captures[Path(path).stem] = dump_compact(capture)
+    print(json.dumps(captures))
+
+
+if __name__ == "__main__":
+    main()

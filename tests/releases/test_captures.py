@@ -1,0 +1,230 @@
+"""What is observed of a release becomes a Capture as the overlay's: whole, valid, with a reason for each decision."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from release_trees import HERE, PROGRAMS, ROOT, run_on
+from rich.console import Console
+
+from vmapdbg.model.capture import Bufferize, Capture, Kernel, Node, Reason
+from vmapdbg.model.data import to_data
+from vmapdbg.model.store import dump_compact, parse_capture
+from vmapdbg.render.graph.stages import STAGES
+from vmapdbg.render.graph.write import write_graph
+from vmapdbg.render.json_schema import schema_file
+from vmapdbg.render.text.capture import print_capture
+from vmapdbg.render.text.why import print_explanations
+from vmapdbg.why import explain
+
+NULL = {"DEV": "NULL", "NULL": "1"}
+WIDTH = 80
+
+
+@cache
+def load_captures(version: str) -> dict[str, str]:
+    return json.loads(run_on(version, HERE / "captured.py", *map(str, PROGRAMS), **NULL))
+
+
+@cache
+def load_observed(version: str, name: str) -> Capture:
+    return parse_capture(load_captures(version)[name], name)
+
+
+@pytest.fixture(params=[p.stem for p in PROGRAMS])
+def name(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def capture(release: str, name: str) -> Capture:
+    return load_observed(release, name)
+
+
+def list_nodes(capture: Capture) -> list[Node]:
+    return [node for schedule in capture.schedules for node in schedule.nodes]
+
+
+def list_bufferizes(capture: Capture) -> list[Bufferize]:
+    return [made for schedule in capture.schedules for made in schedule.bufferizes]
+
+
+def render(show: Any) -> str:
+    out = io.StringIO()
+    show(Console(file=out, width=WIDTH))
+    return out.getvalue()
+
+
+def test_document_is_valid_and_comes_back(capture: Capture) -> None:
+    schema = json.loads(schema_file("capture").read_text(encoding="utf-8"))
+    assert [error.message for error in Draft202012Validator(schema).iter_errors(to_data(capture))] == []
+    assert parse_capture(dump_compact(capture), "again") == capture
+
+
+def test_it_says_how_it_was_looked_at(capture: Capture, release: str) -> None:
+    assert (capture.mode, capture.patches, capture.missing) == ("observe", {}, ())
+    assert capture.versions.tinygrad == release
+
+
+def test_every_realized_node_says_why_and_where(capture: Capture) -> None:
+    realized = [node.realized for node in list_nodes(capture) if node.realized is not None]
+    assert realized
+    for why in realized:
+        assert why.reasons
+        assert why.reason != "decided-at"
+        for reason in why.reasons:
+            assert reason.at is not None
+            assert f"(indexing.py:{reason.at.line})" in why.detail
+
+
+def test_every_buffer_says_why_and_where(capture: Capture) -> None:
+    for made in list_bufferizes(capture):
+        assert made.decided is not None
+        assert made.decided.rule not in {"decided-at", "no-rule", "folded"}
+        if made.decided.rule != "output":
+            assert made.decided.at is not None
+            assert made.reason.endswith(f"(rangeify.py:{made.decided.at.line})")
+        if made.decided.rule in {"many-buffers", "few-buffers"}:
+            numbers = made.decided.numbers
+            assert numbers["limit"] == 3
+            assert (int(numbers["buffers"]) > 3) == (made.outcome == "kept")
+
+
+def test_every_kernel_is_whole(capture: Capture) -> None:
+    for schedule in capture.schedules:
+        assert schedule.kernels
+        for kernel in schedule.kernels:
+            assert kernel.name in kernel.source
+            assert kernel.outputs
+            assert set(kernel.outputs) <= set(kernel.nodes)
+            assert kernel.lines
+            assert kernel.key
+            assert kernel.launches == 1
+            assert kernel.buffers[0].access == "write"
+
+
+def test_every_kept_buffer_is_written_by_a_kernel(capture: Capture) -> None:
+    for schedule in capture.schedules:
+        written = {node for kernel in schedule.kernels for node in kernel.outputs}
+        copied = {node.id for node in schedule.nodes if node.op == "COPY"}
+        kept = {made.node for made in schedule.bufferizes if made.outcome == "kept"}
+        assert kept <= written | copied
+
+
+def test_every_node_is_of_the_users_program(capture: Capture) -> None:
+    """Not what only says how large something is, or where."""
+    for node in list_nodes(capture):
+        assert node.op not in {"DEVICE", "UNIQUE", "LUNIQUE", "SINK", "RANGE"}
+        assert node.line is not None
+        # a number of a weak type is a node only where it is computed with
+        assert not node.dtype.startswith("weakint") or node.out_ranges is not None
+
+
+def test_ranges_are_those_of_nodes(capture: Capture, release: str) -> None:
+    kinds = {"REDUCE", "WEAK" if release == "0.14.0" else "LOOP"}
+    for schedule in capture.schedules:
+        assert {r.axis_type for r in schedule.ranges} <= kinds
+        assert len({r.name for r in schedule.ranges}) == len(schedule.ranges)
+
+
+def test_it_is_printed(capture: Capture, release: str) -> None:
+    out = render(lambda console: print_capture(capture, console, schedule="all"))
+    assert max(map(len, out.splitlines())) <= WIDTH
+    assert f"tinygrad    {release}, observed (nothing replaced)" in out
+    assert "patches" not in out
+    headings = {"BUFFERIZE", "STAGE"} & {line.split("  ")[0] for line in out.splitlines()}
+    assert headings == {"BUFFERIZE" if release == "0.12.0" else "STAGE"}
+
+
+def test_everything_in_it_can_be_asked_for(capture: Capture) -> None:
+    last = capture.schedules[-1]
+    subjects = [None, *(kernel.name for kernel in last.kernels), *(str(node.id) for node in last.nodes)]
+    for subject in subjects:
+        explained = explain(capture, subject, None)
+        out = render(lambda console, explained=explained: print_explanations(capture, explained, console))
+        assert out.strip()
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_it_is_drawn(capture: Capture, stage: str, tmp_path: Path) -> None:
+    write_graph(capture, tmp_path / "graph.dot", stage=stage)
+    assert "digraph" in (tmp_path / "graph.dot").read_text(encoding="utf-8")
+
+
+# *** against the overlay
+
+
+def capture_by_overlay(name: str) -> Capture:
+    command = ["show", str(HERE / "programs" / f"{name}.py"), "--patches", "none", "--json", "--schedule", "all"]
+    done = subprocess.run(
+        [sys.executable, "-m", "vmapdbg", *command],
+        cwd=ROOT,
+        env={**os.environ, **NULL},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in {0, 1}, done.stderr
+    return parse_capture(done.stdout, name)
+
+
+def describe_node(node: Node) -> tuple[Any, ...]:
+    axes = None if node.realized is None else node.realized.axes
+    return node.id, node.op, node.dtype, node.shape, node.src, node.in_ranges, node.out_ranges, node.arg, axes
+
+
+def describe_reason(reason: Reason) -> tuple[Any, ...]:
+    """Ranges that end have no order of their own."""
+    pairs = tuple(zip(reason.nodes, reason.ranges, strict=False))
+    return reason.rule, tuple(sorted(pairs)) if pairs else reason.nodes, reason.axis
+
+
+def unnumber(kernel: Kernel) -> str:
+    """The source without the number by which a process tells kernels of one name apart: `r_6_10_4n2`."""
+    return kernel.source.replace(kernel.name, re.sub(r"n\d+$", "", kernel.name))
+
+
+def test_it_is_what_the_overlay_shows(name: str) -> None:
+    """On 0.12.0 with the patches off."""
+    (ours,), (theirs,) = load_observed("0.12.0", name).schedules, capture_by_overlay(name).schedules
+    assert list(map(describe_node, ours.nodes)) == list(map(describe_node, theirs.nodes))
+    assert set(ours.ranges) == set(theirs.ranges)
+    assert ours.copies == theirs.copies
+    for node, other in zip(ours.nodes, theirs.nodes, strict=True):
+        if node.realized is not None and other.realized is not None:
+            said, overlay_said = (list(map(describe_reason, n.realized.reasons)) for n in (node, other))
+            # a node with two causes: each side may see one that the other has not
+            assert said == overlay_said or (max(len(said), len(overlay_said)) > 1 and set(said) & set(overlay_said))
+    # stock makes them in another order
+    for made, other in zip(*(sorted(s.bufferizes, key=lambda b: b.node) for s in (ours, theirs)), strict=True):
+        assert (made.node, made.closed_ranges, made.size, made.bytes) == (
+            other.node,
+            other.closed_ranges,
+            other.size,
+            other.bytes,
+        )
+        assert (made.addrspace, made.outcome) == (other.addrspace, other.outcome)
+        assert made.decided is not None
+        assert other.decided is not None
+        if other.decided.rule == "folded":
+            assert made.decided.rule in {"folded", "same-index", "constant"}
+        else:
+            assert (made.decided.rule, made.decided.numbers) == (other.decided.rule, other.decided.numbers)
+    for kernel, other in zip(ours.kernels, theirs.kernels, strict=True):
+        assert (kernel.key, unnumber(kernel), kernel.outputs, kernel.buffers) == (
+            other.key,
+            unnumber(other),
+            other.outputs,
+            other.buffers,
+        )
+        assert (kernel.nodes, kernel.launches) == (other.nodes, other.launches)
