@@ -44,8 +44,8 @@ class Laboratory:
         from tinygrad.engine.realize import method_cache
         from tinygrad.engine.schedule import schedule_cache
 
-        from vmapdbg.child import extract
         from vmapdbg.child.adapters import exec_items
+        from vmapdbg.child.extract.overlay import build_schedules
         from vmapdbg.child.program import programs
 
         for cache in (schedule_cache, method_cache):
@@ -64,7 +64,7 @@ class Laboratory:
         except Exception as raised:
             error = model.SnippetError(type(raised).__name__, str(raised)[:200], None)
         try:
-            schedules = extract.build_schedules(recorder.schedules, target)
+            schedules = build_schedules(recorder.schedules, target)
         except Exception as raised:
             error = model.SnippetError(type(raised).__name__, str(raised)[:200], None)
         patches = patch_states(frozenset(self.state.patches))

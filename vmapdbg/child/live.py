@@ -82,7 +82,7 @@ def build_observed_capture(
     if recorder.schedules:
         from vmapdbg.child.extract.observed import build_schedules
 
-        schedules = build_schedules(recorder.schedules, recorder.adapter, job.target, progress)
+        schedules = build_schedules(recorder.schedules, job.target, progress)
         missing = tuple(recorder.missing)
     versions = model.Versions(
         __version__, imported_version(), platform.python_version(), tree=job.tree, commit=request.commit
