@@ -44,8 +44,8 @@ class Laboratory:
         from tinygrad.engine.realize import method_cache
         from tinygrad.engine.schedule import schedule_cache
 
-        from vmapdbg.child.extract.overlay import build_schedules
         from vmapdbg.child.adapters import exec_items
+        from vmapdbg.child.extract.overlay import build_schedules
         from vmapdbg.child.program import programs
 
         for cache in (schedule_cache, method_cache):
