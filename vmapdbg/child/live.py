@@ -5,22 +5,18 @@ from __future__ import annotations
 
 import functools
 import platform
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from vmapdbg import __version__, overlay
 from vmapdbg.child.record.lines import note_lines, set_internal_folders
-from vmapdbg.child.record.observe import ObservingRecorder
 from vmapdbg.child.record.recorder import Recorder, ScheduleRecord
-from vmapdbg.job.job import Job, Request
+from vmapdbg.job.job import Job
 from vmapdbg.model import capture as model
 from vmapdbg.observer import Observer
-from vmapdbg.trees.tree import find_version
 
 MOST_PROGRAMS = 256
 """How many rendered kernels are kept for the next schedule that has the same."""
@@ -65,48 +61,6 @@ def build_capture(
         schedules = build_schedules(records, job.target, progress)
     versions = model.Versions(__version__, installed_version(), platform.python_version())
     return model.Capture(model.SCHEMA, versions, job.snippet, job.target, job.patch_states, error, schedules, ())
-
-
-def build_observed_capture(
-    request: Request,
-    recorder: ObservingRecorder,
-    error: model.SnippetError | None,
-    progress: Callable[[], object],
-) -> model.Capture:
-    """Returns what was observed of a request's snippet, its kernels rendered for the job's target. `progress` is called
-    for each kernel."""
-    job = request.job
-    schedules: tuple[model.Schedule, ...] = ()
-    missing: tuple[str, ...] = ()
-    # where the snippet imports no tinygrad, there may be none
-    if recorder.schedules:
-        from vmapdbg.child.extract.observed import build_schedules
-
-        schedules = build_schedules(recorder.schedules, job.target, progress)
-        missing = tuple(recorder.missing)
-    versions = model.Versions(
-        __version__, imported_version(), platform.python_version(), tree=job.tree, commit=request.commit
-    )
-    return model.Capture(
-        model.SCHEMA,
-        versions,
-        job.snippet,
-        job.target,
-        {},
-        error,
-        schedules,
-        (),
-        mode="observe",
-        missing=missing,
-    )
-
-
-def imported_version() -> str:
-    """Returns what the tinygrad that the snippet imported calls itself."""
-    module = sys.modules.get("tinygrad")
-    if module is None or module.__file__ is None:
-        return "none"
-    return find_version(Path(module.__file__).parent.parent) or installed_version()
 
 
 def build_live_capture(records: list[ScheduleRecord], target: str) -> model.Capture:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
 from vmapdbg import overlay
 from vmapdbg.child.evidence.collector import Collector
-from vmapdbg.child.live import build_capture, build_observed_capture, find_renderer
+from vmapdbg.child.live import build_capture, find_renderer
+from vmapdbg.child.live_observed import build_observed_capture
 from vmapdbg.child.record.lines import set_internal_folders
 from vmapdbg.child.record.observe import ObservingRecorder, start
 from vmapdbg.child.record.outputs import note_values
@@ -109,7 +111,9 @@ class ObserveMode:
 
     def build(self, error: model.SnippetError | None, progress: Callable[[], object]) -> model.Capture:
         assert self.recorder is not None
-        return build_observed_capture(self.request, self.recorder, error, progress)
+        capture = build_observed_capture(self.job, self.recorder, error, progress)
+        versions = replace(capture.versions, tree=self.job.tree, commit=self.request.commit)
+        return replace(capture, versions=versions)
 
     def close(self) -> None:
         pass
