@@ -202,7 +202,7 @@ def test_it_is_what_the_overlay_shows(name: str) -> None:
     assert ours.copies == theirs.copies
     for node, other in zip(ours.nodes, theirs.nodes, strict=True):
         if node.realized is not None and other.realized is not None:
-            said, overlay_said = (list(map(describe_reason, n.realized.reasons)) for n in (node, other))
+            said, overlay_said = (list(map(describe_reason, why.reasons)) for why in (node.realized, other.realized))
             # a node with two causes: each side may see one that the other has not
             assert said == overlay_said or (max(len(said), len(overlay_said)) > 1 and set(said) & set(overlay_said))
     # stock makes them in another order
