@@ -62,13 +62,20 @@ class SavingRecorder(Recorder):
 
     def schedule_created(self, items: list[Any], buffers: Any) -> None:
         super().schedule_created(items, buffers)
-        records = self.schedules[-1:]
-        target = self.writer.run.target
+        record = self.schedules[-1]
         try:
-            record = records[0]
-            self.writer.add(record.key, record.line, lambda: build_live_capture(records, target).schedules[0])
+            self.writer.add(record.key, record.line, self.build_last)
         finally:
             self.forget()
+
+    def build_last(self) -> Schedule:
+        from vmapdbg.child.program.programs import forget_programs
+
+        try:
+            return build_live_capture(self.schedules[-1:], self.writer.run.target).schedules[0]
+        finally:
+            # a rendered program keeps its UOps alive, and tinygrad counts those that live
+            forget_programs(0)
 
 
 class RunWriter:

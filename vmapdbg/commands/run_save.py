@@ -34,8 +34,8 @@ def run_and_save(
     Returns the exit code: the program's own, or 2 where it ended well and not everything could be saved. Raises Failure
     before the program runs where the folder cannot be used.
     """
-    folder = folder.absolute()
     prepare_folder(folder)
+    folder = folder.absolute()
     run = SavedRun(
         schema=RUN_SCHEMA,
         kind="saved-run",
@@ -46,7 +46,9 @@ def run_and_save(
         program=tuple(program),
     )
     asked = json.dumps({"folder": str(folder), "run": to_data(run)})
-    status = run_program(program, {**environment, "VMAPDBG_SAVE": asked})
+    # a test that runs this tool is none of the program's
+    inherited = {name: value for name, value in environment.items() if name != "PYTEST_CURRENT_TEST"}
+    status = run_program(program, {**inherited, "VMAPDBG_SAVE": asked})
     saved = end_run(folder, replace(run, status=status))
     if not saved:
         click.echo("vmapdbg: the program made no schedule: nothing was saved", err=True)

@@ -156,12 +156,12 @@ class History:
 DOCUMENTS: dict[DocumentKind, type] = {
     "capture": Capture,
     "diff": CaptureDiff,
+    "suite-diff": SuiteDiff,
     "graph": Graph,
     "lint": LintDocument,
     "run": RunDocument,
     "check": CheckDocument,
     "bisect": BisectDocument,
     "bisect-commits": History,
-    "suite-diff": SuiteDiff,
 }
 """The dataclass of each kind of document."""

@@ -6,6 +6,7 @@ import html
 import re
 from collections.abc import Sequence
 
+from vmapdbg.model.wording import format_plural
 from vmapdbg.render.suite_words import (
     count_found,
     count_tests,
@@ -21,14 +22,21 @@ from vmapdbg.render.text.diff_view import format_ratio
 from vmapdbg.suite.result import SuiteDiff, SuiteGroup
 
 _MOST_GROUPS = 20
-_MOST_TESTS = 30
-"""GitHub refuses a comment of more than 65,536 characters."""
 _MOST_NAME = 200
+_MOST_TESTS = (30, 8, 2)
+"""So many tests are listed of a change; fewer, where there is no room."""
+_MOST_CHARACTERS = 60_000
+"""GitHub refuses a comment of more than 65,536."""
 
 
 def dump_suite_github(diff: SuiteDiff) -> str:
     """Returns the diff as Markdown: a table with a line for each change, what costs most first, and the tests of each
     one folded away."""
+    texts = (_dump(diff, most) for most in _MOST_TESTS)
+    return next((text for text in texts if len(text) < _MOST_CHARACTERS), _dump(diff, 0))
+
+
+def _dump(diff: SuiteDiff, most_tests: int) -> str:
     before, after = diff.before, diff.after
     totals = f"kernels {before.kernels:,} → {after.kernels:,}, estimated cost "
     totals += f"{format_cost(before.cost)} → {format_cost(after.cost)}{format_ratio(before.cost, after.cost)}"
@@ -41,11 +49,16 @@ def dump_suite_github(diff: SuiteDiff) -> str:
         lines += map(_format_row, shown)
         if len(shown) < len(diff.groups):
             lines += ["", f"{len(diff.groups) - len(shown)} smaller changes are not shown."]
-        lines += ["", *_fold("Tests of each change", [line for group in shown for line in _list_tests(group)])]
+        listed = [line for group in shown for line in _list_tests(group, most_tests)]
+        lines += ["", *_fold("Tests of each change", listed)]
     for tests, where in ((diff.only_before, "only before"), (diff.only_after, "only after")):
         if tests:
-            lines += _fold(f"{len(tests):,} tests {where}", _list_names(tests))
+            lines += ["", *_fold(f"{format_plural(len(tests), 'test')} {where}", _list_names(tests, most_tests))]
     return "\n".join(lines) + "\n"
+
+
+# a line below a word character on both sides is none
+_MARKUP = re.compile(r"[\\`*|@#\[\]~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 
 
 def choose_groups(groups: Sequence[SuiteGroup], most: int) -> list[SuiteGroup]:
@@ -62,14 +75,14 @@ def _format_row(group: SuiteGroup) -> str:
     return f"| {cost} | {change} | {where} | {count_found(group)} |"
 
 
-def _list_tests(group: SuiteGroup) -> list[str]:
-    return [f"- {_escape(name_change(group))}", *(f"  {line}" for line in _list_names(group.tests))]
+def _list_tests(group: SuiteGroup, most: int) -> list[str]:
+    return [f"- {_escape(name_change(group))}", *(f"  {line}" for line in _list_names(group.tests, most))]
 
 
-def _list_names(tests: Sequence[str]) -> list[str]:
-    lines = [f"- {_code(test)}" for test in tests[:_MOST_TESTS]]
-    if len(tests) > _MOST_TESTS:
-        lines.append(f"- and {len(tests) - _MOST_TESTS:,} more")
+def _list_names(tests: Sequence[str], most: int) -> list[str]:
+    lines = [f"- {_code(test)}" for test in tests[:most]]
+    if len(tests) > most:
+        lines.append(f"- and {len(tests) - most:,} more")
     return lines
 
 
@@ -89,4 +102,4 @@ def _shorten(text: str) -> str:
 def _escape(text: str) -> str:
     """Returns text in which nothing is markup, on one line, for a cell of a table too."""
     one_line = " ".join(html.escape(text, quote=False).split())
-    return re.sub(r"([\\`*_|@#\[\]~])", lambda match: f"&#{ord(match[0])};", one_line)
+    return _MARKUP.sub(lambda match: f"&#{ord(match[0])};", one_line)

@@ -1,0 +1,80 @@
+"""Saved runs made by hand, so that tests of comparing them need no tinygrad."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from captures import make_kernel, make_node, make_schedule
+
+from vmapdbg.model.capture import Kernel, Node, Realized, Schedule, Versions
+from vmapdbg.suite.folder import PARTS, RUN_FILE, name_test
+from vmapdbg.suite.load import LoadedRun, load_run
+from vmapdbg.suite.saved import (
+    RUN_SCHEMA,
+    AskedSchedule,
+    SavedRun,
+    SavedTest,
+    digest,
+    dump_record,
+    shrink_schedule,
+)
+
+# a row is summed up, and divided by its sum
+NODES = (
+    make_node(0, "BUFFER"),
+    make_node(1, "REDUCE_AXIS", src=(0,)),
+    make_node(2, "MUL", src=(0, 1), realized=Realized((), "output", "output")),
+)
+
+
+def save_run(folder: Path, tests: dict[str, Sequence[Schedule]], status: int | None = 0, **changes: Any) -> LoadedRun:
+    """Writes a saved run by the dataclasses that the program's processes use, and reads it."""
+    fields: dict[str, Any] = {
+        "versions": Versions("0.1.0", "0.12.0", "3.11.7"),
+        "target": "c",
+        "patches": {},
+        "program": ("-m", "pytest"),
+        **changes,
+    }
+    run = SavedRun(schema=RUN_SCHEMA, kind="saved-run", folder="run-1", status=status, **fields)
+    for part in PARTS:
+        (folder / run.folder / part).mkdir(parents=True, exist_ok=True)
+    (folder / RUN_FILE).write_text(dump_record(run), encoding="utf-8")
+    for test, schedules in tests.items():
+        asked = tuple(AskedSchedule(save_schedule(folder / run.folder, item), item.line) for item in schedules)
+        file = folder / run.folder / "tests" / f"{name_test(test)}-a-1.json"
+        file.write_text(dump_record(SavedTest(test, 1, asked)), encoding="utf-8")
+    return load_run(folder)
+
+
+def save_schedule(files: Path, schedule: Schedule) -> str:
+    saved, kernels = shrink_schedule(schedule)
+    for name, kernel in kernels.items():
+        (files / "kernels" / f"{name}.json").write_text(dump_record(kernel), encoding="utf-8")
+    name = digest(saved)
+    (files / "schedules" / f"{name}.json").write_text(dump_record(saved), encoding="utf-8")
+    return name
+
+
+def make_program(name: str, nodes: tuple[int, ...], **changes: Any) -> Kernel:
+    """A kernel that computes some nodes, the last of which it writes; its source is like no other's."""
+    source = f"void {name}() {{ {changes.pop('body', name)}; }}\n"
+    return make_kernel(name, source, nodes=nodes, outputs=nodes[-1:], lines=("test_a.py:3",), key=name, **changes)
+
+
+def realize(node: Node, reason: Any) -> Node:
+    return make_node(node.id, node.op, src=node.src, realized=Realized((), reason, reason))
+
+
+def two_kernels() -> Schedule:
+    """A reduce, and an elementwise kernel that reads it."""
+    nodes = (NODES[0], realize(NODES[1], "ending-ranges"), NODES[2])
+    kernels = (make_program("r_4", (1,)), make_program("E_4", (2,)))
+    return make_schedule(nodes=nodes, kernels=kernels, line="test_a.py:3")
+
+
+def one_kernel(**changes: Any) -> Schedule:
+    """The same in one kernel."""
+    return make_schedule(nodes=NODES, kernels=(make_program("r_4_4", (1, 2), **changes),), line="test_a.py:3")

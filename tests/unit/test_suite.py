@@ -1,0 +1,272 @@
+"""Two saved runs compared: the same change in many tests is one, called by what it is, and ranked by what it costs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from captures import make_schedule
+from rich.console import Console
+from suite_runs import NODES, make_program, one_kernel, save_run, two_kernels
+
+from vmapdbg.model.capture import Schedule
+from vmapdbg.model.data import to_data
+from vmapdbg.model.failure import Failure
+from vmapdbg.render.suite_github import dump_suite_github
+from vmapdbg.render.suite_words import name_change
+from vmapdbg.render.text.suite import print_suite
+from vmapdbg.suite.compare import compare_runs, diff_test
+from vmapdbg.suite.cost import estimate_cost
+from vmapdbg.suite.folder import end_run, name_test, new_folder, prepare_folder, start_run
+from vmapdbg.suite.load import load_run
+from vmapdbg.suite.result import SuiteDiff
+from vmapdbg.suite.saved import shrink_schedule
+
+
+def compare(tmp_path: Path, before: dict[str, list[Schedule]], after: dict[str, list[Schedule]]) -> SuiteDiff:
+    return compare_runs(save_run(tmp_path / "before", before), save_run(tmp_path / "after", after))
+
+
+def compare_one(tmp_path: Path, before: list[Schedule], after: list[Schedule]) -> list[str]:
+    found = compare(tmp_path, {"t": before}, {"t": after})
+    return [name_change(group) for group in found.groups]
+
+
+# *** kinds
+
+
+def test_fused_and_split_are_called_so(tmp_path: Path) -> None:
+    assert compare_one(tmp_path / "1", [two_kernels()], [one_kernel()]) == ["2 kernels fused into 1 (r, E -> r)"]
+    assert compare_one(tmp_path / "2", [one_kernel()], [two_kernels()]) == ["1 kernel split into 2 (r -> r, E)"]
+
+
+def test_the_realize_point_that_is_gone_is_named_with_its_reason(tmp_path: Path) -> None:
+    (group,) = compare(tmp_path, {"t": [two_kernels()]}, {"t": [one_kernel()]}).groups
+    assert group.causes == ("-REDUCE_AXIS: ending-ranges",)
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"executed_ops": 180}, "more ops (x1.8)"),
+        ({"executed_ops": 50, "threads": 4}, "fewer ops (x0.5)"),
+        ({"bytes": 128}, "more bytes moved (x2)"),
+        ({"launches": 2, "executed_ops": 200, "bytes": 128}, "more launches (x2)"),
+        ({"local_bytes": 512}, "more LOCAL memory"),
+        ({"threads": 32}, "more threads (x32)"),
+        ({"global_size": (2, 1, 1)}, "same work, other launch dimensions"),
+        ({"body": "other"}, "source changed, same work"),
+    ],
+)
+def test_a_kernel_that_changed_is_called_by_what_weighs_most(change: dict[str, Any], name: str, tmp_path: Path) -> None:
+    assert compare_one(tmp_path, [one_kernel()], [one_kernel(**change)]) == [name]
+
+
+def test_kernels_in_another_order(tmp_path: Path) -> None:
+    nodes = (NODES[0], NODES[1], replace(NODES[2], src=(0,)))
+    kernels = (make_program("r_4", (1,)), make_program("E_4", (2,)))
+    before = make_schedule(nodes=nodes, kernels=kernels)
+    after = make_schedule(nodes=nodes, kernels=kernels[::-1])
+    assert compare_one(tmp_path, [before], [after]) == ["the same kernels in another order"]
+
+
+def test_schedules_and_copies_that_are_new(tmp_path: Path) -> None:
+    other = make_schedule(nodes=(replace(NODES[0], arg="9"),), kernels=(make_program("E_9", (0,)),), line="test_a.py:9")
+    assert compare_one(tmp_path / "1", [one_kernel()], [one_kernel(), other]) == ["a new schedule of 1 kernel"]
+    assert compare_one(tmp_path / "2", [one_kernel(), other], [one_kernel()]) == ["a schedule of 1 kernel is gone"]
+    with_copy = replace(one_kernel(), copies=1)
+    assert compare_one(tmp_path / "3", [one_kernel()], [with_copy]) == ["more copies"]
+
+
+def test_a_kernel_that_is_split_and_fused_at_once_is_one_change_and_counts_once(tmp_path: Path) -> None:
+    """A value that moves from kernel to kernel touches several: summed up one by one they would cost too much."""
+    before = two_kernels()
+    # the sum is computed again where it is read, and written by nobody; the product of both is written for itself
+    after = replace(before, kernels=(make_program("r_4", (1,)), make_program("E_4", (1, 2)), make_program("E_9", (1,))))
+    found = compare(tmp_path, {"t": [before]}, {"t": [after]})
+    assert sum(group.added for group in found.groups) == found.after.cost - found.before.cost
+
+
+def test_names_and_lines_are_no_change(tmp_path: Path) -> None:
+    """A process numbers its kernels by what ran before, and a test file may have got a comment."""
+    kernel = make_program("r_4_4", (1, 2))
+    renamed = replace(kernel, name="r_4_4n7", source=kernel.source.replace("r_4_4()", "r_4_4n7()"))
+    before, after = one_kernel(), replace(one_kernel(), kernels=(renamed,), line="test_a.py:7")
+    assert shrink_schedule(before)[1] == shrink_schedule(after)[1]
+    moved = tuple(replace(node, line="test_a.py:8") for node in NODES)
+    found = compare(tmp_path, {"t": [before]}, {"t": [replace(after, nodes=moved)]})
+    assert (found.unchanged, found.changed, found.groups) == (1, (), ())
+
+
+# *** groups and ranks
+
+
+def test_one_change_in_forty_tests_is_one_entry(tmp_path: Path) -> None:
+    tests = [f"test_ops.py::TestOps::test_{number}" for number in range(40)]
+    found = compare(tmp_path, {t: [two_kernels()] for t in tests}, {t: [one_kernel()] for t in tests})
+    (group,) = found.groups
+    assert (len(group.tests), group.count, len(found.changed)) == (40, 40, 40)
+    assert "test_ops.py::TestOps::test_0 and 39 others" in render(found)
+    assert "test_ops.py::TestOps::test_31" in render(found, show_all=True)
+
+
+def test_a_little_more_and_sixty_times_more_are_two_changes(tmp_path: Path) -> None:
+    before = {"a": [one_kernel()], "b": [one_kernel()]}
+    found = compare(tmp_path, before, {"a": [one_kernel(executed_ops=105)], "b": [one_kernel(executed_ops=6000)]})
+    assert [name_change(group) for group in found.groups] == ["more ops (x60)", "more ops (x1.05)"]
+
+
+def test_what_costs_most_is_first_and_what_saves_most_last(tmp_path: Path) -> None:
+    before = {"a": [one_kernel()], "b": [two_kernels()], "c": [one_kernel()]}
+    after = {"a": [one_kernel(body="new")], "b": [one_kernel()], "c": [one_kernel(launches=9)]}
+    found = compare(tmp_path, before, after)
+    assert [group.kind for group in found.groups] == ["more-launches", "other-source", "fused"]
+    assert [test.test for test in found.changed] == ["c", "a", "b"]
+    text = render(found)
+    assert text.index("Costs more") < text.index("more launches") < text.index("Costs the same")
+    assert text.index("Costs the same") < text.index("Costs less") < text.index("fused into 1")
+
+
+def test_one_thread_that_does_all_costs_more_than_many() -> None:
+    one = make_program("r_4", (1,), executed_ops=1_000_000)
+    assert estimate_cost(one) == 1_001_000
+    assert estimate_cost(replace(one, threads=64)) == 16_625
+    assert estimate_cost(replace(one, threads=64, bytes=10_000_000)) == 101_000
+
+
+# *** what is not whole
+
+
+def test_tests_of_one_side_are_listed_and_not_compared(tmp_path: Path) -> None:
+    found = compare(tmp_path, {"a": [one_kernel()], "b": []}, {"b": [], "c": [one_kernel()]})
+    assert (found.unchanged, found.only_before, found.only_after, found.is_empty) == (1, ("a",), ("c",), True)
+
+
+def test_damaged_files_are_named_and_their_tests_left_out(tmp_path: Path) -> None:
+    tests = {"a": [one_kernel()], "b": [two_kernels()], "c": [two_kernels()]}
+    before = save_run(tmp_path / "before", tests)
+    after = save_run(tmp_path / "after", tests)
+    (name,) = (f for f in (after.folder / "run-1" / "kernels").iterdir() if f.name.startswith("r_4_4-"))
+    name.write_text('{"name": "r_4', encoding="utf-8")
+    (half,) = (after.folder / "run-1" / "tests").glob(f"{name_test('b')}-*")
+    half.write_text("{", encoding="utf-8")
+    found = compare_runs(before, load_run(after.folder))
+    assert found.left_out == ("a",)
+    assert (found.only_before, found.unchanged) == ((), 1)
+    assert len(found.damaged) == 2
+    assert str(name) in "".join(found.damaged)
+    assert str(half) in "".join(found.damaged)
+
+
+def test_other_targets_are_refused(tmp_path: Path) -> None:
+    before, after = save_run(tmp_path / "a", {}), save_run(tmp_path / "b", {}, target="metal")
+    with pytest.raises(Failure, match=r"for c and .* for metal"):
+        compare_runs(before, after)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "it has no run.json"),
+        ("{", "cannot be read"),
+        ("[]", "is something else"),
+        ('{"kind": "saved-run", "schema": 9}', "has schema 9"),
+        ('{"kind": "saved-run", "schema": 1}', "folder is missing"),
+    ],
+)
+def test_a_folder_that_is_no_saved_run_is_refused(text: str | None, message: str, tmp_path: Path) -> None:
+    if text is not None:
+        (tmp_path / "run.json").write_text(text, encoding="utf-8")
+    with pytest.raises(Failure, match=message):
+        load_run(tmp_path)
+
+
+def test_what_is_not_ours_is_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("x", encoding="utf-8")
+    with pytest.raises(Failure, match=r"holds thesis\.txt, which is no saved run"):
+        prepare_folder(tmp_path)
+    (tmp_path / "run.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(Failure, match=r"holds thesis\.txt"):
+        prepare_folder(tmp_path)
+    assert (tmp_path / "thesis.txt").read_text(encoding="utf-8") == "x"
+
+
+def test_an_earlier_run_stays_until_the_new_one_writes(tmp_path: Path) -> None:
+    earlier = save_run(tmp_path / "run", {"a": [one_kernel()]})
+    prepare_folder(earlier.folder)
+    new = replace(earlier.run, folder=new_folder("2"))
+    assert not end_run(earlier.folder, new)
+    assert load_run(earlier.folder).parts.keys() == {"a"}
+    start_run(earlier.folder, new)
+    assert load_run(earlier.folder).parts == {}
+    assert end_run(earlier.folder, replace(new, status=3))
+    assert load_run(earlier.folder).run.status == 3
+    assert sorted(item.name for item in earlier.folder.iterdir()) == ["run-2", "run.json"]
+
+
+# *** how it is shown
+
+
+def render(found: SuiteDiff, *, show_all: bool = False, **options: Any) -> str:
+    out = StringIO()
+    settings: dict[str, Any] = {"width": 80, "color_system": None, **options}
+    console = Console(file=out, highlight=False, markup=False, emoji=False, **settings)
+    print_suite(found, console, show_all=show_all)
+    return out.getvalue()
+
+
+STRANGE = "test_a.py::test_b[\x1b[31m|`<b>*_\u202e@team " + "x" * 300 + "]"
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_lines_fit_the_page_and_carry_no_control_characters(width: int, tmp_path: Path) -> None:
+    found = compare(tmp_path, {STRANGE: [two_kernels()], "a": []}, {STRANGE: [one_kernel()], "b": []})
+    text = render(found, width=width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+
+
+def test_colours_only_on_a_terminal(tmp_path: Path) -> None:
+    found = compare(tmp_path, {"a": [two_kernels()]}, {"a": [one_kernel()]})
+    coloured = render(found, force_terminal=True, color_system="standard")
+    assert "\x1b[32m" in coloured
+    assert "\x1b[3" not in render(found, force_terminal=True, color_system="standard", no_color=True)
+
+
+def test_markdown_is_a_table_in_which_ids_are_no_markup(tmp_path: Path) -> None:
+    found = compare(tmp_path, {STRANGE: [two_kernels()]}, {STRANGE: [one_kernel(executed_ops=9_000)]})
+    text = dump_suite_github(found)
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert len(rows) == 3
+    assert {line.count("|") for line in rows} == {5}
+    assert "<b>" not in text
+    assert "@team" not in text
+    assert "**+" in rows[2]
+    assert text.count("<details>") == text.count("</details>") == 1
+
+
+def test_markdown_of_a_large_diff_fits_a_comment(tmp_path: Path) -> None:
+    tests = [f"test/test_ops.py::TestOps::test_{'long_' * 8}{number}" for number in range(3000)]
+    small = compare(tmp_path, {"a": [two_kernels()]}, {"a": [one_kernel()]})
+    groups = tuple(replace(small.groups[0], tests=tuple(tests), count=number) for number in range(500))
+    found = replace(small, groups=groups, only_before=tuple(tests), only_after=tuple(tests))
+    assert len(dump_suite_github(found)) < 65_536
+
+
+def test_one_test_is_the_diff_of_its_captures(tmp_path: Path) -> None:
+    before = save_run(tmp_path / "before", {"a": [two_kernels()]})
+    after = save_run(tmp_path / "after", {"a": [one_kernel()]})
+    found = diff_test(before, after, "a")
+    assert [change.status for schedule in found.schedules for change in schedule.kernels] == ["fused-from"]
+    with pytest.raises(Failure, match="has no test b"):
+        diff_test(before, after, "b")
+
+
+def test_the_document_says_what_is_shown(tmp_path: Path) -> None:
+    found = compare(tmp_path, {"a": [two_kernels()]}, {"a": [one_kernel()]})
+    data = to_data(found)
+    assert (data["kind"], data["groups"][0]["kind"], data["groups"][0]["tests"]) == ("suite-diff", "fused", ["a"])
