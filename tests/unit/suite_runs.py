@@ -29,7 +29,9 @@ NODES = (
 )
 
 
-def save_run(folder: Path, tests: Mapping[str, Sequence[Schedule]], status: int | None = 0, **changes: Any) -> LoadedRun:
+def save_run(
+    folder: Path, tests: Mapping[str, Sequence[Schedule]], status: int | None = 0, **changes: Any
+) -> LoadedRun:
     """Writes a saved run by the dataclasses that the program's processes use, and reads it."""
     fields: dict[str, Any] = {
         "versions": Versions("0.1.0", "0.12.0", "3.11.7"),
