@@ -24,6 +24,7 @@ from vmapdbg.observer import Observer
 
 TINYGRAD_VERSION = "0.12.0"
 PATCHES_VARIABLE = "VMAPDBG_PATCHES"
+OBSERVE_VARIABLE = "VMAPDBG_OBSERVE"
 BOOTSTRAP_DIR = Path(__file__).parent / "bootstrap"
 OVERLAY_PACKAGE = "tinygrad_overlay"
 _STATE = f"{OVERLAY_PACKAGE}._state"
@@ -150,18 +151,25 @@ def get_state() -> Any:
     return sys.modules[_STATE]
 
 
-def child_environment(patches: str | None, environment: dict[str, str], tree: str = "") -> dict[str, str]:
+def child_environment(
+    patches: str | None, environment: dict[str, str], tree: str = "", observes: bool = False
+) -> dict[str, str]:
     """Returns `environment` changed so that a Python process started with it, and each Python process that it
     starts, installs the overlay with `patches`; None takes the overlay out of an environment. `tree` is the folder of
-    the tinygrad that they import, empty for the installed one."""
+    the tinygrad that they import, empty for the installed one. With `observes` they are there to be observed instead:
+    what for is said by other variables (`bootstrap/sitecustomize.py`)."""
     changed = dict(environment)
     entries = [entry for entry in changed.get("PYTHONPATH", "").split(os.pathsep) if entry]
     entries = [entry for entry in entries if Path(entry) != BOOTSTRAP_DIR]
     changed.pop(PATCHES_VARIABLE, None)
-    if patches is not None:
+    changed.pop(OBSERVE_VARIABLE, None)
+    if patches is not None or observes:
         # Python imports the first sitecustomize that it finds; ours imports the next one
         entries.insert(0, str(BOOTSTRAP_DIR))
+    if patches is not None:
         changed[PATCHES_VARIABLE] = patches
+    elif observes:
+        changed[OBSERVE_VARIABLE] = "1"
     if tree:
         entries.insert(0, tree)
     changed.pop("PYTHONPATH", None)

@@ -1,14 +1,15 @@
-"""Installs the overlay when Python starts, then runs the sitecustomize that this file stands in front of.
+"""Installs the overlay when Python starts, or has its tinygrad observed, then runs the sitecustomize that this file
+stands in front of.
 
 The folder of this file is put on PYTHONPATH by `vmapdbg.overlay.child_environment`, so that workers (pytest-xdist,
-spawned processes, BEAM search) get the overlay of the process that started them.
+spawned processes, BEAM search) get what the process got that started them.
 """
 
 import os
 import sys
 
 
-def _install_overlay() -> None:
+def _set_up(observes: bool) -> None:
     package_root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     try:
         from vmapdbg.overlay import install
@@ -19,15 +20,16 @@ def _install_overlay() -> None:
             from vmapdbg.overlay import install
         finally:
             sys.path.remove(package_root)
-    install()
+    if not observes:
+        install()
     if "VMAPDBG_LINT" in os.environ:
         from vmapdbg.child.run_lint import lint_this_process
 
-        lint_this_process()
+        lint_this_process(observes)
     if "VMAPDBG_SAVE" in os.environ:
         from vmapdbg.child.run_save import save_this_process
 
-        save_this_process()
+        save_this_process(observes)
 
 
 def _run_shadowed() -> None:
@@ -42,5 +44,7 @@ def _run_shadowed() -> None:
 
 
 if "VMAPDBG_PATCHES" in os.environ:
-    _install_overlay()
+    _set_up(observes=False)
+elif "VMAPDBG_OBSERVE" in os.environ:
+    _set_up(observes=True)
 _run_shadowed()

@@ -65,19 +65,28 @@ def build_capture(
 
 def build_live_capture(records: list[ScheduleRecord], target: str) -> model.Capture:
     """The same of a process with a life of its own, which stays as it was."""
+    with process_kept():
+        return build_capture(Job("", target=target, patches=overlay.get_state().patches), records)
+
+
+@contextmanager
+def process_kept() -> Iterator[None]:
+    """What is rendered in the block leaves the process as it was."""
     from tinygrad.codegen.opt.postrange import Scheduler
     from tinygrad.helpers import Context
 
     from vmapdbg.child.program.programs import forget_programs
 
-    # a kernel's name has a number, which counts those of the process: the program's own are to be as without us
-    counts = dict(Scheduler.kernel_cnt)
+    # a kernel's name has a number, which counts those of the process: the program's own are to be as without us.
+    # From 0.14 on it has none.
+    counter: dict[str, int] = getattr(Scheduler, "kernel_cnt", {})
+    counts = dict(counter)
     try:
         with Context(DEBUG=0, VIZ=0):
-            return build_capture(Job("", target=target, patches=overlay.get_state().patches), records)
+            yield
     finally:
-        Scheduler.kernel_cnt.clear()
-        Scheduler.kernel_cnt.update(counts)
+        counter.clear()
+        counter.update(counts)
         forget_programs(MOST_PROGRAMS)
 
 

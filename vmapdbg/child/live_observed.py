@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from vmapdbg import __version__
-from vmapdbg.child.record.observe import ObservingRecorder
+from vmapdbg.child.live import process_kept
+from vmapdbg.child.record.observe import ObservedSchedule, ObservingRecorder
 from vmapdbg.job.job import Job
 from vmapdbg.model import capture as model
 from vmapdbg.trees.tree import find_version
@@ -45,6 +46,16 @@ def build_observed_capture(
         mode="observe",
         missing=tuple(missing),
     )
+
+
+def build_live_observed(schedules: list[ObservedSchedule], target: str) -> model.Capture:
+    """The same of some schedules of a process with a life of its own, which stays as it was."""
+    from vmapdbg.child.extract.observed import build_schedules
+
+    with process_kept():
+        built = build_schedules(schedules, target)
+    versions = model.Versions(__version__, observed_version(), platform.python_version())
+    return model.Capture(model.SCHEMA, versions, "", target, {}, None, built, (), mode="observe")
 
 
 def observed_version() -> str:

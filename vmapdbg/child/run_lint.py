@@ -12,10 +12,8 @@ import atexit
 import json
 import os
 from pathlib import Path
-from typing import Any
 
-from vmapdbg.child.live import build_live_capture, observe_with
-from vmapdbg.child.record.recorder import Recorder, ScheduleRecord
+from vmapdbg.child.feed import MadeSchedule, feed
 from vmapdbg.job.job import LintedSchedule
 from vmapdbg.job.targets import DEFAULT_TARGET
 from vmapdbg.model import capture as model
@@ -25,53 +23,34 @@ FOLDER_VARIABLE = "VMAPDBG_LINT"
 TARGET_VARIABLE = "VMAPDBG_LINT_TARGET"
 
 
-def lint_this_process() -> None:
-    """Has the overlay, which is installed already, report to a linting recorder."""
+def lint_this_process(observes: bool) -> None:
+    """Has what this process schedules linted. The overlay is installed already, unless tinygrad is observed as it
+    is."""
     folder, target = os.environ[FOLDER_VARIABLE], os.environ.get(TARGET_VARIABLE, DEFAULT_TARGET)
-    recorder = LintingRecorder(Path(folder) / f"{os.getpid()}.jsonl", target)
-    observe_with(recorder)
-    atexit.register(recorder.lint_failed)
+    linter = Linter(Path(folder) / f"{os.getpid()}.jsonl", target)
+    atexit.register(feed(linter, observes))
 
 
-class LintingRecorder(Recorder):
-    """A recorder that forgets each schedule once it is linted."""
+class Linter:
+    """Lints each schedule. A kernel that was looked at before is not looked at again."""
 
     def __init__(self, output: Path, target: str) -> None:
-        super().__init__()
         self.output, self.target = output, target
         self.seen: set[bytes] = set()
 
-    def schedule_asked(self, key: bytes, cached: bool) -> None:
-        self.lint_failed()
-        super().schedule_asked(key, cached)
+    def asked_again(self, key: bytes, line: str | None) -> None:
+        """It was looked at when it was made."""
 
-    def schedule_created(self, items: list[Any], buffers: Any) -> None:
-        super().schedule_created(items, buffers)
-        self.lint_last()
+    def made(self, schedule: MadeSchedule) -> None:
+        self.write(self.lint(schedule))
 
-    def lint_failed(self) -> None:
-        """Lints a schedule that began and raised before it had kernels."""
-        if self.schedules and self.schedules[-1].passed is not None:
-            self.lint_last()
-        self.forget()
-
-    def lint_last(self) -> None:
-        record, self.schedules = self.schedules[-1], []
-        try:
-            self.write(self.lint(record))
-        finally:
-            self.forget()
-
-    def lint(self, record: ScheduleRecord) -> LintedSchedule:
-        """Lints one schedule. A kernel that was looked at before is not looked at again."""
-        assert record.passed is not None
-        keys = {launched.ast.key for launched in record.passed.kernels if launched.ast.op.name == "SINK"}
-        new = keys - self.seen
-        if keys and not new:
+    def lint(self, schedule: MadeSchedule) -> LintedSchedule:
+        new = schedule.kernels - self.seen
+        if schedule.kernels and not new:
             return LintedSchedule()
-        self.seen |= keys
+        self.seen |= new
         try:
-            capture = build_live_capture([record], self.target)
+            capture = schedule.build(self.target)
         except Exception as error:  # the target may not have what the program uses; the program must go on
             return LintedSchedule(failed=f"{type(error).__name__}: {error}"[:300])
         from vmapdbg.lint import lint_capture

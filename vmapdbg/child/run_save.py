@@ -1,7 +1,7 @@
 """`vmapdbg run --save` on the side of the program's processes: writes down what each test schedules, as it does.
 
-`vmapdbg.commands.run_save` is the tool's side. `RunWriter` takes schedules of the model, from whatever recorder;
-`SavingRecorder` has them from the overlay.
+`vmapdbg.commands.run_save` is the tool's side. `RunWriter` takes schedules of the model, `vmapdbg.child.feed` has them
+from the overlay or observes them.
 
 The program stays as it is: what it prints, when its tensors are freed, the names of its kernels. A test's file is
 written anew after each schedule, because nobody says when a test is over, and workers end without exit handlers.
@@ -15,14 +15,11 @@ import re
 import sys
 import time
 import uuid
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vmapdbg.child.live import build_live_capture, observe_with
-from vmapdbg.child.record.recorder import Recorder
-from vmapdbg.model.capture import Schedule
+from vmapdbg.child.feed import MadeSchedule, feed
 from vmapdbg.model.data import build_data
 from vmapdbg.model.store import StoreError, write_atomically
 from vmapdbg.suite.folder import FAILED, name_test, start_run
@@ -38,44 +35,11 @@ OUTSIDE = "(outside of the tests)"
 _PHASE = re.compile(r" \((setup|call|teardown)\)$")
 
 
-def save_this_process() -> None:
-    """Has the overlay, which is installed already, report to a recorder that saves."""
+def save_this_process(observes: bool) -> None:
+    """Has what this process schedules saved. The overlay is installed already, unless tinygrad is observed as it is."""
     asked = json.loads(os.environ[SAVE_VARIABLE])
     writer = RunWriter(Path(asked["folder"]), build_data(SavedRun, asked["run"]))
-    observe_with(SavingRecorder(writer))
-
-
-class SavingRecorder(Recorder):
-    """A recorder that forgets each schedule once it is saved."""
-
-    def __init__(self, writer: RunWriter) -> None:
-        super().__init__()
-        self.writer = writer
-
-    def schedule_asked(self, key: bytes, cached: bool) -> None:
-        # one that raised before it had kernels may be left
-        self.forget()
-        super().schedule_asked(key, cached)
-        if cached:
-            self.writer.add_again(key, self.schedules[-1].line)
-            self.forget()
-
-    def schedule_created(self, items: list[Any], buffers: Any) -> None:
-        super().schedule_created(items, buffers)
-        record = self.schedules[-1]
-        try:
-            self.writer.add(record.key, record.line, self.build_last)
-        finally:
-            self.forget()
-
-    def build_last(self) -> Schedule:
-        from vmapdbg.child.program.programs import forget_programs
-
-        try:
-            return build_live_capture(self.schedules[-1:], self.writer.run.target).schedules[0]
-        finally:
-            # a rendered program keeps its UOps alive, and tinygrad counts those that live
-            forget_programs(0)
+    feed(writer, observes)
 
 
 class RunWriter:
@@ -96,25 +60,25 @@ class RunWriter:
         self._number = 0
         self._part = SavedTest("", 0, ())
 
-    def add(self, key: bytes, line: str | None, build: Callable[[], Schedule]) -> None:
-        """Saves a new schedule; `build` returns it, and may raise what rendering for the target raises."""
-        if self._stopped:
+    def made(self, schedule: MadeSchedule) -> None:
+        """Saves a new schedule."""
+        if self._stopped or not schedule.is_whole:
             return
         try:
-            schedule = build()
+            built = schedule.build(self.run.target).schedules[0]
         except Exception as error:  # the target may not have what the program uses
-            self._by_key[key] = None
-            self._ask(None, line, f"{type(error).__name__}: {error}"[:300])
+            self._by_key[schedule.key] = None
+            self._ask(None, schedule.line, f"{type(error).__name__}: {error}"[:300])
             return
-        saved, kernels = shrink_schedule(schedule)
+        saved, kernels = shrink_schedule(built)
         name = digest(saved)[:24]
-        self._by_key[key] = name
+        self._by_key[schedule.key] = name
         for kernel_name, kernel in kernels.items():
             self._write_once("kernels", kernel_name, kernel)
         self._write_once("schedules", name, saved)
-        self._ask(name, line)
+        self._ask(name, schedule.line)
 
-    def add_again(self, key: bytes, line: str | None) -> None:
+    def asked_again(self, key: bytes, line: str | None) -> None:
         """Saves that a schedule was asked for which tinygrad has in its cache."""
         if not self._stopped:
             self._ask(self._by_key.get(key), line, "it came out of tinygrad's cache and was not saved before")

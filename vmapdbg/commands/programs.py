@@ -2,15 +2,42 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vmapdbg.job.job import Job
+from vmapdbg.job.patches import format_patches
+from vmapdbg.overlay import child_environment
+from vmapdbg.trees.find import find_tree
 
 
-def run_program(program: Sequence[str], environment: dict[str, str]) -> int:
-    """Runs `python PROGRAM` and returns its exit code; 128 + the signal that killed it, as a shell says it."""
-    process = subprocess.Popen([sys.executable, *program], env=environment)
+@dataclass(frozen=True)
+class Program:
+    """SCRIPT [ARGUMENTS] or -m MODULE [ARGUMENTS], and the job that says what it runs on; the job's snippet is the
+    program."""
+
+    arguments: tuple[str, ...]
+    job: Job
+
+    @property
+    def command(self) -> list[str]:
+        return [self.job.python or sys.executable, *self.arguments]
+
+    def find_environment(self, observes: bool = False) -> dict[str, str]:
+        """Returns the environment of its processes: they get the patches of the job, or its tree. With `observes` those
+        without patches are there to be observed."""
+        patches = None if self.job.patches is None else format_patches(self.job.patches)
+        folder = str(find_tree(self.job.tree).folder) if self.job.tree else ""
+        return child_environment(patches, dict(os.environ), folder, observes=observes)
+
+
+def run_program(program: Program, **variables: str) -> int:
+    """Runs a program that is observed, with some more variables in its environment, and returns its exit code: 128 +
+    the signal that killed it, as a shell says it."""
+    process = subprocess.Popen(program.command, env={**program.find_environment(observes=True), **variables})
     # Ctrl-C goes to the program as well, which decides what it does with it
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

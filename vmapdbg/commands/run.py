@@ -9,17 +9,23 @@ from pathlib import Path
 import click
 
 from vmapdbg.commands.jobs import check_snippet
-from vmapdbg.commands.options import patches_option
+from vmapdbg.commands.options import PatchesType, python_option, tinygrad_option
+from vmapdbg.commands.programs import Program
 from vmapdbg.commands.run_lint import run_and_print
 from vmapdbg.commands.run_save import run_and_save
-from vmapdbg.job.patches import Patches, format_patches
+from vmapdbg.commands.tinygrad import settle_job
+from vmapdbg.job.job import Job
+from vmapdbg.job.patches import ALL, Patches
 from vmapdbg.job.targets import DEFAULT_TARGET, TARGETS
 from vmapdbg.model.failure import Failure
-from vmapdbg.overlay import child_environment
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@patches_option
+@click.option(
+    "--patches", type=PatchesType(), help="Which patches are on: all, none, or a list.  [default: all, where they fit]"
+)
+@tinygrad_option
+@python_option
 @click.option("--lint", "with_lint", is_flag=True, help="Lint each kernel; findings at the end, on stderr, and exit 1.")
 @click.option(
     "--target",
@@ -31,16 +37,18 @@ from vmapdbg.overlay import child_environment
 @click.option("--save", type=click.Path(path_type=Path), help="Save what each test schedules into this folder.")
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
-    patches: Patches,
+    patches: Patches | None,
+    tree: str | None,
+    python: str | None,
     with_lint: bool,
     target: str,
     lint_output: Path | None,
     save: Path | None,
     program: tuple[str, ...],
 ) -> None:
-    """Run a program on patched tinygrad: SCRIPT [ARGS] or -m MODULE [ARGS].
+    """Run a program on patched tinygrad, or on another one: SCRIPT [ARGS] or -m MODULE [ARGS].
 
-    Python processes that it starts (pytest-xdist workers, spawn, BEAM) get the same overlay and patches.
+    Python processes that it starts (pytest-xdist workers, spawn, BEAM) get the same tinygrad and the same patches.
 
     \b
     Examples:
@@ -55,11 +63,14 @@ def run(
         raise Failure("-m needs the name of a module")
     if program[0] != "-m":
         check_snippet(program[0])
-    environment = child_environment(format_patches(patches), dict(os.environ))
+    # a module is looked for in the working directory first
+    script = "-m" if program[0] == "-m" else program[0]
+    job = Job(script, program[1:], target, ALL if patches is None else patches, tree=tree or "", python=python or "")
+    asked = Program(program, settle_job(job, patches))
     # what is buffered would be lost when the program takes the place of this process
     sys.stdout.flush()
     if save is not None:
-        sys.exit(run_and_save(program, environment, patches, target, save))
+        sys.exit(run_and_save(asked, save))
     if linting:
-        sys.exit(run_and_print(program, environment, target, lint_output))
-    os.execve(sys.executable, [sys.executable, *program], environment)
+        sys.exit(run_and_print(asked, lint_output))
+    os.execvpe(asked.command[0], asked.command, asked.find_environment())

@@ -8,12 +8,11 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vmapdbg.commands.options import make_console
-from vmapdbg.commands.programs import run_program
+from vmapdbg.commands.programs import Program, run_program
 from vmapdbg.job.job import LintedSchedule
 from vmapdbg.model.capture import SCHEMA, Finding
 from vmapdbg.model.data import build_data, dump_document
@@ -24,14 +23,14 @@ if TYPE_CHECKING:
     from vmapdbg.render.lint_formats import RunDocument
 
 
-def run_and_print(program: tuple[str, ...], environment: dict[str, str], target: str, output: Path | None) -> int:
+def run_and_print(program: Program, output: Path | None) -> int:
     """Runs a program, prints what lint found to stderr and writes it to `output`.
 
     Returns the exit code: the program's own, or 1 for findings.
     """
     if output is not None and not output.absolute().parent.is_dir():
         raise Failure(f"cannot write {output}: there is no such folder")
-    linted = run_and_lint(program, environment, target)
+    linted = run_and_lint(program)
     print_linted(linted)
     if output is not None:
         write_atomically(output, dump_document(linted))
@@ -51,11 +50,11 @@ def print_linted(linted: RunDocument) -> None:
     print_run(linted.findings, counts, linted.failed, titles, make_console(stderr=True))
 
 
-def run_and_lint(program: Sequence[str], environment: dict[str, str], target: str) -> RunDocument:
-    """Runs `python PROGRAM` in `environment`, which has the overlay, and returns what its processes found."""
+def run_and_lint(program: Program) -> RunDocument:
+    """Runs a program and returns what its processes found."""
+    target = program.job.target
     with tempfile.TemporaryDirectory(prefix="vmapdbg-lint-") as folder:
-        variables = {"VMAPDBG_LINT": folder, "VMAPDBG_LINT_TARGET": target}
-        status = run_program(program, {**environment, **variables})
+        status = run_program(program, VMAPDBG_LINT=folder, VMAPDBG_LINT_TARGET=target)
         return sum_up(Path(folder), target, status)
 
 

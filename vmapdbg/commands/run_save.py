@@ -6,17 +6,18 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import uuid
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from vmapdbg import __version__
-from vmapdbg.commands.programs import run_program
-from vmapdbg.job.patches import Patches, patch_states
+from vmapdbg.commands.programs import Program, run_program
+from vmapdbg.commands.tinygrad import find_installed
+from vmapdbg.job.job import Job
 from vmapdbg.model.capture import Versions
 from vmapdbg.model.data import to_data
 from vmapdbg.model.failure import EXIT_USAGE
@@ -24,12 +25,11 @@ from vmapdbg.model.wording import format_plural
 from vmapdbg.overlay import TINYGRAD_VERSION
 from vmapdbg.suite.folder import FAILED, end_run, new_folder, prepare_folder
 from vmapdbg.suite.saved import RUN_SCHEMA, SavedRun
+from vmapdbg.trees.find import find_tree
 
 
-def run_and_save(
-    program: Sequence[str], environment: dict[str, str], patches: Patches, target: str, folder: Path
-) -> int:
-    """Runs `python PROGRAM` in `environment`, which has the overlay, and has its processes save what they schedule.
+def run_and_save(program: Program, folder: Path) -> int:
+    """Runs a program and has its processes save what they schedule.
 
     Returns the exit code: the program's own, or 2 where it ended well and not everything could be saved. Raises Failure
     before the program runs where the folder cannot be used.
@@ -40,15 +40,15 @@ def run_and_save(
         schema=RUN_SCHEMA,
         kind="saved-run",
         folder=new_folder(uuid.uuid4().hex[:12]),
-        versions=Versions(__version__, TINYGRAD_VERSION, platform.python_version()),
-        target=target,
-        patches=patch_states(patches),
-        program=tuple(program),
+        versions=find_versions(program.job),
+        target=program.job.target,
+        patches=program.job.patch_states,
+        program=program.arguments,
     )
     asked = json.dumps({"folder": str(folder), "run": to_data(run)})
     # a test that runs this tool is none of the program's
-    inherited = {name: value for name, value in environment.items() if name != "PYTEST_CURRENT_TEST"}
-    status = run_program(program, {**inherited, "VMAPDBG_SAVE": asked})
+    os.environ.pop("PYTEST_CURRENT_TEST", None)
+    status = run_program(program, VMAPDBG_SAVE=asked)
     saved = end_run(folder, replace(run, status=status))
     if not saved:
         click.echo("vmapdbg: the program made no schedule: nothing was saved", err=True)
@@ -59,6 +59,15 @@ def run_and_save(
         return status or EXIT_USAGE
     click.echo(f"vmapdbg: saved {describe_saved(files)} in {folder}", err=True)
     return status
+
+
+def find_versions(job: Job) -> Versions:
+    """Returns what the processes of a job run with, as far as it is known before they do."""
+    python = platform.python_version()
+    if job.patches is not None:
+        return Versions(__version__, TINYGRAD_VERSION, python)
+    tree = find_tree(job.tree) if job.tree else find_installed(job.snippet)
+    return Versions(__version__, tree.version or "unknown", python, tree=job.tree, commit=tree.commit)
 
 
 def describe_saved(files: Path) -> str:

@@ -31,15 +31,18 @@ _OWN_WORK = (
 _NO_DECISION = frozenset({"DEBUG", "DEBUG_RANGEIFY", "VIZ", "SPEC", "PROFILE", "TRACEMETA", "SCACHE", "CAPTURING"})
 
 
-def start(tensor_ready: Callable[[ModuleType], object] = lambda module: None) -> ObservingRecorder:
+def start(
+    tensor_ready: Callable[[ModuleType], object] = lambda module: None, recorder: ObservingRecorder | None = None
+) -> ObservingRecorder:
     """Observes every schedule of this process from here on. tinygrad must not be imported yet. `tensor_ready` is called
-    with its module `tensor`, right after that ran.
+    with its module `tensor`, right after that ran. Returns the recorder, a new one where none is given.
 
     Raises RuntimeError when it is.
     """
     if "tinygrad" in sys.modules:
         raise RuntimeError("tinygrad is imported already: what it decides cannot be observed any more")
-    recorder = ObservingRecorder()
+    if recorder is None:
+        recorder = ObservingRecorder()
     hooks = _Hooks(recorder, tensor_ready)
     sys.meta_path.insert(0, ObservingFinder(_is_wanted, recorder.returned, hooks.put_on))
     return recorder
