@@ -12,6 +12,7 @@ from captures import make_schedule
 from rich.console import Console
 from suite_runs import NODES, make_program, one_kernel, save_run, two_kernels
 
+from vmapdbg.diff import KernelChange, KernelSide
 from vmapdbg.model.capture import Schedule
 from vmapdbg.model.data import to_data
 from vmapdbg.model.failure import Failure
@@ -21,6 +22,7 @@ from vmapdbg.render.text.suite import print_suite
 from vmapdbg.suite.compare import compare_runs, diff_test
 from vmapdbg.suite.cost import estimate_cost
 from vmapdbg.suite.folder import end_run, name_test, new_folder, prepare_folder, start_run
+from vmapdbg.suite.kinds import join_related
 from vmapdbg.suite.load import load_run
 from vmapdbg.suite.result import SuiteDiff
 from vmapdbg.suite.saved import shrink_schedule
@@ -81,13 +83,19 @@ def test_schedules_and_copies_that_are_new(tmp_path: Path) -> None:
     assert compare_one(tmp_path / "3", [one_kernel()], [with_copy]) == ["more copies"]
 
 
-def test_a_kernel_that_is_split_and_fused_at_once_is_one_change_and_counts_once(tmp_path: Path) -> None:
+def test_changes_that_have_a_kernel_in_common_are_one() -> None:
     """A value that moves from kernel to kernel touches several: summed up one by one they would cost too much."""
-    before = two_kernels()
-    # the sum is computed again where it is read, and written by nobody; the product of both is written for itself
-    after = replace(before, kernels=(make_program("r_4", (1,)), make_program("E_4", (1, 2)), make_program("E_9", (1,))))
-    found = compare(tmp_path, {"t": [before]}, {"t": [after]})
-    assert sum(group.added for group in found.groups) == found.after.cost - found.before.cost
+    before = [KernelSide(number, make_program(f"r_{number}", (number + 1,))) for number in range(5)]
+    after = [KernelSide(number, make_program(f"r_{number}9", (1, number + 2))) for number in range(4)]
+    split = KernelChange("split-into", "nodes", (before[1],), (after[0], after[1]), ())
+    other = KernelChange("split-into", "nodes", (before[3],), (after[0], after[2]), ())
+    fused = KernelChange("fused-from", "nodes", (before[2], before[3]), (after[2],), ())
+    alone = KernelChange("changed", "outputs", (before[4],), (after[3],), ("source",))
+    assert join_related([split, fused, alone, other], {}) == [[alone], [split, fused, other]]
+    # what it wrote is computed by a kernel of the other side
+    gone = KernelChange("only-before", "", (before[0],), (), ())
+    assert join_related([split, gone], {1: 1}) == [[split, gone]]
+    assert join_related([split, gone], {1: 7}) == [[split], [gone]]
 
 
 def test_names_and_lines_are_no_change(tmp_path: Path) -> None:

@@ -108,11 +108,10 @@ def join_related(changes: Sequence[KernelChange], same: Mapping[int, int]) -> li
         elif item.status == "only-after":
             computing = _find_computing(item.after, back, [side for other in changes for side in other.before])
             touched |= {("before", number) for number in computing}
-        items = [item]
-        for group in [group for group in groups if group[0] & touched]:
-            groups.remove(group)
-            touched |= group[0]
-            items = [*group[1], *items]
+        related = [group for group in groups if group[0] & touched]
+        groups = [group for group in groups if group not in related]
+        items = [one for group in related for one in group[1]] + [item]
+        touched = touched.union(*(group[0] for group in related))
         groups.append((touched, items))
     return [items for _, items in groups]
 
