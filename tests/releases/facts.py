@@ -33,6 +33,7 @@ def describe_kernel(kernel: Any) -> dict[str, Any]:
         "undecided": [a.address for a in kernel.accesses if a.lowest is None],
         "outside": [a.address for a in kernel.accesses if is_outside(a)],
         "stored": [[a.size, a.stores, a.elements] for a in kernel.accesses if is_global_store(a)],
+        "resets": [[reset.buffer, [loop.name for loop in reset.loops], reset.source_line] for reset in kernel.resets],
         "lines": kernel.source.split("\n"),
     }
 

@@ -56,8 +56,8 @@ def test_a_program_does_the_same_work_on_each_release(release: str) -> None:
     moved = {name: sum(kernel["bytes"] for kernel in found["c"]["kernels"]) for name, found in facts.items()}
     assert moved == BYTES | OTHERWISE.get(release, {})
     # what the graph asks for is weighed by the release itself: a kernel that only computes it is near 1
-    forward = [kernel for name in ("softmax", "attention", "mlp") for kernel in facts[name]["c"]["kernels"]]
-    assert all(0.9 < kernel["redundancy"] < 1.1 for kernel in forward if kernel["redundancy"] is not None)
+    forward = [kernel for name in ("softmax", "attention") for kernel in facts[name]["c"]["kernels"]]
+    assert all(0.85 < kernel["redundancy"] < 1.1 for kernel in forward)
     # bigsum is split over the threads of the CPU
     assert facts["bigsum"]["c"]["kernels"][0]["threads"] == 2
 
