@@ -74,7 +74,9 @@ def count_work(program: LinearProgram) -> Work:
     Arithmetic on addresses and gates is not counted. A trip count that depends on a variable is taken at its
     maximum. Both branches of an IF count.
     """
-    threads = math.prod(thread.trips for thread in program.threads if thread.op == "thread")
+    # from 0.13 on the CPU's threads are a variable
+    counted = [thread for thread in program.threads if thread.op == "thread" or thread.name == "core_id"]
+    threads = math.prod(thread.trips for thread in counted)
     addresses = find_address_arithmetic(program)
     repeated = [1]
     ops = moved = 0
