@@ -24,7 +24,7 @@ def _build_node(view: View, u: UOp) -> model.Node:
     if ranges is not None:
         in_ranges, out_ranges = view.render_all(ranges[0]), view.render_all(ranges[1])
         if u.src:
-            outside = find_outside_axes(view, ranges[0], u.src[0]._shape)
+            outside = find_outside_axes(view, view.find_indices(u), u.src[0]._shape)
     return model.Node(
         id=view.ids[u],
         op=u.op.name,

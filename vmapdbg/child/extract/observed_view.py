@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from vmapdbg.child.extract.observed_reasons import explain_outcome, explain_realized
-from vmapdbg.child.extract.view import Launch, MadeBuffer, UOp, View, find_values
+from vmapdbg.child.extract.view import Launch, MadeBuffer, Ranges, UOp, View, find_values
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.record.observe import ObservedKernel, ObservedPass
+from vmapdbg.child.record.observe.classify import asked_of
 from vmapdbg.child.record.recorder import NOT_NODES
 from vmapdbg.model.capture import Realized
 
@@ -29,6 +30,10 @@ class ObservedView(View):
 
     def explain_realized(self, node: UOp) -> Realized | None:
         return explain_realized(self, node)
+
+    def find_indices(self, node: UOp) -> Ranges:
+        # where broadcasting is implicit, they are not all of its ranges
+        return asked_of(self.passed, node, node.src[0]) or ()
 
     def find_buffers(self) -> Iterable[MadeBuffer]:
         for buffer in self.passed.buffers:

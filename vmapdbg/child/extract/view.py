@@ -78,6 +78,10 @@ class View(ABC):
     def explain_realized(self, node: UOp) -> Realized | None:
         """Returns why a node is written to a buffer, None for one that is not."""
 
+    def find_indices(self, node: UOp) -> Ranges:
+        """Returns what a node that has ranges indexes its first source with."""
+        return self.range_map[node][0]
+
     @abstractmethod
     def find_buffers(self) -> Iterable[MadeBuffer]:
         """Yields each BUFFERIZE that the pass made for a node, in the order it made them."""
