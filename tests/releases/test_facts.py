@@ -4,6 +4,7 @@ no fault, and the accumulators that 0.14.0 loses with PCONTIG=2 are named."""
 from __future__ import annotations
 
 import json
+import os
 from functools import cache
 from typing import Any
 
@@ -25,6 +26,7 @@ BYTES = {
     "ffn": 9443328,
     "layernorm": 3960,
     "logsumexp": 1992,
+    "matmul_ones": 3072,
     "mlp": 401408,
     "rmsnorm": 3888,
     "shared_sum": 45056,
@@ -59,7 +61,7 @@ def test_a_program_does_the_same_work_on_each_release(release: str) -> None:
     forward = [kernel for name in ("softmax", "attention") for kernel in facts[name]["c"]["kernels"]]
     assert all(0.85 < kernel["redundancy"] < 1.1 for kernel in forward)
     # bigsum is split over the threads of the CPU
-    assert facts["bigsum"]["c"]["kernels"][0]["threads"] == 2
+    assert (facts["bigsum"]["c"]["kernels"][0]["threads"] > 1) == (os.cpu_count() != 1)
 
 
 @pytest.mark.parametrize("target", TARGETS)
