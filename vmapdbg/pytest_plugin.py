@@ -1,4 +1,5 @@
-"""The pytest plugin: `pytest --vmapdbg` runs tests on patched tinygrad, with fixtures to hold schedules in place.
+"""The pytest plugin: `pytest --vmapdbg` runs tests on patched tinygrad, or observes the one that is there, with
+fixtures to hold schedules in place.
 
 Off by default, and then it costs nothing: no overlay, no tinygrad, tests that use its fixtures are skipped.
 
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from vmapdbg.job.patches import Patches
     from vmapdbg.model.capture import Capture, Finding, Kernel, Schedule
 
 FOLDER = "schedules"
@@ -27,8 +29,8 @@ FOLDER = "schedules"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("vmapdbg", "vmapdbg: schedules of tinygrad")
-    group.addoption("--vmapdbg", action="store_true", help="Install vmapdbg's patches, and its fixtures.")
-    group.addoption("--vmapdbg-patches", default="all", metavar="SPEC", help="Which patches are on (default: all).")
+    group.addoption("--vmapdbg", action="store_true", help="Install vmapdbg's fixtures, and its patches if they fit.")
+    group.addoption("--vmapdbg-patches", metavar="SPEC", help="Which patches are on (default: all).")
     group.addoption("--vmapdbg-target", default="c", metavar="TARGET", help="Render kernels for it (default: c).")
     group.addoption("--vmapdbg-update", action="store_true", help="Write the snapshots of assert_schedule_matches.")
 
@@ -38,28 +40,65 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Installs the overlay before any conftest can import tinygrad; in an xdist worker too."""
     options = early_config.known_args_namespace
     if getattr(options, "vmapdbg", False):
-        install(options.vmapdbg_patches, options.vmapdbg_target)
-        early_config.stash[_INSTALLED] = True
+        early_config.stash[_RECORD] = install(options.vmapdbg_patches, options.vmapdbg_target)
 
 
-def install(spec: str, target: str) -> None:
-    """Installs the overlay, and has tinygrad note the lines of Tensors. Raises pytest.UsageError, with one line."""
-    from vmapdbg import overlay
-    from vmapdbg.child.live import LineKeeper, observe_with
-    from vmapdbg.job.patches import PatchError, format_patches, parse_patches
+def install(spec: str | None, target: str) -> Record:
+    """Has the tinygrad that the tests import looked at, and returns what records a block of them. Raises
+    pytest.UsageError, with one line."""
+    from vmapdbg.commands.tinygrad import settle_job
+    from vmapdbg.import_hook import OverlayError
+    from vmapdbg.job.job import Job
+    from vmapdbg.job.patches import ALL, parse_patches
     from vmapdbg.job.targets import TARGETS
+    from vmapdbg.model.failure import Failure
 
     if target not in TARGETS:
         raise pytest.UsageError(f"--vmapdbg-target: {target!r} is none of {', '.join(TARGETS)}")
     try:
-        overlay.check_installed()
-        overlay.install(format_patches(parse_patches(spec)))
-    except (PatchError, overlay.OverlayError) as error:
+        asked = None if spec is None else parse_patches(spec)
+        job = settle_job(Job("tests", patches=ALL if asked is None else asked), asked)
+        if job.patches is None:
+            return observe(target)
+        return install_overlay(job.patches, target)
+    except (Failure, OverlayError, RuntimeError) as error:
         raise pytest.UsageError(f"--vmapdbg: {error}") from None
+
+
+def install_overlay(patches: Patches, target: str) -> Record:
+    """Installs the overlay, and has tinygrad note the lines of Tensors. Raises OverlayError."""
+    from vmapdbg import overlay
+    from vmapdbg.child.live import LineKeeper, build_live_capture, observe_with, recording
+    from vmapdbg.job.patches import format_patches
+
+    overlay.check_installed()
+    overlay.install(format_patches(patches))
     observe_with(LineKeeper())
 
+    @contextmanager
+    def record(captured: Captured) -> Generator[None]:
+        with recording() as recorder:
+            yield
+        captured.built = build_live_capture(recorder.schedules, target)
 
-_INSTALLED = pytest.StashKey[bool]()
+    return record
+
+
+def observe(target: str) -> Record:
+    """Has the tinygrad of the tests observed as it is. Raises RuntimeError where it is imported already."""
+    from vmapdbg.child.live_observed import BlockObserver, build_live_observed
+    from vmapdbg.child.record.observe import start
+
+    observer = BlockObserver()
+    start(recorder=observer)
+
+    @contextmanager
+    def record(captured: Captured) -> Generator[None]:
+        with observer.recording() as schedules:
+            yield
+            captured.built = build_live_observed(schedules, target)
+
+    return record
 
 
 class Captured:
@@ -89,6 +128,11 @@ class Captured:
         return self.capture.findings
 
 
+Record = Callable[[Captured], AbstractContextManager[None]]
+"""Records what its block schedules, and gives it to a Captured at the end."""
+_RECORD = pytest.StashKey[Record]()
+
+
 class Session:
     """The captures of one test."""
 
@@ -99,15 +143,13 @@ class Session:
 
     @contextmanager
     def capture(self) -> Generator[Captured]:
-        from vmapdbg.child.live import build_live_capture, recording
         from vmapdbg.commands.jobs import add_findings
         from vmapdbg.render.sentences import fill_sentences
 
         captured = Captured()
-        with recording() as recorder:
+        with self.config.stash[_RECORD](captured):
             yield captured
-        built = build_live_capture(recorder.schedules, self.config.option.vmapdbg_target)
-        captured.built = add_findings(fill_sentences(built))
+        captured.built = add_findings(fill_sentences(captured.capture))
         self.last = captured
 
     def need_last(self) -> Captured:
@@ -118,7 +160,7 @@ class Session:
 
 @pytest.fixture
 def _vmapdbg(request: pytest.FixtureRequest) -> Session:
-    if _INSTALLED not in request.config.stash:
+    if _RECORD not in request.config.stash:
         pytest.skip("needs pytest --vmapdbg")
     return Session(request)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from vmapdbg import __version__
 from vmapdbg.child.live import process_kept
 from vmapdbg.child.record.observe import ObservedSchedule, ObservingRecorder
+from vmapdbg.child.record.observe.records import UOp
 from vmapdbg.job.job import Job
 from vmapdbg.model import capture as model
 from vmapdbg.trees.tree import find_version
@@ -46,6 +48,35 @@ def build_observed_capture(
         mode="observe",
         missing=tuple(missing),
     )
+
+
+class BlockObserver(ObservingRecorder):
+    """Observes only in blocks, and outside of them keeps nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_on = False
+
+    def schedule_asked(self, key: bytes, cached: bool) -> None:
+        if self.is_on:
+            super().schedule_asked(key, cached)
+
+    def pass_starts(self, tsink: UOp) -> None:
+        if self.is_on:
+            super().pass_starts(tsink)
+
+    @contextmanager
+    def recording(self) -> Iterator[list[ObservedSchedule]]:
+        """Yields the list that the schedules of the block come into. Every UOp is let go at the end."""
+        # a schedule that was made before would come from the cache, and nobody observed then
+        self.adapter.forget_schedules()
+        self.forget()
+        self.is_on = True
+        try:
+            yield self.schedules
+        finally:
+            self.is_on = False
+            self.forget()
 
 
 def build_live_observed(schedules: list[ObservedSchedule], target: str) -> model.Capture:

@@ -94,6 +94,12 @@ class Adapter:
         """Has tinygrad schedule tensors together, and not run them."""
         raise NotImplementedError
 
+    def forget_schedules(self) -> None:
+        """Empties tinygrad's schedule cache, so that a schedule which was made before is made again."""
+        for module, name, _ in self.needs:
+            if name == "schedule_cache" and _has(module, name):
+                importlib.import_module(module).schedule_cache.clear()
+
     def is_settled(self, tensor: Any) -> bool:
         """Whether there is nothing left to schedule for a tensor."""
         return tensor.uop.base.op.name in self.settled_ops or tensor.uop.is_realized

@@ -1,0 +1,58 @@
+"""pytest --vmapdbg observes the tinygrad that the tests import, whichever release that is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from release_trees import ROOT
+
+TESTS = """
+from tinygrad import Tensor
+
+
+def test_a_block(capture, assert_kernels, assert_no_findings):
+    x = Tensor([[1.0, 2.0], [3.0, 5.0]]).realize()
+    x.sum(1).realize()
+    with capture() as c:
+        x.sum(1).realize()
+    assert_kernels(1)
+    assert_no_findings()
+    assert c.capture.mode == "observe"
+    assert c.schedules[0].line == "test_blocks.py:9"
+    assert [node.op for node in c.schedules[0].nodes if node.realized]
+    with capture() as c:
+        pass
+    assert_kernels(0)
+
+
+def test_nothing_captured():
+    assert Tensor([1, 2]).sum().item() == 3
+"""
+
+
+def test_blocks_are_captured(tree: Path, release: str, tmp_path: Path) -> None:
+    (tmp_path / "test_blocks.py").write_text(TESTS, encoding="utf-8")
+    # a folder without the metadata of a release is observed, 0.12.0 too
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "tinygrad").symlink_to(tree / "tinygrad")
+    path = os.pathsep.join([str(tmp_path / "tree"), str(ROOT)])
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--vmapdbg", "test_blocks.py"]
+    environment = {**os.environ, "PYTHONPATH": path, "DEV": "PYTHON"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
+
+
+def test_patches_are_refused(tree: Path, release: str, tmp_path: Path) -> None:
+    (tmp_path / "test_blocks.py").write_text(TESTS, encoding="utf-8")
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "tinygrad").symlink_to(tree / "tinygrad")
+    path = os.pathsep.join([str(tmp_path / "tree"), str(ROOT)])
+    command = [sys.executable, "-m", "pytest", "-q", "--vmapdbg", "--vmapdbg-patches", "all", "test_blocks.py"]
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 4
+    assert "the patches need tinygrad 0.12.0 beside vmapdbg" in done.stderr
