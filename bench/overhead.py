@@ -3,6 +3,8 @@
  1. `vmapdbg show` against `DEBUG=4 python` on the same program with the same patches (at most 1.3)
  2. our rangeify pass with the observer off against stock's `run_rangeify` (at most 1.05)
  3. `vmapdbg diff` against `vmapdbg show` on the same program, on two cores (at most 1.3)
+ 4. `vmapdbg show --tinygrad RELEASE` against `DEBUG=4 python` on that release (at most 1.3)
+ 5. `vmapdbg diff` of two releases against the slower `vmapdbg show` of them, on two cores (at most 1.3)
 
 Each figure is a ratio of medians; the two sides take turns in one run, so that a machine that slows down slows both.
 """
@@ -20,8 +22,10 @@ from pathlib import Path
 
 from vmapdbg.job.patches import SWITCHABLE
 from vmapdbg.overlay import child_environment
+from vmapdbg.trees.find import find_tree
 
 ROOT = Path(__file__).parent.parent
+RELEASES = ("0.12.0", "0.13.0", "0.14.0")
 ALL = ",".join(SWITCHABLE)
 PROGRAMS = {
     "softmax sample": ROOT / "samples/softmax.py",
@@ -41,20 +45,41 @@ def compare(left: list[float], right: list[float]) -> str:
     return f"{a:7.3f} s / {b:7.3f} s = {a / b:5.2f}   (pairs {min(ratios):.2f}..{max(ratios):.2f})"
 
 
-def measure_show(program: Path, runs: int) -> str:
-    """`show` on the program with its last Tensor realized, against DEBUG=4 on the same."""
+def measure_show(program: Path, runs: int, release: str | None = None) -> str:
+    """`show` on the program with its last Tensor realized, against DEBUG=4 on the same; with the patches, or on a
+    release that is observed."""
     with tempfile.TemporaryDirectory() as folder:
         snippet = Path(folder) / "snippet.py"
         # DEBUG=4 shows only what runs, so the lazy result is realized for both
         snippet.write_text(program.read_text(encoding="utf-8") + "\nout.realize()\n", encoding="utf-8")
         base = {**os.environ, "PYTHONPATH": str(ROOT)}
-        show = [sys.executable, "-m", "vmapdbg", "show", str(snippet)]
+        show = [sys.executable, "-m", "vmapdbg", "show", str(snippet), *choose(release)]
         plain = [sys.executable, str(snippet)]
-        debug = {**child_environment(ALL, base), "DEBUG": "4"}
+        tinygrad = child_environment(ALL, base)
+        if release is not None:
+            tinygrad = child_environment(None, base, str(find_tree(release).folder))
+        debug = {**tinygrad, "DEBUG": "4"}
         # the first run fills tinygrad's compile cache
         time_command(show, base)
         time_command(plain, debug)
         pairs = [(time_command(show, base), time_command(plain, debug)) for _ in range(runs)]
+    return compare([a for a, _ in pairs], [b for _, b in pairs])
+
+
+def choose(release: str | None) -> list[str]:
+    return [] if release is None else ["--tinygrad", release]
+
+
+def measure_trees(program: Path, runs: int) -> str:
+    """`diff` of the last two releases, against the slower `show` of the two: the one of each pair of runs."""
+    base = {**os.environ, "PYTHONPATH": str(ROOT)}
+    before, after = RELEASES[-2:]
+    tool = [sys.executable, "-m", "vmapdbg"]
+    diff = [*tool, "diff", str(program), *choose(after), f"--baseline={before}"]
+    shows = [[*tool, "show", str(program), *choose(release)] for release in (before, after)]
+    for command in (diff, *shows):
+        time_command(command, base)
+    pairs = [(time_command(diff, base), max(time_command(show, base) for show in shows)) for _ in range(runs)]
     return compare([a for a, _ in pairs], [b for _, b in pairs])
 
 
@@ -109,6 +134,11 @@ def main() -> None:
         print(f"diff / show              {name:22s} {measure_diff(program, runs)}")
     for name, program in PROGRAMS.items():
         print(f"our pass / run_rangeify  {name:22s} {measure_pass(program, runs)}")
+    for release in RELEASES:
+        for name, program in PROGRAMS.items():
+            print(f"observe / DEBUG=4 {release:6s} {name:22s} {measure_show(program, runs, release)}")
+    for name, program in PROGRAMS.items():
+        print(f"diff of two / show       {name:22s} {measure_trees(program, runs)}")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,9 +28,11 @@ class Calls(Adapter):
         from tinygrad.codegen import to_program  # type: ignore[attr-defined]  # not in 0.12
         from tinygrad.helpers import Context
 
-        # BEAM times kernels on the device; without the device there is nothing to time
-        with Context(BEAM=0):
-            program: Any = to_program(ast, self.make_renderer(target))
+        program: Any = compiled_for_cpu().get(ast.key) if target == "c" else None
+        if program is None:
+            # BEAM times kernels on the device; without the device there is nothing to time
+            with Context(BEAM=0):
+                program = to_program(ast, self.make_renderer(target))
         made = {part.op.name: part for part in program.src}
         info = program.arg
         local_size = None if info.local_size is None else tuple(info.local_size)
@@ -53,3 +56,19 @@ class Calls(Adapter):
 
     def kernel_of(self, uop: UOp) -> tuple[UOp, tuple[UOp, ...]] | None:
         return (uop.src[0], uop.src[1:]) if uop.op.name == "CALL" else None
+
+
+@functools.cache
+def compiled_for_cpu() -> dict[bytes, Any]:
+    """What the snippet compiled while it ran is not rendered again: key of an AST -> its program."""
+    import tinygrad.codegen
+
+    programs: dict[Any, Any] = getattr(tinygrad.codegen, "to_program_cache", {})
+    return {
+        ast_key: program
+        for (ast_key, renderer, target, *_), program in programs.items()
+        if target.device == "CPU" and renderer.__name__ in _CLANG
+    }
+
+
+_CLANG = ("ClangJITRenderer", "ClangRenderer")
