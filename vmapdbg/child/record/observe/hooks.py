@@ -18,15 +18,9 @@ from vmapdbg.child.record.observe.recorder import ObservingRecorder
 # what tinygrad does on its own: UOps that it makes then are followed, or are no user's. The first of a schedule begins
 # a new set of followed lines.
 _FIRST = ("transform_to_call", "complete_create_schedule_with_vars")
-_OWN_WORK = (
-    *_FIRST,
-    "create_linear_with_vars",
-    "run_schedule",
-    "run_linear",
-    "get_program",
-    "to_program",
-    "do_to_program",
-)
+# when a schedule is run, kernels are lowered: what these rewrites do is no matter of the schedule any more
+_LOWERING = ("run_schedule", "run_linear", "get_program", "to_program", "do_to_program")
+_OWN_WORK = (*_FIRST, "create_linear_with_vars", *_LOWERING)
 # switches that only print or check
 _NO_DECISION = frozenset({"DEBUG", "DEBUG_RANGEIFY", "VIZ", "SPEC", "PROFILE", "TRACEMETA", "SCACHE", "CAPTURING"})
 
@@ -57,11 +51,11 @@ def _is_wanted(name: str) -> bool:
 
 
 class _Hooks:
-    """Puts the hooks on. `_quiet` counts how deep tinygrad is in its own work."""
+    """Puts the hooks on. `_quiet` counts how deep tinygrad is in its own work, `_lowering` how deep in lowering."""
 
     def __init__(self, recorder: ObservingRecorder, tensor_ready: Callable[[ModuleType], object]) -> None:
         self.recorder, self.tensor_ready = recorder, tensor_ready
-        self._quiet = 0
+        self._quiet = self._lowering = 0
         self._set_making: Callable[[bool], None] = lambda noting: None
         self._put: set[str] = set()
 
@@ -81,7 +75,7 @@ class _Hooks:
             hooks[name](module)
             self._put.add(name)
         for name in own.keys() & set(_OWN_WORK) - self._put:
-            own[name] = self._as_own_work(own[name], is_first=name in _FIRST)
+            own[name] = self._as_own_work(own[name], is_first=name in _FIRST, is_lowering=name in _LOWERING)
             self._put.add(name)
         if module.__name__ == "tinygrad.tensor":
             self._look_for_missing(hooks)
@@ -128,7 +122,7 @@ class _Hooks:
         def watched(context: Any, root: Any) -> Any:
             result = rewrite(context, root)
             # what the user's own code simplifies gets its line where it is made
-            if self._quiet:
+            if self._quiet and not self._lowering:
                 recorder.rewritten(context.replace)
             return result
 
@@ -181,7 +175,9 @@ class _Hooks:
 
         vars(module)["schedule_cache"] = WatchedCache(vars(module)["schedule_cache"])
 
-    def _as_own_work(self, work: Callable[..., Any], is_first: bool = False) -> Callable[..., Any]:
+    def _as_own_work(
+        self, work: Callable[..., Any], is_first: bool = False, is_lowering: bool = False
+    ) -> Callable[..., Any]:
         @functools.wraps(work)
         def quietly(*args: Any, **kwargs: Any) -> Any:
             if is_first and self.recorder.lines is not None:
@@ -189,10 +185,12 @@ class _Hooks:
             if not self._quiet:
                 self._set_making(False)
             self._quiet += 1
+            self._lowering += is_lowering
             try:
                 return work(*args, **kwargs)
             finally:
                 self._quiet -= 1
+                self._lowering -= is_lowering
                 if not self._quiet:
                     self._set_making(True)
 
