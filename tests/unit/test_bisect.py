@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmapdbg.bisect import DEFAULT_RUNS
-from vmapdbg.bisect.search import Search, Searcher
+from vmapdbg.bisect.search import Search, search_patches
 from vmapdbg.job.patches import SWITCHABLE, Patches
 
 NAMES = ["a", "b", "c", "d", "e", "f", "g"]
@@ -22,7 +22,7 @@ def search(names: Sequence[str], outcome: Callable[[Patches], str], budget: int 
         asked.extend(sets)
         return [outcome(s) for s in sets]
 
-    return Searcher(frozenset(names), ask, budget).search(), asked
+    return search_patches(frozenset(names), ask, budget), asked
 
 
 def subsets(names: Sequence[str]) -> list[Patches]:

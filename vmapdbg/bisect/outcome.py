@@ -119,6 +119,17 @@ def _same_values(one: Run, other: Run) -> bool:
     return find_worst(statuses) != "different"
 
 
+def find_wrong_schedule(right: Capture, capture: Capture) -> int | None:
+    """Returns the index of the first schedule with an output that is not that of the right capture, None where there
+    is none, or where it cannot be told: they made different schedules."""
+    if len(right.schedules) != len(capture.schedules):
+        return None
+    for before, after in _pair(right, capture):
+        if any(found.status == "different" for found in compare_outputs(before, after)):
+            return after.index
+    return None
+
+
 def _pair(one: Capture, other: Capture) -> list[tuple[Schedule, Schedule]]:
     # a run that failed has fewer
     return list(zip(one.schedules, other.schedules, strict=False))

@@ -1,4 +1,4 @@
-"""The search: which sets of patches, taken away or alone, make a difference.
+"""The search: which sets of patches, or of decisions, taken away or alone, make a difference.
 
 Outcomes are names. Nothing is assumed about how they depend on the set, in particular not that more patches are better.
 """
@@ -8,24 +8,34 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any, Generic, Protocol, TypeVar
 
 from vmapdbg.job.patches import Patches
 
-Ask = Callable[[Sequence[Patches]], Sequence[str]]
+
+class Sortable(Protocol):
+    def __lt__(self, other: Any, /) -> bool: ...
+
+
+T = TypeVar("T", bound=Sortable)
+
+Ask = Callable[[Sequence[frozenset[T]]], Sequence[str]]
 """Returns the name of the outcome of each set; equal names are equal outcomes."""
 
 
 @dataclass(frozen=True)
-class Found:
+class Found(Generic[T]):
     """The smallest sets of one kind.
 
     `exact` tells that every smaller set was tried. Else the one set is minimal: no part of it that was tried does the
-    same, but another set may be smaller. All sets of up to `size` patches were tried.
+    same, but another set may be smaller. All sets of up to `size` members were tried. `ended` tells that the search
+    was stopped early: the set may not even be minimal.
     """
 
-    sets: tuple[Patches, ...]
+    sets: tuple[frozenset[T], ...]
     exact: bool
     size: int
+    ended: bool = False
 
 
 @dataclass(frozen=True)
@@ -37,9 +47,9 @@ class Search:
     """
 
     given: Patches
-    removed: Found
-    added: Found
-    enough: Found
+    removed: Found[str]
+    added: Found[str]
+    enough: Found[str]
     outcomes: dict[Patches, str]
 
     @property
@@ -59,30 +69,32 @@ class Reduced:
     schedule: int = 0
 
 
-class Searcher:
-    """Asks for outcomes, each set once, and no more than `budget` of them."""
+def search_patches(given: Patches, ask: Ask[str], budget: int) -> Search:
+    """Finds the sets of some patches that change the outcome, in about `budget` runs."""
+    searcher = Searcher(given, ask, budget)
+    whole, empty = searcher.look([given, frozenset()])
+    removed = searcher.find_smallest(lambda part: given - part, lambda outcome: outcome != whole)
+    added = searcher.find_smallest(lambda part: part, lambda outcome: outcome != empty)
+    enough = searcher.find_smallest(lambda part: part, lambda outcome: outcome == whole)
+    return Search(given, removed, added, enough, searcher.outcomes)
 
-    def __init__(self, given: Patches, ask: Ask, budget: int):
+
+class Searcher(Generic[T]):
+    """Asks for outcomes of sets of what is `given`, each set once, and no more than about `budget` of them."""
+
+    def __init__(self, given: frozenset[T], ask: Ask[T], budget: int):
         self.given, self.ask, self.budget = given, ask, budget
-        self.outcomes: dict[Patches, str] = {}
+        self.outcomes: dict[frozenset[T], str] = {}
 
-    def search(self) -> Search:
-        none: Patches = frozenset()
-        whole, empty = self.look([self.given, none])
-        removed = self.find_smallest(lambda part: self.given - part, lambda outcome: outcome != whole)
-        added = self.find_smallest(lambda part: part, lambda outcome: outcome != empty)
-        enough = self.find_smallest(lambda part: part, lambda outcome: outcome == whole)
-        return Search(self.given, removed, added, enough, self.outcomes)
-
-    def look(self, sets: Sequence[Patches]) -> list[str]:
+    def look(self, sets: Sequence[frozenset[T]]) -> list[str]:
         """Returns the outcome of each set; only those that are new are asked for."""
         new = [one for one in dict.fromkeys(sets) if one not in self.outcomes]
         if new:
             self.outcomes.update(zip(new, self.ask(new), strict=True))
         return [self.outcomes[one] for one in sets]
 
-    def find_smallest(self, make: Callable[[Patches], Patches], matters: Callable[[str], bool]) -> Found:
-        """Tries all parts of the given patches by size, the smallest first; where a size has more than the budget is
+    def find_smallest(self, make: Callable[[frozenset[T]], frozenset[T]], matters: Callable[[str], bool]) -> Found[T]:
+        """Tries all parts of what is given by size, the smallest first; where a size has more than the budget is
         for, looks for a minimal part instead."""
         for size in range(len(self.given) + 1):
             parts = [frozenset(part) for part in combinations(sorted(self.given), size)]
@@ -95,9 +107,16 @@ class Searcher:
                 return Found(found, True, size)
         return Found((), True, len(self.given))
 
-    def find_minimal(self, make: Callable[[Patches], Patches], matters: Callable[[str], bool], tried: int) -> Found:
-        """Takes patches out of the whole as long as it still matters: delta debugging (Zeller and Hildebrandt,
-        "Simplifying and isolating failure-inducing input", 2002), a half first, then less."""
+    def find_minimal(
+        self,
+        make: Callable[[frozenset[T]], frozenset[T]],
+        matters: Callable[[str], bool],
+        tried: int,
+        is_limited: bool = False,
+    ) -> Found[T]:
+        """Takes members out of the whole as long as it still matters: delta debugging (Zeller and Hildebrandt,
+        "Simplifying and isolating failure-inducing input", 2002), a half first, then less. With `is_limited` it ends
+        where its next step has more than the budget is for."""
         part = self.given
         if not matters(self.look([make(part)])[0]):
             return Found((), False, tried)
@@ -106,6 +125,9 @@ class Searcher:
             chunks = _split(sorted(part), pieces)
             smaller = [frozenset(chunk) for chunk in chunks] + [part - frozenset(chunk) for chunk in chunks]
             smaller = [s for s in dict.fromkeys(smaller) if s and s != part]
+            fresh = sum(make(s) not in self.outcomes for s in smaller)
+            if is_limited and len(self.outcomes) + fresh > self.budget:
+                return Found((part,), False, tried, ended=True)
             outcomes = self.look([make(s) for s in smaller])
             better = [s for s, outcome in zip(smaller, outcomes, strict=True) if matters(outcome)]
             # what is left of the set is tried by halves again
@@ -118,5 +140,5 @@ class Searcher:
         return Found((part,), False, tried)
 
 
-def _split(names: list[str], pieces: int) -> list[list[str]]:
-    return [names[i * len(names) // pieces : (i + 1) * len(names) // pieces] for i in range(pieces)]
+def _split(members: list[T], pieces: int) -> list[list[T]]:
+    return [members[i * len(members) // pieces : (i + 1) * len(members) // pieces] for i in range(pieces)]

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from vmapdbg import overlay
 from vmapdbg.child.evidence.collector import Collector
+from vmapdbg.child.extract.choices import make_choices
 from vmapdbg.child.live import build_capture, find_renderer
 from vmapdbg.child.live_observed import build_observed_capture
 from vmapdbg.child.record.lines import set_internal_folders
@@ -93,7 +94,10 @@ class ObserveMode:
         self.recorder: ObservingRecorder | None = None
 
     def prepare(self) -> None:
-        self.recorder = start(self.tensor_ready)
+        # what reads the values wraps `Tensor.realize` with a helper of the overlay's
+        set_internal_folders(str(overlay.overlay_dir()))
+        recorder = ObservingRecorder(functools.partial(make_choices, self.job.choices))
+        self.recorder = start(self.tensor_ready, recorder)
 
     def tensor_ready(self, module: ModuleType) -> None:
         recorder = self.recorder

@@ -13,6 +13,7 @@ import click
 from vmapdbg.bisect import DEFAULT_RUNS, KINDS
 from vmapdbg.commands.baseline import capture_of
 from vmapdbg.commands.bisect_commits import describe_history, search_history
+from vmapdbg.commands.bisect_decisions import show_decisions
 from vmapdbg.commands.jobs import find_findings, find_job, find_plain_job, refuse_overlay_error
 from vmapdbg.commands.launcher import run_many
 from vmapdbg.commands.options import JobOptions, OutcomeType, job_options, make_console
@@ -41,6 +42,8 @@ DEFAULT_KIND: OutcomeKind = "values"
     help=f"What tells outcomes apart: {', '.join(KINDS)}, or a count: '12 kernels'.  [default: {DEFAULT_KIND}]",
 )
 @click.option("--commits", "span", metavar="GOOD..BAD", help="Find the commit of tinygrad that changed the outcome.")
+@click.option("--decisions", is_flag=True, help="Find the single decision of the scheduler that makes it right again.")
+@click.option("--baseline", metavar="SPEC", help="With --decisions: what is right. As for diff: another tinygrad.")
 @click.option("--on", "old_kind", type=click.Choice(KINDS), hidden=True, help="The old name of --by.")
 @click.option(
     "--runs",
@@ -62,6 +65,8 @@ def bisect(
     snippet: str | None,
     kind: str | None,
     span: str | None,
+    decisions: bool,
+    baseline: str | None,
     old_kind: OutcomeKind | None,
     runs: int,
     with_snippet: bool,
@@ -70,13 +75,18 @@ def bisect(
     as_json: bool,
     options: JobOptions,
 ) -> None:
-    """Find the smallest sets of patches that change what comes of SNIPPET, or the commit of tinygrad that did.
+    """Find the smallest sets of patches that change what comes of SNIPPET, or the commit of tinygrad or the single
+    decision that did.
 
     The snippet is run with sets of the patches, several at the same time: all of them by size, the smallest first, and
     by halves where those are more than --runs. It is not assumed that more patches are better.
 
     With --commits it is run on commits of the checkout that you are in, or that --tinygrad names, until the first one
     with another outcome than GOOD is found. What that commit changed in the schedules is printed under it.
+
+    With --decisions it is run on a tinygrad as it is, with single decisions of its scheduler made otherwise: a node
+    forced to be a buffer, or a realize point let go. What is right is what comes of it with every node forced, or of
+    --baseline. What the decision changes in the schedules is printed under it.
 
     Without SNIPPET: the snippet of the last show.
 
@@ -89,17 +99,27 @@ def bisect(
       vmapdbg bisect samples/unclosed_range.py --by crash
       vmapdbg bisect train.py --reduce -o small.py
       vmapdbg bisect softmax.py --commits v0.13.0..master --by "3 kernels"
+      vmapdbg bisect softmax.py --decisions --tinygrad 0.14.0
     """
     if output is not None and not with_snippet:
         raise Failure("-o is the file for --reduce")
     kind = kind or old_kind or DEFAULT_KIND
+    if decisions:
+        if span is not None or with_snippet:
+            raise Failure("--decisions goes with neither --commits nor --reduce")
+        sys.exit(show_decisions(snippet, kind, runs, baseline, options, as_json))
+    if baseline is not None:
+        raise Failure("--baseline is for --decisions")
     if span is not None:
         if with_snippet:
             raise Failure("--reduce is for patches: with --commits there is nothing to reduce")
         sys.exit(show_history(snippet, span, kind, options, as_json))
     job = find_job(snippet, options)
     if job.patches is None:
-        raise Failure("this tinygrad is observed, without patches: --commits GOOD..BAD looks for a commit")
+        raise Failure(
+            "this tinygrad is observed, without patches: --commits GOOD..BAD looks for a commit, --decisions for a"
+            " decision of its scheduler"
+        )
     search, outcomes = bisect_job(job, kind, runs)
     reduced = None
     if with_snippet and not search.is_uniform:
@@ -145,7 +165,7 @@ def bisect_job(job: Job, kind: str, budget: int) -> tuple[Search, list[Outcome]]
     What the snippet prints is not shown. Raises Failure when the snippet needs patches that cannot be switched.
     """
     from vmapdbg.bisect.outcome import Outcomes
-    from vmapdbg.bisect.search import Searcher
+    from vmapdbg.bisect.search import search_patches
 
     given = job.patches or frozenset()
     sets = 2 ** len(given)
@@ -169,7 +189,7 @@ def bisect_job(job: Job, kind: str, budget: int) -> tuple[Search, list[Outcome]]
                     refuse_overlay_error(run.capture)
             return [outcomes.sort_in(run) for run in runs]
 
-        search = Searcher(given, ask, budget).search()
+        search = search_patches(given, ask, budget)
     return search, outcomes.known
 
 

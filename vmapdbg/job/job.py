@@ -16,6 +16,17 @@ from vmapdbg.job.targets import DEFAULT_TARGET
 from vmapdbg.model.capture import Capture, Finding
 
 
+@dataclass(frozen=True, order=True)
+class Choice:
+    """A decision that is made for the scheduler: a node of a schedule, by its id and op, is written to a buffer
+    (`realized`), or is not where a rule asks for it. Only where tinygrad is observed."""
+
+    schedule: int
+    node: int
+    op: str
+    realized: bool = True
+
+
 @dataclass(frozen=True)
 class Job:
     """A snippet, and how it is run.
@@ -23,7 +34,7 @@ class Job:
     `arguments` are the snippet's own. `patches` is None for a tinygrad that is observed as it is, without the overlay.
     `timeout` is in seconds, None waits for ever. With `values` the tensors that the snippet realizes are read into the
     Capture. `tree` names the tinygrad (see `vmapdbg.trees.tree`), and `python` the interpreter; empty ones are those
-    that the tool itself has.
+    that the tool itself has. `choices` are made in place of the scheduler's own.
     """
 
     snippet: str
@@ -34,6 +45,7 @@ class Job:
     values: bool = False
     tree: str = ""
     python: str = ""
+    choices: tuple[Choice, ...] = ()
 
     @property
     def patch_states(self) -> dict[str, bool]:
@@ -139,7 +151,8 @@ def load_request(kind: type[R], text: str) -> R:
 def _build_job(fields: dict[str, Any]) -> Job:
     if fields["patches"] is not None:
         fields = {**fields, "patches": parse_patches(str(fields["patches"]))}
-    return Job(**_make_tuples(fields))
+    choices = tuple(Choice(**choice) for choice in fields.get("choices", ()))
+    return Job(**_make_tuples({**fields, "choices": list(choices)}))
 
 
 def _make_tuples(fields: dict[str, list[Any] | dict[str, Any] | str | float | None]) -> dict[str, Any]:

@@ -288,6 +288,9 @@ class Schedule:
     switches: `not_in_key` has those that were set otherwise when the schedule was made, as `{name: [then, now]}`. So
     the schedule may not be what they ask for. `buffer_op` is tinygrad's name for what `bufferizes` are: STAGE from 0.13
     on.
+
+    `forced` are the nodes that were made realize points, and `released` those that were not made ones although a rule
+    asked for it, because the run was told to (`bisect --decisions`).
     """
 
     index: int
@@ -302,6 +305,8 @@ class Schedule:
     cached: bool = False
     not_in_key: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     buffer_op: str = "BUFFERIZE"
+    forced: tuple[int, ...] = ()
+    released: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,18 @@ from typing import Annotated, Literal
 OPEN = "open"
 """Marks a list that may grow: `Annotated[Literal[...], OPEN]`."""
 
-DocumentKind = Literal["capture", "diff", "graph", "lint", "run", "check", "bisect", "bisect-commits", "suite-diff"]
+DocumentKind = Literal[
+    "capture",
+    "diff",
+    "graph",
+    "lint",
+    "run",
+    "check",
+    "bisect",
+    "bisect-commits",
+    "suite-diff",
+    "bisect-decisions",
+]
 """What a JSON document is; there is a JSON Schema for each."""
 
 # *** a capture
@@ -56,6 +67,7 @@ RealizedReason = Annotated[
         # without the overlay
         "stock",
         "decided-at",
+        "forced",
     ],
     OPEN,
 ]
@@ -75,6 +87,7 @@ Rule = Annotated[
         "ending-ranges",  # ranges[i] ends at nodes[i]
         "stock",
         "decided-at",  # at: a decision that has no name here; also about a BUFFERIZE
+        "forced",  # by `bisect --decisions`, not by tinygrad; also about a BUFFERIZE
         # a fusion is refused; tinygrad/schedule/_refusals.py says what the numbers are
         "local-too-large",
         "local-over-budget",

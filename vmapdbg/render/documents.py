@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,7 +10,9 @@ from vmapdbg.bisect.outcome import Outcome
 from vmapdbg.bisect.search import Found, Reduced, Search
 from vmapdbg.check.result import CheckReport, ScheduleCheck
 from vmapdbg.diff.result import CaptureDiff
-from vmapdbg.model.capture import SCHEMA, Capture, Finding, SnippetError, Versions
+from vmapdbg.job.job import Choice
+from vmapdbg.model.capture import SCHEMA, Capture, Finding, Schedule, SnippetError, Versions
+from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.vocabulary import DocumentKind
 from vmapdbg.render.check_sentences import add_pattern_sentences
 from vmapdbg.render.graph.model import Graph
@@ -117,7 +119,7 @@ def make_bisect_document(
     )
 
 
-def _sort_sets(found: Found) -> FoundSets:
+def _sort_sets(found: Found[str]) -> FoundSets:
     return FoundSets(tuple(tuple(sorted(one)) for one in found.sets), found.exact, found.size)
 
 
@@ -153,6 +155,67 @@ class History:
     changes: CaptureDiff | None
 
 
+# *** vmapdbg bisect --decisions --json
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A decision that was made for the scheduler: a node of a schedule was forced to be a buffer (`realized`), or a
+    realize point was let go. Shape and line are those that the node has in a capture."""
+
+    schedule: int
+    node: int
+    op: str
+    shape: tuple[int | str, ...] | None
+    line: str | None
+    realized: bool
+
+
+@dataclass(frozen=True)
+class DecisionTrial:
+    """Decisions that the snippet was run with, the name of the outcome, and how many kernels there were."""
+
+    decisions: tuple[Decided, ...]
+    outcome: str
+    kernels: int
+
+
+@dataclass(frozen=True)
+class DecisionsDocument:
+    """What `vmapdbg bisect --decisions --json` prints. `by` is what tells outcomes apart.
+
+    `reference` says what is taken for right, and `right` names its outcome; None where any change is looked for.
+    `given` names the outcome of the snippet as it is. `candidates` is how many nodes there were to force.
+
+    `found` are the decisions that make it right, or change it: each on its own, or one set no part of which does; the
+    one with the fewest kernels first. `complete` is false where --runs did not suffice. `changes` compares the
+    schedules under the first of them with those as they are.
+    """
+
+    schema: Literal[1]
+    kind: Literal["bisect-decisions"]
+    snippet: str
+    by: str
+    reference: str | None
+    right: str | None
+    given: str
+    candidates: int
+    outcomes: tuple[NamedOutcome, ...]
+    found: tuple[DecisionTrial, ...]
+    complete: bool
+    tried: tuple[DecisionTrial, ...]
+    changes: CaptureDiff | None
+
+
+def describe_choices(choices: Collection[Choice], schedules: Sequence[Schedule]) -> tuple[Decided, ...]:
+    """Returns the choices with what their nodes are in the schedules of a capture."""
+    found: list[Decided] = []
+    for choice in sorted(choices):
+        node = index_of(schedules[choice.schedule]).nodes[choice.node]
+        found.append(Decided(choice.schedule, node.id, node.op, node.shape, node.line, choice.realized))
+    return tuple(found)
+
+
 DOCUMENTS: dict[DocumentKind, type] = {
     "capture": Capture,
     "diff": CaptureDiff,
@@ -163,5 +226,6 @@ DOCUMENTS: dict[DocumentKind, type] = {
     "check": CheckDocument,
     "bisect": BisectDocument,
     "bisect-commits": History,
+    "bisect-decisions": DecisionsDocument,
 }
 """The dataclass of each kind of document."""

@@ -195,6 +195,7 @@ _SENTENCES: dict[str, str | Say] = {
     "loops-not-shared": _say_not_shared,
     "ending-ranges": _say_ending,
     "decided-at": _say_decision,
+    "forced": "forced to be a buffer, by bisect --decisions",
     "stock": "stock tinygrad does not say why",
     # a fusion is refused
     "local-too-large": "its LOCAL buffer needs {bytes:,} bytes, the target has {limit:,}",

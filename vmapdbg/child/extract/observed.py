@@ -39,4 +39,6 @@ def build_schedules(
 
 def _build_schedule(passed: ObservedPass, target: str, progress: Callable[[], object]) -> model.Schedule:
     view = ObservedView(passed)
-    return build_schedule(view, KernelBuilder(view, target).build_all(progress))
+    schedule = build_schedule(view, KernelBuilder(view, target).build_all(progress))
+    forced, released = (tuple(sorted(view.ids[u] for u in chosen)) for chosen in (passed.forced, passed.released))
+    return replace(schedule, forced=forced, released=released)

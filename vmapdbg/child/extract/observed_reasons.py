@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from vmapdbg.child.extract.observed_view import ObservedView
 
 UNKNOWN = "decided-at"
+FORCED = "forced"
 
 # what observing calls a cause, and which reason of the model that is
 _REASONS: dict[str, RealizedReason] = {
@@ -52,6 +53,9 @@ _BUFFER_RULES: dict[str, Rule] = {
 def explain_realized(view: ObservedView, node: UOp) -> Realized | None:
     """Returns why a node is written to a buffer, every cause with its operands; None for one that is not."""
     causes = find_causes(view.passed, node)
+    if node in view.passed.forced:
+        asked = tuple(_explain_cause(view, cause) for cause in causes)
+        return Realized(tuple(range(len(node.shape))), FORCED, "", (Reason(FORCED), *asked))
     if not causes:
         return None
     reasons = tuple(_explain_cause(view, cause) for cause in causes)
@@ -108,6 +112,8 @@ def explain_outcome(view: ObservedView, buffer: ObservedBuffer) -> Reason:
     """Returns which rule decided what became of a BUFFERIZE, with its numbers."""
     if not view.passed.kernels and not buffer.stored:
         return Reason("schedule-failed")
+    if buffer.stored and buffer.node in view.passed.forced:
+        return Reason(FORCED)
     found = explain_buffer(view.passed, buffer)
     rule = _name_rule(found)
     at = None if found.decision is None else describe_decision(view, found.decision)

@@ -62,7 +62,8 @@ def read_output(tensor: Any) -> Output | None:
         return None
     buffer = tensor.uop.base.buffer
     data = read_buffer(buffer)
-    name = name_dtype(buffer.dtype.base)
+    # 0.14 has no dtype of pointers, so none has a base
+    name = name_dtype(getattr(buffer.dtype, "base", buffer.dtype))
     shape = tuple(int(size) for size in tensor.shape)
     return Output(shape, name, hashlib.sha256(data).hexdigest(), sample_values(data, name))
 

@@ -34,7 +34,7 @@ def print_bisect(snippet: str, kind: str, search: Search, outcomes: Sequence[Out
     page.show([*lines, Text(), *_format_tried(page, search)])
 
 
-def _format_found(page: Page, label: str, search: Search, found: Found, away: bool = False) -> list[Text]:
+def _format_found(page: Page, label: str, search: Search, found: Found[str], away: bool = False) -> list[Text]:
     parts: list[Part] = [f"{label}: "]
     for position, patches in enumerate(found.sets):
         tried = patches
@@ -48,7 +48,7 @@ def _format_found(page: Page, label: str, search: Search, found: Found, away: bo
     return page.wrap(*parts, (f"  ({_describe_proof(found)})", "dim"), indent=2, hang=2)
 
 
-def _describe_proof(found: Found) -> str:
+def _describe_proof(found: Found[str]) -> str:
     if not found.exact:
         return f"all sets of up to {max(found.size, 0)} tried, then by halves: no part of it does"
     if not found.sets:

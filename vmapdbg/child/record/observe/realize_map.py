@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import FrameType
 from typing import Any
 
@@ -14,11 +14,24 @@ Axes = list[int] | None
 
 class RecordingMap(dict[Any, Any]):
     """node -> the axes that are realized, None for all. `put` and `taken` are called before each change, with the frame
-    that makes it. To list the axes of a node that is there with all of them decides nothing, and is not told."""
+    that makes it. To list the axes of a node that is there with all of them decides nothing, and is not told.
 
-    def __init__(self, put: Callable[[UOp, Axes, FrameType], None], taken: Callable[[UOp, FrameType], None]) -> None:
-        super().__init__()
-        self._put, self._taken = put, taken
+    `forced` nodes are in it from the start. A rule that asks for all axes of one of the `released` nodes is not heard;
+    the pass itself may still realize some of them.
+    """
+
+    def __init__(
+        self,
+        put: Callable[[UOp, Axes, FrameType], None],
+        taken: Callable[[UOp, FrameType], None],
+        forced: Iterable[UOp] = (),
+        released: Collection[UOp] = (),
+    ) -> None:
+        super().__init__(dict.fromkeys(forced))
+        self._put, self._taken, self._released = put, taken, released
+
+    def _is_refused(self, node: UOp, axes: Axes) -> bool:
+        return axes is None and node in self._released
 
     def _tell(self, node: UOp, axes: Axes, frame: FrameType) -> None:
         lists_axes = axes is not None and node in self and self[node] is None
@@ -26,10 +39,14 @@ class RecordingMap(dict[Any, Any]):
             self._put(node, axes, frame)
 
     def __setitem__(self, node: UOp, axes: Axes) -> None:
+        if self._is_refused(node, axes):
+            return
         self._tell(node, axes, sys._getframe(1))
         super().__setitem__(node, axes)
 
     def setdefault(self, node: UOp, axes: Axes = None) -> Axes:
+        if self._is_refused(node, axes):
+            return axes
         if node not in self:
             self._tell(node, axes, sys._getframe(1))
         return super().setdefault(node, axes)
@@ -39,6 +56,8 @@ class RecordingMap(dict[Any, Any]):
     ) -> None:
         frame = sys._getframe(1)
         for node, axes in other.items() if isinstance(other, Mapping) else other:
+            if self._is_refused(node, axes):
+                continue
             self._tell(node, axes, frame)
             super().__setitem__(node, axes)
 

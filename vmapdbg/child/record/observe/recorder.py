@@ -23,6 +23,10 @@ from vmapdbg.child.record.observe.records import (
     Verdict,
 )
 
+Choose = Callable[[ObservedPass, int], str | None]
+"""Given a pass that begins and the number of its schedule: sets what is forced and released in it, and returns a line
+where it cannot."""
+
 
 def guarded(report: Callable[..., Any]) -> Callable[..., Any]:
     """What goes wrong in taking a report is said in `missing`: the user's program must not fail of being observed."""
@@ -43,11 +47,13 @@ def guarded(report: Callable[..., Any]) -> Callable[..., Any]:
 class ObservingRecorder:
     """What the snippet scheduled, in order. `missing` has a line for each part that could not be observed.
 
-    Between `pass_starts` and `schedule_created` there is a current pass. While it lasts, `_origin` maps what the
-    rewrites made to the node of the tensor graph that it stands for: values, stores, and at the end kernels.
+    `choose` makes decisions in place of tinygrad's own. Between `pass_starts` and `schedule_created` there is a
+    current pass. While it lasts, `_origin` maps what the rewrites made to the node of the tensor graph that it stands
+    for: values, stores, and at the end kernels.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, choose: Choose = lambda passed, schedule: None) -> None:
+        self.choose = choose
         self.schedules: list[ObservedSchedule] = []
         # what hooks found missing; with what the adapter misses it is `missing`
         self.lost: list[str] = []
@@ -113,13 +119,21 @@ class ObservingRecorder:
         self._current = passed
         self._origin = {u: u for u in toposort}
         self._by_options, self._options, self._unplaced = {}, [], []
+        self._choose(passed)
+
+    @guarded
+    def _choose(self, passed: ObservedPass) -> None:
+        missing = self.choose(passed, len(self.schedules) - 1)
+        if missing is not None:
+            self.lost.append(missing)
 
     @guarded
     def context_made(self, context: Any) -> None:
         """The pass made its IndexingContext: its realize map becomes one that tells who puts a node in."""
         if self._current is not None:
-            context.realize_map = RecordingMap(self._node_put, self._node_taken)
-            self._current.range_map = context.range_map
+            passed = self._current
+            context.realize_map = RecordingMap(self._node_put, self._node_taken, passed.forced, passed.released)
+            passed.range_map = context.range_map
 
     @guarded
     def pass_ends(self) -> None:
@@ -170,25 +184,29 @@ class ObservingRecorder:
             self._current.realized.pop(node, None)
 
     def returned(self, line: int, answer: Any) -> Any:
-        """A rule about buffers returns `answer`, on this line of it. Returns the answer."""
-        if self._current is not None:
-            self._rule_answered(sys._getframe(1), line, answer)
+        """A rule about buffers returns `answer`, on this line of it. Returns the answer, or None where it would remove
+        a buffer that is forced."""
+        if self._current is not None and self._rule_answered(sys._getframe(1), line, answer):
+            return None
         return answer
 
     @guarded
-    def _rule_answered(self, frame: FrameType, line: int, answer: Any) -> None:
+    def _rule_answered(self, frame: FrameType, line: int, answer: Any) -> bool:
+        """Returns whether the answer is refused."""
         function = find_deciding(frame)
         if function is not None and function.kind == "makes":
             self._buffers_made(frame, line, answer)
         elif function is not None:
-            self._judged(frame, line, answer, stores=function.kind == "stores")
+            return self._judged(frame, line, answer, stores=function.kind == "stores")
+        return False
 
-    def _judged(self, frame: FrameType, line: int, answer: UOp | None, stores: bool) -> None:
+    def _judged(self, frame: FrameType, line: int, answer: UOp | None, stores: bool) -> bool:
+        """Returns whether the answer would remove a buffer that is forced."""
         operands = find_operands(frame)
         known = ((u, self._by_options.get(id(u.arg))) for u in operands.values())
         stage, record = next(((u, r) for u, r in known if r is not None), (None, None))
-        if stage is None or record is None:
-            return
+        if stage is None or record is None or self._current is None:
+            return False
         outcome, instead = find_outcome(stage, answer, self._by_options)
         if stores:
             # a LOCAL buffer is stored inside its kernel, when that is lowered
@@ -197,15 +215,20 @@ class ObservingRecorder:
         elif outcome == "narrowed" and instead is not None:
             self._know(instead, record)
         reader = next((u for u in operands.values() if u.op.name == "INDEX" and u.src[:1] == (stage,)), None)
+        # without a reader it is no matter of cost: the value is a constant, or in a buffer already
+        if record.node in self._current.forced and reader is not None and outcome in ("removed", "narrowed"):
+            record.readers[stage, reader] = None
+            return True
         if reader is not None:
             record.readers[stage, reader] = None
         # only a rule that looks at a reader can refuse to remove a buffer; any other one does not apply
         if outcome == "same" or (outcome == "kept" and reader is None):
-            return
+            return False
         verdict = Verdict(outcome, stage, reader, read_decision(frame, line))
         name = frame.f_code.co_name, frame.f_code.co_firstlineno, outcome
         record.verdicts.pop(name, None)
         record.verdicts[name] = verdict
+        return False
 
     def _stored(self, record: ObservedBuffer, answer: UOp | None) -> None:
         record.stored = True

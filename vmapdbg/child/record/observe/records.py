@@ -118,6 +118,9 @@ class ObservedPass:
     # node -> user's line, for every node that has one of its own or of its neighbours
     lines: dict[UOp, str] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
+    # decided by the job, not by tinygrad: put in as realize points, and let go
+    forced: frozenset[UOp] = frozenset()
+    released: frozenset[UOp] = frozenset()
 
 
 @dataclass
