@@ -44,6 +44,10 @@ PRINTED = [
     ("lint", ("lint", SNIPPET, "--format", "json", *BROKEN)),
     ("check", ("check", SNIPPET, "--json", *BROKEN)),
     ("bisect", ("bisect", "samples/unclosed_range.py", "--on", "crash", "--runs", "4", "--json")),
+    (
+        "bisect-decisions",
+        ("bisect", "samples/softmax.py", "--decisions", "--patches", "none", "--by", "kernels", "--json"),
+    ),
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from captures import make_node
 from rendered import flatten, print_to_text
@@ -36,9 +37,9 @@ from vmapdbg.render.text.bisect_decisions import print_decisions
 
 
 def make_schedule(
-    *nodes: Node, index: int = 0, bufferizes: Sequence[Bufferize] = (), outputs: Sequence[Output] = (), **facts: bool
+    *nodes: Node, index: int = 0, bufferizes: Sequence[Bufferize] = (), outputs: Sequence[Output] = ()
 ) -> Schedule:
-    return Schedule(index, None, 0, nodes, (), (), tuple(bufferizes), (), tuple(outputs), **facts)
+    return Schedule(index, None, 0, nodes, (), (), tuple(bufferizes), (), tuple(outputs))
 
 
 def make_capture(*schedules: Schedule) -> Capture:
@@ -101,7 +102,7 @@ def test_what_computes_and_has_no_buffer_can_be_forced() -> None:
     buffers = [make_buffer(3), make_buffer(4, "LOCAL"), make_buffer(2, outcome="removed")]
     found = list_forceable(make_schedule(*nodes, bufferizes=buffers))
     assert found == [Choice(0, 2, "MUL"), Choice(0, 4, "EXP2")]
-    assert list_forceable(make_schedule(*nodes, cached=True)) == []
+    assert list_forceable(replace(make_schedule(*nodes), cached=True)) == []
 
 
 def test_what_a_store_writes_to_is_not_forced() -> None:
@@ -248,10 +249,25 @@ def show(document: DecisionsDocument) -> str:
     return flatten(print_to_text(lambda console: print_decisions(document, console), 200))
 
 
+def make_made(choice: Choice) -> list[Schedule]:
+    """What is made with a node forced: it has a buffer."""
+    return [make_schedule(bufferizes=[make_buffer(choice.node)])]
+
+
+def test_a_buffer_that_is_removed_again_is_told() -> None:
+    schedules = make_chain(2).schedules
+    decided = describe_choices({Choice(0, 1, "MUL")}, schedules, [make_schedule()])
+    said = show(make_document(found=(DecisionTrial(decided, "A", 2),)))
+    assert "MUL 1 (2,), forced to be a realize point (its buffer is removed again) -> A" in said
+    # the run died
+    assert not describe_choices({Choice(0, 1, "MUL")}, schedules, [])[0].kept
+
+
 def test_what_was_found_is_said() -> None:
     schedules = make_chain(4).schedules
     one, two = (
-        DecisionTrial(describe_choices({choice}, schedules), "A", 2) for choice in list_forceable(schedules[0])[:2]
+        DecisionTrial(describe_choices({choice}, schedules, make_made(choice)), "A", 2)
+        for choice in list_forceable(schedules[0])[:2]
     )
     both = DecisionTrial((*one.decisions, *two.decisions), "A", 3)
     said = "schedule 0: MUL 1 (2,), forced to be a buffer -> A, 2 kernels"

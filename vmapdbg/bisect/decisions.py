@@ -74,8 +74,10 @@ def list_releasable(schedule: Schedule) -> list[Choice]:
         return []
     found: list[Choice] = []
     for node in schedule.nodes:
-        rules = set() if node.realized is None else {reason.rule for reason in node.realized.reasons}
-        if rules & _LETS_GO and "output" not in rules and node.op not in _NEVER_LET_GO:
+        if node.realized is None or node.op in _NEVER_LET_GO:
+            continue
+        rules = {reason.rule for reason in node.realized.reasons}
+        if rules & _LETS_GO and "output" not in rules:
             found.append(Choice(schedule.index, node.id, node.op, realized=False))
     return found
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any, Generic, Protocol, TypeVar
 
 from vmapdbg.job.patches import Patches
@@ -123,7 +123,7 @@ class Searcher(Generic[T]):
         pieces = 2
         while len(part) > 1:
             chunks = _split(sorted(part), pieces)
-            smaller = [frozenset(chunk) for chunk in chunks] + [part - frozenset(chunk) for chunk in chunks]
+            smaller = [*chunks, *(part - chunk for chunk in chunks)]
             smaller = [s for s in dict.fromkeys(smaller) if s and s != part]
             fresh = sum(make(s) not in self.outcomes for s in smaller)
             if is_limited and len(self.outcomes) + fresh > self.budget:
@@ -140,5 +140,6 @@ class Searcher(Generic[T]):
         return Found((part,), False, tried)
 
 
-def _split(members: list[T], pieces: int) -> list[list[T]]:
-    return [members[i * len(members) // pieces : (i + 1) * len(members) // pieces] for i in range(pieces)]
+def _split(members: list[T], pieces: int) -> list[frozenset[T]]:
+    cuts = [i * len(members) // pieces for i in range(pieces + 1)]
+    return [frozenset(members[first:end]) for first, end in pairwise(cuts)]

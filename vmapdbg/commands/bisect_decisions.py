@@ -110,7 +110,7 @@ def find_decisions(job: Job, kind: str, budget: int, baseline: str | None) -> De
         choices = frozenset(choice for schedule in capture.schedules for choice in list_forceable(schedule))
         if kind not in RIGHT_OR_WRONG:
             given = runner.ask([NOTHING])[0]
-            searcher = DecisionSearcher(capture, choices, runner.ask, budget)
+            searcher = DecisionSearcher(capture, choices, runner.ask, budget - len(runner.runs))
             found = searcher.find_single(lambda outcome: outcome != given)
             return DecisionsFound(None, None, given, len(choices), found, runner)
         if reference is None:
@@ -153,7 +153,7 @@ def find_mending(
     there = frozenset(choice for choice in choices if choice.schedule == wrong)
     if there and runner.ask([there])[0] == wanted:
         choices = there
-    searcher = DecisionSearcher(capture, choices, runner.ask, budget)
+    searcher = DecisionSearcher(capture, choices, runner.ask, budget - len(runner.runs))
     found = searcher.find_mending(lambda outcome: outcome == wanted)
     return DecisionsFound(reference, wanted, given, len(choices), found, runner)
 
@@ -196,7 +196,9 @@ def describe_decisions(
 
     def describe(choices: Choices) -> DecisionTrial:
         run = runner.runs[choices]
-        return DecisionTrial(describe_choices(choices, schedules), runner.ask([choices])[0], count_kernels(run))
+        made = () if run.capture is None else run.capture.schedules
+        decided = describe_choices(choices, schedules, made)
+        return DecisionTrial(decided, runner.ask([choices])[0], count_kernels(run))
 
     return DecisionsDocument(
         schema=SCHEMA,

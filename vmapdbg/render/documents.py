@@ -161,7 +161,8 @@ class History:
 @dataclass(frozen=True)
 class Decided:
     """A decision that was made for the scheduler: a node of a schedule was forced to be a buffer (`realized`), or a
-    realize point was let go. Shape and line are those that the node has in a capture."""
+    realize point was let go. Shape and line are those that the node has in a capture. `kept` tells that it has a buffer
+    then: that of a constant is removed again."""
 
     schedule: int
     node: int
@@ -169,6 +170,7 @@ class Decided:
     shape: tuple[int | str, ...] | None
     line: str | None
     realized: bool
+    kept: bool
 
 
 @dataclass(frozen=True)
@@ -207,12 +209,17 @@ class DecisionsDocument:
     changes: CaptureDiff | None
 
 
-def describe_choices(choices: Collection[Choice], schedules: Sequence[Schedule]) -> tuple[Decided, ...]:
-    """Returns the choices with what their nodes are in the schedules of a capture."""
+def describe_choices(
+    choices: Collection[Choice], schedules: Sequence[Schedule], made: Sequence[Schedule]
+) -> tuple[Decided, ...]:
+    """Returns the choices with what their nodes are in the schedules of a capture, and what became of them in those
+    that were `made` with the choices (none where that run died)."""
     found: list[Decided] = []
     for choice in sorted(choices):
         node = index_of(schedules[choice.schedule]).nodes[choice.node]
-        found.append(Decided(choice.schedule, node.id, node.op, node.shape, node.line, choice.realized))
+        buffers = made[choice.schedule].bufferizes if choice.schedule < len(made) else ()
+        kept = any(buffer.node == node.id and buffer.outcome == "kept" for buffer in buffers)
+        found.append(Decided(choice.schedule, node.id, node.op, node.shape, node.line, choice.realized, kept))
     return tuple(found)
 
 

@@ -68,6 +68,8 @@ def say_decided(decided: Decided) -> str:
     """Returns `schedule 1: REDUCE 5 (8,), file:12, forced to be a buffer`."""
     shape, line = format_known(" {}", format_shape(decided.shape)), format_known(", {}", decided.line)
     what = "forced to be a buffer" if decided.realized else "let go"
+    if decided.realized and not decided.kept:
+        what = "forced to be a realize point (its buffer is removed again)"
     return f"schedule {decided.schedule}: {decided.op} {decided.node}{shape}{line}, {what}"
 
 
