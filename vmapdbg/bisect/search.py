@@ -117,13 +117,13 @@ class Searcher(Generic[T]):
         """Takes members out of the whole as long as it still matters: delta debugging (Zeller and Hildebrandt,
         "Simplifying and isolating failure-inducing input", 2002), a half first, then less. With `is_limited` it ends
         where its next step has more than the budget is for."""
-        part = self.given
+        part: frozenset[T] = self.given
         if not matters(self.look([make(part)])[0]):
             return Found((), False, tried)
         pieces = 2
         while len(part) > 1:
             chunks = _split(sorted(part), pieces)
-            smaller = [*chunks, *(part - chunk for chunk in chunks)]
+            smaller: list[frozenset[T]] = [*chunks, *(part.difference(chunk) for chunk in chunks)]
             smaller = [s for s in dict.fromkeys(smaller) if s and s != part]
             fresh = sum(make(s) not in self.outcomes for s in smaller)
             if is_limited and len(self.outcomes) + fresh > self.budget:
