@@ -51,6 +51,7 @@ SENTENCES = [
         Reason("ending-ranges", (4, 6, 4), ("r1", "r2", "(r3*2)")),
         "r1, (r3*2) end at EXPAND 4; r2 ends at EXPAND 6",
     ),
+    (Reason("forced"), "forced to be a buffer, by bisect --decisions"),
     (Reason("stock"), "stock tinygrad does not say why"),
     # observed: where tinygrad's own code decided
     (Reason("output", at=DECIDED), "an output of the schedule (indexing.py:278)"),
