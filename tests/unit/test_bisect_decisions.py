@@ -159,6 +159,17 @@ def test_two_that_are_needed_together() -> None:
     assert (nodes_of(search), search.complete) == ([[3, 11]], True)
 
 
+def test_reduces_alone_are_searched_where_they_are_enough() -> None:
+    chain = make_chain(60).schedules[0]
+    nodes = [replace(node, op="REDUCE") if node.id % 15 == 0 and node.id else node for node in chain.nodes]
+    asked = Asked(lambda forced, _: "right" if {15, 30, 60} <= forced else "wrong")
+    search = mend(make_capture(make_schedule(*nodes)), asked, budget=20)
+    assert (nodes_of(search), search.complete) == ([[15, 30, 60]], True)
+    # a neighbour need not be a reduce
+    asked = Asked(lambda forced, _: "right" if forced & {29, 30} else "wrong")
+    assert nodes_of(mend(make_capture(make_schedule(*nodes)), asked, budget=20)) == [[29], [30]]
+
+
 def test_runs_that_do_not_suffice_are_told() -> None:
     needed = {3, 7, 11, 14, 18}
     asked = Asked(lambda forced, _: "right" if needed <= forced else "wrong")

@@ -49,6 +49,10 @@ def list_forceable(schedule: Schedule) -> list[Choice]:
     ]
 
 
+def is_reduce(choice: Choice) -> bool:
+    return choice.op in ("REDUCE", "REDUCE_AXIS")
+
+
 def is_computed(node: Node) -> bool:
     """Tells whether a node has values of its own, which a buffer could hold. A weak number has no size in memory."""
     has_values = node.shape is not None and node.out_ranges is not None
@@ -121,6 +125,7 @@ class DecisionSearcher:
     def __init__(self, capture: Capture, forceable: Choices, ask: Ask[Choice], budget: int):
         self.schedules = capture.schedules
         self.releasable = [choice for schedule in self.schedules for choice in list_releasable(schedule)]
+        self.forceable = forceable
         self.searcher = Searcher(forceable, ask, budget)
 
     @property
@@ -128,9 +133,12 @@ class DecisionSearcher:
         return max(self.searcher.budget - len(self.searcher.outcomes), 0)
 
     def find_mending(self, is_right: Callable[[str], bool]) -> DecisionSearch:
-        """Forces all of the nodes, and then as few as still make it right. Where one does, those near it are tried,
-        too. Where forcing does not help, realize points are let go."""
+        """Forces all of the nodes, or all reduces where these are enough, and then as few as still make it right. Where
+        one does, those near it are tried, too. Where forcing does not help, realize points are let go."""
         searcher = self.searcher
+        reduces = frozenset(filter(is_reduce, self.forceable))
+        if reduces and is_right(searcher.look([reduces])[0]):
+            searcher.given = reduces
         found = searcher.find_minimal(lambda part: part, is_right, 0, is_limited=True)
         if not found.sets:
             return self.find_single(is_right)
@@ -138,13 +146,13 @@ class DecisionSearcher:
         if len(smallest) > 1:
             return DecisionSearch(found.sets, not found.ended, searcher.outcomes)
         (choice,) = smallest
-        near = list_nearest(self.schedules, choice, searcher.given)[:MOST_NEIGHBOURS]
+        near = list_nearest(self.schedules, choice, self.forceable)[:MOST_NEIGHBOURS]
         searcher.look([frozenset({other}) for other in near[: self.left]])
         return DecisionSearch(self._list_singles(is_right), True, searcher.outcomes)
 
     def find_single(self, does: Callable[[str], bool]) -> DecisionSearch:
         """Tries single decisions: realize points let go, then nodes forced, reduces first."""
-        forced = sorted(self.searcher.given, key=lambda choice: ("REDUCE" not in choice.op, choice))
+        forced = sorted(self.forceable, key=lambda choice: (not is_reduce(choice), choice))
         singles = [frozenset({choice}) for choice in [*self.releasable, *forced]]
         new = [one for one in singles if one not in self.searcher.outcomes]
         self.searcher.look(new[: self.left])
