@@ -1,0 +1,79 @@
+"""A pytest plugin for tests of tinygrad itself: writes the key of each kernel that they schedule, observed or not.
+
+    KEYS_OUTPUT=keys.json [KEYS_OBSERVE=1] python -m pytest -p keys_plugin test_schedule.py
+
+With `KEYS_OBSERVE` it also counts what observing leaves without an explanation.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vmapdbg.child.adapters import find_adapter
+from vmapdbg.child.record.observe import ObservingRecorder, start
+
+keys: dict[str, list[str]] = {}
+counts: Counter[str] = Counter()
+
+
+class Checked(ObservingRecorder):
+    """Looks at each schedule when it is made, and lets go of it."""
+
+    def schedule_created(self, graph: Any, created: Any) -> None:
+        passed = self._current
+        super().schedule_created(graph, created)
+        if passed is not None:
+            self.count(passed)
+        self.forget()
+
+    def count(self, passed: Any) -> None:
+        from vmapdbg.child.record.observe.classify import UNKNOWN, find_causes
+
+        counts["schedules"] += 1
+        for node in passed.realized:
+            causes = find_causes(passed, node)
+            counts["realized"] += 1
+            counts["realized without a reason"] += not causes
+            counts["decided-at"] += bool(causes) and causes[0].rule == UNKNOWN
+        for kernel in passed.kernels:
+            counts["kernels"] += 1
+            counts["kernels without a node"] += kernel.node is None
+
+
+observer: Checked | None = None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests() -> None:
+    global observer
+    if "KEYS_OBSERVE" in os.environ:
+        observer = Checked()
+        start(recorder=observer)
+
+
+def pytest_collection_finish() -> None:
+    """tinygrad is imported now."""
+    adapter = find_adapter()
+    module: Any = importlib.import_module(adapter.needs[0][0])
+    create = module.create_schedule
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        created = create(*args, **kwargs)
+        test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0]
+        keys.setdefault(test, []).extend(kernel.ast.key.hex() for kernel in adapter.find_kernels(created))
+        return created
+
+    module.create_schedule = watched
+
+
+def pytest_sessionfinish() -> None:
+    lost = [] if observer is None else observer.missing
+    out = {"keys": keys, "counts": dict(counts), "missing": lost}
+    Path(os.environ["KEYS_OUTPUT"]).write_text(json.dumps(out), encoding="utf-8")
