@@ -173,7 +173,9 @@ class ScheduleDiff:
     """A pair of schedules, or one that only one side has (`before` or `after` is None: the index).
 
     `renamed` maps the range names of before to those of after, names that stay included; `removed_ranges` and
-    `added_ranges` have no partner. `values` is the worst of `outputs`: `different`, `close`, `equal`; `unknown`
+    `added_ranges` have no partner. Of two tinygrads the nodes that mean the same are paired, and `folded_before` and
+    `folded_after` are what only writes that down in another way: a broadcast, a permutation, a store of an output. Their
+    outputs are arguments or buffers of their own, and stand in no `bufferizes`. `values` is the worst of `outputs`: `different`, `close`, `equal`; `unknown`
     where none was compared.
     """
 
@@ -195,6 +197,8 @@ class ScheduleDiff:
     kernels: tuple[KernelChange, ...]
     values: ValueStatus
     outputs: tuple[ValueDiff, ...]
+    folded_before: tuple[Node, ...] = ()
+    folded_after: tuple[Node, ...] = ()
 
     @property
     def is_pair(self) -> bool:
