@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vmapdbg.model.capture import Node, Schedule
 from vmapdbg.model.schedule_index import index_of
@@ -66,8 +66,9 @@ class Meanings:
         self.views: dict[int, View] = {}
         # what a reshape was made of, by its head
         self._origins: dict[int, int] = {}
-        # the head of a number: a graph has one for each dtype
-        self._constants: dict[str, int] = {}
+        # the heads that are made of numbers alone, and which one computes what: a graph may have one for each dtype
+        self._numbers: set[int] = set()
+        self._same: dict[Head, int] = {}
         # a source has a smaller id than what reads it
         for node in sorted(schedule.nodes, key=lambda node: node.id):
             self.views[node.id] = self._read(node)
@@ -76,7 +77,7 @@ class Meanings:
         op = name_op(node.op)
         sources = [source for source in node.src if source in self.views]
         if op == "CONST":
-            return View(self._find_constant(node), (None,) * len(_shape_of(node)))
+            return self._add_head(node, (None,) * len(_shape_of(node)), (), _read_number(node.arg), constant=True)
         if not sources or op in _LEAVES:
             return self._add_head(node, tuple(range(len(_shape_of(node)))), ())
         if op in _SAME_VALUE:
@@ -87,8 +88,8 @@ class Meanings:
             return self._move(node, op, sources[0])
         if op == "REDUCE":
             return self._reduce(node, sources[0])
-        if op == "CAST" and (inner := self._find_uncast(node)) is not None:
-            return self.views[inner]
+        if op == "CAST" and self._is_mere_cast(node, sources[0]):
+            return self.views[sources[0]]
         return self._combine(node, op, sources)
 
     # *** what shows a value that is there
@@ -140,28 +141,24 @@ class Meanings:
             head = self.heads[head.sources[0]]
         return head.op in _LEAVES and _count(self._shape(target)) == _count(head.shape)
 
-    def _find_uncast(self, node: Node) -> int | None:
-        """Returns the value that a CAST leaves as it is: a constant that its dtype has, what had no dtype of its own, or
-        a truth value that became a number in between."""
-        (source, *_) = node.src
-        below = self.index.nodes[source]
-        head = self.heads[self.views[source].head]
-        if head.op == "CONST" and _holds(node.dtype, head.arg):
-            return source
-        if below.dtype.startswith("weak"):
-            return source
-        if node.dtype == "bool" and below.op == "CAST" and self.index.nodes[below.src[0]].dtype == "bool":
-            return below.src[0]
-        return None
+    def _is_mere_cast(self, node: Node, source: int) -> bool:
+        """Tells whether a CAST leaves a value as it is: a constant that its dtype has, what had no dtype of its own, or a
+        truth value that is a number only on its way to a truth value."""
+        below, head = self.index.nodes[source], self.heads[self.views[source].head]
+        if below.dtype.startswith("weak") or (head.op == "CONST" and _holds(node.dtype, head.arg)):
+            return True
+        if self.index.nodes[head.id].dtype != "bool":
+            return False
+        return node.dtype == "bool" or self._is_only_cast_back(node)
+
+    def _is_only_cast_back(self, node: Node) -> bool:
+        readers = self.index.readers[node.id]
+        return bool(readers) and all(
+            self._is_only_cast_back(reader) if reader.op in _MOVEMENT else (reader.op, reader.dtype) == ("CAST", "bool")
+            for reader in readers
+        )
 
     # *** what computes a value
-
-    def _find_constant(self, node: Node) -> int:
-        number = _read_number(node.arg)
-        if number not in self._constants:
-            none = (None,) * len(_shape_of(node))
-            self._constants[number] = self._add_head(node, none, (), number, constant=True).head
-        return self._constants[number]
 
     def _cut(self, node: Node, op: str, source: int) -> View:
         """PAD, SHRINK and FLIP: only the axes that they touch count, and where on them they begin."""
@@ -229,7 +226,7 @@ class Meanings:
         arg = [] if op in _LEAVES else [node.arg if what is None and op not in _MOVEMENT else what]
         if places:
             arg += [self._describe_place(source, shape, axes) for source in sources]
-        self.heads[node.id] = Head(
+        head = Head(
             id=node.id,
             op=op,
             dtype=node.dtype if op in _TYPED else "",
@@ -238,7 +235,18 @@ class Meanings:
             sources=tuple(self.views[source].head for source in sources),
             constant=constant,
         )
-        return View(node.id, axes)
+        return View(self._keep(head), axes)
+
+    def _keep(self, head: Head) -> int:
+        """Adds a head, or finds the one that computes the same from nothing but numbers."""
+        made = head.op == "CONST" or (head.sources and all(source in self._numbers for source in head.sources))
+        if not made:
+            self.heads[head.id] = head
+            return head.id
+        same = self._same.setdefault(replace(head, id=-1), head.id)
+        self._numbers.add(same)
+        self.heads.setdefault(same, head)
+        return same
 
     def _describe_place(self, source: int, shape: Shape, axes: Sequence[int | None]) -> object:
         """Returns how the axes of a source lie on those of its reader: in order, where they can be told."""

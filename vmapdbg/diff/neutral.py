@@ -11,7 +11,7 @@ from functools import cached_property
 
 from vmapdbg.diff.meaning import Head, Meanings, View, name_op
 from vmapdbg.diff.naming import find_ranges
-from vmapdbg.model.capture import Bufferize, Kernel, Node, Range, Realized, Reason, Schedule
+from vmapdbg.model.capture import Bufferize, Kernel, Node, Range, Realized, Schedule
 from vmapdbg.model.schedule_index import index_of
 
 # a loop that a schedule makes has this name in the releases that call it WEAK, too
@@ -111,11 +111,12 @@ class _Neutral:
     # *** nodes
 
     def _read_node(self, head: Head) -> Node:
-        node = self.index.nodes[head.id]
-        moves = head.op in _MOVES
-        outs = None if moves else self._pick(node.out_ranges, self.view(head.id))
+        node, made = self.index.nodes[head.id], self.realized.get(head.id)
+        outs = None
+        if not head.constant and (made is not None or head.op not in _MOVES):
+            where = made or node
+            outs = self._pick(where.out_ranges, self.view(where.id))
         ins = self._pick(node.in_ranges, self.view(node.src[0])) if head.op == "REDUCE" and node.src else None
-        made = self.realized.get(head.id)
         realized = None
         if made is not None and made.realized is not None and not head.constant:
             realized = self._read_realized(made, made.realized)
@@ -155,10 +156,8 @@ class _Neutral:
     def _read_realized(self, node: Node, realized: Realized) -> Realized:
         view = self.view(node.id)
         own = sorted(axis for i in realized.axes if i < len(view.axes) and (axis := view.axes[i]) is not None)
-        if self._is_stored(node):
-            return Realized(tuple(own), "output", "")
-        reasons = tuple(_read_reason(reason, view) for reason in realized.reasons)
-        return Realized(tuple(own), realized.reason, "", reasons)
+        # which reader wants which range depends on how many ops broadcast the value: the rule is what is compared
+        return Realized(tuple(own), "output" if self._is_stored(node) else realized.reason, "")
 
     def _is_stored(self, node: Node) -> bool:
         """Tells whether a node is what a schedule stores for whoever asked for it."""
@@ -190,7 +189,7 @@ class _Neutral:
             node=node.id if is_again else view.head,
             closed_ranges=(*made.ambient, *closed),
             reason="",
-            decided=None if made.decided is None else _read_reason(made.decided, view),
+            decided=None if made.decided is None else replace(made.decided, nodes=(), ranges=(), axis=None),
         )
 
     def _read_kernel(self, kernel: Kernel) -> Kernel:
@@ -199,14 +198,6 @@ class _Neutral:
 
         # the key of the AST is another one in each release
         return replace(kernel, nodes=find_heads(kernel.nodes), outputs=find_heads(kernel.outputs), key="")
-
-
-def _read_reason(reason: Reason, view: View) -> Reason:
-    """Returns a reason without the nodes that it names: one release has them, and the other has not."""
-    axis = reason.axis
-    if isinstance(axis, int) and axis < len(view.axes):
-        axis = view.axes[axis]
-    return replace(reason, nodes=(), axis=axis)
 
 
 def _read_range(item: Range) -> Range:
@@ -218,5 +209,4 @@ def _find_used(nodes: Iterable[Node], buffers: Iterable[Bufferize]) -> set[str]:
     texts = [name for item in buffers for name in item.closed_ranges]
     for node in nodes:
         texts += [*(node.in_ranges or ()), *(node.out_ranges or ()), *node.ambient]
-        texts += [name for reason in (node.realized.reasons if node.realized else ()) for name in reason.ranges]
     return {name for text in texts for name in find_ranges(text)}
