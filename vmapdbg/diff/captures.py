@@ -66,6 +66,7 @@ def _describe_side(capture: Capture, readings: Iterable[Reading]) -> Side:
         error=capture.error,
         schedules=len(capture.schedules),
         totals=sum_totals(item.compared for item in readings),
+        mode=capture.mode,
     )
 
 
@@ -120,6 +121,8 @@ def _compare(one: Reading, other: Reading) -> ScheduleDiff:
         kernels=compare_kernels(left, right, nodes, loosely=loosely),
         values=find_worst(item.status for item in outputs),
         outputs=outputs,
+        buffer_op_before=left.buffer_op,
+        buffer_op_after=right.buffer_op,
     )
 
 

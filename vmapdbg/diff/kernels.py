@@ -103,7 +103,9 @@ def _match_outputs(before: Sequence[_Program], after: Sequence[_Program]) -> dic
 def _match_moved(before: Sequence[_Program], after: Sequence[_Program]) -> dict[int, int]:
     """Pairs the kernels neither of which writes what the other side writes, where one computes what the other writes and
     most else of it: the buffer lies at another node of the same computation."""
-    written_before, written_after = (frozenset(node for item in side for node in item.outputs) for side in (before, after))
+    written_before, written_after = (
+        frozenset(node for item in side for node in item.outputs) for side in (before, after)
+    )
     left = [item for item in before if item.outputs and not item.outputs & written_after]
     right = [item for item in after if item.outputs and not item.outputs & written_before]
     scored = [

@@ -221,7 +221,9 @@ class Meanings:
         is told in the place of the node's argument."""
         op, shape = op or name_op(node.op), _shape_of(node)
         numbers = iter(range(len(shape)))
-        axes = tuple(None if axis is None or size == 1 else next(numbers) for axis, size in zip(varies, shape, strict=True))
+        axes = tuple(
+            None if axis is None or size == 1 else next(numbers) for axis, size in zip(varies, shape, strict=True)
+        )
         # PARAM: which slot, BUFFER: how many elements; the shape has that
         arg = [] if op in _LEAVES else [node.arg if what is None and op not in _MOVEMENT else what]
         if places:

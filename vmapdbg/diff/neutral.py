@@ -99,7 +99,9 @@ class _Neutral:
         """Returns the heads that something comes of: what is realized or read by nobody, and all their sources."""
         heads = self.meanings.heads
         ends = {self.view(node.id).head for node in self.schedule.nodes if not self.index.readers[node.id]}
-        waiting = [head for head in ends | self.realized.keys() if head in self.realized or heads[head].op not in _MOVES]
+        waiting = [
+            head for head in ends | self.realized.keys() if head in self.realized or heads[head].op not in _MOVES
+        ]
         live: set[int] = set()
         while waiting:
             head = waiting.pop()

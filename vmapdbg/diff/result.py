@@ -16,6 +16,7 @@ from vmapdbg.model.vocabulary import (
     KernelField,
     KernelStatus,
     MatchedBy,
+    Mode,
     NodeField,
     ValueStatus,
 )
@@ -49,6 +50,7 @@ class Side:
     error: SnippetError | None
     schedules: int
     totals: Totals
+    mode: Mode = "overlay"
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,8 @@ class ScheduleDiff:
     `renamed` maps the range names of before to those of after, names that stay included; `removed_ranges` and
     `added_ranges` have no partner. Of two tinygrads the nodes that mean the same are paired, and `folded_before` and
     `folded_after` are what only writes that down in another way: a broadcast, a permutation, a store of an output. Their
-    outputs are arguments or buffers of their own, and stand in no `bufferizes`. `values` is the worst of `outputs`: `different`, `close`, `equal`; `unknown`
+    outputs are arguments or buffers of their own, and stand in no `bufferizes`. `buffer_op_before` and `buffer_op_after`
+    are what the sides call those. `values` is the worst of `outputs`: `different`, `close`, `equal`; `unknown`
     where none was compared.
     """
 
@@ -199,6 +202,8 @@ class ScheduleDiff:
     outputs: tuple[ValueDiff, ...]
     folded_before: tuple[Node, ...] = ()
     folded_after: tuple[Node, ...] = ()
+    buffer_op_before: str = "BUFFERIZE"
+    buffer_op_after: str = "BUFFERIZE"
 
     @property
     def is_pair(self) -> bool:

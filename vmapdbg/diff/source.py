@@ -21,7 +21,7 @@ _VARIABLE = re.compile(
 )
 # an accumulator is a buffer in registers, and called so from 0.14 on
 _SAME_PREFIX = {"acc": "buf"}
-_TOKEN = re.compile(r"[A-Za-z_]\w*|\d[\w.]*|\s+|<<|>>|[-+*/<>=!&|]=|&&|\|\||.")
+_TOKEN = re.compile(r"[A-Za-z_]\w*|\d[\d.]*e[-+]\d+f?|\d[\w.]*|\s+|<<|>>|[-+*/<>=!&|]=|&&|\|\||.")
 _KERNEL = "kernel#"
 # Two lines with fewer tokens in common are not the same line, changed.
 _LEAST_ALIKE = 0.5
