@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+
 from vmapdbg.diff.changes import choose_renaming, compare_bufferizes, compare_nodes, compare_vmap_map
 from vmapdbg.diff.kernels import compare_kernels
 from vmapdbg.diff.neutral import Reading, read_neutrally, read_plainly
 from vmapdbg.diff.nodes import have_same_graph, match_nodes
+from vmapdbg.diff.pairs import have_same_tinygrad
 from vmapdbg.diff.restore import restore_shown
 from vmapdbg.diff.result import DIFF_SCHEMA, CaptureDiff, ScheduleDiff, Side, Totals
 from vmapdbg.diff.schedules import match_schedules
 from vmapdbg.diff.values import compare_outputs, compare_printed, find_worst
-from vmapdbg.model.capture import Capture, Finding, Range, Schedule, Versions
+from vmapdbg.model.capture import Capture, Finding, Range, Schedule
 
 # What stands for a schedule that a side does not have: all of the other side's is then only there.
 _NOTHING = Schedule(-1, None, 0, (), (), (), (), (), ())
@@ -23,7 +25,7 @@ def diff_captures(before: Capture, after: Capture, printed: tuple[str, str] | No
     The same captures give the same diff, and `diff_captures(c, c)` is empty. Captures of different snippets are
     compared as well as they can be; so are those of two tinygrads, by what their ops mean.
     """
-    read = read_plainly if _have_same_tinygrad(before.versions, after.versions) else read_neutrally
+    read = read_plainly if have_same_tinygrad(before.versions, after.versions) else read_neutrally
     left, right = ([read(schedule) for schedule in side.schedules] for side in (before, after))
     pairs = match_schedules([item.compared for item in left], [item.compared for item in right])
     schedules = tuple(_diff_schedules(_find(left, i), _find(right, j)) for i, j in pairs)
@@ -39,12 +41,6 @@ def diff_captures(before: Capture, after: Capture, printed: tuple[str, str] | No
         findings_gone=_subtract_findings(before.findings, after.findings),
         findings_new=_subtract_findings(after.findings, before.findings),
     )
-
-
-def _have_same_tinygrad(before: Versions, after: Versions) -> bool:
-    """Tells whether both sides ran on one tinygrad. A checkout with changes may have had others the other time."""
-    one, other = ((side.tinygrad, side.tree, side.commit) for side in (before, after))
-    return one == other and not (before.commit or "").endswith("-dirty")
 
 
 def _find(readings: list[Reading], position: int | None) -> Reading | None:

@@ -101,13 +101,9 @@ def _match_outputs(before: Sequence[_Program], after: Sequence[_Program]) -> dic
 
 
 def _match_moved(before: Sequence[_Program], after: Sequence[_Program]) -> dict[int, int]:
-    """Pairs the kernels neither of which writes what the other side writes, where one computes what the other writes and
-    most else of it: the buffer lies at another node of the same computation."""
-    written_before, written_after = (
-        frozenset(node for item in side for node in item.outputs) for side in (before, after)
-    )
-    left = [item for item in before if item.outputs and not item.outputs & written_after]
-    right = [item for item in after if item.outputs and not item.outputs & written_before]
+    """Pairs kernels that write what the other side does not, where one computes what the other writes and most else of
+    it: the buffer lies at another node of the same computation."""
+    left, right = _find_loose(before, after), _find_loose(after, before)
     scored = [
         (-alike, i, j, one.number, other.number)
         for i, one in enumerate(left)
@@ -116,6 +112,12 @@ def _match_moved(before: Sequence[_Program], after: Sequence[_Program]) -> dict[
         and (alike := share(len(one.nodes & other.nodes), len(one.nodes) + len(other.nodes))) >= _LEAST_ALIKE
     ]
     return match_in_order((i, j) for *_, i, j in sorted(scored))
+
+
+def _find_loose(programs: Sequence[_Program], others: Sequence[_Program]) -> list[_Program]:
+    """Returns the programs that write nothing of what the others write."""
+    written = frozenset(node for item in others for node in item.outputs)
+    return [item for item in programs if item.outputs and not item.outputs & written]
 
 
 def _leave_out(programs: Sequence[_Program], numbers: Iterable[int]) -> list[_Program]:
@@ -142,8 +144,7 @@ def _find_absorbed(
     A part that is absorbed writes what no program of `whole` writes any more. `partner` maps a program of `whole`
     to the part with the same outputs.
     """
-    written = frozenset(node for item in whole for node in item.outputs)
-    loose = [item for item in parts if item.outputs and not item.outputs & written]
+    loose = _find_loose(parts, whole)
     found: dict[int, list[int]] = {}
     for item in whole:
         inside = [part.number for part in loose if part.outputs <= item.nodes]

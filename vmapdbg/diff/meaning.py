@@ -1,8 +1,8 @@
 """What each node of a graph means, however the tinygrad that made it writes that down.
 
 Releases write one value in different ways: with an EXPAND or by broadcasting, with the reduced axes in the argument or
-moved to the front, as an ASSIGN or as a STORE and what comes AFTER it. Here a node that only shows the value of another
-one in another way is a **view** of it, and what is left are **heads**: nodes that compute something. A head has the axes
+moved to the front, as an ASSIGN or as a STORE and what comes AFTER it. Here a node that only shows another one's value
+in another way is a **view** of it, and what is left are **heads**: nodes that compute something. A head has the axes
 along which its value differs, and no others.
 """
 
@@ -13,24 +13,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from vmapdbg.diff.ops import ELEMENTWISE, LEAVES, MOVEMENT, SAME_VALUE, TYPED, name_op
 from vmapdbg.model.capture import Node, Schedule
 from vmapdbg.model.schedule_index import index_of
 
 Size = int | str
 Shape = tuple[Size, ...]
-
-_SAME_OP = {"REDUCE_AXIS": "REDUCE", "BUFFER": "PARAM", "ASSIGN": "STORE", "IDIV": "CDIV", "MOD": "CMOD"}
-_LEAVES = frozenset({"PARAM"})
-_ELEMENTWISE = frozenset(
-    "ADD MUL SUB FDIV CDIV FLOORDIV CMOD FLOORMOD MAX CMPLT CMPNE CMPEQ XOR OR AND SHL SHR WHERE MULACC POW THREEFRY"
-    " EXP2 LOG2 SIN SQRT RECIPROCAL NEG TRUNC CAST BITCAST".split()
-)
-# these have the value of their first source, wherever it lies
-_SAME_VALUE = frozenset({"CONTIGUOUS", "CONTIGUOUS_BACKWARD", "DETACH", "COPY", "NOOP"})
-# what these are is told by a dtype
-_TYPED = frozenset({"PARAM", "CAST", "BITCAST"})
-# their second and later sources, where they have any, are sizes
-_MOVEMENT = frozenset({"RESHAPE", "EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP"})
 
 
 @dataclass(frozen=True)
@@ -45,8 +33,7 @@ class View:
 @dataclass(frozen=True)
 class Head:
     """A node that computes something. `op` is its name in the neutral form, `arg` what else makes the value: its own
-    argument, and how the axes of the sources lie. `sources` are heads. `reduced` tells for each axis of a reduce's source
-    which one it is there. `constant` is a value that is one number."""
+    argument, and how the axes of the sources lie. `sources` are heads. `constant` is a value that is one number."""
 
     id: int
     op: str
@@ -78,13 +65,13 @@ class Meanings:
         sources = [source for source in node.src if source in self.views]
         if op == "CONST":
             return self._add_head(node, (None,) * len(_shape_of(node)), (), _read_number(node.arg), constant=True)
-        if not sources or op in _LEAVES:
+        if not sources or op in LEAVES:
             return self._add_head(node, tuple(range(len(_shape_of(node)))), ())
-        if op in _SAME_VALUE:
+        if op in SAME_VALUE:
             return self._reshape(node, sources[0])
         if op in ("STORE", "AFTER") and len(sources) > 1:
             return self._read_store(node, op, sources)
-        if op in _MOVEMENT:
+        if op in MOVEMENT:
             return self._move(node, op, sources[0])
         if op == "REDUCE":
             return self._reduce(node, sources[0])
@@ -139,11 +126,11 @@ class Meanings:
         head = self.heads[self.views[target].head]
         while head.op == "RESHAPE":
             head = self.heads[head.sources[0]]
-        return head.op in _LEAVES and _count(self._shape(target)) == _count(head.shape)
+        return head.op in LEAVES and _count(self._shape(target)) == _count(head.shape)
 
     def _is_mere_cast(self, node: Node, source: int) -> bool:
-        """Tells whether a CAST leaves a value as it is: a constant that its dtype has, what had no dtype of its own, or a
-        truth value that is a number only on its way to a truth value."""
+        """Tells whether a CAST leaves a value as it is: a constant that its dtype has, what had no dtype of its own, or
+        a truth value that is a number only on its way to a truth value."""
         below, head = self.index.nodes[source], self.heads[self.views[source].head]
         if below.dtype.startswith("weak") or (head.op == "CONST" and _holds(node.dtype, head.arg)):
             return True
@@ -154,7 +141,7 @@ class Meanings:
     def _is_only_cast_back(self, node: Node) -> bool:
         readers = self.index.readers[node.id]
         return bool(readers) and all(
-            self._is_only_cast_back(reader) if reader.op in _MOVEMENT else (reader.op, reader.dtype) == ("CAST", "bool")
+            self._is_only_cast_back(reader) if reader.op in MOVEMENT else (reader.op, reader.dtype) == ("CAST", "bool")
             for reader in readers
         )
 
@@ -192,7 +179,7 @@ class Meanings:
         """An op of each element, its sources broadcast; any other op varies along all of its axes."""
         shape = _shape_of(node)
         aligned = [self._align(source, shape) for source in sources]
-        if op not in _ELEMENTWISE or None in aligned:
+        if op not in ELEMENTWISE or None in aligned:
             return self._add_head(node, tuple(range(len(shape))), sources)
         varies = [any(axes[i] is not None for axes in aligned if axes) for i in range(len(shape))]
         constant = all(self.heads[self.views[source].head].constant for source in sources)
@@ -217,21 +204,21 @@ class Meanings:
         constant: bool = False,
         places: bool = True,
     ) -> View:
-        """Adds a head and returns its own view. `varies` has None for the axes along which its value is the same; `what`
-        is told in the place of the node's argument."""
+        """Adds a head and returns its own view. `varies` has None for the axes along which its value is the same;
+        `what` stands in the place of the node's argument."""
         op, shape = op or name_op(node.op), _shape_of(node)
         numbers = iter(range(len(shape)))
         axes = tuple(
             None if axis is None or size == 1 else next(numbers) for axis, size in zip(varies, shape, strict=True)
         )
         # PARAM: which slot, BUFFER: how many elements; the shape has that
-        arg = [] if op in _LEAVES else [node.arg if what is None and op not in _MOVEMENT else what]
+        arg = [] if op in LEAVES else [node.arg if what is None and op not in MOVEMENT else what]
         if places:
             arg += [self._describe_place(source, shape, axes) for source in sources]
         head = Head(
             id=node.id,
             op=op,
-            dtype=node.dtype if op in _TYPED else "",
+            dtype=node.dtype if op in TYPED else "",
             shape=tuple(size for size, axis in zip(shape, axes, strict=True) if axis is not None),
             arg=repr(arg),
             sources=tuple(self.views[source].head for source in sources),
@@ -259,11 +246,6 @@ class Meanings:
 
     def _shape(self, node: int) -> Shape:
         return _shape_of(self.index.nodes[node])
-
-
-def name_op(op: str) -> str:
-    """Returns the name of an op in the neutral form."""
-    return _SAME_OP.get(op, op)
 
 
 def _shape_of(node: Node) -> Shape:

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from vmapdbg.diff.meaning import Head, Meanings, View, name_op
+from vmapdbg.diff.meaning import Head, Meanings, View
 from vmapdbg.diff.naming import find_ranges
+from vmapdbg.diff.ops import name_op
 from vmapdbg.model.capture import Bufferize, Kernel, Node, Range, Realized, Schedule
 from vmapdbg.model.schedule_index import index_of
 
@@ -99,9 +100,7 @@ class _Neutral:
         """Returns the heads that something comes of: what is realized or read by nobody, and all their sources."""
         heads = self.meanings.heads
         ends = {self.view(node.id).head for node in self.schedule.nodes if not self.index.readers[node.id]}
-        waiting = [
-            head for head in ends | self.realized.keys() if head in self.realized or heads[head].op not in _MOVES
-        ]
+        waiting = [*self.realized, *(head for head in ends if heads[head].op not in _MOVES)]
         live: set[int] = set()
         while waiting:
             head = waiting.pop()
@@ -149,8 +148,8 @@ class _Neutral:
         return tuple(found[axis] for axis in sorted(found))
 
     def _order(self, ranges: Sequence[str], view: View) -> tuple[str, ...]:
-        """Returns the ranges of a buffer in the order of its value's axes, those that the value does not vary along last.
-        An axis of one element has none."""
+        """Returns the ranges of a buffer in the order of its value's axes, those that it does not vary along last. An
+        axis of one element has none."""
         picked = self._pick(ranges, view) or ()
         rest = [name for name in ranges if name not in picked]
         return tuple(filter(find_ranges, [*picked, *rest]))

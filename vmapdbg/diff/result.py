@@ -175,10 +175,10 @@ class ScheduleDiff:
     """A pair of schedules, or one that only one side has (`before` or `after` is None: the index).
 
     `renamed` maps the range names of before to those of after, names that stay included; `removed_ranges` and
-    `added_ranges` have no partner. Of two tinygrads the nodes that mean the same are paired, and `folded_before` and
-    `folded_after` are what only writes that down in another way: a broadcast, a permutation, a store of an output. Their
-    outputs are arguments or buffers of their own, and stand in no `bufferizes`. `buffer_op_before` and `buffer_op_after`
-    are what the sides call those. `values` is the worst of `outputs`: `different`, `close`, `equal`; `unknown`
+    `added_ranges` have no partner. Of two tinygrads the nodes that mean the same are paired; `folded_before` and
+    `folded_after` only write that down in another way: a broadcast, a permutation, a store of an output. Their outputs
+    stand in no `bufferizes`: some releases have them as arguments. `buffer_op_before` and `buffer_op_after` are what
+    the sides call those. `values` is the worst of `outputs`: `different`, `close`, `equal`; `unknown`
     where none was compared.
     """
 

@@ -1,4 +1,4 @@
-"""What renderers of two tinygrad releases spell in two ways, in one: numbers, and the integers that a kernel is given."""
+"""What the renderers of two releases spell in two ways, in one: numbers, and the integers that a kernel is given."""
 
 from __future__ import annotations
 
