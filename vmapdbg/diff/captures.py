@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from vmapdbg.diff.changes import choose_renaming, compare_bufferizes, compare_nodes, compare_vmap_map
 from vmapdbg.diff.kernels import compare_kernels
@@ -61,7 +61,7 @@ def _describe_side(capture: Capture, readings: Iterable[Reading]) -> Side:
         versions=capture.versions,
         error=capture.error,
         schedules=len(capture.schedules),
-        totals=sum_totals(item.compared for item in readings),
+        totals=sum_totals(item.measured for item in readings),
         mode=capture.mode,
     )
 
@@ -87,13 +87,16 @@ def _diff_schedules(before: Reading | None, after: Reading | None) -> ScheduleDi
     if have_same_graph(one.schedule, other.schedule):
         # nothing is written in another way: no node has to be left out
         one, other = read_plainly(one.schedule), read_plainly(other.schedule)
-    return restore_shown(_compare(one, other), one, other)
-
-
-def _compare(one: Reading, other: Reading) -> ScheduleDiff:
-    left, right = one.compared, other.compared
     loosely = one.is_neutral and other.is_neutral
-    nodes = match_nodes(left, right, loosely=loosely)
+    nodes = match_nodes(one.compared, other.compared, loosely=loosely)
+    if loosely:
+        twins = {twin: node for node, twin in nodes.items()}
+        one, other = one.leave_out(other, nodes), other.leave_out(one, twins)
+    return restore_shown(_compare(one, other, nodes), one, other)
+
+
+def _compare(one: Reading, other: Reading, nodes: Mapping[int, int]) -> ScheduleDiff:
+    left, right = one.compared, other.compared
     renaming = choose_renaming(left, right, nodes)
     changes, same = compare_nodes(left, right, renaming)
     matched = set(nodes.values())
@@ -103,8 +106,8 @@ def _compare(one: Reading, other: Reading) -> ScheduleDiff:
         after=None if right is _NOTHING else right.index,
         line_before=left.line,
         line_after=right.line,
-        totals_before=None if left is _NOTHING else sum_totals([left]),
-        totals_after=None if right is _NOTHING else sum_totals([right]),
+        totals_before=None if one.schedule is _NOTHING else sum_totals([one.measured]),
+        totals_after=None if other.schedule is _NOTHING else sum_totals([other.measured]),
         renamed=renaming.ranges,
         removed_ranges=_find_unnamed(left, set(renaming.ranges)),
         added_ranges=_find_unnamed(right, set(renaming.ranges.values())),
@@ -114,7 +117,7 @@ def _compare(one: Reading, other: Reading) -> ScheduleDiff:
         same_nodes=same,
         vmap_map=compare_vmap_map(left, right, renaming),
         bufferizes=compare_bufferizes(left, right, renaming),
-        kernels=compare_kernels(left, right, nodes, loosely=loosely),
+        kernels=compare_kernels(left, right, nodes, loosely=one.is_neutral),
         values=find_worst(item.status for item in outputs),
         outputs=outputs,
         buffer_op_before=left.buffer_op,

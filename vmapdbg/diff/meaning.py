@@ -68,7 +68,7 @@ class Meanings:
         if not sources or op in LEAVES:
             return self._add_head(node, tuple(range(len(_shape_of(node)))), ())
         if op in SAME_VALUE:
-            return self._reshape(node, sources[0])
+            return self._read_copy(node, sources[0])
         if op in ("STORE", "AFTER") and len(sources) > 1:
             return self._read_store(node, op, sources)
         if op in MOVEMENT:
@@ -120,7 +120,13 @@ class Meanings:
             return self._combine(node, op, sources)
         if op == "AFTER" and name_op(self.index.op(value)) != "STORE":
             return self._reshape(node, target)
-        return self._reshape(node, value)
+        return self._read_copy(node, value)
+
+    def _read_copy(self, node: Node, source: int) -> View:
+        """A copy has the value of what it copies; but a buffer that a constant is written to is no constant."""
+        if node.realized is not None and self.heads[self.views[source].head].constant:
+            return self._add_head(node, tuple(range(len(_shape_of(node)))), (source,), op="STORE")
+        return self._reshape(node, source)
 
     def _is_whole(self, target: int) -> bool:
         head = self.heads[self.views[target].head]
@@ -228,8 +234,8 @@ class Meanings:
 
     def _keep(self, head: Head) -> int:
         """Adds a head, or finds the one that computes the same from nothing but numbers."""
-        made = head.op == "CONST" or (head.sources and all(source in self._numbers for source in head.sources))
-        if not made:
+        of_numbers = head.op == "CONST" or (head.sources and all(source in self._numbers for source in head.sources))
+        if head.op == "STORE" or not of_numbers:
             self.heads[head.id] = head
             return head.id
         same = self._same.setdefault(replace(head, id=-1), head.id)

@@ -5,7 +5,7 @@ Only what is compared has this form: what is shown is taken from the schedule it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -20,6 +20,7 @@ _SAME_AXIS_TYPE = {"WEAK": "LOOP"}
 # the ops whose ranges follow from those that read them
 _MOVES = frozenset({"PARAM", "CONST", "RESHAPE", "PAD", "SHRINK", "FLIP"})
 _STORES = frozenset({"STORE", "COPY"})
+_ASKED_FOR = _STORES | {"CONTIGUOUS"}
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,30 @@ class Reading:
         """What is compared is not the schedule itself."""
         return self.compared is not self.schedule
 
+    @property
+    def measured(self) -> Schedule:
+        """The schedule whose sizes are compared: without what the program asks for, which some releases have as
+        arguments that others make buffers for."""
+        if not self.is_neutral:
+            return self.schedule
+        index = index_of(self.compared)
+        own = [made for made in self.compared.bufferizes if not _is_asked_for(index.nodes[made.node])]
+        return replace(self.compared, bufferizes=tuple(own))
+
+    def leave_out(self, other: Reading, nodes: Mapping[int, int]) -> Reading:
+        """Returns the reading without the buffers that the program asks for, and that `other` has as arguments. `nodes`
+        maps the ids of this one to those of the other."""
+        index, others = index_of(self.compared), index_of(other.compared)
+
+        def is_argument(made: Bufferize) -> bool:
+            twin = others.node(nodes.get(made.node))
+            if twin is None or twin.id in others.bufferizes:
+                return False
+            return _is_asked_for(index.nodes[made.node]) and _is_asked_for(twin)
+
+        own = [made for made in self.compared.bufferizes if not is_argument(made)]
+        return replace(self, compared=replace(self.compared, bufferizes=tuple(own)))
+
     @cached_property
     def folded(self) -> tuple[Node, ...]:
         """The nodes that the compared form does not have: they only write another one's value in another way."""
@@ -42,6 +67,10 @@ class Reading:
             return ()
         kept = {node.id for node in self.compared.nodes} | set(self.shown.values())
         return tuple(node for node in self.schedule.nodes if node.id not in kept)
+
+
+def _is_asked_for(node: Node) -> bool:
+    return node.realized is not None and node.realized.reason == "output"
 
 
 def read_plainly(schedule: Schedule) -> Reading:
@@ -161,8 +190,8 @@ class _Neutral:
         return Realized(tuple(own), "output" if self._is_stored(node) else realized.reason, "")
 
     def _is_stored(self, node: Node) -> bool:
-        """Tells whether a node is what a schedule stores for whoever asked for it."""
-        if node.realized is not None and (node.realized.reason == "output" or name_op(node.op) in _STORES):
+        """Tells whether a node is stored because the program asks for it."""
+        if node.realized is not None and (node.realized.reason == "output" or name_op(node.op) in _ASKED_FOR):
             return True
         return not any(self._has_ranges(reader) for reader in self.index.readers[node.id])
 
@@ -175,8 +204,7 @@ class _Neutral:
         node, view = self.index.nodes[made.node], self.view(made.node)
         head = self.meanings.heads[view.head]
         is_main, is_again = self.realized.get(view.head) is node, node in self.again
-        # a release that has the outputs as arguments makes no buffer for them
-        if self._is_stored(node) or not (is_main or is_again):
+        if not (is_main or is_again):
             return None
         own = made.closed_ranges[len(made.ambient) :]
         closed = self._order(own, view)
