@@ -222,11 +222,11 @@ class _Neutral:
         )
 
     def _read_kernel(self, kernel: Kernel) -> Kernel:
-        def find_heads(ids: Iterable[int]) -> tuple[int, ...]:
-            return tuple(dict.fromkeys(self.view(node).head for node in ids))
-
+        outputs = tuple(dict.fromkeys(self.view(node).head for node in kernel.outputs))
+        # a view of a buffer that another kernel writes has its head there
+        own = [node for node in kernel.nodes if self.view(node).head == node]
         # the key of the AST is another one in each release
-        return replace(kernel, nodes=find_heads(kernel.nodes), outputs=find_heads(kernel.outputs), key="")
+        return replace(kernel, nodes=tuple(dict.fromkeys([*own, *outputs])), outputs=outputs, key="")
 
 
 def _read_range(item: Range) -> Range:
