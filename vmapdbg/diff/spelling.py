@@ -7,6 +7,7 @@ import struct
 
 # a number of 32 bits; the digits behind those that it has may be any
 _FLOAT = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:e[-+]?\d+)?f\b")
+_LARGEST = 3.4e38
 _INTEGER = re.compile(r",\s*(?:const )?int (\w+)(?=\s*[,)])")
 # a thread's number is copied to a variable of its own
 _COPY = r"\n\s*int (\w+) = {};[^\n]*"
@@ -42,8 +43,8 @@ def settle_numbers(text: str) -> str:
 
 def settle_float(literal: str) -> str:
     """Returns a 32 bit number as its exact value: `0.025f` and `0.02500000037252903f` are one."""
-    try:
-        (value,) = struct.unpack("f", struct.pack("f", float(literal[:-1])))
-    except OverflowError:
+    number = float(literal[:-1])
+    if abs(number) > _LARGEST:
         return literal
+    (value,) = struct.unpack("<f", struct.pack("<f", number))
     return f"{value!r}f"
