@@ -62,7 +62,8 @@ def pair(request: pytest.FixtureRequest) -> tuple[str, str]:
 
 
 def compare(pair: tuple[str, str], name: str) -> tuple[CaptureDiff, ScheduleDiff]:
-    diff = diff_captures(*(load_observed(version, name) for version in pair))
+    before, after = (load_observed(version, name) for version in pair)
+    diff = diff_captures(before, after)
     (schedule,) = diff.schedules
     assert schedule.is_pair
     return diff, schedule

@@ -34,7 +34,7 @@ def make(nodes: tuple[Node, ...], *, names: str = "LOOP", **changes: Any) -> Cap
     """A capture observed of the older release; `names` is what it calls the axis type of a loop."""
     used = sorted({name for node in nodes for name in (*(node.in_ranges or ()), *(node.out_ranges or ()))} - {"0"})
     ranges = tuple(Range(name, 4, names, False) for name in used)
-    schedule = make_schedule(nodes=nodes, **({"ranges": ranges} | changes))
+    schedule = replace(make_schedule(nodes=nodes, ranges=ranges), **changes)
     return make_capture(schedule, versions=OLD, mode="observe", patches={})
 
 
@@ -378,5 +378,5 @@ def test_one_tinygrad_is_compared_as_it_was() -> None:
     assert not diff_captures(make(nodes), make(more)).is_empty
     assert compare(make(nodes), make(more))[0].is_empty
     dirty = replace(OLD, commit="abc-dirty")
-    sides = [replace(make(side), versions=dirty) for side in (nodes, more)]
-    assert diff_captures(*sides).is_empty
+    one, other = (replace(make(side), versions=dirty) for side in (nodes, more))
+    assert diff_captures(one, other).is_empty
