@@ -14,6 +14,7 @@ from vmapdbg.diff.neutral import read_neutrally
 from vmapdbg.diff.source import canonize_source
 from vmapdbg.diff.spelling import settle_float
 from vmapdbg.model.capture import Bufferize, Capture, Condition, Decision, Node, Range, Realized, Reason, Versions
+from vmapdbg.model.vocabulary import AxisType
 
 OLD, NEW = (Versions("0.1.0", version, "3.11.7") for version in ("0.12.0", "0.14.0"))
 
@@ -30,7 +31,7 @@ def at(line: int, text: str = "return None") -> Decision:
     return Decision("schedule/rangeify.py", line, "remove_bufferize", text, (Condition(line, "a > 3", True, {}),))
 
 
-def make(nodes: tuple[Node, ...], *, names: str = "LOOP", **changes: Any) -> Capture:
+def make(nodes: tuple[Node, ...], *, names: AxisType = "LOOP", **changes: Any) -> Capture:
     """A capture observed of the older release; `names` is what it calls the axis type of a loop."""
     used = sorted({name for node in nodes for name in (*(node.in_ranges or ()), *(node.out_ranges or ()))} - {"0"})
     ranges = tuple(Range(name, 4, names, False) for name in used)
