@@ -13,9 +13,13 @@ from typing import Any
 
 import pytest
 
+from vmapdbg.model.capture import Capture
+from vmapdbg.model.store import parse_capture
+
 ROOT = Path(__file__).parent.parent.parent
 HERE = Path(__file__).parent
 TREES = ROOT / ".cache" / "trees"
+NULL = {"DEV": "NULL", "NULL": "1"}
 RELEASES = ("0.12.0", "0.13.0", "0.14.0")
 PROGRAMS = sorted((HERE / "programs").glob("*.py"))
 
@@ -43,6 +47,18 @@ def find_tree(version: str) -> Path:
 def run_observed(version: str, mode: str) -> Any:
     """Returns what observed.py says of the programs on a release."""
     return json.loads(run_on(version, HERE / "observed.py", mode, *map(str, PROGRAMS)))
+
+
+@cache
+def load_captures(version: str, **settings: str) -> dict[str, str]:
+    """Returns what captured.py says of the programs on a release, by their names, with switches of tinygrad set."""
+    return json.loads(run_on(version, HERE / "captured.py", *map(str, PROGRAMS), **NULL, **settings))
+
+
+@cache
+def load_observed(version: str, name: str, **settings: str) -> Capture:
+    """Returns the capture of a program on a release."""
+    return parse_capture(load_captures(version, **settings)[name], name)
 
 
 def run_on(version: str, script: Path, *arguments: str, **settings: str) -> str:

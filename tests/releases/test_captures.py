@@ -8,13 +8,12 @@ import os
 import re
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from release_trees import HERE, PROGRAMS, ROOT, run_on
+from release_trees import HERE, NULL, PROGRAMS, ROOT, load_observed
 from rich.console import Console
 
 from vmapdbg.model.capture import Bufferize, Capture, Kernel, Node, Reason
@@ -27,18 +26,7 @@ from vmapdbg.render.text.capture import print_capture
 from vmapdbg.render.text.why import print_explanations
 from vmapdbg.why import explain
 
-NULL = {"DEV": "NULL", "NULL": "1"}
 WIDTH = 80
-
-
-@cache
-def load_captures(version: str) -> dict[str, str]:
-    return json.loads(run_on(version, HERE / "captured.py", *map(str, PROGRAMS), **NULL))
-
-
-@cache
-def load_observed(version: str, name: str) -> Capture:
-    return parse_capture(load_captures(version)[name], name)
 
 
 @pytest.fixture(params=[p.stem for p in PROGRAMS])

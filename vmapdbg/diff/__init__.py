@@ -2,6 +2,7 @@
 
 from vmapdbg.diff.captures import diff_captures
 from vmapdbg.diff.nodes import match_nodes
+from vmapdbg.diff.pairs import Pairs, have_same_tinygrad, pair_schedules
 from vmapdbg.diff.result import (
     BufferizeChange,
     CaptureDiff,
@@ -21,11 +22,14 @@ __all__ = [
     "KernelChange",
     "KernelSide",
     "NodeChange",
+    "Pairs",
     "ScheduleDiff",
     "Side",
     "Totals",
     "ValueDiff",
     "diff_captures",
+    "have_same_tinygrad",
     "match_nodes",
     "match_schedules",
+    "pair_schedules",
 ]

@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from vmapdbg.diff.changes import choose_renaming, compare_bufferizes, compare_nodes, compare_vmap_map
 from vmapdbg.diff.kernels import compare_kernels
-from vmapdbg.diff.nodes import match_nodes
+from vmapdbg.diff.neutral import Reading, read_neutrally, read_plainly
+from vmapdbg.diff.nodes import have_same_graph, match_nodes
+from vmapdbg.diff.pairs import have_same_tinygrad
+from vmapdbg.diff.restore import restore_shown
 from vmapdbg.diff.result import DIFF_SCHEMA, CaptureDiff, ScheduleDiff, Side, Totals
 from vmapdbg.diff.schedules import match_schedules
 from vmapdbg.diff.values import compare_outputs, compare_printed, find_worst
 from vmapdbg.model.capture import Capture, Finding, Range, Schedule
 
 # What stands for a schedule that a side does not have: all of the other side's is then only there.
-_EMPTY = Schedule(-1, None, 0, (), (), (), (), (), ())
+_NOTHING = Schedule(-1, None, 0, (), (), (), (), (), ())
 
 
 def diff_captures(before: Capture, after: Capture, printed: tuple[str, str] | None = None) -> CaptureDiff:
     """Compares two captures; `printed` is what their snippets wrote to stdout.
 
     The same captures give the same diff, and `diff_captures(c, c)` is empty. Captures of different snippets are
-    compared as well as they can be.
+    compared as well as they can be; so are those of two tinygrads, by what their ops mean.
     """
-    pairs = match_schedules(before.schedules, after.schedules)
-    schedules = tuple(_diff_schedules(_find(before, i), _find(after, j)) for i, j in pairs)
+    read = read_plainly if have_same_tinygrad(before.versions, after.versions) else read_neutrally
+    left, right = ([read(schedule) for schedule in side.schedules] for side in (before, after))
+    pairs = match_schedules([item.compared for item in left], [item.compared for item in right])
+    schedules = tuple(_diff_schedules(_find(left, i), _find(right, j)) for i, j in pairs)
     return CaptureDiff(
         schema=DIFF_SCHEMA,
         kind="diff",
-        before=_describe_side(before),
-        after=_describe_side(after),
+        before=_describe_side(before, left),
+        after=_describe_side(after, right),
         same_snippet=before.snippet == after.snippet,
         values=find_worst(item.values for item in schedules),
         printed=printed and compare_printed(*printed),
@@ -38,8 +43,8 @@ def diff_captures(before: Capture, after: Capture, printed: tuple[str, str] | No
     )
 
 
-def _find(capture: Capture, position: int | None) -> Schedule | None:
-    return None if position is None else capture.schedules[position]
+def _find(readings: list[Reading], position: int | None) -> Reading | None:
+    return None if position is None else readings[position]
 
 
 def _subtract_findings(some: tuple[Finding, ...], others: tuple[Finding, ...]) -> tuple[Finding, ...]:
@@ -48,7 +53,7 @@ def _subtract_findings(some: tuple[Finding, ...], others: tuple[Finding, ...]) -
     return tuple(found for found in some if (found.code, found.line) not in known)
 
 
-def _describe_side(capture: Capture) -> Side:
+def _describe_side(capture: Capture, readings: Iterable[Reading]) -> Side:
     return Side(
         snippet=capture.snippet,
         target=capture.target,
@@ -56,7 +61,8 @@ def _describe_side(capture: Capture) -> Side:
         versions=capture.versions,
         error=capture.error,
         schedules=len(capture.schedules),
-        totals=sum_totals(capture.schedules),
+        totals=sum_totals(item.measured for item in readings),
+        mode=capture.mode,
     )
 
 
@@ -76,20 +82,32 @@ def sum_totals(schedules: Iterable[Schedule]) -> Totals:
     )
 
 
-def _diff_schedules(before: Schedule | None, after: Schedule | None) -> ScheduleDiff:
-    left, right = before or _EMPTY, after or _EMPTY
-    nodes = match_nodes(left, right)
+def _diff_schedules(before: Reading | None, after: Reading | None) -> ScheduleDiff:
+    one, other = before or read_plainly(_NOTHING), after or read_plainly(_NOTHING)
+    if have_same_graph(one.schedule, other.schedule):
+        # nothing is written in another way: no node has to be left out
+        one, other = read_plainly(one.schedule), read_plainly(other.schedule)
+    loosely = one.is_neutral and other.is_neutral
+    nodes = match_nodes(one.compared, other.compared, loosely=loosely)
+    if loosely:
+        twins = {twin: node for node, twin in nodes.items()}
+        one, other = one.leave_out(other, nodes), other.leave_out(one, twins)
+    return restore_shown(_compare(one, other, nodes), one, other)
+
+
+def _compare(one: Reading, other: Reading, nodes: Mapping[int, int]) -> ScheduleDiff:
+    left, right = one.compared, other.compared
     renaming = choose_renaming(left, right, nodes)
     changes, same = compare_nodes(left, right, renaming)
     matched = set(nodes.values())
     outputs = compare_outputs(left, right)
     return ScheduleDiff(
-        before=before and before.index,
-        after=after and after.index,
+        before=None if left is _NOTHING else left.index,
+        after=None if right is _NOTHING else right.index,
         line_before=left.line,
         line_after=right.line,
-        totals_before=before and sum_totals([before]),
-        totals_after=after and sum_totals([after]),
+        totals_before=None if one.schedule is _NOTHING else sum_totals([one.measured]),
+        totals_after=None if other.schedule is _NOTHING else sum_totals([other.measured]),
         renamed=renaming.ranges,
         removed_ranges=_find_unnamed(left, set(renaming.ranges)),
         added_ranges=_find_unnamed(right, set(renaming.ranges.values())),
@@ -99,9 +117,11 @@ def _diff_schedules(before: Schedule | None, after: Schedule | None) -> Schedule
         same_nodes=same,
         vmap_map=compare_vmap_map(left, right, renaming),
         bufferizes=compare_bufferizes(left, right, renaming),
-        kernels=compare_kernels(left, right, nodes),
+        kernels=compare_kernels(left, right, nodes, loosely=one.is_neutral),
         values=find_worst(item.status for item in outputs),
         outputs=outputs,
+        buffer_op_before=left.buffer_op,
+        buffer_op_after=right.buffer_op,
     )
 
 

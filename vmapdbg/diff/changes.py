@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from difflib import SequenceMatcher
 
 from vmapdbg.diff.naming import Renaming, choose_ranges, find_ranges
@@ -76,7 +77,7 @@ def _are_same_reasons(before: tuple[Reason, ...], after: tuple[Reason, ...], ren
     if not before or not after:
         # an older capture has a sentence alone, and that is not compared
         return True
-    return tuple(map(renaming.translate_reason, before)) == after
+    return tuple(map(renaming.translate_reason, map(_forget_place, before))) == tuple(map(_forget_place, after))
 
 
 def compare_vmap_map(before: Schedule, after: Schedule, renaming: Renaming) -> tuple[VmapChange, ...]:
@@ -148,7 +149,16 @@ def _is_same_decision(left: Bufferize, right: Bufferize, renaming: Renaming) -> 
     if left.decided is None or right.decided is None:
         # the sentences of older captures name neither ranges nor nodes
         return left.reason == right.reason
-    return renaming.translate_reason(left.decided) == right.decided
+    return renaming.translate_reason(_forget_place(left.decided)) == _forget_place(right.decided)
+
+
+def _forget_place(reason: Reason) -> Reason:
+    """Returns a reason without the line of tinygrad's source that decided: the same rule stands on another one in each
+    release. Where the rule has no name here, its statement is what there is."""
+    if reason.at is None:
+        return reason
+    text = {"text": reason.at.text} if reason.rule == "decided-at" else {}
+    return replace(reason, numbers={**reason.numbers, **text}, at=None)
 
 
 def _find_added(

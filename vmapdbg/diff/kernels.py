@@ -53,11 +53,13 @@ class _Program:
         return KernelSide(self.number, self.kernel)
 
 
-def compare_kernels(before: Schedule, after: Schedule, nodes: Mapping[int, int]) -> tuple[KernelChange, ...]:
+def compare_kernels(
+    before: Schedule, after: Schedule, nodes: Mapping[int, int], *, loosely: bool = False
+) -> tuple[KernelChange, ...]:
     """Returns all kernels of both sides, matched: by what they write, by their key, by how alike they are.
 
     `nodes` maps the node ids of before to those of after. In the order of after; kernels of before alone, and
-    those that were split, at the end.
+    those that were split, at the end. `loosely` pairs kernels that stop at another node of what they compute, too.
     """
 
     def rename(ids: Iterable[int]) -> frozenset[int]:
@@ -67,14 +69,15 @@ def compare_kernels(before: Schedule, after: Schedule, nodes: Mapping[int, int])
     left = [_Program(i, item, rename(item.outputs), rename(item.nodes)) for i, item in enumerate(before.kernels)]
     right = [_Program(i, item, frozenset(item.outputs), frozenset(item.nodes)) for i, item in enumerate(after.kernels)]
     same_outputs = _match_outputs(left, right)
-    fused = _find_absorbed(right, left, {j: i for i, j in same_outputs.items()})
-    split = _find_absorbed(left, right, same_outputs)
+    moved = _match_moved(left, right) if loosely else {}
+    fused = _find_absorbed(right, _leave_out(left, moved), {j: i for i, j in same_outputs.items()})
+    split = _find_absorbed(left, _leave_out(right, moved.values()), same_outputs)
     changes = [_join("fused-from", [left[i] for i in many], [right[one]]) for one, many in fused.items()]
     changes += [_join("split-into", [left[one]], [right[i] for i in many]) for one, many in split.items()]
     done_before = {side.number for change in changes for side in change.before}
     done_after = {side.number for change in changes for side in change.after}
-    free = {i: j for i, j in same_outputs.items() if i not in done_before and j not in done_after}
-    changes += [_compare("outputs", left[i], right[j]) for i, j in free.items()]
+    free = {i: j for i, j in (same_outputs | moved).items() if i not in done_before and j not in done_after}
+    changes += [_compare("nodes" if i in moved else "outputs", left[i], right[j]) for i, j in free.items()]
     rest_before = [item for item in left if item.number not in done_before | free.keys()]
     rest_after = [item for item in right if item.number not in done_after | set(free.values())]
     changes += _match_rest(rest_before, rest_after)
@@ -97,6 +100,31 @@ def _match_outputs(before: Sequence[_Program], after: Sequence[_Program]) -> dic
     )
 
 
+def _match_moved(before: Sequence[_Program], after: Sequence[_Program]) -> dict[int, int]:
+    """Pairs kernels that write what the other side does not, where one computes what the other writes and most else of
+    it: the buffer lies at another node of the same computation."""
+    left, right = _find_loose(before, after), _find_loose(after, before)
+    scored = [
+        (-alike, i, j, one.number, other.number)
+        for i, one in enumerate(left)
+        for j, other in enumerate(right)
+        if (one.outputs <= other.nodes or other.outputs <= one.nodes)
+        and (alike := share(len(one.nodes & other.nodes), len(one.nodes) + len(other.nodes))) >= _LEAST_ALIKE
+    ]
+    return match_in_order((i, j) for *_, i, j in sorted(scored))
+
+
+def _find_loose(programs: Sequence[_Program], others: Sequence[_Program]) -> list[_Program]:
+    """Returns the programs that write nothing of what the others write."""
+    written = frozenset(node for item in others for node in item.outputs)
+    return [item for item in programs if item.outputs and not item.outputs & written]
+
+
+def _leave_out(programs: Sequence[_Program], numbers: Iterable[int]) -> list[_Program]:
+    left_out = set(numbers)
+    return [item for item in programs if item.number not in left_out]
+
+
 def _match_by(
     before: Sequence[_Program], after: Sequence[_Program], *levels: Callable[[_Program], Hashable]
 ) -> dict[int, int]:
@@ -116,8 +144,7 @@ def _find_absorbed(
     A part that is absorbed writes what no program of `whole` writes any more. `partner` maps a program of `whole`
     to the part with the same outputs.
     """
-    written = frozenset(node for item in whole for node in item.outputs)
-    loose = [item for item in parts if item.outputs and not item.outputs & written]
+    loose = _find_loose(parts, whole)
     found: dict[int, list[int]] = {}
     for item in whole:
         inside = [part.number for part in loose if part.outputs <= item.nodes]

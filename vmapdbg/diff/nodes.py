@@ -22,14 +22,23 @@ class HashConsing:
         return self._numbers.setdefault(thing, len(self._numbers))
 
 
-def match_nodes(before: Schedule, after: Schedule) -> dict[int, int]:
+def match_nodes(before: Schedule, after: Schedule, *, loosely: bool = False) -> dict[int, int]:
     """Maps the id of each node of `before` to the id of the same node in `after`, where there is one.
 
     The same node: op, dtype, shape, arg and sources are the same, all the way down. Of several such the one with
-    the same consumers, then the same decisions, then the order decides.
+    the same consumers, then the same decisions, then the order decides. `loosely` pairs what is left of two graphs that
+    compute a part in two ways: ops alike that are read alike, then ops alike of the same line.
     """
     cons = HashConsing()
-    return match_by_levels(_number_graph(before, cons), _number_graph(after, cons))
+    levels = [_number_graph(side, cons) + (_number_alike(side, cons) if loosely else []) for side in (before, after)]
+    return match_by_levels(*levels)
+
+
+def have_same_graph(before: Schedule, after: Schedule) -> bool:
+    """Tells whether two schedules compute the same in the same ops."""
+    cons = HashConsing()
+    one, other = (sorted(number_values(side.nodes, cons).values()) for side in (before, after))
+    return one == other
 
 
 def number_values(nodes: Iterable[Node], cons: HashConsing) -> dict[int, int]:
@@ -53,6 +62,14 @@ def _number_graph(schedule: Schedule, cons: HashConsing) -> list[dict[int, int]]
         for node in schedule.nodes
     }
     return [exact, decided, uses, values]
+
+
+def _number_alike(schedule: Schedule, cons: HashConsing) -> list[dict[int, int]]:
+    """Returns the levels of nodes that do alike, whatever they are computed from: with those that read them, then by
+    their line."""
+    alike = {node.id: cons("alike", node.op, node.dtype, node.shape) for node in schedule.nodes}
+    lines = {node.id: cons("line", alike[node.id], node.line) for node in schedule.nodes if node.line is not None}
+    return [_number_uses(schedule.nodes, lines | alike, cons), lines]
 
 
 def _number_uses(nodes: Iterable[Node], values: Mapping[int, int], cons: HashConsing) -> dict[int, int]:

@@ -16,6 +16,7 @@ from vmapdbg.model.vocabulary import (
     KernelField,
     KernelStatus,
     MatchedBy,
+    Mode,
     NodeField,
     ValueStatus,
 )
@@ -49,6 +50,7 @@ class Side:
     error: SnippetError | None
     schedules: int
     totals: Totals
+    mode: Mode = "overlay"
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,10 @@ class ScheduleDiff:
     """A pair of schedules, or one that only one side has (`before` or `after` is None: the index).
 
     `renamed` maps the range names of before to those of after, names that stay included; `removed_ranges` and
-    `added_ranges` have no partner. `values` is the worst of `outputs`: `different`, `close`, `equal`; `unknown`
+    `added_ranges` have no partner. Of two tinygrads the nodes that mean the same are paired; `folded_before` and
+    `folded_after` only write that down in another way: a broadcast, a permutation, a store of an output. Their outputs
+    stand in no `bufferizes`: some releases have them as arguments. `buffer_op_before` and `buffer_op_after` are what
+    the sides call those. `values` is the worst of `outputs`: `different`, `close`, `equal`; `unknown`
     where none was compared.
     """
 
@@ -195,6 +200,10 @@ class ScheduleDiff:
     kernels: tuple[KernelChange, ...]
     values: ValueStatus
     outputs: tuple[ValueDiff, ...]
+    folded_before: tuple[Node, ...] = ()
+    folded_after: tuple[Node, ...] = ()
+    buffer_op_before: str = "BUFFERIZE"
+    buffer_op_after: str = "BUFFERIZE"
 
     @property
     def is_pair(self) -> bool:

@@ -11,6 +11,7 @@ from functools import cached_property, lru_cache
 from vmapdbg.diff.naming import choose_names
 from vmapdbg.diff.pairing import share
 from vmapdbg.diff.sequences import find_opcodes
+from vmapdbg.diff.spelling import settle_numbers, settle_spelling
 
 # What tinygrad's renderers number: registers, loop variables, labels. What follows the number of a buffer is its
 # size, which is a difference.
@@ -18,7 +19,9 @@ _VARIABLE = re.compile(
     r"(?P<prefix>alu|val|acc|cast|bitcast|temp|wmma|gep|const|bidx|buf|[A-Za-z]*idx|data|loop_[a-z]+_)"
     r"(?P<number>\d+(?:_\d+)*?)(?P<rest>(?<=\d)_\d+|phi|cmp)?"
 )
-_TOKEN = re.compile(r"[A-Za-z_]\w*|\d[\w.]*|\s+|<<|>>|[-+*/<>=!&|]=|&&|\|\||.")
+# an accumulator is a buffer in registers, and called so from 0.14 on
+_SAME_PREFIX = {"acc": "buf"}
+_TOKEN = re.compile(r"[A-Za-z_]\w*|\d[\d.]*e[-+]\d+f?|\d[\w.]*|\s+|<<|>>|[-+*/<>=!&|]=|&&|\|\||.")
 _KERNEL = "kernel#"
 # Two lines with fewer tokens in common are not the same line, changed.
 _LEAST_ALIKE = 0.5
@@ -50,12 +53,12 @@ class LinePair:
 class _Token:
     text: str
     start: int
-    # `alu#`, `data#_6`: what stays when the number goes; the text itself where the token is no variable
+    # `alu#`, `data#_6`: what stays when the number goes; else the text, a number spelled in one way
     form: str
 
     @property
     def is_variable(self) -> bool:
-        return self.form != self.text
+        return "#" in self.form
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +82,8 @@ _Pairs = list[tuple[_Line | None, _Line | None]]
 
 def canonize_source(source: str, name: str) -> str:
     """Returns a source with its variables numbered in the order in which they appear, and no kernel name."""
-    return _number_variables(re.sub(rf"\b{re.escape(name)}\b", _KERNEL, source.strip()))
+    settled = settle_spelling(re.sub(rf"\b{re.escape(name)}\b", _KERNEL, source.strip()), _KERNEL)
+    return _number_variables(settled)
 
 
 # The layers of a network are one source under many names.
@@ -143,8 +147,9 @@ def _tokenize(text: str) -> _Line:
 def _find_form(text: str) -> str:
     match = _VARIABLE.fullmatch(text)
     if match is None:
-        return text
-    return f"{match['prefix']}#{match['rest'] or ''}"
+        return settle_numbers(text)
+    prefix = _SAME_PREFIX.get(match["prefix"], match["prefix"])
+    return f"{prefix}#{match['rest'] or ''}"
 
 
 def _pair_lines(before: Sequence[_Line], after: Sequence[_Line]) -> _Pairs:
@@ -216,7 +221,7 @@ def _mark_tokens(
 ) -> tuple[tuple[Mark, ...], tuple[Mark, ...]]:
     left = [_name_after(token, renamed) for token in before]
     # the name of a kernel is no difference, whatever it is on the other side
-    right = [_KERNEL if token.form == _KERNEL else token.text for token in after]
+    right = [token.text if token.is_variable and token.form != _KERNEL else token.form for token in after]
     marks: tuple[list[Mark], list[Mark]] = ([], [])
     if left != right:
         for tag, i, end, j, end_after in find_opcodes(left, right):

@@ -35,3 +35,9 @@ def join_first(words: Sequence[str], most: int) -> str:
     if len(words) <= most:
         return first
     return f"{first} and {len(words) - most} more"
+
+
+def shorten_commit(commit: str) -> str:
+    """Returns a commit as git describes it with 12 digits: `3f2a91c7d0be`, `3f2a91c7d0be-dirty`."""
+    digits, dash, dirty = commit.partition("-")
+    return f"{digits[:12]}{dash}{dirty}"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vmapdbg.model.failure import Failure
+from vmapdbg.model.wording import shorten_commit
 
 OLDEST = (0, 12)
 """The first release with what is observed: `run_rangeify` and its `realize_map`."""
@@ -45,8 +46,7 @@ class Tree:
         version = self.version or "of unknown version"
         if self.commit is None:
             return version
-        commit, dash, dirty = self.commit.partition("-")
-        return f"{version} ({commit[:12]}{dash}{dirty})"
+        return f"{version} ({shorten_commit(self.commit)})"
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from vmapdbg.diff import match_nodes
+from vmapdbg.diff import Pairs, have_same_tinygrad, pair_schedules
 from vmapdbg.model.capture import Bufferize, Capture, Node, Schedule
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.vocabulary import Mark
@@ -83,6 +83,12 @@ class DrawnSchedule:
         return (ambient, len(made.closed_ranges), made.size, made.addrspace, made.outcome, buffer.lost)
 
 
+def pair_drawn(before: DrawnSchedule, after: DrawnSchedule) -> Pairs:
+    """Returns what is the same in two drawn schedules."""
+    same = have_same_tinygrad(before.capture.versions, after.capture.versions)
+    return pair_schedules(before.schedule, after.schedule, same_tinygrad=same)
+
+
 def colour_ranges(after: DrawnSchedule, before: DrawnSchedule | None) -> dict[str, str]:
     """Returns the colour of each vmap range of both sides."""
     names = after.index.vmap_names
@@ -98,7 +104,7 @@ def collect_items(after: DrawnSchedule, before: DrawnSchedule | None = None) -> 
     if before is None:
         return [_make_item(after, node, COMMON, order, keys) for node in after.schedule.nodes]
     order |= order_scopes(before)
-    matched = match_nodes(before.schedule, after.schedule)
+    matched = pair_drawn(before, after).nodes
     twins = {new: old for old, new in matched.items()}
     old_keys = {node.id: str(matched.get(node.id, f"b{node.id}")) for node in before.schedule.nodes}
     gone = [node for node in before.schedule.nodes if node.id not in matched]

@@ -7,13 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 
-from vmapdbg.diff import match_nodes
 from vmapdbg.model.capture import Kernel, Node
 from vmapdbg.model.vocabulary import Mark
 from vmapdbg.model.wording import format_plural
 from vmapdbg.render.format import format_bytes, format_count, format_ids, format_shape
 from vmapdbg.render.graph.fold import find_repeats
-from vmapdbg.render.graph.items import DrawnSchedule
+from vmapdbg.render.graph.items import DrawnSchedule, pair_drawn
 from vmapdbg.render.graph.labels import shorten
 from vmapdbg.render.graph.model import (
     ADDED,
@@ -240,11 +239,16 @@ def _match_parts(old: _Part, new: _Part) -> None:
 
     Kernels are the same by their key and what they write, buffers by node and size.
     """
-    matched = match_nodes(old.drawn.schedule, new.drawn.schedule)
+    pairs = pair_drawn(old.drawn, new.drawn)
+    matched = pairs.nodes
     for number in old.buffers:
         other = matched.get(number)
         if other in new.buffer_names and _measure(old, number) == _measure(new, other):
             old.buffer_names[number] = old.share(new, new.buffer_names[other])
+    if pairs.kernels is not None:
+        for number, other in pairs.kernels.items():
+            old.names[number] = old.share(new, new.names[other])
+        return
     free: dict[object, list[int]] = {}
     for number, kernel in enumerate(new.kernels):
         free.setdefault((kernel.key or kernel.source, kernel.outputs), []).append(number)

@@ -6,7 +6,6 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmapdbg.diff import match_nodes
 from vmapdbg.model.capture import Capture, Schedule, SnippetError
 from vmapdbg.model.data import dump_document
 from vmapdbg.model.store import write_atomically
@@ -14,7 +13,7 @@ from vmapdbg.model.wording import format_plural
 from vmapdbg.render.graph.dot import style_svg, write_dot
 from vmapdbg.render.graph.draw import PICTURES, TooSlow, check_format, draw_dot
 from vmapdbg.render.graph.fold import LEVEL_NOTES, LEVELS
-from vmapdbg.render.graph.items import DrawnSchedule
+from vmapdbg.render.graph.items import DrawnSchedule, pair_drawn
 from vmapdbg.render.graph.model import Graph, GraphError, measure_ranks
 from vmapdbg.render.graph.parts import find_centre, keep_nodes, list_nearest
 from vmapdbg.render.graph.stages import STAGES, Stage, load_stage
@@ -120,7 +119,7 @@ def _choose_baseline(other: Capture | None, after: DrawnSchedule, notes: list[st
     index = after.schedule.index
 
     def likeness(each: Schedule) -> tuple[int, bool, int]:
-        return len(match_nodes(each, after.schedule)), each.index == index, -each.index
+        return len(pair_drawn(DrawnSchedule(other, each), after).nodes), each.index == index, -each.index
 
     best = max(other.schedules, key=likeness)
     if best.index != index:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from rich.console import Console
 from rich.text import Text
 
 from vmapdbg.diff import CaptureDiff, ScheduleDiff, ValueDiff
+from vmapdbg.diff.naming import find_ranges
 from vmapdbg.model.wording import format_known, format_plural, inflect
 from vmapdbg.render.format import Places, format_ids, format_shape
 from vmapdbg.render.text.diff_head import (
@@ -163,7 +164,8 @@ def _format_legend(view: DiffView) -> list[Text]:
     page, schedule = view.page, view.schedule
     if not schedule.is_pair or not (schedule.nodes or schedule.removed_ranges or schedule.added_ranges):
         return []
-    moved = [f"{one} -> {other}" for one, other in schedule.renamed.items() if one != other]
+    shown = _find_shown_ranges(schedule)
+    moved = [f"{one} -> {other}" for one, other in schedule.renamed.items() if one != other and one in shown]
     lines: list[Text] = []
     if moved:
         lines += page.wrap(("ranges renamed ", "dim"), ", ".join(moved), indent=2, hang=2)
@@ -177,6 +179,19 @@ def _format_legend(view: DiffView) -> list[Text]:
     return lines
 
 
+def _find_shown_ranges(schedule: ScheduleDiff) -> Container[str]:
+    """Returns the ranges of before that a legend is for: all of them, or of two tinygrads, where a realize point more
+    gives all others another number, those that something has which changed."""
+    if not schedule.folded_before:
+        return schedule.renamed
+    nodes = [*(item.before for item in schedule.nodes), *schedule.nodes_only_before]
+    texts = [name for node in nodes for name in (*(node.in_ranges or ()), *(node.out_ranges or ()))]
+    for item in schedule.bufferizes:
+        if item.before is not None and item.status != "unchanged":
+            texts += item.before.closed_ranges
+    return {name for text in texts for name in find_ranges(text)}
+
+
 def _format_same(view: DiffView) -> list[Text]:
     """The banner for what did not change."""
     schedule = view.schedule
@@ -185,15 +200,21 @@ def _format_same(view: DiffView) -> list[Text]:
     parts: list[str] = []
     if schedule.same_nodes:
         parts.append(format_plural(len(schedule.same_nodes), "node"))
-    if schedule.is_pair and not schedule.vmap_map:
+    modes = {view.diff.before.mode, view.diff.after.mode}
+    if schedule.is_pair and not schedule.vmap_map and modes != {"observe"}:
         parts.append("vmap_map")
     if buffers:
-        parts.append(f"{buffers} BUFFERIZE")
+        parts.append(f"{buffers} {view.buffer_op}")
     if kernels:
         parts.append(format_plural(kernels, "kernel"))
-    if not parts:
-        return []
-    return [Text(), *view.page.wrap((f"= unchanged: {', '.join(parts)}", "dim"), hang=2)]
+    lines: list[Text] = []
+    if parts:
+        lines += view.page.wrap((f"= unchanged: {', '.join(parts)}", "dim"), hang=2)
+    if schedule.folded_before or schedule.folded_after:
+        many = f"{len(schedule.folded_before)} -> {len(schedule.folded_after)} nodes"
+        what = "that only write a value in another way: broadcasts, permutations, stores of outputs"
+        lines += view.page.wrap((f"= not compared: {many} {what}", "dim"), hang=2)
+    return [Text(), *lines] if lines else []
 
 
 # *** values

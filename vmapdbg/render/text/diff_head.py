@@ -9,7 +9,7 @@ from rich.text import Text
 from vmapdbg.diff import CaptureDiff, Side, Totals
 from vmapdbg.diff.source import align_sources
 from vmapdbg.model.capture import SnippetError
-from vmapdbg.model.wording import format_plural
+from vmapdbg.model.wording import format_plural, shorten_commit
 from vmapdbg.render.format import Places, format_bytes
 from vmapdbg.render.text.diff_source import format_line_pair
 from vmapdbg.render.text.diff_view import AFTER, BEFORE, STATUS_STYLES, format_ratio, format_short
@@ -88,7 +88,7 @@ def _describe_counts(page: Page, diff: CaptureDiff, totals: list[Text]) -> list[
     if nodes:
         same.append(page.text(f"{format_plural(nodes, 'node')} changed"))
     if buffers:
-        same.append(page.text(f"{buffers} BUFFERIZE changed"))
+        same.append(page.text(f"{buffers} {diff.schedules[-1].buffer_op_after} changed"))
     return same
 
 
@@ -149,9 +149,14 @@ def format_sides(page: Page, diff: CaptureDiff) -> list[Text]:
 
 def _label_side(side: Side) -> list[str]:
     versions = side.versions
+    tinygrad = f"tinygrad {versions.tinygrad}"
+    if versions.commit is not None:
+        tinygrad += f" ({shorten_commit(versions.commit)})"
+    if side.mode == "observe":
+        tinygrad += ", observed"
     return [
         f"target {side.target}",
-        f"tinygrad {versions.tinygrad}",
+        tinygrad,
         f"Python {versions.python}",
         f"vmapdbg {versions.vmapdbg}",
     ]

@@ -110,7 +110,8 @@ def _group_nodes(view: DiffView, changes: Iterable[NodeChange]) -> list[list[Nod
 
 def _format_node_group(view: DiffView, group: list[NodeChange]) -> Row:
     first = group[0]
-    ops = list(dict.fromkeys(item.after.op for item in group))
+    pairs = (dict.fromkeys((item.before.op, item.after.op)) for item in group)
+    ops = list(dict.fromkeys(" -> ".join(pair) for pair in pairs))
     shapes = {format_shape(item.after.shape) for item in group}
     lines = [item.after.line for item in group if item.after.line is not None]
     cells = [
@@ -207,7 +208,7 @@ def format_bufferizes(view: DiffView) -> list[Text]:
     title = f"{len(view.schedule.bufferizes) - same} changed, {same} unchanged"
     if any(item.ambient for item in main):
         title += "; * ambient range"
-    lines = page.head("BUFFERIZE", title)
+    lines = page.head(view.buffer_op, title)
     lines += lay_out_table(page, _BUFFERIZE_COLUMNS, [_format_bufferize(view, item) for item in main])
     return lines + _format_minor(view, minor)
 

@@ -64,8 +64,16 @@ class DiffView:
         self.renaming = Renaming(schedule.renamed, ids, (item.name for item in schedule.removed_ranges))
         ops = {item.before: item.op for item in schedule.same_nodes}
         ops |= {item.before.id: item.before.op for item in schedule.nodes}
-        ops |= {node.id: node.op for node in schedule.nodes_only_before}
+        ops |= {node.id: node.op for node in (*schedule.nodes_only_before, *schedule.folded_before)}
         self.names_before = NamesAfter(ops, self.renaming)
+
+    @property
+    def buffer_op(self) -> str:
+        """What tinygrad calls a BUFFERIZE, on both sides where they differ."""
+        schedule = self.schedule
+        names = [schedule.buffer_op_before] * (schedule.before is not None)
+        names += [schedule.buffer_op_after] * (schedule.after is not None)
+        return "/".join(dict.fromkeys(names))
 
     def change(self, before: str, after: str) -> Text:
         """Returns `before -> after`, or one of them where they are the same."""

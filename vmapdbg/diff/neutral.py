@@ -1,0 +1,241 @@
+"""A schedule in a form that no tinygrad release owns, so that those of two releases can be compared.
+
+Only what is compared has this form: what is shown is taken from the schedule itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from vmapdbg.diff.meaning import Head, Meanings, View
+from vmapdbg.diff.naming import find_ranges
+from vmapdbg.diff.ops import name_op
+from vmapdbg.model.capture import Bufferize, Kernel, Node, Range, Realized, Schedule
+from vmapdbg.model.schedule_index import index_of
+
+# a loop that a schedule makes has this name in the releases that call it WEAK, too
+_SAME_AXIS_TYPE = {"WEAK": "LOOP"}
+# the ops whose ranges follow from those that read them
+_MOVES = frozenset({"PARAM", "CONST", "RESHAPE", "PAD", "SHRINK", "FLIP"})
+_STORES = frozenset({"STORE", "COPY"})
+_ASKED_FOR = _STORES | {"CONTIGUOUS"}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A schedule, the form of it that is compared, and for each node of that form the one that is stored for it."""
+
+    schedule: Schedule
+    compared: Schedule
+    shown: dict[int, int]
+
+    @property
+    def is_neutral(self) -> bool:
+        """What is compared is not the schedule itself."""
+        return self.compared is not self.schedule
+
+    @property
+    def measured(self) -> Schedule:
+        """The schedule whose sizes are compared: without what the program asks for, which some releases have as
+        arguments that others make buffers for."""
+        if not self.is_neutral:
+            return self.schedule
+        index = index_of(self.compared)
+        own = [made for made in self.compared.bufferizes if not _is_asked_for(index.nodes[made.node])]
+        return replace(self.compared, bufferizes=tuple(own))
+
+    def leave_out(self, other: Reading, nodes: Mapping[int, int]) -> Reading:
+        """Returns the reading without the buffers that the program asks for, and that `other` has as arguments. `nodes`
+        maps the ids of this one to those of the other."""
+        index, others = index_of(self.compared), index_of(other.compared)
+
+        def is_argument(made: Bufferize) -> bool:
+            twin = others.node(nodes.get(made.node))
+            if twin is None or twin.id in others.bufferizes:
+                return False
+            return _is_asked_for(index.nodes[made.node]) and _is_asked_for(twin)
+
+        own = [made for made in self.compared.bufferizes if not is_argument(made)]
+        return replace(self, compared=replace(self.compared, bufferizes=tuple(own)))
+
+    @cached_property
+    def folded(self) -> tuple[Node, ...]:
+        """The nodes that the compared form does not have: they only write another one's value in another way."""
+        if not self.is_neutral:
+            return ()
+        kept = {node.id for node in self.compared.nodes} | set(self.shown.values())
+        return tuple(node for node in self.schedule.nodes if node.id not in kept)
+
+
+def _is_asked_for(node: Node) -> bool:
+    return node.realized is not None and node.realized.reason == "output"
+
+
+def read_plainly(schedule: Schedule) -> Reading:
+    """Returns a schedule as it is: both sides are of one tinygrad."""
+    return Reading(schedule, schedule, {})
+
+
+def read_neutrally(schedule: Schedule) -> Reading:
+    """Returns a schedule and its neutral form. Node ids are those of heads, ranges keep their names."""
+    return _Neutral(schedule).read()
+
+
+class _Neutral:
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+        self.index = index_of(schedule)
+        self.meanings = Meanings(schedule)
+        # of each head the node that is realized as its value; others that are, too, and have buffers of their own
+        self.realized: dict[int, Node] = {}
+        self.again: list[Node] = []
+        for head, nodes in self._group_realized().items():
+            self.realized[head], *others = sorted(nodes, key=self._rank_realized)
+            self.again += [node for node in others if self.index.find_kept(node.id) is not None]
+
+    def view(self, node_id: int) -> View:
+        return self.meanings.views[node_id]
+
+    def _group_realized(self) -> dict[int, list[Node]]:
+        groups: dict[int, list[Node]] = {}
+        for node in self.schedule.nodes:
+            if node.realized is not None:
+                groups.setdefault(self.view(node.id).head, []).append(node)
+        return groups
+
+    def _rank_realized(self, node: Node) -> tuple[bool, bool]:
+        """A mere copy of a value decides least, a buffer that nothing came of little."""
+        return name_op(node.op) in _STORES, self.index.find_kept(node.id) is None
+
+    def read(self) -> Reading:
+        live = self._find_live()
+        nodes = [self._read_node(self.meanings.heads[head]) for head in live]
+        nodes = sorted([*nodes, *map(self._read_again, self.again)], key=lambda node: node.id)
+        buffers = [made for item in self.schedule.bufferizes if (made := self._read_bufferize(item)) is not None]
+        used = _find_used(nodes, buffers)
+        ranges = [_read_range(item) for item in self.schedule.ranges if item.name in used]
+        compared = replace(
+            self.schedule,
+            nodes=tuple(nodes),
+            ranges=tuple(ranges),
+            bufferizes=tuple(buffers),
+            kernels=tuple(self._read_kernel(item) for item in self.schedule.kernels),
+        )
+        return Reading(self.schedule, compared, {head: node.id for head, node in self.realized.items()})
+
+    def _find_live(self) -> set[int]:
+        """Returns the heads that something comes of: what is realized or read by nobody, and all their sources."""
+        heads = self.meanings.heads
+        ends = {self.view(node.id).head for node in self.schedule.nodes if not self.index.readers[node.id]}
+        waiting = [*self.realized, *(head for head in ends if heads[head].op not in _MOVES)]
+        live: set[int] = set()
+        while waiting:
+            head = waiting.pop()
+            if head not in live:
+                live.add(head)
+                waiting += heads[head].sources
+        return live
+
+    # *** nodes
+
+    def _read_node(self, head: Head) -> Node:
+        node, made = self.index.nodes[head.id], self.realized.get(head.id)
+        outs = None
+        if not head.constant and (made is not None or head.op not in _MOVES):
+            where = made or node
+            outs = self._pick(where.out_ranges, self.view(where.id))
+        ins = self._pick(node.in_ranges, self.view(node.src[0])) if head.op == "REDUCE" and node.src else None
+        realized = None
+        if made is not None and made.realized is not None and not head.constant:
+            realized = self._read_realized(made, made.realized)
+        return Node(
+            id=head.id,
+            op=head.op,
+            dtype=head.dtype,
+            shape=head.shape,
+            src=head.sources,
+            in_ranges=ins,
+            out_ranges=outs,
+            ambient=node.ambient,
+            realized=realized,
+            line=node.line,
+            arg=head.arg,
+        )
+
+    def _read_again(self, node: Node) -> Node:
+        view = self.view(node.id)
+        realized = node.realized and self._read_realized(node, node.realized)
+        return replace(node, op="AGAIN", src=(view.head,), in_ranges=None, out_ranges=None, realized=realized)
+
+    def _pick(self, ranges: Sequence[str] | None, view: View) -> tuple[str, ...] | None:
+        """Returns those of a node's ranges along which its value differs, in the order of its head's axes."""
+        if ranges is None or len(ranges) != len(view.axes):
+            return None
+        found = {axis: name for name, axis in zip(ranges, view.axes, strict=True) if axis is not None}
+        return tuple(found[axis] for axis in sorted(found))
+
+    def _order(self, ranges: Sequence[str], view: View) -> tuple[str, ...]:
+        """Returns the ranges of a buffer in the order of its value's axes, those that it does not vary along last. An
+        axis of one element has none."""
+        picked = self._pick(ranges, view) or ()
+        rest = [name for name in ranges if name not in picked]
+        return tuple(filter(find_ranges, [*picked, *rest]))
+
+    def _read_realized(self, node: Node, realized: Realized) -> Realized:
+        view = self.view(node.id)
+        own = sorted(axis for i in realized.axes if i < len(view.axes) and (axis := view.axes[i]) is not None)
+        # which reader wants which range depends on how many ops broadcast the value: the rule is what is compared
+        return Realized(tuple(own), "output" if self._is_stored(node) else realized.reason, "")
+
+    def _is_stored(self, node: Node) -> bool:
+        """Tells whether a node is stored because the program asks for it."""
+        if node.realized is not None and (node.realized.reason == "output" or name_op(node.op) in _ASKED_FOR):
+            return True
+        return not any(self._has_ranges(reader) for reader in self.index.readers[node.id])
+
+    def _has_ranges(self, reader: Node) -> bool:
+        return reader.out_ranges is not None or reader.realized is not None
+
+    # *** buffers and kernels
+
+    def _read_bufferize(self, made: Bufferize) -> Bufferize | None:
+        node, view = self.index.nodes[made.node], self.view(made.node)
+        head = self.meanings.heads[view.head]
+        is_main, is_again = self.realized.get(view.head) is node, node in self.again
+        if not (is_main or is_again):
+            return None
+        own = made.closed_ranges[len(made.ambient) :]
+        closed = self._order(own, view)
+        if made.outcome == "removed":
+            if head.constant:
+                return None
+            # how large it would have been depends on where the value was broadcast
+            closed, made = self._pick(own, view) or (), replace(made, size=0, bytes=0)
+        return replace(
+            made,
+            node=node.id if is_again else view.head,
+            closed_ranges=(*made.ambient, *closed),
+            reason="",
+            decided=None if made.decided is None else replace(made.decided, nodes=(), ranges=(), axis=None),
+        )
+
+    def _read_kernel(self, kernel: Kernel) -> Kernel:
+        outputs = tuple(dict.fromkeys(self.view(node).head for node in kernel.outputs))
+        # a view of a buffer that another kernel writes has its head there
+        own = [node for node in kernel.nodes if self.view(node).head == node]
+        # the key of the AST is another one in each release
+        return replace(kernel, nodes=tuple(dict.fromkeys([*own, *outputs])), outputs=outputs, key="")
+
+
+def _read_range(item: Range) -> Range:
+    return replace(item, axis_type=_SAME_AXIS_TYPE.get(item.axis_type, item.axis_type))
+
+
+def _find_used(nodes: Iterable[Node], buffers: Iterable[Bufferize]) -> set[str]:
+    """Returns the ranges that anything which is compared has."""
+    texts = [name for item in buffers for name in item.closed_ranges]
+    for node in nodes:
+        texts += [*(node.in_ranges or ()), *(node.out_ranges or ()), *node.ambient]
+    return {name for text in texts for name in find_ranges(text)}
