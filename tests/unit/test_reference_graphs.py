@@ -51,6 +51,14 @@ def test_expand_may_add_axes_in_front() -> None:
     assert made.numbers(wide).strides[0] == 0, "an expanded value is a view"
 
 
+def test_a_scalar_has_no_axes() -> None:
+    made = Maker()
+    one = made.view("reshape", made.input([[3.0]], "float"), ())
+    assert made.numbers(one).shape == ()
+    assert made.numbers(made.view("expand", one, (2,))).tolist() == [3.0, 3.0]
+    assert made.numbers(made.reduce("add", made.input([1.0, 2.0], "float"), (0,), keep=False)).item() == 3.0
+
+
 def test_a_shift_that_another_node_gives() -> None:
     made = Maker()
     at = made.op("add", made.const(1, "int"), made.const(1, "int"))

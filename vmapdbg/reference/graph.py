@@ -42,7 +42,7 @@ OPS = {
     # writes. A target is a view of a buffer
     "assign": "None: (target, value); the value is what the target holds then",
     "store": "None: (target, value), which has no value",
-    "after": "None: (view of a buffer, stores and assigns...); what the view holds after them",
+    "after": "None: (view of a buffer, stores, assigns and afters...); what the view holds after them",
 }
 """Op -> what its `arg` says. What is not here is arithmetic on elements, with no `arg`: `arithmetic.FUNCTIONS`."""
 

@@ -20,11 +20,11 @@ def move(node: Node, source: Value, numbers: Sequence[int]) -> Value:
     batch, own = source.numbers.shape[:steps], source.own_shape
     match node.op:
         case "reshape":
-            return source.move(lambda a: a.reshape(*batch, *node.shape))
+            return source.move(lambda a: a.reshape((*batch, *node.shape)))
         case "expand":
             new = (1,) * (len(node.shape) - len(own))
             wide = (*batch, *node.shape)
-            return source.move(lambda a: np.broadcast_to(a.reshape(*batch, *new, *own), wide))
+            return source.move(lambda a: np.broadcast_to(a.reshape((*batch, *new, *own)), wide))
         case "permute":
             axes = (*range(steps), *(steps + axis for axis in numbers))
             return source.move(lambda a: a.transpose(axes))
@@ -69,10 +69,8 @@ def stack(sources: Sequence[Value]) -> Value:
 
 
 def enter_scope(source: Value, names: Sequence[int | None]) -> Value:
-    """Makes step ranges of own axes: `names` has the id for each of them, None for one that stays.
-
-    A range that the value has already is that of the same steps: element i of the axis at step i is taken.
-    """
+    """Makes step ranges of own axes: `names` has the id for each of them, None for one that stays. Raises Unknown for a
+    range that the value has already."""
     for axis in reversed(range(len(names))):
         name = names[axis]
         if name is not None:
@@ -81,19 +79,12 @@ def enter_scope(source: Value, names: Sequence[int | None]) -> Value:
 
 
 def _enter(source: Value, axis: int, name: int) -> Value:
-    steps = len(source.ranges)
     if name in source.ranges:
-        place = source.ranges.index(name)
-        size = source.numbers.shape[steps + axis]
-
-        def take(a: Numbers) -> Numbers:
-            wide = np.broadcast_to(a, (*a.shape[:place], size, *a.shape[place + 1 :]))
-            return np.moveaxis(np.diagonal(wide, 0, place, steps + axis), -1, place)
-
-        return source.move(take)
+        raise Unknown("a value enters a scope that it is in")
     place = sum(other < name for other in source.ranges)
     ranges = (*source.ranges[:place], name, *source.ranges[place:])
-    return replace(source.move(lambda a: np.moveaxis(a, steps + axis, place)), ranges=ranges)
+    before = len(source.ranges) + axis
+    return replace(source.move(lambda a: np.moveaxis(a, before, place)), ranges=ranges)
 
 
 def leave_scope(source: Value, names: Sequence[int | None], sizes: Sequence[int]) -> Value:
@@ -128,6 +119,6 @@ def join_shards(source: Value, axis: int | None, device: int, count: int) -> Val
 
     def join(a: Numbers) -> Numbers:
         before, after = a.shape[: steps + axis], a.shape[steps + axis + 2 :]
-        return a.reshape(*before, a.shape[steps + axis] * a.shape[steps + axis + 1], *after)
+        return a.reshape((*before, a.shape[steps + axis] * a.shape[steps + axis + 1], *after))
 
     return whole.move(join)

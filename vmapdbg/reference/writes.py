@@ -91,16 +91,19 @@ def find_writes(graph: Graph, slot: int) -> list[int]:
     """Returns the stores and assigns that an `after` comes after, in the order in which they are done: its own, and
     those that what it looks at, or writes through, comes after."""
     found: set[int] = set()
+    seen: set[int] = set()
     stack = [slot]
     while stack:
         current = stack.pop()
+        if current in seen:
+            continue
+        seen.add(current)
         node = graph.nodes[current]
-        writes = set(node.src[1:]) if node.op == "after" else {current}
-        for write in writes - found:
-            found.add(write)
-            stack += _find_earlier(graph, graph.nodes[write].src[0])
-        if node.op == "after":
-            stack += _find_earlier(graph, node.src[0])
+        if node.op in WRITES:
+            found.add(current)
+        else:
+            stack += node.src[1:]
+        stack += _find_earlier(graph, node.src[0])
     return sorted(found)
 
 
