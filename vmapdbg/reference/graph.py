@@ -86,6 +86,26 @@ class Graph:
                 stack += self.nodes[slot].src
         return sorted(found)
 
+    def find_open(self) -> list[frozenset[int]]:
+        """Returns for each node the step ranges that its value may depend on."""
+        found: list[frozenset[int]] = []
+        for slot, node in enumerate(self.nodes):
+            names = frozenset[int]().union(*(found[source] for source in node.src))
+            if node.op == "step":
+                names = frozenset({node.arg[0]})
+            elif node.op == "vmapin":
+                names |= {name for name in node.arg if name is not None}
+            elif node.op == "vmapout":
+                names -= set(node.arg)
+            elif node.op == "reduce":
+                names -= set(node.arg[3])
+            elif node.op in {"shards", "shard"}:
+                names -= {DEVICES}
+            elif node.op == "devices" or len(self.inputs.get(slot, ())) > 1:
+                names |= {DEVICES}
+            found.append(names)
+        return found
+
 
 def dump_graph(graph: Graph) -> str:
     """Returns a graph as JSON."""
