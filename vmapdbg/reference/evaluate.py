@@ -22,7 +22,7 @@ from vmapdbg.values.numbers import ITEMSIZE, Array
 
 ROOM = 4 << 30
 """The most bytes that the values of a graph take up at a time."""
-_VIEWS = {"expand", "permute", "shrink", "flip", "same", "vmapin", "vmapout", "const", "shard"}
+_VIEWS = {"expand", "permute", "shrink", "flip", "same", "copy", "vmapin", "vmapout", "const", "shard"}
 
 
 class Evaluator:
@@ -116,6 +116,9 @@ class Evaluator:
             return Unknown(str(reason))
         except MemoryError:
             return Unknown("there was no memory for it")
+        except (ValueError, TypeError, IndexError, OverflowError) as error:
+            # numpy does not take a graph that is not what it should be: the others are still computed
+            return Unknown(f"the reference failed at {self.graph.nodes[slot].op}: {error}")
 
     def _check_room(self, slot: int) -> None:
         node = self.graph.nodes[slot]
@@ -210,6 +213,9 @@ class Evaluator:
         return Value(np.arange(count, dtype=find_carrier(node.dtype)), (name,))
 
     def _make_same(self, slot: int, node: Node) -> Value:
+        return self._value(node.src[0])
+
+    def _make_copy(self, slot: int, node: Node) -> Value:
         return self._value(node.src[0])
 
     def _make_stack(self, slot: int, node: Node) -> Value:

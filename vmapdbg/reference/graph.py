@@ -28,7 +28,8 @@ OPS = {
     "shrink": "the first element that stays, for each axis",
     "flip": "the axes that are turned around",
     "stack": "None: the sources become the slices of a new first axis",
-    "same": "None: contiguous, detach, copy, and all that leaves values alone",
+    "same": "None: what leaves values where they are, as detach does",
+    "copy": "None: the same values in other memory",
     # step ranges
     "vmapin": "for each axis of the source the id of the step range that it becomes, None for one that stays",
     "vmapout": "for each axis of the result the id of the step range that becomes it, None for the value's own",

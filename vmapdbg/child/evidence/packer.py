@@ -12,6 +12,7 @@ from typing import Any
 from vmapdbg.child.evidence.sizes import Sizes, Unsized
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.reference.graph import DEVICES, Graph, Node
+from vmapdbg.reference.writes import WRITES, find_view
 from vmapdbg.values.numbers import ITEMSIZE
 from vmapdbg.values.tolerance import is_float
 
@@ -55,7 +56,7 @@ _ARITHMETIC = {
     "MULACC": "mulacc",
     "THREEFRY": "threefry",
 }
-_SAME = {"CONTIGUOUS", "CONTIGUOUS_BACKWARD", "DETACH", "NOOP", "BARRIER"}
+_SAME = {"CONTIGUOUS_BACKWARD": "same", "DETACH": "same", "NOOP": "same", "CONTIGUOUS": "copy"}
 _MOVEMENT = {"RESHAPE", "EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP"}
 _SCOPES = {"VMAPIN", "VMAPOUT"}
 # numbers that take the dtype of what they are used with; indices, which no kernel computes in less
@@ -106,14 +107,18 @@ class Packer:
 
     def find_writes(self) -> dict[UOp, list[int]]:
         """Returns for each BUFFER that the graph writes the positions of the writes, in order."""
-        from vmapdbg.reference.writes import WRITES, find_view
-
         buffers = {slot: u for u, slot in self._slots.items() if u.op.name == "BUFFER"}
         found: dict[UOp, list[int]] = {}
         for slot, node in enumerate(self.graph.nodes):
             if node.op in WRITES and (base := find_view(self.graph, node.src[0]).base) in buffers:
                 found.setdefault(buffers[base], []).append(slot)
         return found
+
+    def find_touched(self) -> set[UOp]:
+        """Returns the BUFFERs that are below what the graph writes to, be it in a way that is not followed."""
+        targets = [node.src[0] for node in self.graph.nodes if node.op in WRITES]
+        reached = set(self.graph.reach(targets))
+        return {u for u, slot in self._slots.items() if u.op.name == "BUFFER" and slot in reached}
 
     def add_after(self, buffer: UOp, writes: Iterable[int]) -> int:
         """Adds what a BUFFER holds after writes, and returns its position."""
@@ -161,7 +166,7 @@ class Packer:
         if op in _ARITHMETIC:
             return self._add(_ARITHMETIC[op], u, self._match_dtypes(u, src))
         if op in _SAME:
-            return self._add("same", u, src)
+            return self._add(_SAME[op], u, src)
         method = getattr(self, f"_make_{op.lower()}", None)
         if method is None:
             raise CannotPack(f"the reference does not know {op}")
@@ -256,7 +261,7 @@ class Packer:
         is_spread = isinstance(u.src[0].device, tuple) and not isinstance(u.device, tuple)
         if is_spread and source.op != "shards" and DEVICES in self.graph.ranges:
             return self._add("shard", u, src, 0)
-        return self._add("same", u, src)
+        return self._add("copy", u, src)
 
     # *** reduces
 

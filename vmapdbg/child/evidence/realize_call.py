@@ -131,7 +131,7 @@ class RealizeCall:
         # in the output's own shape: tinygrad does not store an axis that its value does not depend on, and expands the
         # buffer where it is read
         view = probe.uop
-        if view.base.op.name != "BUFFER" or not view.base.is_realized or not _has_fixed_shape(root):
+        if view.base.op.name != "BUFFER" or not view.base.is_realized or not _is_plain(root):
             return None
         buffer = moved.get(id(view.base.buffer), view.base.buffer)
         data = expand_view(read_buffer(buffer), view)
@@ -245,7 +245,10 @@ def find_dimensions(stored: Any, closed: tuple[int | None, ...]) -> Iterator[tup
             yield None, size
 
 
-def _has_fixed_shape(u: Any) -> bool:
+def _is_plain(u: Any) -> bool:
+    """Tells whether a value of a UOp is one array: of a fixed shape, on one device."""
+    if isinstance(u.device, tuple):
+        return False
     return u._shape is not None and all(isinstance(size, int) for size in u._shape)
 
 

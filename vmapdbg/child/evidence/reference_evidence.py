@@ -23,6 +23,10 @@ class ReferenceEvidence:
         self._inputs: Mapping[UOp, tuple[str, ...]] = {}
         # BUFFER -> the position of what it should hold when the kernels have run
         self._assigned: dict[UOp, int] = {}
+        self._slots: dict[UOp, int | None] = {}
+        # those that something is written to, and those that are written more than once
+        self._touched: set[UOp] = set()
+        self._chained: set[UOp] = set()
 
     def start(self, sink: UOp, roots: Sequence[UOp], inputs: Mapping[UOp, tuple[str, ...]]) -> None:
         """Nothing has run: `inputs` has what is in each BUFFER of the graph `sink`, of which `roots` are asked for."""
@@ -37,6 +41,8 @@ class ReferenceEvidence:
             self.evidence.reference_refused = str(error)
             return
         written = packer.find_writes()
+        self._touched = packer.find_touched()
+        self._chained = {buffer for buffer, writes in written.items() if len(writes) > 1}
         self._assigned = {buffer: packer.add_after(buffer, writes) for buffer, writes in written.items()}
         self._slots = {buffer: packer.find_slot(buffer) for buffer in inputs}
         self.evidence.reference = packer.graph
@@ -56,10 +62,28 @@ class ReferenceEvidence:
         self.evidence.got = packer.graph
 
     def _keep_held(self) -> None:
+        seen = find_seen_buffers() if self._chained else self._chained
         for buffer, before in self._inputs.items():
+            if buffer in self._chained and buffer not in seen:
+                # the second of two writes may go to memory of its own, which the tensor then has
+                continue
             slot, assigned = self._slots[buffer], self._assigned.get(buffer)
             now = self.folder.keep_all(buffer.buffer)
             if assigned is not None:
                 self.evidence.held.append(HeldBuffer(assigned, now, True))
-            elif slot is not None and now != before:
+            elif slot is not None and buffer not in self._touched and now != before:
                 self.evidence.held.append(HeldBuffer(slot, now, False))
+
+
+def find_seen_buffers() -> set[UOp]:
+    """Returns the BUFFERs that a tensor of the snippet is made from now."""
+    from tinygrad.tensor import all_tensors
+
+    seen: set[UOp] = set()
+    stack = [tensor.uop for reference in list(all_tensors) if (tensor := reference()) is not None]
+    while stack:
+        u = stack.pop()
+        if u not in seen:
+            seen.add(u)
+            stack += u.src
+    return {u for u in seen if u.op.name == "BUFFER"}
