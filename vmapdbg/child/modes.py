@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from vmapdbg import overlay
-from vmapdbg.child.evidence.collector import Collector
 from vmapdbg.child.live import build_capture, find_renderer
 from vmapdbg.child.live_observed import build_observed_capture
 from vmapdbg.child.record.lines import set_internal_folders
@@ -23,6 +22,9 @@ from vmapdbg.child.record.recorder import Recorder
 from vmapdbg.job.job import Request
 from vmapdbg.job.patches import format_patches
 from vmapdbg.model import capture as model
+
+if TYPE_CHECKING:
+    from vmapdbg.child.evidence.collector import Collector
 
 
 class Mode(Protocol):
@@ -60,6 +62,9 @@ class OverlayMode:
         self.recorder = Recorder(self.job.values)
         self.collector: Collector | None = None
         if request.evidence is not None:
+            # it brings numpy along, which nobody else here has to wait for
+            from vmapdbg.child.evidence.collector import Collector
+
             self.collector = Collector(Path(request.evidence), self.recorder)
             self.recorder.watch = self.collector.watch
 

@@ -62,10 +62,9 @@ class ReferenceEvidence:
         self.evidence.got = packer.graph
 
     def _keep_held(self) -> None:
-        seen = find_seen_buffers() if self._chained else self._chained
         for buffer, before in self._inputs.items():
-            if buffer in self._chained and buffer not in seen:
-                # the second of two writes may go to memory of its own, which the tensor then has
+            if buffer in self._chained:
+                # the second of two writes may go to memory of its own, which its tensor then has
                 continue
             slot, assigned = self._slots[buffer], self._assigned.get(buffer)
             now = self.folder.keep_all(buffer.buffer)
@@ -73,17 +72,3 @@ class ReferenceEvidence:
                 self.evidence.held.append(HeldBuffer(assigned, now, True))
             elif slot is not None and buffer not in self._touched and now != before:
                 self.evidence.held.append(HeldBuffer(slot, now, False))
-
-
-def find_seen_buffers() -> set[UOp]:
-    """Returns the BUFFERs that a tensor of the snippet is made from now."""
-    from tinygrad.tensor import all_tensors
-
-    seen: set[UOp] = set()
-    stack = [tensor.uop for reference in list(all_tensors) if (tensor := reference()) is not None]
-    while stack:
-        u = stack.pop()
-        if u not in seen:
-            seen.add(u)
-            stack += u.src
-    return {u for u in seen if u.op.name == "BUFFER"}

@@ -41,12 +41,16 @@ class NumpyValues:
 
     def __init__(self, graph: Graph, read: Read, precision: InDoublePrecision | None, given: Mapping[int, Array]):
         self.graph, self.roots, self.precision = graph, graph.roots, precision
-        self.evaluations = 0
+        self._evaluations = 0
         rounding = None if precision is None else InDouble(graph, precision.seed)
         known = {slot: Value(load(array)) for slot, array in given.items()}
         self._evaluator = Evaluator(graph, read, rounding, known)
         self._open = graph.find_open()
         self._roundings: list[int] | None = None
+
+    @property
+    def evaluations(self) -> int:
+        return self._evaluations
 
     def find_shape(self, slot: int) -> tuple[int, ...]:
         return self.graph.nodes[slot].shape
@@ -74,7 +78,7 @@ class NumpyValues:
         return self._roundings[slot]
 
     def evaluate(self, slots: Sequence[int]) -> list[Array | str]:
-        self.evaluations += 1
+        self._evaluations += 1
         found = self._evaluator.evaluate(slots)
         return [self._make_array(slot, value) for slot, value in zip(slots, found, strict=True)]
 
@@ -85,7 +89,7 @@ class NumpyValues:
         value = self._evaluator.known.get(slot)
         if value is None or isinstance(value, Unknown) or value.undefined is None:
             return None
-        return self._arrange(slot, Value(value.undefined, value.ranges)).ravel()
+        return self._arrange(slot, Value(value.undefined, value.ranges)).ravel().astype(np.bool_, copy=False)
 
     def find_leaving(self, slot: int) -> None:
         """Steps are not computed one by one."""

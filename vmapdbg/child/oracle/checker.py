@@ -169,12 +169,7 @@ class Checker:
         copies = len(data) // max(len(right.data), 1)
         if oracle == "numpy" and copies > 1:
             # each of its devices has the whole
-            right, once = repeat(right, copies), again
-
-            def again(values: Values) -> Array | str:
-                found = once(values)
-                return found if isinstance(found, str) else repeat(found, copies)
-
+            right, again = repeat(right, copies), functools.partial(_repeat_again, again, copies)
         if step is None:
             got = Array(data, right.dtype, right.shape)
         else:
@@ -301,6 +296,11 @@ class Checker:
 
 def _evaluate_step(values: Values, slot: int, step: int) -> Array | str:
     return values.evaluate_step(slot, step)
+
+
+def _repeat_again(again: Callable[[Values], Array | str], copies: int, values: Values) -> Array | str:
+    found = again(values)
+    return found if isinstance(found, str) else repeat(found, copies)
 
 
 def repeat(array: Array, times: int) -> Array:

@@ -39,7 +39,8 @@ class InDoublePrecision:
 class Values(Protocol):
     """The values of one graph, as one oracle computes them. Nodes are known by their positions in the graph."""
 
-    roots: Sequence[int]
+    @property
+    def roots(self) -> Sequence[int]: ...
 
     @property
     def evaluations(self) -> int:
