@@ -102,12 +102,25 @@ class ObserveMode:
 
     def tensor_ready(self, module: ModuleType) -> None:
         recorder = self.recorder
-        if recorder is None or not self.job.values:
+        if recorder is None:
+            return
+        if self.request.evidence is not None:
+            self.collect(module, recorder, Path(self.request.evidence))
+        if not self.job.values:
             return
         try:
             note_values(module, lambda: len(recorder.schedules), lambda o: recorder.schedules[-1].outputs.append(o))
         except ImportError as unknown:
             recorder.lost.append(f"values of realized tensors: {unknown}")
+
+    def collect(self, module: ModuleType, recorder: ObservingRecorder, folder: Path) -> None:
+        """Has what `check` compares kept in a folder."""
+        from vmapdbg.child.evidence.observed import ObservedCollector
+
+        try:
+            ObservedCollector(folder, recorder).watch(module)
+        except ImportError as unknown:
+            recorder.lost.append(f"the values that check compares: {unknown}")
 
     def count_kernels(self) -> int:
         schedules = [] if self.recorder is None else self.recorder.schedules

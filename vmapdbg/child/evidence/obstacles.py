@@ -21,11 +21,11 @@ _NO_VALUES = {"NULL": "the NULL device computes nothing", "DISK": "it reads a DI
 def find_no_values(sink: Any) -> str | None:
     """Returns why the values of a graph cannot be read, or None."""
     for u in sink.toposort():
-        if u.op.name != "DEVICE":
-            continue
-        devices = u.arg if isinstance(u.arg, tuple) else (u.arg,)
-        for device in devices:
-            if (reason := _NO_VALUES.get(device.split(":")[0])) is not None:
+        # 0.14 has no DEVICE: a BUFFER knows its own
+        name = {"DEVICE": "arg", "BUFFER": "device"}.get(u.op.name)
+        device = name and getattr(u, name)
+        for one in device if isinstance(device, tuple) else (device or "",):
+            if (reason := _NO_VALUES.get(one.split(":")[0])) is not None:
                 return reason
     return None
 
