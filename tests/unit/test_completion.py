@@ -11,7 +11,7 @@ from vmapdbg.commands.cli import main
 @pytest.mark.parametrize(
     ("words", "incomplete", "offered"),
     [
-        (["check", "--oracle"], "", {"stock", "python"}),
+        (["check", "--oracle"], "", {"numpy", "stock", "python"}),
         (["check", "--oracle"], "stock,p", {"stock,python"}),
         (["show", "--only"], "ranges,v", {"ranges,vmap"}),
         (["bisect", "--by"], "k", {"kernels"}),

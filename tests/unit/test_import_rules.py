@@ -16,6 +16,7 @@ ORDER = (
     "model",
     "job",
     "values",
+    "reference",
     "observer",
     "import_hook",
     "overlay",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-DEFAULT = "stock"
+DEFAULT = "numpy"
 _FOLDER = Path(__file__).parent.parent / "child" / "oracle"
 _PREFIX = "by_"
 

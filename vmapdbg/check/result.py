@@ -23,6 +23,8 @@ Rule = Literal[
     "filled",
 ]
 
+CheckedKind = Literal["output", "assigned", "input"]
+
 Filling = Literal["zero", "nan"]
 
 
@@ -79,9 +81,10 @@ class Comparison:
 
 @dataclass(frozen=True)
 class OutputCheck:
-    """One tensor that the snippet realized, compared with the same graph unrolled. `oracle` is `stock`, or `python`
-    where it ran on the PYTHON device. `shape` is that of the buffer. `rows` says which part was compared where that is
-    not all."""
+    """One tensor that the snippet realized, compared with what an oracle computes. `oracle` is `numpy`, `stock`, or
+    `python` where it ran on the PYTHON device. `shape` is that of the buffer. `rows` says which part was compared where
+    that is not all. `of` is `output`, or `assigned` for a buffer that the snippet assigns to, and `input` for one that
+    changed although nothing assigns to it; these have numbers of their own."""
 
     number: int
     shape: tuple[int, ...]
@@ -89,6 +92,7 @@ class OutputCheck:
     oracle: str
     comparison: Comparison
     rows: str | None
+    of: CheckedKind = "output"
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from vmapdbg import overlay
-from vmapdbg.child.evidence.collector import Collector
 from vmapdbg.child.extract.choices import make_choices
 from vmapdbg.child.live import build_capture, find_renderer
 from vmapdbg.child.live_observed import build_observed_capture
@@ -24,6 +23,9 @@ from vmapdbg.child.record.recorder import Recorder
 from vmapdbg.job.job import Request
 from vmapdbg.job.patches import format_patches
 from vmapdbg.model import capture as model
+
+if TYPE_CHECKING:
+    from vmapdbg.child.evidence.collector import Collector
 
 
 class Mode(Protocol):
@@ -61,6 +63,9 @@ class OverlayMode:
         self.recorder = Recorder(self.job.values)
         self.collector: Collector | None = None
         if request.evidence is not None:
+            # it brings numpy along, which nobody else here has to wait for
+            from vmapdbg.child.evidence.collector import Collector
+
             self.collector = Collector(Path(request.evidence), self.recorder)
             self.recorder.watch = self.collector.watch
 
@@ -101,12 +106,25 @@ class ObserveMode:
 
     def tensor_ready(self, module: ModuleType) -> None:
         recorder = self.recorder
-        if recorder is None or not self.job.values:
+        if recorder is None:
+            return
+        if self.request.evidence is not None:
+            self.collect(module, recorder, Path(self.request.evidence))
+        if not self.job.values:
             return
         try:
             note_values(module, lambda: len(recorder.schedules), lambda o: recorder.schedules[-1].outputs.append(o))
         except ImportError as unknown:
             recorder.lost.append(f"values of realized tensors: {unknown}")
+
+    def collect(self, module: ModuleType, recorder: ObservingRecorder, folder: Path) -> None:
+        """Has what `check` compares kept in a folder."""
+        from vmapdbg.child.evidence.observed import ObservedCollector
+
+        try:
+            ObservedCollector(folder, recorder).watch(module)
+        except ImportError as unknown:
+            recorder.lost.append(f"the values that check compares: {unknown}")
 
     def count_kernels(self) -> int:
         schedules = [] if self.recorder is None else self.recorder.schedules

@@ -111,8 +111,9 @@ def check_job(job: Job, limit: int, oracles: tuple[str, ...]) -> tuple[Capture, 
             capture = run_job(job, streams, ["vmapdbg.render.text.check"], evidence, progress)
         refuse_overlay_error(capture)
         request = CheckRequest(job=job, evidence=evidence, limit=limit, oracles=oracles)
-        with show_progress(f"comparing {job.snippet} with stock tinygrad") as progress:
-            text = ask_child(request, "the comparison with stock tinygrad", job.timeout, progress)
+        compared_with = " and ".join(ORACLES[name] for name in oracles)
+        with show_progress(f"comparing {job.snippet} with {compared_with}") as progress:
+            text = ask_child(request, f"the comparison with {compared_with}", job.timeout, progress)
     from vmapdbg.check.result import CheckReport
 
     return capture, build_data(CheckReport, json.loads(text))

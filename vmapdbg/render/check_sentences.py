@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from vmapdbg.check.blame import Blame, Captured, Fault, find_faults
-from vmapdbg.check.result import CheckReport, Comparison, Misread, Pattern, ScheduleCheck
+from vmapdbg.check.result import CheckReport, Comparison, Misread, OutputCheck, Pattern, ScheduleCheck
 from vmapdbg.model.capture import Capture, Finding, Node
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known
@@ -29,6 +29,15 @@ def name_node(node: Node | None, id: int) -> str:
     if node is None:
         return f"node {id}"
     return f"{node.op} {node.id}"
+
+
+def name_output(output: OutputCheck) -> str:
+    """Returns `output 0`, or which of the snippet's buffers it is."""
+    if output.of == "assigned":
+        return f"assigned buffer {output.number}"
+    if output.of == "input":
+        return f"buffer {output.number}, which nothing assigns to,"
+    return f"output {output.number}"
 
 
 # *** patterns
@@ -214,7 +223,7 @@ def _explain(fault: Fault) -> list[str]:
     """Returns the sentences about a wrong output."""
     assert fault.output is not None
     wrong = describe_wrong(fault.output.comparison)
-    sentences = [f"output {fault.output.number} of {name_check(fault.check)}: {wrong}"]
+    sentences = [f"{name_output(fault.output)} of {name_check(fault.check)}: {wrong}"]
     if fault.captured is not None:
         sentences.append(REPLAYED[fault.captured])
     blame = fault.blame

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Numbers = NDArray[Any]
 
@@ -59,6 +59,54 @@ def decode(array: Array) -> Numbers:
         return (words << 16).view(np.float32)
     table = _make_fp8_table(*_EXPONENT_AND_MANTISSA_BITS[array.dtype])
     return table[np.frombuffer(array.data, np.uint8)]
+
+
+def encode(numbers: ArrayLike, dtype: str) -> Array:
+    """Returns the bytes of numbers as elements of a dtype: floats rounded to the nearest one, ties to even.
+
+    A float beyond the largest of half, bfloat16 or fp8e5m2 is an infinity, and a NaN in fp8e4m3, which has none.
+    Integers wrap around.
+    """
+    given = np.asarray(numbers)
+    if dtype in _NUMPY_DTYPES:
+        with np.errstate(over="ignore", invalid="ignore"):
+            data = np.ascontiguousarray(given, dtype=_NUMPY_DTYPES[dtype]).tobytes()
+    elif dtype == "bfloat16":
+        data = _encode_bfloat16(given).tobytes()
+    else:
+        data = _encode_fp8(given, dtype).tobytes()
+    return Array(data, dtype, given.shape)
+
+
+def round_numbers(numbers: ArrayLike, dtype: str) -> Numbers:
+    """Returns floats rounded to a float dtype, in the numpy dtype that `decode` has for it."""
+    rounded = encode(numbers, dtype)
+    return decode(rounded).reshape(rounded.shape)
+
+
+def _encode_bfloat16(numbers: Numbers) -> Numbers:
+    """Returns the upper halves of float32s."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        words = np.ascontiguousarray(numbers, dtype=np.float32).view(np.uint32)
+    # half of the last place that stays, less one where that place is even: ties go to even
+    rounded = (words + 0x7FFF + ((words >> 16) & 1)) >> 16
+    is_nan = (words & 0x7FFFFFFF) > 0x7F800000
+    return np.where(is_nan, (words >> 16) | 0x40, rounded).astype(np.uint16)
+
+
+def _encode_fp8(numbers: Numbers, dtype: str) -> Numbers:
+    table = _make_fp8_table(*_EXPONENT_AND_MANTISSA_BITS[dtype])
+    positive = table[:128]
+    count = int(np.isfinite(positive).sum())
+    # what comes after the largest one is the infinity of e5m2, the NaN of e4m3
+    after = 2 * positive[count - 1] - positive[count - 2]
+    edges = (positive[:count] + np.append(positive[1:count], after)) / 2
+    sizes = np.abs(np.asarray(numbers, dtype=np.float64))
+    codes = np.searchsorted(edges, sizes)
+    # a number at an edge is as near to the next one: the even one is taken
+    codes += (sizes == edges[np.minimum(codes, count - 1)]) & (codes % 2 == 1)
+    codes = np.where(np.isnan(sizes), 127, codes)
+    return (codes + 128 * np.signbit(numbers)).astype(np.uint8)
 
 
 @functools.cache

@@ -59,3 +59,15 @@ def make_tolerance(dtype: str, terms: int, largest: float) -> Tolerance:
         return Tolerance(terms, 0.0, 0.0)
     relative = EPSILON[dtype] * (_BASE + _DEVIATIONS * math.sqrt(max(terms, 0)))
     return Tolerance(terms, relative, relative * largest * _NEAR_ZERO)
+
+
+def measure_rounding(dtype: str, count: float) -> float:
+    """Returns what so many roundings to a dtype add to the variance of a value's relative error. It is that of one
+    rounding of `count_terms`, with the dtype's own eps; 0 for integers and bools."""
+    return count * EPSILON[dtype] ** 2 if is_float(dtype) else 0.0
+
+
+def count_terms(dtype: str, variance: float) -> int:
+    """Returns how many roundings to a dtype make up the variance of a value of this dtype, whose way from the inputs
+    may have gone through coarser and finer dtypes: the `terms` of its tolerance."""
+    return math.ceil(variance / EPSILON[dtype] ** 2) if is_float(dtype) else 0

@@ -41,6 +41,10 @@ class EvidenceFolder:
         """Keeps the contents of a buffer of tinygrad, as they are now, and returns their name. Raises BlobsFull."""
         return self.keep_data(read_buffer(buffer))
 
+    def keep_all(self, buffer: Any) -> tuple[str, ...]:
+        """Keeps the contents of a buffer on each of its devices, and returns their names. Raises BlobsFull."""
+        return tuple(map(self.keep_buffer, getattr(buffer, "bufs", [buffer])))
+
     def read_data(self, name: str) -> bytes:
         return (self.path / "blobs" / name).read_bytes()
 

@@ -6,9 +6,12 @@ name."""
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+from vmapdbg.reference.graph import Graph
 
 UOp = Any  # this module is imported before the overlay is installed, and must not import tinygrad
 
@@ -66,21 +69,56 @@ class WrittenBuffer:
     blob: str
 
 
+T = TypeVar("T")
+
+
+class Sealed(Generic[T]):
+    """What is made of objects of tinygrad, in a file that must be read without it: it is unpickled when it is asked
+    for."""
+
+    def __init__(self, content: T):
+        self._content: T | None = content
+        self._data = b""
+
+    def get(self) -> T:
+        if self._content is None:
+            self._content = pickle.loads(self._data)
+        return self._content
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_content": None, "_data": self._data or pickle.dumps(self._content)}
+
+
+@dataclass(frozen=True)
+class HeldBuffer:
+    """What a buffer of the snippet held when the kernels had run: one that is assigned to, or an input that changed
+    although nothing assigns to it. `slot` is the position of what it should hold, in the graph of the reference, and
+    `blobs` are the contents, one for each device."""
+
+    slot: int
+    blobs: tuple[str, ...]
+    is_assigned: bool
+
+
 @dataclass
 class Evidence:
-    """All that the oracle needs of one schedule: what was asked, with which inputs, and what came of it.
+    """All that an oracle needs of one schedule: what was asked, with which inputs, and what came of it.
 
-    `values` has, for each root of `graph`, the contents of the realized buffer, None where there is none. `passed` is
-    the graph as the pass saw it, its roots the nodes of `buffers`. `range_names` has the rendered name of each RANGE's
-    id. `failed` is the error of a schedule that raised, `failed_kernel` the number of the compute kernel that did and
-    `failed_node` the id of the node whose buffer it writes. `replay` counts the replays by TinyJit, from 1: what
-    the kernels of the schedule made of other inputs."""
+    `graph` is for tinygrad, `reference` for the numpy reference: both have the same roots. One that could not be packed
+    is None, and `refused` or `reference_refused` says why. `values` has, for each root, the contents of the realized
+    buffer, None where there is none; then `got` may have a root for it, whose value is what was computed (`got_roots`:
+    number of the output -> position).
+
+    `passed` and `reference_passed` are the graph as the pass saw it, its roots the nodes of `buffers`. `range_names`
+    has the rendered name of each RANGE's id. `failed` is the error of a schedule that raised, `failed_kernel` the
+    number of the compute kernel that did and `failed_node` the id of the node whose buffer it writes. `replay` counts
+    the replays by TinyJit, from 1: what the kernels of the schedule made of other inputs."""
 
     schedule: int
     line: str | None
-    graph: PackedGraph | None = None
+    graph: Sealed[PackedGraph] | None = None
     values: list[str | None] = field(default_factory=list)
-    passed: PackedGraph | None = None
+    passed: Sealed[PackedGraph] | None = None
     range_names: dict[int, str] = field(default_factory=dict)
     buffers: list[WrittenBuffer] = field(default_factory=list)
     failed: str | None = None
@@ -88,6 +126,18 @@ class Evidence:
     failed_node: int | None = None
     replay: int | None = None
     unchecked: list[str] = field(default_factory=list)
+    refused: str | None = None
+    reference: Graph | None = None
+    reference_refused: str | None = None
+    reference_passed: Graph | None = None
+    held: list[HeldBuffer] = field(default_factory=list)
+    got: Graph | None = None
+    got_roots: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is a graph to be computed again."""
+        return self.graph is not None or self.reference is not None
 
 
 def pack_graph(roots: Iterable[UOp], contents: Callable[[UOp], str | None]) -> PackedGraph:

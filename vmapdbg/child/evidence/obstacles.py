@@ -18,15 +18,22 @@ _CANNOT = {
 _NO_VALUES = {"NULL": "the NULL device computes nothing", "DISK": "it reads a DISK", "TINYFS": "it reads TINYFS"}
 
 
+def find_no_values(sink: Any) -> str | None:
+    """Returns why the values of a graph cannot be read, or None."""
+    for u in sink.toposort():
+        # 0.14 has no DEVICE: a BUFFER knows its own
+        name = {"DEVICE": "arg", "BUFFER": "device"}.get(u.op.name)
+        device = name and getattr(u, name)
+        for one in device if isinstance(device, tuple) else (device or "",):
+            if (reason := _NO_VALUES.get(one.split(":")[0])) is not None:
+                return reason
+    return None
+
+
 def find_obstacle(sink: Any) -> str | None:
-    """Returns why a graph cannot be computed again, or None."""
+    """Returns why tinygrad cannot compute a graph again, or None."""
     nodes = list(sink.toposort())
     # sharding brings variables and copies along
     if any(not isinstance(u.arg, str) for u in nodes if u.op.name == "DEVICE"):
         return _CANNOT["MULTI"]
-    for u in nodes:
-        if u.op.name in _CANNOT:
-            return _CANNOT[u.op.name]
-        if u.op.name == "DEVICE" and (reason := _NO_VALUES.get(u.arg.split(":")[0])) is not None:
-            return reason
-    return None
+    return next((_CANNOT[u.op.name] for u in nodes if u.op.name in _CANNOT), None)

@@ -7,8 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from vmapdbg.child.evidence.folder import ROOM, BlobsFull, EvidenceFolder
-from vmapdbg.child.evidence.graphs import Evidence, WrittenBuffer, pack_graph
-from vmapdbg.child.evidence.obstacles import find_obstacle
+from vmapdbg.child.evidence.graphs import Evidence, Sealed, WrittenBuffer, pack_graph
+from vmapdbg.child.evidence.obstacles import find_no_values, find_obstacle
+from vmapdbg.child.evidence.packer import CannotPack, Packer
+from vmapdbg.child.evidence.reference_evidence import ReferenceEvidence
+from vmapdbg.child.evidence.sizes import find_variables
 from vmapdbg.child.memory import name_dtype, read_buffer
 from vmapdbg.child.record.recorder import Recorder
 from vmapdbg.model.wording import first_line
@@ -25,8 +28,9 @@ class RealizeCall:
         # Tensors of the roots: tinygrad tells them where their values are
         self.probes = [type(t)(u, device=u.device) for t, u in zip(asked, self.roots, strict=True)]
         self.evidence = Evidence(-1, None)
-        # BUFFER of the snippet -> its contents
-        self.inputs: dict[Any, str] = {}
+        # BUFFER of the snippet -> its contents, on each of its devices
+        self.inputs: dict[Any, tuple[str, ...]] = {}
+        self.reference = ReferenceEvidence(folder, self.evidence)
         self.busy: Any = None  # the ExecItem that is being compiled or runs
         self._sink: Any = None
         self._items: list[Any] = []
@@ -40,16 +44,20 @@ class RealizeCall:
     def start(self, sink: Any) -> None:
         """The scheduler is given `sink`: nothing has run, so the inputs are as the kernels will read them."""
         self._sink = sink
-        reason = find_obstacle(sink)
+        reason = find_no_values(sink)
         if reason is None:
             try:
                 buffers = [u for u in sink.toposort() if u.op.name == "BUFFER"]
-                self.inputs = {u: self.folder.keep_buffer(u.buffer) for u in buffers}
-                self.evidence.graph = pack_graph(self.roots, self.inputs.get)
+                self.inputs = {u: self.folder.keep_all(u.buffer) for u in buffers}
             except BlobsFull:
                 reason = f"its inputs do not fit: the buffers that are kept of one run have {ROOM >> 20} MB together"
         if reason is not None:
             self.evidence.unchecked.append(reason)
+            return
+        self.reference.start(sink, self.roots, self.inputs)
+        self.evidence.refused = find_obstacle(sink)
+        if self.evidence.refused is None:
+            self.evidence.graph = Sealed(pack_graph(self.roots, lambda u: self.inputs[u][0]))
 
     def scheduled(self, items: Sequence[Any]) -> None:
         """The schedule is there: its ExecItems."""
@@ -59,7 +67,7 @@ class RealizeCall:
     def ran(self, item: Any) -> None:
         """An ExecItem ran just now: what it wrote is kept before its memory goes to another buffer."""
         index = self._indices.get(id(item))
-        if index is None or self.evidence.graph is None or item.bufs[0] is None or self._is_repeated(index):
+        if index is None or not self.evidence.is_kept or item.bufs[0] is None or self._is_repeated(index):
             return
         buffer = item.bufs[0]
         try:
@@ -70,12 +78,13 @@ class RealizeCall:
     def finish(self) -> None:
         """The call returns."""
         self._find_schedule()
-        if self.evidence.graph is not None:
+        if self.evidence.is_kept:
             try:
                 self.evidence.values = self.read_values()
+                self.reference.finish([probe.uop for probe in self.probes])
                 self._pack_passed()
             except BlobsFull:
-                self.evidence.graph = None
+                self.evidence.graph = self.evidence.reference = None
                 self.note_once("its outputs do not fit: there was no room")
         self.write()
 
@@ -122,12 +131,11 @@ class RealizeCall:
         # in the output's own shape: tinygrad does not store an axis that its value does not depend on, and expands the
         # buffer where it is read
         view = probe.uop
-        if view.base.op.name != "BUFFER" or not view.base.is_realized or root._shape is None:
+        if view.base.op.name != "BUFFER" or not view.base.is_realized or not _is_plain(root):
             return None
         buffer = moved.get(id(view.base.buffer), view.base.buffer)
         data = expand_view(read_buffer(buffer), view)
         if data is None or len(data) != math.prod(map(int, root.shape)) * root.dtype.itemsize:
-            self.note_once(f"an output of shape {root.shape} is not read as one buffer")
             return None
         return self.folder.keep_data(data)
 
@@ -179,7 +187,18 @@ class RealizeCall:
             kept = tuple(find_dimensions(stored, closed))
             self.evidence.buffers.append(WrittenBuffer(ids[node], kernel, closed, kept, dtype, size, blob))
         originals = self._find_originals()
-        self.evidence.passed = pack_graph(nodes, lambda u: self.inputs.get(originals.get(u)))
+
+        def find_contents(u: Any) -> tuple[str, ...] | None:
+            return self.inputs.get(originals.get(u))
+
+        if self.evidence.graph is not None:
+            self.evidence.passed = Sealed(pack_graph(nodes, lambda u: (find_contents(u) or (None,))[0]))
+        packer = Packer(find_contents, find_variables(self._sink))
+        try:
+            packer.graph.roots = [packer.pack(node) for node in nodes]
+            self.evidence.reference_passed = packer.graph
+        except CannotPack as error:
+            self.evidence.reference_refused = self.evidence.reference_refused or str(error)
         self.evidence.range_names = {r.arg[0]: r.render(simplify=False) for r in passed.scope_ranges}
 
     def _find_originals(self) -> dict[Any, Any]:
@@ -224,6 +243,13 @@ def find_dimensions(stored: Any, closed: tuple[int | None, ...]) -> Iterator[tup
             yield from ordered
         else:
             yield None, size
+
+
+def _is_plain(u: Any) -> bool:
+    """Tells whether a value of a UOp is one array: of a fixed shape, on one device."""
+    if isinstance(u.device, tuple):
+        return False
+    return u._shape is not None and all(isinstance(size, int) for size in u._shape)
 
 
 def _range_id(r: Any) -> int | None:

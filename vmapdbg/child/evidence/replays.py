@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vmapdbg.child.evidence.folder import BlobsFull, EvidenceFolder
-from vmapdbg.child.evidence.graphs import Evidence, pack_graph
+from vmapdbg.child.evidence.graphs import Evidence, Sealed, pack_graph
+from vmapdbg.child.evidence.packer import Packer
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.record.lines import find_user_line
 
@@ -140,17 +141,18 @@ class ReplayWatcher:
     ) -> None:
         """Writes what each schedule of a replay that has just run read and wrote."""
         for index, call in enumerate(known.realized):
-            graph = pack_graph(call.roots, lambda u, i=index: inputs.get((i, u)))
+            evidence = Evidence(call.evidence.schedule, line, replay=known.replays, refused=call.evidence.refused)
+            pack_replay(evidence, call, {u: (inputs[index, u],) for u in call.inputs})
             try:
                 # an input that is assigned to is an output
-                values = call.read_values(now)
+                evidence.values = call.read_values(now)
             except BlobsFull:
                 known.reason = "there was no room for what they wrote"
                 return
             for output, buffer in enumerate(call.find_buffers()):
                 if not known.is_final(index, buffer):
-                    values[output] = None
-            self.folder.write(Evidence(call.evidence.schedule, line, graph, values, replay=known.replays))
+                    evidence.values[output] = None
+            self.folder.write(evidence)
         known.compared += 1
 
     def close(self) -> None:
@@ -163,12 +165,24 @@ class ReplayWatcher:
                 known.realized[-1].write()
 
 
+def pack_replay(evidence: Evidence, call: RealizeCall, inputs: Mapping[Any, tuple[str, ...]]) -> None:
+    """Packs the graphs of a schedule that was captured, for other contents of its inputs."""
+    if call.evidence.graph is not None:
+        evidence.graph = Sealed(pack_graph(call.roots, lambda u: inputs[u][0]))
+    if call.evidence.reference is not None:
+        packer = Packer(inputs.get, call.reference.variables)
+        packer.graph.roots = [packer.pack(root) for root in call.roots]
+        evidence.reference = packer.graph
+
+
 def make_captured(call: JitCall) -> CapturedCall:
     """Returns the record of a call that was captured just now, with a reason if its replays cannot be compared."""
     written = [set(map(id, realized.find_written())) for realized in call.realized]
     known = CapturedCall(call.tiny.captured, call.inputs or [], call.realized, written, None)
     reads = [(index, u.buffer) for index, realized in enumerate(call.realized) for u in realized.inputs]
-    if any(realized.evidence.graph is None for realized in call.realized):
+    if any(hasattr(buffer, "bufs") for _, buffer in reads):
+        known.reason = "one of its schedules reads what is sharded over devices"
+    elif any(not realized.evidence.is_kept for realized in call.realized):
         known.reason = "the call that was captured could not be compared"
     elif call.tiny.prune:
         known.reason = "prune=True runs some kernels once only"

@@ -3,13 +3,14 @@ fault of code generation or of a compiler."""
 
 from __future__ import annotations
 
-from vmapdbg.child.oracle.by_stock import StockOracle
+from vmapdbg.child.oracle.by_stock import StockRunner
+from vmapdbg.child.oracle.unroll import UnrolledOracle
 
 DESCRIPTION = "the PYTHON device"
 
 
-class PythonOracle(StockOracle):
+class PythonRunner(StockRunner):
     device = "PYTHON"
 
 
-ORACLE = PythonOracle
+ORACLE = UnrolledOracle(PythonRunner)

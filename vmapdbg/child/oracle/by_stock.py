@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from tinygrad.dtype import dtypes
+from tinygrad.helpers import Context
 from tinygrad.tensor import Tensor
 from tinygrad.uop import Ops
 from tinygrad.uop.ops import UOp
@@ -13,14 +14,14 @@ from tinygrad.uop.ops import UOp
 from vmapdbg.child.evidence.graphs import PackedGraph
 from vmapdbg.child.memory import make_buffer, name_dtype, read_buffer
 from vmapdbg.child.oracle.in_double import Widening
-from vmapdbg.child.oracle.oracle import Env, Oracle
 from vmapdbg.child.oracle.scopes import SCOPE_OPS
+from vmapdbg.child.oracle.unroll import Env, GraphRunner, UnrolledOracle
 from vmapdbg.values.numbers import Array
 
 DESCRIPTION = "stock tinygrad, each vmap scope unrolled"
 
 
-class StockOracle(Oracle):
+class StockRunner(GraphRunner):
     """Builds the graph again and realizes it. `device` is what everything runs on, None the graph's own devices."""
 
     device: str | None = None
@@ -48,7 +49,9 @@ class StockOracle(Oracle):
         pending = [t for t in tensors if not t.uop.is_contiguous()]
         if pending:
             self.evaluations += 1
-            Tensor.realize(*pending)
+            # what the snippet was run with changes kernels, not values: BEAM would search again
+            with Context(BEAM=0):
+                Tensor.realize(*pending)
         return list(map(_read_tensor, tensors))
 
     def build(self, slot: int, env: Env, known: Mapping[int, Array]) -> UOp:
@@ -127,4 +130,4 @@ def _read_tensor(tensor: Tensor) -> Array:
     return Array(data, name_dtype(tensor.dtype), tuple(int(s) for s in tensor.shape))
 
 
-ORACLE = StockOracle
+ORACLE = UnrolledOracle(StockRunner)

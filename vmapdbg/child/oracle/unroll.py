@@ -7,19 +7,77 @@ computes. Each step of a scope is the same graph with other inputs, so that stoc
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from vmapdbg.child.evidence.graphs import PackedGraph
+from vmapdbg.child.evidence.graphs import Evidence, PackedGraph
 from vmapdbg.child.oracle.in_double import Widening
-from vmapdbg.child.oracle.oracle import Env, Oracle
+from vmapdbg.child.oracle.oracle import InDoublePrecision, Oracle, Read, Refused, Values, Which
 from vmapdbg.child.oracle.scopes import Scopes
 from vmapdbg.values.numbers import Array
 from vmapdbg.values.slices import join_slices, take_slice
 
+Env = Mapping[int, int]
+"""Slot of a RANGE -> the number that stands for it."""
+
+
+class GraphRunner(ABC):
+    """Computes one packed graph. `read` returns the contents of an input by their name. With `widening` floats are
+    computed in double precision.
+
+    It is not asked about vmap scopes: those are unrolled step by step by `Unroller`, which puts slices in their places.
+    """
+
+    def __init__(self, graph: PackedGraph, read: Callable[[str], bytes], widening: Widening | None):
+        self.graph, self.read, self.widening = graph, read, widening
+        # how often it computed anything
+        self.evaluations = 0
+
+    @classmethod
+    @abstractmethod
+    def refuse(cls, graph: PackedGraph) -> str | None:
+        """Returns why it cannot compute a graph, as a sentence; None where it can."""
+
+    @abstractmethod
+    def compute(self, slots: Sequence[int], env: Env, known: Mapping[int, Array]) -> list[Array]:
+        """Returns the values of nodes at the steps that `env` gives to RANGEs.
+
+        `known` has the values of the nodes at which the way down from them ends: a VMAPIN, a VMAPOUT, or one that is
+        given. May raise anything where a value cannot be computed after all.
+        """
+
+
+class UnrolledOracle(Oracle):
+    """An oracle that runs graphs with a runner, each vmap scope unrolled."""
+
+    def __init__(self, runner: type[GraphRunner]):
+        self.runner = runner
+
+    def open(
+        self,
+        evidence: Evidence,
+        which: Which,
+        read: Read,
+        precision: InDoublePrecision | None,
+        given: Mapping[int, Array],
+    ) -> Values | None:
+        if evidence.refused is not None:
+            raise Refused(evidence.refused)
+        sealed = evidence.graph if which == "asked" else evidence.passed
+        if sealed is None:
+            return None
+        graph = sealed.get()
+        refusal = self.runner.refuse(graph) if which == "asked" else None
+        if refusal is not None:
+            raise Refused(refusal)
+        widening = None if precision is None else Widening(precision.seed)
+        return Unroller(graph, read, self.runner, widening, given)
+
 
 class Unroller:
-    """One packed graph and the oracle that computes it. `given` has values of nodes, by slot, that are taken instead of
+    """One packed graph and the runner that computes it. `given` has values of nodes, by slot, that are taken instead of
     computed, the same at every step.
     """
 
@@ -27,20 +85,64 @@ class Unroller:
         self,
         graph: PackedGraph,
         read: Callable[[str], bytes],
-        oracle: type[Oracle],
+        runner: type[GraphRunner],
         widening: Widening | None = None,
         given: Mapping[int, Array] = {},
     ):
         self.graph, self.given = graph, given
         self.scopes = Scopes(graph, given)
-        self.oracle = oracle(graph, read, widening)
+        self.runner = runner(graph, read, widening)
+        self.roots = graph.roots
         self._known: dict[tuple[Any, ...], Array] = {}
 
-    def evaluate(self, slots: Iterable[int], env: Env = {}) -> list[Array]:  # noqa: B006
+    @property
+    def evaluations(self) -> int:
+        return self.runner.evaluations
+
+    # *** what is known without computing
+
+    def find_shape(self, slot: int) -> tuple[int, ...] | None:
+        return self.scopes.node(slot).shape
+
+    def find_ambient(self, slot: int) -> tuple[int, ...]:
+        return tuple(self.scopes.node(r).arg[0] for r in self.scopes.ambient(slot))
+
+    def find_sizes(self, slot: int) -> tuple[int, ...]:
+        return tuple(self.scopes.size(r) for r in self.scopes.ambient(slot))
+
+    def find_between(self, slot: int, others: Sequence[int]) -> list[int]:
+        ends = set(others)
+        return [s for s in self.graph.reach(slot, ends) if s in ends]
+
+    def count_evaluations(self, slot: int) -> int:
+        return self.scopes.count_evaluations(slot)
+
+    def count_batch(self, slot: int) -> int:
+        return self.count_evaluations(slot) * math.prod(self.find_sizes(slot))
+
+    def count_roundings(self, slot: int) -> int:
+        return self.scopes.count_roundings(slot)
+
+    def find_undefined(self, slot: int) -> None:
+        return None
+
+    def find_leaving(self, slot: int) -> int | None:
+        return self.scopes.find_leaving(slot)
+
+    def find_leaving_axis(self, slot: int) -> tuple[int, int]:
+        first = self.scopes.named_ranges(slot)[0]
+        return self.scopes.node(slot).src[1:].index(first), self.scopes.size(first)
+
+    # *** values
+
+    def evaluate(self, slots: Sequence[int]) -> list[Array | str]:
+        return list(self._evaluate(slots, {}))
+
+    def _evaluate(self, slots: Iterable[int], env: Env) -> list[Array]:
         """Returns the values of nodes, computed together, at the steps that `env` gives."""
         wanted = list(slots)
         known = {end: self._value(end, env) for slot in wanted for end in self.scopes.find_ends(slot)}
-        return self.oracle.compute(wanted, env, known)
+        return self.runner.compute(wanted, env, known)
 
     def evaluate_batch(self, slot: int) -> Array:
         """Returns the value of a node inside scopes for every step of them: their sizes are the first axes."""
@@ -70,7 +172,7 @@ class Unroller:
             return self._slice(slot, env)
         if op == "VMAPOUT":
             return self._stack(slot, env)
-        return self.evaluate([slot], env)[0]
+        return self._evaluate([slot], env)[0]
 
     def _slice(self, slot: int, env: Env) -> Array:
         node = self.scopes.node(slot)

@@ -121,8 +121,9 @@ class Reducer:
             # a replay is the graph of its schedule once more
             if evidence.graph is None or evidence.replay is not None:
                 continue
-            contents = {name: folder.read_data(name) for name in set(evidence.graph.blobs.values())}
-            roots = build_graph(evidence.graph, contents)
+            graph = evidence.graph.get()
+            contents = {name: folder.read_data(name) for name in set(graph.blobs.values())}
+            roots = build_graph(graph, contents)
             self.terms = self.request.terms[evidence.schedule]
             self.wanted = self.compare(roots)
             if self.wanted is not None:

@@ -21,6 +21,7 @@ from vmapdbg.render.check_sentences import (
     describe_pattern,
     name_check,
     name_node,
+    name_output,
 )
 from vmapdbg.render.format import Places, format_shape
 from vmapdbg.render.text.layout import Page, Part
@@ -104,7 +105,7 @@ def _format_failed_kernel(view: CaptureView, check: ScheduleCheck) -> list[Text]
 def _format_output(output: OutputCheck, page: Page) -> list[Text]:
     found = output.comparison
     rows = format_known(", {}", output.rows)
-    head = f"output {output.number} {format_shape(output.shape)} {output.dtype}{rows}"
+    head = f"{name_output(output)} {format_shape(output.shape)} {output.dtype}{rows}"
     if output.oracle != DEFAULT:
         head += f" against {ORACLES[output.oracle]}"
     lines = page.wrap(f"{head}: ", (_count_wrong(found), "bold red"), indent=2, hang=2)

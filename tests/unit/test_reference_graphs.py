@@ -1,0 +1,387 @@
+"""The reference on graphs: movement, reduces, products, writes, step ranges, memory. Against numpy; no tinygrad."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference_graphs import Maker, count
+
+from vmapdbg.reference.graph import DEVICES, Node, dump_graph, load_graph
+from vmapdbg.reference.rounding import InDouble, count_roundings
+from vmapdbg.reference.sums import add_products
+from vmapdbg.reference.value import Unknown
+from vmapdbg.values.tolerance import EPSILON, make_tolerance
+
+ROOT = Path(__file__).parent.parent.parent
+
+shapes = st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple)
+
+
+# *** movement
+
+
+@given(shapes, st.data())
+def test_movement_is_numpy_s(shape: tuple[int, ...], data: st.DataObject) -> None:
+    made, a = Maker(), count(*shape)
+    source = made.input(a, "float")
+    axes = tuple(data.draw(st.permutations(range(len(shape)))))
+    moved = made.view("permute", source, tuple(shape[axis] for axis in axes), axes)
+    assert np.array_equal(made.numbers(moved), a.transpose(axes))
+    begins = tuple(data.draw(st.integers(0, 2)) for _ in shape)
+    ends = tuple(data.draw(st.integers(0, 2)) for _ in shape)
+    wide = tuple(size + b + e for size, b, e in zip(shape, begins, ends, strict=True))
+    padded = made.view("pad", source, wide, begins)
+    assert np.array_equal(made.numbers(padded), np.pad(a, list(zip(begins, ends, strict=True))))
+    assert np.array_equal(made.numbers(made.view("shrink", padded, shape, begins)), a)
+    turned = tuple(axis for axis in range(len(shape)) if data.draw(st.booleans()))
+    assert np.array_equal(made.numbers(made.view("flip", source, shape, turned)), np.flip(a, turned))
+
+
+def test_expand_may_add_axes_in_front() -> None:
+    made = Maker()
+    wide = made.view("expand", made.input([[1.0], [2.0]], "float"), (3, 2, 4))
+    assert made.numbers(wide).tolist() == [[[1.0] * 4, [2.0] * 4]] * 3
+    assert made.numbers(wide).strides[0] == 0, "an expanded value is a view"
+
+
+def test_a_scalar_has_no_axes() -> None:
+    made = Maker()
+    one = made.view("reshape", made.input([[3.0]], "float"), ())
+    assert made.numbers(one).shape == ()
+    assert made.numbers(made.view("expand", one, (2,))).tolist() == [3.0, 3.0]
+    assert made.numbers(made.reduce("add", made.input([1.0, 2.0], "float"), (0,), keep=False)).item() == 3.0
+
+
+def test_a_shift_that_another_node_gives() -> None:
+    made = Maker()
+    at = made.op("add", made.const(1, "int"), made.const(1, "int"))
+    part = made.view("shrink", made.input(count(5), "float"), (2,), (None,), at)
+    assert made.numbers(part).tolist() == [2.0, 3.0]
+
+
+# *** reduces
+
+
+@given(shapes, st.data())
+def test_reduces_are_numpy_s(shape: tuple[int, ...], data: st.DataObject) -> None:
+    axes = tuple(sorted(data.draw(st.sets(st.integers(0, len(shape) - 1), min_size=1))))
+    keep = data.draw(st.booleans())
+    made, a = Maker(), count(*shape, start=1.0)
+    for dtype in ("double", "int"):
+        source = made.input(a, dtype)
+        for op, function in (("add", np.sum), ("mul", np.prod), ("max", np.max)):
+            with np.errstate(over="ignore"):
+                right = function(a if dtype == "double" else a.astype(np.int32), axis=axes, keepdims=keep)
+            found = made.numbers(made.reduce(op, source, axes, keep))
+            assert np.array_equal(found, np.asarray(right).astype(found.dtype))
+
+
+def test_sums_of_floats_are_rounded_once() -> None:
+    made = Maker()
+    many = made.view("expand", made.input([[0.1]], "float"), (1, 100_000))
+    (total,) = made.numbers(made.reduce("add", many, (1,), keep=False))
+    assert total == np.float32(float(np.float32(0.1)) * 100_000)
+    large = made.input([1e8, *[1.0] * 100, -1e8], "float")
+    assert made.numbers(made.reduce("add", large, (0,))).tolist() == [100.0]
+
+
+def test_integers_wrap_in_sums_and_bools_do_not_count() -> None:
+    made = Maker()
+    assert made.numbers(made.reduce("add", made.input([200, 100], "uchar"), (0,))).tolist() == [44]
+    flags = made.input([[1, 1], [0, 1], [0, 0]], "bool")
+    assert made.numbers(made.reduce("add", flags, (1,), False)).tolist() == [True, True, False]
+    assert made.numbers(made.reduce("mul", flags, (1,), False)).tolist() == [True, False, False]
+    assert made.numbers(made.reduce("max", flags, (1,), False)).tolist() == [True, True, False]
+
+
+def test_reduces_of_nothing() -> None:
+    made = Maker()
+    none = made.view("shrink", made.input([1.0, 2.0], "float"), (0,), (1,))
+    assert made.numbers(made.reduce("add", none, (0,))).tolist() == [0.0]
+    assert made.numbers(made.reduce("mul", none, (0,))).tolist() == [1.0]
+    assert made.numbers(made.reduce("max", none, (0,))).tolist() == [-np.inf]
+
+
+# *** products
+
+
+@settings(max_examples=200)
+@given(st.lists(st.tuples(st.integers(1, 4), st.booleans(), st.booleans(), st.booleans()), min_size=1, max_size=5))
+def test_a_sum_of_products_is_that_of_the_whole_product(axes: list[tuple[int, bool, bool, bool]]) -> None:
+    """For each axis: its size, whether each operand varies along it, whether it is summed up."""
+    shape = tuple(size for size, *_ in axes)
+    chance = np.random.default_rng(1)
+    x = np.broadcast_to(chance.standard_normal([size if left else 1 for size, left, _, _ in axes]), shape)
+    y = np.broadcast_to(chance.standard_normal([size if right else 1 for size, _, right, _ in axes]), shape)
+    summed = tuple(axis for axis, (*_, is_summed) in enumerate(axes) if is_summed)
+    if not summed:
+        return
+    found = add_products(x, y, summed)
+    assert found is not None
+    assert np.allclose(found, (x * y).sum(summed, keepdims=True), rtol=1e-12, atol=1e-12)
+
+
+def matmul(made: Maker, a: int, b: int, cast: str = "") -> tuple[int, int]:
+    """Returns the product and its sum, as tinygrad has them."""
+    (m, k), (_, n) = made.node(a).shape, made.node(b).shape
+    x = made.view("expand", made.view("reshape", a, (m, k, 1)), (m, k, n))
+    y = made.view("expand", made.view("reshape", b, (1, k, n)), (m, k, n))
+    product = made.op("mul", x, y)
+    summand = made.op("cast", product, dtype=cast) if cast else product
+    return product, made.reduce("add", made.view("permute", summand, (k, m, n), (1, 0, 2)), (0,), keep=False)
+
+
+@pytest.mark.parametrize("dtype", ["float", "double", "int"])
+def test_a_product_that_is_only_summed_up_is_never_made(dtype: str) -> None:
+    made, chance = Maker(), np.random.default_rng(2)
+    a, b = chance.integers(-9, 9, (300, 200)), chance.integers(-9, 9, (200, 250))
+    product, total = matmul(made, made.input(a, dtype), made.input(b, dtype))
+    # the product has 15,000,000 elements
+    (found,) = made.evaluator(room=20_000_000).evaluate([total])
+    assert not isinstance(found, Unknown)
+    assert np.array_equal(found.numbers, a @ b)
+    (asked, _) = made.evaluator(room=20_000_000).evaluate([product, total])
+    assert isinstance(asked, Unknown)
+    assert "more than 19 MB" in str(asked)
+
+
+def test_a_product_in_half_that_is_summed_in_float() -> None:
+    made, chance = Maker(), np.random.default_rng(3)
+    a = chance.standard_normal((4, 50)).astype(np.float16)
+    b = chance.standard_normal((50, 3)).astype(np.float16)
+    _, total = matmul(made, made.input(a, "half"), made.input(b, "half"), cast="float")
+    assert np.allclose(made.numbers(total), a.astype(float) @ b.astype(float), rtol=1e-5, atol=1e-5)
+
+
+def test_large_integers_are_multiplied_exactly() -> None:
+    made = Maker()
+    product = made.op("mul", made.input([2**62, 3], "long"), made.input([3, 2**61], "long"))
+    total = made.numbers(made.reduce("add", product, (0,)))
+    assert total.tolist() == [(3 * 2**62 + 3 * 2**61 + 2**63) % 2**64 - 2**63]
+
+
+def test_an_element_taken_by_a_mask() -> None:
+    """An index of tinygrad: the sum over all of where(position == index, value, 0)."""
+    made, table = Maker(), count(6, 4)
+    index = made.view("expand", made.view("reshape", made.input([5, 0, 3], "int"), (3, 1, 1)), (3, 6, 4))
+    place = made.view("expand", made.view("reshape", made.input(range(6), "int"), (1, 6, 1)), (3, 6, 4))
+    value = made.view("expand", made.view("reshape", made.input(table, "float"), (1, 6, 4)), (3, 6, 4))
+    zero = made.const(0.0, "float", (3, 6, 4))
+    mask = made.op("eq", index, place, dtype="bool")
+    taken = made.reduce("add", made.op("where", mask, value, zero), (1,), keep=False)
+    assert np.array_equal(made.numbers(taken), table[[5, 0, 3]])
+    others = made.reduce("add", made.op("where", mask, zero, value), (1,), keep=False)
+    assert np.array_equal(made.numbers(others), table.sum(0) - table[[5, 0, 3]])
+
+
+def test_a_mask_over_what_is_not_finite() -> None:
+    made = Maker()
+    mask = made.input([1, 0], "bool")
+    chosen = made.op("where", mask, made.input([2.0, np.inf], "float"), made.const(0.0, "float", (2,)))
+    assert made.numbers(made.reduce("add", chosen, (0,))).tolist() == [2.0]
+
+
+# *** writes
+
+
+def test_a_write_to_a_view_of_a_buffer() -> None:
+    made, a = Maker(), count(4, 6)
+    buffer = made.input(a, "float")
+    part = made.view("flip", made.view("shrink", buffer, (2, 3), (1, 2)), (2, 3), (0,))
+    written = made.op("assign", part, made.input(-count(2, 3), "float"))
+    after = made.view("after", buffer, (4, 6), None, written)
+    right = a.copy()
+    right[1:3, 2:5][::-1] = -count(2, 3)
+    assert np.array_equal(made.numbers(after), right)
+    assert np.array_equal(made.numbers(written), -count(2, 3))
+    # the buffer itself is what it was
+    assert np.array_equal(made.numbers(buffer), a)
+
+
+def test_writes_one_after_the_other() -> None:
+    made = Maker()
+    buffer = made.input([0.0] * 4, "float")
+    first = made.op("store", buffer, made.const(1.0, "float", (4,)))
+    once = made.view("after", buffer, (4,), None, first)
+    part = made.view("shrink", once, (2,), (1,))
+    second = made.op("store", part, made.const(2.0, "float", (2,)))
+    twice = made.view("after", once, (4,), None, second)
+    assert made.numbers(twice).tolist() == [1.0, 2.0, 2.0, 1.0]
+    assert made.numbers(made.view("after", part, (2,), None, second)).tolist() == [2.0, 2.0]
+    assert made.numbers(once).tolist() == [1.0] * 4
+
+
+def test_a_write_through_other_eyes() -> None:
+    made = Maker()
+    buffer = made.input([1.0, 2.0], "float")
+    seen = made.op("bitcast", buffer, dtype="uint")
+    written = made.op("assign", seen, made.input([0x40800000, 0x40400000], "uint"))
+    assert made.numbers(made.view("after", buffer, (2,), None, written)).tolist() == [4.0, 3.0]
+
+
+# *** step ranges
+
+
+def test_a_scope_is_an_axis_more() -> None:
+    made, a = Maker(), count(3, 4)
+    made.graph.ranges[7] = 3
+    inner = made.graph.add(Node("vmapin", "float", (4,), (made.input(a, "float"),), (7, None)))
+    scaled = made.op("mul", made.reduce("add", inner, (0,)), made.const(2.0, "float", (1,)))
+    assert made.value(scaled).ranges == (7,)
+    outer = made.graph.add(Node("vmapout", "float", (1, 3), (scaled,), (None, 7)))
+    assert np.array_equal(made.numbers(outer), 2 * a.sum(1)[None])
+
+
+def test_scopes_in_each_other() -> None:
+    made, a, b = Maker(), count(2, 5), count(3, 5)
+    made.graph.ranges.update({1: 2, 2: 3})
+    one = made.graph.add(Node("vmapin", "float", (5,), (made.input(a, "float"),), (1, None)))
+    other = made.graph.add(Node("vmapin", "float", (5,), (made.input(b, "float"),), (2, None)))
+    total = made.reduce("add", made.op("mul", one, other), (0,), keep=False)
+    assert made.value(total).ranges == (1, 2)
+    left = made.graph.add(Node("vmapout", "float", (3,), (total,), (2,)))
+    outer = made.graph.add(Node("vmapout", "float", (3, 2), (left,), (None, 1)))
+    assert np.array_equal(made.numbers(outer), (a @ b.T).T)
+
+
+def test_a_value_that_does_not_depend_on_its_scope() -> None:
+    made = Maker()
+    made.graph.ranges[1] = 3
+    outer = made.graph.add(Node("vmapout", "float", (3, 2), (made.input([1.0, 2.0], "float"),), (1, None)))
+    assert made.numbers(outer).tolist() == [[1.0, 2.0]] * 3
+    step = made.graph.add(Node("step", "int", (), (), (1, 3)))
+    part = made.view("shrink", made.input(count(6), "float"), (2,), (None,), step)
+    rows = made.graph.add(Node("vmapout", "float", (3, 2), (part,), (1, None)))
+    assert made.numbers(rows).tolist() == [[0.0, 1.0], [1.0, 2.0], [2.0, 3.0]]
+
+
+def test_a_reduce_over_a_step_range() -> None:
+    made = Maker()
+    made.graph.ranges[4] = 3
+    step = made.op("cast", made.graph.add(Node("step", "int", (), (), (4, 3))), dtype="float")
+    total = made.graph.add(Node("reduce", "float", (), (step,), ("add", (), True, (4,))))
+    assert made.numbers(total).item() == 3.0
+    same = made.graph.add(Node("reduce", "float", (), (made.const(5.0, "float"),), ("add", (), True, (4,))))
+    assert made.numbers(same).item() == 15.0
+
+
+def test_devices() -> None:
+    made = Maker()
+    made.graph.ranges[DEVICES] = 2
+    shards = made.sharded([[[1.0, 2.0]], [[3.0, 4.0]]], "float")
+    whole = made.graph.add(Node("shards", "float", (2, 2), (shards,), 0))
+    assert made.numbers(whole).tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    side = made.graph.add(Node("shards", "float", (1, 4), (shards,), 1))
+    assert made.numbers(side).tolist() == [[1.0, 2.0, 3.0, 4.0]]
+    assert made.numbers(made.graph.add(Node("shard", "float", (1, 2), (shards,), 1))).tolist() == [[3.0, 4.0]]
+    both = made.op("devices", made.input([1.0], "float"), made.input([5.0], "float"))
+    total = made.graph.add(Node("reduce", "float", (1,), (both,), ("add", (), True, (DEVICES,))))
+    assert made.numbers(total).tolist() == [6.0]
+    written = made.op("assign", made.view("shrink", whole, (1, 2), (1, 0)), made.const(9.0, "float", (1, 2)))
+    after = made.view("after", whole, (2, 2), None, written)
+    assert made.numbers(after).tolist() == [[1.0, 2.0], [9.0, 9.0]]
+
+
+# *** what it says of itself
+
+
+def test_an_op_that_is_not_known_and_an_input_that_is_not_there() -> None:
+    made = Maker()
+    strange = made.op("wmma", made.const(1.0, "float"))
+    read = made.op("add", strange, made.const(1.0, "float"))
+    known = made.op("add", made.const(2.0, "float"), made.const(1.0, "float"))
+    found = made.evaluator().evaluate([read, known])
+    assert str(found[0]) == "nothing is known of the op wmma"
+    assert not isinstance(found[1], Unknown)
+    assert found[1].numbers == 3.0
+    lost = made.graph.add(Node("buffer", "float", (2,)))
+    with pytest.raises(Unknown, match="not known"):
+        made.value(lost)
+
+
+def test_values_are_let_go_when_nobody_reads_them_any_more() -> None:
+    made = Maker()
+    chain = made.input(count(1000), "float")
+    for _ in range(50):
+        chain = made.op("add", chain, chain)
+    # 50 values of 4,000 bytes, never more than three at a time
+    (found,) = made.evaluator(room=16_000).evaluate([chain])
+    assert not isinstance(found, Unknown), str(found)
+
+
+def test_what_was_asked_for_before_is_not_computed_again() -> None:
+    made = Maker()
+    source = made.input(count(3), "float")
+    first = made.op("add", source, source)
+    second = made.op("add", first, first)
+    evaluator = made.evaluator()
+    evaluator.evaluate([first])
+    made.contents.clear()
+    (found,) = evaluator.evaluate([second])
+    assert not isinstance(found, Unknown)
+    assert found.numbers.tolist() == [0.0, 4.0, 8.0]
+
+
+def test_in_double_nothing_is_rounded_and_with_a_seed_it_moves() -> None:
+    made = Maker()
+    third = made.op("fdiv", made.input([1.0], "half"), made.input([3.0], "half"))
+    assert made.numbers(third).item() == np.float16(1 / 3)
+    assert made.value(third, InDouble(made.graph)).numbers.item() == 1 / 3
+    moved = [made.value(third, InDouble(made.graph, seed)).numbers.item() for seed in (1, 2, 3)]
+    assert all(0 < abs(number - 1 / 3) < 2 * EPSILON["half"] for number in moved)
+
+
+def test_bits_of_random_numbers_are_the_same_in_double() -> None:
+    made = Maker()
+    bits = made.input([0x3F8CCCCD], "uint")
+    number = made.op("bitcast", bits, dtype="float")
+    less = made.op("sub", number, made.const(1.0, "float", (1,)))
+    right = made.numbers(less)
+    assert np.allclose(made.value(less, InDouble(made.graph, 1)).numbers, right, rtol=1e-6)
+
+
+def test_roundings_are_counted_in_units_of_their_dtype() -> None:
+    made = Maker()
+    _, total = matmul(made, made.input(count(2, 100), "float"), made.input(count(100, 2), "float"))
+    assert count_roundings(made.graph)[total] == 101
+    coarse = made.op("add", made.input([1.0], "half"), made.input([1.0], "half"))
+    fine = made.op("cast", coarse, dtype="float")
+    terms = count_roundings(made.graph)[fine]
+    assert make_tolerance("float", terms, 1.0).relative > EPSILON["half"]
+    back = made.op("cast", made.op("add", made.input([1.0], "float"), made.input([1.0], "float")), dtype="half")
+    assert count_roundings(made.graph)[back] <= 2
+
+
+def test_a_graph_goes_through_json() -> None:
+    made = Maker()
+    made.graph.ranges[3] = 2
+    buffer = made.input(count(2, 2), "float")
+    made.graph.add(Node("vmapin", "float", (2,), (buffer,), (3, None)))
+    made.const(float("inf"), "float")
+    made.reduce("add", buffer, (0,))
+    made.graph.roots.append(buffer)
+    assert load_graph(dump_graph(made.graph)) == made.graph
+
+
+def test_it_imports_no_tinygrad() -> None:
+    """The reference shares nothing with what it judges."""
+    files = sorted((ROOT / "vmapdbg" / "reference").glob("*.py"))
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            for name in names:
+                allowed = name.split(".")[0] in sys.stdlib_module_names or name.split(".")[0] == "numpy"
+                assert allowed or name.startswith(("vmapdbg.reference.", "vmapdbg.values.")), (file.name, name)
+    code = "import sys\nsys.modules['tinygrad'] = None\nimport " + ", ".join(
+        f"vmapdbg.reference.{file.stem}" for file in files if file.stem != "__init__"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

@@ -1,0 +1,111 @@
+"""Watches what the snippet realizes on a tinygrad that is observed, of any release, so that the numpy reference can
+compute it again. Runs in the child.
+
+Only `Tensor.realize` is looked at, before and after: the graph and its inputs, and then what the tensors hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from vmapdbg.child.evidence.folder import ROOM, BlobsFull, EvidenceFolder
+from vmapdbg.child.evidence.graphs import Evidence
+from vmapdbg.child.evidence.obstacles import find_no_values
+from vmapdbg.child.evidence.reference_evidence import ReferenceEvidence
+from vmapdbg.child.record.observe import ObservingRecorder
+from vmapdbg.model.wording import first_line
+from vmapdbg.overlay import load_patching
+
+UOp = Any
+
+
+class ObservedCollector:
+    """Writes the evidence of each call of `Tensor.realize` that makes a schedule to a folder."""
+
+    def __init__(self, folder: Path, recorder: ObservingRecorder):
+        self.folder, self.recorder = EvidenceFolder(folder), recorder
+        self._is_busy = False
+
+    def watch(self, tensor_module: ModuleType) -> None:
+        """Wraps `Tensor.realize`. Raises UnknownShape."""
+        with load_patching().Changes("evidence for check") as changes:
+            changes.wrap(tensor_module.Tensor, "realize", self.on_realize, "self", "lst", "do_update_stats")
+
+    def on_realize(self, realize: Callable[..., Any], tensor: Any, *others: Any, **options: Any) -> Any:
+        asked = [t for t in (tensor, *others) if not _is_settled(t)]
+        if not asked or self._is_busy:
+            return realize(tensor, *others, **options)
+        self._is_busy = True
+        call = ObservedCall(self.folder, asked)
+        before = len(self.recorder.schedules)
+        try:
+            call.start()
+            result = realize(tensor, *others, **options)
+        except Exception as error:
+            call.evidence.failed = f"{type(error).__name__}: {first_line(error)}"
+            raise
+        else:
+            call.finish()
+        finally:
+            self._is_busy = False
+            if len(self.recorder.schedules) > before:
+                call.evidence.schedule = len(self.recorder.schedules) - 1
+                call.evidence.line = self.recorder.schedules[-1].line
+                self.folder.write(call.evidence)
+        return result
+
+
+class ObservedCall:
+    """One call: what it is asked for, and what comes of it."""
+
+    def __init__(self, folder: EvidenceFolder, asked: list[Any]):
+        self.folder, self.asked = folder, asked
+        self.evidence = Evidence(-1, None, refused="this tinygrad is observed: it runs in no other process")
+        self.reference = ReferenceEvidence(folder, self.evidence)
+
+    def start(self) -> None:
+        """Nothing has run."""
+        roots = [t.uop for t in self.asked]
+        sink = roots[0].sink(*roots[1:])
+        reason = find_no_values(sink)
+        if reason is None and _is_capturing():
+            reason = "TinyJit captures it, and runs it later"
+        if reason is None:
+            try:
+                buffers = [u for u in sink.toposort() if u.op.name == "BUFFER" and not getattr(u, "is_variable", False)]
+                self.reference.start(sink, roots, {u: self.folder.keep_all(u.buffer) for u in buffers})
+            except BlobsFull:
+                reason = f"its inputs do not fit: the buffers that are kept of one run have {ROOM >> 20} MB together"
+        if reason is not None:
+            self.evidence.unchecked.append(reason)
+
+    def finish(self) -> None:
+        """The call returns."""
+        if self.evidence.reference is None:
+            return
+        self.evidence.values = [None] * len(self.asked)
+        try:
+            self.reference.finish([t.uop for t in self.asked])
+        except BlobsFull:
+            self.evidence.reference = None
+            self.evidence.unchecked.append("its outputs do not fit: there was no room")
+
+
+def _is_settled(tensor: Any) -> bool:
+    """Tells whether tinygrad has nothing to realize for a tensor, as it does."""
+    u = tensor.uop
+    if getattr(u, "is_virtual", False) or u.device is None:
+        return True
+    ask = getattr(u, "has_buffer_identity", None) or u.is_contiguous
+    return ask()
+
+
+def _is_capturing() -> bool:
+    """Tells whether a TinyJit captures what is realized; 0.12 runs it at once, later releases when the call is done."""
+    from tinygrad.engine import realize
+    from tinygrad.uop import Ops
+
+    return hasattr(Ops, "CALL") and bool(getattr(realize, "capturing", ()))

@@ -1,0 +1,74 @@
+"""What the numpy reference needs of one call of `Tensor.realize`: its graph, what came out where no single buffer has
+it, and what the buffers of the snippet held afterwards. Runs in the child, on any release of tinygrad."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vmapdbg.child.evidence.folder import EvidenceFolder
+from vmapdbg.child.evidence.graphs import Evidence, HeldBuffer
+from vmapdbg.child.evidence.packer import CannotPack, Packer
+from vmapdbg.child.evidence.sizes import find_variables
+
+UOp = Any
+
+
+class ReferenceEvidence:
+    """Fills in the part of `evidence` that is the reference's."""
+
+    def __init__(self, folder: EvidenceFolder, evidence: Evidence):
+        self.folder, self.evidence = folder, evidence
+        self.variables: dict[str, int] = {}
+        self._inputs: Mapping[UOp, tuple[str, ...]] = {}
+        # BUFFER -> the position of what it should hold when the kernels have run
+        self._assigned: dict[UOp, int] = {}
+        self._slots: dict[UOp, int | None] = {}
+        # those that something is written to, and those that are written more than once
+        self._touched: set[UOp] = set()
+        self._chained: set[UOp] = set()
+
+    def start(self, sink: UOp, roots: Sequence[UOp], inputs: Mapping[UOp, tuple[str, ...]]) -> None:
+        """Nothing has run: `inputs` has what is in each BUFFER of the graph `sink`, of which `roots` are asked for."""
+        self._inputs = inputs
+        self.variables = find_variables(sink)
+        packer = Packer(inputs.get, self.variables)
+        try:
+            packer.graph.roots = [packer.pack(root) for root in roots]
+            for other in sink.src:
+                packer.pack(other)
+        except CannotPack as error:
+            self.evidence.reference_refused = str(error)
+            return
+        written = packer.find_writes()
+        self._touched = packer.find_touched()
+        self._chained = {buffer for buffer, writes in written.items() if len(writes) > 1}
+        self._assigned = {buffer: packer.add_after(buffer, writes) for buffer, writes in written.items()}
+        self._slots = {buffer: packer.find_slot(buffer) for buffer in inputs}
+        self.evidence.reference = packer.graph
+
+    def finish(self, views: Sequence[UOp]) -> None:
+        """The kernels have run; `views` are the outputs as tinygrad has them now. Raises BlobsFull."""
+        if self.evidence.reference is None:
+            return
+        self._keep_held()
+        missing = [number for number, value in enumerate(self.evidence.values) if value is None]
+        packer = Packer(lambda u: self.folder.keep_all(u.buffer) if u.is_realized else None, self.variables)
+        for number in missing:
+            try:
+                self.evidence.got_roots[number] = packer.pack(views[number])
+            except CannotPack as error:
+                self.evidence.unchecked.append(f"output {number}: {error}")
+        self.evidence.got = packer.graph
+
+    def _keep_held(self) -> None:
+        for buffer, before in self._inputs.items():
+            if buffer in self._chained:
+                # the second of two writes may go to memory of its own, which its tensor then has
+                continue
+            slot, assigned = self._slots[buffer], self._assigned.get(buffer)
+            now = self.folder.keep_all(buffer.buffer)
+            if assigned is not None:
+                self.evidence.held.append(HeldBuffer(assigned, now, True))
+            elif slot is not None and buffer not in self._touched and now != before:
+                self.evidence.held.append(HeldBuffer(slot, now, False))

@@ -1,0 +1,96 @@
+"""Numbers that stand in a graph as UOps: sizes and shifts, with variables that have a value now. Runs in the child."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+UOp = Any
+
+
+class Unsized(Exception):
+    """A size depends on what has no value; the message says on what."""
+
+
+def _divide_towards_zero(x: int, y: int) -> int:
+    quotient = abs(x) // abs(y)
+    return quotient if (x < 0) == (y < 0) else -quotient
+
+
+_FUNCTIONS: dict[str, Callable[..., int]] = {
+    "ADD": operator.add,
+    "SUB": operator.sub,
+    "MUL": operator.mul,
+    "IDIV": _divide_towards_zero,
+    "CDIV": _divide_towards_zero,
+    "MOD": lambda x, y: x - y * _divide_towards_zero(x, y),
+    "CMOD": lambda x, y: x - y * _divide_towards_zero(x, y),
+    "FLOORDIV": operator.floordiv,
+    "FLOORMOD": operator.mod,
+    "MAX": max,
+    "NEG": operator.neg,
+    "CMPLT": operator.lt,
+    "CMPNE": operator.ne,
+    "CMPEQ": operator.eq,
+    "AND": operator.and_,
+    "OR": operator.or_,
+    "SHL": operator.lshift,
+    "SHR": operator.rshift,
+    "WHERE": lambda condition, one, other: one if condition else other,
+}
+_WRAPPERS = {"CAST", "VECTORIZE", "NOOP"}
+
+
+class Sizes:
+    """Finds numbers. `variables` has the values of variables that no graph binds, by their names."""
+
+    def __init__(self, variables: Mapping[str, int]):
+        self.variables = dict(variables)
+        self._known: dict[UOp, int | None] = {}
+
+    def need(self, size: int | UOp) -> int:
+        """Returns a size. Raises Unsized."""
+        found = self.find(size)
+        if found is None:
+            raise Unsized("its shape depends on a variable without a value")
+        return found
+
+    def find(self, size: int | UOp) -> int | None:
+        """Returns the number that a size is, None where it is not known."""
+        if isinstance(size, int):
+            return int(size)
+        if size not in self._known:
+            self._known[size] = self._compute(size)
+        return self._known[size]
+
+    def _compute(self, u: UOp) -> int | None:
+        op = u.op.name
+        if op == "CONST":
+            return int(u.arg) if isinstance(u.arg, int) else None
+        if op == "BIND":
+            return self.find(u.src[1])
+        if op == "DEFINE_VAR":
+            return self.variables.get(u.arg[0])
+        if getattr(u, "is_bound_var", False):
+            return self.find(u.src[1].src[1])
+        if getattr(u, "is_variable", False) or op == "PARAM":
+            return self.variables.get(getattr(u.arg, "name", None) or "")
+        if op in _WRAPPERS and len(u.src) == 1:
+            return self.find(u.src[0])
+        if op not in _FUNCTIONS:
+            return None
+        parts = [self.find(s) for s in u.src]
+        known = [part for part in parts if part is not None]
+        return int(_FUNCTIONS[op](*known)) if len(known) == len(parts) else None
+
+
+def find_variables(sink: UOp) -> dict[str, int]:
+    """Returns the variables that a graph gives values to, by their names."""
+    found: dict[str, int] = {}
+    for u in sink.toposort():
+        if u.op.name == "BIND" and u.src[1].op.name == "CONST":
+            found[u.src[0].arg[0]] = int(u.src[1].arg)
+        elif getattr(u, "is_bound_var", False):
+            found[u.src[0].arg.name] = int(u.src[1].src[1].arg)
+    return found

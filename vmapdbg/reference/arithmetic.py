@@ -1,0 +1,144 @@
+"""Arithmetic on elements: what each op gives, and where C leaves it undefined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from vmapdbg.reference.value import Mask
+from vmapdbg.values.numbers import Numbers
+
+Found = tuple[Numbers, Mask | None]
+
+
+def _divide_towards_zero(x: Numbers, y: Numbers) -> Found:
+    undefined = _find_no_quotient(x, y)
+    safe = np.where(undefined, 1, y)
+    quotient, rest = np.divmod(x, safe)
+    # numpy rounds down
+    return quotient + ((rest != 0) & ((x < 0) != (safe < 0))), undefined
+
+
+def _rest_towards_zero(x: Numbers, y: Numbers) -> Found:
+    undefined = _find_no_quotient(x, y)
+    return np.fmod(x, np.where(undefined, 1, y)), undefined
+
+
+def _divide_down(x: Numbers, y: Numbers) -> Found:
+    undefined = _find_no_quotient(x, y)
+    return np.floor_divide(x, np.where(undefined, 1, y)), undefined
+
+
+def _rest_down(x: Numbers, y: Numbers) -> Found:
+    undefined = _find_no_quotient(x, y)
+    return np.mod(x, np.where(undefined, 1, y)), undefined
+
+
+def _find_no_quotient(x: Numbers, y: Numbers) -> Mask:
+    """A divisor of zero, and the smallest integer by -1, which is one more than the largest."""
+    by_zero = y == 0
+    if x.dtype.kind != "i":
+        return np.broadcast_to(by_zero, np.broadcast_shapes(x.shape, y.shape))
+    return by_zero | ((x == np.iinfo(x.dtype).min) & (y == -1))
+
+
+def _shift_left(x: Numbers, y: Numbers) -> Found:
+    undefined = _find_too_far(x, y)
+    return np.left_shift(x, np.where(undefined, 0, y).astype(x.dtype)), undefined
+
+
+def _shift_right(x: Numbers, y: Numbers) -> Found:
+    undefined = _find_too_far(x, y)
+    return np.right_shift(x, np.where(undefined, 0, y).astype(x.dtype)), undefined
+
+
+def _find_too_far(x: Numbers, y: Numbers) -> Mask:
+    bits = 8 * x.dtype.itemsize
+    return np.broadcast_to((y < 0) | (y >= bits), np.broadcast_shapes(x.shape, y.shape))
+
+
+def _power(x: Numbers, y: Numbers) -> Found:
+    if x.dtype.kind == "f":
+        return np.power(x, y), None
+    undefined = np.broadcast_to(y < 0, np.broadcast_shapes(x.shape, y.shape))
+    return np.power(x, np.where(undefined, 0, y)), undefined
+
+
+def _maximum(x: Numbers, y: Numbers) -> Found:
+    largest = np.maximum(x, y)
+    if x.dtype.kind != "f":
+        return largest, None
+    # which of the two it is where one is NaN differs from device to device
+    return largest, np.isnan(largest)
+
+
+def _negate(x: Numbers) -> Numbers:
+    return ~x if x.dtype.kind == "b" else np.negative(x)
+
+
+def _subtract(x: Numbers, y: Numbers) -> Numbers:
+    return x ^ y if x.dtype.kind == "b" else np.subtract(x, y)
+
+
+def threefry(x: Numbers, key: Numbers) -> Numbers:
+    """Threefry2x32 with 20 rounds, on the two halves of 64 bits: the low one comes first."""
+    low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    x = x.astype(np.uint64)
+    first, second = x & low, x >> half
+    key_first, key_second = key.astype(np.uint64) & low, key.astype(np.uint64) >> half
+    keys = [key_second, key_first ^ key_second ^ np.uint64(0x1BD11BDA), key_first]
+    rotations = ((13, 15, 26, 6), (17, 29, 16, 24))
+    first, second = (first + keys[2]) & low, (second + keys[0]) & low
+    for group in range(5):
+        for rotation in rotations[group % 2]:
+            first = (first + second) & low
+            turned = (second << np.uint64(rotation)) | (second >> np.uint64(32 - rotation))
+            second = first ^ (turned & low)
+        first = (first + keys[group % 3]) & low
+        second = (second + keys[(group + 1) % 3] + np.uint64(group + 1)) & low
+    return first | (second << half)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "add": np.add,
+    "sub": _subtract,
+    "mul": np.multiply,
+    "max": _maximum,
+    "lt": np.less,
+    "ne": np.not_equal,
+    "eq": np.equal,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "shl": _shift_left,
+    "shr": _shift_right,
+    "cdiv": _divide_towards_zero,
+    "cmod": _rest_towards_zero,
+    "floordiv": _divide_down,
+    "floormod": _rest_down,
+    "fdiv": np.divide,
+    "pow": _power,
+    "neg": _negate,
+    "sqrt": np.sqrt,
+    "sin": np.sin,
+    "exp2": np.exp2,
+    "log2": np.log2,
+    "reciprocal": np.reciprocal,
+    "trunc": np.trunc,
+    "where": np.where,
+    "mulacc": lambda x, y, z: x * y + z,
+    "threefry": threefry,
+}
+"""Op -> what computes it on arrays of one carrier. Some return with their numbers which are undefined."""
+
+ROUNDED = frozenset({"add", "sub", "mul", "fdiv", "pow", "sqrt", "sin", "exp2", "log2", "reciprocal", "mulacc"})
+"""Ops whose exact result is rounded, where it is a float."""
+
+
+def compute(op: str, operands: list[Numbers]) -> Found:
+    """Computes an op on arrays that can be broadcast against each other."""
+    with np.errstate(all="ignore"):
+        found = FUNCTIONS[op](*operands)
+    return found if isinstance(found, tuple) else (found, None)

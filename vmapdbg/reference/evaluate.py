@@ -1,0 +1,323 @@
+"""Evaluates a graph, node after node: each value is kept until the last node that reads it has been computed."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from vmapdbg.reference.arithmetic import FUNCTIONS, compute
+from vmapdbg.reference.graph import DEVICES, Graph, Node
+from vmapdbg.reference.kinds import bitcast, find_carrier, load
+from vmapdbg.reference.movement import MOVEMENT, enter_scope, join_shards, leave_scope, move, stack
+from vmapdbg.reference.products import Product, find_products, sum_product
+from vmapdbg.reference.rounding import Rounding
+from vmapdbg.reference.sums import reduce_value
+from vmapdbg.reference.value import Unknown, Value, align, join_steps
+from vmapdbg.reference.writes import find_view, find_writes, follow, is_whole, list_sources, number_elements, write
+from vmapdbg.values.numbers import ITEMSIZE, Array
+
+ROOM = 4 << 30
+"""The most bytes that the values of a graph take up at a time."""
+_VIEWS = {"expand", "permute", "shrink", "flip", "same", "copy", "vmapin", "vmapout", "const", "shard"}
+
+
+class Evaluator:
+    """Computes one graph. `read` returns the contents of an input by their name. `given` has the values of nodes, by
+    position, that are taken instead of computed. What is asked for stays known."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        read: Callable[[str], bytes],
+        rounding: Rounding | None = None,
+        given: Mapping[int, Value] = {},
+        room: int = ROOM,
+    ):
+        self.graph, self.read, self.room = graph, read, room
+        self.rounding = rounding or Rounding()
+        self.known: dict[int, Value | Unknown] = dict(given)
+        self._values: dict[int, Value | Unknown] = {}
+        self._products: dict[int, Product] = {}
+        self._held = 0
+
+    def evaluate(self, slots: Iterable[int]) -> list[Value | Unknown]:
+        """Returns the value of each node, or why it cannot be had."""
+        asked = list(slots)
+        needed = self._plan(asked)
+        readers = Counter(source for slot in needed for source in self._list_sources(slot))
+        for slot in needed:
+            self._keep(slot, self._try(slot))
+            for source in self._list_sources(slot):
+                readers[source] -= 1
+                if not readers[source] and source not in asked:
+                    self._drop(source)
+        self.known.update({slot: self._values[slot] for slot in asked if slot not in self.known})
+        self._values.clear()
+        self._held = 0
+        return [self.known[slot] for slot in asked]
+
+    # *** the order, and who reads what
+
+    def _plan(self, asked: Sequence[int]) -> list[int]:
+        """Returns the nodes to be computed, sources first: those inside of a product are not among them."""
+        reached = self.graph.reach(asked, self.known)
+        self._products = find_products(self.graph, reached, set(asked), set(self.known))
+        inside = {slot for product in self._products.values() for slot in product.inside}
+        return self._reach_sources(asked, inside)
+
+    def _reach_sources(self, asked: Sequence[int], inside: set[int]) -> list[int]:
+        found: set[int] = set()
+        stack = [slot for slot in asked if slot not in self.known]
+        while stack:
+            slot = stack.pop()
+            if slot not in found and slot not in self.known:
+                found.add(slot)
+                stack += self._list_sources(slot)
+        assert not found & inside
+        return sorted(found)
+
+    def _list_sources(self, slot: int) -> Sequence[int]:
+        node = self.graph.nodes[slot]
+        if slot in self._products:
+            return self._products[slot].sources
+        if node.op == "after":
+            return list_sources(self.graph, slot)
+        if node.op == "assign":
+            return node.src[1:2]
+        return () if node.op == "store" else node.src
+
+    def _keep(self, slot: int, value: Value | Unknown) -> None:
+        self._values[slot] = value
+        self._held += _count_bytes(value)
+
+    def _drop(self, slot: int) -> None:
+        if slot in self._values:
+            self._held -= _count_bytes(self._values.pop(slot))
+
+    def _value(self, slot: int) -> Value:
+        """Returns a value that has been computed. Raises Unknown."""
+        found = self.known[slot] if slot in self.known else self._values[slot]
+        if isinstance(found, Unknown):
+            raise found
+        return found
+
+    # *** one node
+
+    def _try(self, slot: int) -> Value | Unknown:
+        try:
+            self._check_room(slot)
+            return self._compute(slot)
+        except Unknown as reason:
+            # without its traceback, which would hold values
+            return Unknown(str(reason))
+        except MemoryError:
+            return Unknown("there was no memory for it")
+        except (ValueError, TypeError, IndexError, OverflowError) as error:
+            # numpy does not take a graph that is not what it should be: the others are still computed
+            return Unknown(f"the reference failed at {self.graph.nodes[slot].op}: {error}")
+
+    def _check_room(self, slot: int) -> None:
+        node = self.graph.nodes[slot]
+        if node.op in _VIEWS:
+            return
+        size = math.prod(node.shape) * find_carrier(node.dtype).itemsize
+        if self._held + size > self.room:
+            raise Unknown(f"its computation takes more than {self.room >> 20:,} MB")
+
+    def _compute(self, slot: int) -> Value:
+        node = self.graph.nodes[slot]
+        if slot in self._products:
+            return self._multiply(slot, node)
+        if node.op in FUNCTIONS:
+            return self._calculate(slot, node)
+        if node.op in MOVEMENT:
+            source, *numbers = map(self._value, node.src)
+            return self._move(node, source, numbers)
+        method = getattr(self, f"_make_{node.op}", None)
+        if method is None:
+            raise Unknown(f"nothing is known of the op {node.op}")
+        return method(slot, node)
+
+    def _calculate(self, slot: int, node: Node) -> Value:
+        spread, ranges = align([self._value(source) for source in node.src])
+        numbers = [self._carry(slot, node, i, value) for i, value in enumerate(spread)]
+        result, undefined = compute(node.op, numbers)
+        value = Value(self.rounding.finish(slot, node, result), ranges).mark(undefined)
+        if all(one.undefined is None for one in spread):
+            return value
+        if node.op == "where":
+            return value.mark(_choose_undefined(*spread))
+        for one in spread:
+            value = value.mark(one.undefined)
+        return value
+
+    def _carry(self, slot: int, node: Node, index: int, operand: Value) -> np.ndarray:
+        """Returns an operand in what the op is computed in: comparisons, conditions and shifts have others."""
+        source = self.graph.nodes[node.src[index]]
+        if source.dtype != node.dtype or node.op in {"shl", "shr"}:
+            return operand.numbers
+        return self.rounding.carry(slot, node, operand.numbers)
+
+    def _move(self, node: Node, source: Value, numbers: Sequence[Value]) -> Value:
+        """Returns what a movement op makes of a value, one step after the other where its numbers depend on one."""
+        names = [name for number in numbers for name in number.ranges]
+        if names:
+            count = self.graph.ranges[names[0]]
+            parts = [
+                self._move(node, source.take_step(names[0], i), [number.take_step(names[0], i) for number in numbers])
+                for i in range(count)
+            ]
+            return join_steps(parts, names[0])
+        known = iter(int(number.numbers) for number in numbers)
+        argument = () if node.arg is None else tuple(next(known) if one is None else one for one in node.arg)
+        return move(node, source, argument)
+
+    def _multiply(self, slot: int, node: Node) -> Value:
+        product = self._products[slot]
+        spread, ranges = align([self._value(source) for source in product.sources])
+        total = None
+        if all(value.undefined is None for value in spread):
+            total = sum_product(self.graph, product, node, [value.numbers for value in spread], len(ranges))
+        if total is not None:
+            return Value(self.rounding.finish(slot, node, total), ranges)
+        for inner in reversed(product.inside):
+            self._check_room(inner)
+            self._keep(inner, self._compute(inner))
+        value = self._make_reduce(slot, node)
+        for inner in product.inside:
+            self._drop(inner)
+        return value
+
+    # *** ops with a method of their own
+
+    def _make_buffer(self, slot: int, node: Node) -> Value:
+        names = self.graph.inputs.get(slot)
+        if names is None:
+            raise Unknown("the contents of an input are not known")
+        parts = [load(Array(self.read(name), node.dtype, node.shape)) for name in names]
+        if len(parts) == 1:
+            return Value(self.rounding.start(slot, node, parts[0]))
+        return Value(self.rounding.start(slot, node, np.stack(parts)), (DEVICES,))
+
+    def _make_const(self, slot: int, node: Node) -> Value:
+        with np.errstate(over="ignore"):
+            number = np.asarray(_fit(node.arg, node.dtype))
+        return Value(np.broadcast_to(self.rounding.finish(slot, node, number), node.shape))
+
+    def _make_step(self, slot: int, node: Node) -> Value:
+        name, count = node.arg
+        return Value(np.arange(count, dtype=find_carrier(node.dtype)), (name,))
+
+    def _make_same(self, slot: int, node: Node) -> Value:
+        return self._value(node.src[0])
+
+    def _make_copy(self, slot: int, node: Node) -> Value:
+        return self._value(node.src[0])
+
+    def _make_stack(self, slot: int, node: Node) -> Value:
+        return stack([self._value(source) for source in node.src])
+
+    def _make_cast(self, slot: int, node: Node) -> Value:
+        source = self._value(node.src[0])
+        dtype = self.graph.nodes[node.src[0]].dtype
+        numbers, undefined = self.rounding.cast(slot, node, source.numbers, dtype)
+        return Value(numbers, source.ranges, source.undefined).mark(undefined)
+
+    def _make_bitcast(self, slot: int, node: Node) -> Value:
+        source = self._value(node.src[0])
+        dtype = self.graph.nodes[node.src[0]].dtype
+        if dtype == node.dtype:
+            return source
+        if source.undefined is not None and ITEMSIZE[dtype] != ITEMSIZE[node.dtype]:
+            raise Unknown("some of the bits that it looks at are undefined")
+        numbers = bitcast(source.numbers, dtype, node.dtype)
+        return Value(self.rounding.start(slot, node, numbers), source.ranges, source.undefined)
+
+    def _make_reduce(self, slot: int, node: Node) -> Value:
+        op, axes, keep, names = node.arg
+        source = self._value(node.src[0])
+        for name in names:
+            if name not in source.ranges:
+                count = self.graph.ranges[name]
+                source = join_steps([source] * count, name)
+        reduced = reduce_value(source, op, axes, keep, names)
+        return replace(reduced, numbers=self.rounding.finish(slot, node, reduced.numbers))
+
+    def _make_vmapin(self, slot: int, node: Node) -> Value:
+        return enter_scope(self._value(node.src[0]), node.arg)
+
+    def _make_vmapout(self, slot: int, node: Node) -> Value:
+        return leave_scope(self._value(node.src[0]), node.arg, node.shape)
+
+    def _make_shards(self, slot: int, node: Node) -> Value:
+        return join_shards(self._value(node.src[0]), node.arg, DEVICES, self.graph.ranges[DEVICES])
+
+    def _make_shard(self, slot: int, node: Node) -> Value:
+        return self._value(node.src[0]).take_step(DEVICES, node.arg)
+
+    def _make_devices(self, slot: int, node: Node) -> Value:
+        return join_steps([self._value(source) for source in node.src], DEVICES)
+
+    def _make_assign(self, slot: int, node: Node) -> Value:
+        value = self._value(node.src[1])
+        batch = value.numbers.shape[: len(value.ranges)]
+        return value.move(lambda a: np.broadcast_to(a, (*batch, *node.shape)))
+
+    def _make_after(self, slot: int, node: Node) -> Value:
+        shown = find_view(self.graph, node.src[0])
+        memory = self._value(shown.base)
+        for written in find_writes(self.graph, slot):
+            target, value_slot = self.graph.nodes[written].src[:2]
+            view = find_view(self.graph, target)
+            if view.base != shown.base:
+                raise Unknown("a write to another buffer than the one that is read after it")
+            value = self._cast_written(view.base, target, self._value(value_slot))
+            if is_whole(self.graph, view) and value.ranges == memory.ranges:
+                memory = self._replace_whole(memory, target, value)
+            else:
+                memory = write(memory, follow(view, self.graph, number_elements(memory), self._apply), value)
+        return follow(shown, self.graph, memory, self._apply)
+
+    def _replace_whole(self, memory: Value, target: int, value: Value) -> Value:
+        batch = memory.numbers.shape[: len(memory.ranges)]
+        shape = (*batch, *self.graph.nodes[target].shape)
+        return value.move(lambda a: np.broadcast_to(a, shape).reshape(memory.numbers.shape))
+
+    def _cast_written(self, base: int, target: int, value: Value) -> Value:
+        """Returns what is written through a bitcast of memory, as elements of that memory."""
+        memory, seen = self.graph.nodes[base], self.graph.nodes[target]
+        if memory.dtype == seen.dtype:
+            return value
+        return Value(bitcast(value.numbers, seen.dtype, memory.dtype), value.ranges, value.undefined)
+
+    def _apply(self, slot: int, source: Value) -> Value:
+        node = self.graph.nodes[slot]
+        if node.op == "shards":
+            return join_shards(source, node.arg, DEVICES, self.graph.ranges[DEVICES])
+        if node.op == "shard":
+            return source.take_step(DEVICES, node.arg)
+        return self._move(node, source, [self._value(number) for number in node.src[1:]])
+
+
+def _choose_undefined(condition: Value, chosen: Value, other: Value) -> np.ndarray:
+    """An element is undefined where the condition is, or the one of the two that it chooses."""
+    masks = [False if value.undefined is None else value.undefined for value in (condition, chosen, other)]
+    return np.asarray(masks[0] | np.where(condition.numbers, masks[1], masks[2]))
+
+
+def _fit(number: float, dtype: str) -> float | np.ndarray:
+    """Returns a constant that numpy takes for a dtype: integers are wrapped around."""
+    if dtype == "bool" or find_carrier(dtype).kind == "f":
+        return number
+    bits = 8 * ITEMSIZE[dtype]
+    return np.array(int(number) % 2**bits, np.uint64).astype(find_carrier(dtype))
+
+
+def _count_bytes(value: Value | Unknown) -> int:
+    if isinstance(value, Unknown) or value.numbers.base is not None:
+        return 0
+    return value.numbers.nbytes

@@ -1,0 +1,124 @@
+"""What is rounded, and how: as each dtype says, or in double precision to see what rounding did. And how much of it
+there is on the way to a value."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+
+from vmapdbg.reference.arithmetic import ROUNDED
+from vmapdbg.reference.graph import Graph, Node
+from vmapdbg.reference.kinds import cast, find_carrier, round_floats
+from vmapdbg.reference.value import Mask
+from vmapdbg.values.numbers import Numbers
+from vmapdbg.values.tolerance import EPSILON, count_terms, is_float, measure_rounding
+
+
+class Rounding:
+    """Each value is rounded to its own dtype."""
+
+    def carry(self, slot: int, node: Node, numbers: Numbers) -> Numbers:
+        """Returns operands of a node in the numpy dtype that it is computed in."""
+        return numbers.astype(find_carrier(node.dtype), copy=False)
+
+    def start(self, slot: int, node: Node, numbers: Numbers) -> Numbers:
+        """Returns the contents of an input, a constant or the bits of a bitcast, as they are read."""
+        return numbers
+
+    def cast(self, slot: int, node: Node, numbers: Numbers, source: str) -> tuple[Numbers, Mask | None]:
+        """Returns numbers of the dtype `source` as those of a node's dtype, and which of them are undefined."""
+        return cast(numbers, source, node.dtype)
+
+    def finish(self, slot: int, node: Node, numbers: Numbers) -> Numbers:
+        """Returns what was computed for a node as a value of it."""
+        if is_float(node.dtype):
+            return round_floats(numbers, node.dtype)
+        return np.asarray(numbers, dtype=find_carrier(node.dtype))
+
+
+class InDouble(Rounding):
+    """Floats are computed in double precision.
+
+    With a `seed` each element of an input, and the result of each float op, is moved by as much as its own dtype
+    rounds, up or down by chance: what comes out moves by what the computation makes of its roundings. What a bitcast
+    looks at the bits of keeps its dtype, as random numbers do.
+    """
+
+    def __init__(self, graph: Graph, seed: int | None = None):
+        self.seed = seed
+        self.fixed = find_fixed(graph)
+
+    def carry(self, slot: int, node: Node, numbers: Numbers) -> Numbers:
+        if self._is_widened(slot, node):
+            return numbers.astype(np.float64, copy=False)
+        return super().carry(slot, node, numbers)
+
+    def start(self, slot: int, node: Node, numbers: Numbers) -> Numbers:
+        if not self._is_widened(slot, node):
+            return numbers
+        wide = numbers.astype(np.float64)
+        if self.seed is None or node.op == "const":
+            return wide
+        step = EPSILON[node.dtype] / 2
+        chance = np.random.default_rng((self.seed, slot))
+        return wide + wide * chance.choice((-step, step), wide.shape)
+
+    def cast(self, slot: int, node: Node, numbers: Numbers, source: str) -> tuple[Numbers, Mask | None]:
+        if self._is_widened(slot, node):
+            return self.finish(slot, node, numbers.astype(np.float64)), None
+        return super().cast(slot, node, numbers, source)
+
+    def finish(self, slot: int, node: Node, numbers: Numbers) -> Numbers:
+        if not self._is_widened(slot, node):
+            return super().finish(slot, node, numbers)
+        wide = np.asarray(numbers, dtype=np.float64)
+        if self.seed is None or not is_rounded(node):
+            return wide
+        step = EPSILON[node.dtype] / 2
+        # 1 - eps/2 is the number below 1, 1 + eps the one above
+        return wide * (1 + random.Random(self.seed * 1_000_003 + slot).choice((-step, 2 * step)))
+
+    def _is_widened(self, slot: int, node: Node) -> bool:
+        return slot not in self.fixed and is_float(node.dtype)
+
+
+def find_fixed(graph: Graph) -> set[int]:
+    """Returns the nodes whose bits a bitcast to or from a float looks at, with all that they are made of."""
+    fixed: set[int] = set()
+    for slot in reversed(range(len(graph.nodes))):
+        node = graph.nodes[slot]
+        kinds = [node.dtype, *(graph.nodes[source].dtype for source in node.src)]
+        if slot in fixed or (node.op == "bitcast" and any(map(is_float, kinds))):
+            fixed |= {slot, *node.src}
+    return fixed
+
+
+def is_rounded(node: Node) -> bool:
+    """Tells whether the exact result of a node's op is rounded to its dtype."""
+    if not is_float(node.dtype):
+        return False
+    if node.op == "reduce":
+        return node.arg[0] != "max"
+    return node.op in ROUNDED or node.op == "cast"
+
+
+def count_roundings(graph: Graph) -> list[int]:
+    """Returns for each node how many roundings to its dtype there are on the longest way from an input, coarser and
+    finer ones counted as what they are worth: one an op, n for a sum of n numbers."""
+    variances: list[float] = []
+    for node in graph.nodes:
+        before = max((variances[source] for source in node.src), default=0.0)
+        variances.append(before + measure_rounding(node.dtype, _count_own(graph, node)))
+    return [count_terms(node.dtype, variance) for node, variance in zip(graph.nodes, variances, strict=True)]
+
+
+def _count_own(graph: Graph, node: Node) -> int:
+    if not is_rounded(node):
+        return 0
+    if node.op != "reduce":
+        return 1
+    _, axes, _, names = node.arg
+    shape = graph.nodes[node.src[0]].shape
+    return math.prod(shape[axis] for axis in axes) * math.prod(graph.ranges[name] for name in names)

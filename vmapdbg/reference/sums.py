@@ -1,0 +1,159 @@
+"""Reduces. Floats are summed up in double precision, and rounded once; a product that is only summed up is never made
+whole: it is a matrix product of its operands."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from vmapdbg.reference.value import Value
+from vmapdbg.values.numbers import Numbers
+
+_LARGEST_EXACT = 2.0**53
+"""Integers up to this one are doubles."""
+
+
+def reduce_value(value: Value, op: str, axes: Sequence[int], keep: bool, names: Sequence[int]) -> Value:
+    """Returns a value reduced over own axes and step ranges. Floats come in double precision, not rounded yet.
+
+    A step range that the value does not depend on is not among its own: the caller gives it one.
+    """
+    steps = len(value.ranges)
+    places = tuple(value.ranges.index(name) for name in names) + tuple(steps + axis for axis in axes)
+    numbers = _reduce(value.numbers, op, places)
+    reduced = Value(numbers, value.ranges)
+    if value.undefined is not None:
+        reduced = reduced.mark(np.asarray(value.undefined.any(places, keepdims=True)))
+    if op == "max" and numbers.dtype.kind == "f":
+        # which number the largest is where one is NaN differs from device to device
+        reduced = reduced.mark(np.isnan(numbers))
+    gone = places if not keep else places[: len(names)]
+    ranges = tuple(name for name in value.ranges if name not in names)
+    return replace(reduced.move(lambda a: np.squeeze(a, gone)), ranges=ranges)
+
+
+def _reduce(numbers: Numbers, op: str, axes: tuple[int, ...]) -> Numbers:
+    if not axes:
+        return numbers
+    kind = numbers.dtype.kind
+    with np.errstate(all="ignore"):
+        if kind == "b":
+            function = np.logical_and if op == "mul" else np.logical_or
+            return function.reduce(numbers, axis=axes, keepdims=True)
+        if op == "max":
+            lowest = -math.inf if kind == "f" else np.iinfo(numbers.dtype).min
+            return np.max(numbers, axis=axes, keepdims=True, initial=lowest)
+        dtype = np.float64 if kind == "f" else numbers.dtype
+        if op == "mul":
+            return np.prod(numbers, axis=axes, keepdims=True, dtype=dtype)
+        return _add(numbers, axes, dtype)
+
+
+def _add(numbers: Numbers, axes: tuple[int, ...], dtype: type | np.dtype) -> Numbers:
+    """Sums up, an axis along which all elements are one by its size."""
+    repeated = [axis for axis in axes if numbers.strides[axis] == 0 and numbers.shape[axis] > 1]
+    times = math.prod(numbers.shape[axis] for axis in repeated)
+    first = tuple(slice(0, 1) if axis in repeated else slice(None) for axis in range(numbers.ndim))
+    total = np.sum(numbers[first], axis=axes, keepdims=True, dtype=dtype)
+    return total if times == 1 else total * np.array(times).astype(dtype)
+
+
+# *** products
+
+
+@dataclass(frozen=True)
+class _Roles:
+    """The axes of a product that is summed up: those that both operands have and that stay, those that only one has,
+    and those that are summed up."""
+
+    both: tuple[int, ...]
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+    summed: tuple[int, ...]
+
+
+def add_products(x: Numbers, y: Numbers, axes: Sequence[int]) -> Numbers | None:
+    """Returns the sum of x * y over axes, which stay with the size 1, in double precision; integers come as such.
+
+    The operands have one shape; what is the same along an axis is a view. None where integers could be too large for
+    it: then the product has to be made.
+    """
+    if x.dtype.kind != "f" and not _fits_double(x, y, axes):
+        return None
+    whole = x.dtype if x.dtype.kind != "f" else None
+    shape = tuple(1 if axis in axes else size for axis, size in enumerate(x.shape))
+    if 0 in x.shape:
+        return np.zeros(shape, whole or np.float64)
+    # what only one of them has is summed up before, what none has counts
+    times = math.prod(x.shape[axis] for axis in axes if not _varies(x, axis) and not _varies(y, axis))
+    x, y = _drop_repeated(x), _drop_repeated(y)
+    x = _reduce(x, "add", tuple(a for a in axes if x.shape[a] > 1 and y.shape[a] == 1))
+    y = _reduce(y, "add", tuple(a for a in axes if y.shape[a] > 1 and x.shape[a] == 1))
+    product = _multiply(x, y, _find_roles(x, y, axes)) * float(times)
+    total = np.broadcast_to(product, shape)
+    return total if whole is None else np.rint(total).astype(whole)
+
+
+def _fits_double(x: Numbers, y: Numbers, axes: Sequence[int]) -> bool:
+    if 0 in x.shape:
+        return True
+    most = float(np.abs(x.astype(np.float64)).max()) * float(np.abs(y.astype(np.float64)).max())
+    return most * math.prod(x.shape[axis] for axis in axes) < _LARGEST_EXACT
+
+
+def _varies(numbers: Numbers, axis: int) -> bool:
+    return numbers.shape[axis] > 1 and numbers.strides[axis] != 0
+
+
+def _drop_repeated(numbers: Numbers) -> Numbers:
+    kept = tuple(slice(None) if _varies(numbers, axis) else slice(0, 1) for axis in range(numbers.ndim))
+    return numbers[kept]
+
+
+def _find_roles(x: Numbers, y: Numbers, axes: Sequence[int]) -> _Roles:
+    every = range(x.ndim)
+    both = [axis for axis in every if x.shape[axis] > 1 and y.shape[axis] > 1]
+    return _Roles(
+        both=tuple(axis for axis in both if axis not in axes),
+        left=tuple(axis for axis in every if x.shape[axis] > 1 and y.shape[axis] == 1),
+        right=tuple(axis for axis in every if y.shape[axis] > 1 and x.shape[axis] == 1),
+        summed=tuple(axis for axis in both if axis in axes),
+    )
+
+
+def _multiply(x: Numbers, y: Numbers, roles: _Roles) -> Numbers:
+    """Returns the sum of products, its axes those of the operands with the size 1 where nothing is left."""
+    if not (roles.left and roles.right):
+        return _multiply_elements(x, y, roles)
+    order = (*roles.both, *roles.left, *roles.right, *roles.summed)
+    batch = tuple(x.shape[axis] for axis in roles.both)
+    rows = tuple(x.shape[axis] for axis in roles.left)
+    columns = tuple(y.shape[axis] for axis in roles.right)
+    deep = math.prod(x.shape[axis] for axis in roles.summed)
+    others = tuple(axis for axis in range(x.ndim) if axis not in order)
+    left = _arrange(x, (*roles.both, *roles.left, *roles.summed, *roles.right, *others))
+    right = _arrange(y, (*roles.both, *roles.summed, *roles.right, *roles.left, *others))
+    count = math.prod(batch)
+    with np.errstate(all="ignore"):
+        product = left.reshape(count, math.prod(rows), deep) @ right.reshape(count, deep, math.prod(columns))
+    ones = (1,) * (x.ndim - len(batch) - len(rows) - len(columns))
+    spread = product.reshape(*batch, *rows, *columns, *ones)
+    # back to the operands' order of axes
+    now = (*roles.both, *roles.left, *roles.right, *roles.summed, *others)
+    return spread.transpose([now.index(axis) for axis in range(x.ndim)])
+
+
+def _arrange(numbers: Numbers, axes: tuple[int, ...]) -> Numbers:
+    return numbers.transpose(axes).astype(np.float64, order="C")
+
+
+def _multiply_elements(x: Numbers, y: Numbers, roles: _Roles) -> Numbers:
+    """A sum of products where one of the operands has no axis of its own: a part of it at a time."""
+    names = list(range(x.ndim))
+    kept = [axis for axis in names if axis not in roles.summed]
+    with np.errstate(all="ignore"):
+        total = np.einsum(x, names, y, names, kept, dtype=np.float64, casting="unsafe")
+    return np.expand_dims(total, roles.summed)
