@@ -82,6 +82,8 @@ class ObservingRecorder:
         """Lets go of every UOp."""
         self.schedules, self._by_key, self._current = [], {}, None
         self._origin, self._by_options, self._options, self._unplaced = {}, {}, [], []
+        if self.lines is not None:
+            self.lines.followed = {}
 
     def _find_line(self) -> str | None:
         return None if self.lines is None else self.lines.find_user_line()
