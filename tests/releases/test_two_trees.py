@@ -52,7 +52,7 @@ MOVED = {
 }
 # programs whose graphs differ: nodes that only one side has
 OTHER_GRAPH = {"block_backward", "stack_index"}
-# the sum is stored for two kernels in one release, and computed in each of them in the others
+# from 0.13.0 on a value and its contiguous transpose are two buffers
 OTHER_COUNT = {"shared_sum", "stack_index"}
 
 
