@@ -44,7 +44,7 @@ class Laboratory:
         from tinygrad.engine.realize import method_cache
         from tinygrad.engine.schedule import schedule_cache
 
-        from vmapdbg.child.adapters import exec_items
+        from vmapdbg.child.adapters import lowering
         from vmapdbg.child.extract.overlay import build_schedules
         from vmapdbg.child.program import programs
 
@@ -52,7 +52,7 @@ class Laboratory:
             cache.clear()
         # a fault in the lowering gives the same AST another program
         programs._render.cache_clear()
-        exec_items.compiled_for_cpu.cache_clear()
+        lowering.compiled_for_cpu.cache_clear()
         recorder = self.state.observer
         recorder.__init__()
         error = None

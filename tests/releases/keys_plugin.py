@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from vmapdbg.child.adapters import find_adapter
+from vmapdbg.child.adapters.adapter import CREATED
 from vmapdbg.child.record.observe import ObservingRecorder, start
 
 keys: dict[str, list[str]] = {}
@@ -61,7 +62,9 @@ def pytest_load_initial_conftests() -> None:
 def pytest_collection_finish() -> None:
     """tinygrad is imported now."""
     adapter = find_adapter()
-    module: Any = importlib.import_module(adapter.needs[0][0])
+    place = CREATED.find()
+    assert place is not None
+    module: Any = importlib.import_module(place[0])
     create = module.create_schedule
 
     def watched(*args: Any, **kwargs: Any) -> Any:

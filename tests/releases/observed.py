@@ -37,7 +37,11 @@ def list_keys(path: str, adapter: Any, created: list[Any]) -> list[str]:
 
 def watch_created(adapter: Any) -> list[Any]:
     """Where nothing observes, the one thing that is wrapped."""
-    module: Any = importlib.import_module(adapter.needs[0][0])
+    from vmapdbg.child.adapters.adapter import CREATED
+
+    place = CREATED.find()
+    assert place is not None
+    module: Any = importlib.import_module(place[0])
     create, created = module.create_schedule, []
 
     def watched(*args: Any, **kwargs: Any) -> Any:

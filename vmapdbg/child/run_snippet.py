@@ -111,7 +111,10 @@ def explain_error(error: BaseException) -> model.SnippetError:
     shown = traceback.TracebackException.from_exception(error)
     strip_own_frames(shown)
     print("".join(shown.format()), end="", file=sys.stderr)
-    line = next((f"{f.filename}:{f.lineno}" for f in reversed(shown.stack) if find_user_file(f.filename)), None)
+    frames = [frame for frame in reversed(shown.stack) if find_user_file(frame.filename)]
+    # code that was never a file may be what tinygrad compiled
+    frames.sort(key=lambda frame: frame.filename.startswith("<"))
+    line = next((f"{frame.filename}:{frame.lineno}" for frame in frames), None)
     if isinstance(error, SyntaxError) and error.filename is not None:
         line = f"{error.filename}:{error.lineno}"
     return model.SnippetError(type(error).__name__, first_line(error), line)
