@@ -18,7 +18,7 @@ def _divide_towards_zero(x: int, y: int) -> int:
     return quotient if (x < 0) == (y < 0) else -quotient
 
 
-_FUNCTIONS: dict[str, Callable[..., int]] = {
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ADD": operator.add,
     "SUB": operator.sub,
     "MUL": operator.mul,
