@@ -57,11 +57,12 @@ def check(
     as_json: bool,
     options: JobOptions,
 ) -> None:
-    """Run SNIPPET and compare each value with stock tinygrad's for the same graph, vmap scopes unrolled.
+    """Run SNIPPET and compare each value with what its graph should give.
 
-    The snippet runs once. Its graphs and inputs then go to a process without the overlay, which computes each element
-    of a vmap scope by itself. A wrong value is traced back to the first buffer that is wrong: its node, the kernel
-    that wrote it, and the decision that made it. Without SNIPPET: the snippet of the last show.
+    The snippet runs once. Its graphs and inputs then go to a process without the overlay, where an oracle computes
+    them anew: by numpy, with nothing of tinygrad (numpy), or by tinygrad with each vmap scope unrolled (stock, python).
+    A wrong value is traced back to the first buffer that is wrong: its node, the kernel that wrote it, and the decision
+    that made it. Without SNIPPET: the snippet of the last show.
 
     \b
     Exit codes: 0 all right, 1 a value is wrong, 2 usage, 3 the snippet failed, 4 a child hung or died.

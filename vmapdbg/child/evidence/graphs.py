@@ -82,7 +82,9 @@ class Sealed(Generic[T]):
 
     def get(self) -> T:
         if self._content is None:
-            self._content = pickle.loads(self._data)
+            content: T = pickle.loads(self._data)
+            self._content = content
+            return content
         return self._content
 
     def __getstate__(self) -> dict[str, Any]:

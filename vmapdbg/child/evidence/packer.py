@@ -89,6 +89,13 @@ class Packer:
 
     def pack(self, root: UOp) -> int:
         """Adds a UOp with all that it is made from, and returns its position. Raises CannotPack."""
+        try:
+            return self._pack(root)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            # the user's program must not fail of a graph that is not what is expected here
+            raise CannotPack(f"its graph cannot be read: {type(error).__name__}: {error}") from error
+
+    def _pack(self, root: UOp) -> int:
         stack = [root]
         while stack:
             u = stack[-1]

@@ -14,7 +14,7 @@ from typing import Any
 
 from vmapdbg.child.evidence.folder import BlobsFull, EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence, Sealed, pack_graph
-from vmapdbg.child.evidence.packer import Packer
+from vmapdbg.child.evidence.packer import CannotPack, Packer
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.record.lines import find_user_line
 
@@ -171,8 +171,11 @@ def pack_replay(evidence: Evidence, call: RealizeCall, inputs: Mapping[Any, tupl
         evidence.graph = Sealed(pack_graph(call.roots, lambda u: inputs[u][0]))
     if call.evidence.reference is not None:
         packer = Packer(inputs.get, call.reference.variables)
-        packer.graph.roots = [packer.pack(root) for root in call.roots]
-        evidence.reference = packer.graph
+        try:
+            packer.graph.roots = [packer.pack(root) for root in call.roots]
+            evidence.reference = packer.graph
+        except CannotPack as error:
+            evidence.reference_refused = str(error)
 
 
 def make_captured(call: JitCall) -> CapturedCall:

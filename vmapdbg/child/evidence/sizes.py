@@ -18,7 +18,7 @@ def _divide_towards_zero(x: int, y: int) -> int:
     return quotient if (x < 0) == (y < 0) else -quotient
 
 
-_FUNCTIONS: dict[str, Callable[..., int]] = {
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ADD": operator.add,
     "SUB": operator.sub,
     "MUL": operator.mul,
@@ -69,7 +69,8 @@ class Sizes:
         if op == "CONST":
             return int(u.arg) if isinstance(u.arg, int) else None
         if op == "BIND":
-            return self.find(u.src[1])
+            # 0.12 leaves the value out where it looks for a schedule in its cache
+            return self.find(u.src[-1])
         if op == "DEFINE_VAR":
             return self.variables.get(u.arg[0])
         if getattr(u, "is_bound_var", False):
@@ -89,8 +90,8 @@ def find_variables(sink: UOp) -> dict[str, int]:
     """Returns the variables that a graph gives values to, by their names."""
     found: dict[str, int] = {}
     for u in sink.toposort():
-        if u.op.name == "BIND" and u.src[1].op.name == "CONST":
-            found[u.src[0].arg[0]] = int(u.src[1].arg)
+        if u.op.name == "BIND" and u.src[-1].op.name == "CONST":
+            found[u.src[0].arg[0]] = int(u.src[-1].arg)
         elif getattr(u, "is_bound_var", False):
             found[u.src[0].arg.name] = int(u.src[1].src[1].arg)
     return found
