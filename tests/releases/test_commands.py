@@ -1,0 +1,130 @@
+"""The table of docs/tinygrads.md says which command works on which release. Here each of its cells is tried."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from release_trees import ROOT
+from tool import run_tool
+
+PAGE = ROOT / "docs" / "tinygrads.md"
+SNIPPET = """from tinygrad import Tensor
+x = Tensor([[1.0, 2.0, 4.0], [3.0, 5.0, 7.0]]).realize()
+y = x.softmax(1).realize()
+"""
+SUITE = """from tinygrad import Tensor
+def test_sum():
+    assert Tensor([1, 2]).sum().item() == 3
+"""
+PLUGIN = """from tinygrad import Tensor
+def test_sum(capture, assert_no_findings):
+    x = Tensor([1.0, 2.0]).realize()
+    with capture() as c:
+        x.sum().realize()
+    assert c.kernels
+    assert_no_findings()
+"""
+Done = tuple[int, str]
+Run = Callable[..., Done]
+
+
+def show(run: Run) -> bool:
+    code, out = run("show", "snippet.py")
+    return (code == 0 and "STORE" in out) or "REDUCE" in out
+
+
+def graph(run: Run) -> bool:
+    return run("graph", "snippet.py", "-o", "out.dot")[0] == 0 and Path("out.dot").exists()
+
+
+def why(run: Run) -> bool:
+    code, out = run("why", "snippet.py:3", "snippet.py")
+    return code == 0 and "(indexing.py:" in out
+
+
+def diff(run: Run) -> bool:
+    (Path("other.py")).write_text(SNIPPET.replace("softmax", "log_softmax"), encoding="utf-8")
+    run("show", "other.py", "--save", "other.json", "--only", "kernels")
+    return run("diff", "snippet.py", "--baseline", "other.json", "--exit-code")[0] == 1
+
+
+def lint(run: Run) -> bool:
+    code, out = run("lint", "snippet.py")
+    return code == 0 and "no finding in" in out
+
+
+def check(run: Run) -> bool:
+    code, out = run("check", "snippet.py")
+    return code == 0 and "all right" in out
+
+
+def bisect_decisions(run: Run) -> bool:
+    code, out = run("bisect", "snippet.py", "--decisions", "--by", "3 kernels", "--runs", "8")
+    return code in (0, 1) and "runs, by 3 kernels" in out
+
+
+def run_lint(run: Run) -> bool:
+    code, out = run("run", "--lint", "snippet.py")
+    return code == 0 and re.search(r"no finding in [1-9]\d* kernels", out) is not None
+
+
+def run_save(run: Run) -> bool:
+    Path("test_suite.py").write_text(SUITE, encoding="utf-8")
+    code, out = run("run", "--save", "saved", "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_suite.py")
+    return code == 0 and "saved 1 test," in out and run("diff", "saved", "saved", "--exit-code")[0] == 0
+
+
+COMMANDS: dict[str, Callable[[Run], bool]] = {
+    "show": show,
+    "graph": graph,
+    "why": why,
+    "diff": diff,
+    "lint": lint,
+    "check": check,
+    "bisect --decisions": bisect_decisions,
+    "run --lint": run_lint,
+    "run --save": run_save,
+}
+
+
+def read_table() -> dict[tuple[str, str], str]:
+    """Returns (command, release) -> what the page says."""
+    rows = [
+        [cell.strip() for cell in line.strip("|\n").split("|")]
+        for line in PAGE.read_text(encoding="utf-8").splitlines()
+        if line.startswith(("| `", "| command"))
+    ]
+    head = next(row for row in rows if row[0] == "command")
+    return {
+        (row[0].strip("`"), release): cell
+        for row in rows
+        if row[0].strip("`") in COMMANDS
+        for release, cell in zip(head[1:], row[1:], strict=True)
+    }
+
+
+def test_the_table_has_every_command(release: str) -> None:
+    assert {command for command, version in read_table() if version == release} == set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_the_table_says_holds(
+    release: str, tree: Path, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("snippet.py").write_text(SNIPPET, encoding="utf-8")
+
+    def run(*arguments: str) -> Done:
+        first, *rest = arguments
+        done = run_tool(first, "--tinygrad", str(tree), *rest, cwd=tmp_path)
+        # a saved run, or a saved capture, names no tinygrad
+        if "--tinygrad" in done.stderr and done.returncode == 2:
+            done = run_tool(*arguments, cwd=tmp_path)
+        return done.returncode, done.stdout + done.stderr
+
+    works = COMMANDS[command](run)
+    assert works == (read_table()[command, release] == "yes"), sys.argv
