@@ -188,6 +188,53 @@ def test_a_mask_over_what_is_not_finite() -> None:
     assert made.numbers(made.reduce("add", chosen, (0,))).tolist() == [2.0]
 
 
+# *** windows
+
+
+def slide(made: Maker, source: int, window: int, step: int = 1) -> int:
+    """Windows over the last axis, as tinygrad makes them: repeated, flattened, cut, split one element longer."""
+    (*batch, size) = made.node(source).shape
+    rows = (size - window) // step + 1
+    times = -(-rows * (size + step) // size)
+    wide = made.view("reshape", source, (*batch, 1, size))
+    flat = made.view("reshape", made.view("expand", wide, (*batch, times, size)), (*batch, times * size))
+    zeros = (0,) * (len(batch) + 1)
+    cut = made.view("shrink", flat, (*batch, rows * (size + step)), zeros)
+    split = made.view("reshape", cut, (*batch, rows, size + step))
+    return made.view("shrink", split, (*batch, rows, window), (*zeros, 0))
+
+
+@given(st.integers(2, 9), st.integers(1, 9), st.integers(1, 3), st.sampled_from([(), (2,)]))
+def test_windows_are_a_view(size: int, window: int, step: int, batch: tuple[int, ...]) -> None:
+    if window > size:
+        return
+    made, a = Maker(), count(*batch, size)
+    slid = slide(made, made.input(a, "int"), window, step)
+    right = np.lib.stride_tricks.sliding_window_view(a, window, axis=-1)[..., ::step, :]
+    assert np.array_equal(made.numbers(slid), right)
+    axis = len(batch) + 1
+    assert np.array_equal(made.numbers(made.reduce("add", slid, (axis,), keep=False)), right.sum(-1))
+    assert np.array_equal(made.numbers(made.reduce("add", slid, (axis - 1,), keep=False)), right.sum(-2))
+
+
+def test_a_running_sum_of_many_takes_little_room() -> None:
+    made, size = Maker(), 20_000
+    ones = made.view("expand", made.const(1, "int", (1,)), (size,))
+    padded = made.view("pad", ones, (2 * size - 1,), (size - 1,))
+    total = made.reduce("add", slide(made, padded, size), (1,), keep=False)
+    (found,) = made.evaluator(room=4_000_000).evaluate([total])
+    assert not isinstance(found, Unknown), str(found)
+    assert np.array_equal(found.numbers, np.arange(1, size + 1))
+
+
+def test_what_only_looks_like_windows_is_made() -> None:
+    made, a = Maker(), count(4, 3)
+    flat = made.view("reshape", made.input(a, "int"), (12,))
+    cut = made.view("shrink", flat, (8,), (0,))
+    rows = made.view("shrink", made.view("reshape", cut, (2, 4)), (2, 2), (0, 0))
+    assert np.array_equal(made.numbers(rows), a.ravel()[:8].reshape(2, 4)[:, :2])
+
+
 # *** writes
 
 

@@ -17,6 +17,7 @@ from vmapdbg.reference.products import Product, find_products, sum_product
 from vmapdbg.reference.rounding import Rounding
 from vmapdbg.reference.sums import reduce_value
 from vmapdbg.reference.value import Unknown, Value, align, join_steps
+from vmapdbg.reference.windows import Windows, find_windows, make_windows
 from vmapdbg.reference.writes import find_view, find_writes, follow, is_whole, list_sources, number_elements, write
 from vmapdbg.values.numbers import ITEMSIZE, Array
 
@@ -42,6 +43,7 @@ class Evaluator:
         self.known: dict[int, Value | Unknown] = dict(given)
         self._values: dict[int, Value | Unknown] = {}
         self._products: dict[int, Product] = {}
+        self._windows: dict[int, Windows] = {}
         self._held = 0
 
     def evaluate(self, slots: Iterable[int]) -> list[Value | Unknown]:
@@ -66,8 +68,22 @@ class Evaluator:
         """Returns the nodes to be computed, sources first: those inside of a product are not among them."""
         reached = self.graph.reach(asked, self.known)
         self._products = find_products(self.graph, reached, set(asked), set(self.known))
+        self._windows = self._find_windows(reached, asked)
         inside = {slot for product in self._products.values() for slot in product.inside}
+        inside |= {slot for windows in self._windows.values() for slot in windows.inside}
         return self._reach_sources(asked, inside)
+
+    def _find_windows(self, reached: Sequence[int], asked: Sequence[int]) -> dict[int, Windows]:
+        readers = Counter(source for slot in reached for source in self.graph.nodes[slot].src)
+        kept = {*asked, *self.known}
+        found: dict[int, Windows] = {}
+        for slot in reached:
+            if self.graph.nodes[slot].op != "shrink" or slot in self.known:
+                continue
+            windows = find_windows(self.graph, slot, readers, kept)
+            if windows is not None:
+                found[slot] = windows
+        return found
 
     def _reach_sources(self, asked: Sequence[int], inside: set[int]) -> list[int]:
         found: set[int] = set()
@@ -84,6 +100,8 @@ class Evaluator:
         node = self.graph.nodes[slot]
         if slot in self._products:
             return self._products[slot].sources
+        if slot in self._windows:
+            return (self._windows[slot].source,)
         if node.op == "after":
             return list_sources(self.graph, slot)
         if node.op == "assign":
@@ -122,16 +140,25 @@ class Evaluator:
 
     def _check_room(self, slot: int) -> None:
         node = self.graph.nodes[slot]
-        if node.op in _VIEWS:
+        if node.op in _VIEWS or slot in self._windows or self._only_adds_ones(node):
             return
         size = math.prod(node.shape) * find_carrier(node.dtype).itemsize
         if self._held + size > self.room:
             raise Unknown(f"its computation takes more than {self.room >> 20:,} MB")
 
+    def _only_adds_ones(self, node: Node) -> bool:
+        """Tells whether a reshape adds or takes away axes of size 1 alone, which makes a view of anything."""
+        if node.op != "reshape":
+            return False
+        before = self.graph.nodes[node.src[0]].shape
+        return [size for size in before if size != 1] == [size for size in node.shape if size != 1]
+
     def _compute(self, slot: int) -> Value:
         node = self.graph.nodes[slot]
         if slot in self._products:
             return self._multiply(slot, node)
+        if slot in self._windows:
+            return self._slide(slot, node)
         if node.op in FUNCTIONS:
             return self._calculate(slot, node)
         if node.op in MOVEMENT:
@@ -184,11 +211,22 @@ class Evaluator:
             total = sum_product(self.graph, product, node, [value.numbers for value in spread], len(ranges))
         if total is not None:
             return Value(self.rounding.finish(slot, node, total), ranges)
-        for inner in reversed(product.inside):
+        return self._compute_inside(product.inside, lambda: self._make_reduce(slot, node))
+
+    def _slide(self, slot: int, node: Node) -> Value:
+        windows = self._windows[slot]
+        view = make_windows(windows, self._value(windows.source))
+        if view is not None:
+            return view
+        return self._compute_inside(windows.inside, lambda: self._move(node, self._value(node.src[0]), []))
+
+    def _compute_inside(self, inside: Sequence[int], finish: Callable[[], Value]) -> Value:
+        """Makes the nodes that need not have been made, the last one first, and then what reads them."""
+        for inner in reversed(inside):
             self._check_room(inner)
             self._keep(inner, self._compute(inner))
-        value = self._make_reduce(slot, node)
-        for inner in product.inside:
+        value = finish()
+        for inner in inside:
             self._drop(inner)
         return value
 

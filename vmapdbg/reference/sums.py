@@ -53,12 +53,39 @@ def _reduce(numbers: Numbers, op: str, axes: tuple[int, ...]) -> Numbers:
 
 
 def _add(numbers: Numbers, axes: tuple[int, ...], dtype: type | np.dtype) -> Numbers:
-    """Sums up, an axis along which all elements are one by its size."""
+    """Sums up, an axis along which all elements are one by its size, windows by running sums."""
+    running = _add_windows(numbers, axes, dtype)
+    if running is not None:
+        return running
     repeated = [axis for axis in axes if numbers.strides[axis] == 0 and numbers.shape[axis] > 1]
     times = math.prod(numbers.shape[axis] for axis in repeated)
     first = tuple(slice(0, 1) if axis in repeated else slice(None) for axis in range(numbers.ndim))
     total = np.sum(numbers[first], axis=axes, keepdims=True, dtype=dtype)
     return total if times == 1 else total * np.array(times).astype(dtype)
+
+
+def _add_windows(numbers: Numbers, axes: tuple[int, ...], dtype: type | np.dtype) -> Numbers | None:
+    """Returns the sums of windows of integers that slide over one axis by one element a row; None for others. Their
+    elements are many times those of the axis."""
+    if len(axes) != 1 or numbers.dtype.kind not in "iu" or numbers.shape[axes[0]] < 2:
+        return None
+    (axis,) = axes
+    rows = [i for i in range(numbers.ndim) if i != axis and numbers.strides[i] == numbers.strides[axis] != 0]
+    if len(rows) != 1 or numbers.shape[rows[0]] < 2:
+        return None
+    (row,) = rows
+    # the first window, and of each later one the element that it has more
+    head = _cut(numbers, row, slice(0, 1)).swapaxes(row, axis)
+    tail = _cut(_cut(numbers, axis, slice(-1, None)), row, slice(1, None))
+    total = np.cumsum(np.concatenate([head, tail], row), axis=row, dtype=dtype)
+    before = np.concatenate([np.zeros_like(_cut(total, row, slice(0, 1))), total], row)
+    size, count = numbers.shape[axis], numbers.shape[row]
+    return _cut(before, row, slice(size, size + count)) - _cut(before, row, slice(0, count))
+
+
+def _cut(numbers: Numbers, axis: int, part: slice) -> Numbers:
+    """Returns a part of an axis, as a view."""
+    return numbers[tuple(part if i == axis else slice(None) for i in range(numbers.ndim))]
 
 
 # *** products

@@ -48,7 +48,8 @@ class Value:
         if name not in self.ranges:
             return self
         axis = self.ranges.index(name)
-        taken = self.move(lambda a: np.take(a, step, axis))
+        # np.take would copy what is not contiguous
+        taken = self.move(lambda a: a[(*[slice(None)] * axis, step)])
         return replace(taken, ranges=self.ranges[:axis] + self.ranges[axis + 1 :])
 
 
