@@ -74,3 +74,21 @@ def test_the_softmax_that_one_release_computes_wrong(release: str, tree: Path, t
     if is_wrong:
         text = " ".join(done.stdout.split())
         assert "snippet.py:4 output 0 (8, 32) float: 256 of 256 elements wrong" in text
+
+
+REPLAYED = """
+from tinygrad import Tensor, TinyJit
+
+@TinyJit
+def double(x):
+  return (x * 2).realize()
+
+for i in range(4):
+  double(Tensor([float(i)]).realize())
+"""
+
+
+def test_replays_that_are_not_compared_are_told(tree: Path, tmp_path: Path) -> None:
+    done = check(tree, tmp_path, REPLAYED)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 replays by TinyJit: on an observed tinygrad they are not compared" in " ".join(done.stdout.split())

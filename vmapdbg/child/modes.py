@@ -26,6 +26,7 @@ from vmapdbg.model import capture as model
 
 if TYPE_CHECKING:
     from vmapdbg.child.evidence.collector import Collector
+    from vmapdbg.child.evidence.observed import ObservedCollector
 
 
 class Mode(Protocol):
@@ -97,6 +98,7 @@ class ObserveMode:
     def __init__(self, request: Request):
         self.request, self.job = request, request.job
         self.recorder: ObservingRecorder | None = None
+        self.collector: ObservedCollector | None = None
 
     def prepare(self) -> None:
         # what reads the values wraps `Tensor.realize` with a helper of the overlay's
@@ -122,7 +124,9 @@ class ObserveMode:
         from vmapdbg.child.evidence.observed import ObservedCollector
 
         try:
-            ObservedCollector(folder, recorder).watch(module)
+            collector = ObservedCollector(folder, recorder)
+            collector.watch(module)
+            self.collector = collector
         except ImportError as unknown:
             recorder.lost.append(f"the values that check compares: {unknown}")
 
@@ -138,7 +142,8 @@ class ObserveMode:
         return replace(capture, versions=versions)
 
     def close(self) -> None:
-        pass
+        if self.collector is not None:
+            self.collector.close()
 
 
 def schedule_lazy(values: Sequence[Any], realize: bool) -> None:

@@ -28,11 +28,30 @@ class ObservedCollector:
     def __init__(self, folder: Path, recorder: ObservingRecorder):
         self.folder, self.recorder = EvidenceFolder(folder), recorder
         self._is_busy = False
+        self._last: Evidence | None = None
+        self._replays = 0
 
     def watch(self, tensor_module: ModuleType) -> None:
-        """Wraps `Tensor.realize`. Raises UnknownShape."""
+        """Wraps `Tensor.realize` and calls of TinyJit. Raises UnknownShape."""
+        from tinygrad.engine import jit
+
+        # in 0.14 TinyJit is a function that makes one
+        kind = getattr(jit, "_TinyJit", jit.TinyJit)
         with load_patching().Changes("evidence for check") as changes:
             changes.wrap(tensor_module.Tensor, "realize", self.on_realize, "self", "lst", "do_update_stats")
+            changes.wrap(kind, "__call__", self.on_jit, "self", "args", "kwargs")
+
+    def on_jit(self, call: Callable[..., Any], tiny: Any, *arguments: Any, **options: Any) -> Any:
+        # a call that is captured already makes no schedule
+        self._replays += tiny.captured is not None
+        return call(tiny, *arguments, **options)
+
+    def close(self) -> None:
+        """The snippet is done: says at the last schedule what made none, and was not compared."""
+        if self._last is not None and self._replays:
+            replays = "1 replay" if self._replays == 1 else f"{self._replays} replays"
+            self._last.unchecked.append(f"{replays} by TinyJit: on an observed tinygrad they are not compared")
+            self.folder.write(self._last)
 
     def on_realize(self, realize: Callable[..., Any], tensor: Any, *others: Any, **options: Any) -> Any:
         asked = [t for t in (tensor, *others) if not _is_settled(t)]
@@ -55,6 +74,7 @@ class ObservedCollector:
                 call.evidence.schedule = len(self.recorder.schedules) - 1
                 call.evidence.line = self.recorder.schedules[-1].line
                 self.folder.write(call.evidence)
+                self._last = call.evidence
         return result
 
 
