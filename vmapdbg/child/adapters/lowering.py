@@ -61,11 +61,11 @@ def _describe(info: Any, source: str, uops: Any) -> CompiledKernel:
 @functools.cache
 def compiled_for_cpu() -> dict[bytes, Any]:
     """What the snippet compiled while it ran is not rendered again: key of an AST -> its program."""
-    import tinygrad.codegen
-    import tinygrad.engine.realize
+    import tinygrad.codegen as codegen
+    import tinygrad.engine.realize as realize
 
-    runners: dict[Any, Any] = getattr(tinygrad.engine.realize, "method_cache", {})
-    programs: dict[Any, Any] = getattr(tinygrad.codegen, "to_program_cache", {})
+    runners: dict[Any, Any] = getattr(realize, "method_cache", {})
+    programs: dict[Any, Any] = getattr(codegen, "to_program_cache", {})
     if runners:
         return {key[2]: runner.p for key, runner in runners.items() if _is_for_cpu(runner)}
     return {
