@@ -119,7 +119,7 @@ def test_saved_captures_are_compared_where_tinygrad_is_not_installed(tmp_path: P
 
 BAD = [
     (["diff", "missing.py"], "no file missing.py"),
-    (["diff", "a.py", "b.py", "c.py"], "one snippet or two saved captures"),
+    (["diff", "a.py", "b.py", "c.py"], "one snippet, two saved captures or two saved runs"),
     (["diff", "ok.py", "--baseline=soup"], "'soup'"),
     (["diff", "ok.py", "--baseline=missing.json"], "cannot read missing.json"),
     (["diff", "broken.json", "broken.json"], "no vmapdbg capture"),

@@ -116,9 +116,13 @@ def left_in(folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("arguments", "text", "shown"),
     [
-        (["check", "slow.py", "--elements", "1000000"], MANY_STEPS, b"comparing slow.py with stock tinygrad: schedule"),
+        (
+            ["check", "slow.py", "--oracle", "stock", "--elements", "1000000"],
+            MANY_STEPS,
+            b"comparing slow.py with stock tinygrad, each vmap scope unrolled: schedule",
+        ),
         (["bisect", "slow.py", "--reduce", "-o", "small.py"], SLEEPS, b"bisecting slow.py"),
-        (["lint", "slow.py", "--format", "json"], SLEEPS, b"running slow.py with two sets of patches"),
+        (["lint", "slow.py", "--format", "json"], SLEEPS, b"running slow.py twice"),
     ],
     ids=["check", "bisect", "lint"],
 )

@@ -86,7 +86,7 @@ def test_a_revision_is_observed_and_the_checkout_left_alone(checkout: Path, tmp_
 def test_diff_of_two_commits(checkout: Path) -> None:
     done = run_tool("diff", "snippet.py", "--baseline=@HEAD~2", "--json", cwd=checkout)
     found = json.loads(done.stdout)
-    assert [change["status"] for change in found["schedules"][-1]["kernels"]] == ["changed", "only-after"]
+    assert [change["status"] for change in found["schedules"][-1]["kernels"]] == ["split-into"]
     assert found["schedules"][-1]["values"] == "equal"
     assert found["before"]["versions"]["commit"] == git(checkout, "rev-parse", "HEAD~2")
 

@@ -16,7 +16,8 @@ from vmapdbg.commands.cli import main
         (["show", "--only"], "ranges,v", {"ranges,vmap"}),
         (["bisect", "--by"], "k", {"kernels"}),
         (["bisect"], "--o", {"--output"}),
-        (["check"], "--p", {"--patches"}),
+        # --paranoid
+        (["check"], "--pa", {"--patches"}),
     ],
 )
 def test_names_are_completed(words: list[str], incomplete: str, offered: set[str]) -> None:
