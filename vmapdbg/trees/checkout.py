@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tarfile
 from pathlib import Path
+from typing import Any
 
 from vmapdbg.trees.cache import find_entry
 from vmapdbg.trees.tree import Tree, TreeError, check_version, find_version
@@ -75,8 +76,12 @@ def extract_commit(top: Path, commit: str, target: Path) -> None:
     archive = run_git(top, "archive", "--format=tar", commit, *kept)
     if archive is None:
         raise TreeError(f"{commit[:12]} of {top} is no tinygrad: it has no folder tinygrad")
+    # Python has it from 3.11.4 on; it wants to be asked for until 3.14
+    careful: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
     with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
-        packed.extractall(target, filter="data")
+        # a link may lead out of the folder
+        files = [member for member in packed if member.isfile() or member.isdir()]
+        packed.extractall(target, files, **careful)
 
 
 def run_git(folder: Path, *arguments: str) -> bytes | None:
