@@ -83,6 +83,7 @@ def test_a_revision_is_observed_and_the_checkout_left_alone(checkout: Path, tmp_
     assert git(checkout, "status", "--porcelain") == ""
 
 
+@pytest.mark.slow
 def test_diff_of_two_commits(checkout: Path) -> None:
     done = run_tool("diff", "snippet.py", "--baseline=@HEAD~2", "--json", cwd=checkout)
     found = json.loads(done.stdout)
@@ -91,6 +92,7 @@ def test_diff_of_two_commits(checkout: Path) -> None:
     assert found["before"]["versions"]["commit"] == git(checkout, "rev-parse", "HEAD~2")
 
 
+@pytest.mark.slow
 def test_diff_in_a_changed_checkout_is_with_its_last_commit(checkout: Path, tmp_path: Path) -> None:
     changed = tmp_path / "tinygrad"
     shutil.copytree(checkout, changed)
