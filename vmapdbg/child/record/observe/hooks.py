@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from vmapdbg.child.record.observe.instrument import FOCUS, ObservingFinder
-from vmapdbg.child.record.observe.lines import UserLines
+from vmapdbg.child.record.observe.lines import GradientRules, UserLines
 from vmapdbg.child.record.observe.recorder import ObservingRecorder
 
 # what tinygrad does on its own: UOps that it makes then are followed, or are no user's. The first of a schedule begins
@@ -69,6 +69,7 @@ class _Hooks:
             "run_rangeify": self._watch_pass,
             "create_schedule": self._watch_created,
             "schedule_cache": self._watch_cache,
+            "compute_gradient": self._watch_gradient,
         }
         # the module that defines a name is done before those that import it
         for name in own.keys() & hooks.keys() - self._put:
@@ -78,10 +79,10 @@ class _Hooks:
             own[name] = self._as_own_work(own[name], is_first=name in _FIRST, is_lowering=name in _LOWERING)
             self._put.add(name)
         if module.__name__ == "tinygrad.tensor":
-            self._look_for_missing(hooks)
+            self._look_for_missing()
             self.tensor_ready(module)
 
-    def _look_for_missing(self, hooks: dict[str, Any]) -> None:
+    def _look_for_missing(self) -> None:
         lost = {
             "UOpMetaClass": "user's lines",
             "RewriteContext": "what a kernel stores, and which buffers were removed",
@@ -90,9 +91,9 @@ class _Hooks:
             "create_schedule": "the kernels of a schedule",
             "schedule_cache": "what came out of the schedule cache",
         }
-        for name in hooks:
+        for name, part in lost.items():
             if name not in self._put:
-                self.recorder.lost.append(f"{lost[name]}: this tinygrad has no {name}")
+                self.recorder.lost.append(f"{part}: this tinygrad has no {name}")
 
     # *** what is watched
 
@@ -108,6 +109,22 @@ class _Hooks:
 
         self._set_making = set_making
         set_making(True)
+
+    def _watch_gradient(self, module: ModuleType) -> None:
+        lines = self.recorder.lines
+        if lines is None:
+            return
+        own = vars(module)
+        own["pm_gradient"] = GradientRules(own["pm_gradient"], lines)
+        compute = own["compute_gradient"]
+
+        @functools.wraps(compute)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            # what adds gradients up is made by no line
+            with lines.holding(None):
+                return compute(*args, **kwargs)
+
+        own["compute_gradient"] = watched
 
     def _watch_rewrites(self, module: ModuleType) -> None:
         kind: Any = vars(module)["RewriteContext"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -28,6 +29,8 @@ class UserLines:
         set_internal_folders(tinygrad_folder)
         # UOps of the schedule being made -> line, for what a rewrite made of a user's UOp
         self.followed: dict[UOp, str] = {}
+        # the line of a UOp that is made now
+        self._find = self.find_user_line
 
     def find_user_line(self) -> str | None:
         """Returns `file:number` of the innermost frame that is the user's; None without one, and while a module is
@@ -45,25 +48,46 @@ class UserLines:
 
     def noting(self, make: Callable[..., UOp]) -> Callable[..., UOp]:
         """Returns `UOpMetaClass.__call__` that notes the user's line at each UOp that has none."""
-        find = self.find_user_line
-
         def noting(cls: Any, *args: Any, **kwargs: Any) -> UOp:
             made = make(cls, *args, **kwargs)
             attributes = made.__dict__
             if _LINE not in attributes:
-                attributes[_LINE] = find()
+                attributes[_LINE] = self._find()
             return made
 
         return noting
 
+    @contextmanager
+    def holding(self, line: str | None) -> Iterator[None]:
+        """Has every UOp that is made meanwhile get this line; with None that of its first consumer."""
+        before = self._find
+        self._find = lambda: line
+        try:
+            yield
+        finally:
+            self._find = before
+
     def follow(self, replaced: Mapping[UOp, UOp]) -> None:
-        """What a rewrite put in the place of a UOp has its line."""
+        """What a rewrite put in the place of a UOp has its line, with what it made for that below it."""
         followed = self.followed
+        made: list[tuple[UOp, str]] = []
         for old, new in replaced.items():
             if old is not new and new not in followed:
                 line = followed.get(old) or old.__dict__.get(_LINE)
                 if line is not None and old.op.name not in _SHARED:
                     followed[new] = line
+                    made.append((new, line))
+        # when all that was replaced has its line: what is below may be another one's
+        for new, line in made:
+            self._spread(new, line)
+
+    def _spread(self, made: UOp, line: str) -> None:
+        todo = list(made.src)
+        while todo:
+            uop = todo.pop()
+            if uop not in self.followed and _LINE not in uop.__dict__:
+                self.followed[uop] = line
+                todo += uop.src
 
     def own_line(self, uop: UOp) -> str | None:
         """The line where a UOp was made; None for one that is shared by all who ever ask for it (a constant)."""
@@ -73,16 +97,21 @@ class UserLines:
 
     def find_lines(self, toposort: Mapping[UOp, Any], consumers: Mapping[UOp, Mapping[UOp, Any]]) -> dict[UOp, str]:
         """Returns node -> line. What tinygrad put in itself has the line of its first consumer that has one, else that
-        of its value (a STORE has it last)."""
+        of its value; a STORE has that of its value first."""
         lines = {u: line for u in toposort if u.op.name not in _NO_LINE and (line := self.own_line(u)) is not None}
+        self._take_from_values(lines, (u for u in toposort if u.op.name == "STORE"))
         self._take_from_consumers(lines, toposort, consumers)
-        for uop in toposort:
-            line = next((lines[s] for s in reversed(uop.src) if s in lines), None)
-            if line is not None:
-                lines.setdefault(uop, line)
+        self._take_from_values(lines, toposort)
         # the target of an output's STORE has only it
         self._take_from_consumers(lines, toposort, consumers)
         return lines
+
+    def _take_from_values(self, lines: dict[UOp, str], uops: Iterable[UOp]) -> None:
+        for uop in uops:
+            # a STORE has its value last
+            line = next((lines[s] for s in reversed(uop.src) if s in lines), None)
+            if line is not None:
+                lines.setdefault(uop, line)
 
     def _take_from_consumers(
         self, lines: dict[UOp, str], toposort: Mapping[UOp, Any], consumers: Mapping[UOp, Mapping[UOp, Any]]
@@ -91,6 +120,21 @@ class UserLines:
             line = next((lines[c] for c in consumers.get(uop, ()) if c in lines), None)
             if line is not None and uop.op.name not in _NO_LINE:
                 lines.setdefault(uop, line)
+
+
+class GradientRules:
+    """tinygrad's rules for gradients: the gradient of a UOp has the line of that UOp, not that of `backward()`."""
+
+    def __init__(self, rules: Any, lines: UserLines) -> None:
+        self._rules, self._lines = rules, lines
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._rules, name)
+
+    def rewrite(self, uop: UOp, ctx: Any = None) -> Any:
+        """Returns what the rules make of a UOp, as tinygrad's PatternMatcher does."""
+        with self._lines.holding(self._lines.own_line(uop)):
+            return self._rules.rewrite(uop, ctx)
 
 
 def _is_users_text(frame: FrameType) -> bool:

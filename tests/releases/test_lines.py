@@ -1,0 +1,66 @@
+"""A node has the line of the user's code that asks for it, also where tinygrad puts it in by itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from release_trees import HERE, NULL, run_on
+
+from vmapdbg.model.capture import Capture
+from vmapdbg.model.store import parse_capture
+
+GRADIENT = """\
+from tinygrad import Tensor
+x, w = Tensor.empty(8, 16), Tensor.empty(16, 32)
+h = (x @ w).relu()
+s = h.softmax(1)
+loss = (s * s).sum()
+(out,) = loss.gradient(w)
+"""
+SHARDED = """\
+from tinygrad import Device, Tensor
+devices = tuple(f"{Device.DEFAULT}:{number}" for number in range(2))
+x = Tensor.empty(8, 16).shard(devices, axis=0)
+w = Tensor.empty(16, 4).shard(devices)
+product = x @ w
+out = product.sum(0)
+"""
+
+
+def load(release: str, text: str, folder: Path) -> Capture:
+    program = folder / "program.py"
+    program.write_text(text, encoding="utf-8")
+    captures = json.loads(run_on(release, HERE / "captured.py", str(program), **NULL))
+    return parse_capture(captures["program"], "program")
+
+
+def count_lines(capture: Capture, *ops: str) -> dict[int, int]:
+    """Returns how many nodes of these ops each line has."""
+    found: dict[int, int] = {}
+    for node in (node for schedule in capture.schedules for node in schedule.nodes):
+        if node.op in ops:
+            assert node.line is not None, node
+            number = int(node.line.rpartition(":")[2])
+            found[number] = found.get(number, 0) + 1
+    return found
+
+
+def test_a_gradient_has_the_line_of_what_it_is_the_gradient_of(release: str, tmp_path: Path) -> None:
+    capture = load(release, GRADIENT, tmp_path)
+    everything = {node.op for schedule in capture.schedules for node in schedule.nodes}
+    lines = count_lines(capture, *everything)
+    # nothing is the gradient's own, not even what adds gradients up
+    assert 6 not in lines
+    reduces = count_lines(capture, "REDUCE", "REDUCE_AXIS")
+    # the sum of the product and that of its gradient; those of softmax, forward and back
+    assert reduces[3] == 2
+    assert reduces[4] >= 3
+
+
+def test_what_runs_on_several_devices_has_its_line(release: str, tmp_path: Path) -> None:
+    capture = load(release, SHARDED, tmp_path)
+    assert count_lines(capture, "REDUCE", "REDUCE_AXIS") == {5: 1, 6: 1}
+    assert not count_lines(capture, "COPY").keys() - {3, 4, 6}
+    for kernel in (kernel for schedule in capture.schedules for kernel in schedule.kernels):
+        assert kernel.lines
