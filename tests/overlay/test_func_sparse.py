@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scopes import numbers
 from tinygrad import Tensor, TinyJit, dtypes
@@ -43,7 +43,6 @@ def couple_jacobian(x: np.ndarray) -> np.ndarray:
 # *** color
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.integers(0, 12), st.integers(0, 12), st.floats(0, 1), st.integers(0, 2**32 - 1))
 def test_no_two_of_one_colour_meet(m: int, n: int, density: float, seed: int) -> None:
     """Two columns of one colour that share a row are added to each other."""

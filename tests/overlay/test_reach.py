@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tinygrad.dtype import dtypes
 from tinygrad.uop import Ops
@@ -94,7 +94,6 @@ def evaluate(u: UOp, values: dict[UOp, int]) -> int:
     raise AssertionError(u.op)
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     st.lists(st.integers(1, 6), min_size=3, max_size=3),
     st.lists(TERM, max_size=4),

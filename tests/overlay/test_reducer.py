@@ -7,7 +7,7 @@ import hashlib
 import numpy as np
 import pytest
 from captures import make_capture, make_schedule
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vmapdbg.bisect.outcome import Outcomes
@@ -43,7 +43,6 @@ def differ_for_reducer(one: Output, other: Output, size: int) -> bool:
     return find_difference(trials[0], trials[1], "values", terms) == "values"
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.sampled_from(sorted(DTYPES)),
     st.integers(0, 3000),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from captures import ALL_ON, lost_range, make_capture, make_kernel, make_node, make_schedule
 from diff_captures import diff_pair, disguise_capture, draw_capture, mutate_capture
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vmapdbg.diff import CaptureDiff, diff_captures, match_nodes, match_schedules
@@ -54,7 +54,6 @@ def test_a_real_capture_does_not_differ_from_itself(file: Path) -> None:
     assert all(item.matched_by == "outputs" for schedule in diff.schedules for item in schedule.kernels)
 
 
-@settings(max_examples=200)
 @given(draw_capture(), SEEDS)
 def test_names_numbers_and_order_are_no_change(capture: Capture, seed: int) -> None:
     diff = diff_captures(capture, disguise_capture(capture, seed))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from reference_graphs import Maker, count
 
@@ -112,7 +112,6 @@ def test_reduces_of_nothing() -> None:
 # *** products
 
 
-@settings(max_examples=200)
 @given(st.lists(st.tuples(st.integers(1, 4), st.booleans(), st.booleans(), st.booleans()), min_size=1, max_size=5))
 def test_a_sum_of_products_is_that_of_the_whole_product(axes: list[tuple[int, bool, bool, bool]]) -> None:
     """For each axis: its size, whether each operand varies along it, whether it is summed up."""

@@ -441,7 +441,7 @@ def test_the_patches_table_says_state_summary_and_seed(width: int) -> None:
 texts = st.text(max_size=120)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(texts, texts, texts, st.integers(min_value=30, max_value=200), st.booleans())
 def test_no_string_of_the_user_breaks_the_output(one: str, two: str, three: str, width: int, show_all: bool) -> None:
     node = make_node(1, "ADD", (two, 3), ranges=(one, three), ambient=(two,), line=one)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from difflib import SequenceMatcher
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vmapdbg.diff import sequences
 from vmapdbg.diff.sequences import find_opcodes
 
 
-@settings(deadline=None)
 @given(*2 * [st.lists(st.sampled_from("abc"), max_size=24)])
 def test_long_sequences_are_matched_as_difflib_does(before: list[str], after: list[str]) -> None:
     """A wrong stretch would mark what did not change, or pair lines that have nothing in common."""

@@ -48,6 +48,7 @@ class UserLines:
 
     def noting(self, make: Callable[..., UOp]) -> Callable[..., UOp]:
         """Returns `UOpMetaClass.__call__` that notes the user's line at each UOp that has none."""
+
         def noting(cls: Any, *args: Any, **kwargs: Any) -> UOp:
             made = make(cls, *args, **kwargs)
             attributes = made.__dict__

@@ -1,0 +1,10 @@
+"""How many random examples a property is tried on: `pytest --hypothesis-profile=thorough` takes ten times as many."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+# a loaded machine is no fault of the code
+settings.register_profile("quick", max_examples=20, deadline=None)
+settings.register_profile("thorough", max_examples=200, deadline=None)
+settings.load_profile("quick")
