@@ -11,24 +11,11 @@ from typing import Any
 import numpy as np
 
 from vmapdbg.reference.value import Mask
-from vmapdbg.values.numbers import ITEMSIZE, Array, Numbers, decode, encode, round_numbers
+from vmapdbg.values.numbers import ITEMSIZE, NUMPY_DTYPES, Array, Numbers, decode, encode, round_numbers
 from vmapdbg.values.tolerance import is_float
 
 _NARROW = {"half", "bfloat16", "fp8e4m3", "fp8e5m2"}
-_CARRIERS = {
-    "bool": np.bool_,
-    "char": np.int8,
-    "uchar": np.uint8,
-    "short": np.int16,
-    "ushort": np.uint16,
-    "int": np.int32,
-    "uint": np.uint32,
-    "long": np.int64,
-    "ulong": np.uint64,
-    "float": np.float32,
-    "double": np.float64,
-    **dict.fromkeys(_NARROW, np.float32),
-}
+_CARRIERS = {**NUMPY_DTYPES, **dict.fromkeys(_NARROW, np.float32)}
 
 
 def find_carrier(dtype: str) -> np.dtype[Any]:

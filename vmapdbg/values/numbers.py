@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Numbers = NDArray[Any]
 
-# dtype -> numpy's. The names are those of repr(dtype), less "dtypes."
-_NUMPY_DTYPES = {
+NUMPY_DTYPES = {
     "bool": np.bool_,
     "char": np.int8,
     "uchar": np.uint8,
@@ -27,8 +26,9 @@ _NUMPY_DTYPES = {
     "float": np.float32,
     "double": np.float64,
 }
+"""dtype -> numpy's. The names are those of repr(dtype), less "dtypes."."""
 _EXPONENT_AND_MANTISSA_BITS = {"fp8e4m3": (4, 3), "fp8e5m2": (5, 2)}
-_SIZES_OF_NUMPY = {name: np.dtype(kind).itemsize for name, kind in _NUMPY_DTYPES.items()}
+_SIZES_OF_NUMPY = {name: np.dtype(kind).itemsize for name, kind in NUMPY_DTYPES.items()}
 ITEMSIZE = {**_SIZES_OF_NUMPY, "bfloat16": 2, "fp8e4m3": 1, "fp8e5m2": 1}
 
 
@@ -51,8 +51,8 @@ def decode(array: Array) -> Numbers:
 
     numpy has neither bfloat16 nor fp8: these come as float32 and float64, which hold all their values.
     """
-    if array.dtype in _NUMPY_DTYPES:
-        return np.frombuffer(array.data, _NUMPY_DTYPES[array.dtype])
+    if array.dtype in NUMPY_DTYPES:
+        return np.frombuffer(array.data, NUMPY_DTYPES[array.dtype])
     if array.dtype == "bfloat16":
         # the upper half of a float32
         words = np.frombuffer(array.data, np.uint16).astype(np.uint32)
@@ -68,9 +68,9 @@ def encode(numbers: ArrayLike, dtype: str) -> Array:
     Integers wrap around.
     """
     given = np.asarray(numbers)
-    if dtype in _NUMPY_DTYPES:
+    if dtype in NUMPY_DTYPES:
         with np.errstate(over="ignore", invalid="ignore"):
-            data = np.ascontiguousarray(given, dtype=_NUMPY_DTYPES[dtype]).tobytes()
+            data = np.ascontiguousarray(given, dtype=NUMPY_DTYPES[dtype]).tobytes()
     elif dtype == "bfloat16":
         data = _encode_bfloat16(given).tobytes()
     else:
