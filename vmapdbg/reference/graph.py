@@ -8,9 +8,9 @@ before a value's own ones and is known by an id: a scope of vmap, or the devices
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 DEVICES = -1
 """The id of the step range that counts the devices of a sharded tensor."""
@@ -76,16 +76,7 @@ class Graph:
 
     def reach(self, slots: Iterable[int], ends: Container[int] = ()) -> list[int]:
         """Returns the positions of what nodes are made from, down to `ends`, with themselves; sources first."""
-        found: set[int] = set()
-        stack = list(slots)
-        while stack:
-            slot = stack.pop()
-            if slot in found:
-                continue
-            found.add(slot)
-            if slot not in ends:
-                stack += self.nodes[slot].src
-        return sorted(found)
+        return reach(self.nodes, slots, ends)
 
     def find_open(self) -> list[frozenset[int]]:
         """Returns for each node the step ranges that its value may depend on."""
@@ -106,6 +97,27 @@ class Graph:
                 names |= {DEVICES}
             found.append(names)
         return found
+
+
+class HasSources(Protocol):
+    """A node of a list in which sources come first; `src` are their positions in it."""
+
+    @property
+    def src(self) -> tuple[int, ...]: ...
+
+
+def reach(nodes: Sequence[HasSources], slots: Iterable[int], ends: Container[int]) -> list[int]:
+    """Returns the positions of what nodes are made from, down to `ends`, with themselves; sources first."""
+    found: set[int] = set()
+    stack = list(slots)
+    while stack:
+        slot = stack.pop()
+        if slot in found:
+            continue
+        found.add(slot)
+        if slot not in ends:
+            stack += nodes[slot].src
+    return sorted(found)
 
 
 def dump_graph(graph: Graph) -> str:

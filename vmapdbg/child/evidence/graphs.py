@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from vmapdbg.reference.graph import Graph
+from vmapdbg.reference.graph import Graph, reach
 
 UOp = Any  # this module is imported before the overlay is installed, and must not import tinygrad
 
@@ -39,16 +39,7 @@ class PackedGraph:
 
     def reach(self, slot: int, ends: Container[int]) -> list[int]:
         """Returns the slots of what a node is made from, down to `ends`, with itself; sources first."""
-        found: set[int] = set()
-        stack = [slot]
-        while stack:
-            current = stack.pop()
-            if current in found:
-                continue
-            found.add(current)
-            if current not in ends:
-                stack += self.nodes[current].src
-        return sorted(found)
+        return reach(self.nodes, [slot], ends)
 
 
 @dataclass(frozen=True)
