@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vmapdbg.child.evidence.graphs import Evidence
-from vmapdbg.child.oracle.oracle import InDoublePrecision, Oracle, Read, Refused, Values, Which
+from vmapdbg.child.oracle.oracle import InDoublePrecision, Oracle, Question, Read, Refused, Values
 from vmapdbg.reference.evaluate import Evaluator
 from vmapdbg.reference.graph import Graph
 from vmapdbg.reference.kinds import load
@@ -22,18 +21,16 @@ DESCRIPTION = "the numpy reference"
 
 
 class NumpyOracle(Oracle):
-    def open(
-        self,
-        evidence: Evidence,
-        which: Which,
-        read: Read,
-        precision: InDoublePrecision | None,
-        given: Mapping[int, Array],
-    ) -> Values | None:
-        if evidence.reference_refused is not None and which == "asked":
-            raise Refused(evidence.reference_refused)
-        graph = evidence.reference if which == "asked" else evidence.reference_passed
-        return None if graph is None else NumpyValues(graph, read, precision, given)
+    def open(self, question: Question) -> Values | None:
+        evidence = question.evidence
+        graph = evidence.reference_passed
+        if question.which == "asked":
+            graph = evidence.reference
+            if evidence.reference_refused is not None:
+                raise Refused(evidence.reference_refused)
+        if graph is None:
+            return None
+        return NumpyValues(graph, question.read, question.precision, question.given)
 
 
 class NumpyValues:

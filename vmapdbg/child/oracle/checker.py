@@ -21,7 +21,7 @@ from vmapdbg.check.result import BufferCheck, CheckReport, Comparison, OutputChe
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.oracle.first_wrong_buffer import Walk
-from vmapdbg.child.oracle.oracle import InDoublePrecision, Refused, Values, Which, find_oracle
+from vmapdbg.child.oracle.oracle import InDoublePrecision, Question, Refused, Values, Which, find_oracle
 from vmapdbg.job.job import CheckRequest, load_request
 from vmapdbg.model.data import to_data
 from vmapdbg.model.store import write_atomically
@@ -89,7 +89,8 @@ class Checker:
         given: Mapping[int, Array] = {},
     ) -> Values | None:
         """Returns the values of a graph, None where the evidence has none for the oracle. Raises Refused."""
-        values = find_oracle(oracle).open(self.evidence, which, self.folder.read_data, precision, given)
+        question = Question(self.evidence, which, self.folder.read_data, precision, given)
+        values = find_oracle(oracle).open(question)
         if values is not None:
             self.opened.append(values)
         return values

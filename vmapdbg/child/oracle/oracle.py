@@ -36,6 +36,19 @@ class InDoublePrecision:
     seed: int | None = None
 
 
+@dataclass(frozen=True)
+class Question:
+    """Which graph of the evidence is to be computed, and how. `read` has the contents of its inputs. With a `precision`
+    floats are computed in that one, not in their own. `given` has the values of nodes, by position, that are taken
+    instead of computed, the same at every step."""
+
+    evidence: Evidence
+    which: Which
+    read: Read
+    precision: InDoublePrecision | None
+    given: Mapping[int, Array]
+
+
 class Values(Protocol):
     """The values of one graph, as one oracle computes them. Nodes are known by their positions in the graph."""
 
@@ -103,18 +116,8 @@ class Oracle(ABC):
     """One way to compute graphs of the evidence."""
 
     @abstractmethod
-    def open(
-        self,
-        evidence: Evidence,
-        which: Which,
-        read: Read,
-        precision: InDoublePrecision | None,
-        given: Mapping[int, Array],
-    ) -> Values | None:
-        """Returns the values of a graph, None where the evidence has none for it. Raises Refused.
-
-        `given` has the values of nodes, by position, that are taken instead of computed, the same at every step.
-        """
+    def open(self, question: Question) -> Values | None:
+        """Returns the values of a graph, None where the evidence has none for it. Raises Refused."""
 
 
 def find_oracle(name: str) -> Oracle:

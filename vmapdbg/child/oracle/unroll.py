@@ -9,12 +9,12 @@ from __future__ import annotations
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from vmapdbg.child.evidence.graphs import Evidence, PackedGraph
+from vmapdbg.child.evidence.graphs import PackedGraph
 from vmapdbg.child.oracle.in_double import Widening
-from vmapdbg.child.oracle.oracle import InDoublePrecision, Oracle, Read, Refused, Values, Which
+from vmapdbg.child.oracle.oracle import Oracle, Question, Read, Refused, Values
 from vmapdbg.child.oracle.scopes import Scopes
 from vmapdbg.values.numbers import Array
 from vmapdbg.values.slices import join_slices, take_slice
@@ -30,7 +30,7 @@ class GraphRunner(ABC):
     It is not asked about vmap scopes: those are unrolled step by step by `Unroller`, which puts slices in their places.
     """
 
-    def __init__(self, graph: PackedGraph, read: Callable[[str], bytes], widening: Widening | None):
+    def __init__(self, graph: PackedGraph, read: Read, widening: Widening | None):
         self.graph, self.read, self.widening = graph, read, widening
         # how often it computed anything
         self.evaluations = 0
@@ -55,25 +55,19 @@ class UnrolledOracle(Oracle):
     def __init__(self, runner: type[GraphRunner]):
         self.runner = runner
 
-    def open(
-        self,
-        evidence: Evidence,
-        which: Which,
-        read: Read,
-        precision: InDoublePrecision | None,
-        given: Mapping[int, Array],
-    ) -> Values | None:
+    def open(self, question: Question) -> Values | None:
+        evidence, precision = question.evidence, question.precision
         if evidence.refused is not None:
             raise Refused(evidence.refused)
-        sealed = evidence.graph if which == "asked" else evidence.passed
+        sealed = evidence.graph if question.which == "asked" else evidence.passed
         if sealed is None:
             return None
         graph = sealed.get()
-        refusal = self.runner.refuse(graph) if which == "asked" else None
+        refusal = self.runner.refuse(graph) if question.which == "asked" else None
         if refusal is not None:
             raise Refused(refusal)
         widening = None if precision is None else Widening(precision.seed)
-        return Unroller(graph, read, self.runner, widening, given)
+        return Unroller(graph, question.read, self.runner, widening, question.given)
 
 
 class Unroller:
@@ -84,10 +78,10 @@ class Unroller:
     def __init__(
         self,
         graph: PackedGraph,
-        read: Callable[[str], bytes],
+        read: Read,
         runner: type[GraphRunner],
-        widening: Widening | None = None,
-        given: Mapping[int, Array] = {},
+        widening: Widening | None,
+        given: Mapping[int, Array],
     ):
         self.graph, self.given = graph, given
         self.scopes = Scopes(graph, given)
