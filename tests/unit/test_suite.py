@@ -13,7 +13,7 @@ from rich.console import Console
 from suite_runs import NODES, make_program, one_kernel, save_run, two_kernels
 
 from vmapdbg.diff import KernelChange, KernelSide
-from vmapdbg.model.capture import Schedule
+from vmapdbg.model.capture import Schedule, Versions
 from vmapdbg.model.data import to_data
 from vmapdbg.model.failure import Failure
 from vmapdbg.render.suite_github import dump_suite_github
@@ -236,6 +236,13 @@ def test_lines_fit_the_page_and_carry_no_control_characters(width: int, tmp_path
     assert max(map(len, text.splitlines())) <= width
     assert "\x1b" not in text
     assert "\u202e" not in text
+
+
+def test_a_changed_checkout_is_told_from_its_commit(tmp_path: Path) -> None:
+    versions = Versions("0.1.0", "0.13.0", "3.11.7", "../tinygrad", "3f2a91c7d0be" + "0" * 28 + "-dirty")
+    before = save_run(tmp_path / "before", {"a": []}, versions=versions)
+    after = save_run(tmp_path / "after", {"a": []})
+    assert "tinygrad ../tinygrad (3f2a91c7d0be-dirty)" in render(compare_runs(before, after), width=200)
 
 
 def test_colours_only_on_a_terminal(tmp_path: Path) -> None:

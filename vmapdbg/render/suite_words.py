@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vmapdbg.model.vocabulary import SuiteChangeKind
-from vmapdbg.model.wording import format_plural, join_first
+from vmapdbg.model.wording import format_plural, join_first, shorten_commit
 from vmapdbg.suite.result import SuiteDiff, SuiteGroup, SuiteSide
 
 _MOST_PROGRAM = 60
@@ -145,7 +145,7 @@ def shorten_program(side: SuiteSide) -> str:
 
 
 def _format_commit(side: SuiteSide) -> str:
-    return f" ({side.versions.commit[:12]})" if side.versions.commit else ""
+    return f" ({shorten_commit(side.versions.commit)})" if side.versions.commit else ""
 
 
 def list_troubles(diff: SuiteDiff) -> list[str]:
