@@ -33,26 +33,24 @@ def test_nothing_captured():
 """
 
 
-def test_blocks_are_captured(tree: Path, release: str, tmp_path: Path) -> None:
-    (tmp_path / "test_blocks.py").write_text(TESTS, encoding="utf-8")
-    # a folder without the metadata of a release is observed, 0.12.0 too
-    (tmp_path / "tree").mkdir()
-    (tmp_path / "tree" / "tinygrad").symlink_to(tree / "tinygrad")
-    path = os.pathsep.join([str(tmp_path / "tree"), str(ROOT)])
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--vmapdbg", "test_blocks.py"]
+def run_tests(tree: Path, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Runs TESTS on a tree in a folder that has no metadata of a release, so that it is observed, 0.12.0 too."""
+    (folder / "test_blocks.py").write_text(TESTS, encoding="utf-8")
+    (folder / "tree").mkdir()
+    (folder / "tree" / "tinygrad").symlink_to(tree / "tinygrad")
+    path = os.pathsep.join([str(folder / "tree"), str(ROOT)])
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--vmapdbg", *options, "test_blocks.py"]
     environment = {**os.environ, "PYTHONPATH": path, "DEV": "PYTHON"}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_blocks_are_captured(tree: Path, release: str, tmp_path: Path) -> None:
+    done = run_tests(tree, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 passed" in done.stdout
 
 
 def test_patches_are_refused(tree: Path, release: str, tmp_path: Path) -> None:
-    (tmp_path / "test_blocks.py").write_text(TESTS, encoding="utf-8")
-    (tmp_path / "tree").mkdir()
-    (tmp_path / "tree" / "tinygrad").symlink_to(tree / "tinygrad")
-    path = os.pathsep.join([str(tmp_path / "tree"), str(ROOT)])
-    command = [sys.executable, "-m", "pytest", "-q", "--vmapdbg", "--vmapdbg-patches", "all", "test_blocks.py"]
-    environment = {**os.environ, "PYTHONPATH": path}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    done = run_tests(tree, tmp_path, "--vmapdbg-patches", "all")
     assert done.returncode == 4
     assert "the patches need tinygrad 0.12.0 beside vmapdbg" in done.stderr
