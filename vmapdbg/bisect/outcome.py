@@ -11,6 +11,7 @@ from vmapdbg.bisect import KERNEL_COUNT
 from vmapdbg.diff.values import compare_outputs, find_worst
 from vmapdbg.job.job import Run
 from vmapdbg.model.capture import Capture, Finding, Schedule
+from vmapdbg.model.schedule_index import count_kernels
 from vmapdbg.model.vocabulary import ValueStatus
 from vmapdbg.model.wording import format_plural
 
@@ -54,7 +55,7 @@ class Outcomes:
             # not by the key: another commit of tinygrad has other names for the same ops
             return end, [[kernel.source for kernel in schedule.kernels] for schedule in run.capture.schedules]
         if (asked := KERNEL_COUNT.fullmatch(self.kind)) is not None:
-            return end, _count_kernels(run.capture) == int(asked[1])
+            return end, count_kernels(run.schedules) == int(asked[1])
         return end, sorted((f.code, f.line or "") for f in self.find_findings(run.capture))
 
     def _describe(self, run: Run) -> str:
@@ -133,10 +134,6 @@ def find_wrong_schedule(right: Capture, capture: Capture) -> int | None:
 def _pair(one: Capture, other: Capture) -> list[tuple[Schedule, Schedule]]:
     # a run that failed has fewer
     return list(zip(one.schedules, other.schedules, strict=False))
-
-
-def _count_kernels(capture: Capture) -> int:
-    return sum(len(schedule.kernels) for schedule in capture.schedules)
 
 
 def _letter(position: int) -> str:

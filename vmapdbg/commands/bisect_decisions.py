@@ -20,6 +20,7 @@ from vmapdbg.job.job import Job, Run
 from vmapdbg.model.capture import SCHEMA, Capture
 from vmapdbg.model.data import dump_document
 from vmapdbg.model.failure import Failure
+from vmapdbg.model.schedule_index import count_kernels
 
 if TYPE_CHECKING:
     from vmapdbg.diff import CaptureDiff
@@ -161,16 +162,10 @@ def find_mending(
 # *** what is shown
 
 
-def count_kernels(run: Run) -> int:
-    if run.capture is None:
-        return 0
-    return sum(len(schedule.kernels) for schedule in run.capture.schedules)
-
-
 def sort_found(found: DecisionsFound) -> list[Choices]:
     """Returns what was found, that with the fewest kernels first."""
     sets = () if found.search is None else found.search.found
-    return sorted(sets, key=lambda choices: (count_kernels(found.runner.runs[choices]), sorted(choices)))
+    return sorted(sets, key=lambda choices: (count_kernels(found.runner.runs[choices].schedules), sorted(choices)))
 
 
 def compare_best(found: DecisionsFound, job: Job) -> CaptureDiff | None:
@@ -191,14 +186,12 @@ def describe_decisions(
     from vmapdbg.render.documents import DecisionsDocument, DecisionTrial, NamedOutcome, describe_choices
 
     runner = found.runner
-    capture = runner.runs[NOTHING].capture
-    schedules = () if capture is None else capture.schedules
+    schedules = runner.runs[NOTHING].schedules
 
     def describe(choices: Choices) -> DecisionTrial:
         run = runner.runs[choices]
-        made = () if run.capture is None else run.capture.schedules
-        decided = describe_choices(choices, schedules, made)
-        return DecisionTrial(decided, runner.ask([choices])[0], count_kernels(run))
+        decided = describe_choices(choices, schedules, run.schedules)
+        return DecisionTrial(decided, runner.ask([choices])[0], count_kernels(run.schedules))
 
     return DecisionsDocument(
         schema=SCHEMA,

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from vmapdbg.job.patches import ALL, Patches, format_patches, parse_patches, patch_states
 from vmapdbg.job.targets import DEFAULT_TARGET
-from vmapdbg.model.capture import Capture, Finding
+from vmapdbg.model.capture import Capture, Finding, Schedule
 
 
 @dataclass(frozen=True, order=True)
@@ -61,6 +61,13 @@ class Run:
     died: str | None
     stdout: bytes = b""
     stderr: bytes = b""
+
+    @property
+    def schedules(self) -> tuple[Schedule, ...]:
+        """The schedules of the Capture; none where the child died."""
+        if self.capture is None:
+            return ()
+        return self.capture.schedules
 
 
 @dataclass(frozen=True, kw_only=True)

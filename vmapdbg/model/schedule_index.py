@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from vmapdbg.model.capture import Bufferize, Kernel, Node, Range, Schedule
@@ -15,6 +15,11 @@ def index_of(schedule: Schedule) -> ScheduleIndex:
     if "_index" not in kept:
         kept["_index"] = ScheduleIndex(schedule)
     return kept["_index"]
+
+
+def count_kernels(schedules: Iterable[Schedule]) -> int:
+    """Returns how many compute kernels some schedules have."""
+    return sum(len(schedule.kernels) for schedule in schedules)
 
 
 class ScheduleIndex:

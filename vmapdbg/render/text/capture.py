@@ -11,6 +11,7 @@ from rich.text import Text
 
 from vmapdbg.job.patches import Patch
 from vmapdbg.model.capture import Capture, Schedule
+from vmapdbg.model.schedule_index import count_kernels
 from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.render.findings import Findings
 from vmapdbg.render.format import Places
@@ -103,7 +104,7 @@ def _choose_schedules(capture: Capture, schedule: int | str | None) -> list[Sche
 def _format_header(capture: Capture, page: Page, places: Places) -> list[Text]:
     versions = capture.versions
     with_what = f"tinygrad {versions.tinygrad}, Python {versions.python}, vmapdbg {versions.vmapdbg}"
-    kernels = sum(len(item.kernels) for item in capture.schedules)
+    kernels = count_kernels(capture.schedules)
     summary = f"{format_plural(len(capture.schedules), 'schedule')}, {format_plural(kernels, 'kernel')}"
     if capture.findings:
         summary += f", {format_plural(len(capture.findings), 'finding')}"

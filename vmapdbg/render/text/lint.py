@@ -10,7 +10,7 @@ from rich.text import Text
 
 from vmapdbg.lint.ignores import find_line
 from vmapdbg.model.capture import Capture, Finding, Schedule
-from vmapdbg.model.schedule_index import index_of
+from vmapdbg.model.schedule_index import count_kernels, index_of
 from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.render.format import Places
 from vmapdbg.render.text.layout import Page, escape_unsafe
@@ -59,7 +59,7 @@ def print_explanation(code: str, title: str, severity: str, explanation: str, co
 
 def _format_headline(page: Page, report: Report) -> Text:
     capture = report.capture
-    kernels = sum(len(schedule.kernels) for schedule in capture.schedules)
+    kernels = count_kernels(capture.schedules)
     off = ", ".join(name for name, state in capture.patches.items() if not state)
     looked_at = f" in {format_plural(kernels, 'kernel')}, target {capture.target}"
     if off:
