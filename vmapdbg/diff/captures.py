@@ -101,13 +101,15 @@ def _compare(one: Reading, other: Reading, nodes: Mapping[int, int]) -> Schedule
     changes, same = compare_nodes(left, right, renaming)
     matched = set(nodes.values())
     outputs = compare_outputs(left, right)
+    index_before, totals_before = _identify(one)
+    index_after, totals_after = _identify(other)
     return ScheduleDiff(
-        before=None if left is _NOTHING else left.index,
-        after=None if right is _NOTHING else right.index,
+        before=index_before,
+        after=index_after,
         line_before=left.line,
         line_after=right.line,
-        totals_before=None if one.schedule is _NOTHING else sum_totals([one.measured]),
-        totals_after=None if other.schedule is _NOTHING else sum_totals([other.measured]),
+        totals_before=totals_before,
+        totals_after=totals_after,
         renamed=renaming.ranges,
         removed_ranges=_find_unnamed(left, set(renaming.ranges)),
         added_ranges=_find_unnamed(right, set(renaming.ranges.values())),
@@ -123,6 +125,13 @@ def _compare(one: Reading, other: Reading, nodes: Mapping[int, int]) -> Schedule
         buffer_op_before=left.buffer_op,
         buffer_op_after=right.buffer_op,
     )
+
+
+def _identify(reading: Reading) -> tuple[int | None, Totals | None]:
+    """Returns the index and the totals of a schedule, None and None for one that its side does not have."""
+    if reading.schedule is _NOTHING:
+        return None, None
+    return reading.schedule.index, sum_totals([reading.measured])
 
 
 def _find_unnamed(schedule: Schedule, paired: set[str]) -> tuple[Range, ...]:

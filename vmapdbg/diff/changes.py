@@ -116,7 +116,7 @@ def _compare_bufferize(
         status = "only-before"
     elif changed := _find_changed_fields(left, right, renaming):
         status = "changed"
-    added, removed = _find_added(left.closed_ranges if left else (), right.closed_ranges if right else (), renaming)
+    added, removed = _find_added(_list_closed(left), _list_closed(right), renaming)
     index, made = sides[-1]
     return BufferizeChange(
         status=status,
@@ -130,6 +130,12 @@ def _compare_bufferize(
         lost_before=index_of(before).find_lost(left),
         lost_after=index_of(after).find_lost(right),
     )
+
+
+def _list_closed(made: Bufferize | None) -> tuple[str, ...]:
+    if made is None:
+        return ()
+    return made.closed_ranges
 
 
 def _find_changed_fields(left: Bufferize, right: Bufferize, renaming: Renaming) -> tuple[BufferizeField, ...]:
@@ -157,8 +163,10 @@ def _forget_place(reason: Reason) -> Reason:
     release. Where the rule has no name here, its statement is what there is."""
     if reason.at is None:
         return reason
-    text = {"text": reason.at.text} if reason.rule == "decided-at" else {}
-    return replace(reason, numbers={**reason.numbers, **text}, at=None)
+    numbers = dict(reason.numbers)
+    if reason.rule == "decided-at":
+        numbers["text"] = reason.at.text
+    return replace(reason, numbers=numbers, at=None)
 
 
 def _find_added(

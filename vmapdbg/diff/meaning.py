@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from vmapdbg.diff.ops import ELEMENTWISE, LEAVES, MOVEMENT, SAME_VALUE, TYPED, name_op
@@ -64,9 +64,9 @@ class Meanings:
         op = name_op(node.op)
         sources = [source for source in node.src if source in self.views]
         if op == "CONST":
-            return self._add_head(node, (None,) * len(_shape_of(node)), (), _read_number(node.arg), constant=True)
+            return self._add_head(node, (False,) * len(_shape_of(node)), (), _read_number(node.arg), constant=True)
         if not sources or op in LEAVES:
-            return self._add_head(node, tuple(range(len(_shape_of(node)))), ())
+            return self._add_head(node, (True,) * len(_shape_of(node)), ())
         if op in SAME_VALUE:
             return self._read_copy(node, sources[0])
         if op in ("STORE", "AFTER") and len(sources) > 1:
@@ -82,14 +82,10 @@ class Meanings:
     # *** what shows a value that is there
 
     def _move(self, node: Node, op: str, source: int) -> View:
-        view, shape = self.views[source], _shape_of(node)
-        before = self._shape(source)
+        view = self.views[source]
         if op == "EXPAND":
-            # an axis that the source does not have, or has with one element, is the same all along
-            own = (None,) * (len(shape) - len(before)) + view.axes
-            old = (1,) * (len(shape) - len(before)) + before
-            axes = [None if a == 1 != b else axis for axis, a, b in zip(own, old, shape, strict=True)]
-            return View(view.head, tuple(axes))
+            # an axis that the source does not have is the same all along, as one is that it has with one element
+            return View(view.head, (None,) * (len(_shape_of(node)) - len(view.axes)) + view.axes)
         if op == "PERMUTE":
             return View(view.head, tuple(view.axes[i] for i in _read_numbers(node.arg)))
         if op == "RESHAPE":
@@ -103,13 +99,12 @@ class Meanings:
             return View(view.head, (None,) * len(after))
         kept = [axis for axis, size in zip(view.axes, before, strict=True) if size != 1]
         if _drop_ones(before) == _drop_ones(after):
-            rest = iter(kept)
-            return View(view.head, tuple(None if size == 1 else next(rest) for size in after))
+            return View(view.head, _spread(kept, [size != 1 for size in after]))
         head = self.heads[view.head]
         if head.op == "RESHAPE" and view.axes == self.views[head.id].axes:
             # two reshapes are one, and may lead back
             return self._reshape(node, self._origins[head.id])
-        made = self._add_head(node, tuple(None if size == 1 else 0 for size in after), (source,), op="RESHAPE")
+        made = self._add_head(node, (True,) * len(after), (source,), op="RESHAPE")
         self._origins[made.head] = source
         return made
 
@@ -125,7 +120,7 @@ class Meanings:
     def _read_copy(self, node: Node, source: int) -> View:
         """A copy has the value of what it copies; but a buffer that a constant is written to is no constant."""
         if node.realized is not None and self.heads[self.views[source].head].constant:
-            return self._add_head(node, tuple(range(len(_shape_of(node)))), (source,), op="STORE")
+            return self._add_head(node, (True,) * len(_shape_of(node)), (source,), op="STORE")
         return self._reshape(node, source)
 
     def _is_whole(self, target: int) -> bool:
@@ -146,10 +141,12 @@ class Meanings:
 
     def _is_only_cast_back(self, node: Node) -> bool:
         readers = self.index.readers[node.id]
-        return bool(readers) and all(
-            self._is_only_cast_back(reader) if reader.op in MOVEMENT else (reader.op, reader.dtype) == ("CAST", "bool")
-            for reader in readers
-        )
+        return bool(readers) and all(map(self._casts_back, readers))
+
+    def _casts_back(self, reader: Node) -> bool:
+        if reader.op in MOVEMENT:
+            return self._is_only_cast_back(reader)
+        return (reader.op, reader.dtype) == ("CAST", "bool")
 
     # *** what computes a value
 
@@ -159,14 +156,13 @@ class Meanings:
         begins = _read_begins(node.arg, len(after))
         touched = [old != new or op == "FLIP" for old, new in zip(before, after, strict=True)]
         own = self.views[source].axes
-        axes: list[int | None] = []
-        for axis, is_touched in zip(own, touched, strict=True):
-            padded = is_touched and op == "PAD"
-            axes.append(0 if padded or axis is not None else None)
+        varies = [axis is not None for axis in own]
+        if op == "PAD":
+            varies = [it or is_touched for it, is_touched in zip(varies, touched, strict=True)]
         what = [begin if is_touched else "" for begin, is_touched in zip(begins, touched, strict=True)]
         if op == "SHRINK" and not any(t and axis is not None for t, axis in zip(touched, own, strict=True)):
             return self.views[source]
-        return self._add_head(node, tuple(axes), (source,), what)
+        return self._add_head(node, varies, (source,), what)
 
     def _reduce(self, node: Node, source: int) -> View:
         """The axes of the source are named as its head has them, so that nothing is left of how they were moved."""
@@ -177,19 +173,21 @@ class Meanings:
         repeated = [sizes[i] for i in reduced if own[i] is None]
         left = [axis for i, axis in enumerate(own) if i not in reduced]
         what = [name, known, repeated, [axis for axis in left if axis is not None]]
-        stays = len(_shape_of(node)) == len(own)
-        shape = [None if i in reduced else axis for i, axis in enumerate(own)] if stays else left
-        return self._add_head(node, tuple(shape), (source,), what, places=False)
+        varies = [axis is not None for axis in left]
+        if len(_shape_of(node)) == len(own):
+            # the reduced axes stay, with one element
+            varies = [axis is not None and i not in reduced for i, axis in enumerate(own)]
+        return self._add_head(node, varies, (source,), what, places=False)
 
     def _combine(self, node: Node, op: str, sources: Sequence[int]) -> View:
         """An op of each element, its sources broadcast; any other op varies along all of its axes."""
         shape = _shape_of(node)
         aligned = [self._align(source, shape) for source in sources]
         if op not in ELEMENTWISE or None in aligned:
-            return self._add_head(node, tuple(range(len(shape))), sources)
+            return self._add_head(node, (True,) * len(shape), sources)
         varies = [any(axes[i] is not None for axes in aligned if axes) for i in range(len(shape))]
         constant = all(self.heads[self.views[source].head].constant for source in sources)
-        return self._add_head(node, tuple(0 if it else None for it in varies), sources, constant=constant)
+        return self._add_head(node, varies, sources, constant=constant)
 
     def _align(self, source: int, shape: Shape) -> tuple[int | None, ...] | None:
         """Returns the view of a source as a node of a shape broadcasts it, None where it cannot be broadcast."""
@@ -202,7 +200,7 @@ class Meanings:
     def _add_head(
         self,
         node: Node,
-        varies: Sequence[int | None],
+        varies: Sequence[bool],
         sources: Sequence[int],
         what: object = None,
         *,
@@ -210,15 +208,15 @@ class Meanings:
         constant: bool = False,
         places: bool = True,
     ) -> View:
-        """Adds a head and returns its own view. `varies` has None for the axes along which its value is the same;
+        """Adds a head and returns its own view. `varies` tells for each axis whether the value may differ along it;
         `what` stands in the place of the node's argument."""
         op, shape = op or name_op(node.op), _shape_of(node)
-        numbers = iter(range(len(shape)))
-        axes = tuple(
-            None if axis is None or size == 1 else next(numbers) for axis, size in zip(varies, shape, strict=True)
-        )
+        differs = [it and size != 1 for it, size in zip(varies, shape, strict=True)]
+        axes = _spread(range(len(shape)), differs)
+        if what is None and op not in MOVEMENT:
+            what = node.arg
         # PARAM: which slot, BUFFER: how many elements; the shape has that
-        arg = [] if op in LEAVES else [node.arg if what is None and op not in MOVEMENT else what]
+        arg = [] if op in LEAVES else [what]
         if places:
             arg += [self._describe_place(source, shape, axes) for source in sources]
         head = Head(
@@ -262,10 +260,18 @@ def _drop_ones(shape: Shape) -> Shape:
     return tuple(size for size in shape if size != 1)
 
 
+def _spread(values: Iterable[int | None], places: Iterable[bool]) -> tuple[int | None, ...]:
+    """Puts values into the places that are marked, one after the other, and None into the others."""
+    rest = iter(values)
+    return tuple(next(rest) if is_marked else None for is_marked in places)
+
+
 def _count(shape: Shape) -> int | None:
     """Returns the number of elements, None where it is symbolic."""
     sizes = [size for size in shape if isinstance(size, int)]
-    return math.prod(sizes) if len(sizes) == len(shape) else None
+    if len(sizes) < len(shape):
+        return None
+    return math.prod(sizes)
 
 
 def _read_number(arg: str) -> str:

@@ -21,7 +21,9 @@ def find_ranges(expression: str) -> list[str]:
 
 def blank_ranges(expression: str, name_of: Callable[[str], str] | None = None) -> str:
     """Returns an expression with each numbered range replaced: by `r`, or by what `name_of` gives for it."""
-    return _NUMBERED.sub("r" if name_of is None else lambda match: name_of(match[0]), expression)
+    if name_of is None:
+        return _NUMBERED.sub("r", expression)
+    return _NUMBERED.sub(lambda match: name_of(match[0]), expression)
 
 
 def choose_names(votes: Mapping[tuple[str, str], int]) -> dict[str, str]:
@@ -54,7 +56,9 @@ class Renaming:
         """Returns a reason of before with the ranges and nodes of after, None where a node of it has no partner."""
         if not all(node in self.nodes for node in reason.nodes):
             return None
-        axis = self.translate(reason.axis) if isinstance(reason.axis, str) else reason.axis
+        axis = reason.axis
+        if isinstance(axis, str):
+            axis = self.translate(axis)
         ranges = self.translate_all(reason.ranges) or ()
         return replace(reason, nodes=tuple(self.nodes[node] for node in reason.nodes), ranges=ranges, axis=axis)
 

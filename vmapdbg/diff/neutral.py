@@ -146,7 +146,9 @@ class _Neutral:
         if not head.constant and (made is not None or head.op not in _MOVES):
             where = made or node
             outs = self._pick(where.out_ranges, self.view(where.id))
-        ins = self._pick(node.in_ranges, self.view(node.src[0])) if head.op == "REDUCE" and node.src else None
+        ins = None
+        if head.op == "REDUCE" and node.src:
+            ins = self._pick(node.in_ranges, self.view(node.src[0]))
         realized = None
         if made is not None and made.realized is not None and not head.constant:
             realized = self._read_realized(made, made.realized)
@@ -186,8 +188,11 @@ class _Neutral:
     def _read_realized(self, node: Node, realized: Realized) -> Realized:
         view = self.view(node.id)
         own = sorted(axis for i in realized.axes if i < len(view.axes) and (axis := view.axes[i]) is not None)
+        reason = realized.reason
+        if self._is_stored(node):
+            reason = "output"
         # which reader wants which range depends on how many ops broadcast the value: the rule is what is compared
-        return Realized(tuple(own), "output" if self._is_stored(node) else realized.reason, "")
+        return Realized(tuple(own), reason, "")
 
     def _is_stored(self, node: Node) -> bool:
         """Tells whether a node is stored because the program asks for it."""

@@ -30,7 +30,11 @@ def match_nodes(before: Schedule, after: Schedule, *, loosely: bool = False) -> 
     compute a part in two ways: ops alike that are read alike, then ops alike of the same line.
     """
     cons = HashConsing()
-    levels = [_number_graph(side, cons) + (_number_alike(side, cons) if loosely else []) for side in (before, after)]
+    levels: list[list[dict[int, int]]] = []
+    for side in (before, after):
+        levels.append(_number_graph(side, cons))
+        if loosely:
+            levels[-1] += _number_alike(side, cons)
     return match_by_levels(*levels)
 
 

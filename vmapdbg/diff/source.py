@@ -58,7 +58,7 @@ class _Token:
 
     @property
     def is_variable(self) -> bool:
-        return "#" in self.form
+        return "#" in self.form and self.form != _KERNEL
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,7 +221,7 @@ def _mark_tokens(
 ) -> tuple[tuple[Mark, ...], tuple[Mark, ...]]:
     left = [_name_after(token, renamed) for token in before]
     # the name of a kernel is no difference, whatever it is on the other side
-    right = [token.text if token.is_variable and token.form != _KERNEL else token.form for token in after]
+    right = [token.text if token.is_variable else token.form for token in after]
     marks: tuple[list[Mark], list[Mark]] = ([], [])
     if left != right:
         for tag, i, end, j, end_after in find_opcodes(left, right):
@@ -233,7 +233,7 @@ def _mark_tokens(
 
 def _name_after(token: _Token, renamed: dict[str, str]) -> str:
     """Returns a token of before as after calls it; a variable that after does not have gets a `'`."""
-    if token.form == _KERNEL or not token.is_variable:
+    if not token.is_variable:
         return token.form
     return renamed.get(token.text, token.text + "'")
 
