@@ -81,6 +81,7 @@ def test_schedules_and_copies_that_are_new(tmp_path: Path) -> None:
     assert compare_one(tmp_path / "2", [one_kernel(), other], [one_kernel()]) == ["a schedule of 1 kernel is gone"]
     with_copy = replace(one_kernel(), copies=1)
     assert compare_one(tmp_path / "3", [one_kernel()], [with_copy]) == ["more copies"]
+    assert compare_one(tmp_path / "4", [with_copy], [one_kernel()]) == ["fewer copies"]
 
 
 def test_changes_that_have_a_kernel_in_common_are_one() -> None:

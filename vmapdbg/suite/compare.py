@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from vmapdbg.diff import CaptureDiff, diff_captures
 from vmapdbg.model.capture import SCHEMA, Schedule
@@ -113,10 +114,10 @@ def diff_test(before: LoadedRun, after: LoadedRun, test: str) -> CaptureDiff:
 # *** sums
 
 
-def _count(run: LoadedRun, test: str) -> tuple[int, int, int]:
-    """Returns how many schedules and kernels a test has, and what they cost."""
+def _count(run: LoadedRun, tests: Iterable[str]) -> tuple[int, int, int]:
+    """Returns how many schedules and kernels some tests have, and what they cost."""
     schedules = kernels = cost = 0
-    for asked in run.find_asked(test):
+    for asked in chain.from_iterable(map(run.find_asked, tests)):
         schedule = run.schedule(asked.schedule)
         if schedule is not None:
             schedules += asked.count
@@ -126,8 +127,7 @@ def _count(run: LoadedRun, test: str) -> tuple[int, int, int]:
 
 
 def _describe_side(run: LoadedRun) -> SuiteSide:
-    counts = [_count(run, test) for test in run.parts]
-    schedules, kernels, cost = map(sum, zip(*counts, strict=True)) if counts else (0, 0, 0)
+    schedules, kernels, cost = _count(run, run.parts)
     return SuiteSide(
         folder=str(run.folder),
         versions=run.run.versions,
@@ -144,8 +144,8 @@ def _describe_side(run: LoadedRun) -> SuiteSide:
 
 
 def _describe_test(before: LoadedRun, after: LoadedRun, test: str) -> SuiteTest:
-    _, kernels_before, cost_before = _count(before, test)
-    _, kernels_after, cost_after = _count(after, test)
+    _, kernels_before, cost_before = _count(before, [test])
+    _, kernels_after, cost_after = _count(after, [test])
     return SuiteTest(test, kernels_before, kernels_after, cost_before, cost_after)
 
 

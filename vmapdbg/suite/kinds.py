@@ -10,6 +10,7 @@ from typing import Literal
 from vmapdbg.diff import KernelChange, KernelSide, ScheduleDiff
 from vmapdbg.model.capture import Kernel, Node, Schedule
 from vmapdbg.model.vocabulary import SuiteChangeKind
+from vmapdbg.model.wording import join_counted
 from vmapdbg.suite.cost import sum_costs
 
 # Ratios up to the first belong together, then those up to the next: 1.05 and 60 times the work are two changes.
@@ -39,14 +40,20 @@ class Change:
     def key(self) -> tuple[object, ...]:
         before, after = self.costs
         direction = (after > before) - (after < before)
-        step = None if self.ratio is None else sum(max(self.ratio, 1 / self.ratio) > step for step in _STEPS)
-        return self.kind, len(self.before), len(self.after), self.form, self.causes, step, direction
+        return self.kind, len(self.before), len(self.after), self.form, self.causes, _find_step(self.ratio), direction
+
+
+def _find_step(ratio: float | None) -> int | None:
+    """Returns how many of the steps a ratio goes beyond, up or down."""
+    if ratio is None:
+        return None
+    return sum(max(ratio, 1 / ratio) > step for step in _STEPS)
 
 
 def describe_form(kernels: Sequence[Kernel]) -> str:
     """Returns what the names of kernels begin with: `2 r, E` are two reduces and an elementwise one."""
     counts = Counter(kernel.name.split("_")[0] for kernel in kernels)
-    return ", ".join(f"{count} {name}" if count > 1 else name for name, count in counts.most_common()) or "none"
+    return join_counted(counts.most_common()) or "none"
 
 
 def find_changes(diff: ScheduleDiff, before: Schedule | None, after: Schedule | None) -> Iterator[Change]:
@@ -59,12 +66,19 @@ def find_changes(diff: ScheduleDiff, before: Schedule | None, after: Schedule | 
         yield from _find_kernel_changes(diff, before, after)
         if before.copies != after.copies:
             kind = "more-copies" if after.copies > before.copies else "fewer-copies"
-            yield Change(kind, (), (), (), after.copies / before.copies if before.copies else None, after.line)
+            yield Change(kind, (), (), (), _divide(after.copies, before.copies), after.line)
+
+
+def _divide(after: int, before: int) -> float | None:
+    """Returns how much grew or shrank; None where there was nothing, or is nothing left."""
+    if not before or not after:
+        return None
+    return after / before
 
 
 def _find_kernel_changes(diff: ScheduleDiff, before: Schedule, after: Schedule) -> Iterator[Change]:
     changed = [item for item in diff.kernels if item.status != "unchanged"]
-    for items in join_related(changed, find_same_nodes(diff)):
+    for items in join_related(changed, diff.pair_nodes()):
         left = _list_kernels(side for item in items for side in item.before)
         right = _list_kernels(side for item in items for side in item.after)
         kind, ratio = name_change(items[0]) if len(items) == 1 else ("regrouped", None)
@@ -79,12 +93,6 @@ def _list_kernels(sides: Iterable[KernelSide]) -> tuple[Kernel, ...]:
     """A kernel may have been split and fused at once: it is one kernel."""
     found = {side.number: side.kernel for side in sides}
     return tuple(found[number] for number in sorted(found))
-
-
-def find_same_nodes(diff: ScheduleDiff) -> dict[int, int]:
-    """Returns the id after of each node of before that is on both sides."""
-    same = {item.before: item.after for item in diff.same_nodes}
-    return same | {item.before.id: item.after.id for item in diff.nodes}
 
 
 # a kernel of one side, by its number
@@ -153,8 +161,7 @@ def name_change(item: KernelChange) -> tuple[SuiteChangeKind, float | None]:
     for name, more, fewer in _MEASURES:
         one, other = getattr(before, name), getattr(after, name)
         if one != other:
-            ratio = other / one if one and other else None
-            return (more if other > one else fewer), ratio
+            return (more if other > one else fewer), _divide(other, one)
     if (before.global_size, before.local_size) != (after.global_size, after.local_size):
         return "other-launch-dimensions", None
     return "other-source", None
