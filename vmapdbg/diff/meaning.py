@@ -167,7 +167,8 @@ class Meanings:
     def _reduce(self, node: Node, source: int) -> View:
         """The axes of the source are named as its head has them, so that nothing is left of how they were moved."""
         own, sizes = self.views[source].axes, self._shape(source)
-        name, *axes = _read_words(node.arg)
+        # tinygrad 0.12 has no axes where it reduces over an OUTER range, and then a capture has no argument
+        name, *axes = _read_words(node.arg) or [""]
         reduced = [int(axis) for axis in axes]
         known = sorted(axis for i in reduced if (axis := own[i]) is not None)
         repeated = [sizes[i] for i in reduced if own[i] is None]
