@@ -206,6 +206,18 @@ class ScheduleDiff:
     buffer_op_after: str = "BUFFERIZE"
 
     @property
+    def index(self) -> int:
+        """The index after, before where only that side has it."""
+        index = self.before if self.after is None else self.after
+        assert index is not None
+        return index
+
+    def pair_nodes(self) -> dict[int, int]:
+        """Returns the id after of each node of before that is on both sides."""
+        same = {item.before: item.after for item in self.same_nodes}
+        return same | {item.before.id: item.after.id for item in self.nodes}
+
+    @property
     def is_pair(self) -> bool:
         """Both sides have this schedule."""
         return self.before is not None and self.after is not None

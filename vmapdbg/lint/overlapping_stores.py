@@ -8,7 +8,7 @@ from math import prod
 from vmapdbg.lint.rule import Rule, advise_patches, each_access, kernel_finding, node_finding
 from vmapdbg.model.capture import Access, Capture, Finding, Kernel, Loop, Schedule
 from vmapdbg.model.schedule_index import index_of
-from vmapdbg.model.wording import format_plural
+from vmapdbg.model.wording import format_plural, inflect
 
 EXPLANATION = """\
 A kernel stores inside a loop, or in each of several threads or launches, and the address of the store does not use that
@@ -61,7 +61,7 @@ def explain_store(schedule: Schedule, kernel: Kernel, access: Access) -> str | N
 def explain_lost(schedule: Schedule, kernel: Kernel, access: Access) -> str:
     names = " and ".join(name_range(schedule, kernel, loop) for loop in access.lost)
     total = prod(loop.size for loop in access.lost)
-    it = "it" if len(access.lost) == 1 else "them"
+    it = inflect(len(access.lost), "it", "them")
     kinds = {loop.kind for loop in access.lost}
     if kinds == {"loop"}:
         runs, survives = f"loops over {names}", f"the last of {total:,} iterations"

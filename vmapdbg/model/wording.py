@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 
 def format_plural(count: int, noun: str, plural: str | None = None) -> str:
@@ -27,6 +27,18 @@ def format_known(form: str, value: object) -> str:
     if value is None or value == "":
         return ""
     return form.format(value)
+
+
+def cut_end(text: str, most: int) -> str:
+    """Returns at most so many characters of a text, its end replaced by `...` where it is longer."""
+    if len(text) <= most:
+        return text
+    return text[: most - 3] + "..."
+
+
+def join_counted(counts: Iterable[tuple[str, int]]) -> str:
+    """Returns `2 MUL, ADD`: each name with its number where that is not 1."""
+    return ", ".join(f"{count} {name}" if count > 1 else name for name, count in counts)
 
 
 def join_first(words: Sequence[str], most: int) -> str:

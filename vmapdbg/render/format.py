@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from vmapdbg.model.capture import Capture
@@ -70,6 +70,16 @@ def format_dims(dims: Sequence[int | str] | None) -> str:
 def star_ambient(names: Iterable[str], ambient: Collection[str]) -> str:
     """Returns ranges as `rm1*, r4`, those that are ambient with a `*`."""
     return ", ".join(f"{name}*" if name in ambient else name for name in names)
+
+
+def label_patches(states: Mapping[str, bool], others: Mapping[str, bool]) -> list[str]:
+    """Returns `patches on ...` and `patches off ...` of a side: those that are not so on the other one. A patch that a
+    side does not name is off."""
+    every = {**states, **others}
+    differ = [name for name in every if states.get(name, False) != others.get(name, False)]
+    on = [name for name in differ if states.get(name, False)]
+    off = [name for name in differ if name not in on]
+    return [f"patches {word} {', '.join(names)}" for word, names in (("on", on), ("off", off)) if names]
 
 
 class Places:

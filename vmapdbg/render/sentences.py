@@ -12,7 +12,7 @@ from typing import Any
 
 from vmapdbg.model.capture import Bufferize, Capture, Decision, Node, Realized, Reason, Schedule
 from vmapdbg.model.schedule_index import index_of
-from vmapdbg.model.wording import format_plural, join_first
+from vmapdbg.model.wording import cut_end, format_known, format_plural, join_first
 
 MOST_NAMED = 3
 """So many consumers, or EXPANDs, are named in one sentence."""
@@ -91,7 +91,9 @@ def _fill_node(node: Node, names: Names) -> Node:
 
 
 def _fill_bufferize(made: Bufferize, names: Names) -> Bufferize:
-    return made if made.decided is None else replace(made, reason=say_reason(made.decided, names))
+    if made.decided is None:
+        return made
+    return replace(made, reason=say_reason(made.decided, names))
 
 
 def say_realized(realized: Realized, names: Names) -> str:
@@ -153,13 +155,8 @@ def _say_decision(reason: Reason, names: Names) -> str:
     values: dict[str, str] = {}
     for condition in reason.at.conditions:
         values |= condition.values
-    shown = ", ".join(f"{text}={_shorten(value)}" for text, value in values.items())
-    sentence = f"decided at {_say_place(reason.at)}: {reason.at.text}"
-    return f"{sentence} [{shown}]" if shown else sentence
-
-
-def _shorten(value: str) -> str:
-    return value if len(value) <= _MOST_OF_A_VALUE else value[: _MOST_OF_A_VALUE - 3] + "..."
+    shown = ", ".join(f"{text}={cut_end(value, _MOST_OF_A_VALUE)}" for text, value in values.items())
+    return f"decided at {_say_place(reason.at)}: {reason.at.text}{format_known(' [{}]', shown)}"
 
 
 def _say_unknown(reason: Reason, names: Names) -> str:

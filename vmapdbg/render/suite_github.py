@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Sequence
 
-from vmapdbg.model.wording import format_plural
+from vmapdbg.model.wording import cut_end, format_plural
 from vmapdbg.render.suite_words import (
     count_found,
     count_tests,
@@ -42,7 +42,7 @@ def _dump(diff: SuiteDiff, most_tests: int) -> str:
     totals += f"{format_cost(before.cost)} → {format_cost(after.cost)}{format_ratio(before.cost, after.cost)}"
     lines = [f"### Kernels: {say_verdict(diff)}", "", _escape(f"{count_tests(diff)}; {totals}"), ""]
     lines += [f"- before {_escape(describe_side(before, after))}", f"- after {_escape(describe_side(after, before))}"]
-    lines += [f"- ⚠ {_escape(_shorten(trouble))}" for trouble in list_troubles(diff)[:5]]
+    lines += [f"- ⚠ {_escape(cut_end(trouble, _MOST_NAME))}" for trouble in list_troubles(diff)[:5]]
     shown = choose_groups(diff.groups, _MOST_GROUPS)
     if shown:
         lines += ["", "| cost | change | where | found |", "|---:|---|---|---|"]
@@ -92,11 +92,7 @@ def _fold(title: str, lines: Sequence[str]) -> list[str]:
 
 def _code(name: str) -> str:
     """An id may have anything in it: as HTML it is shown as it is."""
-    return f"<code>{_escape(_shorten(name))}</code>"
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= _MOST_NAME else text[: _MOST_NAME - 3] + "..."
+    return f"<code>{_escape(cut_end(name, _MOST_NAME))}</code>"
 
 
 def _escape(text: str) -> str:

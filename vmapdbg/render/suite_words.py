@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vmapdbg.model.vocabulary import SuiteChangeKind
-from vmapdbg.model.wording import format_plural, join_first, shorten_commit
+from vmapdbg.model.wording import cut_end, format_known, format_plural, shorten_commit
+from vmapdbg.render.format import label_patches
 from vmapdbg.suite.result import SuiteDiff, SuiteGroup, SuiteSide
 
 _MOST_PROGRAM = 60
@@ -70,7 +71,7 @@ def explain_causes(group: SuiteGroup) -> list[str]:
 def _bracket(cause: str) -> str:
     """`-MUL: ending-ranges` is written `MUL (ending-ranges)`."""
     op, _, reason = cause[1:].partition(": ")
-    return f"{op} ({reason})" if reason else op
+    return op + format_known(" ({})", reason)
 
 
 def format_cost(nanoseconds: int) -> str:
@@ -89,16 +90,17 @@ def format_added(group: SuiteGroup) -> str:
 
 def count_found(group: SuiteGroup) -> str:
     """Returns `once`, `15 times in 4 tests`."""
-    times = "once" if group.count == 1 else f"{group.count:,} times"
-    return times if group.count == 1 else f"{times} in {format_plural(len(group.tests), 'test')}"
+    if group.count == 1:
+        return "once"
+    return f"{group.count:,} times in {format_plural(len(group.tests), 'test')}"
 
 
-def name_tests(tests: Sequence[str], most: int) -> str:
-    """Returns `test_ops.py::TestOps::test_softmax and 39 others`."""
-    if len(tests) <= most:
-        return ", ".join(tests)
-    more = len(tests) - most
-    return f"{', '.join(tests[:most])} and {format_plural(more, 'other')}"
+def name_tests(shown: Sequence[str], count: int) -> str:
+    """Returns `test_ops.py::TestOps::test_softmax and 39 others`: those that are shown, and how many more there are."""
+    names = ", ".join(shown)
+    if len(shown) == count:
+        return names
+    return f"{names} and {format_plural(count - len(shown), 'other')}"
 
 
 def say_verdict(diff: SuiteDiff) -> str:
@@ -127,12 +129,11 @@ def count_tests(diff: SuiteDiff) -> str:
 
 def describe_side(side: SuiteSide, other: SuiteSide) -> str:
     """Returns what a run is, where it is not as the other one."""
-    parts = [f"tinygrad {side.versions.tree or side.versions.tinygrad}{_format_commit(side)}"]
-    every = {**side.patches, **other.patches}
-    differ = [name for name in every if side.patches.get(name, False) != other.patches.get(name, False)]
-    on = [name for name in differ if side.patches.get(name, False)]
-    off = [name for name in differ if not side.patches.get(name, False)]
-    parts += [f"patches {word} {join_first(names, 8)}" for word, names in (("on", on), ("off", off)) if names]
+    versions = side.versions
+    tinygrad = f"tinygrad {versions.tree or versions.tinygrad}"
+    if versions.commit:
+        tinygrad += f" ({shorten_commit(versions.commit)})"
+    parts = [tinygrad, *label_patches(side.patches, other.patches)]
     if side.program != other.program:
         parts.append(shorten_program(side))
     return f"{side.folder}: {', '.join(parts)}"
@@ -140,12 +141,7 @@ def describe_side(side: SuiteSide, other: SuiteSide) -> str:
 
 def shorten_program(side: SuiteSide) -> str:
     """Returns what was run, at most 60 characters of it."""
-    program = " ".join(side.program)
-    return program if len(program) <= _MOST_PROGRAM else f"{program[: _MOST_PROGRAM - 3]}..."
-
-
-def _format_commit(side: SuiteSide) -> str:
-    return f" ({shorten_commit(side.versions.commit)})" if side.versions.commit else ""
+    return cut_end(" ".join(side.program), _MOST_PROGRAM)
 
 
 def list_troubles(diff: SuiteDiff) -> list[str]:

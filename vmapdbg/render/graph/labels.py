@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from vmapdbg.model.capture import Bufferize, Node
-from vmapdbg.model.wording import format_plural
+from vmapdbg.model.wording import cut_end, format_plural
 from vmapdbg.render.format import format_bytes, format_ids, format_shape, star_ambient
 from vmapdbg.render.graph.fold import Group
 from vmapdbg.render.graph.items import BufferMark, DrawnSchedule, Item, find_reason
@@ -21,13 +21,7 @@ _OPS_A_LINE = 3
 
 def shorten(text: str, longest: int = _LONGEST) -> str:
     """Returns `text` on one line, its end replaced by `...` where it is too long."""
-    return _cut(" ".join(text.split()), longest)
-
-
-def _cut(line: str, longest: int) -> str:
-    if len(line) <= longest:
-        return line
-    return line[: longest - 3] + "..."
+    return cut_end(" ".join(text.split()), longest)
 
 
 def make_label(group: Group, drawn: DrawnSchedule) -> tuple[str, ...]:
@@ -151,7 +145,7 @@ def describe_node(item: Item, drawn: DrawnSchedule) -> str:
         lines.append(f"  baseline {_name_decision(find_reason(item.before))}: {detail}")
     if node.line is not None:
         lines.append(f"  {node.line}")
-    return "\n".join(_cut(line, _LONGEST_TIP) for line in lines)
+    return "\n".join(cut_end(line, _LONGEST_TIP) for line in lines)
 
 
 def join_ranges(names: Sequence[str] | None) -> str:
@@ -186,4 +180,4 @@ def describe_buffer(buffer: BufferMark, drawn: DrawnSchedule) -> str:
         f"  closes {join_ranges(bufferize.closed_ranges)}: {size_text(bufferize, drawn)} {bufferize.addrspace}",
         *(f"  {name} is not closed: its iterations overwrite each other" for name in buffer.lost),
     ]
-    return "\n".join(_cut(line, _LONGEST_TIP) for line in lines)
+    return "\n".join(cut_end(line, _LONGEST_TIP) for line in lines)

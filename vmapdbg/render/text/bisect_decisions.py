@@ -31,8 +31,11 @@ def print_decisions(document: DecisionsDocument, console: Console) -> None:
 
 def _name_role(document: DecisionsDocument, outcome: str) -> str:
     runs = format_plural(sum(trial.outcome == outcome for trial in document.tried), "run")
-    roles = [f"taken for right: {document.reference}"] if outcome == document.right else []
-    roles += ["as it is"] if outcome == document.given else []
+    roles: list[str] = []
+    if outcome == document.right:
+        roles.append(f"taken for right: {document.reference}")
+    if outcome == document.given:
+        roles.append("as it is")
     return "; ".join([*roles, runs])
 
 
@@ -67,8 +70,11 @@ def _format_rest(document: DecisionsDocument) -> str:
 def say_decided(decided: Decided) -> str:
     """Returns `schedule 1: REDUCE 5 (8,), file:12, forced to be a buffer`."""
     shape, line = format_known(" {}", format_shape(decided.shape)), format_known(", {}", decided.line)
-    what = "forced to be a buffer" if decided.realized else "let go"
-    if decided.realized and not decided.kept:
+    if not decided.realized:
+        what = "let go"
+    elif decided.kept:
+        what = "forced to be a buffer"
+    else:
         what = "forced to be a realize point (its buffer is removed again)"
     return f"schedule {decided.schedule}: {decided.op} {decided.node}{shape}{line}, {what}"
 
@@ -84,8 +90,9 @@ def _format_tried(page: Page, document: DecisionsDocument) -> list[Text]:
 def _name_trial(trial: DecisionTrial) -> str:
     if not trial.decisions:
         return "as it is"
-    forced = [f"{decided.op} {decided.node}" for decided in trial.decisions if decided.realized]
-    released = [f"{decided.op} {decided.node}" for decided in trial.decisions if not decided.realized]
-    parts = [f"forced: {join_first(forced, _MOST_LISTED)}"] if forced else []
-    parts += [f"let go: {join_first(released, _MOST_LISTED)}"] if released else []
+    parts: list[str] = []
+    for what, realized in (("forced", True), ("let go", False)):
+        names = [f"{decided.op} {decided.node}" for decided in trial.decisions if decided.realized == realized]
+        if names:
+            parts.append(f"{what}: {join_first(names, _MOST_LISTED)}")
     return "; ".join(parts)

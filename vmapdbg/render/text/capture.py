@@ -12,7 +12,7 @@ from rich.text import Text
 from vmapdbg.job.patches import Patch
 from vmapdbg.model.capture import Capture, Schedule
 from vmapdbg.model.schedule_index import count_kernels
-from vmapdbg.model.wording import format_known, format_plural
+from vmapdbg.model.wording import format_known, format_plural, inflect
 from vmapdbg.render.findings import Findings
 from vmapdbg.render.format import Places
 from vmapdbg.render.sections import SECTIONS
@@ -111,8 +111,11 @@ def _format_header(capture: Capture, page: Page, places: Places) -> list[Text]:
     parts: list[list[Part]] = [
         [(capture.snippet, "bold"), f"  {summary}"],
         [("target      ", "dim"), f"{capture.target}   ({with_what})"],
-        *(_format_observed(capture) if capture.mode == "observe" else _format_patches(capture)),
     ]
+    if capture.mode == "observe":
+        parts += _format_observed(capture)
+    else:
+        parts += _format_patches(capture)
     for short, path in places.full.items():
         if path != capture.snippet and not path.endswith("/" + capture.snippet):
             parts.append([("file        ", "dim"), f"{short} is {path}"])
@@ -140,7 +143,9 @@ def _format_patches(capture: Capture) -> list[list[Part]]:
 def _format_observed(capture: Capture) -> list[list[Part]]:
     """Which tinygrad was observed, and what of it could not be."""
     versions = capture.versions
-    tree = versions.tree if versions.tree not in ("", versions.tinygrad) else ""
+    tree = versions.tree
+    if tree == versions.tinygrad:
+        tree = ""
     where = ", ".join(filter(None, (tree, versions.commit)))
     parts: list[list[Part]] = [
         [("tinygrad    ", "dim"), f"{versions.tinygrad}, observed (nothing replaced)", format_known("  {}", where)]
@@ -179,7 +184,7 @@ def _format_other_switches(view: ScheduleView) -> list[Text]:
     if not changed:
         return []
     then, now = (", ".join(f"{name}={values[side]}" for name, values in changed.items()) for side in (0, 1))
-    it = "it" if len(changed) == 1 else "them"
+    it = inflect(len(changed), "it", "them")
     alert = f"!! made with {then}, now {now}: tinygrad's cache does not look at {it}"
     return view.page.wrap((alert, ALERT), indent=2, hang=3)
 

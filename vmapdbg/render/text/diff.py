@@ -119,8 +119,7 @@ def _name_schedules(schedules: Sequence[ScheduleDiff]) -> str:
     noun = inflect(len(schedules), "schedule")
     if any(item.is_pair and item.before != item.after for item in schedules):
         return f"{noun} {', '.join(map(_format_index, schedules))}"
-    indexes = [item.after if item.before is None else item.before for item in schedules]
-    return f"{noun} {format_ids(index for index in indexes if index is not None)}"
+    return f"{noun} {format_ids(item.index for item in schedules)}"
 
 
 def _print_schedule(view: DiffView, listing: DiffListing) -> None:
@@ -133,10 +132,10 @@ def _print_schedule(view: DiffView, listing: DiffListing) -> None:
         format_bufferizes,
         format_kernels,
         listing.format,
+        _format_same,
     ):
         if lines := section(view):
             page.show([Text(), *lines])
-    page.show(_format_same(view))
 
 
 def _format_heading(view: DiffView) -> list[Text]:
@@ -214,7 +213,7 @@ def _format_same(view: DiffView) -> list[Text]:
         many = f"{len(schedule.folded_before)} -> {len(schedule.folded_after)} nodes"
         what = "that only write a value in another way: broadcasts, permutations, stores of outputs"
         lines += view.page.wrap((f"= not compared: {many} {what}", "dim"), hang=2)
-    return [Text(), *lines] if lines else []
+    return lines
 
 
 # *** values

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rich.text import Text
 
 from vmapdbg.diff import CaptureDiff, Side, Totals
 from vmapdbg.diff.source import align_sources
 from vmapdbg.model.capture import SnippetError
 from vmapdbg.model.wording import format_plural, shorten_commit
-from vmapdbg.render.format import Places, format_bytes
+from vmapdbg.render.format import Places, format_bytes, label_patches
 from vmapdbg.render.text.diff_source import format_line_pair
 from vmapdbg.render.text.diff_view import AFTER, BEFORE, STATUS_STYLES, format_ratio, format_short
 from vmapdbg.render.text.layout import Page
@@ -130,10 +128,8 @@ def format_sides(page: Page, diff: CaptureDiff) -> list[Text]:
             only_after.append(other)
     if on := [name for name, state in after.patches.items() if state and before.patches.get(name, False)]:
         both.append(f"patches on {', '.join(on)}")
-    every = {**before.patches, **after.patches}
-    differ = [name for name in every if before.patches.get(name, False) != after.patches.get(name, False)]
-    only_before += _label_patches(before, differ)
-    only_after += _label_patches(after, differ)
+    only_before += label_patches(before.patches, after.patches)
+    only_after += label_patches(after.patches, before.patches)
     lines: list[Text] = []
     for label, style, parts in (
         ("before", BEFORE, only_before),
@@ -160,12 +156,6 @@ def _label_side(side: Side) -> list[str]:
         f"Python {versions.python}",
         f"vmapdbg {versions.vmapdbg}",
     ]
-
-
-def _label_patches(side: Side, names: Sequence[str]) -> list[str]:
-    on = ", ".join(name for name in names if side.patches.get(name, False))
-    off = ", ".join(name for name in names if not side.patches.get(name, False))
-    return [f"patches {word} {listed}" for word, listed in (("on", on), ("off", off)) if listed]
 
 
 def format_errors(page: Page, diff: CaptureDiff, places: Places) -> list[Text]:

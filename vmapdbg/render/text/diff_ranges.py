@@ -103,8 +103,10 @@ def _group_nodes(view: DiffView, changes: Iterable[NodeChange]) -> list[list[Nod
     for item in sorted(changes, key=lambda item: ("realized" not in item.changed, -item.after.id)):
         before = _describe_node(view, item.before, item.changed, before=True)
         after = _describe_node(view, item.after, item.changed, before=False)
-        alone = view.page.show_all or "realized" in item.changed
-        groups.setdefault(item.after.id if alone else (before.plain, after.plain), []).append(item)
+        look: object = (before.plain, after.plain)
+        if view.page.show_all or "realized" in item.changed:
+            look = item.after.id
+        groups.setdefault(look, []).append(item)
     return list(groups.values())
 
 

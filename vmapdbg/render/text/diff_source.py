@@ -47,7 +47,7 @@ class DiffListing:
             if item.status in ("unchanged", "changed") and "source" not in item.changed and not view.page.show_all:
                 continue
             sources = _join_sources(item.before), _join_sources(item.after)
-            here = f"{_name_change(item)} of schedule {_first_index(view)}"
+            here = f"{_name_change(item)} of schedule {view.schedule.index}"
             first = self._first.setdefault(sources, here)
             if first != here:
                 again += view.page.wrap((f"{_name_change(item)}: the same as {first}", "dim"), hang=2)
@@ -60,10 +60,6 @@ class DiffListing:
         if lines and again:
             lines.append(Text())
         return [view.page.join(("Source", "bold")), *lines, *again]
-
-
-def _first_index(view: DiffView) -> int | None:
-    return view.schedule.before if view.schedule.after is None else view.schedule.after
 
 
 def _name_change(item: KernelChange) -> str:

@@ -59,9 +59,8 @@ class DiffView:
         self.schedule = schedule
         self.page = page
         self.places = places
-        ids = {item.before: item.after for item in schedule.same_nodes}
-        ids |= {item.before.id: item.after.id for item in schedule.nodes}
-        self.renaming = Renaming(schedule.renamed, ids, (item.name for item in schedule.removed_ranges))
+        lone = (item.name for item in schedule.removed_ranges)
+        self.renaming = Renaming(schedule.renamed, schedule.pair_nodes(), lone)
         ops = {item.before: item.op for item in schedule.same_nodes}
         ops |= {item.before.id: item.before.op for item in schedule.nodes}
         ops |= {node.id: node.op for node in (*schedule.nodes_only_before, *schedule.folded_before)}

@@ -88,7 +88,8 @@ def _format_kernel(view: ScheduleView, numbers: list[int], most: int) -> Row:
     redundancy, alarm = "-", ""
     if kernel.redundancy is not None:
         redundancy = f"{kernel.redundancy:,.1f}x"
-        alarm = "bold yellow" if kernel.redundancy >= _MUCH_REDUNDANCY else ""
+        if kernel.redundancy >= _MUCH_REDUNDANCY:
+            alarm = "bold yellow"
     cells = [
         str(numbers[0]),
         (kernel.name, "bold"),

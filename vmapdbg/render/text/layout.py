@@ -75,7 +75,7 @@ class Page:
             return self.text(part)
         return self.text(*part)
 
-    def choose_first(self, items: list[_T], most: int) -> list[_T]:
+    def choose_first(self, items: Sequence[_T], most: int) -> Sequence[_T]:
         """Returns the items to show: the first `most` of them, all with `show_all`."""
         if self.show_all:
             return items

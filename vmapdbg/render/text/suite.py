@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from vmapdbg.model.wording import format_plural
+from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.render.suite_words import (
     count_found,
     count_tests,
@@ -80,11 +80,11 @@ def _format_section(page: Page, title: str, style: str, groups: Sequence[SuiteGr
     if not groups:
         return []
     lines = [Text(), *page.head(title, format_plural(len(groups), "change"))]
-    most = len(groups) if page.show_all else _MOST_GROUPS
-    for group in groups[:most]:
+    shown = page.choose_first(groups, _MOST_GROUPS)
+    for group in shown:
         lines += _format_group(page, group, style)
-    if len(groups) > most:
-        more = format_plural(len(groups) - most, "smaller change")
+    if len(shown) < len(groups):
+        more = format_plural(len(groups) - len(shown), "smaller change")
         lines += page.wrap((f"... {more} more: --all shows them", "dim"), indent=2)
     return lines
 
@@ -94,18 +94,18 @@ def _format_group(page: Page, group: SuiteGroup, style: str) -> Iterator[Text]:
     yield from page.wrap((f"{cost:>9}", style), "  ", (name_change(group), "bold"), f"  {count_found(group)}", hang=13)
     for sentence in explain_causes(group):
         yield from page.wrap(sentence, indent=13, hang=2)
-    tests = name_tests(group.tests, len(group.tests) if page.show_all else 1)
+    tests = name_tests(page.choose_first(group.tests, 1), len(group.tests))
     yield from page.wrap(tests, indent=13, hang=2)
     example = group.example
     kernels = f"{', '.join(example.before) or 'none'} -> {', '.join(example.after) or 'none'}"
     if example.before == example.after:
         kernels = ", ".join(example.after)
-    where = f"{example.line}: " if example.line is not None else ""
+    where = format_known("{}: ", example.line)
     yield from page.wrap((f"e.g. {where}{kernels}", "dim"), indent=13, hang=2)
 
 
 def _format_lone(page: Page, tests: Sequence[str], where: str) -> list[Text]:
     if not tests:
         return []
-    listed = name_tests(tests, len(tests) if page.show_all else 3)
+    listed = name_tests(page.choose_first(tests, 3), len(tests))
     return [Text(), *page.wrap((f"Tests {where}", "bold"), f"  {listed}", hang=2)]

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from vmapdbg.model.capture import Bufferize, Capture, Kernel, Node, Schedule
 from vmapdbg.model.schedule_index import index_of
-from vmapdbg.model.wording import format_known, format_plural, join_first
+from vmapdbg.model.wording import format_known, format_plural, join_counted, join_first
 from vmapdbg.render.format import format_shape, star_ambient
 from vmapdbg.render.text.layout import escape_unsafe
 from vmapdbg.render.text.view import ALERT
@@ -189,8 +189,7 @@ class Sentences:
 
     def _say_computes(self, fact: Fact) -> Iterable[str]:
         counts = Counter(map(self.index.op, fact.nodes))
-        ops = [f"{count} {op}" if count > 1 else op for op, count in counts.items()]
-        return [f"{len(fact.nodes)} nodes: {', '.join(ops)}"]
+        return [f"{len(fact.nodes)} nodes: {join_counted(counts.items())}"]
 
     def _say_fuses(self, fact: Fact) -> Iterable[str]:
         made = self.index.bufferizes[fact.nodes[0]]
