@@ -106,7 +106,9 @@ class Evaluator:
             return list_sources(self.graph, slot)
         if node.op == "assign":
             return node.src[1:2]
-        return () if node.op == "store" else node.src
+        if node.op == "store":
+            return ()
+        return node.src
 
     def _keep(self, slot: int, value: Value | Unknown) -> None:
         self._values[slot] = value
@@ -200,7 +202,7 @@ class Evaluator:
             ]
             return join_steps(parts, names[0])
         known = iter(int(number.numbers) for number in numbers)
-        argument = () if node.arg is None else tuple(next(known) if one is None else one for one in node.arg)
+        argument = tuple(next(known) if one is None else one for one in node.arg or ())
         return move(node, source, argument)
 
     def _multiply(self, slot: int, node: Node) -> Value:
@@ -343,8 +345,7 @@ class Evaluator:
 
 def _choose_undefined(condition: Value, chosen: Value, other: Value) -> np.ndarray:
     """An element is undefined where the condition is, or the one of the two that it chooses."""
-    masks = [False if value.undefined is None else value.undefined for value in (condition, chosen, other)]
-    return np.asarray(masks[0] | np.where(condition.numbers, masks[1], masks[2]))
+    return condition.mask | np.where(condition.numbers, chosen.mask, other.mask)
 
 
 def _fit(number: float, dtype: str) -> float | np.ndarray:

@@ -138,4 +138,6 @@ def load_graph(text: str) -> Graph:
 
 
 def _make_tuples(arg: Any) -> Any:
-    return tuple(map(_make_tuples, arg)) if isinstance(arg, list) else arg
+    if not isinstance(arg, list):
+        return arg
+    return tuple(map(_make_tuples, arg))

@@ -68,6 +68,7 @@ def bitcast(numbers: Numbers, source: str, dtype: str) -> Numbers:
     """Returns the elements that the bytes of numbers are in another dtype; along the last axis there may be more or
     fewer of them."""
     stored = encode(numbers, source)
-    last = numbers.shape[-1] * ITEMSIZE[source] // ITEMSIZE[dtype] if numbers.shape else 1
-    shape = (*numbers.shape[:-1], last) if numbers.shape else ()
+    shape = numbers.shape
+    if shape:
+        shape = (*shape[:-1], shape[-1] * ITEMSIZE[source] // ITEMSIZE[dtype])
     return load(Array(stored.data, dtype, shape))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from vmapdbg.reference.graph import Node
-from vmapdbg.reference.value import Unknown, Value, align
+from vmapdbg.reference.value import Unknown, Value, align, stack_aligned
 from vmapdbg.values.numbers import Numbers
 
 MOVEMENT = frozenset({"reshape", "expand", "permute", "pad", "shrink", "flip"})
@@ -55,14 +55,7 @@ def _pad(numbers: Numbers, widths: Sequence[tuple[int, int]]) -> Numbers:
 def stack(sources: Sequence[Value]) -> Value:
     """Returns values as the slices of a new first axis, behind those of the step ranges."""
     spread, ranges = align(sources)
-    shape = np.broadcast_shapes(*(value.numbers.shape for value in spread))
-    axis = len(ranges)
-    numbers = np.stack([np.broadcast_to(value.numbers, shape) for value in spread], axis)
-    stacked = Value(numbers, ranges)
-    if all(value.undefined is None for value in spread):
-        return stacked
-    masks = [np.zeros(shape, bool) if value.undefined is None else value.undefined for value in spread]
-    return replace(stacked, undefined=np.stack([np.broadcast_to(mask, shape) for mask in masks], axis))
+    return stack_aligned(spread, len(ranges), ranges)
 
 
 # *** step ranges

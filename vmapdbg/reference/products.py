@@ -89,11 +89,13 @@ def sum_product(graph: Graph, product: Product, reduce: Node, sources: Sequence[
     be broadcast against each other, and have the axes of `steps` step ranges first."""
     one, other = sources[0], sources[-1]
     if product.is_choice:
-        other = sources[2 if product.is_turned else 1]
+        other = sources[1]
+        if product.is_turned:
+            one, other = ~one, sources[2]
         if other.dtype.kind == "f" and not np.isfinite(other).all():
             # zero times an infinity is none
             return None
-        one = (~one if product.is_turned else one).astype(other.dtype)
+        one = one.astype(other.dtype)
     _, axes, keep, _ = reduce.arg
     batch = np.broadcast_shapes(one.shape, other.shape)[:steps]
     shape = graph.nodes[product.inside[-1]].shape

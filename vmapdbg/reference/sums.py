@@ -4,7 +4,7 @@ whole: it is a matrix product of its operands."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,7 +30,10 @@ def reduce_value(value: Value, op: str, axes: Sequence[int], keep: bool, names: 
     if op == "max" and numbers.dtype.kind == "f":
         # which number the largest is where one is NaN differs from device to device
         reduced = reduced.mark(np.isnan(numbers))
-    gone = places if not keep else places[: len(names)]
+    gone = places
+    if keep:
+        # the step ranges go all the same
+        gone = places[: len(names)]
     ranges = tuple(name for name in value.ranges if name not in names)
     return replace(reduced.move(lambda a: np.squeeze(a, gone)), ranges=ranges)
 
@@ -46,25 +49,33 @@ def _reduce(numbers: Numbers, op: str, axes: tuple[int, ...]) -> Numbers:
         if op == "max":
             lowest = -math.inf if kind == "f" else np.iinfo(numbers.dtype).min
             return np.max(numbers, axis=axes, keepdims=True, initial=lowest)
-        dtype = np.float64 if kind == "f" else numbers.dtype
+        dtype = _widen(numbers.dtype)
         if op == "mul":
             return np.prod(numbers, axis=axes, keepdims=True, dtype=dtype)
         return _add(numbers, axes, dtype)
 
 
-def _add(numbers: Numbers, axes: tuple[int, ...], dtype: type | np.dtype) -> Numbers:
+def _widen(dtype: np.dtype) -> np.dtype:
+    """Returns the dtype in which numbers are summed up: floats in double precision, integers as they are."""
+    if dtype.kind == "f":
+        return np.dtype(np.float64)
+    return dtype
+
+
+def _add(numbers: Numbers, axes: tuple[int, ...], dtype: np.dtype) -> Numbers:
     """Sums up, an axis along which all elements are one by its size, windows by running sums."""
     running = _add_windows(numbers, axes, dtype)
     if running is not None:
         return running
     repeated = [axis for axis in axes if numbers.strides[axis] == 0 and numbers.shape[axis] > 1]
     times = math.prod(numbers.shape[axis] for axis in repeated)
-    first = tuple(slice(0, 1) if axis in repeated else slice(None) for axis in range(numbers.ndim))
-    total = np.sum(numbers[first], axis=axes, keepdims=True, dtype=dtype)
-    return total if times == 1 else total * np.array(times).astype(dtype)
+    total = np.sum(_take_first(numbers, repeated), axis=axes, keepdims=True, dtype=dtype)
+    if times == 1:
+        return total
+    return total * np.array(times).astype(dtype)
 
 
-def _add_windows(numbers: Numbers, axes: tuple[int, ...], dtype: type | np.dtype) -> Numbers | None:
+def _add_windows(numbers: Numbers, axes: tuple[int, ...], dtype: np.dtype) -> Numbers | None:
     """Returns the sums of windows of integers that slide over one axis by one element a row; None for others. Their
     elements are many times those of the axis."""
     if len(axes) != 1 or numbers.dtype.kind not in "iu" or numbers.shape[axes[0]] < 2:
@@ -85,7 +96,14 @@ def _add_windows(numbers: Numbers, axes: tuple[int, ...], dtype: type | np.dtype
 
 def _cut(numbers: Numbers, axis: int, part: slice) -> Numbers:
     """Returns a part of an axis, as a view."""
-    return numbers[tuple(part if i == axis else slice(None) for i in range(numbers.ndim))]
+    return numbers[(*[slice(None)] * axis, part)]
+
+
+def _take_first(numbers: Numbers, axes: Iterable[int]) -> Numbers:
+    """Returns the first element along some axes, which stay with the size 1, as a view."""
+    for axis in axes:
+        numbers = _cut(numbers, axis, slice(0, 1))
+    return numbers
 
 
 # *** products
@@ -110,10 +128,10 @@ def add_products(x: Numbers, y: Numbers, axes: Sequence[int]) -> Numbers | None:
     """
     if x.dtype.kind != "f" and not _fits_double(x, y, axes):
         return None
-    whole = x.dtype if x.dtype.kind != "f" else None
+    dtype = _widen(x.dtype)
     shape = tuple(1 if axis in axes else size for axis, size in enumerate(x.shape))
     if 0 in x.shape:
-        return np.zeros(shape, whole or np.float64)
+        return np.zeros(shape, dtype)
     # what only one of them has is summed up before, what none has counts
     times = math.prod(x.shape[axis] for axis in axes if not _varies(x, axis) and not _varies(y, axis))
     x, y = _drop_repeated(x), _drop_repeated(y)
@@ -121,7 +139,9 @@ def add_products(x: Numbers, y: Numbers, axes: Sequence[int]) -> Numbers | None:
     y = _reduce(y, "add", tuple(a for a in axes if y.shape[a] > 1 and x.shape[a] == 1))
     product = _multiply(x, y, _find_roles(x, y, axes)) * float(times)
     total = np.broadcast_to(product, shape)
-    return total if whole is None else np.rint(total).astype(whole)
+    if dtype.kind == "f":
+        return total
+    return np.rint(total).astype(dtype)
 
 
 def _fits_double(x: Numbers, y: Numbers, axes: Sequence[int]) -> bool:
@@ -136,8 +156,7 @@ def _varies(numbers: Numbers, axis: int) -> bool:
 
 
 def _drop_repeated(numbers: Numbers) -> Numbers:
-    kept = tuple(slice(None) if _varies(numbers, axis) else slice(0, 1) for axis in range(numbers.ndim))
-    return numbers[kept]
+    return _take_first(numbers, [axis for axis in range(numbers.ndim) if not _varies(numbers, axis)])
 
 
 def _find_roles(x: Numbers, y: Numbers, axes: Sequence[int]) -> _Roles:

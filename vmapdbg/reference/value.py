@@ -31,17 +31,27 @@ class Value:
     def own_shape(self) -> tuple[int, ...]:
         return self.numbers.shape[len(self.ranges) :]
 
+    @property
+    def mask(self) -> Mask:
+        """`undefined`, an array where there are none, too."""
+        if self.undefined is None:
+            return np.broadcast_to(np.False_, self.numbers.shape)
+        return self.undefined
+
     def move(self, view: Callable[[Numbers], Numbers]) -> Value:
         """Returns the value with an array function applied that only moves elements."""
-        undefined = None if self.undefined is None else view(self.undefined)
-        return Value(view(self.numbers), self.ranges, undefined)
+        moved = Value(view(self.numbers), self.ranges)
+        if self.undefined is None:
+            return moved
+        return replace(moved, undefined=view(self.undefined))
 
     def mark(self, undefined: Mask | None) -> Value:
         """Returns the value with more elements that are undefined."""
         if undefined is None or not undefined.any():
             return self
-        both = undefined if self.undefined is None else undefined | self.undefined
-        return replace(self, undefined=np.broadcast_to(both, self.numbers.shape))
+        if self.undefined is not None:
+            undefined = undefined | self.undefined
+        return replace(self, undefined=np.broadcast_to(undefined, self.numbers.shape))
 
     def take_step(self, name: int, step: int) -> Value:
         """Returns the value at one step of a range; as it is where it does not depend on that."""
@@ -72,11 +82,14 @@ def _spread(value: Value, ranges: tuple[int, ...], rank: int) -> Value:
 def join_steps(values: Sequence[Value], name: int) -> Value:
     """Returns the value of all steps of a range, from that of each of them."""
     spread, ranges = align(values)
-    shape = np.broadcast_shapes(*(value.numbers.shape for value in spread))
     axis = sum(other < name for other in ranges)
-    numbers = np.stack([np.broadcast_to(value.numbers, shape) for value in spread], axis)
-    joined = Value(numbers, (*ranges[:axis], name, *ranges[axis:]))
-    if all(value.undefined is None for value in spread):
-        return joined
-    masks = [np.zeros(shape, bool) if value.undefined is None else value.undefined for value in spread]
-    return replace(joined, undefined=np.stack([np.broadcast_to(mask, shape) for mask in masks], axis))
+    return stack_aligned(spread, axis, (*ranges[:axis], name, *ranges[axis:]))
+
+
+def stack_aligned(values: Sequence[Value], axis: int, ranges: tuple[int, ...]) -> Value:
+    """Returns values that `align` made as the slices of a new axis; `ranges` are the step ranges of what comes out."""
+    shape = np.broadcast_shapes(*(value.numbers.shape for value in values))
+    stacked = Value(np.stack([np.broadcast_to(value.numbers, shape) for value in values], axis), ranges)
+    if all(value.undefined is None for value in values):
+        return stacked
+    return replace(stacked, undefined=np.stack([np.broadcast_to(value.mask, shape) for value in values], axis))

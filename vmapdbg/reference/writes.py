@@ -56,8 +56,8 @@ def write(memory: Value, places: Value, value: Value) -> Value:
     numbers.reshape(-1)[where.numbers] = np.broadcast_to(what.numbers, where.numbers.shape)
     if memory.undefined is None and what.undefined is None:
         return replace(memory, numbers=numbers)
-    undefined = np.zeros(numbers.shape, bool) if memory.undefined is None else memory.undefined.copy()
-    undefined.reshape(-1)[where.numbers] = False if what.undefined is None else what.undefined
+    undefined = memory.mask.copy()
+    undefined.reshape(-1)[where.numbers] = what.mask
     return replace(memory, numbers=numbers, undefined=undefined)
 
 
