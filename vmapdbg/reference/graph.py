@@ -7,9 +7,8 @@ before a value's own ones and is known by an id: a scope of vmap, or the devices
 
 from __future__ import annotations
 
-import json
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 DEVICES = -1
@@ -118,26 +117,3 @@ def reach(nodes: Sequence[HasSources], slots: Iterable[int], ends: Container[int
         if slot not in ends:
             stack += nodes[slot].src
     return sorted(found)
-
-
-def dump_graph(graph: Graph) -> str:
-    """Returns a graph as JSON."""
-    return json.dumps(asdict(graph))
-
-
-def load_graph(text: str) -> Graph:
-    """Reads what `dump_graph` wrote."""
-    fields = json.loads(text)
-    nodes = [
-        Node(one["op"], one["dtype"], tuple(one["shape"]), tuple(one["src"]), _make_tuples(one["arg"]))
-        for one in fields["nodes"]
-    ]
-    inputs = {int(slot): tuple(names) for slot, names in fields["inputs"].items()}
-    ranges = {int(name): size for name, size in fields["ranges"].items()}
-    return Graph(nodes, fields["roots"], inputs, ranges)
-
-
-def _make_tuples(arg: Any) -> Any:
-    if not isinstance(arg, list):
-        return arg
-    return tuple(map(_make_tuples, arg))
