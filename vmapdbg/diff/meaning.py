@@ -9,10 +9,10 @@ along which its value differs, and no others.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from vmapdbg.diff.arguments import read_begins, read_number, read_numbers, read_words
 from vmapdbg.diff.ops import ELEMENTWISE, LEAVES, MOVEMENT, SAME_VALUE, TYPED, name_op
 from vmapdbg.model.capture import Node, Schedule
 from vmapdbg.model.schedule_index import index_of
@@ -64,7 +64,7 @@ class Meanings:
         op = name_op(node.op)
         sources = [source for source in node.src if source in self.views]
         if op == "CONST":
-            return self._add_head(node, (False,) * len(_shape_of(node)), (), _read_number(node.arg), constant=True)
+            return self._add_head(node, (False,) * len(_shape_of(node)), (), read_number(node.arg), constant=True)
         if not sources or op in LEAVES:
             return self._add_head(node, (True,) * len(_shape_of(node)), ())
         if op in SAME_VALUE:
@@ -87,7 +87,7 @@ class Meanings:
             # an axis that the source does not have is the same all along, as one is that it has with one element
             return View(view.head, (None,) * (len(_shape_of(node)) - len(view.axes)) + view.axes)
         if op == "PERMUTE":
-            return View(view.head, tuple(view.axes[i] for i in _read_numbers(node.arg)))
+            return View(view.head, tuple(view.axes[i] for i in read_numbers(node.arg)))
         if op == "RESHAPE":
             return self._reshape(node, source)
         return self._cut(node, op, source)
@@ -153,7 +153,7 @@ class Meanings:
     def _cut(self, node: Node, op: str, source: int) -> View:
         """PAD, SHRINK and FLIP: only the axes that they touch count, and where on them they begin."""
         before, after = self._shape(source), _shape_of(node)
-        begins = _read_begins(node.arg, len(after))
+        begins = read_begins(node.arg, len(after))
         touched = [old != new or op == "FLIP" for old, new in zip(before, after, strict=True)]
         own = self.views[source].axes
         varies = [axis is not None for axis in own]
@@ -168,7 +168,7 @@ class Meanings:
         """The axes of the source are named as its head has them, so that nothing is left of how they were moved."""
         own, sizes = self.views[source].axes, self._shape(source)
         # tinygrad 0.12 has no axes where it reduces over an OUTER range, and then a capture has no argument
-        name, *axes = _read_words(node.arg) or [""]
+        name, *axes = read_words(node.arg) or [""]
         reduced = [int(axis) for axis in axes]
         known = sorted(axis for i in reduced if (axis := own[i]) is not None)
         repeated = [sizes[i] for i in reduced if own[i] is None]
@@ -275,33 +275,8 @@ def _count(shape: Shape) -> int | None:
     return math.prod(sizes)
 
 
-def _read_number(arg: str) -> str:
-    """Returns a constant without its dtype: `1`, `1.0` and `True` are one number."""
-    if arg in ("True", "False"):
-        return str(int(arg == "True"))
-    try:
-        return repr(float(arg)).removesuffix(".0")
-    except ValueError:
-        return arg
-
-
 def _holds(dtype: str, number: str) -> bool:
     """Tells whether a dtype has a constant, as the argument of its head, without a change."""
     if dtype == "bool":
         return number in ("['0']", "['1']")
     return dtype.startswith(("float", "double", "half", "bfloat", "weak")) or "." not in number
-
-
-def _read_words(arg: str) -> list[str]:
-    return re.findall(r"\w+", arg)
-
-
-def _read_numbers(arg: str) -> list[int]:
-    return [int(number) for number in re.findall(r"-?\d+", arg)]
-
-
-def _read_begins(arg: str, rank: int) -> list[str]:
-    """Returns where each axis of a PAD or SHRINK begins: `((1, 3), (0, 2))` are pairs of a begin, and an end or a size,
-    which the shape has as well."""
-    pairs = re.findall(r"\(\s*([^(),]+),[^()]*\)", arg)
-    return pairs if len(pairs) == rank else [arg] * rank

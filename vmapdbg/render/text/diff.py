@@ -12,6 +12,7 @@ from vmapdbg.diff import CaptureDiff, ScheduleDiff, ValueDiff
 from vmapdbg.diff.naming import find_ranges
 from vmapdbg.model.wording import format_known, format_plural, inflect
 from vmapdbg.render.format import Places, format_ids, format_shape
+from vmapdbg.render.text.diff_bufferizes import format_bufferizes
 from vmapdbg.render.text.diff_head import (
     describe_totals,
     format_errors,
@@ -21,7 +22,7 @@ from vmapdbg.render.text.diff_head import (
     format_verdict,
 )
 from vmapdbg.render.text.diff_kernels import format_kernels
-from vmapdbg.render.text.diff_ranges import format_bufferizes, format_nodes, format_vmap_map
+from vmapdbg.render.text.diff_nodes import format_nodes, format_vmap_map
 from vmapdbg.render.text.diff_source import DiffListing
 from vmapdbg.render.text.diff_view import AFTER, BEFORE, STATUS_STYLES, DiffView, join_change
 from vmapdbg.render.text.layout import Page, Part

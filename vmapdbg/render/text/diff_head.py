@@ -9,7 +9,7 @@ from vmapdbg.diff.source import align_sources
 from vmapdbg.model.capture import SnippetError
 from vmapdbg.model.wording import format_plural, shorten_commit
 from vmapdbg.render.format import Places, format_bytes, label_patches
-from vmapdbg.render.text.diff_source import format_line_pair
+from vmapdbg.render.text.diff_lines import format_line_pair
 from vmapdbg.render.text.diff_view import AFTER, BEFORE, STATUS_STYLES, format_ratio, format_short
 from vmapdbg.render.text.layout import Page
 from vmapdbg.render.text.view import ALERT
