@@ -111,6 +111,13 @@ def test_a_reduce_without_an_argument_is_compared() -> None:
     assert (2, 5) in [(item.before, item.after) for item in schedule.same_nodes]
 
 
+def test_a_reduce_without_a_shape_is_compared() -> None:
+    """One over an OUTER range has none in a capture of tinygrad 0.13."""
+    bare = tuple(replace(node, arg="ADD ()", shape=()) if node.op == "REDUCE" else node for node in new_sum())
+    _, schedule = compare(make(old_sum()), make(bare))
+    assert (1, 3) in [(item.before, item.after) for item in schedule.same_nodes]
+
+
 def test_what_reads_it_the_other_way_round_is_a_change() -> None:
     swapped = tuple(replace(node, src=(8, 3)) if node.op == "ADD" else node for node in new_sum())
     _, schedule = compare(make(old_sum()), make(swapped))

@@ -175,9 +175,13 @@ class Meanings:
         left = [axis for i, axis in enumerate(own) if i not in reduced]
         what = [name, known, repeated, [axis for axis in left if axis is not None]]
         varies = [axis is not None for axis in left]
-        if len(_shape_of(node)) == len(own):
+        rank = len(_shape_of(node))
+        if rank == len(own):
             # the reduced axes stay, with one element
             varies = [axis is not None and i not in reduced for i, axis in enumerate(own)]
+        elif rank != len(left):
+            # tinygrad 0.13 has no shape for a reduce over an OUTER range
+            varies = [True] * rank
         return self._add_head(node, varies, (source,), what, places=False)
 
     def _combine(self, node: Node, op: str, sources: Sequence[int]) -> View:
