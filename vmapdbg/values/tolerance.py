@@ -64,10 +64,14 @@ def make_tolerance(dtype: str, terms: int, largest: float) -> Tolerance:
 def measure_rounding(dtype: str, count: float) -> float:
     """Returns what so many roundings to a dtype add to the variance of a value's relative error. It is that of one
     rounding of `count_terms`, with the dtype's own eps; 0 for integers and bools."""
-    return count * EPSILON[dtype] ** 2 if is_float(dtype) else 0.0
+    if not is_float(dtype):
+        return 0.0
+    return count * EPSILON[dtype] ** 2
 
 
 def count_terms(dtype: str, variance: float) -> int:
     """Returns how many roundings to a dtype make up the variance of a value of this dtype, whose way from the inputs
     may have gone through coarser and finer dtypes: the `terms` of its tolerance."""
-    return math.ceil(variance / EPSILON[dtype] ** 2) if is_float(dtype) else 0
+    if not is_float(dtype):
+        return 0
+    return math.ceil(variance / EPSILON[dtype] ** 2)
