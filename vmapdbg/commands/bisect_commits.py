@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vmapdbg.bisect.commits import CommitSearch, search_commits
-from vmapdbg.bisect.outcome import Outcome, Outcomes
+from vmapdbg.bisect.outcome import Outcome, Outcomes, describe_end
 from vmapdbg.commands.jobs import find_findings
 from vmapdbg.commands.launcher import run_many
 from vmapdbg.commands.progress import show_progress
@@ -58,7 +58,8 @@ def search_history(job: Job, span: str, kind: str) -> CommitsFound:
             search = search_commits(line, ask, os.cpu_count() or 1)
         except ValueError as end:
             commit = str(end)
-            raise Failure(f"{commit[:12]} is an end of {span}, and cannot be run: {explain(runs[commit])}") from None
+            ended = describe_end(runs[commit])
+            raise Failure(f"{commit[:12]} is an end of {span}, and cannot be run: {ended}") from None
     if search.first is None or search.before is None:
         return CommitsFound(top, search, outcomes.known, None, None)
     return CommitsFound(top, search, outcomes.known, runs[search.before], runs[search.first])
@@ -100,12 +101,6 @@ def name_outcome(run: Run, outcomes: Outcomes) -> str | None:
     if failed_at_once and outcomes.kind != "crash":
         return None
     return outcomes.sort_in(run)
-
-
-def explain(run: Run) -> str:
-    if run.capture is None or run.capture.error is None:
-        return run.died or "it died"
-    return f"{run.capture.error.type}: {run.capture.error.message}"
 
 
 def describe_history(found: CommitsFound, snippet: str, kind: str, changes: CaptureDiff | None) -> History:
