@@ -4,7 +4,7 @@ only: `render/sentences.py` makes the sentences."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tinygrad.dtype import AddrSpace
 from tinygrad.uop import Ops
@@ -12,6 +12,7 @@ from tinygrad.uop.ops import UOp
 
 from vmapdbg.child.record.recorder import BufferizeRecord, Disagreement, Verdict
 from vmapdbg.model.capture import Realized, Reason
+from vmapdbg.model.vocabulary import RealizedReason
 
 if TYPE_CHECKING:
     from vmapdbg.child.extract.overlay_view import PassView
@@ -33,10 +34,8 @@ def explain_realized(view: PassView, u: UOp) -> Realized | None:
         reason, cause = record.forced[u]
         return Realized(tuple(range(len(u.shape))), reason, "", (_explain_forced(view, u, reason, cause),))
     disagreement, ending = record.disagreements.get(u), record.endings.get(u)
-    axes = record.context.realize_map.get(u)
     if disagreement is None and ending is None:
-        # stock tinygrad, which reports no decision, has an entry for what it realizes
-        return None if axes is None else Realized(tuple(axes), "stock", "", (Reason("stock"),))
+        return None
     reasons: list[Reason] = []
     refusal = record.refusals.get(u)
     if refusal is not None:
@@ -46,9 +45,17 @@ def explain_realized(view: PassView, u: UOp) -> Realized | None:
     if ending is not None:
         ends_at = tuple(view.ids[expand] for expand in ending.ranges.values())
         reasons.append(Reason("ending-ranges", ends_at, view.render_all(ending.ranges)))
+    axes = record.context.realize_map.get(u) or ()
+    return Realized(tuple(sorted(axes)), _name_decision(refusal, disagreement), "", tuple(reasons))
+
+
+def _name_decision(refusal: Any, disagreement: Disagreement | None) -> RealizedReason:
     # a patch that refused a fusion comes before what asked for the buffer in the first place
-    reason = "consumers-disagree" if disagreement is not None else "ending-ranges"
-    return Realized(tuple(sorted(axes or ())), reason if refusal is None else refusal.patch, "", tuple(reasons))
+    if refusal is not None:
+        return refusal.patch
+    if disagreement is not None:
+        return "consumers-disagree"
+    return "ending-ranges"
 
 
 def _explain_forced(view: PassView, u: UOp, reason: str, cause: UOp) -> Reason:

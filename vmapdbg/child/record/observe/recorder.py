@@ -22,6 +22,7 @@ from vmapdbg.child.record.observe.records import (
     UOp,
     Verdict,
 )
+from vmapdbg.child.record.recording import Recording
 
 Choose = Callable[[ObservedPass, int], str | None]
 """Given a pass that begins and the number of its schedule: sets what is forced and released in it, and returns a line
@@ -44,7 +45,7 @@ def guarded(report: Callable[..., Any]) -> Callable[..., Any]:
     return taken
 
 
-class ObservingRecorder:
+class ObservingRecorder(Recording[ObservedSchedule]):
     """What the snippet scheduled, in order. `missing` has a line for each part that could not be observed.
 
     `choose` makes decisions in place of tinygrad's own. Between `pass_starts` and `schedule_created` there is a
