@@ -60,10 +60,13 @@ def _name_decision(refusal: Any, disagreement: Disagreement | None) -> RealizedR
 
 def _explain_forced(view: PassView, u: UOp, reason: str, cause: UOp) -> Reason:
     if reason == "always":
-        is_kept_scope = u.op.name == "VMAPOUT" and u.arg is not None
-        return Reason("kept-scope" if is_kept_scope else "always", (view.ids[u],))
+        if u.op.name == "VMAPOUT" and u.arg is not None:
+            return Reason("kept-scope", (view.ids[u],))
+        return Reason("always", (view.ids[u],))
     if reason == "assign":
-        return Reason("assign") if cause is u else Reason("assigned-value", (view.ids[cause],))
+        if cause is u:
+            return Reason("assign")
+        return Reason("assigned-value", (view.ids[cause],))
     if reason == "source-of":
         return Reason("source-of", (view.ids[cause],))
     if reason == "outer-reduce":
@@ -72,7 +75,9 @@ def _explain_forced(view: PassView, u: UOp, reason: str, cause: UOp) -> Reason:
 
 
 def _explain_disagreement(view: PassView, found: Disagreement) -> Reason:
-    axis = found.where if isinstance(found.where, int) else view.render(found.where)
+    axis = found.where
+    if not isinstance(axis, int):
+        axis = view.render(axis)
     first: dict[str, int] = {}
     for consumer, r in found.asked:
         first.setdefault(view.render(r), view.ids[consumer])
@@ -92,9 +97,11 @@ def explain_outcome(view: PassView, node: UOp, record: BufferizeRecord) -> Reaso
     # what the cost function said does not count where a later rule did something else
     if record.verdict is not None and record.verdict.kept == record.stored:
         return explain_verdict(record.verdict)
-    if record.stored:
-        return Reason("output" if view.is_output(node) else "no-rule")
-    return Reason("folded")
+    if not record.stored:
+        return Reason("folded")
+    if view.is_output(node):
+        return Reason("output")
+    return Reason("no-rule")
 
 
 def explain_verdict(verdict: Verdict) -> Reason:
@@ -115,8 +122,11 @@ def explain_verdict(verdict: Verdict) -> Reason:
         return Reason("many-buffers", numbers=buffers)
     readers = sum(_reads_buffer(r.src[0]) for r in reduces)
     if readers:
-        return Reason("reduce-reads-buffer" if kept else "reduce-computed-again", numbers={"reduces": readers})
-    return Reason("cost-function") if kept else Reason("few-buffers", numbers=buffers)
+        rule = "reduce-reads-buffer" if kept else "reduce-computed-again"
+        return Reason(rule, numbers={"reduces": readers})
+    if kept:
+        return Reason("cost-function")
+    return Reason("few-buffers", numbers=buffers)
 
 
 def _find_accessed(src: UOp) -> tuple[int, list[UOp]]:

@@ -11,7 +11,7 @@ from typing import Any
 from vmapdbg.child.adapters import Adapter, find_adapter
 from vmapdbg.child.record.observe.decisions import find_deciding, find_operands, read_decision
 from vmapdbg.child.record.observe.lines import UserLines
-from vmapdbg.child.record.observe.outcomes import find_memory, find_outcome, find_stores
+from vmapdbg.child.record.observe.outcomes import find_memory, find_outcome, find_stores, find_written
 from vmapdbg.child.record.observe.realize_map import Axes, RecordingMap
 from vmapdbg.child.record.observe.records import (
     ObservedBuffer,
@@ -158,9 +158,9 @@ class ObservingRecorder(Recording[ObservedSchedule]):
             kernel, node = adapter.kernel_of(uop), self._origin.get(uop)
             if kernel is not None and node is not None:
                 ast, arguments = kernel
-                nodes.setdefault(ast, {})[find_memory(arguments[0]) if arguments else None] = node
+                nodes.setdefault(ast, {})[find_written(arguments)] = node
         for launch in adapter.find_kernels(created):
-            written = find_memory(launch.buffers[0]) if launch.buffers else None
+            written = find_written(launch.buffers)
             found = nodes.get(launch.ast, {})
             node = found.get(written)
             if node is None and len(found) == 1:
