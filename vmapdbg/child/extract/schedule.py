@@ -24,8 +24,10 @@ def build_schedules(asked: Sequence[Asked[Pass]], build: Callable[[Pass], model.
     built = {id(passed): build(passed) for passed in find_passes(asked)}
     schedules: list[model.Schedule] = []
     for index, schedule in enumerate(asked):
-        made = built.get(id(schedule.passed), _REFUSED)
-        schedules.append(replace(made, index=index, line=schedule.line, outputs=tuple(schedule.outputs)))
+        made = _REFUSED
+        if schedule.passed is not None:
+            made = replace(built[id(schedule.passed)], outputs=tuple(schedule.outputs))
+        schedules.append(replace(made, index=index, line=schedule.line))
     return schedules
 
 

@@ -43,5 +43,5 @@ def choose_mode(request: Request) -> Mode:
 
 def load_mode(observes: bool) -> Any:
     """Returns the module of a mode."""
-    names = {False: "overlay", True: "observe"}
-    return importlib.import_module(f"{__name__}.{names[observes]}")
+    name = "observe" if observes else "overlay"
+    return importlib.import_module(f"{__name__}.{name}")

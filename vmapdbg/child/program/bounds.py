@@ -24,7 +24,7 @@ def bound_address(address: Value, gate: Value | None) -> tuple[int, int]:
             if value.op in {"add", "mul", "shl", "sub"}:
                 (a, b), (c, d) = bound(value.sources[0]), bound(value.sources[1])
                 if value.op == "shl":
-                    # a factor
+                    # by how much it multiplies
                     c, d = 1 << max(c, 0), 1 << min(max(d, 0), 64)
                 if value.op == "add":
                     ends = [a + c, b + d]
@@ -43,7 +43,7 @@ def bound_address(address: Value, gate: Value | None) -> tuple[int, int]:
 
 def read_comparison(condition: Value) -> tuple[Value, int, int] | None:
     """Returns what a condition says of an expression: (expression, lowest, highest)."""
-    # what compares `not less` is `less != True`
+    # tinygrad writes `not x < y` as `(x < y) != True`
     flipped = condition.op == "ne" and condition.sources[1].constant == 1
     if flipped:
         condition = condition.sources[0]
