@@ -76,5 +76,5 @@ class Observer:
     def buffer_stored(self, buffer: UOp, stored: UOp | None) -> None:
         """A BUFFERIZE became a store; `stored` is None for a LOCAL one, which its kernel stores when it is lowered."""
 
-    def schedule_created(self, items: list[Any], buffers: UOp) -> None:
+    def schedule_created(self, items: list[Any], buffers: UOp, /) -> None:
         """The schedule is there: its ExecItems, and a SINK with the buffers of each of them."""

@@ -16,7 +16,7 @@ os.environ.setdefault("DEV", "PYTHON")
 import pytest
 
 from vmapdbg import overlay
-from vmapdbg.child.modes import schedule_lazy
+from vmapdbg.child.lazy import schedule_lazy
 from vmapdbg.child.record.lines import set_internal_folders
 from vmapdbg.child.record.recorder import Recorder
 from vmapdbg.job.patches import format_patches, parse_patches, patch_states

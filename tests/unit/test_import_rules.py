@@ -93,7 +93,19 @@ def test_parent_runs_without_tinygrad() -> None:
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 
 
-def test_help_imports_no_rich() -> None:
-    code = "import sys, vmapdbg.commands.cli; print([name for name in sys.modules if name.split('.')[0] == 'rich'])"
+# what is imported -> a part that it has no use for, and that takes time
+NOT_IMPORTED = (
+    ("vmapdbg.commands.cli", "rich"),
+    ("vmapdbg.commands.cli", "vmapdbg.diff"),
+    ("vmapdbg.child.modes.overlay", "vmapdbg.child.record.observe"),
+    ("vmapdbg.child.modes.overlay", "vmapdbg.child.extract"),
+    ("vmapdbg.child.modes.overlay", "vmapdbg.child.evidence"),
+    ("vmapdbg.lint", "vmapdbg.diff"),
+)
+
+
+@pytest.mark.parametrize(("started", "part"), NOT_IMPORTED)
+def test_start_is_quick(started: str, part: str) -> None:
+    code = f"import sys, {started}; print([name for name in sys.modules if f'{{name}}.'.startswith('{part}.')])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stdout == "[]\n", done.stderr

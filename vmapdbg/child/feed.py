@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from vmapdbg.child.live import build_live_capture, observe_with
-from vmapdbg.child.live_observed import build_live_observed
-from vmapdbg.child.record.observe import ObservingRecorder, start
-from vmapdbg.child.record.recorder import Recorder
+from vmapdbg.child.modes import load_mode
+from vmapdbg.child.record.recording import Recording
 from vmapdbg.model.capture import Capture
 
 
@@ -46,21 +44,24 @@ class Sink(Protocol):
 def feed(sink: Sink, observes: bool) -> Callable[[], None]:
     """Has the schedules of this process handed to `sink`. With `observes` any tinygrad is looked at as it is; else the
     overlay is installed already. Returns what is to be called when the process ends."""
-    if observes:
-        observing = ObservedFeed(sink)
-        start(recorder=observing)
-        return observing.end_last
-    recorder = OverlayFeed(sink)
-    observe_with(recorder)
-    return recorder.end_last
+    made: Feed = load_mode(observes).FEED(sink)
+    made.start()
+    return made.end_last
 
 
-class OverlayFeed(Recorder):
-    """Has them from the overlay."""
+class Feed(Recording[Any]):
+    """Stands before a recorder, as a class that derives from both: hands on each of its schedules, and forgets it.
+    `build` makes a Capture of schedules for a target."""
+
+    build: Callable[[list[Any], str], Capture]
 
     def __init__(self, sink: Sink) -> None:
         super().__init__()
         self.sink = sink
+
+    def start(self) -> None:
+        """Has tinygrad, which is not imported yet, report to this."""
+        raise NotImplementedError
 
     def schedule_asked(self, key: bytes, cached: bool) -> None:
         self.end_last()
@@ -69,39 +70,8 @@ class OverlayFeed(Recorder):
             self.sink.asked_again(key, self.schedules[-1].line)
             self.forget()
 
-    def schedule_created(self, items: list[Any], buffers: Any) -> None:
-        super().schedule_created(items, buffers)
-        self.end_last(is_whole=True)
-
-    def end_last(self, is_whole: bool = False) -> None:
-        """Hands on the last schedule."""
-        records = [record for record in self.schedules[-1:] if record.passed is not None]
-        try:
-            for record in records:
-                assert record.passed is not None
-                kernels = frozenset(k.ast.key for k in record.passed.kernels if k.ast.op.name == "SINK")
-                build = partial(build_live_capture, records)
-                self.sink.made(MadeSchedule(record.key, record.line, kernels, is_whole, build))
-        finally:
-            self.forget()
-
-
-class ObservedFeed(ObservingRecorder):
-    """Has them from tinygrad as it is."""
-
-    def __init__(self, sink: Sink) -> None:
-        super().__init__()
-        self.sink = sink
-
-    def schedule_asked(self, key: bytes, cached: bool) -> None:
-        self.end_last()
-        super().schedule_asked(key, cached)
-        if cached:
-            self.sink.asked_again(key, self.schedules[-1].line)
-            self.forget()
-
-    def schedule_created(self, graph: Any, created: Any) -> None:
-        super().schedule_created(graph, created)
+    def schedule_created(self, created: Any, buffers: Any, /) -> None:
+        super().schedule_created(created, buffers)
         self.end_last(is_whole=True)
 
     def end_last(self, is_whole: bool = False) -> None:
@@ -109,9 +79,8 @@ class ObservedFeed(ObservingRecorder):
         schedules = [schedule for schedule in self.schedules[-1:] if schedule.passed is not None]
         try:
             for schedule in schedules:
-                assert schedule.passed is not None
-                kernels = frozenset(k.ast.key for k in schedule.passed.kernels if k.is_compute)
-                build = partial(build_live_observed, schedules)
+                kernels = frozenset(kernel.ast.key for kernel in schedule.passed.kernels if kernel.is_compute)
+                build = partial(self.build, schedules)
                 self.sink.made(MadeSchedule(schedule.key, schedule.line, kernels, is_whole, build))
         finally:
             self.forget()

@@ -28,26 +28,34 @@ def build_observed_capture(
     Raises what tinygrad raises for a kernel that the target cannot have, and RendererMissing.
     """
     schedules: tuple[model.Schedule, ...] = ()
-    missing: list[str] = list(recorder.lost)
+    missing = recorder.lost
     # where there are none tinygrad may not even be there
     if recorder.schedules:
         from vmapdbg.child.extract.observed import build_schedules
 
         schedules = build_schedules(recorder.schedules, job.target, progress)
         missing = recorder.missing
+    return _make_capture(job.snippet, job.target, schedules, error, tuple(missing))
+
+
+def build_live_observed(schedules: list[ObservedSchedule], target: str) -> model.Capture:
+    """The same of some schedules of a process with a life of its own, which stays as it was."""
+    from vmapdbg.child.extract.observed import build_schedules
+
+    with process_kept():
+        return _make_capture("", target, build_schedules(schedules, target))
+
+
+def _make_capture(
+    snippet: str,
+    target: str,
+    schedules: tuple[model.Schedule, ...],
+    error: model.SnippetError | None = None,
+    missing: tuple[str, ...] = (),
+) -> model.Capture:
     versions = model.Versions(__version__, observed_version(), platform.python_version())
-    return model.Capture(
-        model.SCHEMA,
-        versions,
-        job.snippet,
-        job.target,
-        {},
-        error,
-        schedules,
-        (),
-        mode="observe",
-        missing=tuple(missing),
-    )
+    what = (model.SCHEMA, versions, snippet, target, {}, error, schedules, ())
+    return model.Capture(*what, mode="observe", missing=missing)
 
 
 class BlockObserver(ObservingRecorder):
@@ -77,16 +85,6 @@ class BlockObserver(ObservingRecorder):
         finally:
             self.is_on = False
             self.forget()
-
-
-def build_live_observed(schedules: list[ObservedSchedule], target: str) -> model.Capture:
-    """The same of some schedules of a process with a life of its own, which stays as it was."""
-    from vmapdbg.child.extract.observed import build_schedules
-
-    with process_kept():
-        built = build_schedules(schedules, target)
-    versions = model.Versions(__version__, observed_version(), platform.python_version())
-    return model.Capture(model.SCHEMA, versions, "", target, {}, None, built, (), mode="observe")
 
 
 def observed_version() -> str:

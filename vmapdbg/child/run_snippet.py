@@ -16,8 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from vmapdbg import overlay
-from vmapdbg.child.modes import choose_mode, schedule_lazy
+from vmapdbg.child.lazy import schedule_lazy
+from vmapdbg.child.modes import choose_mode
 from vmapdbg.child.record.lines import find_user_file
+from vmapdbg.child.record.recording import find_passes
 from vmapdbg.job.job import Request, load_request
 from vmapdbg.model import capture as model
 from vmapdbg.model.store import dump_compact, write_atomically
@@ -39,7 +41,8 @@ def main() -> None:
     # the records keep every UOp alive: collecting garbage would walk them all again and again, and find none
     gc.disable()
     gc.freeze()
-    capture = mode.build(error, count_kernels(mode.count_kernels(), request.progress))
+    kernels = sum(len(passed.kernels) for passed in find_passes(mode.schedules))
+    capture = mode.build(error, count_kernels(kernels, request.progress))
     write_atomically(request.output, dump_compact(capture))
 
 

@@ -12,13 +12,10 @@ import click
 
 from vmapdbg.bisect import DEFAULT_RUNS, KINDS
 from vmapdbg.commands.baseline import capture_of
-from vmapdbg.commands.bisect_commits import describe_history, search_history
-from vmapdbg.commands.bisect_decisions import show_decisions
 from vmapdbg.commands.jobs import find_findings, find_job, find_plain_job, refuse_overlay_error
 from vmapdbg.commands.launcher import run_many
 from vmapdbg.commands.options import JobOptions, OutcomeType, job_options, make_console
 from vmapdbg.commands.progress import show_progress
-from vmapdbg.commands.reduce import reduce_job
 from vmapdbg.job.job import Job
 from vmapdbg.job.patches import Patches
 from vmapdbg.model.data import dump_document
@@ -107,6 +104,8 @@ def bisect(
     if decisions:
         if span is not None or with_snippet:
             raise Failure("--decisions goes with neither --commits nor --reduce")
+        from vmapdbg.commands.bisect_decisions import show_decisions
+
         sys.exit(show_decisions(snippet, kind, runs, baseline, options, as_json))
     if baseline is not None:
         raise Failure("--baseline is for --decisions")
@@ -123,6 +122,8 @@ def bisect(
     search, outcomes = bisect_job(job, kind, runs)
     reduced = None
     if with_snippet and not search.is_uniform:
+        from vmapdbg.commands.reduce import reduce_job
+
         reduced = reduce_job(job, kind, search, seconds)
     if as_json:
         from vmapdbg.render.documents import make_bisect_document
@@ -142,10 +143,11 @@ def show_history(snippet: str | None, span: str, kind: str, options: JobOptions,
     """Looks for a commit and prints what was found. Returns the exit code."""
     if options.patches:
         raise Failure("--commits runs each commit as it is, without patches")
-    job = replace(find_plain_job(snippet, options), patches=None)
-    found = search_history(job, span, kind)
+    from vmapdbg.commands.bisect_commits import describe_history, search_history
     from vmapdbg.diff import diff_captures
 
+    job = replace(find_plain_job(snippet, options), patches=None)
+    found = search_history(job, span, kind)
     changes = None
     if found.before is not None and found.after is not None:
         changes = diff_captures(capture_of(found.before, job), capture_of(found.after, job), None)

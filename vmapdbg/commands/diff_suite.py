@@ -6,18 +6,19 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from vmapdbg.commands.options import make_console
-from vmapdbg.diff import CaptureDiff
 from vmapdbg.model.data import dump_document
 from vmapdbg.model.failure import EXIT_USAGE, Failure
 from vmapdbg.model.wording import join_first
-from vmapdbg.suite.compare import compare_runs, diff_test
-from vmapdbg.suite.load import LoadedRun, load_run
-from vmapdbg.suite.result import SuiteDiff
+
+if TYPE_CHECKING:
+    from vmapdbg.diff import CaptureDiff
+    from vmapdbg.suite.load import LoadedRun
+    from vmapdbg.suite.result import SuiteDiff
 
 SuiteFormat = Literal["text", "github"]
 
@@ -55,6 +56,9 @@ def diff_folders(before: Path, after: Path, options: SuiteOptions) -> None:
         raise Failure("--json and --format github are two formats: give one of them")
     if options.form == "github" and options.test is not None:
         raise Failure("--format github is for whole runs, not for one --test")
+    from vmapdbg.suite.compare import compare_runs, diff_test
+    from vmapdbg.suite.load import load_run
+
     runs = load_run(before), load_run(after)
     if options.test is None:
         found = compare_runs(*runs)

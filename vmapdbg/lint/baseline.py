@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from vmapdbg.diff import have_same_tinygrad, match_nodes
-from vmapdbg.diff.neutral import read_neutrally
 from vmapdbg.model.capture import Capture, Kernel, Schedule
 
 
@@ -18,6 +16,9 @@ def pair_kernels(capture: Capture, baseline: Capture) -> Iterator[tuple[Schedule
     """
     if capture.target != baseline.target:
         return
+    # each process of `run --lint` imports this module, and has no baseline
+    from vmapdbg.diff import have_same_tinygrad
+
     is_same = have_same_tinygrad(baseline.versions, capture.versions)
     before = {schedule.index: schedule for schedule in baseline.schedules}
     for schedule in capture.schedules:
@@ -44,6 +45,9 @@ def _find_inside(kernels: Sequence[Kernel], before: Sequence[Kernel]) -> Iterato
 
 def _read_neutrally(schedule: Schedule, other: Schedule) -> tuple[Sequence[Kernel], Sequence[Kernel]]:
     """Returns the kernels of both, those of `other` with the nodes that mean the same in `schedule`."""
+    from vmapdbg.diff import match_nodes
+    from vmapdbg.diff.neutral import read_neutrally
+
     after, before = read_neutrally(schedule).compared, read_neutrally(other).compared
     twins = match_nodes(before, after)
     renamed = [

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vmapdbg.child.adapters.lowering import CompiledKernel, compile_kernel
-from vmapdbg.child.adapters.renderers import RendererMissing, make_renderer
+from vmapdbg.child.adapters.renderers import make_renderer
 from vmapdbg.child.adapters.schedules import ScheduledKernel, find_kernels, kernel_of
 
 UOp = Any
@@ -42,10 +42,8 @@ NEEDS = (
 
 
 class Adapter:
-    """The tinygrad that is imported. `stage_op` is the op of a buffer that a rule may still remove, `reduce_ops` are
-    those of a reduce in the tensor graph."""
+    """The tinygrad that is imported. `stage_op` is the op of a buffer that a rule may still remove."""
 
-    reduce_ops: frozenset[str] = frozenset({"REDUCE_AXIS", "REDUCE"})
     # a tensor whose base is one of these has nothing left to compute
     settled_ops: frozenset[str] = frozenset({"BUFFER", "CONST", "BUFFER_VIEW", "MSTACK", "PARAM", "AFTER"})
 
@@ -64,14 +62,6 @@ class Adapter:
     def make_renderer(self, target: str) -> Any:
         """Returns the renderer of a target, made without its device or compiler. Raises RendererMissing."""
         return make_renderer(target)
-
-    def has_target(self, target: str) -> str | None:
-        """Returns None where `target` can be rendered, else the line that says why not."""
-        try:
-            self.make_renderer(target)
-        except RendererMissing as error:
-            return f"target {target} is switched off: {error}"
-        return None
 
     def find_kernels(self, created: Any) -> list[ScheduledKernel]:
         """Returns the launches of what `create_schedule` returned, in order."""

@@ -72,7 +72,9 @@ def _arguments(kind: type, place: RendererPlace) -> list[Any]:
         helpers: Any = importlib.import_module("tinygrad.helpers")
         name = place.names[-1].removesuffix("Renderer").upper()
         return [helpers.Target(device=place.device, renderer=name, arch=place.arch)]
-    return [place.arch] if asked[:1] == ["arch"] else []
+    if asked[:1] == ["arch"]:
+        return [place.arch]
+    return []
 
 
 class _StandIn(ModuleType):

@@ -25,17 +25,24 @@ def describe_argument(view: View, u: UOp) -> str:
     if name == "PARAM":
         return f"slot {u.arg}"
     if name in _PLAIN and u.arg is not None:
-        # a float of tinygrad's own is shown as a float
-        return str(float(u.arg) if isinstance(u.arg, float) else u.arg)
+        return _describe_plain(u.arg)
     if name == "COPY":
         return str(u.device)
     return ""
 
 
+def _describe_plain(arg: Any) -> str:
+    # a float of tinygrad's own is shown as a float
+    if isinstance(arg, float):
+        return str(float(arg))
+    return str(arg)
+
+
 def _describe_reduce(op: Any, axes: tuple[int, ...] | int) -> str:
     # from 0.14 on it is the number of axes, which come first
-    reduced = tuple(range(axes)) if isinstance(axes, int) else axes
-    return f"{op.name} {reduced}"
+    if isinstance(axes, int):
+        axes = tuple(range(axes))
+    return f"{op.name} {axes}"
 
 
 def _describe_param(arg: Any) -> str:
@@ -43,7 +50,9 @@ def _describe_param(arg: Any) -> str:
     if getattr(arg, "name", None) is None:
         return f"slot {arg.slot}"
     bounds = getattr(arg, "vmin_vmax", None)
-    return arg.name if bounds is None else f"{arg.name} {bounds[0]}..{bounds[1]}"
+    if bounds is None:
+        return arg.name
+    return f"{arg.name} {bounds[0]}..{bounds[1]}"
 
 
 def _describe_sizes(part: Any) -> str:

@@ -27,12 +27,14 @@ def _build_bufferize(view: View, made: MadeBuffer) -> model.Bufferize:
         outcome="kept" if made.stored else "removed",
         reason="",
         decided=made.decided,
-        outside=_find_outside_reads(view, made) if made.stored else (),
+        outside=_find_outside_reads(view, made),
         left_open=view.render_all(r for r in made.left_open if r.arg[-1].name != "OUTER"),
     )
 
 
 def _find_outside_reads(view: View, made: MadeBuffer) -> tuple[model.Outside, ...]:
     """The indices at which a reader leaves the buffer, those of the first reader that does."""
+    if not made.stored:
+        return ()
     found = (find_outside_axes(view, index.src[1:], buffer.shape) for buffer, index in made.readers)
     return next((outside for outside in found if outside), ())

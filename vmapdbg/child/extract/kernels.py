@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from vmapdbg.child.adapters import CompiledKernel
-from vmapdbg.child.extract.view import Launch, UOp, View, find_values, largest_of, size_of
+from vmapdbg.child.extract.view import Launch, UOp, View, find_values, largest_of, size_of, sizes_of
 from vmapdbg.child.program.accesses import find_accesses
 from vmapdbg.child.program.accumulators import find_resets
 from vmapdbg.child.program.linear import LinearProgram
@@ -46,12 +46,12 @@ class KernelBuilder:
             target=self.target,
             source=write_source(compiled),
             global_size=tuple(size_of(s) for s in compiled.global_size),
-            local_size=None if compiled.local_size is None else tuple(size_of(s) for s in compiled.local_size),
+            local_size=sizes_of(compiled.local_size),
             local_bytes=work.local_bytes,
             threads=work.threads,
             executed_ops=executed,
             bytes=work.bytes * launch.count,
-            redundancy=round(executed / asked, 4) if asked else None,
+            redundancy=find_redundancy(executed, asked),
             buffers=tuple(list_arguments(program.linear, compiled)),
             nodes=tuple(sorted(self.view.ids[u] for u in nodes)),
             lines=tuple(sorted({self.view.lines[u] for u in nodes if u in self.view.lines}, key=_line_order)),
@@ -130,6 +130,13 @@ def find_operand_dtype(u: UOp) -> Any:
     dtypes = [s.dtype for s in reversed(u.src)]
     sized = [dtype for dtype in dtypes if "weak" not in str(dtype)]
     return next(iter([*sized, *dtypes]))
+
+
+def find_redundancy(executed: int, asked: int) -> float | None:
+    """Returns how often each op that the graph asks for is executed, None where it asks for none."""
+    if asked == 0:
+        return None
+    return round(executed / asked, 4)
 
 
 def write_source(compiled: CompiledKernel) -> str:

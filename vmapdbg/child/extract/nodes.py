@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from vmapdbg.child.extract.arguments import describe_argument
-from vmapdbg.child.extract.view import UOp, View, size_of
+from vmapdbg.child.extract.view import UOp, View, size_of, sizes_of
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.program.bounds import find_outside
 from vmapdbg.model import capture as model
@@ -18,7 +18,6 @@ def build_nodes(view: View) -> tuple[model.Node, ...]:
 
 
 def _build_node(view: View, u: UOp) -> model.Node:
-    shape = u._shape
     in_ranges, out_ranges, outside = None, None, ()
     ranges = view.range_map.get(u)
     if ranges is not None:
@@ -29,7 +28,7 @@ def _build_node(view: View, u: UOp) -> model.Node:
         id=view.ids[u],
         op=u.op.name,
         dtype=name_dtype(u.dtype),
-        shape=None if shape is None else tuple(map(size_of, shape)),
+        shape=sizes_of(u._shape),
         src=tuple(view.ids[s] for s in u.src if s in view.ids),
         in_ranges=in_ranges,
         out_ranges=out_ranges,

@@ -6,6 +6,7 @@ Rules and operands only, under the overlay's names where they mean the same: `re
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from vmapdbg.child.extract.shown_values import describe_decision
@@ -53,18 +54,19 @@ _BUFFER_RULES: dict[str, Rule] = {
 def explain_realized(view: ObservedView, node: UOp) -> Realized | None:
     """Returns why a node is written to a buffer, every cause with its operands; None for one that is not."""
     causes = find_causes(view.passed, node)
+    reasons = tuple(_explain_cause(view, cause) for cause in causes)
     if node in view.passed.forced:
-        asked = tuple(_explain_cause(view, cause) for cause in causes)
-        return Realized(tuple(range(len(node.shape))), FORCED, "", (Reason(FORCED), *asked))
+        return Realized(tuple(range(len(node.shape))), FORCED, "", (Reason(FORCED), *reasons))
     if not causes:
         return None
-    reasons = tuple(_explain_cause(view, cause) for cause in causes)
     # each time the pass lists all axes so far
     axes = causes[-1].axes
     if axes is None or any(cause.axes is None for cause in causes):
         axes = tuple(range(len(node.shape)))
-    known = reasons[0].rule != UNKNOWN
-    return Realized(tuple(sorted(axes)), _REASONS[causes[0].rule] if known else UNKNOWN, "", reasons)
+    decided: RealizedReason = UNKNOWN
+    if reasons[0].rule != UNKNOWN:
+        decided = _REASONS[causes[0].rule]
+    return Realized(tuple(sorted(axes)), decided, "", reasons)
 
 
 def _explain_cause(view: ObservedView, cause: Cause) -> Reason:
@@ -116,8 +118,10 @@ def explain_outcome(view: ObservedView, buffer: ObservedBuffer) -> Reason:
         return Reason(FORCED)
     found = explain_buffer(view.passed, buffer)
     rule = _name_rule(found)
-    at = None if found.decision is None else describe_decision(view, found.decision)
-    return Reason(rule, numbers=_find_numbers(rule, found, buffer), at=at)
+    reason = Reason(rule, numbers=_find_numbers(rule, found, buffer))
+    if found.decision is None:
+        return reason
+    return replace(reason, at=describe_decision(view, found.decision))
 
 
 def _name_rule(found: BufferReason) -> Rule:
@@ -133,13 +137,17 @@ def _find_numbers(rule: str, found: BufferReason, buffer: ObservedBuffer) -> dic
         return {"reduces": len(found.reduces)}
     if rule in {"many-buffers", "few-buffers"}:
         numbers: dict[str, int | float | str] = {"buffers": len(found.accessed)}
-        limit = None if found.decision is None else find_limit(found.decision, "accessed_buffers")
-        return numbers if limit is None else numbers | {"limit": limit}
+        limit = find_limit(found.decision, "accessed_buffers")
+        if limit is not None:
+            numbers["limit"] = limit
+        return numbers
     return {}
 
 
-def find_limit(decision: Decision, counted: str) -> int | None:
+def find_limit(decision: Decision | None, counted: str) -> int | None:
     """Returns the number that the length of `counted` was compared with; None where no condition compares it."""
+    if decision is None:
+        return None
     for condition in decision.conditions:
         if counted not in condition.text:
             continue
@@ -156,5 +164,9 @@ def find_limit(decision: Decision, counted: str) -> int | None:
 
 
 def _read_number(part: ast.expr, values: dict[str, Any]) -> int | None:
-    value = part.value if isinstance(part, ast.Constant) else values.get(ast.unparse(part))
-    return value if isinstance(value, int) else None
+    value = values.get(ast.unparse(part))
+    if isinstance(part, ast.Constant):
+        value = part.value
+    if isinstance(value, int):
+        return value
+    return None

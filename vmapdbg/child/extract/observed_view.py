@@ -46,14 +46,18 @@ class ObservedView(View):
         """Launches of one kernel that differ only in the value of a variable are one that is launched often."""
         found: dict[Any, list[ObservedKernel]] = {}
         for index, kernel in enumerate(self.passed.kernels):
-            number = None if kernel.variables else index
-            found.setdefault((kernel.ast, kernel.buffers, number), []).append(kernel)
+            key = (kernel.ast, kernel.buffers)
+            if not kernel.variables:
+                key = (*key, index)
+            found.setdefault(key, []).append(kernel)
         return [self._join_launches(launches) for launches in found.values()]
 
     def _join_launches(self, launches: list[ObservedKernel]) -> Launch:
         first = launches[0]
         written = first.node if first.node in self.ids else None
-        varied = frozenset(first.variables) if len(launches) > 1 else frozenset[str]()
+        varied: frozenset[str] = frozenset()
+        if len(launches) > 1:
+            varied = frozenset(first.variables)
         return Launch(first.ast, first.buffers, len(launches), varied, written, first.is_compute)
 
 
@@ -65,8 +69,10 @@ def find_nodes(passed: ObservedPass) -> list[UOp]:
     values = {passed.tsink}
     for u in reversed(passed.toposort):
         if u in values:
-            # the place that a STORE writes to is a node, too
-            values.update((*find_values(u), *(u.src[:1] if u.op.name == "STORE" else ())))
+            values.update(find_values(u))
+            if u.op.name == "STORE":
+                # the place that it writes to is a node, too
+                values.add(u.src[0])
     return [u for u in passed.toposort if _is_node(u, is_value=u in values)]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tinygrad.uop import Ops
 from tinygrad.uop.ops import UOp
 
 from vmapdbg.child.extract.reasons import explain_outcome, explain_realized
@@ -26,7 +25,7 @@ class PassView(View):
         self.scope_ranges = record.scope_ranges
         self.held = record.buffers
         self.launches = [
-            Launch(one.ast, one.buffers, one.count, one.variables, self._find_written(one), one.ast.op is Ops.SINK)
+            Launch(one.ast, one.buffers, one.count, one.variables, self._find_written(one), one.is_compute)
             for one in record.kernels
         ]
 

@@ -4,7 +4,7 @@ only: `render/sentences.py` makes the sentences."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tinygrad.dtype import AddrSpace
 from tinygrad.uop import Ops
@@ -12,6 +12,7 @@ from tinygrad.uop.ops import UOp
 
 from vmapdbg.child.record.recorder import BufferizeRecord, Disagreement, Verdict
 from vmapdbg.model.capture import Realized, Reason
+from vmapdbg.model.vocabulary import RealizedReason
 
 if TYPE_CHECKING:
     from vmapdbg.child.extract.overlay_view import PassView
@@ -33,10 +34,8 @@ def explain_realized(view: PassView, u: UOp) -> Realized | None:
         reason, cause = record.forced[u]
         return Realized(tuple(range(len(u.shape))), reason, "", (_explain_forced(view, u, reason, cause),))
     disagreement, ending = record.disagreements.get(u), record.endings.get(u)
-    axes = record.context.realize_map.get(u)
     if disagreement is None and ending is None:
-        # stock tinygrad, which reports no decision, has an entry for what it realizes
-        return None if axes is None else Realized(tuple(axes), "stock", "", (Reason("stock"),))
+        return None
     reasons: list[Reason] = []
     refusal = record.refusals.get(u)
     if refusal is not None:
@@ -46,17 +45,28 @@ def explain_realized(view: PassView, u: UOp) -> Realized | None:
     if ending is not None:
         ends_at = tuple(view.ids[expand] for expand in ending.ranges.values())
         reasons.append(Reason("ending-ranges", ends_at, view.render_all(ending.ranges)))
+    axes = record.context.realize_map.get(u) or ()
+    return Realized(tuple(sorted(axes)), _name_decision(refusal, disagreement), "", tuple(reasons))
+
+
+def _name_decision(refusal: Any, disagreement: Disagreement | None) -> RealizedReason:
     # a patch that refused a fusion comes before what asked for the buffer in the first place
-    reason = "consumers-disagree" if disagreement is not None else "ending-ranges"
-    return Realized(tuple(sorted(axes or ())), reason if refusal is None else refusal.patch, "", tuple(reasons))
+    if refusal is not None:
+        return refusal.patch
+    if disagreement is not None:
+        return "consumers-disagree"
+    return "ending-ranges"
 
 
 def _explain_forced(view: PassView, u: UOp, reason: str, cause: UOp) -> Reason:
     if reason == "always":
-        is_kept_scope = u.op.name == "VMAPOUT" and u.arg is not None
-        return Reason("kept-scope" if is_kept_scope else "always", (view.ids[u],))
+        if u.op.name == "VMAPOUT" and u.arg is not None:
+            return Reason("kept-scope", (view.ids[u],))
+        return Reason("always", (view.ids[u],))
     if reason == "assign":
-        return Reason("assign") if cause is u else Reason("assigned-value", (view.ids[cause],))
+        if cause is u:
+            return Reason("assign")
+        return Reason("assigned-value", (view.ids[cause],))
     if reason == "source-of":
         return Reason("source-of", (view.ids[cause],))
     if reason == "outer-reduce":
@@ -65,7 +75,9 @@ def _explain_forced(view: PassView, u: UOp, reason: str, cause: UOp) -> Reason:
 
 
 def _explain_disagreement(view: PassView, found: Disagreement) -> Reason:
-    axis = found.where if isinstance(found.where, int) else view.render(found.where)
+    axis = found.where
+    if not isinstance(axis, int):
+        axis = view.render(axis)
     first: dict[str, int] = {}
     for consumer, r in found.asked:
         first.setdefault(view.render(r), view.ids[consumer])
@@ -85,9 +97,11 @@ def explain_outcome(view: PassView, node: UOp, record: BufferizeRecord) -> Reaso
     # what the cost function said does not count where a later rule did something else
     if record.verdict is not None and record.verdict.kept == record.stored:
         return explain_verdict(record.verdict)
-    if record.stored:
-        return Reason("output" if view.is_output(node) else "no-rule")
-    return Reason("folded")
+    if not record.stored:
+        return Reason("folded")
+    if view.is_output(node):
+        return Reason("output")
+    return Reason("no-rule")
 
 
 def explain_verdict(verdict: Verdict) -> Reason:
@@ -108,8 +122,11 @@ def explain_verdict(verdict: Verdict) -> Reason:
         return Reason("many-buffers", numbers=buffers)
     readers = sum(_reads_buffer(r.src[0]) for r in reduces)
     if readers:
-        return Reason("reduce-reads-buffer" if kept else "reduce-computed-again", numbers={"reduces": readers})
-    return Reason("cost-function") if kept else Reason("few-buffers", numbers=buffers)
+        rule = "reduce-reads-buffer" if kept else "reduce-computed-again"
+        return Reason(rule, numbers={"reduces": readers})
+    if kept:
+        return Reason("cost-function")
+    return Reason("few-buffers", numbers=buffers)
 
 
 def _find_accessed(src: UOp) -> tuple[int, list[UOp]]:

@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 from vmapdbg.child.extract.buffers import build_bufferizes
 from vmapdbg.child.extract.nodes import build_nodes, build_ranges, build_vmap_map
 from vmapdbg.child.extract.view import View
+from vmapdbg.child.record.recording import Asked, find_passes
 from vmapdbg.model import capture as model
+
+Pass = TypeVar("Pass")
+
+# that of a graph that was refused before the pass could look at it
+_REFUSED = model.Schedule(0, None, 0, (), (), (), (), (), ())
+
+
+def build_schedules(asked: Sequence[Asked[Pass]], build: Callable[[Pass], model.Schedule]) -> list[model.Schedule]:
+    """Returns the schedules in the order they were asked for. `build` makes one of a run of the pass, once for
+    each run."""
+    built = {id(passed): build(passed) for passed in find_passes(asked)}
+    schedules: list[model.Schedule] = []
+    for index, schedule in enumerate(asked):
+        made = _REFUSED
+        if schedule.passed is not None:
+            made = replace(built[id(schedule.passed)], outputs=tuple(schedule.outputs))
+        schedules.append(replace(made, index=index, line=schedule.line))
+    return schedules
 
 
 def build_schedule(view: View, kernels: Iterable[model.Kernel]) -> model.Schedule:
@@ -23,8 +44,3 @@ def build_schedule(view: View, kernels: Iterable[model.Kernel]) -> model.Schedul
         kernels=tuple(kernels),
         outputs=(),
     )
-
-
-def empty_schedule(index: int, line: str | None) -> model.Schedule:
-    """Returns that of a graph that was refused before the pass could look at it."""
-    return model.Schedule(index, line, 0, (), (), (), (), (), ())

@@ -36,7 +36,9 @@ def _describe_parts(view: View, parts: list[Any] | tuple[Any, ...]) -> str:
     if len(parts) > MOST_SHOWN:
         shown.append(f"and {len(parts) - MOST_SHOWN} more")
     inside = ", ".join(shown)
-    return f"[{inside}]" if isinstance(parts, list) else f"({inside})"
+    if isinstance(parts, list):
+        return f"[{inside}]"
+    return f"({inside})"
 
 
 def _describe_uop(view: View, u: Any) -> str:
@@ -49,4 +51,6 @@ def _describe_uop(view: View, u: Any) -> str:
 
 
 def shorten(text: str) -> str:
-    return text if len(text) <= MOST_CHARACTERS else text[: MOST_CHARACTERS - 3] + "..."
+    if len(text) <= MOST_CHARACTERS:
+        return text
+    return text[: MOST_CHARACTERS - 3] + "..."

@@ -113,9 +113,18 @@ def _find_renderer() -> Any:
 
 def size_of(s: Any) -> int | str:
     """Returns the size of an axis: a number, or a symbolic size as tinygrad renders it."""
-    if hasattr(s, "op"):
-        return s.arg if s.op.name == "CONST" else s.render()
-    return int(s)
+    if not hasattr(s, "op"):
+        return int(s)
+    if s.op.name == "CONST":
+        return s.arg
+    return s.render()
+
+
+def sizes_of(sizes: Iterable[Any] | None) -> tuple[int | str, ...] | None:
+    """The same of each axis; None where there are no axes to speak of."""
+    if sizes is None:
+        return None
+    return tuple(map(size_of, sizes))
 
 
 def largest_of(s: Any) -> int:
@@ -129,4 +138,6 @@ def find_values(u: UOp) -> tuple[UOp, ...]:
         return ()
     if u.op.name == "STORE":
         return u.src[1:2]
-    return u.src[:1] if u.op.name in _SHAPED else u.src
+    if u.op.name in _SHAPED:
+        return u.src[:1]
+    return u.src

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Literal
 
 from vmapdbg.child.program.bounds import bound_address
 from vmapdbg.child.program.dependence import find_data
@@ -17,6 +18,10 @@ from vmapdbg.child.program.linear import Access, Buffer, LinearProgram, Loop, Va
 from vmapdbg.child.program.reach import Reach, Written, count_written, find_reach, split_conditions
 from vmapdbg.child.program.source_lines import find_source_lines
 from vmapdbg.model import capture as model
+from vmapdbg.model.vocabulary import LoopKind
+
+# what facts are about; registers are not
+_SPACES: dict[str, Literal["GLOBAL", "LOCAL"]] = {"global": "GLOBAL", "local": "LOCAL"}
 
 
 @dataclass
@@ -39,7 +44,7 @@ def find_accesses(program: LinearProgram, source: str) -> tuple[model.Access, ..
     lines = find_source_lines(program, source)
     groups: dict[tuple[Buffer, bool], list[Use]] = {}
     for access in program.accesses:
-        if access.buffer.space not in {"global", "local"} or access.buffer.size < 0:
+        if access.buffer.space not in _SPACES or access.buffer.size < 0:
             continue
         use = Use(access, lines.get(access), program.loaded)
         if not access.symbolic:
@@ -56,13 +61,15 @@ def describe(buffer: Buffer, uses: list[Use]) -> model.Access:
     """Sums up the loads, or the stores, of one buffer."""
     size, is_store = buffer.size, uses[0].access.is_store
     bounds = [find_bounds(use, size) for use in uses]
-    outside = next((i for i, b in enumerate(bounds) if b is not None and (b[0] < 0 or b[1] >= size)), None)
-    lost = [find_lost(use) if is_store else () for use in uses]
-    worst = next((i for i, names in enumerate(lost) if names), 0)
-    if outside is not None:
-        worst = outside
+    lost = [find_lost(use) for use in uses]
     known = [b for b in bounds if b is not None]
-    decided = outside is not None or len(known) == len(bounds)
+    outside = [i for i, b in enumerate(bounds) if b is not None and (b[0] < 0 or b[1] >= size)]
+    losing = [i for i, loops in enumerate(lost) if loops]
+    # what is shown is the worst one
+    worst = next(iter(outside + losing), 0)
+    lowest, highest = None, None
+    if outside or len(known) == len(bounds):
+        lowest, highest = min(low for low, _ in known), max(high for _, high in known)
     written = count_all(uses, size)
     use = uses[worst]
     access = use.access
@@ -70,10 +77,10 @@ def describe(buffer: Buffer, uses: list[Use]) -> model.Access:
     return model.Access(
         buffer=buffer.name,
         kind="store" if is_store else "load",
-        addrspace="GLOBAL" if buffer.space == "global" else "LOCAL",
+        addrspace=_SPACES[buffer.space],
         size=size,
-        lowest=min((b[0] for b in known), default=0) if decided else None,
-        highest=max((b[1] for b in known), default=0) if decided else None,
+        lowest=lowest,
+        highest=highest,
         address=write_expression(access.index, names),
         gate=None if access.gate is None else write_expression(access.gate, names),
         source_line=use.source_line,
@@ -94,10 +101,13 @@ def count_all(uses: list[Use], size: int) -> Written:
 def find_bounds(use: Use, size: int) -> tuple[int, int] | None:
     """Returns the lowest and highest element that is accessed; None where it might leave the buffer, and might not."""
     if use.reach is not None:
+        # without a step nothing is accessed
         return (use.reach.lowest, use.reach.highest) if use.reach.steps else (0, 0)
     lowest, highest = bound_address(use.access.index, use.access.gate)
     highest += use.access.width - 1
-    return (lowest, highest) if lowest >= 0 and highest < size else None
+    if lowest < 0 or highest >= size:
+        return None
+    return lowest, highest
 
 
 def find_lost(use: Use) -> tuple[Loop, ...]:
@@ -107,13 +117,12 @@ def find_lost(use: Use) -> tuple[Loop, ...]:
     threads and is used again in each step of a loop: there only the threads of the group count.
     """
     access = use.access
-    if use.reach is not None and not use.reach.steps:
+    if not access.is_store or (use.reach is not None and not use.reach.steps):
         return ()
     candidates = [loop for loop in access.loops if loop.trips > 1]
     if access.buffer.space == "local":
         candidates = [loop for loop in candidates if loop.op == "thread" and loop.name.startswith("l")]
-    addressing = [access.index] if access.gate is None else [access.index, access.gate]
-    used = find_data(*addressing, loaded=use.loaded).values
+    used = find_data(*access.addressing, loaded=use.loaded).values
     unused = [loop for loop in candidates if loop not in used]
     pinned = [loop for loop in find_pinned(use) if loop in candidates]
     if not unused and not pinned:
@@ -155,7 +164,13 @@ def find_pinned(use: Use) -> list[Loop]:
 
 
 def describe_loop(loop: Loop) -> model.Loop:
-    kind = "loop" if loop.op == "loop" else "thread"
-    if loop.op == "variable" and loop.name != "core_id":
-        kind = "launch"
-    return model.Loop(loop.name, loop.trips, kind)
+    return model.Loop(loop.name, loop.trips, _find_kind(loop))
+
+
+def _find_kind(loop: Loop) -> LoopKind:
+    if loop.op == "loop":
+        return "loop"
+    # from 0.13 on the CPU's threads are a variable
+    if loop.op == "thread" or loop.name == "core_id":
+        return "thread"
+    return "launch"

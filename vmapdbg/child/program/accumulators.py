@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from vmapdbg.child.program.accesses import describe_loop
 from vmapdbg.child.program.dependence import find_data
-from vmapdbg.child.program.linear import Access, LinearProgram, Loop, Value
+from vmapdbg.child.program.linear import Access, LinearProgram, Loop
 from vmapdbg.child.program.source_lines import find_source_lines
 from vmapdbg.model import capture as model
 
@@ -75,8 +75,7 @@ def find_initial(program: LinearProgram, added: Accumulation) -> Access | None:
 
 def is_addressed_by(program: LinearProgram, access: Access, loop: Loop) -> bool:
     """Whether address or gate of an access use a loop."""
-    addressing: list[Value] = [access.index] if access.gate is None else [access.index, access.gate]
-    return loop in find_data(*addressing, loaded=program.loaded).values
+    return loop in find_data(*access.addressing, loaded=program.loaded).values
 
 
 def has_same_place(initial: Access, read: Access) -> bool:

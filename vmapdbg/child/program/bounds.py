@@ -11,7 +11,7 @@ from vmapdbg.child.program.reach import find_reach, split_conditions
 def bound_address(address: Value, gate: Value | None) -> tuple[int, int]:
     """Returns bounds that hold where the gate does: those of tinygrad, narrowed by what the gate compares."""
     known: dict[Value, tuple[int, int]] = {}
-    for condition in split_conditions(gate) if gate is not None else ():
+    for condition in split_conditions(gate):
         compared = read_comparison(condition)
         if compared is not None:
             value, low, high = compared
@@ -23,12 +23,14 @@ def bound_address(address: Value, gate: Value | None) -> tuple[int, int]:
             low, high = lowest_of(value), highest_of(value)
             if value.op in {"add", "mul", "shl", "sub"}:
                 (a, b), (c, d) = bound(value.sources[0]), bound(value.sources[1])
+                if value.op == "shl":
+                    # by how much it multiplies
+                    c, d = 1 << max(c, 0), 1 << min(max(d, 0), 64)
                 if value.op == "add":
                     ends = [a + c, b + d]
                 elif value.op == "sub":
                     ends = [a - d, b - c]
                 else:
-                    c, d = (c, d) if value.op == "mul" else (1 << max(c, 0), 1 << min(max(d, 0), 64))
                     ends = [a * c, a * d, b * c, b * d]
                 # tinygrad's bounds of what it knows, ours where the gate says more
                 if any(source in known for source in value.sources):
@@ -41,18 +43,23 @@ def bound_address(address: Value, gate: Value | None) -> tuple[int, int]:
 
 def read_comparison(condition: Value) -> tuple[Value, int, int] | None:
     """Returns what a condition says of an expression: (expression, lowest, highest)."""
+    # tinygrad writes `not x < y` as `(x < y) != True`
     flipped = condition.op == "ne" and condition.sources[1].constant == 1
-    test = condition.sources[0] if flipped else condition
-    if test.op != "lt":
+    if flipped:
+        condition = condition.sources[0]
+    if condition.op != "lt":
         return None
-    left, right = test.sources
+    left, right = condition.sources
     if right.constant is not None:
-        edge = int(right.constant)
-        return (left, edge, highest_of(left)) if flipped else (left, lowest_of(left), edge - 1)
-    if left.constant is not None:
-        edge = int(left.constant)
-        return (right, lowest_of(right), edge) if flipped else (right, edge + 1, highest_of(right))
-    return None
+        value, edge, is_below = left, int(right.constant), not flipped
+    elif left.constant is not None:
+        # edge < value; not so is value < edge + 1
+        value, edge, is_below = right, int(left.constant) + 1, flipped
+    else:
+        return None
+    if is_below:
+        return value, lowest_of(value), edge - 1
+    return value, edge, highest_of(value)
 
 
 def find_outside(index: UOp, size: int) -> tuple[int, int] | None:

@@ -33,7 +33,7 @@ def find_data(*values: Value, loaded: Mapping[Value, Access], through_local: boo
         if value in loaded:
             for access in follow_stores(loaded[value], through_local):
                 data.accesses.add(access)
-                todo += [access.index, *([] if access.gate is None else [access.gate])]
+                todo += access.addressing
                 if access.is_store:
                     todo.append(access.value)
     return data

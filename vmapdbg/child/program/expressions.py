@@ -22,15 +22,17 @@ def keeps_value(cast: Value) -> bool:
 
 def lowest_of(value: Value) -> int:
     """Returns a bound that holds for a value: tinygrad's, or that of the dtype."""
-    return _bounds_of_dtype(value)[0] if value.lowest is None else value.lowest
+    return _bounds_of(value)[0]
 
 
 def highest_of(value: Value) -> int:
-    return _bounds_of_dtype(value)[1] if value.highest is None else value.highest
+    return _bounds_of(value)[1]
 
 
-def _bounds_of_dtype(value: Value) -> tuple[int, int]:
-    return INTEGERS.get(value.dtype, INTEGERS["weakint"])
+def _bounds_of(value: Value) -> tuple[int, int]:
+    if value.lowest is None or value.highest is None:
+        return INTEGERS.get(value.dtype, INTEGERS["weakint"])
+    return value.lowest, value.highest
 
 
 def walk(roots: Iterable[Value], ends: Container[Value]) -> list[Value]:

@@ -122,6 +122,13 @@ class Access:
     uop: UOp = field(default=None, repr=False)
 
     @property
+    def addressing(self) -> list[Value]:
+        """What says whether and where it accesses."""
+        if self.gate is None:
+            return [self.index]
+        return [self.index, self.gate]
+
+    @property
     def symbolic(self) -> bool:
         return any(loop.symbolic for loop in self.loops)
 

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
-from vmapdbg.child.program.linear import INTEGERS, OPERATIONS, Access, Buffer, LinearProgram, Loop, Step, UOp, Value
+from vmapdbg.child.program.linear import OPERATIONS, Access, Buffer, LinearProgram, Loop, Step, UOp, Value
+from vmapdbg.child.program.linear_ops import (
+    POINTER_OPS,
+    bounds_of,
+    count_operations,
+    dtype_of,
+    find_constant,
+    find_space,
+    is_memory,
+    is_pointer,
+    is_variable,
+    lanes_of,
+    loop_name,
+    plain,
+    scalar_of,
+    size_of_memory,
+)
 
-# what is memory, by op; where a release has one op for all spaces, its argument says which
-_SPACE_OF = {"DEFINE_GLOBAL": "global", "DEFINE_LOCAL": "local", "DEFINE_REG": "register"}
-_MEMORY = frozenset({*_SPACE_OF, "PARAM", "BUFFER"})
-_SPACES = {"GLOBAL": "global", "LOCAL": "local", "REG": "register"}
-_POINTER_OPS = frozenset({"CAST", "BITCAST", "AFTER", "INDEX", "SHRINK"})
 _ORDERS = frozenset({"BARRIER", "END", "ENDIF", "GROUP", "NOOP", "STORE"})
 _NOT_VALUES = _ORDERS | {"SINK", "AFTER"}
 _LOOP_OPS = {"RANGE": "loop", "SPECIAL": "thread"}
@@ -136,7 +146,7 @@ class Reader:
         gates: list[Value] = []
         follows: list[Access] = []
         width = 0
-        while pointer.op.name in _POINTER_OPS:
+        while pointer.op.name in POINTER_OPS:
             if pointer.op.name == "AFTER":
                 follows += [
                     self.stores[s] for source in pointer.src[1:] for s in find_stores(source) if s in self.stores
@@ -160,9 +170,7 @@ class Reader:
     def buffer_of(self, u: UOp) -> Buffer:
         if u not in self.buffers:
             dtype = u.dtype
-            size = getattr(dtype, "size", None)
-            if size is None:
-                size = int(u.src[0].vmax) if u.src else 0
+            size = size_of_memory(u)
             base = getattr(dtype, "base", dtype)
             slot = u.arg if isinstance(u.arg, int) else u.arg.slot
             space = find_space(u)
@@ -179,7 +187,9 @@ class Reader:
             return f"temp{slot}"
         # registers are counted as they come, and from 0.14 on LOCAL memory with them
         number = sum(known.op is u.op for known in self.buffers)
-        return f"acc{number}" if u.op.name == "DEFINE_REG" else f"buf{number}"
+        if u.op.name == "DEFINE_REG":
+            return f"acc{number}"
+        return f"buf{number}"
 
     # *** values
 
@@ -191,27 +201,35 @@ class Reader:
             return self.loop_of(u)
         if u.op.name == "AFTER":
             return self.value_of(u.src[0])
-        constant = find_constant(u)
-        sources: tuple[Value, ...] = ()
-        name = str(u.op.name)
-        op = "const" if constant is not None else OPERATIONS.get(name, name.lower())
-        if constant is None:
-            # what a load gives where its gate does not hold is behind its pointer; what follows only orders it
-            found = u.src[1:2] if name == "LOAD" else u.src
-            sources = tuple(self.value_of(s) for s in found if s.op.name not in _ORDERS and not is_pointer(s))
-        dtype = u.dtype.scalar() if hasattr(u.dtype, "scalar") else u.dtype
+        op, constant, sources = self.read_operation(u)
+        dtype = scalar_of(u)
         value = Value(op, sources, plain(dtype), getattr(dtype, "itemsize", 0), lanes_of(u), constant)
         value.lowest, value.highest = bounds_of(u)
         value.uop, value.operations = u, count_operations(u, value.lanes)
         self.values[u] = value
         return value
 
+    def read_operation(self, u: UOp) -> tuple[str, Any, tuple[Value, ...]]:
+        """Returns what op a UOp is, its constant (None: it is not one), and what it is computed from."""
+        constant = find_constant(u)
+        if constant is not None:
+            return "const", constant, ()
+        name = str(u.op.name)
+        sources = u.src
+        if name == "LOAD":
+            # what it gives where its gate does not hold is behind its pointer; what follows only orders it
+            sources = u.src[1:2]
+        values = tuple(self.value_of(s) for s in sources if s.op.name not in _ORDERS and not is_pointer(s))
+        return OPERATIONS.get(name, name.lower()), None, values
+
 
 def join(gates: list[Value]) -> Value | None:
     """All of the gates must hold."""
-    joined: Value | None = None
-    for gate in gates:
-        joined = gate if joined is None else Value("and", (joined, gate), "bool", 1, lowest=0, highest=1)
+    if not gates:
+        return None
+    joined, *rest = gates
+    for gate in rest:
+        joined = Value("and", (joined, gate), "bool", 1, lowest=0, highest=1)
     return joined
 
 
@@ -221,89 +239,6 @@ def find_stores(ordered: UOp) -> list[UOp]:
         ordered = ordered.src[0]
     if ordered.op.name == "GROUP":
         return [store for source in ordered.src for store in find_stores(source)]
-    return [ordered] if ordered.op.name == "STORE" else []
-
-
-def is_variable(u: UOp) -> bool:
-    return u.op.name == "DEFINE_VAR" or (u.op.name == "PARAM" and getattr(u.arg, "vmin_vmax", None) is not None)
-
-
-def is_memory(u: UOp) -> bool:
-    return u.op.name in _MEMORY and not is_variable(u)
-
-
-def is_pointer(u: UOp) -> bool:
-    """Whether a UOp only addresses memory: memory itself, an INDEX, a cast pointer, a SHRINK."""
-    while u.op.name in _POINTER_OPS:
-        u = u.src[0]
-    return is_memory(u)
-
-
-def count_operations(u: UOp, lanes: int) -> int:
-    from tinygrad.uop import GroupOp
-
-    if u.op.name == "WMMA":
-        # before 0.14 a name comes first
-        dimensions, threads = (u.arg[1], u.arg[5]) if isinstance(u.arg[0], str) else (u.arg[0], u.arg[3])
-        return 2 * math.prod(dimensions) // threads
-    if u.op not in GroupOp.ALU:
-        return 0
-    return 2 * lanes if u.op.name == "MULACC" else lanes
-
-
-def find_space(u: UOp) -> str:
-    if "image" in str(u.dtype):
-        return "image"
-    if u.op.name in _SPACE_OF:
-        return _SPACE_OF[u.op.name]
-    space = getattr(u.dtype, "addrspace", None) or getattr(u.arg, "addrspace", None)
-    return _SPACES.get(getattr(space, "name", "GLOBAL"), "global")
-
-
-def find_constant(u: UOp) -> Any:
-    """The value of a constant; 0.14 writes each one as the cast of one without a size."""
-    if u.op.name == "CAST" and u.src[0].op.name == "CONST":
-        u = u.src[0]
-    if u.op.name != "CONST" or not isinstance(u.arg, (bool, int, float)):
-        return None
-    return u.arg
-
-
-def bounds_of(u: UOp) -> tuple[int | None, int | None]:
-    if dtype_of(u) not in INTEGERS and dtype_of(u) != "bool":
-        return None, None
-    try:
-        lowest, highest = u.vmin, u.vmax
-    except Exception:  # what is loaded, or a kind of value that has no bounds in this release
-        return None, None
-    return (int(lowest), int(highest)) if isinstance(lowest, int) and isinstance(highest, int) else (None, None)
-
-
-def lanes_of(u: UOp) -> int:
-    """How many scalars a value has: in its dtype, or in its shape where dtypes have no lanes (0.14 on)."""
-    count = getattr(u.dtype, "count", 1)
-    if count > 1 or hasattr(u.dtype, "ptr"):
-        return count
-    try:
-        return max(1, math.prod(int(s) for s in u.shape))
-    except Exception:  # no shape: a scalar
-        return 1
-
-
-def dtype_of(u: UOp) -> str:
-    return plain(u.dtype.scalar() if hasattr(u.dtype, "scalar") else u.dtype)
-
-
-def plain(dtype: Any) -> str:
-    return str(dtype).removeprefix("dtypes.")
-
-
-def loop_name(u: UOp) -> str:
-    """As the source has it: Lidx2, gidx0, the name of a variable."""
-    if u.op.name == "RANGE":
-        from tinygrad.uop.ops import axis_letters, range_str
-
-        return f"{axis_letters.get(u.arg[-1], '')}idx{range_str(u)}"
-    if u.op.name == "DEFINE_VAR":
-        return str(u.arg[0])
-    return str(getattr(u.arg, "name", u.arg))
+    if ordered.op.name == "STORE":
+        return [ordered]
+    return []

@@ -17,7 +17,9 @@ UOp = Any
 def target_limit(target: str) -> int | None:
     """Returns the bytes of LOCAL memory that a group of threads has, None where the target has no such memory."""
     renderer = find_adapter().make_renderer(target)
-    return renderer.shared_max if renderer.has_shared and renderer.has_local else None
+    if not (renderer.has_shared and renderer.has_local):
+        return None
+    return renderer.shared_max
 
 
 @dataclass(frozen=True)

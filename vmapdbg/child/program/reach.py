@@ -62,11 +62,10 @@ def find_reach(address: Value, gate: Value | None, sizes: Mapping[Value, int], w
     Raises Undecided.
     """
     base, terms = split_terms(address)
-    conditions = [] if gate is None else split_conditions(gate)
     parts: list[tuple[frozenset[Value], list[tuple[Value, int]], list[Value]]] = []
     for expression, scale in terms:
         parts.append((find_loops(expression, sizes), [(expression, scale)], []))
-    for condition in conditions:
+    for condition in split_conditions(gate):
         parts.append((find_loops(condition, sizes), [], [condition]))
     summands = [make_summand(loops, inside, held, sizes) for loops, inside, held in join_parts(parts)]
     used = {loop for loops, _, _ in parts for loop in loops}
@@ -80,23 +79,29 @@ def split_terms(address: Value) -> tuple[int, list[tuple[Value, int]]]:
     todo = [(address, 1)]
     while todo:
         value, scale = todo.pop()
-        left, right = value.sources if len(value.sources) == 2 else (None, None)
         if isinstance(value.constant, int):
             base += value.constant * scale
-        elif value.op == "add" and left is not None and right is not None:
-            todo += [(left, scale), (right, scale)]
-        elif value.op == "sub" and left is not None and right is not None:
-            todo += [(left, scale), (right, -scale)]
-        elif value.op in {"mul", "shl"} and left is not None and right is not None and isinstance(right.constant, int):
-            todo.append((left, scale * right.constant if value.op == "mul" else scale << right.constant))
-        elif value.op == "cast" and keeps_value(value):
-            todo.append((value.sources[0], scale))
-        else:
-            terms[value] = terms.get(value, 0) + scale
+            continue
+        match value.op, value.sources:
+            case "add", (left, right):
+                todo += [(left, scale), (right, scale)]
+            case "sub", (left, right):
+                todo += [(left, scale), (right, -scale)]
+            case "mul", (left, Value(constant=int(factor))):
+                todo.append((left, scale * factor))
+            case "shl", (left, Value(constant=int(bits))):
+                todo.append((left, scale << bits))
+            case "cast", (inside,) if keeps_value(value):
+                todo.append((inside, scale))
+            case _:
+                terms[value] = terms.get(value, 0) + scale
     return base, list(terms.items())
 
 
-def split_conditions(gate: Value) -> list[Value]:
+def split_conditions(gate: Value | None) -> list[Value]:
+    """Returns what must hold for a gate to let an access through: nothing, where there is none."""
+    if gate is None:
+        return []
     if gate.op == "and" and gate.dtype == "bool":
         return [part for source in gate.sources for part in split_conditions(source)]
     return [gate]
@@ -211,7 +216,9 @@ def _pack(constants: set[int]) -> Values:
 
 def _identify(values: Values) -> object:
     """Returns what is equal for equal values."""
-    return values if isinstance(values, range) else values.tobytes()
+    if isinstance(values, range):
+        return values
+    return values.tobytes()
 
 
 def count_distinct(sets: Sequence[Values]) -> int | None:

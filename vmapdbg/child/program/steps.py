@@ -64,6 +64,10 @@ NUMPY_OF: dict[str, Callable[..., Integers]] = {
 }
 
 
+# of a constant, by its dtype; any other one is an int
+_KINDS: dict[str, type] = {"bool": bool}
+
+
 def evaluate_sums(
     terms: list[tuple[Value, int]], conditions: list[Value], loops: Mapping[Value, int]
 ) -> Iterator[Integers]:
@@ -104,7 +108,8 @@ def _evaluate(value: Value, sources: list[Integers]) -> Integers:
     if value.op == "const":
         if value.constant is None:
             raise Undecided("an invalid address")
-        return np.asarray(bool(value.constant) if value.dtype == "bool" else int(value.constant))
+        kind = _KINDS.get(value.dtype, int)
+        return np.asarray(kind(value.constant))
     if value.op == "cast":
         if value.dtype == "bool":
             return sources[0] != 0
@@ -146,7 +151,9 @@ def find_missing(reached: Integers, size: int) -> int | None:
     inside = reached[(reached >= 0) & (reached < size)]
     gaps = np.flatnonzero(inside != np.arange(inside.size))
     first = int(gaps[0]) if gaps.size else inside.size
-    return first if first < size else None
+    if first == size:
+        return None
+    return first
 
 
 def add_all(sets: Sequence[range | Integers]) -> Integers:
@@ -176,4 +183,6 @@ def split_runs(values: Integers) -> list[range | Integers]:
     starts = values[::length]
     if (values.reshape(-1, length) != np.add.outer(starts, np.array(run))).any():
         return [values]
-    return [run] if len(starts) == 1 else [run, *split_runs(starts)]
+    if len(starts) == 1:
+        return [run]
+    return [run, *split_runs(starts)]

@@ -13,6 +13,7 @@ from typing import Any
 
 from vmapdbg.child.record.lines import find_user_line, note_lines
 from vmapdbg.child.record.outputs import note_values
+from vmapdbg.child.record.recording import Recording
 from vmapdbg.model.capture import Output
 from vmapdbg.observer import Observer
 
@@ -73,6 +74,10 @@ class Launched:
     count: int
     variables: frozenset[str]
 
+    @property
+    def is_compute(self) -> bool:
+        return is_compute(self.ast)
+
 
 @dataclass
 class PassRecord:
@@ -116,7 +121,7 @@ class ScheduleRecord:
     outputs: list[Output] = field(default_factory=list)
 
 
-class Recorder(Observer):
+class Recorder(Recording[ScheduleRecord], Observer):
     """What the snippet scheduled, in order."""
 
     listens = True
@@ -222,7 +227,7 @@ class Recorder(Observer):
             self._current.stored[stored.base.buf_uop] = buffer
             record.left_open = tuple(stored.ranges)
 
-    def schedule_created(self, items: list[Any], buffers: UOp) -> None:
+    def schedule_created(self, items: list[Any], buffers: UOp, /) -> None:
         self._current.kernels = count_launches(items, buffers.src)
         self._current.items = number_kernels(items, buffers.src)
 
@@ -238,6 +243,11 @@ NOT_NODES = {"DEVICE", "UNIQUE", "LUNIQUE", "SINK", "RANGE"}
 def is_node(u: UOp) -> bool:
     """Whether a UOp of the tensor graph is a node of the Capture: not an index, not what only says where things are."""
     return u.op.name not in NOT_NODES and u.dtype.scalar().name != "index"
+
+
+def is_compute(ast: UOp) -> bool:
+    """Whether a launch of this AST computes something: others are copies."""
+    return ast.op.name == "SINK"
 
 
 def count_launches(items: list[Any], buffers: tuple[UOp, ...]) -> list[Launched]:
@@ -256,7 +266,7 @@ def count_launches(items: list[Any], buffers: tuple[UOp, ...]) -> list[Launched]
 def number_kernels(items: list[Any], buffers: tuple[UOp, ...]) -> list[tuple[UOp, int | None]]:
     """Returns for each launch the BUFFER that it writes and the number of its compute kernel, None for a copy."""
     kernels = _find_kernels(items, buffers)
-    compute = [kernel for kernel in dict.fromkeys(kernels) if kernel[0].op.name == "SINK"]
+    compute = [kernel for kernel in dict.fromkeys(kernels) if is_compute(kernel[0])]
     numbers = {kernel: number for number, kernel in enumerate(compute)}
     return [(kernel[1][0], numbers.get(kernel)) for kernel in kernels]
 

@@ -65,10 +65,13 @@ def _name_rule(
         return Cause(OUTER_REDUCE, node, axes, decision)
     if any(u is node for u in called_with):
         if not others:
-            return Cause(ASSIGN if node.op.name == "ASSIGN" else ALWAYS, node, axes, decision)
+            rule = ASSIGN if node.op.name == "ASSIGN" else ALWAYS
+            return Cause(rule, node, axes, decision)
         # called with the target and the value of a STORE: what is stored reads the target
-        store = next((c for c in passed.consumers.get(node, ()) if c.op.name in _STORES), None)
-        return Cause(ASSIGN if store is not None else UNKNOWN, node, axes, decision, because=store)
+        for consumer in passed.consumers.get(node, ()):
+            if consumer.op.name in _STORES:
+                return Cause(ASSIGN, node, axes, decision, because=consumer)
+        return Cause(UNKNOWN, node, axes, decision)
     if len(others) == 1 and others[0] in passed.toposort:
         asker = others[0]
         if asker is passed.tsink and "tsink" not in decision.operands:
@@ -92,7 +95,9 @@ def asked_of(passed: ObservedPass, consumer: UOp, node: UOp) -> tuple[UOp, ...] 
     if ranges is None:
         return None
     broadcast: Any = getattr(sys.modules.get("tinygrad.schedule.indexing"), "broadcast_rngs", None)
-    return ranges[0] if broadcast is None else broadcast(consumer, node, ranges[0])
+    if broadcast is None:
+        return ranges[0]
+    return broadcast(consumer, node, ranges[0])
 
 
 def find_asked(passed: ObservedPass, node: UOp) -> dict[int, tuple[tuple[UOp, UOp], ...]]:
@@ -132,9 +137,9 @@ def ended_at(passed: ObservedPass, consumer: UOp, source: UOp) -> set[UOp]:
     if own is None or asked is None:
         return set()
     outside = own[1] if consumer.op.name == "EXPAND" else own[0]
-    added = len(outside) - len(asked)
-    differ = [there for there, here in zip(outside[max(added, 0) :], asked, strict=False) if there is not here]
-    return ranges_of(*outside[: max(added, 0)], *differ)
+    added = max(len(outside) - len(asked), 0)
+    differ = [there for there, here in zip(outside[added:], asked, strict=False) if there is not here]
+    return ranges_of(*outside[:added], *differ)
 
 
 def ranges_of(*expressions: UOp) -> set[UOp]:

@@ -58,13 +58,14 @@ def find_deciding(tree: ast.Module) -> dict[Function, str]:
     for function in functions.values():
         if has_map and _writes_realize_map(function):
             found[function] = "realizes"
+    kinds = {name: "stores" if "store" in attributes else "rule" for name, attributes in named.items()}
     for pattern, action in find_rules(tree):
         called = [functions[name] for name in _called_names(action) if name in functions]
         if has_map and isinstance(action, ast.Lambda) and (_writes_realize_map(action) or set(called) & set(found)):
             found[action] = "realizes"
         elif names_stage(pattern):
             for function in called:
-                found.setdefault(function, "stores" if "store" in named[function.name] else "rule")
+                found.setdefault(function, kinds[function.name])
             if isinstance(action, ast.Lambda) and not _only_calls(action, called):
                 found[action] = "rule"
         else:
@@ -78,12 +79,11 @@ def find_rules(tree: ast.Module) -> Iterator[tuple[ast.expr, ast.expr]]:
     """Yields (pattern, action) of each rule of each PatternMatcher of a module."""
     outside = [n for n in tree.body if not isinstance(n, (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom))]
     for call in (node for statement in outside for node in ast.walk(statement)):
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id != "PatternMatcher":
-            continue
-        rules = call.args[0].elts if call.args and isinstance(call.args[0], (ast.List, ast.Tuple)) else []
-        for rule in rules:
-            if isinstance(rule, ast.Tuple) and len(rule.elts) == 2:
-                yield rule.elts[0], rule.elts[1]
+        match call:
+            case ast.Call(ast.Name("PatternMatcher"), [ast.List(rules) | ast.Tuple(rules), *_]):
+                for rule in rules:
+                    if isinstance(rule, ast.Tuple) and len(rule.elts) == 2:
+                        yield rule.elts[0], rule.elts[1]
 
 
 def names_stage(pattern: ast.AST) -> bool:
@@ -111,10 +111,13 @@ def _writes_realize_map(function: Function) -> bool:
     for node in ast.walk(function):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and _is_map(node.value):
             return True
-        called = node.func if isinstance(node, ast.Call) else None
-        if isinstance(called, ast.Attribute) and called.attr == "update" and _is_map(called.value):
+        if isinstance(node, ast.Call) and _updates_map(node.func):
             return True
     return False
+
+
+def _updates_map(called: ast.expr) -> bool:
+    return isinstance(called, ast.Attribute) and called.attr == "update" and _is_map(called.value)
 
 
 def _is_map(node: ast.expr) -> bool:
@@ -146,8 +149,10 @@ def _walk(described: Deciding, body: list[ast.stmt], path: Path, in_loop: bool) 
     for statement in body:
         if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
             continue
-        compound = isinstance(statement, (ast.If, ast.For, ast.While, ast.With))
-        last = statement.lineno if compound else statement.end_lineno or statement.lineno
+        last = statement.lineno
+        # of one that has others in it, its first line is its own
+        if not isinstance(statement, (ast.If, ast.For, ast.While, ast.With)):
+            last = statement.end_lineno or last
         for line in range(statement.lineno, last + 1):
             described.paths[line] = path
             if in_loop:
@@ -171,8 +176,9 @@ def _walk_if(described: Deciding, statement: ast.If, path: Path, in_loop: bool) 
     if statement.body[0].lineno == statement.lineno:
         # `if test: decides` on one line: what decides on this line is in the body
         described.paths[statement.lineno] = (*path, (line, True))
-    leaves = isinstance(statement.body[-1], _LEAVES)
-    return (*path, (line, False)) if leaves else path
+    if isinstance(statement.body[-1], _LEAVES):
+        return (*path, (line, False))
+    return path
 
 
 def _walk_lambda(described: Deciding, function: ast.Lambda) -> None:
@@ -206,9 +212,11 @@ def find_parts(test: ast.expr) -> list[ast.expr]:
             return
         children = list(ast.iter_child_nodes(node))
         if isinstance(node, ast.Call):
-            # what is called is no value; what a method belongs to is one
-            children = [node.func.value] if isinstance(node.func, ast.Attribute) else []
-            children += [*node.args, *(keyword.value for keyword in node.keywords)]
+            # what is called is no value
+            children = [*node.args, *(keyword.value for keyword in node.keywords)]
+            if isinstance(node.func, ast.Attribute):
+                # what a method belongs to is one
+                children.insert(0, node.func.value)
         for child in children:
             visit(child)
 

@@ -88,8 +88,10 @@ def _read_condition(test: Test, holds: bool | None, values: dict[str, Any]) -> C
             # a switch such as PCONTIG: what it is now
             switch: Any = value
             value = switch.value
-        # a list goes on to change after the test
-        parts[text] = list(value) if isinstance(value, list) else value
+        if isinstance(value, list):
+            # it goes on to change after the test
+            value = value.copy()
+        parts[text] = value
     return Condition(test.line, test.text, holds, parts)
 
 
@@ -97,4 +99,6 @@ def _read_condition(test: Test, holds: bool | None, values: dict[str, Any]) -> C
 def _relative(filename: str) -> str:
     """`schedule/indexing.py`, whatever folder the tinygrad is in."""
     _, found, inside = filename.replace(os.sep, "/").rpartition("/tinygrad/")
-    return inside if found else os.path.basename(filename)
+    if not found:
+        return os.path.basename(filename)
+    return inside

@@ -217,8 +217,8 @@ class _Hooks:
 def _find_switches() -> dict[str, Any]:
     """The switches that the scheduler's modules look at; the key of the schedule cache has none of them."""
     found: dict[str, Any] = {}
-    for name in FOCUS:
-        for switch, value in vars(sys.modules[name]).items() if name in sys.modules else ():
+    for name in FOCUS & sys.modules.keys():
+        for switch, value in vars(sys.modules[name]).items():
             if type(value).__name__.lstrip("_") == "ContextVar" and switch not in _NO_DECISION:
                 found[switch] = value
     return found

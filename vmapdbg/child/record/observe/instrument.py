@@ -127,13 +127,10 @@ class ObservingFinder:
     ) -> ModuleSpec | None:
         if not self.wanted(fullname):
             return None
-        for finder in sys.meta_path:
-            found = None if finder is self else finder.find_spec(fullname, path, target)
-            if found is not None:
-                break
-        else:
-            return None
-        if isinstance(found.loader, importlib.machinery.SourceFileLoader):
+        others = (finder for finder in sys.meta_path if finder is not self)
+        specs = (finder.find_spec(fullname, path, target) for finder in others)
+        found = next((spec for spec in specs if spec is not None), None)
+        if found is not None and isinstance(found.loader, importlib.machinery.SourceFileLoader):
             found.loader = _Loader(fullname, found.loader.path, self)
         return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from vmapdbg.child.record.observe.records import UOp
@@ -24,10 +25,11 @@ def find_outcome(stage: UOp, answer: UOp | None, options: dict[int, Any]) -> tup
         inside = inside.src[0]
     if inside.op is not stage.op:
         return "removed", None
-    if inside.arg is stage.arg or id(inside.arg) not in options:
-        same = inside.src == stage.src and inside.arg == stage.arg
-        return ("same" if same else "narrowed"), inside
-    return "removed", None
+    if inside.arg is not stage.arg and id(inside.arg) in options:
+        return "removed", None
+    if inside.src == stage.src and inside.arg == stage.arg:
+        return "same", inside
+    return "narrowed", inside
 
 
 def find_memory(pointer: UOp) -> UOp:
@@ -35,6 +37,13 @@ def find_memory(pointer: UOp) -> UOp:
     while pointer.op.name not in _MEMORY and pointer.src:
         pointer = pointer.src[0]
     return pointer
+
+
+def find_written(arguments: Sequence[UOp]) -> UOp | None:
+    """Returns the memory that a kernel writes, by what it is called with: that of its first argument."""
+    if not arguments:
+        return None
+    return find_memory(arguments[0])
 
 
 def find_stores(stored: UOp) -> list[UOp]:

@@ -55,7 +55,9 @@ class RecordingMap(dict[Any, Any]):
         self, other: Mapping[UOp, Axes] | Iterable[tuple[UOp, Axes]] = (), /
     ) -> None:
         frame = sys._getframe(1)
-        for node, axes in other.items() if isinstance(other, Mapping) else other:
+        if isinstance(other, Mapping):
+            other = other.items()
+        for node, axes in other:
             if self._is_refused(node, axes):
                 continue
             self._tell(node, axes, frame)

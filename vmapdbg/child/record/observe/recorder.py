@@ -11,7 +11,7 @@ from typing import Any
 from vmapdbg.child.adapters import Adapter, find_adapter
 from vmapdbg.child.record.observe.decisions import find_deciding, find_operands, read_decision
 from vmapdbg.child.record.observe.lines import UserLines
-from vmapdbg.child.record.observe.outcomes import find_memory, find_outcome, find_stores
+from vmapdbg.child.record.observe.outcomes import find_memory, find_outcome, find_stores, find_written
 from vmapdbg.child.record.observe.realize_map import Axes, RecordingMap
 from vmapdbg.child.record.observe.records import (
     ObservedBuffer,
@@ -22,6 +22,7 @@ from vmapdbg.child.record.observe.records import (
     UOp,
     Verdict,
 )
+from vmapdbg.child.record.recording import Recording
 
 Choose = Callable[[ObservedPass, int], str | None]
 """Given a pass that begins and the number of its schedule: sets what is forced and released in it, and returns a line
@@ -44,7 +45,7 @@ def guarded(report: Callable[..., Any]) -> Callable[..., Any]:
     return taken
 
 
-class ObservingRecorder:
+class ObservingRecorder(Recording[ObservedSchedule]):
     """What the snippet scheduled, in order. `missing` has a line for each part that could not be observed.
 
     `choose` makes decisions in place of tinygrad's own. Between `pass_starts` and `schedule_created` there is a
@@ -157,9 +158,9 @@ class ObservingRecorder:
             kernel, node = adapter.kernel_of(uop), self._origin.get(uop)
             if kernel is not None and node is not None:
                 ast, arguments = kernel
-                nodes.setdefault(ast, {})[find_memory(arguments[0]) if arguments else None] = node
+                nodes.setdefault(ast, {})[find_written(arguments)] = node
         for launch in adapter.find_kernels(created):
-            written = find_memory(launch.buffers[0]) if launch.buffers else None
+            written = find_written(launch.buffers)
             found = nodes.get(launch.ast, {})
             node = found.get(written)
             if node is None and len(found) == 1:

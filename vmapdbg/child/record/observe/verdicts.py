@@ -41,8 +41,9 @@ def explain_buffer(passed: ObservedPass, buffer: ObservedBuffer) -> BufferReason
         return BufferReason(FOLDED, False)
     if buffer.made_by is not None:
         return BufferReason(TOO_MANY, True, buffer.made_by)
-    is_output = any(source.base is buffer.node for source in passed.tsink.src)
-    return BufferReason(OUTPUT if is_output else NO_RULE, True)
+    if any(source.base is buffer.node for source in passed.tsink.src):
+        return BufferReason(OUTPUT, True)
+    return BufferReason(NO_RULE, True)
 
 
 def find_verdict(buffer: ObservedBuffer) -> Verdict | None:
@@ -56,8 +57,10 @@ def find_verdict(buffer: ObservedBuffer) -> Verdict | None:
 def _name_verdict(verdict: Verdict, kept: bool) -> BufferReason:
     decision, value = verdict.decision, verdict.stage.src[0]
     accessed = tuple(_find_part(decision, "accessed_buffers") or ())
-    reduces = tuple(find_reading_reduces(value)) if _find_holding(decision, "buffer_in_reduce") else ()
-    return BufferReason(_find_rule(verdict, kept), kept, decision, accessed, reduces)
+    reduces: list[UOp] = []
+    if _find_holding(decision, "buffer_in_reduce"):
+        reduces = find_reading_reduces(value)
+    return BufferReason(_find_rule(verdict, kept), kept, decision, accessed, tuple(reduces))
 
 
 def _find_rule(verdict: Verdict, kept: bool) -> str:
@@ -65,11 +68,13 @@ def _find_rule(verdict: Verdict, kept: bool) -> str:
     if verdict.reader is None:
         if value.op.name == "CONST":
             return CONSTANT
-        same = value.op.name == "INDEX" and value.src[1:] == verdict.stage.src[1:]
-        return SAME_INDEX if same else UNKNOWN
+        if value.op.name == "INDEX" and value.src[1:] == verdict.stage.src[1:]:
+            return SAME_INDEX
+        return UNKNOWN
     if (test := _find_holding(decision, "removable")) is not None:
-        refused = any(text.endswith("removable") and v is False for text, v in test.values.items())
-        return NOT_REMOVABLE if refused else NEVER_REMOVED
+        if any(text.endswith("removable") and v is False for text, v in test.values.items()):
+            return NOT_REMOVABLE
+        return NEVER_REMOVED
     if _find_holding(decision, "out_in_ratio") or _find_holding(decision, "is_subs"):
         return UNKNOWN
     if _find_holding(decision, "buffer_in_reduce"):
@@ -78,7 +83,9 @@ def _find_rule(verdict: Verdict, kept: bool) -> str:
         return MANY_BUFFERS
     if kept:
         return UNKNOWN
-    return THREEFRY if value.op.name == "THREEFRY" else CHEAP
+    if value.op.name == "THREEFRY":
+        return THREEFRY
+    return CHEAP
 
 
 def _find_holding(decision: Decision, about: str) -> Condition | None:

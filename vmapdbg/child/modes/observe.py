@@ -1,0 +1,87 @@
+"""Any tinygrad, nothing of it replaced: its own deciding code is listened to. Runs in the child."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from vmapdbg import overlay
+from vmapdbg.child.extract.choices import make_choices
+from vmapdbg.child.feed import Feed
+from vmapdbg.child.live_observed import build_live_observed, build_observed_capture
+from vmapdbg.child.record.lines import set_internal_folders
+from vmapdbg.child.record.observe import ObservedSchedule, ObservingRecorder, start
+from vmapdbg.child.record.outputs import note_values
+from vmapdbg.job.job import Request
+from vmapdbg.model import capture as model
+
+if TYPE_CHECKING:
+    from vmapdbg.child.evidence.observed import ObservedCollector
+
+
+class ObserveMode:
+    """Runs a snippet, and makes the choices of its job."""
+
+    def __init__(self, request: Request):
+        self.request, self.job = request, request.job
+        self.recorder = ObservingRecorder(functools.partial(make_choices, self.job.choices))
+        self.collector: ObservedCollector | None = None
+
+    @property
+    def schedules(self) -> list[ObservedSchedule]:
+        return self.recorder.schedules
+
+    def prepare(self) -> None:
+        # what reads the values wraps `Tensor.realize` with a helper of the overlay's
+        set_internal_folders(str(overlay.overlay_dir()))
+        start(self.tensor_ready, self.recorder)
+
+    def tensor_ready(self, module: ModuleType) -> None:
+        if self.request.evidence is not None:
+            self.collect(module, Path(self.request.evidence))
+        if self.job.values:
+            self.note_values(module)
+
+    def collect(self, module: ModuleType, folder: Path) -> None:
+        """Has what `check` compares kept in a folder."""
+        from vmapdbg.child.evidence.observed import ObservedCollector
+
+        try:
+            collector = ObservedCollector(folder, self.recorder)
+            collector.watch(module)
+            self.collector = collector
+        except ImportError as unknown:
+            self.recorder.lost.append(f"the values that check compares: {unknown}")
+
+    def note_values(self, module: ModuleType) -> None:
+        """Has the values of realized tensors kept with their schedules."""
+        recorder = self.recorder
+        try:
+            note_values(module, lambda: len(recorder.schedules), lambda o: recorder.schedules[-1].outputs.append(o))
+        except ImportError as unknown:
+            recorder.lost.append(f"values of realized tensors: {unknown}")
+
+    def build(self, error: model.SnippetError | None, progress: Callable[[], object]) -> model.Capture:
+        capture = build_observed_capture(self.job, self.recorder, error, progress)
+        versions = replace(capture.versions, tree=self.job.tree, commit=self.request.commit)
+        return replace(capture, versions=versions)
+
+    def close(self) -> None:
+        if self.collector is not None:
+            self.collector.close()
+
+
+class ObservedFeed(Feed, ObservingRecorder):
+    """Has the schedules from tinygrad as it is."""
+
+    build = staticmethod(build_live_observed)
+
+    def start(self) -> None:
+        start(recorder=self)
+
+
+MODE, FEED = ObserveMode, ObservedFeed

@@ -1,0 +1,64 @@
+"""tinygrad 0.12.0 with the overlay: its pass reports what it decides. Runs in the child."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vmapdbg import overlay
+from vmapdbg.child.feed import Feed
+from vmapdbg.child.live import build_capture, build_live_capture, find_renderer, observe_with
+from vmapdbg.child.record.recorder import Recorder, ScheduleRecord
+from vmapdbg.job.job import Request
+from vmapdbg.job.patches import format_patches
+from vmapdbg.model import capture as model
+
+if TYPE_CHECKING:
+    from vmapdbg.child.evidence.collector import Collector
+
+
+class OverlayMode:
+    """Runs a snippet with the patches of its job."""
+
+    def __init__(self, request: Request):
+        self.job = request.job
+        self.recorder = Recorder(self.job.values)
+        self.collector: Collector | None = None
+        if request.evidence is not None:
+            # it brings numpy along, which nobody else here has to wait for
+            from vmapdbg.child.evidence.collector import Collector
+
+            self.collector = Collector(Path(request.evidence), self.recorder)
+            self.recorder.watch = self.collector.watch
+
+    @property
+    def schedules(self) -> list[ScheduleRecord]:
+        return self.recorder.schedules
+
+    def prepare(self) -> None:
+        assert self.job.patches is not None
+        overlay.check_installed()
+        overlay.install(format_patches(self.job.patches))
+        observe_with(self.recorder)
+        overlay.get_state().find_renderer = functools.partial(find_renderer, self.job.target)
+
+    def build(self, error: model.SnippetError | None, progress: Callable[[], object]) -> model.Capture:
+        return build_capture(self.job, self.schedules, error, progress)
+
+    def close(self) -> None:
+        if self.collector is not None:
+            self.collector.close()
+
+
+class OverlayFeed(Feed, Recorder):
+    """Has the schedules from the overlay, which is installed already."""
+
+    build = staticmethod(build_live_capture)
+
+    def start(self) -> None:
+        observe_with(self)
+
+
+MODE, FEED = OverlayMode, OverlayFeed
