@@ -16,7 +16,7 @@ from vmapdbg.reference.movement import MOVEMENT, enter_scope, join_shards, leave
 from vmapdbg.reference.products import Product, find_products, sum_product
 from vmapdbg.reference.rounding import Rounding
 from vmapdbg.reference.sums import reduce_value
-from vmapdbg.reference.value import Unknown, Value, align, join_steps
+from vmapdbg.reference.value import Unknown, Value, align, join_steps, repeat_steps
 from vmapdbg.reference.windows import Windows, find_windows, make_windows
 from vmapdbg.reference.writes import find_view, find_writes, follow, is_whole, list_sources, number_elements, write
 from vmapdbg.values.numbers import ITEMSIZE, Array
@@ -280,8 +280,7 @@ class Evaluator:
         source = self._value(node.src[0])
         for name in names:
             if name not in source.ranges:
-                count = self.graph.ranges[name]
-                source = join_steps([source] * count, name)
+                source = repeat_steps(source, name, self.graph.ranges[name])
         reduced = reduce_value(source, op, axes, keep, names)
         return replace(reduced, numbers=self.rounding.finish(slot, node, reduced.numbers))
 

@@ -80,3 +80,14 @@ def join_steps(values: Sequence[Value], name: int) -> Value:
         return joined
     masks = [np.zeros(shape, bool) if value.undefined is None else value.undefined for value in spread]
     return replace(joined, undefined=np.stack([np.broadcast_to(mask, shape) for mask in masks], axis))
+
+
+def repeat_steps(value: Value, name: int, count: int) -> Value:
+    """Returns the value with a range that it does not depend on, as a view."""
+    axis = sum(other < name for other in value.ranges)
+
+    def spread(numbers: Numbers) -> Numbers:
+        shape = (*numbers.shape[:axis], count, *numbers.shape[axis:])
+        return np.broadcast_to(np.expand_dims(numbers, axis), shape)
+
+    return replace(value.move(spread), ranges=(*value.ranges[:axis], name, *value.ranges[axis:]))

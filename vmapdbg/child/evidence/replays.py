@@ -14,7 +14,8 @@ from typing import Any
 
 from vmapdbg.child.evidence.folder import BlobsFull, EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence, Sealed, pack_graph
-from vmapdbg.child.evidence.packer import CannotPack, Packer
+from vmapdbg.child.evidence.packer import Packer
+from vmapdbg.child.evidence.packing import CannotPack
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.record.lines import find_user_line
 
