@@ -153,7 +153,7 @@ class KernelEvaluator(Evaluator):
     """Computes nodes of a kernel. `memories` has the elements of its arguments by their numbers, `part` the steps that
     are computed of those ranges of which not all are."""
 
-    def __init__(self, graph: Graph, memories: Mapping[int, Numbers], part: Part = {}):
+    def __init__(self, graph: Graph, memories: Mapping[int, Numbers], part: Part):
         super().__init__(graph, _read_nothing)
         self.memories, self.part = memories, part
 

@@ -6,7 +6,7 @@ from the launch that wrote it, unless another one has written to that memory sin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from vmapdbg.child.adapters.launches import Step

@@ -187,4 +187,3 @@ class Packer(UOpPacker):
         if unknown:
             raise CannotPack("a custom kernel is in its graph")
         return self._add("after", u, src)
-

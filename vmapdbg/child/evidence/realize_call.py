@@ -65,8 +65,9 @@ class RealizeCall:
     def scheduled(self, items: Sequence[Any], variables: Mapping[str, int]) -> None:
         """The schedule is there: its ExecItems, and the values of its variables."""
         self._items = list(items)
-        fixed = [item.fixedvars for item in items]
-        self.launches.begins([Step(item.ast, {**variables, **own}, bool(own)) for item, own in zip(items, fixed)])
+        self.launches.begins(
+            [Step(item.ast, {**variables, **item.fixedvars}, bool(item.fixedvars)) for item in self._items]
+        )
         self._indices = {id(item): index for index, item in enumerate(items)}
 
     def runs(self, item: Any) -> None:
@@ -226,4 +227,3 @@ def _is_plain(u: Any) -> bool:
     if isinstance(u.device, tuple):
         return False
     return u._shape is not None and all(isinstance(size, int) for size in u._shape)
-
