@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from vmapdbg.child.adapters.launches import Step
 from vmapdbg.child.evidence.folder import BlobsFull, EvidenceFolder
@@ -18,46 +19,45 @@ from vmapdbg.child.memory import name_dtype
 from vmapdbg.reference.kernel import Kernel
 
 UOp = Any
-Place = tuple[int, int, int]
-"""A part of memory: the id of the buffer that has it, first byte, end."""
 
 
 class KnownMemory:
-    """What parts of memory hold, by the names of their contents, as far as that is known."""
+    """What parts of memory hold, by the names of their contents, as far as that is known. Holds no memory itself."""
 
     def __init__(self) -> None:
-        self._names: dict[Place, str] = {}
-        self._held: list[Any] = []  # so that ids stay their own
+        # buffer that has its memory -> (first byte, end) of parts of it -> name
+        self._names: WeakKeyDictionary[Any, dict[tuple[int, int], str]] = WeakKeyDictionary()
 
     def find(self, buffer: Any) -> str | None:
-        return self._names.get(_find_place(buffer))
+        return self._names.get(buffer.base, {}).get(_find_part(buffer))
 
     def note(self, buffer: Any, name: str) -> None:
         """A buffer has contents of this name."""
-        self._held.append(buffer.base)
-        self._names[_find_place(buffer)] = name
+        self._names.setdefault(buffer.base, {})[_find_part(buffer)] = name
 
     def forget(self, buffer: Any) -> None:
         """A buffer is written to."""
-        memory, start, end = _find_place(buffer)
-        touched = [place for place in self._names if place[0] == memory and place[1] < end and start < place[2]]
-        for place in touched:
-            del self._names[place]
+        start, end = _find_part(buffer)
+        known = self._names.get(buffer.base, {})
+        for part in [part for part in known if part[0] < end and start < part[1]]:
+            del known[part]
 
 
-def _find_place(buffer: Any) -> Place:
-    return id(buffer.base), buffer.offset, buffer.offset + buffer.nbytes
+def _find_part(buffer: Any) -> tuple[int, int]:
+    return buffer.offset, buffer.offset + buffer.nbytes
 
 
 class LaunchKeeper:
-    """Keeps the launches of one schedule. `is_full`: there was no room for all of it."""
+    """Keeps the launches of one schedule. `is_full`: there was no room for all of it. With `holds` it keeps hold of the
+    buffers that they write, in `outputs`."""
 
     def __init__(self, folder: EvidenceFolder):
         self.folder = folder
         self.steps: Sequence[Step] = ()
         # launch -> contents, dtype, size of what it wrote
         self.written: dict[int, tuple[str, str, int]] = {}
-        self.is_full = False
+        self.is_full = self.holds = False
+        self.outputs: list[Any] = []
         # launch -> what its arguments held before it, None for what has no contents yet
         self._arguments: dict[int, tuple[str | None, ...]] = {}
         self._memory = KnownMemory()
@@ -83,6 +83,8 @@ class LaunchKeeper:
 
     def after(self, index: int, buffers: Sequence[Any]) -> None:
         """A launch ran just now: what it wrote is kept before its memory goes to another buffer."""
+        if self.holds:
+            self.outputs += buffers[:1]
         if self.is_full or _is_sharded(buffers) or not buffers:
             return
         for number in self._find_written(index):

@@ -116,6 +116,18 @@ class RealizeCall:
         if reason not in self.evidence.unchecked:
             self.evidence.unchecked.append(reason)
 
+    @property
+    def is_packed(self) -> bool:
+        """Whether its graph can be packed for other inputs."""
+        return self.evidence.reference is not None
+
+    def settle(self, memory: set[Any] | None) -> None:
+        """TinyJit has captured the call: it uses the BUFFERs that it used itself."""
+
+    def keep_outputs(self, evidence: Evidence, moved: Mapping[int, Any]) -> None:
+        """Keeps what the outputs hold now in the evidence of a replay. Raises BlobsFull."""
+        evidence.values = self.read_values(moved)
+
     def find_buffers(self) -> list[Any]:
         """Returns the buffer of each output, None for one that has none."""
         bases = [probe.uop.base for probe in self.probes]
