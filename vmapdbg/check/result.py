@@ -132,8 +132,8 @@ class BufferCheck:
     number of the compute kernel that wrote it (None for a copy). `shape` has the sizes of the node's ambient ranges
     first, then its own axes. `missing` are the ambient ranges that the buffer has no dimension for. `comparison` is
     None where the buffer could not be compared, for the `reason`. Of the first wrong buffer, `reads` are the nodes
-    whose buffers its kernel reads, `misread` is the one of them that is right and read wrongly, and `fault` says who made
-    the fault (None for the other buffers)."""
+    whose buffers its kernel reads, `misread` is the one of them that is right and read wrongly, and `fault` says who
+    made the fault (None for the other buffers)."""
 
     node: int
     kernel: int | None

@@ -47,8 +47,8 @@ def watch_launches(changes: Any, tensor_module: ModuleType, listener: Listener) 
 
 
 def watch_schedules(changes: Any, tensor_module: ModuleType, around: Callable[..., Any]) -> None:
-    """Has `around` called with what makes a schedule for `Tensor.realize`, and the graph that it is given. `changes` are
-    declared, not made. Raises UnknownShape."""
+    """Has `around` called with what makes a schedule for `Tensor.realize`, and the graph that it is given. `changes`
+    are declared, not made. Raises UnknownShape."""
     names = ("create_linear_with_vars", "complete_create_schedule_with_vars")
     name = next((name for name in names if hasattr(tensor_module, name)), names[0])
     changes.wrap(tensor_module, name, around, "big_sink")

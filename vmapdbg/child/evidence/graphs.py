@@ -54,8 +54,8 @@ class PackedGraph:
 
 @dataclass(frozen=True)
 class KernelRun:
-    """A launch of a kernel as the scheduler made it: its number among the kernels of the evidence, and the names of what
-    its arguments held right before it (None: nothing was there yet). `refused` says why these are not known."""
+    """A launch of a kernel as the scheduler made it: its number among the kernels of the evidence, and the names of
+    what its arguments held right before it (None: nothing was there yet). `refused` says why these are not known."""
 
     kernel: int | None = None
     arguments: tuple[str | None, ...] = ()
@@ -69,8 +69,8 @@ class WrittenBuffer:
     `node` is the id of its node in the Capture; the node is the root of the pass's graph with the same index as this
     buffer has among the buffers. `kernel` is the number of the compute kernel, None for a copy. `closed` has the id of
     each range of the BUFFERIZE as the pass made it (None: an axis of size 1), `stored` the same of the one that was
-    stored, with the size. `is_memory`: the buffer is one that was there before, and the root of the graph is all that it
-    holds, not only what the kernel writes of it. `run` is what the kernel is, and what it read."""
+    stored, with the size. `is_memory`: the buffer is one that was there before, and the root of the graph is all that
+    it holds, not only what the kernel writes of it. `run` is what the kernel is, and what it read."""
 
     node: int
     kernel: int | None
@@ -125,10 +125,11 @@ class Evidence:
     buffer, None where there is none; then `got` may have a root for it, whose value is what was computed (`got_roots`:
     number of the output -> position).
 
-    `passed` and `reference_passed` are the graph as the pass saw it, its roots the nodes of `buffers`. `range_names`
-    has the rendered name of each RANGE's id. `kernels` are those of the buffers. `failed` is the error of a schedule that raised, `failed_kernel` the
-    number of the compute kernel that did and `failed_node` the id of the node whose buffer it writes. `replay` counts
-    the replays by TinyJit, from 1: what the kernels of the schedule made of other inputs."""
+    `passed` and `reference_passed` are the graph as the pass saw it, its roots the nodes of `buffers`; `kernels` are
+    those that wrote them. `range_names` has the rendered name of each RANGE's id. `failed` is the error of a schedule
+    that raised, `failed_kernel` the number of the compute kernel that did and `failed_node` the id of the node whose
+    buffer it writes. `replay` counts the replays by TinyJit, from 1: what the kernels of the schedule made of other
+    inputs."""
 
     schedule: int
     line: str | None

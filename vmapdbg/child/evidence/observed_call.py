@@ -25,8 +25,8 @@ UOp = Any
 
 
 class ObservedCall:
-    """Keeps the evidence of one call, which goes through `start`, then `finish`. `is_packed` tells whether its graph can
-    be packed, be it that its values are kept or not."""
+    """Keeps the evidence of one call, which goes through `start`, then `finish`. `is_packed` tells whether its graph
+    can be packed, be it that its values are kept or not."""
 
     def __init__(self, folder: EvidenceFolder, asked: Sequence[Any]):
         """`asked` are the Tensors that have something to compute."""
@@ -122,7 +122,7 @@ class ObservedCall:
         return [*written, *(buffer.base for buffer in written)]
 
     def settle(self, memory: set[UOp] | None) -> None:
-        """TinyJit has captured the call: these are the BUFFERs that its replays use, None: those that it used itself."""
+        """TinyJit has captured the call: these are the BUFFERs that its replays use, None: those of the call itself."""
         held = [ref() for ref in self._tensors]
         views = [None if tensor is None else tensor.uop for tensor in held]
         is_used = [view is not None and (memory is None or find_memory(view) in memory) for view in views]

@@ -1,5 +1,5 @@
-"""The buffers between the kernels of a schedule: what each held when its kernel had run, and the node of the graph of the
-pass whose value that should be. Runs in the child."""
+"""The buffers between the kernels of a schedule: what each held when its kernel had run, and the node of the graph of
+the pass whose value that should be. Runs in the child."""
 
 from __future__ import annotations
 

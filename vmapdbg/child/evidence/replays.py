@@ -25,8 +25,8 @@ MOST_COMPARED = 3
 
 
 class Replayed(Protocol):
-    """A call of `Tensor.realize` that TinyJit captures: what it is made from (`roots`, over the BUFFERs of `inputs`), and
-    what is known of it so far."""
+    """A call of `Tensor.realize` that TinyJit captures: what it is made from (`roots`, over the BUFFERs of `inputs`),
+    and what is known of it so far."""
 
     evidence: Evidence
     reference: ReferenceEvidence
@@ -43,7 +43,7 @@ class Replayed(Protocol):
         ...
 
     def settle(self, memory: set[Any] | None) -> None:
-        """TinyJit has captured the call: these are the BUFFERs that its replays use, None: those that it used itself."""
+        """TinyJit has captured the call: these are the BUFFERs that its replays use, None: those of the call itself."""
         ...
 
     def find_buffers(self) -> list[Any]:
