@@ -128,7 +128,8 @@ def test_a_replay_that_reads_the_wrong_buffer_is_found(release: str, tree: Path,
 REPEATED = """
 from tinygrad import Tensor
 x = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]).realize()
-y = (x.relu().unsqueeze(0).expand(2, 2, 3).flatten().sum() * 2 + x.max(1)).realize()
+y = x.relu().unsqueeze(0).expand(2, 2, 3).flatten()
+z = (y / y.sum()).realize()
 """
 
 
@@ -139,5 +140,61 @@ def test_the_first_wrong_buffer_is_named(release: str, tree: Path, tmp_path: Pat
     if release == "0.12.0":
         text = " ".join(done.stdout.split())
         assert "first wrong buffer: REDUCE_AXIS" in text
-        assert "computes it right: code generation or the compiler made the fault realized:" in text
-        assert "(indexing.py:" in text
+        assert "wrong, first at [0]: 126.0, should be 42.0" in text
+        assert "computes it right: code generation or the compiler made the fault" in text
+        assert "realized: ending-ranges: r0 ends at EXPAND 16 (indexing.py:" in text
+
+
+BROKEN_CODE = """
+from tinygrad import Tensor
+from tinygrad.renderer.cstyle import ClangRenderer
+from tinygrad.uop import Ops
+ClangRenderer.code_for_op = {**ClangRenderer.code_for_op, Ops.SQRT: lambda x, dtype: f"({x})"}
+x = Tensor([4.0, 9.0, 16.0]).realize()
+y = ((x * 4).sqrt() + 1).realize()
+"""
+
+BROKEN_SCHEDULE = """
+from tinygrad import Tensor
+from tinygrad.schedule import indexing
+from tinygrad.uop import Ops
+move = indexing.apply_movement_op
+indexing.apply_movement_op = lambda op, *rest: rest[-1] if op is Ops.FLIP else move(op, *rest)
+x = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]).realize()
+y = (x.sum(0).flip(0) / x.sum()).realize()
+"""
+SAME_VALUES = "the kernel as scheduled computes the same wrong values: the scheduler made the fault"
+RIGHT_VALUES = "the kernel as scheduled computes it right: code generation or the compiler made the fault"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "told"),
+    [(BROKEN_CODE, 7, RIGHT_VALUES), (BROKEN_SCHEDULE, 8, SAME_VALUES)],
+    ids=["code generation", "scheduler"],
+)
+def test_who_made_a_fault_that_is_planted(text: str, line: int, told: str, tree: Path, tmp_path: Path) -> None:
+    done = check(tree, tmp_path, text)
+    assert done.returncode == 1, done.stdout + done.stderr
+    printed = " ".join(done.stdout.split())
+    assert told in printed, printed
+    assert f"[snippet.py:{line}] wrong in the same way" in printed
+
+
+ASSIGNED = """
+from tinygrad import Tensor
+from tinygrad.schedule import indexing
+from tinygrad.uop import Ops
+x, y = Tensor([1.0, 2.0, 3.0, 4.0]).contiguous().realize(), Tensor([7.0, 8.0]).realize()
+move = indexing.apply_movement_op
+indexing.apply_movement_op = lambda op, *rest: rest[-1] if op is Ops.FLIP else move(op, *rest)
+x[1:3] = y.flip(0)
+x.realize()
+"""
+
+
+def test_a_wrong_write_to_a_part_of_a_buffer_is_named(tree: Path, tmp_path: Path) -> None:
+    done = check(tree, tmp_path, ASSIGNED)
+    assert done.returncode == 1, done.stdout + done.stderr
+    printed = " ".join(done.stdout.split())
+    assert "first wrong buffer: " in printed, printed
+    assert SAME_VALUES in printed, printed
