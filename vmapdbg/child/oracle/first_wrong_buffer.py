@@ -20,6 +20,7 @@ from vmapdbg.child.oracle.kernel_fault import find_kernel_fault
 from vmapdbg.child.oracle.oracle import Values
 from vmapdbg.values.numbers import Array, decode
 from vmapdbg.values.slices import take_slice
+from vmapdbg.values.tolerance import Tolerance
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Walk:
             check, values = self.check_buffer(self.values.roots[index], buffer)
             if check.comparison is not None and check.comparison.status == "wrong":
                 assert values is not None
-                fault = self.find_fault(index, *values)
+                fault = self.find_fault(index, check.comparison.tolerance, *values)
                 return [*checks, replace(self.explain(index, check, checks, *values), fault=fault)]
             checks.append(check)
         return checks
@@ -74,12 +75,14 @@ class Walk:
 
     # *** who made the fault
 
-    def find_fault(self, index: int, got: Array, right: Array) -> KernelFault:
+    def find_fault(self, index: int, tolerance: Tolerance, got: Array, right: Array) -> KernelFault:
         slot, buffer = self.values.roots[index], self.evidence.buffers[index]
         ambient = self.values.find_ambient(slot)
-        return find_kernel_fault(
-            self.evidence, buffer, self.read, got, right, ambient, lambda found: self.compare(slot, found, right)
-        )
+
+        def judge(found: Array) -> Comparison:
+            return self.compare(slot, found, right)
+
+        return find_kernel_fault(self.evidence, buffer, self.read, got, right, ambient, tolerance, judge)
 
     # *** what the kernel of the first wrong buffer read
 

@@ -19,6 +19,7 @@ from vmapdbg.reference.run_kernel import Written, run_kernel
 from vmapdbg.reference.value import Unknown
 from vmapdbg.values.close import find_close
 from vmapdbg.values.numbers import ITEMSIZE, Array, decode
+from vmapdbg.values.tolerance import Tolerance
 
 Read = Callable[[str], bytes]
 
@@ -30,10 +31,11 @@ def find_kernel_fault(
     got: Array,
     right: Array,
     ambient: tuple[int, ...],
+    tolerance: Tolerance,
     judge: Callable[[Array], Comparison],
 ) -> KernelFault:
     """Returns who made a wrong buffer. `got` is what it holds, `right` what it should, with its `ambient` ranges first;
-    `judge` compares other contents of it with what is right."""
+    they differ beyond the `tolerance`. `judge` compares other contents of the buffer with what is right."""
     run = buffer.run
     if run.kernel is None:
         return KernelFault("not-told", run.refused)
@@ -52,11 +54,12 @@ def find_kernel_fault(
     if isinstance(found, str):
         return KernelFault("not-told", found)
     values, undefined = found
-    comparison = judge(values)
-    if comparison.status != "wrong" and not undefined.any():
+    is_same = np.asarray(find_close(decode(got), decode(values), tolerance)) | undefined
+    if is_same.all():
+        return KernelFault("scheduler", is_same=True)
+    if not undefined.any() and judge(values).status != "wrong":
         return KernelFault("lowering")
-    is_close = np.asarray(find_close(decode(got), decode(values), comparison.tolerance))
-    return KernelFault("scheduler", is_same=bool((is_close | undefined).all()))
+    return KernelFault("scheduler", is_same=False)
 
 
 def read_arguments(
