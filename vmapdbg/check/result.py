@@ -27,6 +27,8 @@ CheckedKind = Literal["output", "assigned", "input"]
 
 Filling = Literal["zero", "nan"]
 
+Maker = Literal["scheduler", "lowering", "not-told"]
+
 
 @dataclass(frozen=True)
 class Pattern:
@@ -112,12 +114,26 @@ class Misread:
 
 
 @dataclass(frozen=True)
+class KernelFault:
+    """Who made a wrong buffer: its kernel as the scheduler made it was run by numpy, on what it really read.
+
+    `made_by` is `scheduler` where that is wrong, too, `lowering` where it is right: then code generation or the
+    compiler made the fault; `not-told` for a `reason`. `is_same`: the kernel as scheduled gives the same wrong values.
+    """
+
+    made_by: Maker
+    reason: str | None = None
+    is_same: bool | None = None
+
+
+@dataclass(frozen=True)
 class BufferCheck:
     """One buffer between kernels, in the order of the schedule. `node` is the id of the node it holds, `kernel` the
     number of the compute kernel that wrote it (None for a copy). `shape` has the sizes of the node's ambient ranges
     first, then its own axes. `missing` are the ambient ranges that the buffer has no dimension for. `comparison` is
     None where the buffer could not be compared, for the `reason`. Of the first wrong buffer, `reads` are the nodes
-    whose buffers its kernel reads, and `misread` is the one of them that is right and read wrongly."""
+    whose buffers its kernel reads, `misread` is the one of them that is right and read wrongly, and `fault` says who
+    made the fault (None for the other buffers)."""
 
     node: int
     kernel: int | None
@@ -128,6 +144,7 @@ class BufferCheck:
     reason: str | None
     reads: tuple[int, ...] = ()
     misread: Misread | None = None
+    fault: KernelFault | None = None
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from vmapdbg.reference.movement import MOVEMENT, enter_scope, join_shards, leave
 from vmapdbg.reference.products import Product, find_products, sum_product
 from vmapdbg.reference.rounding import Rounding
 from vmapdbg.reference.sums import reduce_value
-from vmapdbg.reference.value import Unknown, Value, align, join_steps
+from vmapdbg.reference.value import Unknown, Value, align, join_steps, repeat_steps
 from vmapdbg.reference.windows import Windows, find_windows, make_windows
 from vmapdbg.reference.writes import find_view, find_writes, follow, is_whole, list_sources, number_elements, write
 from vmapdbg.values.numbers import ITEMSIZE, Array
@@ -282,8 +282,7 @@ class Evaluator:
         source = self._value(node.src[0])
         for name in names:
             if name not in source.ranges:
-                count = self.graph.ranges[name]
-                source = join_steps([source] * count, name)
+                source = repeat_steps(source, name, self.graph.ranges[name])
         reduced = reduce_value(source, op, axes, keep, names)
         return replace(reduced, numbers=self.rounding.finish(slot, node, reduced.numbers))
 
@@ -309,23 +308,26 @@ class Evaluator:
 
     def _make_after(self, slot: int, node: Node) -> Value:
         shown = find_view(self.graph, node.src[0])
-        memory = self._value(shown.base)
+        known = self.known.get(shown.base, self._values.get(shown.base))
+        # new memory, whose contents nobody knows before it is written whole
+        memory = None if isinstance(known, Unknown) else self._value(shown.base)
         for written in find_writes(self.graph, slot):
             target, value_slot = self.graph.nodes[written].src[:2]
             view = find_view(self.graph, target)
             if view.base != shown.base:
                 raise Unknown("a write to another buffer than the one that is read after it")
             value = self._cast_written(view.base, target, self._value(value_slot))
-            if is_whole(self.graph, view) and value.ranges == memory.ranges:
-                memory = self._replace_whole(memory, target, value)
-            else:
-                memory = write(memory, follow(view, self.graph, number_elements(memory), self._apply), value)
-        return follow(shown, self.graph, memory, self._apply)
+            if is_whole(self.graph, view) and (memory is None or value.ranges == memory.ranges):
+                memory = self._replace_whole(view.base, target, value)
+                continue
+            memory = memory or self._value(view.base)
+            memory = write(memory, follow(view, self.graph, number_elements(memory), self._apply), value)
+        return follow(shown, self.graph, memory or self._value(shown.base), self._apply)
 
-    def _replace_whole(self, memory: Value, target: int, value: Value) -> Value:
-        batch = memory.numbers.shape[: len(memory.ranges)]
-        shape = (*batch, *self.graph.nodes[target].shape)
-        return value.move(lambda a: np.broadcast_to(a, shape).reshape(memory.numbers.shape))
+    def _replace_whole(self, base: int, target: int, value: Value) -> Value:
+        batch = value.numbers.shape[: len(value.ranges)]
+        shape, whole = self.graph.nodes[target].shape, self.graph.nodes[base].shape
+        return value.move(lambda a: np.broadcast_to(a, (*batch, *shape)).reshape(*batch, *whole))
 
     def _cast_written(self, base: int, target: int, value: Value) -> Value:
         """Returns what is written through a bitcast of memory, as elements of that memory."""

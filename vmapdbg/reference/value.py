@@ -93,3 +93,14 @@ def stack_aligned(values: Sequence[Value], axis: int, ranges: tuple[int, ...]) -
     if all(value.undefined is None for value in values):
         return stacked
     return replace(stacked, undefined=np.stack([np.broadcast_to(value.mask, shape) for value in values], axis))
+
+
+def repeat_steps(value: Value, name: int, count: int) -> Value:
+    """Returns the value with a range that it does not depend on, as a view."""
+    axis = sum(other < name for other in value.ranges)
+
+    def spread(numbers: Numbers) -> Numbers:
+        shape = (*numbers.shape[:axis], count, *numbers.shape[axis:])
+        return np.broadcast_to(np.expand_dims(numbers, axis), shape)
+
+    return replace(value.move(spread), ranges=(*value.ranges[:axis], name, *value.ranges[axis:]))

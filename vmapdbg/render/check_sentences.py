@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from vmapdbg.check.blame import Blame, Captured, Fault, find_faults
-from vmapdbg.check.result import CheckReport, Comparison, Misread, OutputCheck, Pattern, ScheduleCheck
+from vmapdbg.check.result import CheckReport, Comparison, KernelFault, Misread, OutputCheck, Pattern, ScheduleCheck
 from vmapdbg.model.capture import Capture, Finding, Node
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known
@@ -116,6 +116,17 @@ _PATTERNS: dict[str, Callable[[Pattern], str]] = {
     "all-but-last": _describe_all_but_last,
     "filled": lambda p: f"the wrong elements are all {_name_filling(p)}",
 }
+
+
+def describe_maker(fault: KernelFault) -> str:
+    """Returns a sentence about who made a wrong buffer."""
+    if fault.made_by == "not-told":
+        return f"whether the scheduler made the fault is not known: {fault.reason}"
+    if fault.made_by == "lowering":
+        return "the kernel as scheduled computes it right: code generation or the compiler made the fault"
+    if fault.is_same:
+        return "the kernel as scheduled computes the same wrong values: the scheduler made the fault"
+    return "the kernel as scheduled computes wrong values, too, but others: the scheduler made a fault"
 
 
 def add_pattern_sentences(report: CheckReport) -> CheckReport:
@@ -236,6 +247,9 @@ def _explain(fault: Fault) -> list[str]:
     sentences += map(describe_lost, blame.lost)
     if blame.buffer.misread is not None:
         sentences.append(describe_misread(blame.buffer.misread, blame.misread))
+    made = blame.buffer.fault
+    if made is not None and made.made_by != "not-told":
+        sentences.append(describe_maker(made))
     return sentences
 
 

@@ -60,7 +60,7 @@ class Collector:
             return schedule(big_sink)
         self.current.start(big_sink)
         made = schedule(big_sink)
-        self.current.scheduled(made[1])
+        self.current.scheduled(made[1], made[2])
         self.replays.note_call(self.current)
         return made
 
@@ -76,6 +76,7 @@ class Collector:
         if self.current is None:
             return run(item, *arguments, **options)
         self.current.busy = item
+        self.current.runs(item)
         result = run(item, *arguments, **options)
         self.current.busy = None
         self.current.ran(item)

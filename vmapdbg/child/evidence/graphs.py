@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from vmapdbg.reference.graph import Graph, reach
+from vmapdbg.reference.kernel import Kernel
 
 UOp = Any  # this module is imported before the overlay is installed, and must not import tinygrad
 
@@ -43,13 +44,24 @@ class PackedGraph:
 
 
 @dataclass(frozen=True)
+class KernelRun:
+    """A launch of a kernel as the scheduler made it: its number among the kernels of the evidence, and the names of
+    what its arguments held right before it (None: nothing was there yet). `refused` says why these are not known."""
+
+    kernel: int | None = None
+    arguments: tuple[str | None, ...] = ()
+    refused: str | None = None
+
+
+@dataclass(frozen=True)
 class WrittenBuffer:
     """What one kernel wrote, as it was right after the kernel ran.
 
     `node` is the id of its node in the Capture; the node is the root of the pass's graph with the same index as this
     buffer has among the buffers. `kernel` is the number of the compute kernel, None for a copy. `closed` has the id of
     each range of the BUFFERIZE as the pass made it (None: an axis of size 1), `stored` the same of the one that was
-    stored, with the size."""
+    stored, with the size. `is_memory`: the buffer is one that was there before, and the root of the graph is all that
+    it holds, not only what the kernel writes of it. `run` is what the kernel is, and what it read."""
 
     node: int
     kernel: int | None
@@ -58,6 +70,8 @@ class WrittenBuffer:
     dtype: str
     size: int
     blob: str
+    is_memory: bool = False
+    run: KernelRun = KernelRun(refused="it was not kept")
 
 
 T = TypeVar("T")
@@ -102,10 +116,11 @@ class Evidence:
     buffer, None where there is none; then `got` may have a root for it, whose value is what was computed (`got_roots`:
     number of the output -> position).
 
-    `passed` and `reference_passed` are the graph as the pass saw it, its roots the nodes of `buffers`. `range_names`
-    has the rendered name of each RANGE's id. `failed` is the error of a schedule that raised, `failed_kernel` the
-    number of the compute kernel that did and `failed_node` the id of the node whose buffer it writes. `replay` counts
-    the replays by TinyJit, from 1: what the kernels of the schedule made of other inputs."""
+    `passed` and `reference_passed` are the graph as the pass saw it, its roots the nodes of `buffers`; `kernels` are
+    those that wrote them. `range_names` has the rendered name of each RANGE's id. `failed` is the error of a schedule
+    that raised, `failed_kernel` the number of the compute kernel that did and `failed_node` the id of the node whose
+    buffer it writes. `replay` counts the replays by TinyJit, from 1: what the kernels of the schedule made of other
+    inputs."""
 
     schedule: int
     line: str | None
@@ -126,6 +141,7 @@ class Evidence:
     held: list[HeldBuffer] = field(default_factory=list)
     got: Graph | None = None
     got_roots: dict[int, int] = field(default_factory=dict)
+    kernels: list[Kernel] = field(default_factory=list)
 
     @property
     def is_kept(self) -> bool:

@@ -1,7 +1,7 @@
 """Packs a graph of UOps, of any release of tinygrad, in the form that `vmapdbg.reference` evaluates. Runs in the child.
 
-What differs between the releases ends here: names of ops, where the axes of a reduce stand, constants without a dtype
-of their own, how a write and a bound variable look.
+What differs between the releases ends here and in `packing`: names of ops, where the axes of a reduce stand, constants
+without a dtype of their own, how a write and a bound variable look.
 """
 
 from __future__ import annotations
@@ -9,61 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from vmapdbg.child.evidence.sizes import Sizes, Unsized
-from vmapdbg.child.memory import name_dtype
-from vmapdbg.reference.graph import DEVICES, Graph, Node
+from vmapdbg.child.evidence.packing import REDUCES, SAME, CannotPack, UOp, UOpPacker
+from vmapdbg.reference.graph import DEVICES, Node
 from vmapdbg.reference.writes import WRITES, find_view
-from vmapdbg.values.numbers import ITEMSIZE
-from vmapdbg.values.tolerance import is_float
 
-UOp = Any  # this module is imported before the overlay is installed, and must not import tinygrad
-
-
-class CannotPack(Exception):
-    """The reference has no word for something in a graph; the message says for what, as a sentence."""
-
-
-_ARITHMETIC = {
-    "ADD": "add",
-    "SUB": "sub",
-    "MUL": "mul",
-    "MAX": "max",
-    "CMPLT": "lt",
-    "CMPNE": "ne",
-    "CMPEQ": "eq",
-    "AND": "and",
-    "OR": "or",
-    "XOR": "xor",
-    "SHL": "shl",
-    "SHR": "shr",
-    # 0.12 has the first two, which are those of C; 0.13 gave them the other names, and added those of Python
-    "IDIV": "cdiv",
-    "MOD": "cmod",
-    "CDIV": "cdiv",
-    "CMOD": "cmod",
-    "FLOORDIV": "floordiv",
-    "FLOORMOD": "floormod",
-    "FDIV": "fdiv",
-    "POW": "pow",
-    "NEG": "neg",
-    "SQRT": "sqrt",
-    "SIN": "sin",
-    "EXP2": "exp2",
-    "LOG2": "log2",
-    "RECIPROCAL": "reciprocal",
-    "TRUNC": "trunc",
-    "WHERE": "where",
-    "MULACC": "mulacc",
-    "THREEFRY": "threefry",
-}
-_SAME = {"CONTIGUOUS_BACKWARD": "same", "DETACH": "same", "NOOP": "same", "CONTIGUOUS": "copy"}
 _MOVEMENT = {"RESHAPE", "EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP"}
 _SCOPES = {"VMAPIN", "VMAPOUT"}
-# numbers that take the dtype of what they are used with; indices, which no kernel computes in less
-_DTYPES = {"index": "long", "weakint": "long", "weakfloat": "double", "weakbool": "bool"}
-_INDICES = {"index", "weakint"}
-_WEAK = {"weakfloat", *_INDICES}
-_REDUCES = {"ADD": "add", "MUL": "mul", "MAX": "max"}
 _REFUSED = {
     "KERNEL": "a custom kernel is in its graph",
     "CALL": "a custom kernel is in its graph",
@@ -76,41 +27,13 @@ Contents = Callable[[UOp], tuple[str, ...] | None]
 """Returns the names of the contents of a BUFFER, one for each of its devices; None where they are not known."""
 
 
-class Packer:
+class Packer(UOpPacker):
     """Packs one graph. `contents` names what is in a BUFFER; `variables` has the numbers of variables by their names,
     where the graph itself does not bind them."""
 
     def __init__(self, contents: Contents, variables: Mapping[str, int] = {}):
-        self.graph = Graph()
+        super().__init__(variables)
         self.contents = contents
-        self.sizes = Sizes(variables)
-        self._slots: dict[UOp, int] = {}
-        self._ranges: dict[UOp, int] = {}
-
-    def pack(self, root: UOp) -> int:
-        """Adds a UOp with all that it is made from, and returns its position. Raises CannotPack."""
-        try:
-            return self._pack(root)
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            # the user's program must not fail of a graph that is not what is expected here
-            raise CannotPack(f"its graph cannot be read: {type(error).__name__}: {error}") from error
-
-    def _pack(self, root: UOp) -> int:
-        stack = [root]
-        while stack:
-            u = stack[-1]
-            missing = [s for s in self._find_sources(u) if s not in self._slots] if u not in self._slots else []
-            stack += missing
-            if missing:
-                continue
-            stack.pop()
-            if u not in self._slots:
-                self._slots[u] = self._make(u)
-        return self._slots[root]
-
-    def find_slot(self, u: UOp) -> int | None:
-        """Returns the position of a UOp, None where it is not in the graph."""
-        return self._slots.get(u)
 
     def find_writes(self) -> dict[UOp, list[int]]:
         """Returns for each BUFFER that the graph writes the positions of the writes, in order."""
@@ -144,15 +67,11 @@ class Packer:
             return []
         if op in _MOVEMENT:
             return [u.src[0], *(one for one in self._find_numbers(u) if not isinstance(one, int))]
-        if op in {"COPY", "ALLREDUCE", "MULTI", "BITCAST", "CAST", "BIND", "REDUCE", *_SCOPES, *_SAME}:
+        if op in {"COPY", "ALLREDUCE", "MULTI", "BITCAST", "CAST", "BIND", "REDUCE", *_SCOPES, *SAME}:
             return list(u.src[:1])
         if op in {"ASSIGN", "STORE"}:
             return list(u.src[:2])
         return list(u.src)
-
-    def _is_number(self, u: UOp) -> bool:
-        """Tells whether a UOp is a number that is known now: a variable with its value, sums of such."""
-        return name_dtype(u.dtype) in _INDICES and self.sizes.find(u) is not None
 
     def _find_numbers(self, u: UOp) -> list[int | UOp]:
         """Returns for each axis where a PAD or SHRINK begins: a number, or the UOp that has it at each step."""
@@ -162,62 +81,6 @@ class Packer:
         found = [self.sizes.find(begin) for begin in begins]
         return [begin if known is None else known for begin, known in zip(begins, found, strict=True)]
 
-    # *** one node
-
-    def _make(self, u: UOp) -> int:
-        op, sources = u.op.name, self._find_sources(u)
-        src = tuple(self._slots[s] for s in sources)
-        number = self.sizes.find(u) if not sources and self._is_number(u) else None
-        if number is not None:
-            return self._add("const", u, (), number)
-        if op in _ARITHMETIC:
-            return self._add(_ARITHMETIC[op], u, self._match_dtypes(u, src))
-        if op in _SAME:
-            return self._add(_SAME[op], u, src)
-        method = getattr(self, f"_make_{op.lower()}", None)
-        if method is None:
-            raise CannotPack(f"the reference does not know {op}")
-        return method(u, src)
-
-    def _add(self, op: str, u: UOp, src: tuple[int, ...], arg: Any = None, dtype: str | None = None) -> int:
-        return self.graph.add(Node(op, dtype or self._name_dtype(u), self._find_shape(u), src, arg))
-
-    def _name_dtype(self, u: UOp) -> str:
-        name = _name_scalar(u)
-        name = _DTYPES.get(name, name)
-        if name not in ITEMSIZE:
-            raise CannotPack(f"the reference does not know the dtype {name}")
-        return name
-
-    def _find_shape(self, u: UOp) -> tuple[int, ...]:
-        try:
-            return tuple(self.sizes.need(size) for size in u._shape or ())
-        except Unsized as error:
-            raise CannotPack(str(error)) from None
-
-    def _match_dtypes(self, u: UOp, src: tuple[int, ...]) -> tuple[int, ...]:
-        """Has numbers without a dtype of their own cast to that of what they are used with."""
-        own = [s for s in u.src if _name_scalar(s) not in _WEAK and _name_scalar(s) != "bool"]
-        if not own or len(own) == len(u.src):
-            return src
-        wanted = self._name_dtype(own[0])
-        weak = [_name_scalar(s) in _WEAK for s in u.src]
-        return tuple(self._cast(slot, wanted) if is_weak else slot for slot, is_weak in zip(src, weak, strict=True))
-
-    def _cast(self, slot: int, dtype: str) -> int:
-        node = self.graph.nodes[slot]
-        if node.dtype == dtype:
-            return slot
-        return self.graph.add(Node("cast", dtype, node.shape, (slot,)))
-
-    def _make_const(self, u: UOp, src: tuple[int, ...]) -> int:
-        dtype = self._name_dtype(u)
-        try:
-            number = float(u.arg) if is_float(dtype) else int(u.arg)
-        except (TypeError, ValueError):
-            raise CannotPack(f"the reference does not know the constant {u.arg}") from None
-        return self._add("const", u, (), bool(number) if dtype == "bool" else number)
-
     def _make_buffer(self, u: UOp, src: tuple[int, ...]) -> int:
         names = self.contents(u)
         slot = self._add("buffer", u, ())
@@ -226,6 +89,10 @@ class Packer:
         if isinstance(u.device, tuple):
             self.graph.ranges[DEVICES] = len(u.device)
         return slot
+
+    def _make_param(self, u: UOp, src: tuple[int, ...]) -> int:
+        """What the pass of 0.13 and later has in place of the BUFFERs of the snippet."""
+        return self._make_buffer(u, src)
 
     def _make_reshape(self, u: UOp, src: tuple[int, ...]) -> int:
         return self._add("reshape", u, src)
@@ -248,21 +115,6 @@ class Packer:
     def _find_begins(self, u: UOp) -> tuple[int | None, ...]:
         return tuple(one if isinstance(one, int) else None for one in self._find_numbers(u))
 
-    def _make_stack(self, u: UOp, src: tuple[int, ...]) -> int:
-        return self._add("stack", u, self._match_dtypes(u, src))
-
-    def _make_vectorize(self, u: UOp, src: tuple[int, ...]) -> int:
-        """A shift of one axis, which depends on a step."""
-        if len(src) != 1:
-            raise CannotPack("the reference does not know VECTORIZE")
-        return src[0]
-
-    def _make_cast(self, u: UOp, src: tuple[int, ...]) -> int:
-        return self._add("cast", u, src)
-
-    def _make_bitcast(self, u: UOp, src: tuple[int, ...]) -> int:
-        return self._add("bitcast", u, src)
-
     def _make_copy(self, u: UOp, src: tuple[int, ...]) -> int:
         source = self.graph.nodes[src[0]]
         is_spread = isinstance(u.src[0].device, tuple) and not isinstance(u.device, tuple)
@@ -279,18 +131,18 @@ class Packer:
         if not isinstance(u.arg, tuple):
             # 0.12: over ranges that stand in the tensor graph
             ranges = tuple(self._name_range(r) for r in u.src[1:])
-            return self._add("reduce", u, src, (_REDUCES[u.arg.name], (), True, ranges))
+            return self._add("reduce", u, src, (REDUCES[u.arg.name], (), True, ranges))
         # 0.14 has the number of axes, which come first
         axes = u.arg[1] if isinstance(u.arg[1], tuple) else tuple(range(u.arg[1]))
         return self._add_reduce(u, src, u.arg[0], axes)
 
     def _add_reduce(self, u: UOp, src: tuple[int, ...], op: Any, axes: tuple[int, ...]) -> int:
         keep = len(self._find_shape(u)) == len(self.graph.nodes[src[0]].shape)
-        return self._add("reduce", u, src, (_REDUCES[op.name], tuple(axes), keep, ()))
+        return self._add("reduce", u, src, (REDUCES[op.name], tuple(axes), keep, ()))
 
     def _make_allreduce(self, u: UOp, src: tuple[int, ...]) -> int:
         op = u.arg[0] if isinstance(u.arg, tuple) else u.arg
-        return self._add("reduce", u, src, (_REDUCES[op.name], (), True, (DEVICES,)))
+        return self._add("reduce", u, src, (REDUCES[op.name], (), True, (DEVICES,)))
 
     # *** devices, steps, scopes
 
@@ -311,22 +163,6 @@ class Packer:
             raise CannotPack(f"the variable {name} has no value")
         self.graph.ranges[DEVICES] = last + 1
         return self._add("step", u, (), (DEVICES, last + 1))
-
-    def _make_range(self, u: UOp, src: tuple[int, ...]) -> int:
-        name = self._name_range(u)
-        return self._add("step", u, (), (name, self.graph.ranges[name]))
-
-    def _name_range(self, r: UOp) -> int:
-        """Returns the id of a RANGE: its own, unless another one of another size has it."""
-        if r not in self._ranges:
-            name = r.arg[0]
-            while name in self.graph.ranges:
-                name += 1_000_000
-            size = self.sizes.find(r.src[0])
-            if size is None:
-                raise CannotPack("the size of a scope is not a number")
-            self._ranges[r], self.graph.ranges[name] = name, size
-        return self._ranges[r]
 
     def _make_vmapin(self, u: UOp, src: tuple[int, ...]) -> int:
         return self._add("vmapin", u, src, self._name_ranges(u))
@@ -351,9 +187,3 @@ class Packer:
         if unknown:
             raise CannotPack("a custom kernel is in its graph")
         return self._add("after", u, src)
-
-
-def _name_scalar(u: UOp) -> str:
-    # 0.14 has no vectors
-    scalar = getattr(u.dtype, "scalar", None)
-    return name_dtype(u.dtype if scalar is None else scalar())

@@ -6,13 +6,16 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from vmapdbg.child.adapters.launches import Step, find_inputs
 from vmapdbg.child.evidence.folder import ROOM, BlobsFull, EvidenceFolder
-from vmapdbg.child.evidence.graphs import Evidence, Sealed, WrittenBuffer, pack_graph
+from vmapdbg.child.evidence.graphs import Evidence, Sealed, pack_graph
+from vmapdbg.child.evidence.launches import LaunchKeeper
 from vmapdbg.child.evidence.obstacles import find_no_values, find_obstacle
-from vmapdbg.child.evidence.packer import CannotPack, Packer
+from vmapdbg.child.evidence.packer import Packer
+from vmapdbg.child.evidence.passed import NodeBuffer, find_dimensions, list_range_ids, pack_buffers
 from vmapdbg.child.evidence.reference_evidence import ReferenceEvidence
 from vmapdbg.child.evidence.sizes import find_variables
-from vmapdbg.child.memory import name_dtype, read_buffer
+from vmapdbg.child.memory import read_buffer
 from vmapdbg.child.record.recorder import Recorder
 from vmapdbg.model.wording import first_line
 
@@ -36,8 +39,7 @@ class RealizeCall:
         self._items: list[Any] = []
         # id of an ExecItem -> its index in the schedule
         self._indices: dict[int, int] = {}
-        # index in the schedule -> contents, dtype, size of what its last launch wrote
-        self._written: dict[int, tuple[str, str, int]] = {}
+        self.launches = LaunchKeeper(folder)
 
     # *** what happens, in order
 
@@ -54,30 +56,37 @@ class RealizeCall:
         if reason is not None:
             self.evidence.unchecked.append(reason)
             return
+        self.launches.note_inputs((u.buffer, names) for u, names in self.inputs.items())
         self.reference.start(sink, self.roots, self.inputs)
         self.evidence.refused = find_obstacle(sink)
         if self.evidence.refused is None:
             self.evidence.graph = Sealed(pack_graph(self.roots, lambda u: self.inputs[u][0]))
 
-    def scheduled(self, items: Sequence[Any]) -> None:
-        """The schedule is there: its ExecItems."""
+    def scheduled(self, items: Sequence[Any], variables: Mapping[str, int]) -> None:
+        """The schedule is there: its ExecItems, and the values of its variables."""
         self._items = list(items)
+        self.launches.begins(
+            [Step(item.ast, {**variables, **item.fixedvars}, bool(item.fixedvars)) for item in self._items]
+        )
         self._indices = {id(item): index for index, item in enumerate(items)}
 
-    def ran(self, item: Any) -> None:
-        """An ExecItem ran just now: what it wrote is kept before its memory goes to another buffer."""
+    def runs(self, item: Any) -> None:
+        """An ExecItem is about to run."""
         index = self._indices.get(id(item))
-        if index is None or not self.evidence.is_kept or item.bufs[0] is None or self._is_repeated(index):
-            return
-        buffer = item.bufs[0]
-        try:
-            self._written[index] = (self.folder.keep_buffer(buffer), name_dtype(buffer.dtype), buffer.size)
-        except BlobsFull:
-            self.note_once("buffers between its kernels were not kept: there was no room")
+        if index is not None and self.evidence.is_kept:
+            self.launches.before(index, item.bufs)
+
+    def ran(self, item: Any) -> None:
+        """An ExecItem ran just now."""
+        index = self._indices.get(id(item))
+        if index is not None and self.evidence.is_kept:
+            self.launches.after(index, item.bufs)
 
     def finish(self) -> None:
         """The call returns."""
         self._find_schedule()
+        if self.launches.is_full:
+            self.note_once("buffers between its kernels were not kept: there was no room")
         if self.evidence.is_kept:
             try:
                 self.evidence.values = self.read_values()
@@ -106,6 +115,18 @@ class RealizeCall:
         """Says in the evidence what of the schedule was not checked."""
         if reason not in self.evidence.unchecked:
             self.evidence.unchecked.append(reason)
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether its graph can be packed for other inputs."""
+        return self.evidence.reference is not None
+
+    def settle(self, memory: set[Any] | None) -> None:
+        """TinyJit has captured the call: it uses the BUFFERs that it used itself."""
+
+    def keep_outputs(self, evidence: Evidence, moved: Mapping[int, Any]) -> None:
+        """Keeps what the outputs hold now in the evidence of a replay. Raises BlobsFull."""
+        evidence.values = self.read_values(moved)
 
     def find_buffers(self) -> list[Any]:
         """Returns the buffer of each output, None for one that has none."""
@@ -139,13 +160,6 @@ class RealizeCall:
             return None
         return self.folder.keep_data(data)
 
-    def _is_repeated(self, index: int) -> bool:
-        # the next launch of the same kernel writes the same buffer: the steps of an OUTER range
-        if index + 1 >= len(self._items):
-            return False
-        item, following = self._items[index], self._items[index + 1]
-        return item.ast is following.ast and item.bufs == following.bufs and bool(item.fixedvars)
-
     def _find_schedule(self) -> None:
         schedules = self.recorder.schedules
         if self._sink is not None and schedules:
@@ -175,41 +189,30 @@ class RealizeCall:
         passed = self._find_passed()
         if passed is None:
             return
-        nodes, ids = [], passed.find_ids()
-        for index, (blob, dtype, size) in sorted(self._written.items()):
+        found = list(self._find_buffers(passed))
+        inputs = find_inputs(self._sink, passed.toposort)
+
+        def find_contents(u: Any) -> tuple[str, ...] | None:
+            return self.inputs.get(inputs.get(u))
+
+        if self.evidence.graph is not None:
+            nodes = [one.node for one in found]
+            self.evidence.passed = Sealed(pack_graph(nodes, lambda u: (find_contents(u) or (None,))[0]))
+        pack_buffers(self.evidence, found, self.launches, Packer(find_contents, find_variables(self._sink)))
+        self.evidence.range_names = {r.arg[0]: r.render(simplify=False) for r in passed.scope_ranges}
+
+    def _find_buffers(self, passed: Any) -> Iterator[NodeBuffer]:
+        """Yields the buffers of nodes that were kept."""
+        ids = passed.find_ids()
+        for index in sorted(self.launches.written):
             written, kernel = passed.items[index]
             node, stored = passed.buffers.get(written), passed.stored.get(written)
             made = passed.bufferizes.get(node)
             if node is None or stored is None or made is None:
                 continue
-            nodes.append(node)
-            closed = tuple(map(_range_id, made.buffer.src[1:]))
-            kept = tuple(find_dimensions(stored, closed))
-            self.evidence.buffers.append(WrittenBuffer(ids[node], kernel, closed, kept, dtype, size, blob))
-        originals = self._find_originals()
-
-        def find_contents(u: Any) -> tuple[str, ...] | None:
-            return self.inputs.get(originals.get(u))
-
-        if self.evidence.graph is not None:
-            self.evidence.passed = Sealed(pack_graph(nodes, lambda u: (find_contents(u) or (None,))[0]))
-        packer = Packer(find_contents, find_variables(self._sink))
-        try:
-            packer.graph.roots = [packer.pack(node) for node in nodes]
-            self.evidence.reference_passed = packer.graph
-        except CannotPack as error:
-            self.evidence.reference_refused = self.evidence.reference_refused or str(error)
-        self.evidence.range_names = {r.arg[0]: r.render(simplify=False) for r in passed.scope_ranges}
-
-    def _find_originals(self) -> dict[Any, Any]:
-        """Returns the BUFFER of the snippet for each that stands for one in the graph of the pass: the scheduler puts
-        others there, to find schedules in its cache."""
-        from tinygrad.engine.schedule import pm_pre_sched_cache
-        from tinygrad.uop.ops import graph_rewrite
-
-        replaced: dict[Any, Any] = {}
-        graph_rewrite(self._sink, pm_pre_sched_cache, ctx=(replaced, {}))
-        return {new: old for old, new in replaced.items()}
+            closed = list_range_ids(made.buffer.src[1:])
+            dimensions = tuple(find_dimensions(stored, closed))
+            yield NodeBuffer(index, kernel, node, ids[node], closed, dimensions)
 
 
 def expand_view(data: bytes, view: Any) -> bytes | None:
@@ -231,26 +234,8 @@ def expand_view(data: bytes, view: Any) -> bytes | None:
     return data
 
 
-def find_dimensions(stored: Any, closed: tuple[int | None, ...]) -> Iterator[tuple[int | None, int]]:
-    """Yields the id and size of each range that a BUFFERIZE is stored by; None for what is no range.
-
-    tinygrad flattens the dimensions of a buffer into one, an expression of the ranges in their order.
-    """
-    for r, size in zip(stored.src[1:], map(int, stored.shape), strict=True):
-        inner = {u.arg[0]: int(u.vmax) + 1 for u in r.ranges}
-        ordered = [(name, inner[name]) for name in closed if name in inner]
-        if math.prod(n for _, n in ordered) == size and len(ordered) == len(inner):
-            yield from ordered
-        else:
-            yield None, size
-
-
 def _is_plain(u: Any) -> bool:
     """Tells whether a value of a UOp is one array: of a fixed shape, on one device."""
     if isinstance(u.device, tuple):
         return False
     return u._shape is not None and all(isinstance(size, int) for size in u._shape)
-
-
-def _range_id(r: Any) -> int | None:
-    return r.arg[0] if r.op.name == "RANGE" else None

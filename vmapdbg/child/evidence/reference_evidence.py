@@ -8,7 +8,8 @@ from typing import Any
 
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence, HeldBuffer
-from vmapdbg.child.evidence.packer import CannotPack, Packer
+from vmapdbg.child.evidence.packer import Packer
+from vmapdbg.child.evidence.packing import CannotPack
 from vmapdbg.child.evidence.sizes import find_variables
 
 UOp = Any

@@ -8,18 +8,60 @@ after the replay, if nothing has written there since.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
+from vmapdbg.child.adapters.replays import find_buffer, find_memory, watch_replays
 from vmapdbg.child.evidence.folder import BlobsFull, EvidenceFolder
-from vmapdbg.child.evidence.graphs import Evidence, Sealed, pack_graph
-from vmapdbg.child.evidence.packer import CannotPack, Packer
-from vmapdbg.child.evidence.realize_call import RealizeCall
+from vmapdbg.child.evidence.graphs import Evidence, HeldBuffer, Sealed, pack_graph
+from vmapdbg.child.evidence.packer import Packer
+from vmapdbg.child.evidence.packing import CannotPack
+from vmapdbg.child.evidence.reference_evidence import ReferenceEvidence
 from vmapdbg.child.record.lines import find_user_line
 
 MOST_COMPARED = 3
 """Of one captured call so many replays are compared."""
+
+
+class Replayed(Protocol):
+    """A call of `Tensor.realize` that TinyJit captures: what it is made from (`roots`, over the BUFFERs of `inputs`),
+    and what is known of it so far."""
+
+    evidence: Evidence
+    reference: ReferenceEvidence
+    inputs: dict[Any, tuple[str, ...]]
+    roots: Sequence[Any]
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether its graph can be packed for other inputs."""
+        ...
+
+    def find_written(self) -> list[Any]:
+        """Returns the buffers that its kernels wrote."""
+        ...
+
+    def settle(self, memory: set[Any] | None) -> None:
+        """TinyJit has captured the call: these are the BUFFERs that its replays use, None: those of the call itself."""
+        ...
+
+    def find_buffers(self) -> list[Any]:
+        """Returns the buffer of each output, None for one that has none."""
+        ...
+
+    def keep_outputs(self, evidence: Evidence, moved: Mapping[int, Any]) -> None:
+        """Keeps what the outputs hold now; `moved` has the buffers to read instead of others, by the id of those.
+        Raises BlobsFull."""
+        ...
+
+    def note_once(self, reason: str) -> None:
+        """Says in the evidence what of the schedule was not checked."""
+        ...
+
+    def write(self) -> None:
+        """Writes the evidence again."""
+        ...
 
 
 @dataclass
@@ -29,7 +71,7 @@ class JitCall:
 
     tiny: Any
     inputs: list[Any] | None = None
-    realized: list[RealizeCall] = field(default_factory=list)
+    realized: list[Replayed] = field(default_factory=list)
 
 
 @dataclass
@@ -40,7 +82,7 @@ class CapturedCall:
 
     jit: Any  # held, so that its id stays its own
     inputs: list[Any]
-    realized: list[RealizeCall]
+    realized: list[Replayed]
     written: list[set[int]]  # of each schedule, the ids of the buffers that it writes
     reason: str | None
     replays: int = 0
@@ -62,7 +104,7 @@ class CapturedCall:
 
     def match_inputs(self, buffers: list[Any]) -> dict[int, Any]:
         """Returns the buffer of a replay that stands for one of this call, by the id of that one."""
-        return {id(before): after for before, after in zip(self.inputs, buffers, strict=True)}
+        return {id(before): after for before, after in zip(self.inputs, map(find_buffer, buffers), strict=True)}
 
 
 class ReplayWatcher:
@@ -78,13 +120,12 @@ class ReplayWatcher:
         from tinygrad.engine import jit
 
         changes.wrap(jit, "_prepare_jit_inputs", self.on_prepare, "args", "kwargs")
-        changes.wrap(jit.TinyJit, "__call__", self.on_call, "self", "args", "kwargs")
-        changes.wrap(jit.CapturedJit, "__call__", self.on_replay, "self", "input_buffers", "var_vals")
+        watch_replays(changes, self.on_call, self.on_replay)
 
     def on_prepare(self, prepare: Callable[..., Any], *arguments: Any) -> Any:
         prepared = prepare(*arguments)
         if self.calls and self.calls[-1].inputs is None:
-            self.calls[-1].inputs = list(prepared[0])
+            self.calls[-1].inputs = list(map(find_buffer, prepared[0]))
         return prepared
 
     def on_call(self, call: Callable[..., Any], tiny: Any, *arguments: Any, **options: Any) -> Any:
@@ -114,13 +155,14 @@ class ReplayWatcher:
             self.write(known, now, {**before, **after}, line)
         return result
 
-    def note_call(self, call: RealizeCall) -> None:
-        """Takes note of a schedule: it may be that of a call that is being captured."""
+    def note_call(self, call: Replayed) -> bool:
+        """Takes note of a schedule: it may be that of a call that is being captured. Returns whether it is."""
         from tinygrad.engine.realize import capturing
 
-        for running in self.calls:
-            if running.tiny in capturing:
-                running.realized.append(call)
+        captured = [running for running in self.calls if running.tiny in capturing]
+        for running in captured:
+            running.realized.append(call)
+        return bool(captured)
 
     def read(self, known: CapturedCall, now: Mapping[int, Any], time: str) -> dict[tuple[int, Any], str] | None:
         """Keeps what the schedules of a replay read, and when it is to be looked at is now. Returns (index of the
@@ -142,18 +184,28 @@ class ReplayWatcher:
         """Writes what each schedule of a replay that has just run read and wrote."""
         for index, call in enumerate(known.realized):
             evidence = Evidence(call.evidence.schedule, line, replay=known.replays, refused=call.evidence.refused)
-            pack_replay(evidence, call, {u: (inputs[index, u],) for u in call.inputs})
+            packer = pack_replay(evidence, call, {u: (inputs[index, u],) for u in call.inputs})
             try:
                 # an input that is assigned to is an output
-                evidence.values = call.read_values(now)
+                call.keep_outputs(evidence, now)
+                if packer is not None:
+                    evidence.held += self.keep_held(known, index, packer, now)
             except BlobsFull:
                 known.reason = "there was no room for what they wrote"
                 return
-            for output, buffer in enumerate(call.find_buffers()):
-                if not known.is_final(index, buffer):
-                    evidence.values[output] = None
+            drop_overwritten(evidence, call, lambda buffer, index=index: known.is_final(index, buffer))
             self.folder.write(evidence)
         known.compared += 1
+
+    def keep_held(self, known: CapturedCall, index: int, packer: Packer, now: Mapping[int, Any]) -> list[HeldBuffer]:
+        """Returns what the buffers hold that a schedule of a replay assigns to once. Raises BlobsFull."""
+        found = []
+        for u, writes in packer.find_writes().items():
+            # the second of two writes may go to memory of its own, which its tensor then has
+            if len(writes) == 1 and known.is_final(index, u.buffer):
+                names = self.folder.keep_all(now.get(id(u.buffer), u.buffer))
+                found.append(HeldBuffer(packer.add_after(u, writes), names, True))
+        return found
 
     def close(self) -> None:
         """Says at the last schedule of each captured call how many of its replays were not compared."""
@@ -165,32 +217,65 @@ class ReplayWatcher:
                 known.realized[-1].write()
 
 
-def pack_replay(evidence: Evidence, call: RealizeCall, inputs: Mapping[Any, tuple[str, ...]]) -> None:
-    """Packs the graphs of a schedule that was captured, for other contents of its inputs."""
+def pack_replay(evidence: Evidence, call: Replayed, inputs: Mapping[Any, tuple[str, ...]]) -> Packer | None:
+    """Packs the graphs of a schedule that was captured, for other contents of its inputs. Returns what packed that of
+    the reference, None where there is none."""
     if call.evidence.graph is not None:
         evidence.graph = Sealed(pack_graph(call.roots, lambda u: inputs[u][0]))
-    if call.evidence.reference is not None:
-        packer = Packer(inputs.get, call.reference.variables)
-        try:
-            packer.graph.roots = [packer.pack(root) for root in call.roots]
-            evidence.reference = packer.graph
-        except CannotPack as error:
-            evidence.reference_refused = str(error)
+    if not call.is_packed:
+        return None
+    packer = Packer(inputs.get, call.reference.variables)
+    try:
+        packer.graph.roots = [packer.pack(root) for root in call.roots]
+    except CannotPack as error:
+        evidence.reference_refused = str(error)
+        return None
+    evidence.reference = packer.graph
+    return packer
+
+
+def drop_overwritten(evidence: Evidence, call: Replayed, is_final: Callable[[Any], bool]) -> None:
+    """Takes outputs out of the evidence of a replay that later schedules of it write again."""
+    for output, buffer in enumerate(call.find_buffers()):
+        if is_final(buffer):
+            continue
+        evidence.values[output] = None
+        if evidence.got_roots.pop(output, None) is not None:
+            evidence.unchecked.append(f"output {output}: a later schedule of the call writes it again")
+    if evidence.got is not None and not evidence.got_roots:
+        evidence.values = []
 
 
 def make_captured(call: JitCall) -> CapturedCall:
     """Returns the record of a call that was captured just now, with a reason if its replays cannot be compared."""
     written = [set(map(id, realized.find_written())) for realized in call.realized]
     known = CapturedCall(call.tiny.captured, call.inputs or [], call.realized, written, None)
-    reads = [(index, u.buffer) for index, realized in enumerate(call.realized) for u in realized.inputs]
-    if any(hasattr(buffer, "bufs") for _, buffer in reads):
-        known.reason = "one of its schedules reads what is sharded over devices"
-    elif any(not realized.evidence.is_kept for realized in call.realized):
-        known.reason = "the call that was captured could not be compared"
-    elif call.tiny.prune:
-        known.reason = "prune=True runs some kernels once only"
-    elif call.tiny.optimize:
-        known.reason = "optimize=True moves its buffers"
-    elif any(known.find_time(index, buffer) is None for index, buffer in reads):
-        known.reason = "one of its schedules reads a buffer that others write before and after it"
+    known.reason = find_reason(call, known)
+    memory = find_memory(call.tiny.captured)
+    if memory is not None:
+        memory |= {u for realized in call.realized for u in realized.inputs}
+    for realized in call.realized:
+        realized.settle(memory)
     return known
+
+
+def find_reason(call: JitCall, known: CapturedCall) -> str | None:
+    """Returns why the replays of a call cannot be compared, None where they can."""
+    reads = [(index, u) for index, realized in enumerate(call.realized) for u in realized.inputs]
+    times = [known.find_time(index, u.buffer) for index, u in reads]
+    memory = find_memory(call.tiny.captured)
+    if any(hasattr(u.buffer, "bufs") for _, u in reads):
+        return "one of its schedules reads what is sharded over devices"
+    if any(not realized.is_packed and realized.evidence.graph is None for realized in call.realized):
+        return "the call that was captured could not be compared"
+    if call.tiny.prune:
+        return "prune=True runs some kernels once only"
+    # not in 0.13
+    if getattr(call.tiny, "optimize", False):
+        return "optimize=True moves its buffers"
+    if None in times:
+        return "one of its schedules reads a buffer that others write before and after it"
+    between = [u for (_, u), time in zip(reads, times, strict=True) if time == "after"]
+    if memory is not None and not memory.issuperset(between):
+        return "one of its schedules reads what another one writes, in memory of their own"
+    return None

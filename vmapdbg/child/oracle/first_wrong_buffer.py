@@ -14,11 +14,13 @@ from itertools import product
 
 from vmapdbg.check.align import align
 from vmapdbg.check.misread import find_steps_read
-from vmapdbg.check.result import BufferCheck, Comparison, Misread
+from vmapdbg.check.result import BufferCheck, Comparison, KernelFault, Misread
 from vmapdbg.child.evidence.graphs import Evidence, WrittenBuffer
+from vmapdbg.child.oracle.kernel_fault import find_kernel_fault
 from vmapdbg.child.oracle.oracle import Values
 from vmapdbg.values.numbers import Array, decode
 from vmapdbg.values.slices import take_slice
+from vmapdbg.values.tolerance import Tolerance
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,8 @@ class Walk:
             check, values = self.check_buffer(self.values.roots[index], buffer)
             if check.comparison is not None and check.comparison.status == "wrong":
                 assert values is not None
-                return [*checks, self.explain(index, check, checks, *values)]
+                fault = self.find_fault(index, check.comparison.tolerance, *values)
+                return [*checks, replace(self.explain(index, check, checks, *values), fault=fault)]
             checks.append(check)
         return checks
 
@@ -69,6 +72,17 @@ class Walk:
             return self.values.evaluate_batch(slot)
         except Exception as error:  # the node exists in the pass alone, and stock cannot run it by itself
             return f"stock tinygrad does not compute it by itself: {error}"
+
+    # *** who made the fault
+
+    def find_fault(self, index: int, tolerance: Tolerance, got: Array, right: Array) -> KernelFault:
+        slot, buffer = self.values.roots[index], self.evidence.buffers[index]
+        ambient = self.values.find_ambient(slot)
+
+        def judge(found: Array) -> Comparison:
+            return self.compare(slot, found, right)
+
+        return find_kernel_fault(self.evidence, buffer, self.read, got, right, ambient, tolerance, judge)
 
     # *** what the kernel of the first wrong buffer read
 

@@ -17,6 +17,7 @@ from vmapdbg.render.check_sentences import (
     REPLAYED,
     bracket_pattern,
     describe_lost,
+    describe_maker,
     describe_misread,
     describe_pattern,
     name_check,
@@ -170,6 +171,8 @@ def _explain_blame(blame: Blame, check: ScheduleCheck, places: Places) -> list[t
         if blame.read_right == 1:
             read = "the buffer that its kernel reads is"
         sentences.append((f"{read} right: this kernel makes the fault", ""))
+    if blame.buffer.fault is not None:
+        sentences.append((describe_maker(blame.buffer.fault), ""))
     if blame.node is not None and blame.node.realized is not None:
         sentences.append((f"realized: {blame.node.realized.reason}: {blame.node.realized.detail}", ""))
     if blame.bufferize is not None:

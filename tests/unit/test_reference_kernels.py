@@ -1,0 +1,183 @@
+"""Kernels as the scheduler makes them, made by hand and run by the reference, against numpy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import ArrayLike, NDArray
+
+from vmapdbg.reference import run_kernel
+from vmapdbg.reference.graph import Node
+from vmapdbg.reference.kernel import Kernel, Store
+from vmapdbg.reference.run_kernel import Written
+from vmapdbg.reference.value import Unknown
+from vmapdbg.values.numbers import Array, decode, encode
+
+
+class KernelMaker:
+    """Makes one kernel over floats; argument 0 is what it writes."""
+
+    def __init__(self, *arguments: ArrayLike):
+        self.kernel = Kernel()
+        arrays = [np.asarray(one, np.float32) for one in arguments]
+        self.kernel.dtypes.update(dict.fromkeys(range(len(arrays)), "float"))
+        self.contents = {number: encode(array.ravel(), "float") for number, array in enumerate(arrays)}
+
+    def add(self, op: str, *src: int, arg: Any = None, dtype: str = "float") -> int:
+        return self.kernel.graph.add(Node(op, dtype, (), src, arg))
+
+    def loop(self, name: int, size: int) -> int:
+        self.kernel.graph.ranges[name] = size
+        return self.add("step", arg=(name, size), dtype="long")
+
+    def number(self, value: int) -> int:
+        return self.add("const", arg=value, dtype="long")
+
+    def place(self, *parts: tuple[int, int]) -> int:
+        """Returns a sum of loops, each times a stride."""
+        terms = [self.add("mul", loop, self.number(stride), dtype="long") for loop, stride in parts]
+        total = terms[0]
+        for term in terms[1:]:
+            total = self.add("add", total, term, dtype="long")
+        return total
+
+    def store(self, place: int, value: int, gate: int | None = None) -> None:
+        self.kernel.stores.append(Store(0, place, value, gate))
+
+    def run(self) -> Written:
+        return run_kernel.run_kernel(self.kernel, self.contents)[0]
+
+    def numbers(self) -> NDArray[Any]:
+        written = self.run()
+        assert written.undefined is None
+        return decode(written.array)
+
+
+def make_matmul(left: NDArray[Any], right: NDArray[Any]) -> KernelMaker:
+    rows, deep, columns = *left.shape, right.shape[1]
+    made = KernelMaker(np.zeros((rows, columns)), left, right)
+    i, j, k = made.loop(1, rows), made.loop(2, columns), made.loop(0, deep)
+    x = made.add("load", made.place((i, deep), (k, 1)), arg=1)
+    y = made.add("load", made.place((k, columns), (j, 1)), arg=2)
+    total = made.add("reduce", made.add("mul", x, y), arg=("add", (), True, (0,)))
+    made.store(made.place((i, columns), (j, 1)), total)
+    return made
+
+
+LEFT, RIGHT = np.arange(12.0).reshape(3, 4), np.arange(20.0).reshape(4, 5) - 7
+
+
+def test_a_reduce_over_a_loop() -> None:
+    assert make_matmul(LEFT, RIGHT).numbers().tolist() == (LEFT @ RIGHT).ravel().tolist()
+
+
+@pytest.mark.parametrize("most", [4, 20, 40, 59])
+def test_in_parts_it_is_the_same(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_kernel, "MOST_AT_ONCE", most)
+    made = make_matmul(LEFT, RIGHT)
+    assert len(list(run_kernel.split(made.kernel))) > 1
+    assert made.numbers().tolist() == (LEFT @ RIGHT).ravel().tolist()
+
+
+def test_what_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_kernel, "MOST_ELEMENTS", 59)
+    with pytest.raises(Unknown, match="60 elements"):
+        make_matmul(LEFT, RIGHT).run()
+    monkeypatch.undo()
+    # the reduce cannot be split
+    monkeypatch.setattr(run_kernel, "MOST_AT_ONCE", 3)
+    with pytest.raises(Unknown, match="4 elements at a time"):
+        make_matmul(LEFT, RIGHT).run()
+
+
+def test_a_padded_read_is_zero_where_it_is_not_made() -> None:
+    made = KernelMaker(np.zeros(5), [1.0, 2.0, 3.0])
+    i = made.loop(0, 5)
+    place = made.add("add", i, made.number(-1), dtype="long")
+    is_right = made.add("lt", i, made.number(4), dtype="bool")
+    is_left = made.add("lt", made.number(0), i, dtype="bool")
+    gate = made.add("and", is_left, is_right, dtype="bool")
+    made.store(i, made.add("load", place, gate, arg=1))
+    assert made.numbers().tolist() == [0, 1, 2, 3, 0]
+
+
+def test_a_read_outside_of_a_buffer_is_undefined() -> None:
+    made = KernelMaker(np.zeros(4), [1.0, 2.0, 3.0])
+    i = made.loop(0, 4)
+    made.store(i, made.add("load", i, arg=1))
+    written = made.run()
+    assert written.undefined is not None
+    assert written.undefined.tolist() == [False, False, False, True]
+    assert decode(written.array)[:3].tolist() == [1, 2, 3]
+
+
+def test_a_write_outside_of_a_buffer_is_refused() -> None:
+    made = KernelMaker(np.zeros(3), np.arange(4.0))
+    i = made.loop(0, 4)
+    made.store(i, made.add("load", i, arg=1))
+    with pytest.raises(Unknown, match="outside"):
+        made.run()
+
+
+def test_of_a_lost_loop_the_last_step_stays() -> None:
+    made = KernelMaker(np.zeros(2), np.arange(6.0))
+    i, j = made.loop(0, 3), made.loop(1, 2)
+    made.store(j, made.add("load", made.place((i, 2), (j, 1)), arg=1))
+    assert made.numbers().tolist() == [4, 5]
+
+
+def test_what_is_not_written_stays() -> None:
+    made = KernelMaker(np.full(4, 9.0), np.arange(4.0))
+    i = made.loop(0, 4)
+    gate = made.add("lt", i, made.number(2), dtype="bool")
+    made.store(i, made.add("load", i, arg=1), gate)
+    assert made.numbers().tolist() == [0, 1, 9, 9]
+
+
+def test_a_buffer_inside_of_the_kernel() -> None:
+    """For each row: squares over a loop of their own, which are read twice."""
+    numbers = np.arange(6.0).reshape(2, 3)
+    made = KernelMaker(np.zeros(6), numbers)
+    row, inner, total, out = made.loop(3, 2), made.loop(1, 3), made.loop(2, 3), made.loop(4, 3)
+    x = made.add("load", made.place((row, 3), (inner, 1)), arg=1)
+    square = made.add("mul", x, x)
+    summed = made.add("pick", square, total, arg=(1,))
+    own = made.add("pick", square, out, arg=(1,))
+    whole = made.add("reduce", summed, arg=("add", (), True, (2,)))
+    made.store(made.place((row, 3), (out, 1)), made.add("add", own, whole))
+    expected = numbers**2 + (numbers**2).sum(1, keepdims=True)
+    assert made.numbers().tolist() == expected.ravel().tolist()
+
+
+def test_a_reduce_over_a_loop_that_its_value_does_not_have() -> None:
+    made = KernelMaker(np.zeros(2), [1.0, 2.0])
+    i, _ = made.loop(1, 2), made.loop(0, 5)
+    made.store(i, made.add("reduce", made.add("load", i, arg=1), arg=("add", (), True, (0,))))
+    assert made.numbers().tolist() == [5, 10]
+
+
+def test_a_buffer_that_is_read_where_it_is_not_written_is_refused() -> None:
+    """a[i] = a[i] + 1 does not depend on the order of its steps, a[i] = a[n - 1 - i] does."""
+    made = KernelMaker(np.arange(4.0))
+    i = made.loop(0, 4)
+    one = made.add("cast", made.number(1))
+    made.store(i, made.add("add", made.add("load", i, arg=0), one))
+    assert made.numbers().tolist() == [1, 2, 3, 4]
+    made = KernelMaker(np.arange(4.0))
+    i = made.loop(0, 4)
+    turned = made.add("sub", made.number(3), i, dtype="long")
+    made.store(i, made.add("load", turned, arg=0))
+    with pytest.raises(Unknown, match="depends on the order"):
+        made.run()
+
+
+def test_contents_are_not_changed() -> None:
+    made = KernelMaker(np.zeros(2), [1.0, 2.0])
+    i = made.loop(0, 2)
+    before = dict(made.contents)
+    made.store(i, made.add("load", i, arg=1))
+    made.run()
+    assert made.contents == before
+    assert made.contents[0] == Array(bytes(8), "float", (2,))

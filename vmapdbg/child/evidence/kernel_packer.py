@@ -1,0 +1,165 @@
+"""Packs a kernel as the scheduler made it, of any release of tinygrad, in the form that `vmapdbg.reference` runs.
+
+Runs in the child. What differs between the releases ends here and in `packing`: what stands for an argument, and for a
+buffer inside of the kernel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from vmapdbg.child.evidence.packing import REDUCES, SAME, UNEXPECTED, CannotPack, UOp, UOpPacker
+from vmapdbg.child.memory import name_dtype
+from vmapdbg.reference.graph import Node
+from vmapdbg.reference.kernel import Kernel, Store
+
+_ARGUMENTS = {"DEFINE_GLOBAL", "PARAM"}
+# buffers that are made inside of the kernel, when it is lowered
+_STAGES = {"BUFFERIZE", "STAGE"}
+# what stands around stores
+_ENDS = {"END", "SINK", "GROUP"}
+
+
+def pack_kernel(ast: UOp, variables: Mapping[str, int]) -> Kernel:
+    """Packs the AST of a compute kernel; `variables` has the numbers of its variables. Raises CannotPack."""
+    packer = KernelPacker(variables)
+    try:
+        for store in find_stores(ast):
+            packer.add_store(store)
+    except UNEXPECTED as error:
+        raise CannotPack(f"it cannot be read: {type(error).__name__}: {error}") from error
+    if not packer.kernel.stores:
+        raise CannotPack("it stores nothing")
+    return packer.kernel
+
+
+def find_stores(ast: UOp) -> list[UOp]:
+    """Returns the STOREs of a kernel. Raises CannotPack where what is around them is not known."""
+    found: dict[UOp, None] = {}
+    stack = [ast]
+    while stack:
+        u = stack.pop()
+        if u.op.name in _ENDS:
+            ended = u.src[:1] if u.op.name == "END" else u.src
+            stack += reversed(ended)
+        elif u.op.name == "STORE":
+            found[u] = None
+        else:
+            raise CannotPack(f"the reference does not know {u.op.name} around a store")
+    return list(found)
+
+
+class KernelPacker(UOpPacker):
+    """Packs one kernel."""
+
+    def __init__(self, variables: Mapping[str, int]):
+        super().__init__(variables)
+        self.kernel = Kernel(self.graph)
+
+    def add_store(self, store: UOp) -> None:
+        """Adds what a STORE writes. Raises CannotPack."""
+        target, value, *others = store.src
+        if others or target.op.name != "INDEX":
+            raise CannotPack("the reference does not know its store")
+        argument = self._find_argument(target)
+        number = self.pack(value)
+        places = [self.pack(one) for one in self._find_sources(target)]
+        place, *gate = self._join_places(target, places)
+        dtype = self.kernel.dtypes[argument]
+        self.kernel.stores.append(Store(argument, place, self._cast(number, dtype), *gate))
+
+    # *** what a UOp is made from
+
+    def _find_sources(self, u: UOp) -> list[UOp]:
+        op = u.op.name
+        if op in {"CONST", "RANGE", "DEFINE_VAR"} or self._is_number(u):
+            return []
+        if op == "INDEX":
+            value = u.src[:1] if u.src[0].op.name in _STAGES else ()
+            indices = [part for index in u.src[1:] for part in split_gate(index)]
+            return [*(stage.src[0] for stage in value), *indices]
+        if op in {"REDUCE", "CAST", "BITCAST", "BIND", *SAME}:
+            return list(u.src[:1])
+        if op == "LOAD" and len(u.src) > 1:
+            raise CannotPack("the reference does not know a load with an alternative")
+        return list(u.src)
+
+    # *** one node
+
+    def _find_shape(self, u: UOp) -> tuple[int, ...]:
+        """There are no axes: a value has a number for each step of its loops."""
+        return ()
+
+    def _make_index(self, u: UOp, src: tuple[int, ...]) -> int:
+        if u.src[0].op.name in _STAGES:
+            return self._make_pick(u, src)
+        argument = self._find_argument(u)
+        if self.kernel.dtypes[argument] != self._name_dtype(u):
+            raise CannotPack("it reads a buffer as one of another dtype")
+        return self._add("load", u, self._join_places(u, list(src)), argument)
+
+    def _make_load(self, u: UOp, src: tuple[int, ...]) -> int:
+        return src[0]
+
+    def _make_pick(self, u: UOp, src: tuple[int, ...]) -> int:
+        closed = u.src[0].src[1:]
+        if len(src) != 1 + len(closed):
+            raise CannotPack("it reads a buffer of its own under a condition")
+        names = tuple(self._name_range(r) if r.op.name == "RANGE" else None for r in closed)
+        return self._add("pick", u, src, names)
+
+    def _make_reduce(self, u: UOp, src: tuple[int, ...]) -> int:
+        op = u.arg[0] if isinstance(u.arg, tuple) else u.arg
+        names = tuple(self._name_range(r) for r in u.src[1:])
+        return self._add("reduce", u, src, (REDUCES[op.name], (), True, names))
+
+    def _find_argument(self, index: UOp) -> int:
+        """Returns the number of the argument that an INDEX is about."""
+        memory = index.src[0]
+        if memory.op.name not in _ARGUMENTS:
+            raise CannotPack(f"the reference does not know a buffer that is {memory.op.name}")
+        argument: Any = getattr(memory.arg, "slot", memory.arg)
+        # an argument has a pointer's dtype until 0.13
+        dtype = name_dtype(getattr(memory.dtype, "base", memory.dtype))
+        known = self.kernel.dtypes.setdefault(int(argument), dtype)
+        if known != dtype:
+            raise CannotPack("it looks at a buffer in two dtypes")
+        return int(argument)
+
+    def _join_places(self, index: UOp, src: list[int]) -> tuple[int, ...]:
+        """Returns the position of the place in flat memory, and of the condition where there is one."""
+        parts = iter(src)
+        shape = index.src[0]._shape or ()
+        sizes = [self.sizes.need(size) for size in shape]
+        indices = index.src[1:]
+        if len(indices) not in {1, len(sizes)}:
+            raise CannotPack("the reference does not know its indices")
+        place, gates = None, []
+        for axis, one in enumerate(indices):
+            found = [next(parts) for _ in split_gate(one)]
+            stride = math.prod(sizes[axis + 1 :]) if len(indices) > 1 else 1
+            moved = self._multiply(found[0], stride)
+            place = moved if place is None else self.graph.add(Node("add", "long", (), (place, moved)))
+            gates += found[1:]
+        assert place is not None
+        if not gates:
+            return (place,)
+        gate = gates[0]
+        for other in gates[1:]:
+            gate = self.graph.add(Node("and", "bool", (), (gate, other)))
+        return place, gate
+
+    def _multiply(self, slot: int, factor: int) -> int:
+        if factor == 1:
+            return slot
+        by = self.graph.add(Node("const", "long", (), (), factor))
+        return self.graph.add(Node("mul", "long", (), (slot, by)))
+
+
+def split_gate(index: UOp) -> tuple[UOp, ...]:
+    """Returns an index, and the condition under which it is one: else it is Invalid."""
+    if index.op.name == "WHERE" and index.src[2].op.name == "CONST" and str(index.src[2].arg) == "Invalid":
+        return index.src[1], index.src[0]
+    return (index,)

@@ -1,0 +1,152 @@
+"""One call of `Tensor.realize` on a tinygrad that is observed: what it is asked for, and what comes of it. Runs in the
+child."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vmapdbg.child.adapters.launches import find_inputs
+from vmapdbg.child.adapters.replays import list_written, runs_captured_now
+from vmapdbg.child.evidence.folder import ROOM, BlobsFull, EvidenceFolder
+from vmapdbg.child.evidence.graphs import Evidence
+from vmapdbg.child.evidence.launches import LaunchKeeper
+from vmapdbg.child.evidence.obstacles import find_no_values
+from vmapdbg.child.evidence.packer import Packer
+from vmapdbg.child.evidence.packing import CannotPack
+from vmapdbg.child.evidence.passed import find_observed, pack_buffers
+from vmapdbg.child.evidence.reference_evidence import ReferenceEvidence
+from vmapdbg.child.extract.observed_view import find_nodes
+from vmapdbg.child.record.observe import ObservedPass
+from vmapdbg.child.record.observe.outcomes import find_memory
+
+UOp = Any
+
+
+class ObservedCall:
+    """Keeps the evidence of one call, which goes through `start`, then `finish`. `is_packed` tells whether its graph
+    can be packed, be it that its values are kept or not."""
+
+    def __init__(self, folder: EvidenceFolder, asked: Sequence[Any]):
+        """`asked` are the Tensors that have something to compute."""
+        self.folder = folder
+        self.roots = [t.uop for t in asked]
+        self.evidence = Evidence(-1, None, refused="this tinygrad is observed: it runs in no other process")
+        self.reference = ReferenceEvidence(folder, self.evidence)
+        # BUFFER of the snippet -> its contents, on each of its devices
+        self.inputs: dict[UOp, tuple[str, ...]] = {}
+        self.launches = LaunchKeeper(folder)
+        self.is_packed = False
+        # what the scheduler was given, and what TinyJit keeps of it to run it later
+        self.scheduled: UOp = None
+        self.captured: UOp = None
+        # held, they would keep their memory from being used again
+        self._tensors = [weakref.ref(t) for t in asked]
+        # the outputs of what TinyJit captured, None for one that nobody holds
+        self._views: list[UOp] = []
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is something to compare."""
+        return self.evidence.reference is not None
+
+    # *** what happens, in order
+
+    def start(self) -> None:
+        """Nothing has run."""
+        sink = self.roots[0].sink(*self.roots[1:])
+        reason = find_no_values(sink)
+        if reason is None:
+            reason = self._start(sink)
+        if reason is not None:
+            self.evidence.reference = None
+            self.note_once(reason)
+
+    def _start(self, sink: UOp) -> str | None:
+        """Packs the graph, with what it reads. Returns why its values are not compared."""
+        buffers = [u for u in sink.toposort() if u.op.name == "BUFFER" and not getattr(u, "is_variable", False)]
+        is_later = runs_captured_now()
+        try:
+            self.inputs = {u: () if is_later else self.folder.keep_all(u.buffer) for u in buffers}
+        except BlobsFull:
+            return f"its inputs do not fit: the buffers that are kept of one run have {ROOM >> 20} MB together"
+        self.reference.start(sink, self.roots, self.inputs)
+        self.is_packed = self.is_kept
+        if is_later:
+            return "TinyJit captures it, and runs it later"
+        self.launches.note_inputs((u.buffer, names) for u, names in self.inputs.items())
+        return None
+
+    def finish(self, passed: ObservedPass | None) -> None:
+        """The call returns; `passed` is the one run of the pass that it made, None where it made others."""
+        if not self.is_kept:
+            return
+        self.evidence.values = [None] * len(self.roots)
+        try:
+            self.reference.finish([tensor.uop for ref in self._tensors if (tensor := ref()) is not None])
+        except BlobsFull:
+            self.evidence.reference = None
+            self.note_once("its outputs do not fit: there was no room")
+            return
+        # the kernels of a schedule that tinygrad makes in another way are not those of the pass
+        if passed is not None and self.scheduled is not None and len(passed.kernels) == len(self.launches.steps):
+            self._pack_passed(passed)
+
+    def _pack_passed(self, passed: ObservedPass) -> None:
+        if self.launches.is_full:
+            self.note_once("buffers between its kernels were not kept: there was no room")
+        inputs = find_inputs(self.scheduled, passed.toposort)
+        ids = {u: number for number, u in enumerate(find_nodes(passed))}
+        found = list(find_observed(passed, ids, self.launches.written))
+        packer = Packer(lambda u: self.inputs.get(inputs.get(u)), self.reference.variables)
+        pack_buffers(self.evidence, found, self.launches, packer)
+
+    # *** what replays of the call ask, too
+
+    def write(self) -> None:
+        """Writes the evidence, again if more has become known; none where the call made no schedule."""
+        if self.evidence.schedule >= 0:
+            self.folder.write(self.evidence)
+
+    def note_once(self, reason: str) -> None:
+        """Says in the evidence what of the schedule was not checked."""
+        if reason not in self.evidence.unchecked:
+            self.evidence.unchecked.append(reason)
+
+    def find_written(self) -> list[Any]:
+        """Returns the buffers that its kernels wrote."""
+        written = self.launches.outputs
+        if self.captured is not None:
+            written = [find_memory(u).buffer for u in list_written(self.captured)]
+        return [*written, *(buffer.base for buffer in written)]
+
+    def settle(self, memory: set[UOp] | None) -> None:
+        """TinyJit has captured the call: these are the BUFFERs that its replays use, None: those of the call itself."""
+        held = [ref() for ref in self._tensors]
+        views = [None if tensor is None else tensor.uop for tensor in held]
+        is_used = [view is not None and (memory is None or find_memory(view) in memory) for view in views]
+        self._views = [view if used else None for view, used in zip(views, is_used, strict=True)]
+
+    def find_buffers(self) -> list[Any]:
+        """Returns the buffer of each output, None for one that has none."""
+        found = [None if view is None else find_memory(view) for view in self._views]
+        return [u.buffer if u is not None and u.op.name == "BUFFER" else None for u in found]
+
+    def keep_outputs(self, evidence: Evidence, moved: Mapping[int, Any]) -> None:
+        """Keeps what the outputs hold now in the evidence of a replay. Raises BlobsFull."""
+
+        def read(u: UOp) -> tuple[str, ...] | None:
+            if not u.is_realized:
+                return None
+            return self.folder.keep_all(moved.get(id(u.buffer), u.buffer))
+
+        packer = Packer(read, self.reference.variables)
+        evidence.values = [None] * len(self._views)
+        for number, view in enumerate(self._views):
+            try:
+                if view is not None:
+                    evidence.got_roots[number] = packer.pack(view)
+            except CannotPack as error:
+                evidence.unchecked.append(f"output {number}: {error}")
+        evidence.got = packer.graph
