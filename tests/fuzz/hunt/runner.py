@@ -1,0 +1,127 @@
+"""The processes that programs run in: one for each tinygrad, started again after a hang, a crash, or many programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from vmapdbg.job.patches import ALL, format_patches
+from vmapdbg.overlay import child_environment
+from vmapdbg.trees.find import find_tree
+
+PATCHES = "patches"
+"""What the overlay with all its patches is called among the releases."""
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one program on one tinygrad: `ok`, `refused`, `wrong`, `replay`, `crash` or `hang`. `trace` has
+    tinygrad's frames as file:function, innermost last."""
+
+    kind: str
+    detail: str = ""
+    trace: tuple[str, ...] = ()
+    printed: str = ""
+
+    @property
+    def is_fault(self) -> bool:
+        return self.kind not in ("ok", "refused")
+
+    @property
+    def signature(self) -> str:
+        """What two programs have in common that fail for the same cause, as far as it shows before they are small."""
+        if self.kind in ("crash", "hang"):
+            what = self.detail.split(":")[0]
+            return f"{self.kind} {what} {' '.join(self.trace[-2:])}"
+        return self.kind
+
+
+class Runner:
+    """Runs programs on one tinygrad: a release by its version, a folder, or `patches`."""
+
+    def __init__(self, name: str, timeout: float = 30, programs_each: int = 400):
+        self.name, self.timeout, self.programs_each = name, timeout, programs_each
+        self.process: subprocess.Popen[str] | None = None
+        self.served = 0
+        self.stacks = tempfile.NamedTemporaryFile(suffix=".stacks")  # noqa: SIM115
+
+    def start(self) -> subprocess.Popen[str]:
+        patched = self.name == PATCHES
+        tree = "" if patched else str(find_tree(self.name).folder)
+        environment = child_environment(None, dict(os.environ), tree)
+        spec = format_patches(ALL) if patched else "observe"
+        command = [sys.executable, "-m", "tests.fuzz.hunt.worker", spec, self.stacks.name]
+        self.served = 0
+        return subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+
+    def stop(self) -> None:
+        if self.process is not None:
+            try:
+                os.killpg(self.process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            self.process.wait()
+            self.process = None
+
+    def run(self, source: str) -> Outcome:
+        """Runs a program."""
+        if self.served >= self.programs_each:
+            self.stop()
+        # the first answer waits for the imports
+        timeout = self.timeout + (60 if self.process is None else 0)
+        if self.process is None:
+            self.process = self.start()
+        self.served += 1
+        process = self.process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(json.dumps({"source": source}) + "\n")
+            process.stdin.flush()
+        except OSError:
+            self.stop()
+            return Outcome("crash", "Died: the interpreter died")
+        if not select.select([process.stdout], [], [], timeout)[0]:
+            outcome = self.explain_hang(process)
+            self.stop()
+            return outcome
+        line = process.stdout.readline()
+        if not line:
+            self.stop()
+            return Outcome("crash", "Died: the interpreter died")
+        answer = json.loads(line)
+        return Outcome(answer["kind"], answer["detail"], tuple(answer["trace"]), answer["printed"])
+
+    def explain_hang(self, process: subprocess.Popen[str]) -> Outcome:
+        """Looks where it is, three times: what all have in common goes round."""
+        stacks: list[list[str]] = []
+        for _ in range(3):
+            Path(self.stacks.name).write_text("")
+            os.kill(process.pid, signal.SIGUSR1)
+            time.sleep(0.5)
+            stacks.append(read_stack(Path(self.stacks.name).read_text(errors="replace")))
+        common = [frame for frame in stacks[0] if all(frame in stack for stack in stacks)]
+        return Outcome("hang", f"no answer in {self.timeout:.0f} s", tuple(common[-6:]))
+
+
+def read_stack(text: str) -> list[str]:
+    """tinygrad's frames of what faulthandler wrote, as file:function, innermost last."""
+    found: list[str] = []
+    for line in text.replace("\0", "").splitlines():
+        parts = line.split('"')
+        if len(parts) < 3 or "/tinygrad/" not in parts[1]:
+            continue
+        found.append(f"{parts[1].rsplit('/tinygrad/', 1)[1]}:{line.rsplit(' in ', 1)[-1]}")
+    return found[::-1]
