@@ -36,7 +36,9 @@ from vmapdbg.model.failure import Failure
 )
 @click.option("--lint-output", type=click.Path(dir_okay=False, path_type=Path), help="Write them as JSON, too.")
 @click.option("--save", type=click.Path(path_type=Path), help="Save what each test schedules into this folder.")
-@click.option("--check", "with_check", is_flag=True, help="Compare each value that is realized with the numpy reference.")
+@click.option(
+    "--check", "with_check", is_flag=True, help="Compare each value that is realized with the numpy reference."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print what --check found as one JSON document.")
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(

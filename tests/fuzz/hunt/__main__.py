@@ -16,12 +16,13 @@ from pathlib import Path
 
 from ..draw import SeededDraw
 from .draw import draw_plan
-from .finds import Find, add_find, describe, merge, name_cause, read_finds
+from .finds import MOST_ALIKE, Find, add_find, describe, merge, name_cause, name_group, read_finds
 from .plan import Plan, write_program
 from .reduce import reduce_plan
 from .runner import PATCHES, Outcome, Runner
 
-TARGETS = ("0.12.0", "0.13.0", "0.14.0", PATCHES)
+BASE = "0.12.0"
+TARGETS = (BASE, "0.13.0", "0.14.0", PATCHES)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -41,7 +42,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--start", type=int, default=0, help="the number of the first program")
     parser.add_argument("--shard", type=parse_shard, default=(0, 1), help="i/n: programs i, i+n, i+2n, ... of the seed")
     parser.add_argument("--on", type=lambda text: text.split(","), default=list(TARGETS), help="releases, `patches`")
-    parser.add_argument("--timeout", type=float, default=20, help="seconds after which a program hangs")
+    parser.add_argument("--timeout", type=float, default=12, help="seconds after which a program hangs")
     parser.add_argument("--reduce-seconds", type=float, default=60, help="how long to make one find smaller")
     parser.add_argument("--out", type=Path, default=Path("finds"), help="the folder for what is found")
     parser.add_argument("--merge", type=Path, help="print what is in such a folder instead")
@@ -66,6 +67,7 @@ class Hunt:
         self.file: Path = args.out / f"finds-{args.seed}-{args.start}-{args.shard[0]}-{args.shard[1]}.jsonl"
         # where a crash or a hang was, on which release
         self.known = {(f.release, f.cause) for f in read_finds(args.out) if f.kind in ("crash", "hang")}
+        self.groups: Counter[str] = Counter()
         self.began = time.monotonic()
         self.found = 0
 
@@ -102,6 +104,10 @@ class Hunt:
             outcome = outcomes[name]
             if not outcome.is_fault or (name, outcome.signature) in self.known:
                 continue
+            group = name_group(outcome.kind, name, write_program(plan))
+            self.groups[group] += 1
+            if self.groups[group] > MOST_ALIKE:
+                continue
             on = self.keep(plan, name, outcome, number)
             # the others that fail alike are said there
             for other, kind in on.items():
@@ -110,7 +116,11 @@ class Hunt:
 
     def run_all(self, plan: Plan, names: list[str]) -> dict[str, Outcome]:
         source = write_program(plan)
-        outcomes = {name: self.runners[name].run(source) for name in names}
+        outcomes: dict[str, Outcome] = {}
+        for name in names:
+            base = outcomes.get(BASE) if name == PATCHES else None
+            # what hangs on what the patches are made for hangs with them
+            outcomes[name] = self.runners[name].run(source) if base is None or base.kind != "hang" else base
         for name in find_odd({name: o.printed for name, o in outcomes.items() if o.kind == "ok"}):
             outcomes[name] = Outcome("differs", "the other releases print other numbers", (), outcomes[name].printed)
         return outcomes
@@ -131,7 +141,7 @@ class Hunt:
         outcomes = self.run_all(small, self.args.on)
         said = outcomes[name] if outcomes[name].kind == outcome.kind else outcome
         on = {other: found.kind for other, found in outcomes.items()}
-        cause = name_cause(outcome.kind, outcome.signature, source)
+        cause = name_cause(outcome.kind, outcome.signature, said.detail, source)
         if outcome.kind in ("crash", "hang"):
             for other, found in outcomes.items():
                 self.known.add((other, found.signature))
@@ -165,7 +175,9 @@ def is_close(ours: str, theirs: str) -> bool:
     if ours == theirs:
         return True
     a, b = (list(map(float, re.findall(r"-?\d+\.?\d*(?:e[-+]?\d+)?|nan|inf", text))) for text in (ours, theirs))
-    return len(a) == len(b) and all(x == y or x != x or abs(x - y) <= 1e-2 + 1e-2 * abs(y) for x, y in zip(a, b, strict=True))
+    return len(a) == len(b) and all(
+        x == y or x != x or abs(x - y) <= 1e-2 + 1e-2 * abs(y) for x, y in zip(a, b, strict=True)
+    )
 
 
 if __name__ == "__main__":

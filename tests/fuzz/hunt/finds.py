@@ -25,18 +25,33 @@ class Find:
     seconds: float
 
 
-def name_cause(kind: str, signature: str, source: str) -> str:
-    """Crashes and hangs are known by where they are; wrong values by the ops of the smallest program."""
+MOST_ALIKE = 12
+"""Of one group so many are made small; the others are counted."""
+
+
+def name_cause(kind: str, signature: str, detail: str, source: str) -> str:
+    """Crashes and hangs are known by where they are; wrong values by the ops of the smallest program, and by whether an
+    output is wrong, a buffer that is assigned to, or one that nothing assigns to."""
     if kind in ("crash", "hang"):
         return signature
-    return f"{kind} {' '.join(sorted(find_ops(source)))}"
+    what = re.search(r": (output|assigned|input) \d", detail)
+    return " ".join([kind, *([what[1]] if what else []), *sorted(find_ops(source))])
+
+
+def name_group(kind: str, release: str, source: str) -> str:
+    """What finds have in common before they are made small."""
+    has = [word for word in ("assign", "] = ", "] += ", "TinyJit(", "Variable(") if word in source]
+    return f"{kind} {release} {bool(has)}"
 
 
 def find_ops(source: str) -> set[str]:
     """The methods and operators of a program's steps, without how its inputs are made and its results realized."""
     ops: set[str] = set()
     for line in source.splitlines():
-        if re.match(r"\s*(x\d+ = |print|import|from|def |return|right|got|for |np\.|jitted|    \w+ = \w+ \+ 1$|Tensor\.realize)", line):
+        if re.match(
+            r"\s*(x\d+ = |print|import|from|def |return|right|got|for |np\.|jitted|    \w+ = \w+ \+ 1$|Tensor\.realize)",
+            line,
+        ):
             continue
         ops.update(re.findall(r"\.([a-z_0-9]+)\(", line))
         ops.update("setitem" for _ in re.findall(r"^\s*\w+\[[^]]*\] [+*]?= ", line))

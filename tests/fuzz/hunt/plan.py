@@ -81,7 +81,9 @@ def write_jitted(plan: Plan) -> str:
     lines = [IMPORTS, f"def program({names}):"]
     lines += [f"    {s.write()}" for s in plan.steps]
     for result in plan.results:
-        lines.append(f"    {result} = {result}.logical_not()" if is_bool(plan, result) else f"    {result} = {result} + 1")
+        lines.append(
+            f"    {result} = {result}.logical_not()" if is_bool(plan, result) else f"    {result} = {result} + 1"
+        )
     lines += [f"    Tensor.realize({', '.join(plan.results)})", f"    return ({', '.join(plan.results)},)", ""]
     lines += ["def inputs(seed):"]
     lines += [f"    {write_seeded(s)}" for s in plan.inputs]

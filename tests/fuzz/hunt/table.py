@@ -84,7 +84,18 @@ UNARY = (
     "1 / ({0}.square() + 1)", "{0}.gelu()", "{0}.silu()", "{0}.hardswish()", "{0}.leaky_relu()", "{0}.softplus()", "{0}.round()",
     "{0}.isnan().where(0, {0})", "{0}.lerp({0} * 2, 0.5)",
 )  # fmt: skip
-UNARY_INTEGER = ("{0} + 1", "{0} * 3", "{0} // 2", "{0} % 3", "-{0}", "{0} & 5", "{0} ^ 3", "{0}.abs()", "{0} << 1", "{0} >> 1")
+UNARY_INTEGER = (
+    "{0} + 1",
+    "{0} * 3",
+    "{0} // 2",
+    "{0} % 3",
+    "-{0}",
+    "{0} & 5",
+    "{0} ^ 3",
+    "{0}.abs()",
+    "{0} << 1",
+    "{0} >> 1",
+)
 
 
 def unary(d: Draw, pool: Pool) -> Drawn | None:
@@ -142,7 +153,11 @@ def cast(d: Draw, pool: Pool) -> Drawn | None:
     kind = pool.kinds[name]
     to = d.choice(("float", "float", "half", "int", "int", "uchar", "char", "long", "bool"))
     # C leaves open what a float out of range becomes
-    text = "{0}.clip(0, 100).cast(dtypes.TO)" if to in ("uchar", "uint") and kind.dtype != "bool" else "{0}.cast(dtypes.TO)"
+    text = (
+        "{0}.clip(0, 100).cast(dtypes.TO)"
+        if to in ("uchar", "uint") and kind.dtype != "bool"
+        else "{0}.cast(dtypes.TO)"
+    )
     if to in ("char", "int", "long") and kind.dtype in FLOATS:
         text = "{0}.clip(-100, 100).cast(dtypes.TO)"
     return Drawn(text.replace("TO", to), (name,), Kind(kind.shape, to))
@@ -162,6 +177,7 @@ def bitcast(d: Draw, pool: Pool) -> Drawn | None:
 
 
 # *** reduces
+
 
 def reduce(d: Draw, pool: Pool) -> Drawn | None:
     name = pool.pick_number(1)
@@ -183,13 +199,17 @@ def reduce_more(d: Draw, pool: Pool) -> Drawn | None:
         return None
     at = axis(d, pool, name)
     text = d.choice(("{0}.var(AT)", "{0}.std(AT)", "{0}.logsumexp(AT)", "({0} * 0.5).prod(AT)"))
-    return make(pool, name, text.replace("AT", str(at)), lambda a: a.any(at)) if pool.kinds[name].shape[at] > 1 else None
+    return (
+        make(pool, name, text.replace("AT", str(at)), lambda a: a.any(at)) if pool.kinds[name].shape[at] > 1 else None
+    )
 
 
 def arg_reduce(d: Draw, pool: Pool) -> Drawn | None:
     name = pool.pick_number(1)
     at = axis(d, pool, name) if name else 0
-    return name and make(pool, name, d.choice(("{0}.argmax(AT)", "{0}.argmin(AT)")).replace("AT", str(at)), lambda a: a.any(at), "int")
+    return name and make(
+        pool, name, d.choice(("{0}.argmax(AT)", "{0}.argmin(AT)")).replace("AT", str(at)), lambda a: a.any(at), "int"
+    )
 
 
 def scan(d: Draw, pool: Pool) -> Drawn | None:
@@ -223,7 +243,11 @@ def matmul(d: Draw, pool: Pool) -> Drawn | None:
         ("{0} @ Tensor.ones(N, 3)", lambda a: a @ np.zeros((a.shape[-1], 3), np.bool_)),
         ("({0}.unsqueeze(-1) * {0}.unsqueeze(-2)).sum(-1)", lambda a: a),
     ))  # fmt: skip
-    return make(pool, name, text.replace("N", str(kind.shape[-1])), change) if "trans" not in text or len(kind.shape) > 1 else None
+    return (
+        make(pool, name, text.replace("N", str(kind.shape[-1])), change)
+        if "trans" not in text or len(kind.shape) > 1
+        else None
+    )
 
 
 # *** movement
@@ -315,7 +339,9 @@ def index(d: Draw, pool: Pool) -> Drawn | None:
     size = pool.kinds[name].shape[at]
     chosen = [d.integer(0, size - 1) for _ in range(d.integer(1, 4))]
     pre = ":, " * at
-    text = d.choice((f"{{0}}[{pre}{chosen}]", f"{{0}}[{pre}Tensor({chosen})]", f"{{0}}[{pre}Tensor.arange({len(chosen)}) % {size}]"))
+    text = d.choice(
+        (f"{{0}}[{pre}{chosen}]", f"{{0}}[{pre}Tensor({chosen})]", f"{{0}}[{pre}Tensor.arange({len(chosen)}) % {size}]")
+    )
     return make(pool, name, text, lambda a: a.take(chosen, at))
 
 
@@ -372,7 +398,9 @@ def window(d: Draw, pool: Pool) -> Drawn | None:
 
 def keep(d: Draw, pool: Pool) -> Drawn | None:
     name = pool.pick()
-    text = d.choice(("{0}.contiguous()", "{0}.contiguous()", "{0}.clone()", "{0}.contiguous().realize()", "{0}.detach()"))
+    text = d.choice(
+        ("{0}.contiguous()", "{0}.contiguous()", "{0}.clone()", "{0}.contiguous().realize()", "{0}.detach()")
+    )
     return name and Drawn(text, (name,), pool.kinds[name])
 
 
@@ -389,7 +417,14 @@ def assign(d: Draw, pool: Pool) -> Drawn | None:
     kind = pool.kinds[name]
     others = [n for n, other in pool.kinds.items() if other == kind]
     other = d.choice(others)
-    whole = ("{0}.assign({0} * 2)", "{0}.assign({1})", "{0}.assign({1} + 1)", "{0}.assign({0} + {1})", "{0} += {1}", "{0} *= 2")
+    whole = (
+        "{0}.assign({0} * 2)",
+        "{0}.assign({1})",
+        "{0}.assign({1} + 1)",
+        "{0}.assign({0} + {1})",
+        "{0} += {1}",
+        "{0} *= 2",
+    )
     if not kind.shape or d.chance(40):
         return Drawn(d.choice(whole), (name, other))
     at = axis(d, pool, name)
