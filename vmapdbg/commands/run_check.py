@@ -25,7 +25,7 @@ from vmapdbg.model.data import build_data, dump_document
 from vmapdbg.model.failure import EXIT_CHILD
 
 if TYPE_CHECKING:
-    from vmapdbg.render.run_check import RunCheckDocument
+    pass
 
 _POLL = 0.1
 

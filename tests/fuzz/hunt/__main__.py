@@ -1,5 +1,5 @@
-"""`python -m tests.fuzz hunt --minutes 60 --shard 0/2 --out DIR`: random programs of plain tinygrad on stock releases and
-on the patches, with the numpy reference as judge of every realize.
+"""`python -m tests.fuzz hunt --minutes 60 --shard 0/2 --out DIR`: random programs of plain tinygrad on stock releases
+and on the patches, with the numpy reference as judge of every realize.
 
 What fails is made small and written to DIR, a line a find; `--merge DIR` prints what is there, told apart by cause.
 Exit code 0: nothing found. 1: something was.
@@ -14,12 +14,12 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from ..draw import SeededDraw
-from .draw import draw_plan
-from .finds import MOST_ALIKE, Find, add_find, describe, merge, name_cause, name_group, read_finds
-from .plan import Plan, write_program
-from .reduce import reduce_plan
-from .runner import PATCHES, Outcome, Runner
+from tests.fuzz.draw import SeededDraw
+from tests.fuzz.hunt.draw import draw_plan
+from tests.fuzz.hunt.finds import MOST_ALIKE, Find, add_find, describe, merge, name_cause, name_group, read_finds
+from tests.fuzz.hunt.plan import Plan, write_program
+from tests.fuzz.hunt.reduce import reduce_plan
+from tests.fuzz.hunt.runner import PATCHES, Outcome, Runner
 
 BASE = "0.12.0"
 TARGETS = (BASE, "0.13.0", "0.14.0", PATCHES)

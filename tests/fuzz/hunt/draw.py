@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from ..draw import Draw
-from .plan import Ending, Kind, Plan, Statement, keep_used
-from .table import FLOATS, MAKERS, NUMPY, Drawn, Pool
+import math
+
+from tests.fuzz.draw import Draw
+from tests.fuzz.hunt.plan import Ending, Kind, Plan, Statement, keep_used
+from tests.fuzz.hunt.pool import FLOATS, LARGEST, NUMPY, Drawn, Pool
+from tests.fuzz.hunt.table import MAKERS
 
 _TABLE = [maker for maker, weight in MAKERS.items() for _ in range(weight)]
 SIZES = ((2, 3), (2, 3, 4), (1, 2, 3), (3, 5), (4, 4, 6), (7, 11), (2, 16), (1, 33))
@@ -59,20 +62,19 @@ def add_step(pool: Pool, drawn: Drawn, number: int) -> Statement:
 def draw_input(draw: Draw, name: str, ending: Ending) -> Statement:
     sizes = draw.choice(SIZES)
     shape = tuple(draw.choice(sizes) for _ in range(draw.choice((1, 2, 2, 2, 3))))
+    while math.prod(shape) > LARGEST:
+        shape = shape[1:]
     dtype = draw.choice(("float", "float", "float", "float", "int", "half"))
     kind = Kind(shape, dtype)
     data = write_data(shape, dtype, int(name[1:]) + 1)
     if ending == "jit":
         return Statement(f"{data}.realize()", (), name, kind)
-    count = 1
-    for size in shape:
-        count *= size
     texts = (
         data,
         f"{data}.realize()",
         f"{data}.realize()",
         f"{data}.realize()",
-        f"Tensor.arange({count}, dtype=dtypes.{dtype}).reshape({shape})",
+        f"Tensor.arange({math.prod(shape)}, dtype=dtypes.{dtype}).reshape({shape})",
         f"Tensor.full({shape}, 2, dtype=dtypes.{dtype})",
         f"Tensor.zeros({shape}, dtype=dtypes.{dtype}).contiguous().realize()",
         f"Tensor.eye({shape[0]}, dtype=dtypes.{dtype})",

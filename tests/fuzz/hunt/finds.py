@@ -25,6 +25,9 @@ class Find:
     seconds: float
 
 
+_NO_STEP = re.compile(
+    r"\s*(x\d+ = |print|import|from|def |return|right|got|for |np\.|jitted|    \w+ = \w+ \+ 1$|Tensor\.realize)"
+)
 MOST_ALIKE = 12
 """Of one group so many are made small; the others are counted."""
 
@@ -48,10 +51,7 @@ def find_ops(source: str) -> set[str]:
     """The methods and operators of a program's steps, without how its inputs are made and its results realized."""
     ops: set[str] = set()
     for line in source.splitlines():
-        if re.match(
-            r"\s*(x\d+ = |print|import|from|def |return|right|got|for |np\.|jitted|    \w+ = \w+ \+ 1$|Tensor\.realize)",
-            line,
-        ):
+        if _NO_STEP.match(line):
             continue
         ops.update(re.findall(r"\.([a-z_0-9]+)\(", line))
         ops.update("setitem" for _ in re.findall(r"^\s*\w+\[[^]]*\] [+*]?= ", line))

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from .draw import write_data
-from .plan import Plan, Statement, keep_used, rename, write_program
+from tests.fuzz.hunt.draw import write_data
+from tests.fuzz.hunt.plan import Plan, Statement, keep_used, rename, write_program
 
 
 def reduce_plan(plan: Plan, fails: Callable[[Plan], bool], seconds: float) -> Plan:
