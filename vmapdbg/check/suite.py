@@ -59,6 +59,8 @@ class ProgramCheck:
 
 
 WRONG_VALUE = "VD201"
+PARTS = ("making", "ready", "own")
+"""What is in the folder through which the evidence goes, see `vmapdbg.child.evidence.suite_folder`."""
 _MOST_LETTERS = 160
 """Of a reason: it may have the text of an exception in it."""
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vmapdbg.check.suite import Judged, ProgramCheck, sum_up
+from vmapdbg.check.suite import PARTS, Judged, ProgramCheck, sum_up
 from vmapdbg.commands.options import make_console
 from vmapdbg.commands.programs import Program, run_program
 from vmapdbg.commands.progress import Progress, show_progress
@@ -43,7 +43,7 @@ def run_and_check(program: Program, as_json: bool) -> int:
     os.environ.pop("PYTEST_CURRENT_TEST", None)
     with tempfile.TemporaryDirectory(prefix="vmapdbg-check-") as folder:
         root = Path(folder)
-        for part in ("making", "ready", "own"):
+        for part in PARTS:
             (root / part).mkdir()
         judge = subprocess.Popen(
             [sys.executable, "-m", "vmapdbg.child.oracle.judge", folder], stdout=sys.stderr, start_new_session=True

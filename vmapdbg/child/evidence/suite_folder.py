@@ -24,15 +24,9 @@ from vmapdbg.child.evidence.graphs import Evidence
 
 MOST_WAITING = 1 << 29
 """Bytes of evidence that wait to be judged."""
-_PARTS = ("making", "ready", "own")
 _POLL = 0.02
 _LONGEST_WAIT = 120
 """Seconds that a process waits for the judge: one that takes longer is gone."""
-
-
-def make_suite_folder(root: Path) -> None:
-    for part in _PARTS:
-        (root / part).mkdir()
 
 
 class SuiteFolder(EvidenceFolder):
