@@ -25,6 +25,7 @@ made = {
     "wrapped": Tensor([250, 7], dtype=dtypes.uint8) + 10,
     "cast": (a * -1.5).cast(dtypes.int),
     "bits": a.bitcast(dtypes.uint32),
+    "mean": a.cast(dtypes.uint8).mean(),
     "half": a.half().cumsum(1),
     "bfloat16": (a.bfloat16() * 1.3).sum(1),
     "random": Tensor.randn(3, 4).dropout(0.5),
