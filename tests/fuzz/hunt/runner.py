@@ -20,6 +20,8 @@ from vmapdbg.trees.find import find_tree
 
 PATCHES = "patches"
 """What the overlay with all its patches is called among the releases."""
+PATIENCE = 15
+"""A program may take so many times its processor time."""
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -78,8 +80,6 @@ class Runner:
         """Runs a program."""
         if self.served >= self.programs_each:
             self.stop()
-        # the first answer waits for the imports
-        timeout = self.timeout + (60 if self.process is None else 0)
         if self.process is None:
             self.process = self.start()
         self.served += 1
@@ -92,7 +92,7 @@ class Runner:
         except OSError:
             self.stop()
             return Outcome("crash", "Died: the interpreter died")
-        if not select.select([process.stdout], [], [], timeout)[0]:
+        if not self.wait_for_answer(process):
             outcome = self.explain_hang(process)
             self.stop()
             return outcome
@@ -102,6 +102,17 @@ class Runner:
             return Outcome("crash", "Died: the interpreter died")
         answer = json.loads(line)
         return Outcome(answer["kind"], answer["detail"], tuple(answer["trace"]), answer["printed"])
+
+    def wait_for_answer(self, process: subprocess.Popen[str]) -> bool:
+        """Tells whether there is an answer; none within `timeout` seconds of processor time is a hang, as the machine
+        may be busy."""
+        began, end = read_seconds(process.pid), time.monotonic() + self.timeout * PATIENCE
+        # the first answer waits for the imports
+        allowed = self.timeout + (10 if self.served == 1 else 0)
+        while time.monotonic() < end and read_seconds(process.pid) - began < allowed:
+            if select.select([process.stdout], [], [], 0.5)[0]:
+                return True
+        return False
 
     def explain_hang(self, process: subprocess.Popen[str]) -> Outcome:
         """Looks where it is, three times: what all have in common goes round."""
@@ -113,6 +124,15 @@ class Runner:
             stacks.append(read_stack(Path(self.stacks.name).read_text(errors="replace")))
         common = [frame for frame in stacks[0] if all(frame in stack for stack in stacks)]
         return Outcome("hang", f"no answer in {self.timeout:.0f} s", tuple(common[-6:]))
+
+
+def read_seconds(pid: int) -> float:
+    """Processor time of a process so far; none of one that is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def read_stack(text: str) -> list[str]:
