@@ -40,6 +40,11 @@ x = Tensor.zeros(4).contiguous().realize()
 x[1:3] = 5.0
 x.realize()
 x.assign(x + 1).realize()
+over = Tensor.zeros(4).contiguous()
+over.assign(Tensor.ones(4)).realize()
+chosen = Tensor.zeros(4, 3, dtype=dtypes.int).contiguous()
+chosen[Tensor([0, 2])] = 9
+chosen.realize()
 shards = Tensor.arange(4).float().contiguous().realize().shard(("CPU:0", "CPU:1"), 0)
 sharded = (shards * 2 + 1).realize()
 """
