@@ -128,8 +128,8 @@ class Packer:
         return {u for u, slot in self._slots.items() if u.op.name == "BUFFER" and slot in reached}
 
     def find_copied_back(self) -> set[UOp]:
-        """Returns the BUFFERs below writes to what is no view of one, such as to a CONTIGUOUS of what was written to it:
-        tinygrad may leave the copy out and write to their memory."""
+        """Returns the BUFFERs below writes to what is no view of one, such as to a CONTIGUOUS of what was written to
+        it: tinygrad may leave the copy out and write to their memory."""
         buffers = {slot: u for u, slot in self._slots.items() if u.op.name == "BUFFER"}
         written = [node.src[0] for node in self.graph.nodes if node.op in WRITES]
         reached = self.graph.reach(one for one in written if find_view(self.graph, one).base not in buffers)
