@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -44,6 +45,8 @@ class Outcome:
         """What two programs have in common that fail for the same cause, as far as it shows before they are small."""
         if self.kind in ("crash", "hang"):
             what = self.detail.split(":")[0]
+            if what == "compiler":
+                return re.sub(r"\d+", "N", f"crash {self.detail}")
             return f"{self.kind} {what} {' '.join(self.trace[-2:])}"
         return self.kind
 

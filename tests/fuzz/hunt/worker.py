@@ -21,7 +21,7 @@ import tempfile
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from vmapdbg.check.result import OutputCheck
 from vmapdbg.child.evidence.folder import EvidenceFolder
@@ -39,12 +39,27 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     # whatever programs and compilers print
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    said = tempfile.TemporaryFile()  # noqa: SIM115
+    os.dup2(said.fileno(), 2)
     faulthandler.register(signal.SIGUSR1, file=Path(sys.argv[2]).open("w"), all_threads=False)  # noqa: SIM115
     world = World(sys.argv[1])
     for line in sys.stdin:
-        answers.write(json.dumps(world.try_program(json.loads(line)["source"])) + "\n")
+        said.seek(0)
+        said.truncate()
+        answer = world.try_program(json.loads(line)["source"])
+        if "CalledProcessError" in answer["detail"]:
+            answer["detail"] = f"compiler: {find_error(said)}"
+        answers.write(json.dumps(answer) + "\n")
         answers.flush()
+
+
+def find_error(said: IO[bytes]) -> str:
+    """What a compiler calls an error, without the numbers and names of one program."""
+    said.seek(0)
+    lines = [
+        line.split("error: ")[1] for line in said.read().decode(errors="replace").splitlines() if "error: " in line
+    ]
+    return lines[0][:200] if lines else "no error is told"
 
 
 @dataclass
