@@ -56,10 +56,9 @@ def main() -> None:
 def find_error(said: IO[bytes]) -> str:
     """What a compiler calls an error, without the numbers and names of one program."""
     said.seek(0)
-    lines = [
-        line.split("error: ")[1] for line in said.read().decode(errors="replace").splitlines() if "error: " in line
-    ]
-    return lines[0][:200] if lines else "no error is told"
+    lines = said.read().decode(errors="replace").splitlines()
+    errors = [line.split("error: ")[1] for line in lines if "error: " in line]
+    return errors[0][:200] if errors else "no error is told"
 
 
 @dataclass
