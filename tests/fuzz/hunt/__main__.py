@@ -102,9 +102,11 @@ class Hunt:
             self.counts[name][outcome.kind] += 1
         for name in self.args.on:
             outcome = outcomes[name]
-            if not outcome.is_fault or (name, outcome.signature) in self.known:
+            # what the patches do wrong and their release does not is told again and again
+            is_ours = name == PATCHES and BASE in outcomes and outcomes[BASE].kind != outcome.kind
+            if not outcome.is_fault or ((name, outcome.signature) in self.known and not is_ours):
                 continue
-            group = name_group(outcome.kind, name, write_program(plan))
+            group = name_group(outcome.kind, f"{name} {is_ours}", write_program(plan))
             self.groups[group] += 1
             if self.groups[group] > MOST_ALIKE:
                 continue

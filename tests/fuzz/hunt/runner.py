@@ -47,7 +47,8 @@ class Outcome:
             what = self.detail.split(":")[0]
             if what == "compiler":
                 return re.sub(r"\d+", "N", f"crash {self.detail}")
-            return f"{self.kind} {what} {' '.join(self.trace[-2:])}"
+            trace = [place for place in self.trace if self.kind == "crash" or not place.startswith("uop/ops.py")]
+            return f"{self.kind} {what} {' '.join(trace[-2:])}"
         return self.kind
 
 
@@ -145,5 +146,9 @@ def read_stack(text: str) -> list[str]:
         parts = line.split('"')
         if len(parts) < 3 or "/tinygrad/" not in parts[1]:
             continue
-        found.append(f"{parts[1].rsplit('/tinygrad/', 1)[1]}:{line.rsplit(' in ', 1)[-1]}")
+        place = parts[1].rsplit("/tinygrad/", 1)[1]
+        at = line.split(" line ")[1].split(" ")[0]
+        # the line says which pass does not end; in a rewrite it is another one each time
+        function = line.rsplit(" in ", 1)[-1] + ("" if place == "uop/ops.py" else f":{at}")
+        found.append(f"{place}:{function}")
     return found[::-1]
