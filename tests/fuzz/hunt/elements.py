@@ -79,7 +79,9 @@ def masked(d: Draw, pool: Pool) -> Drawn | None:
         return None
     shape = broadcast(pool.kinds[name].shape, pool.kinds[other].shape)
     text = d.choice(("{0}.where({1}, 0)", "{0}.where(1, {1})", "{1}.masked_fill({0}, 3)"))
-    return shape and Drawn(text, (name, other), Kind(shape, pool.kinds[other].dtype))
+    if shape is None:
+        return None
+    return Drawn(text, (name, other), Kind(shape, pool.kinds[other].dtype))
 
 
 def cast(d: Draw, pool: Pool) -> Drawn | None:

@@ -35,10 +35,11 @@ def reduce_more(d: Draw, pool: Pool) -> Drawn | None:
 
 def arg_reduce(d: Draw, pool: Pool) -> Drawn | None:
     name = pool.pick_number(1)
-    at = axis(d, pool, name) if name else 0
-    return name and make(
-        pool, name, d.choice(("{0}.argmax(AT)", "{0}.argmin(AT)")).replace("AT", str(at)), lambda a: a.any(at), "int"
-    )
+    if name is None:
+        return None
+    at = axis(d, pool, name)
+    text = d.choice(("{0}.argmax(AT)", "{0}.argmin(AT)")).replace("AT", str(at))
+    return make(pool, name, text, lambda a: a.any(at), "int")
 
 
 def scan(d: Draw, pool: Pool) -> Drawn | None:

@@ -114,6 +114,7 @@ class Runner:
         # the first answer waits for the imports
         allowed = self.timeout + (10 if self.served == 1 else 0)
         while time.monotonic() < end and read_seconds(process.pid) - began < allowed:
+            assert process.stdout is not None
             if select.select([process.stdout], [], [], 0.5)[0]:
                 return True
         return False
