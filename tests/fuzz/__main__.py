@@ -1,5 +1,7 @@
 """`python -m tests.fuzz --seconds N --seed S --shard i/n`: runs random vmapped programs and compares them with numpy.
 
+`python -m tests.fuzz hunt` runs programs of plain tinygrad on several releases, see hunt/__main__.py.
+
 Exit code 0: nothing found. 1: something was found; each is printed as a snippet for `vmapdbg show`, made small.
 """
 
@@ -20,6 +22,10 @@ from .source import to_source
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["hunt"]:
+        from .hunt.__main__ import main as hunt
+
+        return hunt(sys.argv[2:])
     args = parse_arguments()
     shard, shards = args.shard
     runner, counts, found = Runner(args.timeout), Counter[str](), 0

@@ -25,6 +25,7 @@ made = {
     "wrapped": Tensor([250, 7], dtype=dtypes.uint8) + 10,
     "cast": (a * -1.5).cast(dtypes.int),
     "bits": a.bitcast(dtypes.uint32),
+    "mean": a.cast(dtypes.uint8).mean(),
     "half": a.half().cumsum(1),
     "bfloat16": (a.bfloat16() * 1.3).sum(1),
     "random": Tensor.randn(3, 4).dropout(0.5),
@@ -39,6 +40,11 @@ x = Tensor.zeros(4).contiguous().realize()
 x[1:3] = 5.0
 x.realize()
 x.assign(x + 1).realize()
+over = Tensor.zeros(4).contiguous()
+over.assign(Tensor.ones(4)).realize()
+chosen = Tensor.zeros(4, 3, dtype=dtypes.int).contiguous()
+chosen[Tensor([0, 2])] = 9
+chosen.realize()
 shards = Tensor.arange(4).float().contiguous().realize().shard(("CPU:0", "CPU:1"), 0)
 sharded = (shards * 2 + 1).realize()
 """

@@ -393,6 +393,18 @@ def test_bits_of_random_numbers_are_the_same_in_double() -> None:
     assert np.allclose(made.value(less, InDouble(made.graph, 1)).numbers, right, rtol=1e-6)
 
 
+def test_bits_of_a_number_that_was_rounded_move_by_its_rounding() -> None:
+    made = Maker()
+    total = made.reduce("add", made.input(count(1, 100), "float"), (1,))
+    bits = made.op("bitcast", total, dtype="int")
+    right = made.numbers(bits).item()
+    moved = [made.value(bits, InDouble(made.graph, seed)).numbers.item() for seed in (1, 2, 3)]
+    # a sum of a hundred: ten times what one op rounds
+    assert all(5 <= abs(number - right) <= 20 for number in moved)
+    seen = made.op("bitcast", made.input([1.5], "float"), dtype="int")
+    assert made.value(seen, InDouble(made.graph, 1)).numbers.item() == 0x3FC00000
+
+
 def test_roundings_are_counted_in_units_of_their_dtype() -> None:
     made = Maker()
     _, total = matmul(made, made.input(count(2, 100), "float"), made.input(count(100, 2), "float"))

@@ -30,6 +30,10 @@ def _set_up(observes: bool) -> None:
         from vmapdbg.child.run_save import save_this_process
 
         save_this_process(observes)
+    if "VMAPDBG_CHECK" in os.environ:
+        from vmapdbg.child.run_check import check_this_process
+
+        check_this_process(observes)
 
 
 def _run_shadowed() -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass
+from typing import IO
 
 from vmapdbg.job.job import Job
 from vmapdbg.job.patches import format_patches
@@ -34,10 +35,11 @@ class Program:
         return child_environment(patches, dict(os.environ), folder, observes=observes)
 
 
-def run_program(program: Program, **variables: str) -> int:
+def run_program(program: Program, stdout: IO[str] | None = None, **variables: str) -> int:
     """Runs a program that is observed, with some more variables in its environment, and returns its exit code: 128 +
-    the signal that killed it, as a shell says it."""
-    process = subprocess.Popen(program.command, env={**program.find_environment(observes=True), **variables})
+    the signal that killed it, as a shell says it. `stdout` is where it prints, None: where the tool does."""
+    environment = {**program.find_environment(observes=True), **variables}
+    process = subprocess.Popen(program.command, env=environment, stdout=stdout)
     # Ctrl-C goes to the program as well, which decides what it does with it
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

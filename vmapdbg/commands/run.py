@@ -11,6 +11,7 @@ import click
 from vmapdbg.commands.jobs import check_snippet
 from vmapdbg.commands.options import PatchesType, python_option, tinygrad_option
 from vmapdbg.commands.programs import Program
+from vmapdbg.commands.run_check import run_and_check
 from vmapdbg.commands.run_lint import run_and_print
 from vmapdbg.commands.run_save import run_and_save
 from vmapdbg.commands.tinygrad import settle_job
@@ -35,6 +36,10 @@ from vmapdbg.model.failure import Failure
 )
 @click.option("--lint-output", type=click.Path(dir_okay=False, path_type=Path), help="Write them as JSON, too.")
 @click.option("--save", type=click.Path(path_type=Path), help="Save what each test schedules into this folder.")
+@click.option(
+    "--check", "with_check", is_flag=True, help="Compare each value that is realized with the numpy reference."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print what --check found as one JSON document.")
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
     patches: Patches | None,
@@ -44,6 +49,8 @@ def run(
     target: str,
     lint_output: Path | None,
     save: Path | None,
+    with_check: bool,
+    as_json: bool,
     program: tuple[str, ...],
 ) -> None:
     """Run a program on patched tinygrad, or on another one: SCRIPT [ARGS] or -m MODULE [ARGS].
@@ -55,10 +62,15 @@ def run(
       vmapdbg run --patches all,-close-ranges -m pytest -n 2 test_schedule.py
       vmapdbg run --lint train.py --steps 1
       vmapdbg run --save before -m pytest -n 2 test_ops.py   # then vmapdbg diff before after
+      vmapdbg run --check -m pytest -n 2 test_ops.py
     """
     linting = with_lint or lint_output is not None
     if linting and save is not None:
         raise Failure("--lint and --save are for two runs: give one of them")
+    if with_check and (linting or save is not None):
+        raise Failure("--check is for a run of its own: without --lint and --save")
+    if as_json and not with_check:
+        raise Failure("--json prints what --check found: give both, or --lint-output FILE")
     if program == ("-m",):
         raise Failure("-m needs the name of a module")
     if program[0] != "-m":
@@ -71,6 +83,8 @@ def run(
     sys.stdout.flush()
     if save is not None:
         sys.exit(run_and_save(asked, save))
+    if with_check:
+        sys.exit(run_and_check(asked, as_json))
     if linting:
         sys.exit(run_and_print(asked, lint_output))
     os.execvpe(asked.command[0], asked.command, asked.find_environment())

@@ -22,6 +22,7 @@ DocumentKind = Literal[
     "bisect-commits",
     "suite-diff",
     "bisect-decisions",
+    "run-check",
 ]
 """What a JSON document is; there is a JSON Schema for each."""
 

@@ -43,11 +43,11 @@ class InDouble(Rounding):
 
     With a `seed` each element of an input, and the result of each float op, is moved by as much as its own dtype
     rounds, up or down by chance: what comes out moves by what the computation makes of its roundings. What a bitcast
-    looks at the bits of keeps its dtype, as random numbers do.
+    looks at the bits of keeps its dtype, as random numbers do; it is moved only where an op has rounded it.
     """
 
     def __init__(self, graph: Graph, seed: int | None = None):
-        self.seed = seed
+        self.graph, self.seed = graph, seed
         self.fixed = find_fixed(graph)
 
     def carry(self, slot: int, node: Node, numbers: Numbers) -> Numbers:
@@ -72,13 +72,21 @@ class InDouble(Rounding):
 
     def finish(self, slot: int, node: Node, numbers: Numbers) -> Numbers:
         if not self._is_widened(slot, node):
-            return super().finish(slot, node, numbers)
+            return self._move_fixed(slot, node, super().finish(slot, node, numbers))
         wide = np.asarray(numbers, dtype=np.float64)
         if self.seed is None or not is_rounded(node):
             return wide
         step = EPSILON[node.dtype] / 2
         # 1 - eps/2 is the number below 1, 1 + eps the one above
         return wide * (1 + random.Random(self.seed * 1_000_003 + slot).choice((-step, 2 * step)))
+
+    def _move_fixed(self, slot: int, node: Node, numbers: Numbers) -> Numbers:
+        if self.seed is None or not is_rounded(node):
+            return numbers
+        # its inputs are not moved: a sum is moved by what the order of its terms may do
+        step = EPSILON[node.dtype] * math.sqrt(_count_own(self.graph, node))
+        sign = random.Random(self.seed * 1_000_003 + slot).choice((-1, 1))
+        return round_floats(numbers * (1 + sign * step), node.dtype)
 
     def _is_widened(self, slot: int, node: Node) -> bool:
         return slot not in self.fixed and is_float(node.dtype)

@@ -17,6 +17,7 @@ from vmapdbg.model.vocabulary import DocumentKind
 from vmapdbg.render.check_sentences import add_pattern_sentences
 from vmapdbg.render.graph.model import Graph
 from vmapdbg.render.lint_formats import LintDocument, RunDocument
+from vmapdbg.render.run_check import RunCheckDocument
 from vmapdbg.suite.result import SuiteDiff
 
 # *** vmapdbg check --json
@@ -231,6 +232,7 @@ DOCUMENTS: dict[DocumentKind, type] = {
     "lint": LintDocument,
     "run": RunDocument,
     "check": CheckDocument,
+    "run-check": RunCheckDocument,
     "bisect": BisectDocument,
     "bisect-commits": History,
     "bisect-decisions": DecisionsDocument,

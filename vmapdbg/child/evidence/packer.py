@@ -50,6 +50,14 @@ class Packer(UOpPacker):
         reached = set(self.graph.reach(targets))
         return {u for u, slot in self._slots.items() if u.op.name == "BUFFER" and slot in reached}
 
+    def find_copied_back(self) -> set[UOp]:
+        """Returns the BUFFERs below writes to what is no view of one, such as to a CONTIGUOUS of what was written to
+        it: tinygrad may leave the copy out and write to their memory."""
+        buffers = {slot: u for u, slot in self._slots.items() if u.op.name == "BUFFER"}
+        written = [node.src[0] for node in self.graph.nodes if node.op in WRITES]
+        reached = self.graph.reach(one for one in written if find_view(self.graph, one).base not in buffers)
+        return {buffers[slot] for slot in reached if slot in buffers}
+
     def add_after(self, buffer: UOp, writes: Iterable[int]) -> int:
         """Adds what a BUFFER holds after writes, and returns its position."""
         slot = self._slots[buffer]

@@ -141,11 +141,17 @@ class UOpPacker:
             raise CannotPack(str(error)) from None
 
     def _match_dtypes(self, u: UOp, src: tuple[int, ...]) -> tuple[int, ...]:
-        """Has numbers without a dtype of their own cast to that of what they are used with."""
+        """Has numbers without a dtype of their own cast to that of what they are used with, or to the float that comes
+        out: from 0.14 on a mean multiplies by the reciprocal of an integer."""
         own = [s for s in u.src if _name_scalar(s) not in _WEAK and _name_scalar(s) != "bool"]
-        if not own or len(own) == len(u.src):
+        if len(own) == len(u.src):
             return src
-        wanted = self._name_dtype(own[0])
+        floats = [s for s in (u, *u.src) if is_float(self._name_dtype(s))]
+        # its own dtype, where it has one, is the first of these
+        candidates = [*own, *floats]
+        if not candidates:
+            return src
+        wanted = self._name_dtype(candidates[0])
         weak = [_name_scalar(s) in _WEAK for s in u.src]
         return tuple(self._cast(slot, wanted) if is_weak else slot for slot, is_weak in zip(src, weak, strict=True))
 

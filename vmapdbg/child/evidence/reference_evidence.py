@@ -43,7 +43,7 @@ class ReferenceEvidence:
             return
         written = packer.find_writes()
         self._touched = packer.find_touched()
-        self._chained = {buffer for buffer, writes in written.items() if len(writes) > 1}
+        self._chained = {buffer for buffer, writes in written.items() if len(writes) > 1} | packer.find_copied_back()
         self._assigned = {buffer: packer.add_after(buffer, writes) for buffer, writes in written.items()}
         self._slots = {buffer: packer.find_slot(buffer) for buffer in inputs}
         self.evidence.reference = packer.graph

@@ -1,0 +1,57 @@
+"""What `vmapdbg check` costs: `python -m bench.check [--runs N] [--tinygrad VERSION] [PROGRAM...]`.
+
+For each program of `bench/checked/`: the time of `vmapdbg check` over that of the program alone, both with what
+tinygrad has compiled before. The two take turns, so that a machine that slows down slows both. What check adds to the
+program is three things: the start of two processes, the program looked at while it runs, and the reference.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from vmapdbg.overlay import child_environment
+from vmapdbg.trees.find import find_tree
+
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / "bench" / "checked"
+
+
+def time_command(command: list[str], environment: dict[str, str]) -> float:
+    began = time.perf_counter()
+    done = subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr.decode()[-2000:]}")
+    return time.perf_counter() - began
+
+
+def measure(program: Path, release: str, runs: int) -> str:
+    """Returns the row of a program: median seconds alone and checked, and the ratio of the medians."""
+    base = {**os.environ, "PYTHONPATH": str(ROOT), "DEV": "CPU"}
+    alone = [sys.executable, str(program)]
+    on_release = child_environment(None, base, str(find_tree(release).folder))
+    check = [sys.executable, "-m", "vmapdbg", "check", str(program), "--tinygrad", release]
+    time_command(alone, on_release)
+    pairs = [(time_command(alone, on_release), time_command(check, base)) for _ in range(runs)]
+    ran, checked = (statistics.median(times) for times in zip(*pairs, strict=True))
+    return f"{program.stem:14} {ran:7.2f} s {checked:7.2f} s {checked / ran:6.2f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.check", description=__doc__)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--tinygrad", default="0.12.0")
+    parser.add_argument("programs", nargs="*", default=sorted(file.stem for file in FOLDER.glob("*.py")))
+    arguments = parser.parse_args()
+    print(f"{'program':14} {'alone':>9} {'checked':>9} {'ratio':>6}", flush=True)
+    for name in arguments.programs:
+        print(measure(FOLDER / f"{name}.py", arguments.tinygrad, arguments.runs), flush=True)
+
+
+if __name__ == "__main__":
+    main()

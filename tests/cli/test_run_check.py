@@ -1,0 +1,104 @@
+"""`vmapdbg run --check`: a program's own values, judged while it runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+from tool import run_tool
+
+# 0.12.0 merges the two axes, and reads another's elements: 126 instead of 42
+WRONG = """
+x = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+print(x.relu().unsqueeze(0).expand(2, 2, 3).flatten().sum().item())
+"""
+RIGHT = """
+print((Tensor([1.0, 2.0]) * 2).tolist())
+Tensor([3.0]).contiguous().schedule()
+"""
+IMPORT = "from tinygrad import Tensor\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "wrong.py").write_text(IMPORT + WRONG)
+    (tmp_path / "right.py").write_text(IMPORT + RIGHT)
+    return tmp_path
+
+
+def test_says_which_value_is_wrong(folder: Path) -> None:
+    done = run_tool("run", "--check", "wrong.py", cwd=folder)
+    assert (done.returncode, done.stdout) == (1, "126.0\n")
+    assert "wrong.py:4  VD201 wrong value" in done.stderr
+    assert "the only element is wrong: 126.0, should be 42.0" in done.stderr
+    assert "1 finding in 1 test" in done.stderr
+
+
+def test_an_observed_tinygrad_is_judged_too(folder: Path) -> None:
+    done = run_tool("run", "--check", "--baseline", "wrong.py", cwd=folder)
+    assert done.returncode == 2
+    import tinygrad
+
+    tree = str(Path(tinygrad.__file__ or "").parent.parent)
+    done = run_tool("run", "--check", "--tinygrad", tree, "wrong.py", cwd=folder)
+    assert (done.returncode, done.stdout) == (1, "126.0\n")
+    assert "wrong.py:4  VD201 wrong value" in done.stderr
+
+
+def test_says_what_was_not_compared(folder: Path) -> None:
+    done = run_tool("run", "--check", "right.py", cwd=folder)
+    assert (done.returncode, done.stdout) == (0, "[2.0, 4.0]\n")
+    assert "1 value, all right; 1 of 1 schedule compared" in done.stderr
+    words = " ".join(done.stderr.split())
+    assert "not compared, 1 times: it was scheduled by other means than Tensor.realize" in words
+
+
+def test_writes_a_document(folder: Path) -> None:
+    done = run_tool("run", "--check", "--json", "wrong.py", cwd=folder)
+    document = json.loads(done.stdout)
+    schema = json.loads(run_tool("schema", "run-check", cwd=folder).stdout)
+    assert list(Draft202012Validator(schema).iter_errors(document)) == []
+    assert (document["status"], document["compared"], document["program"]) == (0, 1, ["wrong.py"])
+    (finding,) = document["findings"]
+    assert finding["tests"] == ["wrong.py"]
+    # what the program prints is none of the document
+    assert "126.0\n" in done.stderr
+
+
+def test_the_exit_code_is_the_program_s_where_all_is_right(folder: Path) -> None:
+    (folder / "fails.py").write_text(IMPORT + RIGHT + "raise SystemExit(7)\n")
+    assert run_tool("run", "--check", "fails.py", cwd=folder).returncode == 7
+
+
+def test_a_schedule_that_raises_is_no_finding(folder: Path) -> None:
+    (folder / "raises.py").write_text(
+        "from tinygrad import Tensor\n"
+        "import tinygrad.engine.realize as realize\n"
+        "def refuse(*args, **kwargs): raise RuntimeError('no such kernel')\n"
+        "(Tensor([1.0]) + 1).realize()\n"
+        "realize.ExecItem.run = refuse\n"
+        "try: (Tensor([1.0, 2.0]) + 1).realize()\n"
+        "except RuntimeError: pass\n"
+    )
+    done = run_tool("run", "--check", "raises.py", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "it raised RuntimeError" in " ".join(done.stderr.split())
+
+
+@pytest.mark.slow
+def test_names_the_test_in_workers(folder: Path) -> None:
+    lines = (IMPORT + WRONG.replace("\n", "\n  ")).replace("\n  x =", "\ndef test_wrong():\n  x =")
+    (folder / "test_it.py").write_text(lines + "\n\ndef test_right():\n  assert Tensor([1.0]).tolist() == [1.0]\n")
+    done = run_tool("run", "--check", "-m", "pytest", "-q", "-n", "2", "test_it.py", cwd=folder)
+    assert done.returncode == 1
+    assert "in test_it.py::test_wrong" in done.stderr
+    assert "test_right" not in done.stderr
+
+
+def test_one_run_does_one_thing(folder: Path) -> None:
+    for others in (["--lint"], ["--save", "saved"]):
+        done = run_tool("run", "--check", *others, "right.py", cwd=folder)
+        assert (done.returncode, "--check is for a run of its own" in done.stderr) == (2, True)
+    assert run_tool("run", "--json", "right.py", cwd=folder).returncode == 2

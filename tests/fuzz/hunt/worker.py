@@ -1,0 +1,157 @@
+"""Runs programs on the tinygrad of this process and judges every realize of them; started by runner.py as
+
+    python -m tests.fuzz.hunt.worker PATCHES|observe
+
+Reads a JSON document a line from stdin, `{"source": ...}`, and writes what came of it to stdout the same way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import gc
+import io
+import json
+import os
+import pickle
+import resource
+import signal
+import sys
+import tempfile
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from vmapdbg.check.result import OutputCheck
+from vmapdbg.child.evidence.folder import EvidenceFolder
+from vmapdbg.child.modes import ObserveMode, OverlayMode, choose_mode, schedule_lazy
+from vmapdbg.child.oracle.checker import Checker
+from vmapdbg.job.job import Job, Request
+from vmapdbg.job.patches import parse_patches
+
+MEMORY = 8 << 30
+"""Bytes of addresses: an endless rewrite must not take the machine."""
+
+
+def main() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    answers = os.fdopen(os.dup(1), "w")
+    # whatever programs and compilers print
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    said = tempfile.TemporaryFile()  # noqa: SIM115
+    os.dup2(said.fileno(), 2)
+    faulthandler.register(signal.SIGUSR1, file=Path(sys.argv[2]).open("w"), all_threads=False)  # noqa: SIM115
+    world = World(sys.argv[1])
+    for line in sys.stdin:
+        said.seek(0)
+        said.truncate()
+        answer = world.try_program(json.loads(line)["source"])
+        if "CalledProcessError" in answer["detail"]:
+            answer["detail"] = f"compiler: {find_error(said)}"
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def find_error(said: IO[bytes]) -> str:
+    """What a compiler calls an error, without the numbers and names of one program."""
+    said.seek(0)
+    lines = said.read().decode(errors="replace").splitlines()
+    errors = [line.split("error: ")[1] for line in lines if "error: " in line]
+    return errors[0][:200] if errors else "no error is told"
+
+
+@dataclass
+class Found:
+    """What is wrong with one realize, or with the whole program."""
+
+    kind: str  # wrong, crash, refused, ok
+    detail: str = ""
+    trace: tuple[str, ...] = ()  # file:function of tinygrad's frames, innermost last
+
+
+class World:
+    """tinygrad as it is here, looked at."""
+
+    def __init__(self, patches: str):
+        job = Job("program.py", patches=None if patches == "observe" else parse_patches(patches))
+        self.first = tempfile.TemporaryDirectory()
+        mode = choose_mode(Request(job=job, folder=self.first.name, evidence=self.first.name))
+        assert isinstance(mode, (OverlayMode, ObserveMode))
+        self.mode = mode
+        mode.prepare()
+        import tinygrad
+
+        self.tinygrad = Path(tinygrad.__file__ or "").parent
+        assert mode.collector is not None
+
+    def try_program(self, source: str) -> dict[str, Any]:
+        with tempfile.TemporaryDirectory() as folder:
+            evidence = self.start(Path(folder))
+            found, printed = self.run(source)
+            if found.kind == "ok":
+                found = self.judge(evidence)
+            self.forget()
+        return {"kind": found.kind, "detail": found.detail, "trace": found.trace, "printed": printed}
+
+    def start(self, path: Path) -> EvidenceFolder:
+        collector: Any = self.mode.collector
+        evidence = collector.folder = EvidenceFolder(path)
+        if hasattr(collector, "replays"):
+            collector.replays.folder = evidence
+        return evidence
+
+    def forget(self) -> None:
+        collector: Any = self.mode.collector
+        if hasattr(collector, "replays") and hasattr(collector.replays, "captured"):
+            collector.replays.captured.clear()
+        assert self.mode.recorder is not None
+        self.mode.recorder.forget()
+        gc.collect()
+
+    def run(self, source: str) -> tuple[Found, str]:
+        # each program starts as in a process of its own
+        names: dict[str, Any] = {"__name__": "__main__"}
+        printed = io.StringIO()
+        try:
+            with contextlib.redirect_stdout(printed):
+                exec(compile(source, "program.py", "exec"), names)
+                schedule_lazy(list(names.values()), realize=True)
+        except AssertionError as error:
+            if "replay" in str(error) and "Not equal" in str(error):
+                return Found("replay", str(error)[:300]), printed.getvalue()
+            return self.explain(error), printed.getvalue()
+        except BaseException as error:
+            return self.explain(error), printed.getvalue()
+        return Found("ok"), printed.getvalue()
+
+    def explain(self, error: BaseException) -> Found:
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(str(self.tinygrad))]
+        places = [f"{os.path.relpath(f.filename, self.tinygrad)}:{f.name}" for f in frames]
+        # what tinygrad says when a Tensor is asked for what cannot be, before anything is scheduled
+        in_front = {"tensor.py", "mixin", "gradient.py", "dtype.py", "helpers.py", "uop"}
+        is_refused = all(place.split("/")[0].split(":")[0] in in_front for place in places)
+        # there is nothing to replay
+        kind = "refused" if is_refused or type(error).__name__ == "JitError" else "crash"
+        return Found(kind, f"{type(error).__name__}: {str(error)[:300]}", tuple(places[-6:]))
+
+    def judge(self, evidence: EvidenceFolder) -> Found:
+        for file in evidence.find_files():
+            checked = Checker(pickle.loads(file.read_bytes()), evidence, 2000).check(("numpy",))
+            if checked.wrong:
+                first = checked.wrong[0]
+                replay = "" if checked.replay is None else f", replay {checked.replay}"
+                return Found("wrong", f"{checked.line}{replay}: {describe(first)}")
+        return Found("ok")
+
+
+def describe(output: OutputCheck) -> str:
+    c = output.comparison
+    return (
+        f"{output.of} {output.number}: {c.wrong} of {c.total} elements of {output.dtype} {output.shape} are wrong,"
+        f" at {c.index} it is {c.got} and not {c.expected}"
+    )
+
+
+if __name__ == "__main__":
+    main()

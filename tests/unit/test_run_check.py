@@ -1,0 +1,79 @@
+"""What `run --check` sums up, and the folder that its evidence goes through."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from vmapdbg.check.result import Comparison, OutputCheck
+from vmapdbg.check.suite import PARTS, Judged, count_reason, sum_up
+from vmapdbg.child.evidence.graphs import Evidence
+from vmapdbg.child.evidence.suite_folder import SuiteFolder
+from vmapdbg.child.oracle.judge import judge
+from vmapdbg.reference.graph import Graph, Node
+from vmapdbg.render.run_check import make_document
+from vmapdbg.values.tolerance import make_tolerance
+
+WRONG = Comparison("wrong", 6, 4, (0, 0), 7.0, 3.0, None, make_tolerance("float", 1, 1.0))
+OUTPUT = OutputCheck(0, (2, 3), "float", "numpy", WRONG, None)
+
+
+def test_a_value_that_two_tests_get_wrong_is_one_finding() -> None:
+    judged = [Judged(test, "model.py:3", compared=1, wrong=(OUTPUT,)) for test in ("a", "b", "a")]
+    found = sum_up([*judged, Judged("c", "model.py:9", compared=2), replace(judged[0], line="model.py:4")])
+    assert [(w.line, w.tests, w.times) for w in found.wrong] == [
+        ("model.py:3", ("a", "b"), 3),
+        ("model.py:4", ("a",), 1),
+    ]
+    assert (found.schedules, found.compared, found.values) == (5, 5, 6)
+    message = make_document(found, ["x.py"], 0).findings[0].message
+    assert message == "output 0 (2, 3) float: 4 of 6 elements are wrong, the first at [0, 0]: 7.0, should be 3.0"
+
+
+def test_replays_are_counted_by_themselves_and_notes_are_no_schedules() -> None:
+    note = Judged("a", None, unchecked=("3 of 6 replays of it by TinyJit: enough",), is_note=True)
+    found = sum_up([Judged("a", None, compared=1), Judged("a", None, replay=1, compared=1), note])
+    assert (found.schedules, found.replays, found.replays_compared) == (1, 1, 1)
+    assert found.unchecked == {"replays of it by TinyJit: enough": 3}
+
+
+def test_reasons_are_told_apart_by_what_they_say_alone() -> None:
+    assert count_reason("output 3: it is too large") == count_reason("output 4: it is too large")
+    assert count_reason("1,200 elements that C leaves undefined") == {"elements that C leaves undefined": 1200}
+
+
+def make_folder(path: Path) -> SuiteFolder:
+    for part in PARTS:
+        (path / part).mkdir()
+    return SuiteFolder(path)
+
+
+def make_evidence(folder: SuiteFolder, data: bytes, got: bytes) -> Evidence:
+    graph = Graph([Node("buffer", "uchar", (len(data),)), Node("neg", "uchar", (len(data),), (0,))], [1])
+    graph.inputs[0] = (folder.keep_data(data),)
+    return Evidence(0, "model.py:3", reference=graph, values=[folder.keep_data(got)])
+
+
+def test_evidence_is_handed_on_whole_and_nothing_of_it_stays(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path)
+    folder.begin("test_one")
+    folder.write(make_evidence(folder, b"\1\2", b"\xff\xfe"))
+    folder.begin("test_two")
+    folder.write(make_evidence(folder, b"\1\3", b"\xff\x03"))
+    folder.begin("")
+    # a call that begins lets go of what the last one kept
+    assert not list((folder.path / "blobs").iterdir())
+    right, wrong = (judge(ready) for ready in sorted((tmp_path / "ready").iterdir()))
+    assert (right.test, right.compared, right.wrong, right.line) == ("test_one", 1, (), "model.py:3")
+    assert (wrong.test, wrong.wrong[0].comparison.index) == ("test_two", (1,))
+
+
+def test_what_is_written_once_more_only_says_why(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path)
+    folder.begin("test_one")
+    evidence = make_evidence(folder, b"\1", b"\xff")
+    folder.write(evidence)
+    evidence.unchecked.append("2 replays by TinyJit: enough")
+    folder.write(evidence)
+    _, note = (judge(ready) for ready in sorted((tmp_path / "ready").iterdir()))
+    assert (note.is_note, note.compared, note.unchecked) == (True, 0, ("2 replays by TinyJit: enough",))

@@ -1,0 +1,109 @@
+"""What `vmapdbg run --check` found out about a whole program. The data of its JSON, and of its text."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from vmapdbg.check.result import OutputCheck
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One schedule of a program, or a replay of one, and how it compared.
+
+    `test` is pytest's id of the test that ran, outside of pytest the program. `compared` counts the values that were
+    compared, `wrong` are those that are wrong. `unchecked` says why nothing, or not everything, was compared; one that
+    `is_note` only says so, of a schedule that was there before.
+    """
+
+    test: str
+    line: str | None
+    replay: int | None = None
+    compared: int = 0
+    wrong: tuple[OutputCheck, ...] = ()
+    unchecked: tuple[str, ...] = ()
+    is_note: bool = False
+
+
+@dataclass(frozen=True)
+class WrongValue:
+    """A value that a program got wrong: in which tests, and how often; `output` is how it was the first time. The
+    `line` is the one that asked for it, `replay` the number of a replay by TinyJit, from 1. `message` says it in words.
+    """
+
+    code: str
+    line: str | None
+    tests: tuple[str, ...]
+    times: int
+    output: OutputCheck
+    replay: int | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class ProgramCheck:
+    """All of a program. `schedules` counts what was asked for by `Tensor.realize` and `replays` those of TinyJit, each
+    with how many of them had values compared, `values` of them together. `unchecked` counts why something was not
+    compared."""
+
+    schedules: int
+    compared: int
+    replays: int
+    replays_compared: int
+    values: int
+    unchecked: dict[str, int]
+    wrong: tuple[WrongValue, ...]
+
+
+WRONG_VALUE = "VD201"
+PARTS = ("making", "ready", "own")
+"""What is in the folder through which the evidence goes, see `vmapdbg.child.evidence.suite_folder`."""
+_MOST_LETTERS = 160
+"""Of a reason: it may have the text of an exception in it."""
+
+
+def sum_up(judged: Iterable[Judged]) -> ProgramCheck:
+    """Sums up the schedules of all processes; the same value that several tests get wrong is one."""
+    counts: Counter[str] = Counter()
+    unchecked: Counter[str] = Counter()
+    wrong: dict[tuple[str | None, str], WrongValue] = {}
+    for one in judged:
+        name = "schedules" if one.replay is None else "replays"
+        counts[name] += not one.is_note
+        counts[f"{name} compared"] += one.compared > 0
+        counts["values"] += one.compared
+        for reason in one.unchecked:
+            unchecked.update(count_reason(reason))
+        for output in one.wrong:
+            add_wrong(wrong, one, output)
+    return ProgramCheck(
+        schedules=counts["schedules"],
+        compared=counts["schedules compared"],
+        replays=counts["replays"],
+        replays_compared=counts["replays compared"],
+        values=counts["values"],
+        unchecked=dict(unchecked.most_common()),
+        wrong=tuple(wrong.values()),
+    )
+
+
+def add_wrong(wrong: dict[tuple[str | None, str], WrongValue], judged: Judged, output: OutputCheck) -> None:
+    what = f"{output.of} {output.number} {output.shape} {output.dtype} {judged.replay is None}"
+    known = wrong.get((judged.line, what))
+    if known is None:
+        known = WrongValue(WRONG_VALUE, judged.line, (), 0, output, judged.replay)
+    tests = tuple(dict.fromkeys((*known.tests, judged.test)))
+    wrong[judged.line, what] = WrongValue(known.code, known.line, tests, known.times + 1, known.output, known.replay)
+
+
+def count_reason(reason: str) -> dict[str, int]:
+    """Returns a reason without what tells one case of it from the next, and how often it is given: of replays and
+    elements it says how many there are."""
+    counted = re.match(r"([\d,]+) (?:of [\d,]+ )?(replay|element)s?( .*)", reason)
+    if counted is not None:
+        return {f"{counted[2]}s{counted[3]}": int(counted[1].replace(",", ""))}
+    plain = re.sub(r"^(?:output|buffer) \d+(?: that it writes)?:? ", "", reason)
+    return {re.sub(r"\d[\d,]*", "N", plain)[:_MOST_LETTERS]: 1}

@@ -1,0 +1,107 @@
+"""The folder through which the processes of a program hand on what they realize, to one that judges it beside them.
+
+    making/NAME/   the evidence of one schedule, while it is written
+    ready/NAME/    the same when it is whole: evidence.pickle, test.txt, blobs/; the judge removes it
+    own/PID/       the contents of buffers that the running call of a process has kept so far
+    outside        a byte for each schedule that was not made by `Tensor.realize`
+    over           is there when the program has ended
+
+What waits to be judged is bounded: a process that is far ahead waits.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import time
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+from vmapdbg.child.evidence.folder import ROOM, EvidenceFolder
+from vmapdbg.child.evidence.graphs import Evidence
+
+MOST_WAITING = 1 << 29
+"""Bytes of evidence that wait to be judged."""
+_POLL = 0.02
+_LONGEST_WAIT = 120
+"""Seconds that a process waits for the judge: one that takes longer is gone."""
+
+
+class SuiteFolder(EvidenceFolder):
+    """The evidence of this process. `begin` before each call that keeps something, then `write`."""
+
+    def __init__(self, root: Path):
+        self.root = root
+        self.test = ""
+        self._number = 0
+        # what was said of evidence that was written already, by its id
+        self._said: dict[int, tuple[Evidence, int]] = {}
+        self._begin_process()
+        os.register_at_fork(after_in_child=self._begin_process)
+
+    def _begin_process(self) -> None:
+        self.token = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        own = self.root / "own" / self.token
+        own.mkdir()
+        super().__init__(own)
+
+    def begin(self, test: str) -> None:
+        """A call begins, of a test: what earlier ones have kept is no longer needed here."""
+        self.test = test
+        for blob in (self.path / "blobs").iterdir():
+            blob.unlink()
+        self.room = ROOM
+
+    def note_outside(self) -> None:
+        """Counts a schedule that is not looked at."""
+        with (self.root / "outside").open("ab") as file:
+            file.write(b"x")
+
+    def write(self, evidence: Evidence) -> None:
+        """Hands on the evidence of a schedule. What is written once more only says why more was not compared."""
+        known = self._said.get(id(evidence))
+        self._said[id(evidence)] = (evidence, len(evidence.unchecked))
+        if known is not None:
+            added = evidence.unchecked[known[1] :]
+            self._hand_on(Evidence(-1, evidence.line, unchecked=added), with_blobs=False)
+            return
+        # what only tinygrad can compute is not sent: it takes long to be packed
+        self._hand_on(replace(evidence, graph=None, passed=None), with_blobs=evidence.reference is not None)
+
+    def forget(self) -> None:
+        """Nothing that was written will be written once more."""
+        self._said.clear()
+
+    def _hand_on(self, evidence: Evidence, with_blobs: bool) -> None:
+        self._number += 1
+        making = self.root / "making" / f"{self.token}-{self._number}"
+        blobs = making / "blobs"
+        blobs.mkdir(parents=True)
+        size = 0
+        for blob in (self.path / "blobs").iterdir() if with_blobs else ():
+            os.link(blob, blobs / blob.name)
+            size += blob.stat().st_size
+        data = pickle.dumps(evidence)
+        (making / "evidence.pickle").write_bytes(data)
+        (making / "test.txt").write_text(self.test, encoding="utf-8", errors="surrogatepass")
+        # in the order of time, whatever process they are of
+        name = f"{time.time_ns():020}-{size + len(data)}-{self.token}-{self._number}"
+        if self._wait_for_room():
+            making.rename(self.root / "ready" / name)
+        else:
+            shutil.rmtree(making)
+
+    def _wait_for_room(self) -> bool:
+        """Tells whether there is room for more; waits while what is there is being judged."""
+        last, since = -1, time.monotonic()
+        while True:
+            sizes = [int(name.split("-")[1]) for name in os.listdir(self.root / "ready")]
+            if sum(sizes) <= MOST_WAITING:
+                return True
+            if len(sizes) != last:
+                last, since = len(sizes), time.monotonic()
+            if time.monotonic() - since > _LONGEST_WAIT:
+                return False
+            time.sleep(_POLL)
