@@ -15,6 +15,9 @@ WRONG_VALUE = "VD201"
 FAILS = "VD202"
 # a value differs from that of the PYTHON device alone
 WRONG_CODE = "VD203"
+# tinygrad fails of a graph, or never ends with it, and the snippet with it
+CRASHES = "VD204"
+ENDLESS = "VD205"
 
 Captured = Literal["not-compared", "wrong", "right"]
 
@@ -84,7 +87,8 @@ class Fault:
 
 
 def find_faults(capture: Capture, report: CheckReport) -> tuple[Fault, ...]:
-    """Returns one fault for each wrong output, and one for each schedule that only fails with the patches.
+    """Returns one fault for each wrong output, one for each schedule that only fails with the patches, and one for that
+    which the snippet fails of.
 
     An output that one oracle calls wrong is not told of again where another one does, too.
     """
@@ -92,6 +96,8 @@ def find_faults(capture: Capture, report: CheckReport) -> tuple[Fault, ...]:
     for check in report.schedules:
         if check.failed is not None and check.stock_runs:
             faults.append(Fault(FAILS, check))
+        elif check.crash is not None and ends_with(capture, check):
+            faults.append(Fault(CRASHES if check.crash.kind == "error" else ENDLESS, check))
         blamed, captured = find_blame(capture, check), judge_captured(report, check)
         told: set[tuple[str, int]] = set()
         # what tells a fault of code generation comes last
@@ -102,3 +108,9 @@ def find_faults(capture: Capture, report: CheckReport) -> tuple[Fault, ...]:
             code = WRONG_CODE if output.oracle == "python" else WRONG_VALUE
             faults.append(Fault(code, check, output, blamed, captured))
     return tuple(faults)
+
+
+def ends_with(capture: Capture, check: ScheduleCheck) -> bool:
+    """Tells whether the snippet ended because this schedule failed: a program may expect that one does, and go on."""
+    crash = None if capture.error is None else capture.error.crash
+    return crash is not None and crash.schedule == check.schedule

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from vmapdbg.model.crash import Crash
 from vmapdbg.model.vocabulary import ComparisonStatus
 from vmapdbg.values.tolerance import Tolerance
 
@@ -148,13 +149,24 @@ class BufferCheck:
 
 
 @dataclass(frozen=True)
+class ExpectedOutput:
+    """What an output of a schedule that failed should have been, by numpy: `first` are its first elements."""
+
+    number: int
+    shape: tuple[int, ...]
+    dtype: str
+    first: tuple[float | int | str, ...]
+
+
+@dataclass(frozen=True)
 class ScheduleCheck:
     """One schedule. `unchecked` says why nothing, or not everything, was compared. `buffers` is filled where an
     output is wrong: the buffers up to the first wrong one. `failed` is the error of a schedule that raised, and
     `stock_runs` whether stock tinygrad computes its graph unrolled (None: that was not tried). `evaluations` is how
     many graphs the oracle ran. `failed_kernel` is the number of the compute kernel that raised while it was compiled
     or ran, `failed_node` the node of its buffer. `replay` is the number of a replay by TinyJit, from 1: its kernels
-    were run once more, with other inputs.
+    were run once more, with other inputs. Of a schedule that failed, `crash` is where tinygrad did, and `expected` what
+    its outputs should have been.
     """
 
     schedule: int
@@ -168,6 +180,8 @@ class ScheduleCheck:
     failed_kernel: int | None = None
     failed_node: int | None = None
     replay: int | None = None
+    crash: Crash | None = None
+    expected: tuple[ExpectedOutput, ...] = ()
 
     @property
     def wrong(self) -> tuple[OutputCheck, ...]:

@@ -25,7 +25,7 @@ def build_observed_capture(
 ) -> model.Capture:
     """Returns what was observed of a job, its kernels rendered for its target. `progress` is called for each kernel.
 
-    Raises what tinygrad raises for a kernel that the target cannot have, and RendererMissing.
+    Raises RendererMissing. What tinygrad raises for a kernel that the target cannot have, the kernel has.
     """
     schedules: tuple[model.Schedule, ...] = ()
     missing = recorder.lost
@@ -33,7 +33,7 @@ def build_observed_capture(
     if recorder.schedules:
         from vmapdbg.child.extract.observed import build_schedules
 
-        schedules = build_schedules(recorder.schedules, job.target, progress)
+        schedules = build_schedules(recorder.schedules, job.target, progress, keeps_failed=True)
         missing = recorder.missing
     return _make_capture(job.snippet, job.target, schedules, error, tuple(missing))
 

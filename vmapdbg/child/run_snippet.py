@@ -5,6 +5,7 @@ Started by `launcher` as `python -m vmapdbg.child.run_snippet REQUEST`.
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import shutil
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from vmapdbg import overlay
+from vmapdbg.child.diagnosis import EndlessRewrite, KnownNodes, Watcher, diagnose
 from vmapdbg.child.lazy import schedule_lazy
 from vmapdbg.child.modes import choose_mode
 from vmapdbg.child.record.lines import find_user_file
@@ -29,13 +31,15 @@ from vmapdbg.model.wording import first_line
 def main() -> None:
     request = load_request(Request, sys.argv[1])
     mode = choose_mode(request)
+    watcher = Watcher(functools.partial(write_atomically, request.progress))
+    watcher.start()
     try:
         mode.prepare()
     except overlay.OverlayError as refused:
         error = model.SnippetError("OverlayError", str(refused), None)
     else:
         fall_back_to_python_device()
-        error = run_snippet(request)
+        error = run_snippet(request, mode.find_nodes)
     mode.close()
     sys.stdout.flush()
     # the records keep every UOp alive: collecting garbage would walk them all again and again, and find none
@@ -43,6 +47,7 @@ def main() -> None:
     gc.freeze()
     kernels = sum(len(passed.kernels) for passed in find_passes(mode.schedules))
     capture = mode.build(error, count_kernels(kernels, request.progress))
+    watcher.stop()
     write_atomically(request.output, dump_compact(capture))
 
 
@@ -62,11 +67,11 @@ def fall_back_to_python_device() -> None:
     print("vmapdbg: no clang for the CPU device, running on the PYTHON device (slow)", file=sys.stderr)
 
 
-def run_snippet(request: Request) -> model.SnippetError | None:
+def run_snippet(request: Request, find_nodes: Callable[[], KnownNodes]) -> model.SnippetError | None:
     """Runs the snippet, then schedules the Tensors that it left lazy in its globals, and runs these where evidence is
     asked for.
 
-    Its error goes to stderr."""
+    Its error goes to stderr. `find_nodes` returns what is known of the nodes of the last schedule."""
     job = request.job
     main_module = types.ModuleType("__main__")
     main_module.__file__ = job.snippet
@@ -84,9 +89,9 @@ def run_snippet(request: Request) -> model.SnippetError | None:
     except overlay.OverlayError as refused:
         return model.SnippetError("OverlayError", str(refused), None)
     except BaseException as error:
-        if not isinstance(error, (Exception, KeyboardInterrupt)):
+        if not isinstance(error, (Exception, KeyboardInterrupt, EndlessRewrite)):
             raise
-        return explain_error(error)
+        return explain_error(error, find_nodes())
     return None
 
 
@@ -109,8 +114,9 @@ def explain_exit(ended: SystemExit) -> model.SnippetError | None:
     return model.SnippetError("SystemExit", str(status), None)
 
 
-def explain_error(error: BaseException) -> model.SnippetError:
-    """Prints the snippet's own traceback, without the tool's frames, and returns what it says."""
+def explain_error(error: BaseException, nodes: KnownNodes) -> model.SnippetError:
+    """Prints the snippet's own traceback, without the tool's frames, and returns what it says, and what tinygrad was
+    doing where it is tinygrad's."""
     shown = traceback.TracebackException.from_exception(error)
     strip_own_frames(shown)
     print("".join(shown.format()), end="", file=sys.stderr)
@@ -120,7 +126,7 @@ def explain_error(error: BaseException) -> model.SnippetError:
     line = next((f"{frame.filename}:{frame.lineno}" for frame in frames), None)
     if isinstance(error, SyntaxError) and error.filename is not None:
         line = f"{error.filename}:{error.lineno}"
-    return model.SnippetError(type(error).__name__, first_line(error), line)
+    return model.SnippetError(type(error).__name__, first_line(error), line, diagnose(error, nodes))
 
 
 def strip_own_frames(shown: traceback.TracebackException) -> None:

@@ -61,6 +61,7 @@ def check(
 
     The snippet runs once. Its graphs and inputs then go to a process without the overlay, where an oracle computes
     them anew: by numpy, with nothing of tinygrad (numpy), or by tinygrad with each vmap scope unrolled (stock, python).
+    Where tinygrad fails or does not end, it is told what it was doing, and what the values should be.
     A wrong value is traced back to the first buffer that is wrong: its node, the kernel that wrote it, and the decision
     that made it. Without SNIPPET: the snippet of the last show.
 

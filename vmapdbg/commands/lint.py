@@ -66,6 +66,7 @@ def lint(
         raise Failure("--select and --ignore leave no code to look for")
     capture, before, notes = find_captures(snippet, baseline, codes, options)
     findings, ignored = split_ignored(lint_capture(capture, before, codes))
+    notes += explain_failed(capture)
     print_findings(form, capture, findings, len(ignored), notes)
     end_if_failed(capture)
     if findings:
@@ -119,6 +120,22 @@ def explain_missing(capture: Capture, file: str) -> list[str]:
             f"{file} was made by an older vmapdbg and has no facts about memory: VD101, VD105 and VD106 find nothing"
         ]
     return []
+
+
+def explain_failed(capture: Capture) -> list[str]:
+    """Returns what there is to say where tinygrad failed: what it made no kernels of, lint cannot look at."""
+    from vmapdbg.render.crash_sentences import describe_crash, describe_error
+
+    notes: list[str] = []
+    if capture.error is not None and capture.error.crash is not None:
+        notes += describe_crash(capture.error.crash)
+    for schedule in capture.schedules:
+        failed = [
+            (number, kernel.failed) for number, kernel in enumerate(schedule.kernels) if kernel.failed is not None
+        ]
+        for number, error in failed:
+            notes.append(f"kernel #{number} of schedule {schedule.index} has no program: {describe_error(error)}")
+    return notes
 
 
 def print_findings(form: str, capture: Capture, findings: tuple[Finding, ...], ignored: int, notes: list[str]) -> None:

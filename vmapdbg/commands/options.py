@@ -176,6 +176,10 @@ def tell_no_schedule(capture: Capture) -> None:
         )
 
 
+# the errors of a snippet that did not end by itself
+_HUNG = frozenset({"ChildDied", "EndlessRewrite"})
+
+
 def end_after(capture: Capture) -> None:
     """Ends with the code of the snippet's failure, if it failed. Its traceback is on stderr already."""
     if capture.error is not None and capture.error.type == "SystemExit":
@@ -186,4 +190,7 @@ def end_after(capture: Capture) -> None:
 def end_if_failed(capture: Capture) -> None:
     """Does the same where the snippet's exit status is printed already, or its child may have died."""
     if capture.error is not None:
-        sys.exit(EXIT_CHILD if capture.error.type == "ChildDied" else EXIT_SNIPPET)
+        sys.exit(EXIT_CHILD if capture.error.type in _HUNG else EXIT_SNIPPET)
+    if any(kernel.failed is not None for schedule in capture.schedules for kernel in schedule.kernels):
+        # the snippet did not need its program: nothing is known of it
+        sys.exit(EXIT_CHILD)

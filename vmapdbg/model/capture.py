@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from vmapdbg.model.crash import Crash
 from vmapdbg.model.vocabulary import (
     AccessKind,
     AddressSpace,
@@ -241,7 +242,8 @@ class Kernel:
     the facts about its memory that `lint` decides from, None in a capture that has none. `fresh` tells that the
     schedule made the buffer it writes: nothing else has been stored there. `open_loops` are loops of the program
     without an end. `local_limit` is the LOCAL memory that the target has for a group of threads, None where it has no
-    such memory. `resets` are accumulators that lose what was added to them.
+    such memory. `resets` are accumulators that lose what was added to them. `failed` is the error of a kernel that
+    tinygrad makes no program of: it has no name and no source, and its numbers are zero.
     """
 
     name: str
@@ -265,6 +267,7 @@ class Kernel:
     open_loops: tuple[str, ...] = ()
     local_limit: int | None = None
     resets: tuple[Reset, ...] = ()
+    failed: SnippetError | None = None
 
 
 @dataclass(frozen=True)
@@ -342,11 +345,14 @@ class Versions:
 
 @dataclass(frozen=True)
 class SnippetError:
-    """How the snippet ended, when not well: the exception's type name, its message, the user's `file:line`."""
+    """How the snippet ended, when not well: the exception's type name, its message, the user's `file:line`. `crash` is
+    where tinygrad raised it, None where the snippet itself did. The type of what was stopped because tinygrad would
+    never have ended is `EndlessRewrite`."""
 
     type: str
     message: str
     line: str | None
+    crash: Crash | None = None
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,8 @@ AxisType = Annotated[
     OPEN,
 ]
 LoopKind = Literal["loop", "thread", "launch"]
+CrashKind = Literal["error", "waits", "repeats", "grows"]
+CrashStage = Literal["graph", "schedule", "codegen", "run"]
 AccessKind = Literal["load", "store"]
 ArgumentAccess = Literal["read", "write", "read-write"]
 

@@ -10,6 +10,7 @@ from vmapdbg.check.result import CheckReport, Comparison, KernelFault, Misread, 
 from vmapdbg.model.capture import Capture, Finding, Node
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known
+from vmapdbg.render.crash_sentences import describe_crash, describe_expected
 
 REPLAYED: dict[Captured, str] = {
     "not-compared": "the call that was captured was not compared",
@@ -188,7 +189,7 @@ def describe_lost(name: str) -> str:
 
 
 def make_findings(capture: Capture, report: CheckReport) -> tuple[Finding, ...]:
-    """Returns one finding for each wrong output, and one for each schedule that only fails with the patches."""
+    """Returns one finding for each wrong output, and one for each schedule that fails where it should not."""
     return tuple(_make_finding(capture, fault) for fault in find_faults(capture, report))
 
 
@@ -224,10 +225,17 @@ def _make_failure(capture: Capture, fault: Fault) -> Finding:
         kernel=kernel and kernel.name,
         node=check.failed_node,
         line=(node and node.line) or check.line,
-        message=f"{fails}: {check.failed}; stock tinygrad computes its graph unrolled",
+        message="; ".join([f"{fails}: {check.failed}", *_explain_failure(check)]),
         schedule=check.schedule,
         number=check.failed_kernel,
     )
+
+
+def _explain_failure(check: ScheduleCheck) -> list[str]:
+    """Returns the sentences about a schedule that failed, after the error itself."""
+    if check.stock_runs:
+        return ["stock tinygrad computes its graph unrolled"]
+    return [*describe_crash(check.crash), *map(describe_expected, check.expected[:1])]
 
 
 def _explain(fault: Fault) -> list[str]:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from vmapdbg.child.diagnosis import EndlessRewrite
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.evidence.replays import ReplayWatcher
@@ -46,7 +47,7 @@ class Collector:
         self.current = RealizeCall(self.folder, self.recorder, asked)
         try:
             result = realize(tensor, *others, **options)
-        except Exception as error:
+        except (Exception, EndlessRewrite) as error:
             self.current.fail(error)
             raise
         else:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from vmapdbg.model.crash import Crash
 from vmapdbg.reference.graph import Graph, reach
 from vmapdbg.reference.kernel import Kernel
 
@@ -118,8 +119,8 @@ class Evidence:
 
     `passed` and `reference_passed` are the graph as the pass saw it, its roots the nodes of `buffers`; `kernels` are
     those that wrote them. `range_names` has the rendered name of each RANGE's id. `failed` is the error of a schedule
-    that raised, `failed_kernel` the number of the compute kernel that did and `failed_node` the id of the node whose
-    buffer it writes. `replay` counts the replays by TinyJit, from 1: what the kernels of the schedule made of other
+    that raised, `crash` where tinygrad did, `failed_kernel` the number of the compute kernel that did and `failed_node`
+    the id of the node whose buffer it writes. `replay` counts the replays by TinyJit, from 1: what the kernels of the schedule made of other
     inputs."""
 
     schedule: int
@@ -142,6 +143,7 @@ class Evidence:
     got: Graph | None = None
     got_roots: dict[int, int] = field(default_factory=dict)
     kernels: list[Kernel] = field(default_factory=list)
+    crash: Crash | None = None
 
     @property
     def is_kept(self) -> bool:

@@ -14,6 +14,8 @@ from typing import Any
 
 from vmapdbg.child.adapters.launches import Step, watch_launches, watch_schedules
 from vmapdbg.child.adapters.replays import watch_captures
+from vmapdbg.child.diagnosis import EndlessRewrite, diagnose
+from vmapdbg.child.diagnosis.known_nodes import read_observed_nodes
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.observed_call import ObservedCall
 from vmapdbg.child.evidence.replays import ReplayWatcher
@@ -63,8 +65,9 @@ class ObservedCollector:
         try:
             call.start()
             result = realize(tensor, *others, **options)
-        except Exception as error:
+        except (Exception, EndlessRewrite) as error:
             call.evidence.failed = f"{type(error).__name__}: {first_line(error)}"
+            call.evidence.crash = diagnose(error, read_observed_nodes(self.recorder))
             raise
         else:
             made = self.recorder.schedules[before:]

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from vmapdbg.child.adapters.launches import Step, find_inputs
+from vmapdbg.child.diagnosis import diagnose
+from vmapdbg.child.diagnosis.known_nodes import read_overlay_nodes
 from vmapdbg.child.evidence.folder import ROOM, BlobsFull, EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence, Sealed, pack_graph
 from vmapdbg.child.evidence.launches import LaunchKeeper
@@ -97,10 +99,11 @@ class RealizeCall:
                 self.note_once("its outputs do not fit: there was no room")
         self.write()
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         """The call raises `error`."""
         self._find_schedule()
         self._find_failed()
+        self.evidence.crash = diagnose(error, read_overlay_nodes(self.recorder))
         self.evidence.failed = f"{type(error).__name__}: {first_line(error)}"
         self.write()
 

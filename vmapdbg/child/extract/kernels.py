@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from vmapdbg.child.adapters import CompiledKernel
+from vmapdbg.child.adapters.renderers import RendererMissing
+from vmapdbg.child.diagnosis import EndlessRewrite, explain_error
+from vmapdbg.child.diagnosis.known_nodes import NoNodes
 from vmapdbg.child.extract.view import Launch, UOp, View, find_values, largest_of, size_of, sizes_of
 from vmapdbg.child.program.accesses import find_accesses
 from vmapdbg.child.program.accumulators import find_resets
@@ -20,10 +23,11 @@ _MEMORY = frozenset({"BUFFER", "PARAM"})
 
 
 class KernelBuilder:
-    """Builds the kernels of one run of the pass."""
+    """Builds the kernels of one run of the pass. One that tinygrad makes no program of raises its error; with
+    `keeps_failed` it is a kernel with that error instead."""
 
-    def __init__(self, view: View, target: str):
-        self.view, self.target = view, target
+    def __init__(self, view: View, target: str, keeps_failed: bool = False):
+        self.view, self.target, self.keeps_failed = view, target, keeps_failed
         # the layers of a network are one program many times
         self.facts: dict[tuple[bytes, frozenset[str]], ProgramFacts] = {}
 
@@ -35,7 +39,14 @@ class KernelBuilder:
             progress()
 
     def build_kernel(self, launch: Launch) -> model.Kernel:
-        program = render_program(launch.ast, self.target)
+        try:
+            program = render_program(launch.ast, self.target)
+        except RendererMissing:
+            raise
+        except (Exception, EndlessRewrite) as error:
+            if not self.keeps_failed:
+                raise
+            return self.build_failed(launch, error)
         compiled, work = program.compiled, program.work
         facts = self.find_facts(launch, program)
         nodes = self.find_computed(launch)
@@ -54,7 +65,7 @@ class KernelBuilder:
             redundancy=find_redundancy(executed, asked),
             buffers=tuple(list_arguments(program.linear, compiled)),
             nodes=tuple(sorted(self.view.ids[u] for u in nodes)),
-            lines=tuple(sorted({self.view.lines[u] for u in nodes if u in self.view.lines}, key=_line_order)),
+            lines=self.find_lines(nodes),
             outputs=() if launch.written is None else (self.view.ids[launch.written],),
             launches=launch.count,
             key=launch.ast.key.hex(),
@@ -64,6 +75,34 @@ class KernelBuilder:
             local_limit=target_limit(self.target),
             resets=facts.resets,
         )
+
+    def build_failed(self, launch: Launch, error: BaseException) -> model.Kernel:
+        """Returns a kernel without a program: what the scheduler says of it, and the error."""
+        nodes = self.find_computed(launch)
+        return model.Kernel(
+            name="(no program)",
+            target=self.target,
+            source="",
+            global_size=(),
+            local_size=None,
+            local_bytes=0,
+            threads=0,
+            executed_ops=0,
+            bytes=0,
+            redundancy=None,
+            buffers=(),
+            nodes=tuple(sorted(self.view.ids[u] for u in nodes)),
+            lines=self.find_lines(nodes),
+            outputs=() if launch.written is None else (self.view.ids[launch.written],),
+            launches=launch.count,
+            key=launch.ast.key.hex(),
+            accesses=(),
+            failed=explain_error(error, NoNodes()),
+        )
+
+    def find_lines(self, nodes: Iterable[UOp]) -> tuple[str, ...]:
+        """Returns the user's lines that made some nodes, in order."""
+        return tuple(sorted({self.view.lines[u] for u in nodes if u in self.view.lines}, key=_line_order))
 
     def find_facts(self, launch: Launch, program: Program) -> ProgramFacts:
         key = launch.ast.key, launch.variables

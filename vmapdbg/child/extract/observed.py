@@ -14,15 +14,18 @@ from vmapdbg.model import capture as model
 
 
 def build_schedules(
-    observed: list[ObservedSchedule], target: str, progress: Callable[[], object] = lambda: None
+    observed: list[ObservedSchedule],
+    target: str,
+    progress: Callable[[], object] = lambda: None,
+    keeps_failed: bool = False,
 ) -> tuple[model.Schedule, ...]:
     """Returns the schedules of a snippet in the order it made them, their kernels rendered for `target`. Calls
-    `progress` after each kernel. Raises what tinygrad raises for a kernel that the target cannot have, and
-    RendererMissing."""
+    `progress` after each kernel. Raises what tinygrad raises for a kernel that the target cannot have, unless it
+    `keeps_failed` ones, and RendererMissing."""
 
     def build(passed: ObservedPass) -> model.Schedule:
         view = ObservedView(passed)
-        made = schedule.build_schedule(view, KernelBuilder(view, target).build_all(progress))
+        made = schedule.build_schedule(view, KernelBuilder(view, target, keeps_failed).build_all(progress))
         forced, released = (tuple(sorted(view.ids[u] for u in chosen)) for chosen in (passed.forced, passed.released))
         return replace(made, forced=forced, released=released)
 

@@ -12,13 +12,16 @@ from vmapdbg.model import capture as model
 
 
 def build_schedules(
-    records: list[ScheduleRecord], target: str, progress: Callable[[], object] = lambda: None
+    records: list[ScheduleRecord],
+    target: str,
+    progress: Callable[[], object] = lambda: None,
+    keeps_failed: bool = False,
 ) -> tuple[model.Schedule, ...]:
     """Returns the schedules of a snippet in the order it made them, their kernels rendered for `target`. Calls
-    `progress` after each kernel."""
+    `progress` after each kernel. A kernel that tinygrad makes no program of raises, or `keeps_failed` has it kept."""
 
     def build(record: PassRecord) -> model.Schedule:
         view = PassView(record)
-        return schedule.build_schedule(view, KernelBuilder(view, target).build_all(progress))
+        return schedule.build_schedule(view, KernelBuilder(view, target, keeps_failed).build_all(progress))
 
     return tuple(schedule.build_schedules(records, build))

@@ -10,6 +10,7 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from vmapdbg.child.diagnosis.known_nodes import KnownNodes
 from vmapdbg.child.record.recording import Asked
 from vmapdbg.job.job import Request
 from vmapdbg.model import capture as model
@@ -26,6 +27,10 @@ class Mode(Protocol):
     def prepare(self) -> None:
         """Sets it up, importing nothing of tinygrad: the snippet may set its environment. Raises OverlayError where
         this tinygrad cannot be looked at so."""
+        ...
+
+    def find_nodes(self) -> KnownNodes:
+        """Returns what is known of the nodes of the last schedule."""
         ...
 
     def build(self, error: model.SnippetError | None, progress: Callable[[], object]) -> model.Capture:

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from vmapdbg import overlay
+from vmapdbg.child.diagnosis.known_nodes import KnownNodes, read_observed_nodes
 from vmapdbg.child.extract.choices import make_choices
 from vmapdbg.child.feed import Feed
 from vmapdbg.child.live_observed import build_live_observed, build_observed_capture
@@ -64,6 +65,9 @@ class ObserveMode:
             note_values(module, lambda: len(recorder.schedules), lambda o: recorder.schedules[-1].outputs.append(o))
         except ImportError as unknown:
             recorder.lost.append(f"values of realized tensors: {unknown}")
+
+    def find_nodes(self) -> KnownNodes:
+        return read_observed_nodes(self.recorder)
 
     def build(self, error: model.SnippetError | None, progress: Callable[[], object]) -> model.Capture:
         capture = build_observed_capture(self.job, self.recorder, error, progress)

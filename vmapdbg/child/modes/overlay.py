@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vmapdbg import overlay
+from vmapdbg.child.diagnosis.known_nodes import KnownNodes, read_overlay_nodes
 from vmapdbg.child.feed import Feed
 from vmapdbg.child.live import build_capture, build_live_capture, find_renderer, observe_with
 from vmapdbg.child.record.recorder import Recorder, ScheduleRecord
@@ -44,8 +45,11 @@ class OverlayMode:
         observe_with(self.recorder)
         overlay.get_state().find_renderer = functools.partial(find_renderer, self.job.target)
 
+    def find_nodes(self) -> KnownNodes:
+        return read_overlay_nodes(self.recorder)
+
     def build(self, error: model.SnippetError | None, progress: Callable[[], object]) -> model.Capture:
-        return build_capture(self.job, self.schedules, error, progress)
+        return build_capture(self.job, self.schedules, error, progress, keeps_failed=True)
 
     def close(self) -> None:
         if self.collector is not None:

@@ -11,10 +11,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from vmapdbg.check.result import BufferCheck, CheckReport, Comparison, OutputCheck, ScheduleCheck
+from vmapdbg.check.result import BufferCheck, CheckReport, Comparison, ExpectedOutput, OutputCheck, ScheduleCheck
+from vmapdbg.child.diagnosis import EndlessRewrite, Watcher
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.oracle.comparer import Comparer
+from vmapdbg.child.oracle.expected import find_expected
 from vmapdbg.child.oracle.first_wrong_buffer import Walk
 from vmapdbg.child.oracle.oracle import Refused, Values
 from vmapdbg.child.oracle.outputs import OutputChecker
@@ -30,6 +32,8 @@ def main() -> None:
     folder = EvidenceFolder(Path(request.evidence))
     files = folder.find_files()
     checks = []
+    # an oracle that runs on tinygrad may not end either
+    Watcher(lambda text: None).start()
     for count, file in enumerate(files, 1):
         write_atomically(request.progress, f"schedule {count} of {len(files)}")
         evidence: Evidence = pickle.loads(file.read_bytes())
@@ -47,9 +51,11 @@ class Checker:
     def check(self, oracles: Sequence[str]) -> ScheduleCheck:
         outputs: list[OutputCheck] = []
         buffers: list[BufferCheck] = []
+        expected: tuple[ExpectedOutput, ...] = ()
         stock_runs = None
         if self.evidence.failed is not None:
             stock_runs = self.try_stock()
+            expected = find_expected(self.evidence, self.folder.read_data)
         elif self.evidence.is_kept:
             for name in oracles:
                 outputs += OutputChecker(self.comparer, name, self.limit).check_all()
@@ -65,9 +71,11 @@ class Checker:
             failed=self.evidence.failed,
             stock_runs=stock_runs,
             evaluations=sum(values.evaluations for values in self.comparer.opened),
-            failed_kernel=self.evidence.failed_kernel,
+            failed_kernel=self.find_failed_kernel(),
             failed_node=self.evidence.failed_node,
             replay=self.evidence.replay,
+            crash=self.evidence.crash,
+            expected=expected,
         )
 
     def try_stock(self) -> bool | None:
@@ -80,9 +88,15 @@ class Checker:
             return None
         try:
             values.evaluate(values.roots)
-        except Exception:  # whatever it is, stock cannot do it either
+        except (Exception, EndlessRewrite):  # whatever it is, stock cannot do it either
             return False
         return True
+
+    def find_failed_kernel(self) -> int | None:
+        """Returns the number of the kernel that was compiled or ran when the schedule failed."""
+        if self.evidence.failed_kernel is not None or self.evidence.crash is None:
+            return self.evidence.failed_kernel
+        return self.evidence.crash.kernel
 
     # *** the first wrong buffer
 

@@ -13,6 +13,7 @@ from vmapdbg.job.patches import Patch
 from vmapdbg.model.capture import Capture, Schedule
 from vmapdbg.model.schedule_index import count_kernels
 from vmapdbg.model.wording import format_known, format_plural, inflect
+from vmapdbg.render.crash_sentences import describe_crash
 from vmapdbg.render.findings import Findings
 from vmapdbg.render.format import Places
 from vmapdbg.render.sections import SECTIONS
@@ -123,7 +124,7 @@ def _format_header(capture: Capture, page: Page, places: Places) -> list[Text]:
     if capture.error is not None:
         where = places.format(capture.error.line, " at {}")
         lines += page.wrap((f"the snippet failed{where}: {capture.error.type}", ALERT), hang=2)
-        for part in capture.error.message.splitlines():
+        for part in [*capture.error.message.splitlines(), *describe_crash(capture.error.crash)]:
             lines += page.wrap(part, indent=2, hang=2)
     if not capture.schedules:
         why = "the snippet computed no tensor" if capture.error is None else "it failed before its first"

@@ -25,6 +25,7 @@ from vmapdbg.render.check_sentences import (
     name_output,
 )
 from vmapdbg.render.format import Places, format_shape
+from vmapdbg.render.text.crash import format_crash, format_graph_error
 from vmapdbg.render.text.layout import Page, Part
 from vmapdbg.render.text.view import CaptureView
 from vmapdbg.values.tolerance import Tolerance
@@ -34,6 +35,7 @@ def print_check(capture: Capture, report: CheckReport, console: Console) -> None
     """Prints the report of a run; what is right is one line."""
     view = CaptureView(capture, Page(console))
     view.page.show(_format_verdict(view, report))
+    view.page.show(format_graph_error(view))
     for check in report.schedules:
         if check.wrong or check.unchecked or check.failed:
             view.page.show([Text(), *_format_schedule(view, report, check)])
@@ -77,6 +79,7 @@ def _format_schedule(view: CaptureView, report: CheckReport, check: ScheduleChec
     if check.failed is not None:
         lines += page.wrap((f"failed: {check.failed}", "red"), indent=2, hang=2)
         lines += _format_failed_kernel(view, check)
+        lines += format_crash(view, check)
         if check.stock_runs is not None:
             does = "computes its graph, unrolled" if check.stock_runs else "does not compute its graph either"
             lines += page.wrap(f"stock tinygrad {does}", indent=2, hang=2)
@@ -97,6 +100,8 @@ def _format_failed_kernel(view: CaptureView, check: ScheduleCheck) -> list[Text]
     kernel, node = index.kernel(check.failed_kernel), index.node(check.failed_node)
     if kernel is None:
         return []
+    if node is None and kernel.outputs:
+        node = index.node(kernel.outputs[0])
     parts: list[Part] = ["in kernel ", (f"{kernel.name} #{check.failed_kernel}", "bold")]
     if node is not None:
         parts += [f", which writes {node.op} {node.id}", (view.places.format(node.line, "  [{}]"), "cyan")]

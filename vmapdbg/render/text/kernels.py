@@ -8,9 +8,10 @@ from rich.text import Text
 
 from vmapdbg.model.capture import Kernel, Schedule
 from vmapdbg.model.wording import format_plural
+from vmapdbg.render.crash_sentences import describe_error
 from vmapdbg.render.format import format_bytes, format_count, format_dims, format_ids
-from vmapdbg.render.text.layout import Column, Row, lay_out_table
-from vmapdbg.render.text.view import ScheduleView
+from vmapdbg.render.text.layout import Column, Page, Row, lay_out_table
+from vmapdbg.render.text.view import ALERT, ScheduleView
 
 _BAR = 6
 _MUCH_REDUNDANCY = 2.0
@@ -90,6 +91,8 @@ def _format_kernel(view: ScheduleView, numbers: list[int], most: int) -> Row:
         redundancy = f"{kernel.redundancy:,.1f}x"
         if kernel.redundancy >= _MUCH_REDUNDANCY:
             alarm = "bold yellow"
+    if kernel.failed is not None:
+        return Row([str(numbers[0]), (kernel.name, ALERT), *["-"] * 5], facts=_format_facts(view, numbers))
     cells = [
         str(numbers[0]),
         (kernel.name, "bold"),
@@ -121,12 +124,7 @@ def _format_facts(view: ScheduleView, numbers: list[int]) -> list[Text]:
     kernels = [view.schedule.kernels[number] for number in numbers]
     kernel, page = kernels[0], view.page
     facts = _format_buffers(view, kernel)
-    launch = f"global {format_dims(kernel.global_size)}, local {format_dims(kernel.local_size)}"
-    if kernel.local_bytes:
-        launch += f", LOCAL {kernel.local_bytes:,} B"
-    if kernel.launches != 1:
-        launch += f", launched {kernel.launches:,} times"
-    facts.append(page.join(("launch ", "dim"), launch))
+    facts.append(_format_launch(page, kernel))
     if nodes := format_ids(node for item in kernels for node in item.nodes):
         facts.append(page.join(("nodes ", "dim"), nodes))
     if outputs := sorted({node for item in kernels for node in item.outputs}):
@@ -137,6 +135,17 @@ def _format_facts(view: ScheduleView, numbers: list[int]) -> list[Text]:
     if len(numbers) > 1:
         facts.append(page.join((f"{len(numbers)} times the same, also ", "dim"), f"#{format_ids(numbers[1:])}"))
     return facts
+
+
+def _format_launch(page: Page, kernel: Kernel) -> Text:
+    if kernel.failed is not None:
+        return page.join((describe_error(kernel.failed), ALERT))
+    launch = f"global {format_dims(kernel.global_size)}, local {format_dims(kernel.local_size)}"
+    if kernel.local_bytes:
+        launch += f", LOCAL {kernel.local_bytes:,} B"
+    if kernel.launches != 1:
+        launch += f", launched {kernel.launches:,} times"
+    return page.join(("launch ", "dim"), launch)
 
 
 def _format_buffers(view: ScheduleView, kernel: Kernel) -> list[Text]:

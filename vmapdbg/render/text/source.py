@@ -12,6 +12,7 @@ from rich.text import Text
 from vmapdbg.model.capture import Kernel
 from vmapdbg.model.wording import format_plural
 from vmapdbg.render.format import format_ids
+from vmapdbg.render.text.crash import format_failed_kernel
 from vmapdbg.render.text.layout import Page, escape_unsafe
 from vmapdbg.render.text.view import ALERT, ScheduleView
 
@@ -47,6 +48,9 @@ def format_source(view: ScheduleView) -> list[Text]:
     lines: list[Text] = []
     again: dict[tuple[str, str], list[int]] = {}
     for number, kernel in enumerate(view.schedule.kernels):
+        if kernel.failed is not None:
+            lines += format_failed_kernel(view, number)
+            continue
         title = f"#{number} {kernel.name}"
         here = f"{title} of schedule {view.schedule.index}"
         first = view.whole.printed_sources.setdefault(kernel.source, here)

@@ -79,6 +79,11 @@ class ObservingRecorder(Recording[ObservedSchedule]):
     def missing(self) -> list[str]:
         return [*self.lost, *self.adapter.missing]
 
+    @property
+    def origin(self) -> Mapping[UOp, UOp]:
+        """What the rewrites of the schedule that is being made, or that failed, made: the node that it stands for."""
+        return self._origin
+
     def forget(self) -> None:
         """Lets go of every UOp."""
         self.schedules, self._by_key, self._current = [], {}, None

@@ -1,0 +1,134 @@
+"""Where tinygrad itself fails, or never ends: the place, the nodes and the rules are told, and what numpy computes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.tool import run_tool
+
+HANGS = """\
+from tinygrad import Tensor
+rows = Tensor.ones(48, 64).contiguous().realize()
+total = rows.pad(((1, 2), (0, 0))).sum(1)
+total.realize()
+"""
+CRASHES = """\
+from tinygrad import Tensor
+grid = Tensor.ones(33, 16).contiguous().realize()
+best = grid.pad(((2, 2), (0, 2))).max(0)
+best.realize()
+"""
+CYCLE = """\
+from tinygrad import Tensor
+a = Tensor([1.0, 2.0]).contiguous().realize()
+b = Tensor([3.0, 4.0]).contiguous().realize()
+before = a * b + 1
+a.assign(b + 1)
+after = before.flip(0) + a
+Tensor.realize(a, after, before)
+"""
+GRAPH = """\
+from tinygrad import Tensor
+x = Tensor.ones(2, 3).contiguous().realize()
+y = x.reshape(7)
+"""
+
+
+def check_json(text: str, folder: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
+    """Returns the exit code and the document of `check --json` of a program."""
+    (folder / "snippet.py").write_text(text, encoding="utf-8")
+    done = run_tool("check", "snippet.py", "--json", *arguments, cwd=folder)
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def find_failed(document: dict[str, Any]) -> dict[str, Any]:
+    (failed,) = [check for check in document["schedules"] if check["failed"] is not None]
+    return failed
+
+
+@pytest.mark.slow
+def test_a_hang_is_told_with_the_nodes_and_the_rule_and_what_is_right(tmp_path: Path) -> None:
+    status, document = check_json(HANGS, tmp_path, "--patches", "none", "--timeout", "300")
+    failed = find_failed(document)
+    crash = failed["crash"]
+    assert (status, document["error"]["type"], crash["kind"]) == (4, "EndlessRewrite", "waits")
+    assert crash["rewrite"] == "add control flow"
+    made = [step for step in crash["steps"] if step["becomes"] is not None]
+    assert {step["rule"].rpartition(":")[0] for step in made} == {"tinygrad/codegen/late/linearizer.py"}
+    assert crash["shared_loop"]["ends"] == 2
+    assert crash["shared_loop"]["grown"] == "cut store ranges"
+    assert failed["expected"][0]["first"] == [0.0, *[64.0] * 7]
+    assert [(found["code"], found["line"], found["number"]) for found in document["findings"]] == [
+        ("VD205", "snippet.py:3", 0)
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["show", "lint"])
+def test_a_hang_ends_every_command_with_a_sentence(command: str, tmp_path: Path) -> None:
+    (tmp_path / "snippet.py").write_text(HANGS, encoding="utf-8")
+    done = run_tool(command, "snippet.py", "--patches", "none", "--timeout", "300", cwd=tmp_path, COLUMNS="200")
+    said = done.stdout + done.stderr
+    assert done.returncode == 4, said
+    assert "wait for each other in a circle" in said
+    assert "has no program: EndlessRewrite" in said
+
+
+@pytest.mark.slow
+def test_a_crash_of_code_generation_names_the_kernel_and_the_rewrite(tmp_path: Path) -> None:
+    status, document = check_json(CRASHES, tmp_path, "--patches", "none")
+    failed = find_failed(document)
+    crash = failed["crash"]
+    assert (status, crash["kind"], crash["stage"], crash["rewrite"]) == (3, "error", "codegen", "add control flow")
+    assert (failed["failed_kernel"], crash["kernel"], crash["rule"]) == (0, 0, None)
+    assert crash["shared_loop"]["grown"] == "cut store ranges"
+    assert (failed["expected"][0]["shape"], failed["expected"][0]["first"][:2]) == ([1, 18], [1.0, 1.0])
+    assert [(found["code"], found["line"]) for found in document["findings"]] == [("VD204", "snippet.py:3")]
+
+
+@pytest.mark.slow
+def test_a_crash_of_the_scheduler_names_the_nodes_and_the_rule(tmp_path: Path) -> None:
+    status, document = check_json(CYCLE, tmp_path, "--patches", "none")
+    failed = find_failed(document)
+    crash = failed["crash"]
+    assert (status, crash["stage"]) == (3, "schedule")
+    assert crash["place"].startswith("tinygrad/schedule/rangeify.py:")
+    assert crash["nodes"]
+    assert [output["first"] for output in failed["expected"]] == [[4.0, 5.0], [13.0, 9.0], [4.0, 9.0]]
+    assert [found["code"] for found in document["findings"]] == ["VD204"]
+
+
+def test_a_crash_that_the_program_expects_is_no_finding(tmp_path: Path) -> None:
+    text = CYCLE.replace("Tensor.realize(", "try: Tensor.realize(") + "except RuntimeError: print('refused')\n"
+    text += "del before, after\na = b\n"
+    status, document = check_json(text, tmp_path, "--patches", "none")
+    assert (status, document["findings"]) == (0, [])
+    assert find_failed(document)["crash"]["stage"] == "schedule"
+
+
+def test_an_error_of_building_the_graph_names_the_method(tmp_path: Path) -> None:
+    (tmp_path / "snippet.py").write_text(GRAPH, encoding="utf-8")
+    done = run_tool("check", "snippet.py", cwd=tmp_path, COLUMNS="200")
+    assert done.returncode == 3, done.stderr
+    assert "the snippet failed at snippet.py:3: ValueError" in done.stdout
+    assert "while the graph was built, called by Tensor.reshape" in done.stdout
+
+
+def test_an_error_of_the_snippet_itself_is_not_tinygrads(tmp_path: Path) -> None:
+    status, document = check_json(GRAPH.replace("x.reshape(7)", "1 / 0"), tmp_path)
+    assert (status, document["error"]["type"], document["error"]["crash"]) == (3, "ZeroDivisionError", None)
+
+
+@pytest.mark.slow
+def test_a_kernel_without_a_program_is_shown_with_the_others(tmp_path: Path) -> None:
+    text = CRASHES.replace("best.realize()", "other = (grid + 1).sum()")
+    (tmp_path / "snippet.py").write_text(text, encoding="utf-8")
+    done = run_tool("show", "snippet.py", "--json", "--patches", "none", cwd=tmp_path)
+    assert done.returncode == 4, done.stderr
+    last = json.loads(done.stdout)["schedules"][-1]
+    assert sorted(kernel["failed"] is None for kernel in last["kernels"]) == [False, True]
