@@ -120,8 +120,8 @@ class Evidence:
     `passed` and `reference_passed` are the graph as the pass saw it, its roots the nodes of `buffers`; `kernels` are
     those that wrote them. `range_names` has the rendered name of each RANGE's id. `failed` is the error of a schedule
     that raised, `crash` where tinygrad did, `failed_kernel` the number of the compute kernel that did and `failed_node`
-    the id of the node whose buffer it writes. `replay` counts the replays by TinyJit, from 1: what the kernels of the schedule made of other
-    inputs."""
+    the id of the node whose buffer it writes. `replay` counts the replays by TinyJit, from 1: what the kernels of the
+    schedule made of other inputs."""
 
     schedule: int
     line: str | None
