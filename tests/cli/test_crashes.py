@@ -103,6 +103,7 @@ def test_a_crash_of_the_scheduler_names_the_nodes_and_the_rule(tmp_path: Path) -
     assert [found["code"] for found in document["findings"]] == ["VD204"]
 
 
+@pytest.mark.slow
 def test_a_crash_that_the_program_expects_is_no_finding(tmp_path: Path) -> None:
     text = CYCLE.replace("Tensor.realize(", "try: Tensor.realize(") + "except RuntimeError: print('refused')\n"
     text += "del before, after\na = b\n"

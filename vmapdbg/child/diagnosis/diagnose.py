@@ -210,5 +210,7 @@ def _name_operands(frame: FrameType) -> tuple[tuple[str, str], ...]:
 
 def _find_method(own: Sequence[tuple[FrameType, int]]) -> str | None:
     """Returns the method of Tensor that the user called."""
-    names = [frame.f_code.co_qualname for frame, _ in own]
-    return next((name for name in names if name.startswith("Tensor.") and "<" not in name), None)
+    names = [frame.f_code.co_qualname.split(".") for frame, _ in own if frame.f_code.co_name not in _WRAPPERS]
+    # in later releases, and for movements in 0.12, it has them from a class that UOp has them from, too
+    own_names = (name[1] for name in names if len(name) == 2 and (name[0] == "Tensor" or name[0].endswith("Mixin")))
+    return next((f"Tensor.{name}" for name in own_names), None)
