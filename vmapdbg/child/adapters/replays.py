@@ -22,7 +22,8 @@ def watch_replays(changes: Any, on_call: Callable[..., Any], on_replay: Callable
     from tinygrad.engine import jit
 
     changes.wrap(find_jit_class(), "__call__", on_call, "self", "args", "kwargs")
-    given = next(name for name in inspect.signature(jit.CapturedJit.__call__).parameters if name.startswith("input_"))
+    parameters = inspect.signature(jit.CapturedJit.__call__).parameters
+    given = next((name for name in parameters if name.startswith("input_")), "input_buffers")
     changes.wrap(jit.CapturedJit, "__call__", on_replay, "self", given, "var_vals")
 
 

@@ -1,0 +1,25 @@
+"""A store that reduces rows and broadcasts over them is not cut where a comparison cuts its range (patch fuse-broadcast).
+
+On the CPU stock makes a store for each part of the range, with the same REDUCE ranges in all: their loops would begin once and end several times,
+which never ends in codegen. Stock has that fault in plain sums too; those stay as they are.
+"""
+from __future__ import annotations
+from types import ModuleType
+from tinygrad.uop.ops import Ops, UOp
+from tinygrad_overlay import _state
+from tinygrad_overlay._patching import Changes
+
+def cut_store_range(ctx, store:UOp, r:UOp):
+  if "fuse-broadcast" in _state.patches and reduces_rows(store): return None
+  return stock_cut_store_range(ctx, store, r)
+
+def reduces_rows(store:UOp) -> bool:
+  """Whether a REDUCE reads what another one made in the same kernel."""
+  reduces = [u for u in store.toposort() if u.op is Ops.REDUCE]
+  return any(u.op is Ops.REDUCE for reduce in reduces for u in reduce.src[0].toposort())
+
+def patch(module:ModuleType) -> None:
+  global stock_cut_store_range
+  with Changes("fuse-broadcast") as changes:
+    stock_cut_store_range = changes.expect(module, "cut_store_range", "ctx", "store", "r")
+    changes.replace_rule(module, "pm_split_store", stock_cut_store_range, cut_store_range)
