@@ -56,6 +56,15 @@ def optimize(ast:UOp, ren:Renderer) -> UOp:
   # rules that undo each other are a RuntimeError, a check of codegen's own an AssertionError or what the next line trips over
   except Exception as e: raise CannotLower(f"{type(e).__name__}: {e}") from e
 
+def try_to_lower(ast:UOp, ren:Renderer) -> None:
+  """Lowers a kernel whole where a loop is compared with a number, as it is for what is padded: there codegen may give one loop two ends. Others
+  are left out, since this takes several times as long as to estimate the work. Raises CannotLower."""
+  from tinygrad import codegen
+  if not any(u.op is Ops.CMPLT and (u.src[0].op, u.src[1].op) == (Ops.RANGE, Ops.CONST) for u in ast.toposort()): return
+  try:
+    with Context(BEAM=0, DEBUG=0): codegen.full_rewrite_to_sink(ast.replace(arg=replace(ast.arg or KernelInfo(), name="estimate")), ren)
+  except Exception as e: raise CannotLower(f"{type(e).__name__}: {e}") from e
+
 def count_work(ast:UOp, ren:Renderer) -> Work:
   """Counts the optimized AST: each op times the sizes of the loops around it times the threads of the kernel, whether they do the same or not."""
   values = find_values(ast)

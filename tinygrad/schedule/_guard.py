@@ -8,9 +8,10 @@ import math
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Iterator
+from tinygrad.renderer import Renderer
 from tinygrad.uop.ops import UOp
 from tinygrad_overlay._state import process
-from tinygrad_overlay.codegen._work import CannotLower, estimate_work, predict_ns
+from tinygrad_overlay.codegen._work import CannotLower, estimate_work, predict_ns, try_to_lower
 from tinygrad_overlay.schedule._local import find_renderer
 from tinygrad_overlay.schedule._pass import Attempt, MadeKernel
 from tinygrad_overlay.schedule._refusals import Refusal
@@ -153,12 +154,16 @@ def explain_loss(fused:list[MadeKernel], stock:list[MadeKernel]) -> Refusal|None
   verdicts = process.kernel_verdicts
   if key not in verdicts:
     # what codegen cannot lower without fusion either is left for the device to say
-    try: verdicts[key] = compare_kernels(fused, measure(stock), type(ren).__name__.removesuffix("Renderer"))
+    try: verdicts[key] = compare_kernels(fused, measure(stock), ren)
     except CannotLower: verdicts[key] = None
   return verdicts[key]
 
-def compare_kernels(fused:list[MadeKernel], stock:Totals, target:str) -> Refusal|None:
-  try: return compare(measure(fused), stock, target)
+def compare_kernels(fused:list[MadeKernel], stock:Totals, ren:Renderer) -> Refusal|None:
+  try:
+    found = compare(measure(fused), stock, type(ren).__name__.removesuffix("Renderer"))
+    if found is None:
+      for k in fused: try_to_lower(k.ast, ren)
+    return found
   except CannotLower as e: return Refusal("fusion-guard", "codegen-fails", {"kernels": len(fused), "stock_kernels": stock.kernels, "error": str(e)})
 
 def compare(fused:Totals, stock:Totals, target:str) -> Refusal|None:
