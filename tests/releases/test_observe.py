@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from release_trees import HERE, PROGRAMS, ROOT, run_observed, run_on
+from release_trees import HERE, NULL, PROGRAMS, ROOT, run_observed, run_on
 
 NAMES = [p.stem for p in PROGRAMS]
 KNOWN = {
@@ -152,3 +152,21 @@ def test_no_bytecode_is_left_in_the_tree(release: str, tree: Path, observed: Any
     for name in ("indexing", "rangeify"):
         for file in (tree / "tinygrad" / "schedule").rglob(f"{name}*.pyc"):
             assert b"__vmapdbg" not in file.read_bytes()
+
+
+FREES = """
+from vmapdbg.child.record.observe import start
+recorder = start()
+from tinygrad import Tensor
+from tinygrad.helpers import GlobalCounters
+before = GlobalCounters.mem_used
+Tensor.ones(256).contiguous().realize()
+print(GlobalCounters.mem_used - before, len(recorder.schedules))
+"""
+
+
+def test_memory_that_is_no_longer_used_is_freed(release: str, tmp_path: Path) -> None:
+    """What is kept of a schedule keeps none of its buffers."""
+    script = tmp_path / "frees.py"
+    script.write_text(FREES, encoding="utf-8")
+    assert run_on(release, script, **NULL).split() == ["0", "1"]

@@ -195,10 +195,14 @@ class _Hooks:
     def _as_own_work(
         self, work: Callable[..., Any], is_first: bool = False, is_lowering: bool = False
     ) -> Callable[..., Any]:
+        def follow_anew() -> None:
+            if self.recorder.lines is not None:
+                self.recorder.lines.followed = {}
+
         @functools.wraps(work)
         def quietly(*args: Any, **kwargs: Any) -> Any:
-            if is_first and self.recorder.lines is not None:
-                self.recorder.lines.followed = {}
+            if is_first:
+                follow_anew()
             if not self._quiet:
                 self._set_making(False)
             self._quiet += 1
@@ -210,6 +214,9 @@ class _Hooks:
                 self._lowering -= is_lowering
                 if not self._quiet:
                     self._set_making(True)
+                    if is_lowering:
+                        # a UOp that is kept keeps its memory, too
+                        follow_anew()
 
         return quietly
 
