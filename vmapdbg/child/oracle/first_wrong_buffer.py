@@ -12,11 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 
-from vmapdbg.check.align import align
 from vmapdbg.check.misread import find_steps_read
 from vmapdbg.check.result import BufferCheck, Comparison, KernelFault, Misread
 from vmapdbg.child.evidence.graphs import Evidence, WrittenBuffer
-from vmapdbg.child.oracle.kernel_fault import find_kernel_fault
+from vmapdbg.child.oracle.kernel_fault import WrongBuffer, align_buffer, find_kernel_fault
 from vmapdbg.child.oracle.oracle import Values
 from vmapdbg.values.numbers import Array, decode
 from vmapdbg.values.slices import take_slice
@@ -62,7 +61,7 @@ class Walk:
         right = self.evaluate(slot)
         if isinstance(right, str):
             return replace(check, reason=right), None
-        got = align(self.read(buffer.blob), right, buffer.stored, buffer.closed, ambient)
+        got = align_buffer(buffer, self.read(buffer.blob), right, ambient)
         if isinstance(got, str):
             return replace(check, reason=got), None
         return replace(check, comparison=self.compare(slot, got, right)), (got, right)
@@ -82,7 +81,8 @@ class Walk:
         def judge(found: Array) -> Comparison:
             return self.compare(slot, found, right)
 
-        return find_kernel_fault(self.evidence, buffer, self.read, got, right, ambient, tolerance, judge)
+        wrong = WrongBuffer(buffer, got, right, ambient, tolerance, judge)
+        return find_kernel_fault(self.evidence, self.read, wrong)
 
     # *** what the kernel of the first wrong buffer read
 

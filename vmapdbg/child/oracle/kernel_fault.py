@@ -7,9 +7,12 @@ ones, what came after it did: code generation, or the compiler.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vmapdbg.check.align import align
 from vmapdbg.check.result import Comparison, KernelFault
@@ -24,19 +27,22 @@ from vmapdbg.values.tolerance import Tolerance
 Read = Callable[[str], bytes]
 
 
-def find_kernel_fault(
-    evidence: Evidence,
-    buffer: WrittenBuffer,
-    read: Read,
-    got: Array,
-    right: Array,
-    ambient: tuple[int, ...],
-    tolerance: Tolerance,
-    judge: Callable[[Array], Comparison],
-) -> KernelFault:
-    """Returns who made a wrong buffer. `got` is what it holds, `right` what it should, with its `ambient` ranges first;
-    they differ beyond the `tolerance`. `judge` compares other contents of the buffer with what is right."""
-    run = buffer.run
+@dataclass(frozen=True)
+class WrongBuffer:
+    """The first wrong buffer: what it holds, and what it should, with its `ambient` ranges first; they differ beyond
+    the `tolerance`. `judge` compares other contents of it with what is right."""
+
+    buffer: WrittenBuffer
+    got: Array
+    right: Array
+    ambient: tuple[int, ...]
+    tolerance: Tolerance
+    judge: Callable[[Array], Comparison]
+
+
+def find_kernel_fault(evidence: Evidence, read: Read, wrong: WrongBuffer) -> KernelFault:
+    """Returns who made a wrong buffer."""
+    buffer, run = wrong.buffer, wrong.buffer.run
     if run.kernel is None:
         return KernelFault("not-told", run.refused)
     kernel = evidence.kernels[run.kernel]
@@ -50,14 +56,14 @@ def find_kernel_fault(
     scheduled = written.get(0)
     if scheduled is None:
         return KernelFault("not-told", "it does not write its first buffer")
-    found = arrange(scheduled, buffer, right, ambient)
+    found = arrange(scheduled, buffer, wrong.right, wrong.ambient)
     if isinstance(found, str):
         return KernelFault("not-told", found)
     values, undefined = found
-    is_same = np.asarray(find_close(decode(got), decode(values), tolerance)) | undefined
+    is_same = np.asarray(find_close(decode(wrong.got), decode(values), wrong.tolerance)) | undefined
     if is_same.all():
         return KernelFault("scheduler", is_same=True)
-    if not undefined.any() and judge(values).status != "wrong":
+    if not undefined.any() and wrong.judge(values).status != "wrong":
         return KernelFault("lowering")
     return KernelFault("scheduler", is_same=False)
 
@@ -79,14 +85,23 @@ def read_arguments(
 
 def arrange(
     written: Written, buffer: WrittenBuffer, right: Array, ambient: tuple[int, ...]
-) -> tuple[Array, np.ndarray] | str:
+) -> tuple[Array, NDArray[np.bool_]] | str:
     """Returns what a kernel writes in the shape of what is right, and which elements nobody defines."""
-    masks = np.zeros(written.array.shape, np.bool_) if written.undefined is None else written.undefined
-    whole = align(written.array.data, right, buffer.stored, buffer.closed, ambient)
-    flags = Array(bytes(len(right.data) // ITEMSIZE[right.dtype]), "bool", right.shape)
-    mask = align(masks.tobytes(), flags, buffer.stored, buffer.closed, ambient)
+    masks = written.undefined
+    if masks is None:
+        masks = np.zeros(written.array.shape, np.bool_)
+    flags = Array(bytes(math.prod(right.shape)), "bool", right.shape)
+    whole = align_buffer(buffer, written.array.data, right, ambient)
+    mask = align_buffer(buffer, masks.tobytes(), flags, ambient)
     if isinstance(whole, str):
         return whole
     if isinstance(mask, str):
         return mask
     return whole, np.frombuffer(mask.data, np.bool_)
+
+
+def align_buffer(buffer: WrittenBuffer, data: bytes, right: Array, ambient: tuple[int, ...]) -> Array | str:
+    """Returns contents of a buffer in the shape of what is right, or a sentence that says why that cannot be."""
+    if buffer.is_memory and len(data) == len(right.data):
+        return Array(data, right.dtype, right.shape)
+    return align(data, right, buffer.stored, buffer.closed, ambient)
