@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from vmapdbg.child.evidence.packing import REDUCES, SAME, UNEXPECTED, CannotPack, UOp, UOpPacker
+from vmapdbg.child.evidence.packing import SAME, UNEXPECTED, CannotPack, UOp, UOpPacker, name_reduce
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.reference.graph import Node
 from vmapdbg.reference.kernel import Kernel, Store
@@ -19,7 +19,7 @@ _ARGUMENTS = {"DEFINE_GLOBAL", "PARAM"}
 # buffers that are made inside of the kernel, when it is lowered
 _STAGES = {"BUFFERIZE", "STAGE"}
 # what stands around stores
-_ENDS = {"END", "SINK", "GROUP"}
+_ENDS = {"SINK", "GROUP"}
 
 
 def pack_kernel(ast: UOp, variables: Mapping[str, int]) -> Kernel:
@@ -41,9 +41,10 @@ def find_stores(ast: UOp) -> list[UOp]:
     stack = [ast]
     while stack:
         u = stack.pop()
-        if u.op.name in _ENDS:
-            ended = u.src[:1] if u.op.name == "END" else u.src
-            stack += reversed(ended)
+        if u.op.name == "END":
+            stack.append(u.src[0])
+        elif u.op.name in _ENDS:
+            stack += reversed(u.src)
         elif u.op.name == "STORE":
             found[u] = None
         else:
@@ -77,9 +78,8 @@ class KernelPacker(UOpPacker):
         if op in {"CONST", "RANGE", "DEFINE_VAR"} or self._is_number(u):
             return []
         if op == "INDEX":
-            value = u.src[:1] if u.src[0].op.name in _STAGES else ()
-            indices = [part for index in u.src[1:] for part in split_gate(index)]
-            return [*(stage.src[0] for stage in value), *indices]
+            values = [stage.src[0] for stage in u.src[:1] if stage.op.name in _STAGES]
+            return values + [part for index in u.src[1:] for part in split_gate(index)]
         if op in {"REDUCE", "CAST", "BITCAST", "BIND", *SAME}:
             return list(u.src[:1])
         if op == "LOAD" and len(u.src) > 1:
@@ -107,13 +107,12 @@ class KernelPacker(UOpPacker):
         closed = u.src[0].src[1:]
         if len(src) != 1 + len(closed):
             raise CannotPack("it reads a buffer of its own under a condition")
-        names = tuple(self._name_range(r) if r.op.name == "RANGE" else None for r in closed)
+        names = tuple(map(self._name_axis, closed))
         return self._add("pick", u, src, names)
 
     def _make_reduce(self, u: UOp, src: tuple[int, ...]) -> int:
-        op = u.arg[0] if isinstance(u.arg, tuple) else u.arg
         names = tuple(self._name_range(r) for r in u.src[1:])
-        return self._add("reduce", u, src, (REDUCES[op.name], (), True, names))
+        return self._add("reduce", u, src, (name_reduce(u), (), True, names))
 
     def _find_argument(self, index: UOp) -> int:
         """Returns the number of the argument that an INDEX is about."""
@@ -131,25 +130,33 @@ class KernelPacker(UOpPacker):
     def _join_places(self, index: UOp, src: list[int]) -> tuple[int, ...]:
         """Returns the position of the place in flat memory, and of the condition where there is one."""
         parts = iter(src)
-        shape = index.src[0]._shape or ()
-        sizes = [self.sizes.need(size) for size in shape]
         indices = index.src[1:]
-        if len(indices) not in {1, len(sizes)}:
+        places, gates = [], []
+        for one, stride in zip(indices, self._find_strides(index), strict=True):
+            place, *gate = [next(parts) for _ in split_gate(one)]
+            places.append(self._multiply(place, stride))
+            gates += gate
+        return (self._join("add", "long", places), *self._join_gates(gates))
+
+    def _find_strides(self, index: UOp) -> list[int]:
+        """Returns how many elements a step of each index is. Raises CannotPack."""
+        if len(index.src) == 2:
+            return [1]
+        sizes = [self.sizes.need(size) for size in index.src[0]._shape or ()]
+        if len(index.src) != 1 + len(sizes):
             raise CannotPack("the reference does not know its indices")
-        place, gates = None, []
-        for axis, one in enumerate(indices):
-            found = [next(parts) for _ in split_gate(one)]
-            stride = math.prod(sizes[axis + 1 :]) if len(indices) > 1 else 1
-            moved = self._multiply(found[0], stride)
-            place = moved if place is None else self.graph.add(Node("add", "long", (), (place, moved)))
-            gates += found[1:]
-        assert place is not None
+        return [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
+
+    def _join_gates(self, gates: list[int]) -> list[int]:
         if not gates:
-            return (place,)
-        gate = gates[0]
-        for other in gates[1:]:
-            gate = self.graph.add(Node("and", "bool", (), (gate, other)))
-        return place, gate
+            return []
+        return [self._join("and", "bool", gates)]
+
+    def _join(self, op: str, dtype: str, slots: list[int]) -> int:
+        first, *others = slots
+        for other in others:
+            first = self.graph.add(Node(op, dtype, (), (first, other)))
+        return first
 
     def _multiply(self, slot: int, factor: int) -> int:
         if factor == 1:

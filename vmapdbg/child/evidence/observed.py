@@ -70,8 +70,7 @@ class ObservedCollector:
             call.evidence.crash = diagnose(error, read_observed_nodes(self.recorder))
             raise
         else:
-            made = self.recorder.schedules[before:]
-            call.finish(made[0].passed if len(made) == 1 else None)
+            call.finish([schedule.passed for schedule in self.recorder.schedules[before:]])
         finally:
             self._call = None
             if len(self.recorder.schedules) > before:

@@ -68,7 +68,9 @@ class ObservedCall:
         buffers = [u for u in sink.toposort() if u.op.name == "BUFFER" and not getattr(u, "is_variable", False)]
         is_later = runs_captured_now()
         try:
-            self.inputs = {u: () if is_later else self.folder.keep_all(u.buffer) for u in buffers}
+            self.inputs = dict.fromkeys(buffers, ())
+            if not is_later:
+                self.inputs = {u: self.folder.keep_all(u.buffer) for u in buffers}
         except BlobsFull:
             return f"its inputs do not fit: the buffers that are kept of one run have {ROOM >> 20} MB together"
         self.reference.start(sink, self.roots, self.inputs)
@@ -78,8 +80,8 @@ class ObservedCall:
         self.launches.note_inputs((u.buffer, names) for u, names in self.inputs.items())
         return None
 
-    def finish(self, passed: ObservedPass | None) -> None:
-        """The call returns; `passed` is the one run of the pass that it made, None where it made others."""
+    def finish(self, passes: Sequence[ObservedPass | None]) -> None:
+        """The call returns; `passes` are the runs of the pass that its schedules came from."""
         if not self.is_kept:
             return
         self.evidence.values = [None] * len(self.roots)
@@ -89,9 +91,11 @@ class ObservedCall:
             self.evidence.reference = None
             self.note_once("its outputs do not fit: there was no room")
             return
-        # the kernels of a schedule that tinygrad makes in another way are not those of the pass
-        if passed is not None and self.scheduled is not None and len(passed.kernels) == len(self.launches.steps):
-            self._pack_passed(passed)
+        if len(passes) != 1 or passes[0] is None or self.scheduled is None:
+            return
+        # where tinygrad runs others than those of the pass, as for each of several devices
+        if len(passes[0].kernels) == len(self.launches.steps):
+            self._pack_passed(passes[0])
 
     def _pack_passed(self, passed: ObservedPass) -> None:
         if self.launches.is_full:
@@ -123,15 +127,19 @@ class ObservedCall:
 
     def settle(self, memory: set[UOp] | None) -> None:
         """TinyJit has captured the call: these are the BUFFERs that its replays use, None: those of the call itself."""
-        held = [ref() for ref in self._tensors]
-        views = [None if tensor is None else tensor.uop for tensor in held]
-        is_used = [view is not None and (memory is None or find_memory(view) in memory) for view in views]
-        self._views = [view if used else None for view, used in zip(views, is_used, strict=True)]
+        self._views = [None] * len(self._tensors)
+        for number, ref in enumerate(self._tensors):
+            tensor = ref()
+            if tensor is not None and (memory is None or find_memory(tensor.uop) in memory):
+                self._views[number] = tensor.uop
 
     def find_buffers(self) -> list[Any]:
         """Returns the buffer of each output, None for one that has none."""
-        found = [None if view is None else find_memory(view) for view in self._views]
-        return [u.buffer if u is not None and u.op.name == "BUFFER" else None for u in found]
+        found: list[Any] = [None] * len(self._views)
+        for number, view in enumerate(self._views):
+            if view is not None and (u := find_memory(view)).op.name == "BUFFER":
+                found[number] = u.buffer
+        return found
 
     def keep_outputs(self, evidence: Evidence, moved: Mapping[int, Any]) -> None:
         """Keeps what the outputs hold now in the evidence of a replay. Raises BlobsFull."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from vmapdbg.child.evidence.packing import REDUCES, SAME, CannotPack, UOp, UOpPacker
+from vmapdbg.child.evidence.packing import REDUCES, SAME, CannotPack, UOp, UOpPacker, name_reduce
 from vmapdbg.reference.graph import DEVICES, Node
 from vmapdbg.reference.writes import WRITES, find_view
 
@@ -149,8 +149,7 @@ class Packer(UOpPacker):
         return self._add("reduce", u, src, (REDUCES[op.name], tuple(axes), keep, ()))
 
     def _make_allreduce(self, u: UOp, src: tuple[int, ...]) -> int:
-        op = u.arg[0] if isinstance(u.arg, tuple) else u.arg
-        return self._add("reduce", u, src, (REDUCES[op.name], (), True, (DEVICES,)))
+        return self._add("reduce", u, src, (name_reduce(u), (), True, (DEVICES,)))
 
     # *** devices, steps, scopes
 
@@ -179,7 +178,7 @@ class Packer(UOpPacker):
         return self._add("vmapout", u, src, self._name_ranges(u))
 
     def _name_ranges(self, u: UOp) -> tuple[int | None, ...]:
-        return tuple(self._name_range(v) if v.op.name == "RANGE" else None for v in u.src[1:])
+        return tuple(map(self._name_axis, u.src[1:]))
 
     # *** writes
 

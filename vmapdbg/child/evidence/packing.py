@@ -3,7 +3,7 @@ walk, arithmetic, constants and dtypes. Runs in the child."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from vmapdbg.child.evidence.sizes import Sizes, Unsized
@@ -84,12 +84,12 @@ class UOpPacker:
         stack = [root]
         while stack:
             u = stack[-1]
-            missing = [s for s in self._find_sources(u) if s not in self._slots] if u not in self._slots else []
-            stack += missing
-            if missing:
+            if u in self._slots:
+                stack.pop()
                 continue
-            stack.pop()
-            if u not in self._slots:
+            missing = [s for s in self._find_sources(u) if s not in self._slots]
+            stack += missing
+            if not missing:
                 self._slots[u] = self._make(u)
         return self._slots[root]
 
@@ -112,9 +112,8 @@ class UOpPacker:
     def _make(self, u: UOp) -> int:
         op, sources = u.op.name, self._find_sources(u)
         src = tuple(self._slots[s] for s in sources)
-        number = self.sizes.find(u) if not sources and self._is_number(u) else None
-        if number is not None:
-            return self._add("const", u, (), number)
+        if not sources and self._is_number(u):
+            return self._add("const", u, (), self.sizes.find(u))
         if op in _ARITHMETIC:
             return self._add(_ARITHMETIC[op], u, self._match_dtypes(u, src))
         if op in SAME:
@@ -163,11 +162,14 @@ class UOpPacker:
 
     def _make_const(self, u: UOp, src: tuple[int, ...]) -> int:
         dtype = self._name_dtype(u)
+        kinds: dict[str, Callable[[Any], Any]] = {"bool": bool}
+        if is_float(dtype):
+            kinds[dtype] = float
         try:
-            number = float(u.arg) if is_float(dtype) else int(u.arg)
+            number = kinds.get(dtype, int)(u.arg)
         except (TypeError, ValueError):
             raise CannotPack(f"the reference does not know the constant {u.arg}") from None
-        return self._add("const", u, (), bool(number) if dtype == "bool" else number)
+        return self._add("const", u, (), number)
 
     def _make_stack(self, u: UOp, src: tuple[int, ...]) -> int:
         return self._add("stack", u, self._match_dtypes(u, src))
@@ -188,6 +190,10 @@ class UOpPacker:
         name = self._name_range(u)
         return self._add("step", u, (), (name, self.graph.ranges[name]))
 
+    def _name_axis(self, r: UOp) -> int | None:
+        """Returns the id of a RANGE, None for what is no RANGE: an axis that it does not stand for."""
+        return self._name_range(r) if r.op.name == "RANGE" else None
+
     def _name_range(self, r: UOp) -> int:
         """Returns the id of a RANGE: its own, unless another one of another size has it."""
         if r not in self._ranges:
@@ -201,7 +207,13 @@ class UOpPacker:
         return self._ranges[r]
 
 
+def name_reduce(u: UOp) -> str:
+    """Returns what the reference calls the op of a reduce: it stands by itself, or first."""
+    op = u.arg[0] if isinstance(u.arg, tuple) else u.arg
+    return REDUCES[op.name]
+
+
 def _name_scalar(u: UOp) -> str:
     # 0.14 has no vectors
-    scalar = getattr(u.dtype, "scalar", None)
-    return name_dtype(u.dtype if scalar is None else scalar())
+    scalar = getattr(u.dtype, "scalar", lambda: u.dtype)
+    return name_dtype(scalar())

@@ -64,7 +64,8 @@ def find_root(packer: Packer, node: UOp) -> tuple[int, bool]:
     target, value = graph.nodes[slot].src
     view = find_view(graph, target)
     if is_whole(graph, view):
-        return (slot if node.op.name == "ASSIGN" else value), False
+        # a STORE has no value of its own
+        return {"ASSIGN": slot, "STORE": value}[node.op.name], False
     memory = graph.nodes[view.base]
     return graph.add(Node("after", memory.dtype, memory.shape, (view.base, slot))), True
 
@@ -111,9 +112,9 @@ def number_kernels(passed: ObservedPass) -> list[int | None]:
     """Returns for each launch the number of its compute kernel, None for a copy: launches that differ only in the value
     of a variable are one kernel."""
     numbers: dict[Any, int] = {}
-    found: list[int | None] = []
+    found: list[int | None] = [None] * len(passed.kernels)
     for index, kernel in enumerate(passed.kernels):
         own = None if kernel.variables else index
-        key = (kernel.ast, kernel.buffers, own)
-        found.append(numbers.setdefault(key, len(numbers)) if kernel.is_compute else None)
+        if kernel.is_compute:
+            found[index] = numbers.setdefault((kernel.ast, kernel.buffers, own), len(numbers))
     return found

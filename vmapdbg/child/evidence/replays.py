@@ -19,6 +19,7 @@ from vmapdbg.child.evidence.packer import Packer
 from vmapdbg.child.evidence.packing import CannotPack
 from vmapdbg.child.evidence.reference_evidence import ReferenceEvidence
 from vmapdbg.child.record.lines import find_user_line
+from vmapdbg.model.wording import format_plural
 
 MOST_COMPARED = 3
 """Of one captured call so many replays are compared."""
@@ -211,7 +212,9 @@ class ReplayWatcher:
         """Says at the last schedule of each captured call how many of its replays were not compared."""
         for known in self.captured.values():
             if left := known.replays - known.compared:
-                count = f"{left} of {known.replays} replays" if known.compared else f"{left} replay{'s' * (left != 1)}"
+                count = f"{left} of {known.replays} replays"
+                if not known.compared:
+                    count = format_plural(left, "replay")
                 reason = known.reason or f"no more than {MOST_COMPARED} of one call are compared"
                 known.realized[-1].note_once(f"{count} of it by TinyJit: {reason}")
                 known.realized[-1].write()

@@ -78,7 +78,9 @@ def read_arguments(
         if name is None and number != 0:
             raise Unknown("what it reads was not kept")
         # what nobody wrote has any contents
-        data = bytes(buffer.size * ITEMSIZE[dtype]) if name is None else read(name)
+        data = bytes(buffer.size * ITEMSIZE[dtype])
+        if name is not None:
+            data = read(name)
         found[number] = Array(data, dtype, (len(data) // ITEMSIZE[dtype],))
     return found
 

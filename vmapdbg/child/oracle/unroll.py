@@ -63,8 +63,7 @@ class UnrolledOracle(Oracle):
         if sealed is None:
             return None
         graph = sealed.get()
-        refusal = self.runner.refuse(graph) if question.which == "asked" else None
-        if refusal is not None:
+        if question.which == "asked" and (refusal := self.runner.refuse(graph)) is not None:
             raise Refused(refusal)
         widening = None if precision is None else Widening(precision.seed)
         return Unroller(graph, question.read, self.runner, widening, question.given)
