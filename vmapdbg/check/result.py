@@ -87,7 +87,8 @@ class OutputCheck:
     """One tensor that the snippet realized, compared with what an oracle computes. `oracle` is `numpy`, `stock`, or
     `python` where it ran on the PYTHON device. `shape` is that of the buffer. `rows` says which part was compared where
     that is not all. `of` is `output`, or `assigned` for a buffer that the snippet assigns to, and `input` for one that
-    changed although nothing assigns to it; these have numbers of their own."""
+    changed although nothing assigns to it; these have numbers of their own. `is_written` tells of an assigned one
+    whether any kernel wrote to it, None where that is not known."""
 
     number: int
     shape: tuple[int, ...]
@@ -96,6 +97,7 @@ class OutputCheck:
     comparison: Comparison
     rows: str | None
     of: CheckedKind = "output"
+    is_written: bool | None = None
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ REPLAYED: dict[Captured, str] = {
 }
 """How the call that TinyJit captured came out -> the sentence about a wrong replay of it."""
 
+LOST_WRITE = "no kernel writes to it: the scheduler lost the assign"
+
 
 def name_check(check: ScheduleCheck) -> str:
     """Returns `schedule 3`, or `schedule 3, replay 2 by TinyJit`."""
@@ -243,6 +245,8 @@ def _explain(fault: Fault) -> list[str]:
     assert fault.output is not None
     wrong = describe_wrong(fault.output.comparison)
     sentences = [f"{name_output(fault.output)} of {name_check(fault.check)}: {wrong}"]
+    if fault.output.is_written is False:
+        sentences.append(LOST_WRITE)
     if fault.captured is not None:
         sentences.append(REPLAYED[fault.captured])
     blame = fault.blame

@@ -101,11 +101,12 @@ class Sealed(Generic[T]):
 class HeldBuffer:
     """What a buffer of the snippet held when the kernels had run: one that is assigned to, or an input that changed
     although nothing assigns to it. `slot` is the position of what it should hold, in the graph of the reference, and
-    `blobs` are the contents, one for each device."""
+    `blobs` are the contents, one for each device. `is_written` tells whether a kernel wrote to it, None: not known."""
 
     slot: int
     blobs: tuple[str, ...]
     is_assigned: bool
+    is_written: bool | None = None
 
 
 @dataclass

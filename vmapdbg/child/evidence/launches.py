@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from vmapdbg.child.adapters.launches import Step
 from vmapdbg.child.evidence.folder import BlobsFull, EvidenceFolder
@@ -61,6 +61,8 @@ class LaunchKeeper:
         # launch -> what its arguments held before it, None for what has no contents yet
         self._arguments: dict[int, tuple[str | None, ...]] = {}
         self._memory = KnownMemory()
+        # buffers whose memory was written
+        self._touched: WeakSet[Any] = WeakSet()
 
     def note_inputs(self, inputs: Iterable[tuple[Any, Sequence[str]]]) -> None:
         """Nothing has run: these are the names of the contents of buffers."""
@@ -83,12 +85,12 @@ class LaunchKeeper:
 
     def after(self, index: int, buffers: Sequence[Any]) -> None:
         """A launch ran just now: what it wrote is kept before its memory goes to another buffer."""
+        for number in self._find_written(index, buffers):
+            self._note_write(buffers[number])
         if self.holds:
             self.outputs += buffers[:1]
         if self.is_full or _is_sharded(buffers) or not buffers:
             return
-        for number in self._find_written(index):
-            self._memory.forget(buffers[number])
         if self._is_repeated(index, buffers):
             return
         written = buffers[0]
@@ -107,7 +109,18 @@ class LaunchKeeper:
             self._memory.note(buffer, known)
         return known
 
-    def _find_written(self, index: int) -> list[int]:
+    def _note_write(self, buffer: Any) -> None:
+        for one in getattr(buffer, "bufs", [buffer]):
+            self._touched.add(one.base)
+            self._memory.forget(one)
+
+    def is_written(self, buffer: Any) -> bool | None:
+        """Tells whether a launch wrote to a buffer; None where launches were not looked at."""
+        if not self.steps:
+            return None
+        return any(one.base in self._touched for one in getattr(buffer, "bufs", [buffer]))
+
+    def _find_written(self, index: int, buffers: Sequence[Any]) -> list[int]:
         """Returns the numbers of the arguments that a launch writes."""
         ast = self.steps[index].ast
         if ast.op.name != "SINK":
@@ -115,9 +128,9 @@ class LaunchKeeper:
         try:
             targets = [store.src[0].src[0] for store in find_stores(ast)]
         except CannotPack:
-            return list(range(len(self._arguments.get(index, (None,)))))
+            return list(range(len(buffers)))
         slots = [getattr(target.arg, "slot", target.arg) for target in targets]
-        return [slot for slot in slots if isinstance(slot, int)]
+        return [slot for slot in slots if isinstance(slot, int) and slot < len(buffers)]
 
     def _is_repeated(self, index: int, buffers: Sequence[Any]) -> bool:
         # the next launch of the same kernel writes the same buffer: the steps of an OUTER range

@@ -33,14 +33,16 @@ class ObservedCall:
         self.folder = folder
         self.roots = [t.uop for t in asked]
         self.evidence = Evidence(-1, None, refused="this tinygrad is observed: it runs in no other process")
-        self.reference = ReferenceEvidence(folder, self.evidence)
+        self.launches = LaunchKeeper(folder)
+        self.reference = ReferenceEvidence(folder, self.evidence, self.launches)
         # BUFFER of the snippet -> its contents, on each of its devices
         self.inputs: dict[UOp, tuple[str, ...]] = {}
-        self.launches = LaunchKeeper(folder)
         self.is_packed = False
         # what the scheduler was given, and what TinyJit keeps of it to run it later
         self.scheduled: UOp = None
         self.captured: UOp = None
+        # BUFFER -> what TinyJit will have there
+        self.made: dict[UOp, UOp] = {}
         # held, they would keep their memory from being used again
         self._tensors = [weakref.ref(t) for t in asked]
         # the outputs of what TinyJit captured, None for one that nobody holds
@@ -82,6 +84,8 @@ class ObservedCall:
 
     def finish(self, passes: Sequence[ObservedPass | None]) -> None:
         """The call returns; `passes` are the runs of the pass that its schedules came from."""
+        if self.captured is not None:
+            self._find_made()
         if not self.is_kept:
             return
         self.evidence.values = [None] * len(self.roots)
@@ -96,6 +100,18 @@ class ObservedCall:
         # where tinygrad runs others than those of the pass, as for each of several devices
         if len(passes[0].kernels) == len(self.launches.steps):
             self._pack_passed(passes[0])
+
+    def _find_made(self) -> None:
+        """Notes which BUFFERs hold what is asked for, as a whole."""
+        for root, ref in zip(self.roots, self._tensors, strict=True):
+            tensor = ref()
+            if tensor is None:
+                continue
+            u = tensor.uop
+            while u.op.name == "RESHAPE":
+                u = u.src[0]
+            if u.op.name == "BUFFER":
+                self.made[u] = root
 
     def _pack_passed(self, passed: ObservedPass) -> None:
         if self.launches.is_full:

@@ -29,11 +29,11 @@ Contents = Callable[[UOp], tuple[str, ...] | None]
 
 class Packer(UOpPacker):
     """Packs one graph. `contents` names what is in a BUFFER; `variables` has the numbers of variables by their names,
-    where the graph itself does not bind them."""
+    where the graph itself does not bind them. `made` has BUFFERs that hold the value of another UOp, as a whole."""
 
-    def __init__(self, contents: Contents, variables: Mapping[str, int] = {}):
+    def __init__(self, contents: Contents, variables: Mapping[str, int] = {}, made: Mapping[UOp, UOp] = {}):
         super().__init__(variables)
-        self.contents = contents
+        self.contents, self.made = contents, made
 
     def find_writes(self) -> dict[UOp, list[int]]:
         """Returns for each BUFFER that the graph writes the positions of the writes, in order."""
@@ -69,6 +69,8 @@ class Packer(UOpPacker):
     def _find_sources(self, u: UOp) -> list[UOp]:
         """Returns the UOps whose values go into that of one."""
         op = u.op.name
+        if u in self.made:
+            return [self.made[u]]
         if op in _REFUSED:
             raise CannotPack(_REFUSED[op])
         if op in {"BUFFER", "CONST", "RANGE", "DEFINE_VAR", "PARAM"} or self._is_number(u):
@@ -90,6 +92,8 @@ class Packer(UOpPacker):
         return [begin if known is None else known for begin, known in zip(begins, found, strict=True)]
 
     def _make_buffer(self, u: UOp, src: tuple[int, ...]) -> int:
+        if src:
+            return self._add("reshape", u, src)
         names = self.contents(u)
         slot = self._add("buffer", u, ())
         if names is not None:

@@ -33,15 +33,17 @@ class RealizeCall:
         # Tensors of the roots: tinygrad tells them where their values are
         self.probes = [type(t)(u, device=u.device) for t, u in zip(asked, self.roots, strict=True)]
         self.evidence = Evidence(-1, None)
+        # what it makes is there when it is captured
+        self.made: dict[Any, Any] = {}
         # BUFFER of the snippet -> its contents, on each of its devices
         self.inputs: dict[Any, tuple[str, ...]] = {}
-        self.reference = ReferenceEvidence(folder, self.evidence)
+        self.launches = LaunchKeeper(folder)
+        self.reference = ReferenceEvidence(folder, self.evidence, self.launches)
         self.busy: Any = None  # the ExecItem that is being compiled or runs
         self._sink: Any = None
         self._items: list[Any] = []
         # id of an ExecItem -> its index in the schedule
         self._indices: dict[int, int] = {}
-        self.launches = LaunchKeeper(folder)
 
     # *** what happens, in order
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence, HeldBuffer
+from vmapdbg.child.evidence.launches import LaunchKeeper
 from vmapdbg.child.evidence.packer import Packer
 from vmapdbg.child.evidence.packing import CannotPack
 from vmapdbg.child.evidence.sizes import find_variables
@@ -18,8 +19,8 @@ UOp = Any
 class ReferenceEvidence:
     """Fills in the part of `evidence` that is the reference's."""
 
-    def __init__(self, folder: EvidenceFolder, evidence: Evidence):
-        self.folder, self.evidence = folder, evidence
+    def __init__(self, folder: EvidenceFolder, evidence: Evidence, launches: LaunchKeeper):
+        self.folder, self.evidence, self.launches = folder, evidence, launches
         self.variables: dict[str, int] = {}
         self._inputs: Mapping[UOp, tuple[str, ...]] = {}
         # BUFFER -> the position of what it should hold when the kernels have run
@@ -70,6 +71,6 @@ class ReferenceEvidence:
             slot, assigned = self._slots[buffer], self._assigned.get(buffer)
             now = self.folder.keep_all(buffer.buffer)
             if assigned is not None:
-                self.evidence.held.append(HeldBuffer(assigned, now, True))
+                self.evidence.held.append(HeldBuffer(assigned, now, True, self.launches.is_written(buffer.buffer)))
             elif slot is not None and buffer not in self._touched and now != before:
                 self.evidence.held.append(HeldBuffer(slot, now, False))

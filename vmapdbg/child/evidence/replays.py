@@ -27,12 +27,14 @@ MOST_COMPARED = 3
 
 class Replayed(Protocol):
     """A call of `Tensor.realize` that TinyJit captures: what it is made from (`roots`, over the BUFFERs of `inputs`),
-    and what is known of it so far."""
+    and what is known of it so far. `made` has the BUFFERs that a replay fills with one of the roots, where the call
+    itself did not run."""
 
     evidence: Evidence
     reference: ReferenceEvidence
     inputs: dict[Any, tuple[str, ...]]
     roots: Sequence[Any]
+    made: dict[Any, Any]
 
     @property
     def is_packed(self) -> bool:
@@ -88,6 +90,8 @@ class CapturedCall:
     reason: str | None
     replays: int = 0
     compared: int = 0
+    # for each schedule the BUFFERs of earlier ones that no replay has, and what is computed instead
+    made: list[dict[Any, Any]] = field(default_factory=list)
 
     def find_time(self, index: int, buffer: Any) -> str | None:
         """When to read what a schedule, by its index, reads in a buffer: `before` the replay or `after` it, None: at
@@ -173,7 +177,7 @@ class ReplayWatcher:
                 (index, u): self.folder.keep_buffer(now.get(id(u.buffer), u.buffer))
                 for index, call in enumerate(known.realized)
                 for u in call.inputs
-                if known.find_time(index, u.buffer) == time
+                if u not in known.made[index] and known.find_time(index, u.buffer) == time
             }
         except BlobsFull:
             known.reason = "there was no room for what they read"
@@ -185,7 +189,7 @@ class ReplayWatcher:
         """Writes what each schedule of a replay that has just run read and wrote."""
         for index, call in enumerate(known.realized):
             evidence = Evidence(call.evidence.schedule, line, replay=known.replays, refused=call.evidence.refused)
-            packer = pack_replay(evidence, call, {u: (inputs[index, u],) for u in call.inputs})
+            packer = pack_replay(evidence, call, known.made[index], find_contents(inputs, index))
             try:
                 # an input that is assigned to is an output
                 call.keep_outputs(evidence, now)
@@ -220,14 +224,22 @@ class ReplayWatcher:
                 known.realized[-1].write()
 
 
-def pack_replay(evidence: Evidence, call: Replayed, inputs: Mapping[Any, tuple[str, ...]]) -> Packer | None:
-    """Packs the graphs of a schedule that was captured, for other contents of its inputs. Returns what packed that of
-    the reference, None where there is none."""
+def find_contents(inputs: Mapping[tuple[int, Any], str], index: int) -> dict[Any, tuple[str, ...]]:
+    """Returns the contents of what a schedule of a replay reads; of what only earlier ones read, as they read it."""
+    ordered = sorted(inputs.items(), key=lambda one: one[0][0])
+    return {u: (name,) for (reader, u), name in ordered if reader <= index}
+
+
+def pack_replay(
+    evidence: Evidence, call: Replayed, made: Mapping[Any, Any], inputs: Mapping[Any, tuple[str, ...]]
+) -> Packer | None:
+    """Packs the graphs of a schedule that was captured, for other contents of its inputs; `made` has those that are
+    computed. Returns what packed that of the reference, None where there is none."""
     if call.evidence.graph is not None:
         evidence.graph = Sealed(pack_graph(call.roots, lambda u: inputs[u][0]))
     if not call.is_packed:
         return None
-    packer = Packer(inputs.get, call.reference.variables)
+    packer = Packer(inputs.get, call.reference.variables, made)
     try:
         packer.graph.roots = [packer.pack(root) for root in call.roots]
     except CannotPack as error:
@@ -253,8 +265,12 @@ def make_captured(call: JitCall) -> CapturedCall:
     """Returns the record of a call that was captured just now, with a reason if its replays cannot be compared."""
     written = [set(map(id, realized.find_written())) for realized in call.realized]
     known = CapturedCall(call.tiny.captured, call.inputs or [], call.realized, written, None)
-    known.reason = find_reason(call, known)
     memory = find_memory(call.tiny.captured)
+    found: dict[Any, Any] = {}
+    for realized in call.realized:
+        known.made.append({u: root for u, root in found.items() if memory is not None and u not in memory})
+        found |= realized.made
+    known.reason = find_reason(call, known)
     if memory is not None:
         memory |= {u for realized in call.realized for u in realized.inputs}
     for realized in call.realized:
@@ -278,7 +294,13 @@ def find_reason(call: JitCall, known: CapturedCall) -> str | None:
         return "optimize=True moves its buffers"
     if None in times:
         return "one of its schedules reads a buffer that others write before and after it"
-    between = [u for (_, u), time in zip(reads, times, strict=True) if time == "after"]
-    if memory is not None and not memory.issuperset(between):
+    if memory is None:
+        return None
+    is_moved = [time == "after" and u not in memory for (_, u), time in zip(reads, times, strict=True)]
+    if any(moved and u not in known.made[index] for (index, u), moved in zip(reads, is_moved, strict=True)):
         return "one of its schedules reads what another one writes, in memory of their own"
+    # what is computed instead stands for the time before: it must not read what has changed by then
+    changed = {u for (_, u), time, moved in zip(reads, times, is_moved, strict=True) if time == "after" and not moved}
+    if any(is_moved) and changed & {u for (_, u), time in zip(reads, times, strict=True) if time == "before"}:
+        return "one of its schedules reads a buffer before and after another one writes it"
     return None

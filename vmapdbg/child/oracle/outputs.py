@@ -93,7 +93,8 @@ class OutputChecker:
             again = functools.partial(_evaluate_one, slot=held.slot)
             found = self.comparer.compare(self.oracle, "asked", values, held.slot, got, right, again)
             of = "assigned" if held.is_assigned else "input"
-            checks.append(OutputCheck(number, right.shape, right.dtype, self.oracle, found, None, of))
+            check = OutputCheck(number, right.shape, right.dtype, self.oracle, found, None, of, held.is_written)
+            checks.append(check)
         return checks
 
     # *** some rows of what is too large

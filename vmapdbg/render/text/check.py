@@ -14,6 +14,7 @@ from vmapdbg.model.capture import Capture
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.render.check_sentences import (
+    LOST_WRITE,
     REPLAYED,
     bracket_pattern,
     describe_lost,
@@ -118,6 +119,8 @@ def _format_output(output: OutputCheck, page: Page) -> list[Text]:
     lines += page.wrap(_describe_first(found), indent=4, hang=2)
     if found.pattern_data is not None:
         lines += page.wrap(describe_pattern(found.pattern_data), indent=4, hang=2)
+    if output.is_written is False:
+        lines += page.wrap((LOST_WRITE, "bold red"), indent=4, hang=2)
     return lines + page.wrap((_describe_tolerance(found.tolerance), "dim"), indent=4, hang=2)
 
 
