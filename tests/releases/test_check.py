@@ -131,6 +131,46 @@ def test_a_replay_that_reads_the_wrong_buffer_is_found(release: str, tree: Path,
         assert "first at [0, 0, 0]: 0.5, should be 3.0" in text
 
 
+JOINED = """
+from tinygrad import Tensor, TinyJit
+
+@TinyJit
+def fn(x, y):
+  h = (x * 10).realize()
+  return h.reshape(1, 2, 1).expand(1, 2, 2)[:, :, (y > 0).where(1, 0)].realize()
+
+for i in range(4):
+  fn(Tensor([[1.0 + i, 2.0 + i]]).realize(), Tensor([0.5, -7.0]).realize())
+"""
+
+
+def test_what_one_schedule_of_a_replay_hands_to_another_is_followed(release: str, tree: Path, tmp_path: Path) -> None:
+    """From 0.13 on it has memory of its own in each replay."""
+    done = check(tree, tmp_path, JOINED)
+    is_wrong = release != "0.14.0"
+    assert done.returncode == int(is_wrong), done.stdout + done.stderr
+    text = " ".join(done.stdout.split())
+    assert "replays of it" not in text
+    if is_wrong:
+        assert "replay 2 by TinyJit snippet.py:10 output 0 (1, 2, 2) float: 4 of 4 elements wrong" in text
+        assert "first at [0, 0, 0]: 0.5, should be 40.0" in text
+
+
+LOST = """
+from tinygrad import Tensor, dtypes
+a = Tensor([1.0, 2.0]).realize()
+a.bitcast(dtypes.uint32).assign(Tensor([0x40800000, 0x40400000], dtype=dtypes.uint32)).realize()
+"""
+
+
+def test_an_assign_that_no_kernel_makes(release: str, tree: Path, tmp_path: Path) -> None:
+    """0.12 writes through a BITCAST to memory that nobody reads."""
+    done = check(tree, tmp_path, LOST)
+    is_lost = "no kernel writes to it: the scheduler lost the assign" in " ".join(done.stdout.split())
+    assert is_lost == (release == "0.12.0"), done.stdout + done.stderr
+    assert done.returncode == int(is_lost)
+
+
 REPEATED = """
 from tinygrad import Tensor
 x = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]).realize()

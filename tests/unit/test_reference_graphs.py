@@ -270,6 +270,22 @@ def test_a_write_through_other_eyes() -> None:
     seen = made.op("bitcast", buffer, dtype="uint")
     written = made.op("assign", seen, made.input([0x40800000, 0x40400000], "uint"))
     assert made.numbers(made.view("after", buffer, (2,), None, written)).tolist() == [4.0, 3.0]
+    # what is read through the same eyes has the bits that were written
+    assert made.numbers(made.view("after", seen, (2,), None, written)).tolist() == [0x40800000, 0x40400000]
+
+
+def test_new_memory_need_not_be_known_where_it_is_written_whole() -> None:
+    made = Maker()
+    memory = made.graph.add(Node("buffer", "float", (4,)))
+    seen = made.view("reshape", memory, (2, 2))
+    whole = made.op("store", seen, made.input([[1.0, 2.0], [3.0, 4.0]], "float"))
+    after = made.view("after", seen, (2, 2), None, whole)
+    assert made.numbers(after).tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    part = made.op("store", made.view("shrink", memory, (2,), (1,)), made.const(9.0, "float", (2,)))
+    (found,) = made.evaluator().evaluate([made.view("after", memory, (4,), None, part)])
+    assert isinstance(found, Unknown)
+    both = made.view("after", made.view("after", memory, (4,), None, whole), (4,), None, part)
+    assert made.numbers(both).tolist() == [1.0, 9.0, 9.0, 4.0]
 
 
 # *** step ranges

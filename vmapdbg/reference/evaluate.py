@@ -322,7 +322,8 @@ class Evaluator:
                 continue
             memory = memory or self._value(view.base)
             memory = write(memory, follow(view, self.graph, number_elements(memory), self._apply), value)
-        return follow(shown, self.graph, memory or self._value(shown.base), self._apply)
+        value = follow(shown, self.graph, memory or self._value(shown.base), self._apply)
+        return self._cast_read(shown.base, node, value)
 
     def _replace_whole(self, base: int, target: int, value: Value) -> Value:
         batch = value.numbers.shape[: len(value.ranges)]
@@ -335,6 +336,13 @@ class Evaluator:
         if memory.dtype == seen.dtype:
             return value
         return Value(bitcast(value.numbers, seen.dtype, memory.dtype), value.ranges, value.undefined)
+
+    def _cast_read(self, base: int, node: Node, value: Value) -> Value:
+        """Returns what is seen through a bitcast of memory, of the elements of that memory."""
+        memory = self.graph.nodes[base]
+        if memory.dtype == node.dtype:
+            return value
+        return Value(bitcast(value.numbers, memory.dtype, node.dtype), value.ranges, value.undefined)
 
     def _apply(self, slot: int, source: Value) -> Value:
         node = self.graph.nodes[slot]

@@ -8,7 +8,7 @@ after the replay, if nothing has written there since.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -33,7 +33,7 @@ class Replayed(Protocol):
     evidence: Evidence
     reference: ReferenceEvidence
     inputs: dict[Any, tuple[str, ...]]
-    roots: Sequence[Any]
+    roots: list[Any]
     made: dict[Any, Any]
 
     @property
