@@ -9,107 +9,19 @@ after the replay, if nothing has written there since.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
-from vmapdbg.child.adapters.replays import find_buffer, find_memory, watch_replays
+from vmapdbg.child.adapters.replays import find_buffer, watch_replays
+from vmapdbg.child.evidence.captured import CapturedCall, JitCall, Replayed, make_captured
 from vmapdbg.child.evidence.folder import BlobsFull, EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence, HeldBuffer, Sealed, pack_graph
 from vmapdbg.child.evidence.packer import Packer
 from vmapdbg.child.evidence.packing import CannotPack
-from vmapdbg.child.evidence.reference_evidence import ReferenceEvidence
 from vmapdbg.child.record.lines import find_user_line
 from vmapdbg.model.wording import format_plural
 
 MOST_COMPARED = 3
 """Of one captured call so many replays are compared."""
-
-
-class Replayed(Protocol):
-    """A call of `Tensor.realize` that TinyJit captures: what it is made from (`roots`, over the BUFFERs of `inputs`),
-    and what is known of it so far. `made` has the BUFFERs that a replay fills with one of the roots, where the call
-    itself did not run."""
-
-    evidence: Evidence
-    reference: ReferenceEvidence
-    inputs: dict[Any, tuple[str, ...]]
-    roots: list[Any]
-    made: dict[Any, Any]
-
-    @property
-    def is_packed(self) -> bool:
-        """Whether its graph can be packed for other inputs."""
-        ...
-
-    def find_written(self) -> list[Any]:
-        """Returns the buffers that its kernels wrote."""
-        ...
-
-    def settle(self, memory: set[Any] | None) -> None:
-        """TinyJit has captured the call: these are the BUFFERs that its replays use, None: those of the call itself."""
-        ...
-
-    def find_buffers(self) -> list[Any]:
-        """Returns the buffer of each output, None for one that has none."""
-        ...
-
-    def keep_outputs(self, evidence: Evidence, moved: Mapping[int, Any]) -> None:
-        """Keeps what the outputs hold now; `moved` has the buffers to read instead of others, by the id of those.
-        Raises BlobsFull."""
-        ...
-
-    def note_once(self, reason: str) -> None:
-        """Says in the evidence what of the schedule was not checked."""
-        ...
-
-    def write(self) -> None:
-        """Writes the evidence again."""
-        ...
-
-
-@dataclass
-class JitCall:
-    """A call of a TinyJit that runs now: the buffers of its inputs, and the calls of `realize` in it that made a
-    schedule, if it is captured."""
-
-    tiny: Any
-    inputs: list[Any] | None = None
-    realized: list[Replayed] = field(default_factory=list)
-
-
-@dataclass
-class CapturedCall:
-    """A call of a TinyJit that was captured: its CapturedJit, the buffers of its inputs, the calls of `realize` in it,
-    each with what its schedule writes, why its replays are not compared (None where they are), how many there were, and
-    how many are compared."""
-
-    jit: Any  # held, so that its id stays its own
-    inputs: list[Any]
-    realized: list[Replayed]
-    written: list[set[int]]  # of each schedule, the ids of the buffers that it writes
-    reason: str | None
-    replays: int = 0
-    compared: int = 0
-    # for each schedule the BUFFERs of earlier ones that no replay has, and what is computed instead
-    made: list[dict[Any, Any]] = field(default_factory=list)
-
-    def find_time(self, index: int, buffer: Any) -> str | None:
-        """When to read what a schedule, by its index, reads in a buffer: `before` the replay or `after` it, None: at
-        neither time."""
-        writers = [i for i, written in enumerate(self.written) if id(buffer) in written]
-        if all(i >= index for i in writers):
-            return "before"
-        if all(i < index for i in writers):
-            return "after"
-        return None
-
-    def is_final(self, index: int, buffer: Any) -> bool:
-        """Tells whether no later schedule writes what one, by its index, has written."""
-        return not any(id(buffer) in written for written in self.written[index + 1 :])
-
-    def match_inputs(self, buffers: list[Any]) -> dict[int, Any]:
-        """Returns the buffer of a replay that stands for one of this call, by the id of that one."""
-        return {id(before): after for before, after in zip(self.inputs, map(find_buffer, buffers), strict=True)}
 
 
 class ReplayWatcher:
@@ -259,48 +171,3 @@ def drop_overwritten(evidence: Evidence, call: Replayed, is_final: Callable[[Any
             evidence.unchecked.append(f"output {output}: a later schedule of the call writes it again")
     if evidence.got is not None and not evidence.got_roots:
         evidence.values = []
-
-
-def make_captured(call: JitCall) -> CapturedCall:
-    """Returns the record of a call that was captured just now, with a reason if its replays cannot be compared."""
-    written = [set(map(id, realized.find_written())) for realized in call.realized]
-    known = CapturedCall(call.tiny.captured, call.inputs or [], call.realized, written, None)
-    memory = find_memory(call.tiny.captured)
-    found: dict[Any, Any] = {}
-    for realized in call.realized:
-        known.made.append({u: root for u, root in found.items() if memory is not None and u not in memory})
-        found |= realized.made
-    known.reason = find_reason(call, known)
-    if memory is not None:
-        memory |= {u for realized in call.realized for u in realized.inputs}
-    for realized in call.realized:
-        realized.settle(memory)
-    return known
-
-
-def find_reason(call: JitCall, known: CapturedCall) -> str | None:
-    """Returns why the replays of a call cannot be compared, None where they can."""
-    reads = [(index, u) for index, realized in enumerate(call.realized) for u in realized.inputs]
-    times = [known.find_time(index, u.buffer) for index, u in reads]
-    memory = find_memory(call.tiny.captured)
-    if any(hasattr(u.buffer, "bufs") for _, u in reads):
-        return "one of its schedules reads what is sharded over devices"
-    if any(not realized.is_packed and realized.evidence.graph is None for realized in call.realized):
-        return "the call that was captured could not be compared"
-    if call.tiny.prune:
-        return "prune=True runs some kernels once only"
-    # not in 0.13
-    if getattr(call.tiny, "optimize", False):
-        return "optimize=True moves its buffers"
-    if None in times:
-        return "one of its schedules reads a buffer that others write before and after it"
-    if memory is None:
-        return None
-    is_moved = [time == "after" and u not in memory for (_, u), time in zip(reads, times, strict=True)]
-    if any(moved and u not in known.made[index] for (index, u), moved in zip(reads, is_moved, strict=True)):
-        return "one of its schedules reads what another one writes, in memory of their own"
-    # what is computed instead stands for the time before: it must not read what has changed by then
-    changed = {u for (_, u), time, moved in zip(reads, times, is_moved, strict=True) if time == "after" and not moved}
-    if any(is_moved) and changed & {u for (_, u), time in zip(reads, times, strict=True) if time == "before"}:
-        return "one of its schedules reads a buffer before and after another one writes it"
-    return None

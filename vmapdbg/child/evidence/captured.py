@@ -1,0 +1,163 @@
+"""What is known of a call that TinyJit captured: its schedules, and why its replays cannot be compared. Runs in the
+child."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from vmapdbg.child.adapters.replays import find_buffer, find_memory
+from vmapdbg.child.evidence.graphs import Evidence
+from vmapdbg.child.evidence.reference_evidence import ReferenceEvidence
+
+
+class Replayed(Protocol):
+    """A call of `Tensor.realize` that TinyJit captures: what it is made from (`roots`, over the BUFFERs of `inputs`),
+    and what is known of it so far. `made` has the BUFFERs that a replay fills with one of the roots, where the call
+    itself did not run."""
+
+    evidence: Evidence
+    reference: ReferenceEvidence
+    inputs: dict[Any, tuple[str, ...]]
+    roots: list[Any]
+    made: dict[Any, Any]
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether its graph can be packed for other inputs."""
+        ...
+
+    def find_written(self) -> list[Any]:
+        """Returns the buffers that its kernels wrote."""
+        ...
+
+    def settle(self, memory: set[Any] | None) -> None:
+        """TinyJit has captured the call: these are the BUFFERs that its replays use, None: those of the call itself."""
+        ...
+
+    def find_buffers(self) -> list[Any]:
+        """Returns the buffer of each output, None for one that has none."""
+        ...
+
+    def keep_outputs(self, evidence: Evidence, moved: Mapping[int, Any]) -> None:
+        """Keeps what the outputs hold now; `moved` has the buffers to read instead of others, by the id of those.
+        Raises BlobsFull."""
+        ...
+
+    def note_once(self, reason: str) -> None:
+        """Says in the evidence what of the schedule was not checked."""
+        ...
+
+    def write(self) -> None:
+        """Writes the evidence again."""
+        ...
+
+
+@dataclass
+class JitCall:
+    """A call of a TinyJit that runs now: the buffers of its inputs, and the calls of `realize` in it that made a
+    schedule, if it is captured."""
+
+    tiny: Any
+    inputs: list[Any] | None = None
+    realized: list[Replayed] = field(default_factory=list)
+
+
+@dataclass
+class CapturedCall:
+    """A call of a TinyJit that was captured: its CapturedJit, the buffers of its inputs, the calls of `realize` in it,
+    each with what its schedule writes, why its replays are not compared (None where they are), how many there were, and
+    how many are compared."""
+
+    jit: Any  # held, so that its id stays its own
+    inputs: list[Any]
+    realized: list[Replayed]
+    written: list[set[int]]  # of each schedule, the ids of the buffers that it writes
+    reason: str | None
+    replays: int = 0
+    compared: int = 0
+    # for each schedule the BUFFERs of earlier ones that no replay has, and what is computed instead
+    made: list[dict[Any, Any]] = field(default_factory=list)
+
+    def find_time(self, index: int, buffer: Any) -> str | None:
+        """When to read what a schedule, by its index, reads in a buffer: `before` the replay or `after` it, None: at
+        neither time."""
+        writers = [i for i, written in enumerate(self.written) if id(buffer) in written]
+        if all(i >= index for i in writers):
+            return "before"
+        if all(i < index for i in writers):
+            return "after"
+        return None
+
+    def is_final(self, index: int, buffer: Any) -> bool:
+        """Tells whether no later schedule writes what one, by its index, has written."""
+        return not any(id(buffer) in written for written in self.written[index + 1 :])
+
+    def match_inputs(self, buffers: list[Any]) -> dict[int, Any]:
+        """Returns the buffer of a replay that stands for one of this call, by the id of that one."""
+        return {id(before): after for before, after in zip(self.inputs, map(find_buffer, buffers), strict=True)}
+
+
+def make_captured(call: JitCall) -> CapturedCall:
+    """Returns the record of a call that was captured just now, with a reason if its replays cannot be compared."""
+    written = [set(map(id, realized.find_written())) for realized in call.realized]
+    known = CapturedCall(call.tiny.captured, call.inputs or [], call.realized, written, None)
+    memory = find_memory(call.tiny.captured)
+    found: dict[Any, Any] = {}
+    for realized in call.realized:
+        known.made.append({u: root for u, root in found.items() if memory is not None and u not in memory})
+        found |= realized.made
+    known.reason = find_reason(call, known, memory)
+    if memory is not None:
+        own = set(map(id, known.inputs))
+        memory |= {u for realized in call.realized for u in realized.inputs if id(u.buffer) in own}
+    for realized in call.realized:
+        realized.settle(memory)
+    return known
+
+
+@dataclass(frozen=True)
+class Read:
+    """A BUFFER that a schedule reads, by its index, and when to look at it in a replay."""
+
+    index: int
+    buffer: Any
+    time: str | None
+
+
+def find_reason(call: JitCall, known: CapturedCall, memory: set[Any] | None) -> str | None:
+    """Returns why the replays of a call cannot be compared, None where they can. `memory` has the BUFFERs that they use,
+    None: those of the call itself."""
+    reads = [
+        Read(index, u, known.find_time(index, u.buffer))
+        for index, realized in enumerate(call.realized)
+        for u in realized.inputs
+    ]
+    if any(hasattr(read.buffer.buffer, "bufs") for read in reads):
+        return "one of its schedules reads what is sharded over devices"
+    if any(not realized.is_packed and realized.evidence.graph is None for realized in call.realized):
+        return "the call that was captured could not be compared"
+    if call.tiny.prune:
+        return "prune=True runs some kernels once only"
+    # not in 0.13
+    if getattr(call.tiny, "optimize", False):
+        return "optimize=True moves its buffers"
+    if any(read.time is None for read in reads):
+        return "one of its schedules reads a buffer that others write before and after it"
+    if memory is not None:
+        return _find_moved(reads, known, memory)
+    return None
+
+
+def _find_moved(reads: Sequence[Read], known: CapturedCall, memory: set[Any]) -> str | None:
+    """Returns why what a replay has in other memory cannot be computed instead, None where it can."""
+    later = [read for read in reads if read.time == "after"]
+    moved = [read for read in later if read.buffer not in memory]
+    if any(read.buffer not in known.made[read.index] for read in moved):
+        return "one of its schedules reads what another one writes, in memory of their own"
+    # what is computed instead is that of the time before: it must not be made of what has changed by then
+    changed = {read.buffer for read in later} & {read.buffer for read in reads if read.time == "before"}
+    if moved and changed:
+        return "one of its schedules reads a buffer before and after another one writes it"
+    return None
