@@ -127,8 +127,8 @@ class Read:
 
 
 def find_reason(call: JitCall, known: CapturedCall, memory: set[Any] | None) -> str | None:
-    """Returns why the replays of a call cannot be compared, None where they can. `memory` has the BUFFERs that they use,
-    None: those of the call itself."""
+    """Returns why the replays of a call cannot be compared, None where they can. `memory` has the BUFFERs that they
+    use, None: those of the call itself."""
     reads = [
         Read(index, u, known.find_time(index, u.buffer))
         for index, realized in enumerate(call.realized)
