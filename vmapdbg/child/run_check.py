@@ -130,13 +130,10 @@ class StockCollector(ObservedCollector):
     def __init__(self, folder: SuiteFolder, recorder: ObservingRecorder):
         super().__init__(folder.path, recorder)
         self.folder = self.suite = folder
-
-    @property
-    def is_busy(self) -> bool:
-        return self._is_busy
+        self.replays.folder = folder
 
     def on_realize(self, realize: Callable[..., Any], tensor: Any, *others: Any, **options: Any) -> Any:
-        if self._is_busy:
+        if self.is_busy:
             return realize(tensor, *others, **options)
         test = find_test()
         if test != self.suite.test:
@@ -149,5 +146,5 @@ class StockCollector(ObservedCollector):
 
     def close(self) -> None:
         super().close()
-        self._last, self._replays = None, 0
+        self.replays.captured.clear()
         self.suite.forget()

@@ -34,6 +34,11 @@ class ObservedCollector:
         self._call: ObservedCall | None = None
         self.replays = ReplayWatcher(self.folder)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a call runs."""
+        return self._call is not None
+
     def watch(self, tensor_module: ModuleType) -> None:
         """Wraps `Tensor.realize`, what it has scheduled and run, and what TinyJit does. Raises UnknownShape where the
         first is not what it should be."""
