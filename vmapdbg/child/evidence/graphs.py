@@ -119,10 +119,10 @@ class Evidence:
     number of the output -> position).
 
     `passed` and `reference_passed` are the graph as the pass saw it, its roots the nodes of `buffers`; `kernels` are
-    those that wrote them. `range_names` has the rendered name of each RANGE's id. `failed` is the error of a schedule
-    that raised, `crash` where tinygrad did, `failed_kernel` the number of the compute kernel that did and `failed_node`
-    the id of the node whose buffer it writes. `replay` counts the replays by TinyJit, from 1: what the kernels of the
-    schedule made of other inputs."""
+    those that wrote them, and `passed_refused` says why there is no `reference_passed`. `range_names` has the rendered
+    name of each RANGE's id. `failed` is the error of a schedule that raised, `failed_kernel` the number of the compute
+    kernel that did and `failed_node` the id of the node whose buffer it writes. `replay` counts the replays by TinyJit,
+    from 1: what the kernels of the schedule made of other inputs."""
 
     schedule: int
     line: str | None
@@ -144,6 +144,7 @@ class Evidence:
     got: Graph | None = None
     got_roots: dict[int, int] = field(default_factory=dict)
     kernels: list[Kernel] = field(default_factory=list)
+    passed_refused: str | None = None
     crash: Crash | None = None
 
     @property

@@ -17,6 +17,7 @@ from vmapdbg.child.evidence.packer import Packer
 from vmapdbg.child.evidence.packing import CannotPack
 from vmapdbg.child.evidence.passed import find_observed, pack_buffers
 from vmapdbg.child.evidence.reference_evidence import ReferenceEvidence
+from vmapdbg.child.evidence.sizes import Sizes
 from vmapdbg.child.extract.observed_view import find_nodes
 from vmapdbg.child.record.observe import ObservedPass
 from vmapdbg.child.record.observe.outcomes import find_memory
@@ -119,7 +120,10 @@ class ObservedCall:
         inputs = find_inputs(self.scheduled, passed.toposort)
         ids = {u: number for number, u in enumerate(find_nodes(passed))}
         found = list(find_observed(passed, ids, self.launches.written))
-        packer = Packer(lambda u: self.inputs.get(inputs.get(u)), self.reference.variables)
+        # from 0.13 on the graph of the pass calls a variable by its place among the arguments
+        places = {f"p{place}": Sizes({}).find(u) for place, u in enumerate(self.scheduled.src[1:])}
+        variables = {name: number for name, number in places.items() if number is not None}
+        packer = Packer(lambda u: self.inputs.get(inputs.get(u)), self.reference.variables | variables)
         pack_buffers(self.evidence, found, self.launches, packer)
 
     # *** what replays of the call ask, too

@@ -36,22 +36,21 @@ class NodeBuffer:
 
 def pack_buffers(evidence: Evidence, found: Sequence[NodeBuffer], keeper: LaunchKeeper, packer: Packer) -> None:
     """Adds the buffers of a schedule to its evidence, with the graph of their values that `packer` makes."""
-    known: dict[Any, int] = {}
-    roots = []
+    in_memory = [False] * len(found)
     try:
-        for one in found:
-            blob, dtype, size = keeper.written[one.launch]
-            root, is_memory = find_root(packer, one.node)
-            roots.append(root)
-            run = keeper.pack_run(one.launch, evidence.kernels, known)
-            evidence.buffers.append(
-                WrittenBuffer(one.id, one.kernel, one.closed, one.stored, dtype, size, blob, is_memory, run)
-            )
+        roots = [find_root(packer, one.node) for one in found]
+        packer.graph.roots = [slot for slot, _ in roots]
+        in_memory = [is_memory for _, is_memory in roots]
+        evidence.reference_passed = packer.graph
     except CannotPack as error:
-        evidence.reference_refused = evidence.reference_refused or str(error)
-        return
-    packer.graph.roots = roots
-    evidence.reference_passed = packer.graph
+        evidence.passed_refused = str(error)
+    known: dict[Any, int] = {}
+    for one, is_memory in zip(found, in_memory, strict=True):
+        blob, dtype, size = keeper.written[one.launch]
+        run = keeper.pack_run(one.launch, evidence.kernels, known)
+        evidence.buffers.append(
+            WrittenBuffer(one.id, one.kernel, one.closed, one.stored, dtype, size, blob, is_memory, run)
+        )
 
 
 def find_root(packer: Packer, node: UOp) -> tuple[int, bool]:
