@@ -1,4 +1,4 @@
-"""`python -m tests.found [NAME...]` runs the programs and writes into their heads what comes of them; all by default."""
+"""`python -m tests.found [NAME...]` runs the programs and writes into their heads what comes of them."""
 
 from __future__ import annotations
 
