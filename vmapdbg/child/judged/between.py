@@ -4,6 +4,7 @@ both."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vmapdbg.child.evidence.replays import ReplayWatcher
@@ -12,9 +13,19 @@ from vmapdbg.child.record.recording import Recording
 from vmapdbg.child.run_save import find_test
 
 if TYPE_CHECKING:
-    from vmapdbg.child.evidence.collector import Collector
+
+    class Collector:
+        """That of the overlay or the one that observes: whichever stands behind `CallByCall`."""
+
+        replays: ReplayWatcher
+
+        def __init__(self, folder: Path, recorder: Any) -> None: ...
+
+        def on_realize(self, realize: Callable[..., Any], tensor: Any, *others: Any, **options: Any) -> Any: ...
+
+        def close(self) -> None: ...
+
 else:
-    # that of the overlay or the one that observes: whichever stands behind
     Collector = object
 
 
