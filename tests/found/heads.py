@@ -54,4 +54,6 @@ def describe(name: str, outcome: Outcome) -> str:
     said = outcome.detail.split("\n")[0]
     if outcome.kind == "hang":
         said = f"in {outcome.trace[-1]}" if outcome.trace else said
-    return f"# on {name}: {outcome.kind}" + (f": {said[:150]}" if outcome.is_fault else "")
+    if not outcome.is_fault:
+        return f"# on {name}: {outcome.kind}"
+    return f"# on {name}: {outcome.kind}: {said[:150]}".rstrip()

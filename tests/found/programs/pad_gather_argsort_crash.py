@@ -3,7 +3,7 @@
 # on 0.12.0: ok
 # on 0.13.0: ok
 # on 0.14.0: ok
-# on patches: crash: AssertionError: 
+# on patches: crash: AssertionError:
 import numpy as np
 from tinygrad import Tensor
 
