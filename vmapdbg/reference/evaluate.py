@@ -322,7 +322,12 @@ class Evaluator:
                 continue
             memory = memory or self._value(view.base)
             memory = write(memory, follow(view, self.graph, number_elements(memory), self._apply), value)
-        return follow(shown, self.graph, memory or self._value(shown.base), self._apply)
+        found = follow(shown, self.graph, memory or self._value(shown.base), self._apply)
+        held = self.graph.nodes[shown.base].dtype
+        if held == node.dtype:
+            return found
+        # the view looks at the bits of what was written
+        return Value(bitcast(found.numbers, held, node.dtype), found.ranges, found.undefined)
 
     def _replace_whole(self, base: int, target: int, value: Value) -> Value:
         batch = value.numbers.shape[: len(value.ranges)]
