@@ -31,7 +31,9 @@ class Replayed(Protocol):
     evidence: Evidence
     reference: ReferenceEvidence
     inputs: dict[Any, tuple[str, ...]]
-    roots: Sequence[Any]
+
+    @property
+    def roots(self) -> Sequence[Any]: ...
 
     @property
     def is_packed(self) -> bool:
