@@ -251,6 +251,19 @@ def test_a_write_to_a_view_of_a_buffer() -> None:
     assert np.array_equal(made.numbers(buffer), a)
 
 
+def test_what_is_written_through_a_bitcast_is_seen_through_it() -> None:
+    made = Maker()
+    memory = made.graph.add(Node("buffer", "float", (2,)))
+    made.graph.inputs[memory] = (made.keep(np.array([1.0, 2.0]), "float"),)
+    bits = made.op("bitcast", memory, dtype="uint")
+    four = made.input([0x40800000, 0x3F800000], "uint")
+    stored = made.graph.add(Node("store", "uint", (2,), (bits, four)))
+    after = made.graph.add(Node("after", "uint", (2,), (bits, stored)))
+    assert made.numbers(after).tolist() == [0x40800000, 0x3F800000]
+    seen = made.graph.add(Node("after", "float", (2,), (memory, stored)))
+    assert made.numbers(seen).tolist() == [4.0, 1.0]
+
+
 def test_writes_one_after_the_other() -> None:
     made = Maker()
     buffer = made.input([0.0] * 4, "float")

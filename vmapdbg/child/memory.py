@@ -12,6 +12,9 @@ def read_buffer(buffer: Any) -> bytes:
 
     One that was never written (Tensor.empty) has what its memory has: who computes again reads the same.
     """
+    if not buffer.size:
+        # tinygrad has no memory of no bytes
+        return b""
     memory = buffer.ensure_allocated()
     # 0.13 renamed it
     read = getattr(memory, "as_memoryview", None) or memory.as_buffer

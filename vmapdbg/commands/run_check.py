@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from vmapdbg.check.suite import PARTS, Judged, ProgramCheck, sum_up
 from vmapdbg.commands.options import make_console
@@ -23,9 +22,6 @@ from vmapdbg.commands.programs import Program, run_program
 from vmapdbg.commands.progress import Progress, show_progress
 from vmapdbg.model.data import build_data, dump_document
 from vmapdbg.model.failure import EXIT_CHILD
-
-if TYPE_CHECKING:
-    pass
 
 _POLL = 0.1
 
@@ -51,12 +47,12 @@ def run_and_check(program: Program, as_json: bool) -> int:
         try:
             status = run_program(program, stdout=sys.stderr if as_json else None, VMAPDBG_CHECK=folder)
             (root / "over").touch()
-            wait_for_judge(judge, root)
+            is_stopped = not wait_for_judge(judge, root)
         finally:
             judge.kill()
             judge.wait()
         document = make_document(read_found(root), program.arguments, status)
-        died = judge.returncode not in (0, -9)
+        died = judge.returncode != 0 and not is_stopped
     if as_json:
         sys.stdout.write(dump_document(document))
     else:
@@ -66,15 +62,16 @@ def run_and_check(program: Program, as_json: bool) -> int:
     return 1 if document.findings else status
 
 
-def wait_for_judge(judge: subprocess.Popen[bytes], root: Path) -> None:
-    """Waits until all is judged; Ctrl-C ends it, and what was judged so far counts."""
+def wait_for_judge(judge: subprocess.Popen[bytes], root: Path) -> bool:
+    """Waits until all is judged, and returns True; Ctrl-C ends it, and what was judged so far counts."""
     with show_progress("judging what the program realized") as progress:
         try:
             while judge.poll() is None:
                 report(progress, root)
                 time.sleep(_POLL)
         except KeyboardInterrupt:
-            judge.kill()
+            return False
+    return True
 
 
 def report(progress: Progress | None, root: Path) -> None:

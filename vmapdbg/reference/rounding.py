@@ -4,7 +4,6 @@ there is on the way to a value."""
 from __future__ import annotations
 
 import math
-import random
 
 import numpy as np
 
@@ -76,20 +75,29 @@ class InDouble(Rounding):
         wide = np.asarray(numbers, dtype=np.float64)
         if self.seed is None or not is_rounded(node):
             return wide
-        step = EPSILON[node.dtype] / 2
+        # a sum rounds each of the sums on the way to it, whatever their order
+        step = EPSILON[node.dtype] / 2 * max(1.0, math.sqrt(_count_own(self.graph, node)) / 2)
         # 1 - eps/2 is the number below 1, 1 + eps the one above
-        return wide * (1 + random.Random(self.seed * 1_000_003 + slot).choice((-step, 2 * step)))
+        return wide * np.where(draw_signs(wide, self.seed * 1_000_003 + slot), 1 + 2 * step, 1 - step)
 
     def _move_fixed(self, slot: int, node: Node, numbers: Numbers) -> Numbers:
         if self.seed is None or not is_rounded(node):
             return numbers
         # its inputs are not moved: a sum is moved by what the order of its terms may do
         step = EPSILON[node.dtype] * math.sqrt(_count_own(self.graph, node))
-        sign = random.Random(self.seed * 1_000_003 + slot).choice((-1, 1))
-        return round_floats(numbers * (1 + sign * step), node.dtype)
+        signs = draw_signs(numbers, self.seed * 1_000_003 + slot)
+        return round_floats(numbers * np.where(signs, 1 + step, 1 - step), node.dtype)
 
     def _is_widened(self, slot: int, node: Node) -> bool:
         return slot not in self.fixed and is_float(node.dtype)
+
+
+def draw_signs(numbers: Numbers, seed: int) -> Mask:
+    """Returns a chance for each number: equal numbers have the same, so that what ties stays so."""
+    bits = np.atleast_1d(numbers).astype(np.float64).view(np.uint64)
+    mixed = (bits ^ np.uint64(seed & 0xFFFF_FFFF)) * np.uint64(0x9E37_79B9_7F4A_7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58_476D_1CE4_E5B9)
+    return ((mixed >> np.uint64(63)) == 1).reshape(np.shape(numbers))
 
 
 def find_fixed(graph: Graph) -> set[int]:

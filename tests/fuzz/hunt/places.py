@@ -106,9 +106,8 @@ def gather(d: Draw, pool: Pool) -> Drawn | None:
     if name is None:
         return None
     at = axis(d, pool, name)
-    size = pool.kinds[name].shape[at]
     text = d.choice((
-        f"{{0}}.gather({at}, ({{0}} > 0.2).cast(dtypes.int) * {size - 1})",
+        f"{{0}}.gather({at}, ({{0}} > 0.2).cast(dtypes.int) * ({{0}}.shape[{at}] - 1))",
         f"{{0}}.gather({at}, {{0}}.argsort({at}))",
         f"{{0}}.sort({at})[0]",
         f"{{0}}.scatter({at}, {{0}}.argsort({at}), {{0}} + 1)",

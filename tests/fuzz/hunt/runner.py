@@ -68,10 +68,14 @@ class Runner:
         spec = format_patches(ALL) if patched else "observe"
         command = [sys.executable, "-m", "tests.fuzz.hunt.worker", spec, self.stacks.name]
         self.served = 0
-        return subprocess.Popen(
+        process = subprocess.Popen(
             command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             start_new_session=True,
         )  # fmt: skip
+        assert process.stdout is not None
+        if process.stdout.readline() != "ready\n":
+            raise RuntimeError(f"no programs can be run on {self.name}: its worker does not start")
+        return process
 
     def stop(self) -> None:
         if self.process is not None:
@@ -111,9 +115,7 @@ class Runner:
         """Tells whether there is an answer; none within `timeout` seconds of processor time is a hang, as the machine
         may be busy."""
         began, end = read_seconds(process.pid), time.monotonic() + self.timeout * PATIENCE
-        # the first answer waits for the imports
-        allowed = self.timeout + (10 if self.served == 1 else 0)
-        while time.monotonic() < end and read_seconds(process.pid) - began < allowed:
+        while time.monotonic() < end and read_seconds(process.pid) - began < self.timeout:
             assert process.stdout is not None
             if select.select([process.stdout], [], [], 0.5)[0]:
                 return True

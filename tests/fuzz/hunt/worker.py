@@ -25,7 +25,8 @@ from typing import IO, Any
 
 from vmapdbg.check.result import OutputCheck
 from vmapdbg.child.evidence.folder import EvidenceFolder
-from vmapdbg.child.modes import ObserveMode, OverlayMode, choose_mode, schedule_lazy
+from vmapdbg.child.lazy import schedule_lazy
+from vmapdbg.child.modes import choose_mode
 from vmapdbg.child.oracle.checker import Checker
 from vmapdbg.job.job import Job, Request
 from vmapdbg.job.patches import parse_patches
@@ -43,6 +44,8 @@ def main() -> None:
     os.dup2(said.fileno(), 2)
     faulthandler.register(signal.SIGUSR1, file=Path(sys.argv[2]).open("w"), all_threads=False)  # noqa: SIM115
     world = World(sys.argv[1])
+    answers.write("ready\n")
+    answers.flush()
     for line in sys.stdin:
         said.seek(0)
         said.truncate()
@@ -76,14 +79,12 @@ class World:
     def __init__(self, patches: str):
         job = Job("program.py", patches=None if patches == "observe" else parse_patches(patches))
         self.first = tempfile.TemporaryDirectory()
-        mode = choose_mode(Request(job=job, folder=self.first.name, evidence=self.first.name))
-        assert isinstance(mode, (OverlayMode, ObserveMode))
-        self.mode = mode
-        mode.prepare()
+        self.mode: Any = choose_mode(Request(job=job, folder=self.first.name, evidence=self.first.name))
+        self.mode.prepare()
         import tinygrad
 
         self.tinygrad = Path(tinygrad.__file__ or "").parent
-        assert mode.collector is not None
+        assert self.mode.collector is not None
 
     def try_program(self, source: str) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
@@ -95,17 +96,12 @@ class World:
         return {"kind": found.kind, "detail": found.detail, "trace": found.trace, "printed": printed}
 
     def start(self, path: Path) -> EvidenceFolder:
-        collector: Any = self.mode.collector
-        evidence = collector.folder = EvidenceFolder(path)
-        if hasattr(collector, "replays"):
-            collector.replays.folder = evidence
+        collector = self.mode.collector
+        evidence = collector.folder = collector.replays.folder = EvidenceFolder(path)
         return evidence
 
     def forget(self) -> None:
-        collector: Any = self.mode.collector
-        if hasattr(collector, "replays") and hasattr(collector.replays, "captured"):
-            collector.replays.captured.clear()
-        assert self.mode.recorder is not None
+        self.mode.collector.replays.captured.clear()
         self.mode.recorder.forget()
         gc.collect()
 
@@ -118,8 +114,9 @@ class World:
                 exec(compile(source, "program.py", "exec"), names)
                 schedule_lazy(list(names.values()), realize=True)
         except AssertionError as error:
-            if "replay" in str(error) and "Not equal" in str(error):
-                return Found("replay", str(error)[:300]), printed.getvalue()
+            if "Not equal" in str(error):
+                kind = "replay" if "replay" in str(error) else "differs"
+                return Found(kind, " ".join(str(error).split())[:300]), printed.getvalue()
             return self.explain(error), printed.getvalue()
         except BaseException as error:
             return self.explain(error), printed.getvalue()

@@ -76,7 +76,8 @@ class LaunchKeeper:
 
     def before(self, index: int, buffers: Sequence[Any]) -> None:
         """A launch is about to run."""
-        if self.is_full or _is_sharded(buffers):
+        # a search for the best kernel launches others
+        if index >= len(self.steps) or self.is_full or _is_sharded(buffers):
             return
         try:
             self._arguments[index] = tuple(map(self._keep, buffers))
@@ -89,7 +90,7 @@ class LaunchKeeper:
             self._note_write(buffers[number])
         if self.holds:
             self.outputs += buffers[:1]
-        if self.is_full or _is_sharded(buffers) or not buffers:
+        if index >= len(self.steps) or self.is_full or _is_sharded(buffers) or not buffers:
             return
         if self._is_repeated(index, buffers):
             return

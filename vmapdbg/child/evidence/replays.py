@@ -61,6 +61,8 @@ class ReplayWatcher:
         if known is None:
             return replay(captured, buffers, variables)
         known.replays += 1
+        if known.reason is None and not has_same_variables(known, variables):
+            known.reason = "a variable has another value than in the call that was captured"
         if known.reason is not None or known.replays > MOST_COMPARED:
             return replay(captured, buffers, variables)
         now = known.match_inputs(buffers)
@@ -134,6 +136,13 @@ class ReplayWatcher:
                 reason = known.reason or f"no more than {MOST_COMPARED} of one call are compared"
                 known.realized[-1].note_once(f"{count} of it by TinyJit: {reason}")
                 known.realized[-1].write()
+
+
+def has_same_variables(known: CapturedCall, variables: Mapping[Any, int]) -> bool:
+    """Tells whether the variables of a replay have the values of the call that was captured."""
+    now = {getattr(variable, "expr", variable): value for variable, value in (variables or {}).items()}
+    before = [call.reference.variables for call in known.realized]
+    return all(one[name] == value for one in before for name, value in now.items() if name in one)
 
 
 def find_contents(inputs: Mapping[tuple[int, Any], str], index: int) -> dict[Any, tuple[str, ...]]:

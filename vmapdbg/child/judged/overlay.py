@@ -1,0 +1,28 @@
+"""A program on patched tinygrad, call by call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from vmapdbg.child.evidence.collector import Collector
+from vmapdbg.child.evidence.suite_folder import SuiteFolder
+from vmapdbg.child.judged.between import BetweenCalls, CallByCall
+from vmapdbg.child.live import observe_with
+from vmapdbg.child.record.recorder import Recorder
+
+
+class JudgedRecorder(BetweenCalls, Recorder):
+    """Has the schedules from the overlay, which is installed already."""
+
+
+class JudgedCollector(CallByCall, Collector):
+    """Has the evidence from 0.12.0's own names."""
+
+
+def start(folder: SuiteFolder) -> Callable[[], None]:
+    """Has what this process realizes handed on. Returns what is to be called when the process ends."""
+    recorder = JudgedRecorder(folder)
+    collector = JudgedCollector(folder, recorder)
+    recorder.watch = collector.watch
+    observe_with(recorder)
+    return collector.close
