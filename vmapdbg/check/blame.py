@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from vmapdbg.check.result import BufferCheck, CheckReport, OutputCheck, ScheduleCheck
+from vmapdbg.check.result import BufferCheck, CheckReport, LostWrite, OutputCheck, ScheduleCheck
 from vmapdbg.model.capture import Bufferize, Capture, Kernel, Node
 from vmapdbg.model.schedule_index import index_of
 
@@ -18,6 +18,8 @@ WRONG_CODE = "VD203"
 # tinygrad fails of a graph, or never ends with it, and the snippet with it
 CRASHES = "VD204"
 ENDLESS = "VD205"
+# a write that the snippet asks for is in no schedule, and a later one reads what is there without it
+LOST_WRITE = "VD206"
 
 Captured = Literal["not-compared", "wrong", "right"]
 
@@ -76,19 +78,21 @@ def judge_captured(report: CheckReport, check: ScheduleCheck) -> Captured | None
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that is wrong: an `output`, or where that is None the whole schedule, which fails. `blame` is None
-    where the first wrong buffer is not known; `captured` tells of a replay how the captured call came out."""
+    """One thing that is wrong: an `output`, a write that got `lost`, or where both are None the whole schedule, which
+    fails. `blame` is None where the first wrong buffer is not known; `captured` tells of a replay how the captured call
+    came out."""
 
     code: str
     check: ScheduleCheck
     output: OutputCheck | None = None
     blame: Blame | None = None
     captured: Captured | None = None
+    lost: LostWrite | None = None
 
 
 def find_faults(capture: Capture, report: CheckReport) -> tuple[Fault, ...]:
     """Returns one fault for each wrong output, one for each schedule that only fails with the patches, and one for that
-    which the snippet fails of.
+    which the snippet fails of; and one for each write that is lost.
 
     An output that one oracle calls wrong is not told of again where another one does, too.
     """
@@ -98,6 +102,7 @@ def find_faults(capture: Capture, report: CheckReport) -> tuple[Fault, ...]:
             faults.append(Fault(FAILS, check))
         elif check.crash is not None and ends_with(capture, check):
             faults.append(Fault(CRASHES if check.crash.kind == "error" else ENDLESS, check))
+        faults += [Fault(LOST_WRITE, check, lost=lost) for lost in check.lost]
         blamed, captured = find_blame(capture, check), judge_captured(report, check)
         told: set[tuple[str, int]] = set()
         # what tells a fault of code generation comes last

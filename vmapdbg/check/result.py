@@ -149,6 +149,17 @@ class BufferCheck:
 
 
 @dataclass(frozen=True)
+class LostWrite:
+    """A write that the snippet asked for at `line` and that no schedule has: `shape` is that of what is written, `size`
+    how many elements of `dtype` the buffer has."""
+
+    line: str | None
+    shape: tuple[int, ...]
+    size: int
+    dtype: str
+
+
+@dataclass(frozen=True)
 class ExpectedOutput:
     """What an output of a schedule that failed should have been, by numpy: `first` are its first elements."""
 
@@ -166,7 +177,8 @@ class ScheduleCheck:
     many graphs the oracle ran. `failed_kernel` is the number of the compute kernel that raised while it was compiled
     or ran, `failed_node` the node of its buffer. `replay` is the number of a replay by TinyJit, from 1: its kernels
     were run once more, with other inputs. Of a schedule that failed, `crash` is where tinygrad did, and `expected` what
-    its outputs should have been.
+    its outputs should have been. `lost` are writes to buffers that it reads, which no schedule has and none can have
+    any more.
     """
 
     schedule: int
@@ -182,6 +194,7 @@ class ScheduleCheck:
     replay: int | None = None
     crash: Crash | None = None
     expected: tuple[ExpectedOutput, ...] = ()
+    lost: tuple[LostWrite, ...] = ()
 
     @property
     def wrong(self) -> tuple[OutputCheck, ...]:

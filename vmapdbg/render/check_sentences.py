@@ -6,11 +6,21 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from vmapdbg.check.blame import Blame, Captured, Fault, find_faults
-from vmapdbg.check.result import CheckReport, Comparison, KernelFault, Misread, OutputCheck, Pattern, ScheduleCheck
+from vmapdbg.check.result import (
+    CheckReport,
+    Comparison,
+    KernelFault,
+    LostWrite,
+    Misread,
+    OutputCheck,
+    Pattern,
+    ScheduleCheck,
+)
 from vmapdbg.model.capture import Capture, Finding, Node
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known
 from vmapdbg.render.crash_sentences import describe_crash, describe_expected
+from vmapdbg.render.format import format_shape
 
 REPLAYED: dict[Captured, str] = {
     "not-compared": "the call that was captured was not compared",
@@ -185,6 +195,13 @@ def describe_lost(name: str) -> str:
     return f"it has no dimension for the ambient range {name}: each step writes the same place, the last one wins"
 
 
+def describe_lost_write(lost: LostWrite) -> str:
+    """Returns `a write of (2, 4) to a buffer of 16 float is in no schedule, and no Tensor has it any more: it is
+    lost`."""
+    what = f"a write of {format_shape(lost.shape)} to a buffer of {lost.size:,} {lost.dtype}"
+    return f"{what} is in no schedule, and no Tensor has it any more: it is lost"
+
+
 # *** findings
 
 
@@ -195,6 +212,9 @@ def make_findings(capture: Capture, report: CheckReport) -> tuple[Finding, ...]:
 
 def _make_finding(capture: Capture, fault: Fault) -> Finding:
     check, blame = fault.check, fault.blame
+    if fault.lost is not None:
+        message = f"{describe_lost_write(fault.lost)}; {name_check(check)} reads the buffer without it"
+        return Finding(fault.code, None, None, fault.lost.line or check.line, message, check.schedule)
     if fault.output is None:
         return _make_failure(capture, fault)
     message = "; ".join(_explain(fault))

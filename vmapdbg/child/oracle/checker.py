@@ -76,6 +76,7 @@ class Checker:
             replay=self.evidence.replay,
             crash=self.evidence.crash,
             expected=expected,
+            lost=tuple(self.evidence.lost),
         )
 
     def try_stock(self) -> bool | None:

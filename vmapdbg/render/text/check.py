@@ -17,6 +17,7 @@ from vmapdbg.render.check_sentences import (
     REPLAYED,
     bracket_pattern,
     describe_lost,
+    describe_lost_write,
     describe_maker,
     describe_misread,
     describe_pattern,
@@ -37,7 +38,7 @@ def print_check(capture: Capture, report: CheckReport, console: Console) -> None
     view.page.show(_format_verdict(view, report))
     view.page.show(format_graph_error(view))
     for check in report.schedules:
-        if check.wrong or check.unchecked or check.failed:
+        if check.wrong or check.unchecked or check.failed or check.lost:
             view.page.show([Text(), *_format_schedule(view, report, check)])
 
 
@@ -54,6 +55,9 @@ def _format_verdict(view: CaptureView, report: CheckReport) -> list[Text]:
     else:
         verdict = (f"{format_plural(len(outputs), 'output')}, all right", "bold green")
     head: list[Part] = [(view.capture.snippet, "bold"), "  ", verdict]
+    lost = sum(len(check.lost) for check in report.schedules)
+    if lost:
+        head.append((f", {format_plural(lost, 'write')} lost", "bold red"))
     if failed:
         head.append((f", {format_plural(failed, 'schedule')} failed", "bold red"))
     oracles = [name for key, name in ORACLES.items() if any(output.oracle == key for output in outputs)]
@@ -83,6 +87,9 @@ def _format_schedule(view: CaptureView, report: CheckReport, check: ScheduleChec
         if check.stock_runs is not None:
             does = "computes its graph, unrolled" if check.stock_runs else "does not compute its graph either"
             lines += page.wrap(f"stock tinygrad {does}", indent=2, hang=2)
+    for lost in check.lost:
+        where = (view.places.format(lost.line, "  [{}]"), "cyan")
+        lines += page.wrap((describe_lost_write(lost), "bold red"), where, indent=2, hang=2)
     for output in check.wrong:
         lines += _format_output(output, page)
     captured = judge_captured(report, check)
