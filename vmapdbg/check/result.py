@@ -160,6 +160,16 @@ class LostWrite:
 
 
 @dataclass(frozen=True)
+class CutGradient:
+    """A gradient that is asked for at `line` and that is zero although the value depends on the tensor, of this `shape`
+    and `dtype`: tinygrad 0.12 does not follow it through an ASSIGN."""
+
+    line: str | None
+    shape: tuple[str, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
 class ExpectedOutput:
     """What an output of a schedule that failed should have been, by numpy: `first` are its first elements."""
 
@@ -178,7 +188,7 @@ class ScheduleCheck:
     or ran, `failed_node` the node of its buffer. `replay` is the number of a replay by TinyJit, from 1: its kernels
     were run once more, with other inputs. Of a schedule that failed, `crash` is where tinygrad did, and `expected` what
     its outputs should have been. `lost` are writes to buffers that it reads, which no schedule has and none can have
-    any more.
+    any more; `cut` are gradients that were asked for before it, after the schedule before.
     """
 
     schedule: int
@@ -195,6 +205,7 @@ class ScheduleCheck:
     crash: Crash | None = None
     expected: tuple[ExpectedOutput, ...] = ()
     lost: tuple[LostWrite, ...] = ()
+    cut: tuple[CutGradient, ...] = ()
 
     @property
     def wrong(self) -> tuple[OutputCheck, ...]:

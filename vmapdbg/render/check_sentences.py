@@ -9,6 +9,7 @@ from vmapdbg.check.blame import Blame, Captured, Fault, find_faults
 from vmapdbg.check.result import (
     CheckReport,
     Comparison,
+    CutGradient,
     KernelFault,
     LostWrite,
     Misread,
@@ -202,6 +203,14 @@ def describe_lost_write(lost: LostWrite) -> str:
     return f"{what} is in no schedule, and no Tensor has it any more: it is lost"
 
 
+def describe_cut_gradient(cut: CutGradient) -> str:
+    """Returns `the gradient of a tensor (2,) float is zero, although ...`."""
+    return (
+        f"the gradient of a tensor {format_shape(cut.shape)} {cut.dtype} is zero, although the value depends on it: "
+        "only through an ASSIGN (assign, clone), which tinygrad's gradient does not go through"
+    )
+
+
 # *** findings
 
 
@@ -215,6 +224,9 @@ def _make_finding(capture: Capture, fault: Fault) -> Finding:
     if fault.lost is not None:
         message = f"{describe_lost_write(fault.lost)}; {name_check(check)} reads the buffer without it"
         return Finding(fault.code, None, None, fault.lost.line or check.line, message, check.schedule)
+    if fault.cut is not None:
+        line = fault.cut.line or check.line
+        return Finding(fault.code, None, None, line, describe_cut_gradient(fault.cut), check.schedule)
     if fault.output is None:
         return _make_failure(capture, fault)
     message = "; ".join(_explain(fault))

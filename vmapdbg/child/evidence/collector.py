@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vmapdbg.child.diagnosis import EndlessRewrite
+from vmapdbg.child.evidence.cut_gradients import GradientWatcher
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.lost_writes import WriteWatcher
 from vmapdbg.child.evidence.realize_call import RealizeCall
@@ -28,6 +29,7 @@ class Collector:
         self.current: RealizeCall | None = None
         self.replays = ReplayWatcher(self.folder)
         self.writes = WriteWatcher()
+        self.gradients = GradientWatcher()
 
     def watch(self, tensor_module: Any) -> None:
         """Wraps what all that looks at values goes through: `Tensor.realize`, the scheduler's entry, ExecItem.lower and
@@ -42,6 +44,7 @@ class Collector:
             changes.wrap(ExecItem, "run", self.on_run, *run_parameters)
             self.replays.declare(changes)
             self.writes.declare(changes, tensor_module)
+            self.gradients.declare(changes, tensor_module)
 
     def on_realize(self, realize: Callable[..., Any], tensor: Any, *others: Any, **options: Any) -> Any:
         asked = [t for t in (tensor, *others) if not t.uop.is_contiguous()]
@@ -64,6 +67,7 @@ class Collector:
             return schedule(big_sink)
         self.current.start(big_sink)
         self.current.evidence.lost += self.writes.find_lost(big_sink)
+        self.current.evidence.cut += self.gradients.take()
         made = schedule(big_sink)
         self.current.scheduled(made[1], made[2])
         self.replays.note_call(self.current)

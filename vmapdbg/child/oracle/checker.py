@@ -77,6 +77,7 @@ class Checker:
             crash=self.evidence.crash,
             expected=expected,
             lost=tuple(self.evidence.lost),
+            cut=tuple(self.evidence.cut),
         )
 
     def try_stock(self) -> bool | None:

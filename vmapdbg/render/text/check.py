@@ -16,6 +16,7 @@ from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.render.check_sentences import (
     REPLAYED,
     bracket_pattern,
+    describe_cut_gradient,
     describe_lost,
     describe_lost_write,
     describe_maker,
@@ -38,7 +39,7 @@ def print_check(capture: Capture, report: CheckReport, console: Console) -> None
     view.page.show(_format_verdict(view, report))
     view.page.show(format_graph_error(view))
     for check in report.schedules:
-        if check.wrong or check.unchecked or check.failed or check.lost:
+        if check.wrong or check.unchecked or check.failed or check.lost or check.cut:
             view.page.show([Text(), *_format_schedule(view, report, check)])
 
 
@@ -90,6 +91,9 @@ def _format_schedule(view: CaptureView, report: CheckReport, check: ScheduleChec
     for lost in check.lost:
         where = (view.places.format(lost.line, "  [{}]"), "cyan")
         lines += page.wrap((describe_lost_write(lost), "bold red"), where, indent=2, hang=2)
+    for cut in check.cut:
+        where = (view.places.format(cut.line, "  [{}]"), "cyan")
+        lines += page.wrap((describe_cut_gradient(cut), "bold red"), where, indent=2, hang=2)
     for output in check.wrong:
         lines += _format_output(output, page)
     captured = judge_captured(report, check)
