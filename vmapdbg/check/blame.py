@@ -80,9 +80,9 @@ def judge_captured(report: CheckReport, check: ScheduleCheck) -> Captured | None
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that is wrong: an `output`, a write that got `lost`, a gradient that is `cut`, or where all are None the
-    whole schedule, which fails. `blame` is None where the first wrong buffer is not known; `captured` tells of a replay
-    how the captured call came out."""
+    """One thing that is wrong: an `output`, a write that got `lost`, a gradient that is `cut`, or where all are None
+    the whole schedule, which fails. `blame` is None where the first wrong buffer is not known; `captured` tells of a
+    replay how the captured call came out."""
 
     code: str
     check: ScheduleCheck
