@@ -45,13 +45,13 @@ def _describe_loop(loop: SharedLoop | None) -> list[str]:
 
 
 def _describe_place(crash: Crash) -> str:
-    rewrite = format_known(' in the rewrite "{}"', crash.rewrite) + format_known(" ({})", crash.rewrite_place)
+    rewrite = format_known(' the rewrite "{}"', crash.rewrite) + format_known(" ({})", crash.rewrite_place)
     if crash.kind != "error":
-        return f"tinygrad does not end{rewrite}, {_STAGES[crash.stage]}"
+        return f"{rewrite.strip() or 'a rewrite'} has no end, {_STAGES[crash.stage]}"
     function = format_known(" ({})", crash.function)
     rule = format_known(", by the rule at {}", crash.rule)
     method = format_known(", called by {}", crash.method)
-    return f"raised at {crash.place}{function}, {_STAGES[crash.stage]}{method}{format_known(',{}', rewrite)}{rule}"
+    return f"raised at {crash.place}{function}, {_STAGES[crash.stage]}{method}{format_known(', in{}', rewrite)}{rule}"
 
 
 def _describe_operands(crash: Crash) -> list[str]:
