@@ -177,3 +177,14 @@ def test_what_goes_wrong_in_the_graph_itself_is_a_finding(
 def test_a_write_that_a_tensor_still_has_is_not_lost(tmp_path: Path) -> None:
     status, document = check_json(KEPT, tmp_path, "--patches", "none")
     assert (status, document["findings"]) == (0, [])
+
+
+@pytest.mark.slow
+def test_bisect_makes_a_hang_smaller(tmp_path: Path) -> None:
+    text = HANGS.replace("total = ", "wide = ").replace(".sum(1)", "").replace("total.realize()", "")
+    (tmp_path / "snippet.py").write_text(f"{text}(wide - wide.sum(1, keepdim=True)).realize()\n", encoding="utf-8")
+    options = ["--by", "crash", "--runs", "4", "--reduce", "-o", "small.py", "--seconds", "10"]
+    done = run_tool("bisect", "snippet.py", *options, cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "EndlessRewrite: tinygrad rewrites a graph without end" in done.stdout
+    assert "wrote small.py" in done.stderr

@@ -17,7 +17,7 @@ from vmapdbg.check.result import (
     Pattern,
     ScheduleCheck,
 )
-from vmapdbg.model.capture import Capture, Finding, Node
+from vmapdbg.model.capture import Capture, Finding, Kernel, Node
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known
 from vmapdbg.render.crash_sentences import describe_crash, describe_expected
@@ -248,19 +248,31 @@ def _make_finding(capture: Capture, fault: Fault) -> Finding:
 def _make_failure(capture: Capture, fault: Fault) -> Finding:
     check = fault.check
     index = index_of(capture.schedules[check.schedule])
-    kernel, node = index.kernel(check.failed_kernel), index.node(check.failed_node)
+    kernel = index.kernel(check.failed_kernel)
+    failed_node = find_failed_node(check, kernel)
+    node = index.node(failed_node)
     fails = f"schedule {check.schedule} fails"
     if kernel is not None:
         fails += f" in kernel {kernel.name} #{check.failed_kernel}"
     return Finding(
         code=fault.code,
         kernel=kernel and kernel.name,
-        node=check.failed_node,
+        node=failed_node,
         line=(node and node.line) or check.line,
         message="; ".join([f"{fails}: {check.failed}", *_explain_failure(check)]),
         schedule=check.schedule,
         number=check.failed_kernel,
     )
+
+
+def find_failed_node(check: ScheduleCheck, kernel: Kernel | None) -> int | None:
+    """Returns the id of the node that a schedule failed at: the one that the kernel writes, or of those that the
+    scheduler was busy with the one that is made from the others."""
+    if check.failed_node is not None:
+        return check.failed_node
+    if kernel is not None:
+        return next(iter(kernel.outputs), None)
+    return None if check.crash is None else max(check.crash.nodes, default=None)
 
 
 def _explain_failure(check: ScheduleCheck) -> list[str]:

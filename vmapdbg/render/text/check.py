@@ -22,6 +22,7 @@ from vmapdbg.render.check_sentences import (
     describe_maker,
     describe_misread,
     describe_pattern,
+    find_failed_node,
     name_check,
     name_node,
     name_output,
@@ -108,11 +109,10 @@ def _format_schedule(view: CaptureView, report: CheckReport, check: ScheduleChec
 
 def _format_failed_kernel(view: CaptureView, check: ScheduleCheck) -> list[Text]:
     index = index_of(view.capture.schedules[check.schedule])
-    kernel, node = index.kernel(check.failed_kernel), index.node(check.failed_node)
+    kernel = index.kernel(check.failed_kernel)
     if kernel is None:
         return []
-    if node is None and kernel.outputs:
-        node = index.node(kernel.outputs[0])
+    node = index.node(find_failed_node(check, kernel))
     parts: list[Part] = ["in kernel ", (f"{kernel.name} #{check.failed_kernel}", "bold")]
     if node is not None:
         parts += [f", which writes {node.op} {node.id}", (view.places.format(node.line, "  [{}]"), "cyan")]
