@@ -9,9 +9,7 @@ from vmapdbg.check.blame import Blame, Captured, Fault, find_faults
 from vmapdbg.check.result import (
     CheckReport,
     Comparison,
-    CutGradient,
     KernelFault,
-    LostWrite,
     Misread,
     OutputCheck,
     Pattern,
@@ -20,8 +18,7 @@ from vmapdbg.check.result import (
 from vmapdbg.model.capture import Capture, Finding, Kernel, Node
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known
-from vmapdbg.render.crash_sentences import describe_crash, describe_expected
-from vmapdbg.render.format import format_shape
+from vmapdbg.render.crash_sentences import describe_crash, describe_cut_gradient, describe_expected, describe_lost_write
 
 REPLAYED: dict[Captured, str] = {
     "not-compared": "the call that was captured was not compared",
@@ -194,21 +191,6 @@ def describe_misread(misread: Misread, node: Node | None) -> str:
 
 def describe_lost(name: str) -> str:
     return f"it has no dimension for the ambient range {name}: each step writes the same place, the last one wins"
-
-
-def describe_lost_write(lost: LostWrite) -> str:
-    """Returns `a write of (2, 4) to a buffer of 16 float is in no schedule, and no Tensor has it any more: it is
-    lost`."""
-    what = f"a write of {format_shape(lost.shape)} to a buffer of {lost.size:,} {lost.dtype}"
-    return f"{what} is in no schedule, and no Tensor has it any more: it is lost"
-
-
-def describe_cut_gradient(cut: CutGradient) -> str:
-    """Returns `the gradient of a tensor (2,) float is zero, although ...`."""
-    return (
-        f"the gradient of a tensor {format_shape(cut.shape)} {cut.dtype} is zero, although the value depends on it: "
-        "only through an ASSIGN (assign, clone), which tinygrad's gradient does not go through"
-    )
 
 
 # *** findings

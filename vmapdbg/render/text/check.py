@@ -16,9 +16,7 @@ from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.render.check_sentences import (
     REPLAYED,
     bracket_pattern,
-    describe_cut_gradient,
     describe_lost,
-    describe_lost_write,
     describe_maker,
     describe_misread,
     describe_pattern,
@@ -27,6 +25,7 @@ from vmapdbg.render.check_sentences import (
     name_node,
     name_output,
 )
+from vmapdbg.render.crash_sentences import describe_cut_gradient, describe_lost_write
 from vmapdbg.render.format import Places, format_shape
 from vmapdbg.render.text.crash import format_crash, format_graph_error
 from vmapdbg.render.text.layout import Page, Part
