@@ -133,3 +133,58 @@ def test_a_kernel_without_a_program_is_shown_with_the_others(tmp_path: Path) -> 
     assert done.returncode == 4, done.stderr
     last = json.loads(done.stdout)["schedules"][-1]
     assert sorted(kernel["failed"] is None for kernel in last["kernels"]) == [False, True]
+
+
+LOST = """\
+from tinygrad import Tensor
+grid = Tensor.ones(3, 4).contiguous().realize()
+grid[1:2].assign(Tensor.full((1, 4), 5.0))
+print(grid.sum().item())
+"""
+KEPT = """\
+from tinygrad import Tensor
+grid = Tensor.ones(3, 4).contiguous().realize()
+held = grid[1:2].assign(Tensor.full((1, 4), 5.0))
+before = grid.sum().item()
+held.realize()
+grid[0:1].assign(Tensor.full((1, 4), 2.0)).realize()
+later = grid.assign(grid + 1)
+twice = later * 2
+del later
+print(before, twice.tolist(), grid.sum().item())
+"""
+CUT = """\
+from tinygrad import Tensor
+w = Tensor([1.0, 2.0, 3.0], requires_grad=True)
+v = Tensor([1.0, 2.0, 3.0], requires_grad=True)
+(w.clone() * v.detach() + v).square().sum().backward()
+print(w.grad.tolist(), v.grad.tolist())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tinygrad", [["--patches", "none"], ["--tinygrad", "0.12.0"]])
+@pytest.mark.parametrize(("text", "code"), [(LOST, "VD206"), (CUT, "VD207")])
+def test_what_goes_wrong_in_the_graph_itself_is_a_finding(
+    text: str, code: str, tinygrad: list[str], tmp_path: Path
+) -> None:
+    line = next(n for n, one in enumerate(text.splitlines(), 1) if ".assign(" in one or ".backward()" in one)
+    status, document = check_json(text, tmp_path, *tinygrad)
+    assert (status, [(one["code"], one["line"]) for one in document["findings"]]) == (1, [(code, f"snippet.py:{line}")])
+
+
+@pytest.mark.slow
+def test_a_write_that_a_tensor_still_has_is_not_lost(tmp_path: Path) -> None:
+    status, document = check_json(KEPT, tmp_path, "--patches", "none")
+    assert (status, document["findings"]) == (0, [])
+
+
+@pytest.mark.slow
+def test_bisect_makes_a_hang_smaller(tmp_path: Path) -> None:
+    text = HANGS.replace("total = ", "wide = ").replace(".sum(1)", "").replace("total.realize()", "")
+    (tmp_path / "snippet.py").write_text(f"{text}(wide - wide.sum(1, keepdim=True)).realize()\n", encoding="utf-8")
+    options = ["--by", "crash", "--runs", "4", "--reduce", "-o", "small.py", "--seconds", "10"]
+    done = run_tool("bisect", "snippet.py", *options, cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "EndlessRewrite: tinygrad rewrites a graph without end" in done.stdout
+    assert "wrote small.py" in done.stderr

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from vmapdbg.check.result import BufferCheck, CheckReport, OutputCheck, ScheduleCheck
+from vmapdbg.check.result import BufferCheck, CheckReport, CutGradient, LostWrite, OutputCheck, ScheduleCheck
 from vmapdbg.model.capture import Bufferize, Capture, Kernel, Node
 from vmapdbg.model.schedule_index import index_of
 
@@ -18,6 +18,10 @@ WRONG_CODE = "VD203"
 # tinygrad fails of a graph, or never ends with it, and the snippet with it
 CRASHES = "VD204"
 ENDLESS = "VD205"
+# a write that the snippet asks for is in no schedule, and a later one reads what is there without it
+LOST_WRITE = "VD206"
+# a gradient is zero because an ASSIGN stands between the value and the tensor
+CUT_GRADIENT = "VD207"
 
 Captured = Literal["not-compared", "wrong", "right"]
 
@@ -76,19 +80,22 @@ def judge_captured(report: CheckReport, check: ScheduleCheck) -> Captured | None
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that is wrong: an `output`, or where that is None the whole schedule, which fails. `blame` is None
-    where the first wrong buffer is not known; `captured` tells of a replay how the captured call came out."""
+    """One thing that is wrong: an `output`, a write that got `lost`, a gradient that is `cut`, or where all are None
+    the whole schedule, which fails. `blame` is None where the first wrong buffer is not known; `captured` tells of a
+    replay how the captured call came out."""
 
     code: str
     check: ScheduleCheck
     output: OutputCheck | None = None
     blame: Blame | None = None
     captured: Captured | None = None
+    lost: LostWrite | None = None
+    cut: CutGradient | None = None
 
 
 def find_faults(capture: Capture, report: CheckReport) -> tuple[Fault, ...]:
     """Returns one fault for each wrong output, one for each schedule that only fails with the patches, and one for that
-    which the snippet fails of.
+    which the snippet fails of; and one for each write that is lost, and each gradient that is cut off.
 
     An output that one oracle calls wrong is not told of again where another one does, too.
     """
@@ -98,6 +105,8 @@ def find_faults(capture: Capture, report: CheckReport) -> tuple[Fault, ...]:
             faults.append(Fault(FAILS, check))
         elif check.crash is not None and ends_with(capture, check):
             faults.append(Fault(CRASHES if check.crash.kind == "error" else ENDLESS, check))
+        faults += [Fault(LOST_WRITE, check, lost=lost) for lost in check.lost]
+        faults += [Fault(CUT_GRADIENT, check, cut=cut) for cut in check.cut]
         blamed, captured = find_blame(capture, check), judge_captured(report, check)
         told: set[tuple[str, int]] = set()
         # what tells a fault of code generation comes last

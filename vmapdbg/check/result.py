@@ -151,6 +151,27 @@ class BufferCheck:
 
 
 @dataclass(frozen=True)
+class LostWrite:
+    """A write that the snippet asked for at `line` and that no schedule has: `shape` is that of what is written, `size`
+    how many elements of `dtype` the buffer has."""
+
+    line: str | None
+    shape: tuple[int, ...]
+    size: int
+    dtype: str
+
+
+@dataclass(frozen=True)
+class CutGradient:
+    """A gradient that is asked for at `line` and that is zero although the value depends on the tensor, of this `shape`
+    and `dtype`: tinygrad 0.12 does not follow it through an ASSIGN."""
+
+    line: str | None
+    shape: tuple[str, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
 class ExpectedOutput:
     """What an output of a schedule that failed should have been, by numpy: `first` are its first elements."""
 
@@ -168,7 +189,8 @@ class ScheduleCheck:
     many graphs the oracle ran. `failed_kernel` is the number of the compute kernel that raised while it was compiled
     or ran, `failed_node` the node of its buffer. `replay` is the number of a replay by TinyJit, from 1: its kernels
     were run once more, with other inputs. Of a schedule that failed, `crash` is where tinygrad did, and `expected` what
-    its outputs should have been.
+    its outputs should have been. `lost` are writes to buffers that it reads, which no schedule has and none can have
+    any more; `cut` are gradients that were asked for before it, after the schedule before.
     """
 
     schedule: int
@@ -184,6 +206,8 @@ class ScheduleCheck:
     replay: int | None = None
     crash: Crash | None = None
     expected: tuple[ExpectedOutput, ...] = ()
+    lost: tuple[LostWrite, ...] = ()
+    cut: tuple[CutGradient, ...] = ()
 
     @property
     def wrong(self) -> tuple[OutputCheck, ...]:

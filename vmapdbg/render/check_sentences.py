@@ -6,11 +6,19 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from vmapdbg.check.blame import Blame, Captured, Fault, find_faults
-from vmapdbg.check.result import CheckReport, Comparison, KernelFault, Misread, OutputCheck, Pattern, ScheduleCheck
-from vmapdbg.model.capture import Capture, Finding, Node
+from vmapdbg.check.result import (
+    CheckReport,
+    Comparison,
+    KernelFault,
+    Misread,
+    OutputCheck,
+    Pattern,
+    ScheduleCheck,
+)
+from vmapdbg.model.capture import Capture, Finding, Kernel, Node
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known
-from vmapdbg.render.crash_sentences import describe_crash, describe_expected
+from vmapdbg.render.crash_sentences import describe_crash, describe_cut_gradient, describe_expected, describe_lost_write
 
 REPLAYED: dict[Captured, str] = {
     "not-compared": "the call that was captured was not compared",
@@ -197,6 +205,12 @@ def make_findings(capture: Capture, report: CheckReport) -> tuple[Finding, ...]:
 
 def _make_finding(capture: Capture, fault: Fault) -> Finding:
     check, blame = fault.check, fault.blame
+    if fault.lost is not None:
+        message = f"{describe_lost_write(fault.lost)}; {name_check(check)} reads the buffer without it"
+        return Finding(fault.code, None, None, fault.lost.line or check.line, message, check.schedule)
+    if fault.cut is not None:
+        line = fault.cut.line or check.line
+        return Finding(fault.code, None, None, line, describe_cut_gradient(fault.cut), check.schedule)
     if fault.output is None:
         return _make_failure(capture, fault)
     message = "; ".join(_explain(fault))
@@ -218,19 +232,31 @@ def _make_finding(capture: Capture, fault: Fault) -> Finding:
 def _make_failure(capture: Capture, fault: Fault) -> Finding:
     check = fault.check
     index = index_of(capture.schedules[check.schedule])
-    kernel, node = index.kernel(check.failed_kernel), index.node(check.failed_node)
+    kernel = index.kernel(check.failed_kernel)
+    failed_node = find_failed_node(check, kernel)
+    node = index.node(failed_node)
     fails = f"schedule {check.schedule} fails"
     if kernel is not None:
         fails += f" in kernel {kernel.name} #{check.failed_kernel}"
     return Finding(
         code=fault.code,
         kernel=kernel and kernel.name,
-        node=check.failed_node,
+        node=failed_node,
         line=(node and node.line) or check.line,
         message="; ".join([f"{fails}: {check.failed}", *_explain_failure(check)]),
         schedule=check.schedule,
         number=check.failed_kernel,
     )
+
+
+def find_failed_node(check: ScheduleCheck, kernel: Kernel | None) -> int | None:
+    """Returns the id of the node that a schedule failed at: the one that the kernel writes, or of those that the
+    scheduler was busy with the one that is made from the others."""
+    if check.failed_node is not None:
+        return check.failed_node
+    if kernel is not None:
+        return next(iter(kernel.outputs), None)
+    return None if check.crash is None else max(check.crash.nodes, default=None)
 
 
 def _explain_failure(check: ScheduleCheck) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vmapdbg.check.result import ExpectedOutput
+from vmapdbg.check.result import CutGradient, ExpectedOutput, LostWrite
 from vmapdbg.model.capture import SnippetError
 from vmapdbg.model.crash import Crash, RewriteStep, SharedLoop
 from vmapdbg.model.vocabulary import CrashStage
@@ -45,13 +45,13 @@ def _describe_loop(loop: SharedLoop | None) -> list[str]:
 
 
 def _describe_place(crash: Crash) -> str:
-    rewrite = format_known(' in the rewrite "{}"', crash.rewrite) + format_known(" ({})", crash.rewrite_place)
+    rewrite = format_known(' the rewrite "{}"', crash.rewrite) + format_known(" ({})", crash.rewrite_place)
     if crash.kind != "error":
-        return f"tinygrad does not end{rewrite}, {_STAGES[crash.stage]}"
+        return f"{rewrite.strip() or 'a rewrite'} has no end, {_STAGES[crash.stage]}"
     function = format_known(" ({})", crash.function)
     rule = format_known(", by the rule at {}", crash.rule)
     method = format_known(", called by {}", crash.method)
-    return f"raised at {crash.place}{function}, {_STAGES[crash.stage]}{method}{format_known(',{}', rewrite)}{rule}"
+    return f"raised at {crash.place}{function}, {_STAGES[crash.stage]}{method}{format_known(', in{}', rewrite)}{rule}"
 
 
 def _describe_operands(crash: Crash) -> list[str]:
@@ -105,3 +105,18 @@ def describe_expected(expected: ExpectedOutput) -> str:
     more = ", ..." if total > len(expected.first) else ""
     shape = format_known(" {}", format_shape(expected.shape))
     return f"output {expected.number}{shape} {expected.dtype} should be {first or 'empty'}{more}"
+
+
+def describe_lost_write(lost: LostWrite) -> str:
+    """Returns `a write of (2, 4) to a buffer of 16 float is in no schedule, and no Tensor has it any more: it is
+    lost`."""
+    what = f"a write of {format_shape(lost.shape)} to a buffer of {lost.size:,} {lost.dtype}"
+    return f"{what} is in no schedule, and no Tensor has it any more: it is lost"
+
+
+def describe_cut_gradient(cut: CutGradient) -> str:
+    """Returns `the gradient of a tensor (2,) float is zero, although ...`."""
+    return (
+        f"the gradient of a tensor {format_shape(cut.shape)} {cut.dtype} is zero, although the value depends on it: "
+        "only through an ASSIGN (assign, clone), which tinygrad's gradient does not go through"
+    )

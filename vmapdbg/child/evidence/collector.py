@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from vmapdbg.child.diagnosis import EndlessRewrite
+from vmapdbg.child.evidence.cut_gradients import GradientWatcher
 from vmapdbg.child.evidence.folder import EvidenceFolder
+from vmapdbg.child.evidence.lost_writes import WriteWatcher
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.evidence.replays import ReplayWatcher
 from vmapdbg.child.record.recorder import Recorder
@@ -26,6 +28,8 @@ class Collector:
         self.folder, self.recorder = EvidenceFolder(folder), recorder
         self.current: RealizeCall | None = None
         self.replays = ReplayWatcher(self.folder)
+        self.writes = WriteWatcher()
+        self.gradients = GradientWatcher()
 
     def watch(self, tensor_module: Any) -> None:
         """Wraps what all that looks at values goes through: `Tensor.realize`, the scheduler's entry, ExecItem.lower and
@@ -39,6 +43,8 @@ class Collector:
             changes.wrap(ExecItem, "lower", self.on_lower, "self")
             changes.wrap(ExecItem, "run", self.on_run, *run_parameters)
             self.replays.declare(changes)
+            self.writes.declare(changes, tensor_module)
+            self.gradients.declare(changes, tensor_module)
 
     def on_realize(self, realize: Callable[..., Any], tensor: Any, *others: Any, **options: Any) -> Any:
         asked = [t for t in (tensor, *others) if not t.uop.is_contiguous()]
@@ -60,6 +66,8 @@ class Collector:
         if self.current is None:
             return schedule(big_sink)
         self.current.start(big_sink)
+        self.current.evidence.lost += self.writes.find_lost(big_sink)
+        self.current.evidence.cut += self.gradients.take()
         made = schedule(big_sink)
         self.current.scheduled(made[1], made[2])
         self.replays.note_call(self.current)

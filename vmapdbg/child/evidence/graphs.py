@@ -11,6 +11,7 @@ from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from vmapdbg.check.result import CutGradient, LostWrite
 from vmapdbg.model.crash import Crash
 from vmapdbg.reference.graph import Graph, reach
 from vmapdbg.reference.kernel import Kernel
@@ -120,9 +121,10 @@ class Evidence:
 
     `passed` and `reference_passed` are the graph as the pass saw it, its roots the nodes of `buffers`; `kernels` are
     those that wrote them, and `passed_refused` says why there is no `reference_passed`. `range_names` has the rendered
-    name of each RANGE's id. `failed` is the error of a schedule that raised, `failed_kernel` the number of the compute
-    kernel that did and `failed_node` the id of the node whose buffer it writes. `replay` counts the replays by TinyJit,
-    from 1: what the kernels of the schedule made of other inputs."""
+    name of each RANGE's id. `failed` is the error of a schedule that raised, `crash` where tinygrad did,
+    `failed_kernel` the number of the compute kernel that did and `failed_node` the id of the node whose buffer it
+    writes. `replay` counts the replays by TinyJit, from 1: what the kernels of the schedule made of other inputs.
+    `lost` are writes to what it reads that no schedule has, `cut` are gradients that an ASSIGN cuts off."""
 
     schedule: int
     line: str | None
@@ -146,6 +148,8 @@ class Evidence:
     kernels: list[Kernel] = field(default_factory=list)
     passed_refused: str | None = None
     crash: Crash | None = None
+    lost: list[LostWrite] = field(default_factory=list)
+    cut: list[CutGradient] = field(default_factory=list)
 
     @property
     def is_kept(self) -> bool:

@@ -16,7 +16,9 @@ from vmapdbg.child.adapters.launches import Step, watch_launches, watch_schedule
 from vmapdbg.child.adapters.replays import watch_captures
 from vmapdbg.child.diagnosis import EndlessRewrite, diagnose
 from vmapdbg.child.diagnosis.known_nodes import read_observed_nodes
+from vmapdbg.child.evidence.cut_gradients import GradientWatcher
 from vmapdbg.child.evidence.folder import EvidenceFolder
+from vmapdbg.child.evidence.lost_writes import WriteWatcher
 from vmapdbg.child.evidence.observed_call import ObservedCall
 from vmapdbg.child.evidence.replays import ReplayWatcher
 from vmapdbg.child.record.observe import ObservingRecorder
@@ -33,6 +35,8 @@ class ObservedCollector:
         self.folder, self.recorder = EvidenceFolder(folder), recorder
         self._call: ObservedCall | None = None
         self.replays = ReplayWatcher(self.folder)
+        self.writes = WriteWatcher()
+        self.gradients = GradientWatcher()
 
     @property
     def is_busy(self) -> bool:
@@ -44,6 +48,8 @@ class ObservedCollector:
         first is not what it should be."""
         with load_patching().Changes("evidence for check") as changes:
             changes.wrap(tensor_module.Tensor, "realize", self.on_realize, "self", "lst", "do_update_stats")
+            self.writes.declare(changes, tensor_module)
+            self.gradients.declare(changes, tensor_module)
         try:
             with load_patching().Changes("evidence for check") as changes:
                 watch_schedules(changes, tensor_module, self.on_schedule)
@@ -69,6 +75,8 @@ class ObservedCollector:
         before = len(self.recorder.schedules)
         try:
             call.start()
+            call.evidence.lost += self.writes.find_lost(call.roots[0].sink(*call.roots[1:]))
+            call.evidence.cut += self.gradients.take()
             result = realize(tensor, *others, **options)
         except (Exception, EndlessRewrite) as error:
             call.evidence.failed = f"{type(error).__name__}: {first_line(error)}"

@@ -76,6 +76,8 @@ class Checker:
             replay=self.evidence.replay,
             crash=self.evidence.crash,
             expected=expected,
+            lost=tuple(self.evidence.lost),
+            cut=tuple(self.evidence.cut),
         )
 
     def try_stock(self) -> bool | None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from vmapdbg import overlay
+from vmapdbg.child.diagnosis import EndlessRewrite, Watcher
 from vmapdbg.child.evidence.graphs import PackedGraph
 from vmapdbg.child.live import build_live_capture, find_renderer, observe_with
 from vmapdbg.child.memory import make_buffer
@@ -53,6 +54,7 @@ def main() -> None:
         recorder = Recorder()
         observe_with(recorder)
         lint = functools.partial(lint_recorded, recorder, job.target)
+    Watcher(lambda text: None).start()
     # stdout carries answers alone
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -101,7 +103,7 @@ def try_graph(
 
         run_schedule(items, variables)
         return Trial("it runs", keys, tuple(map(read_output, tensors)))
-    except Exception as error:  # whatever the scheduler does with a graph is what is being looked for
+    except (Exception, EndlessRewrite) as error:  # whatever the scheduler does with a graph is what is being looked for
         return Trial(f"{type(error).__name__}: {first_line(error)}", (), ())
 
 

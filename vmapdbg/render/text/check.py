@@ -21,10 +21,12 @@ from vmapdbg.render.check_sentences import (
     describe_maker,
     describe_misread,
     describe_pattern,
+    find_failed_node,
     name_check,
     name_node,
     name_output,
 )
+from vmapdbg.render.crash_sentences import describe_cut_gradient, describe_lost_write
 from vmapdbg.render.format import Places, format_shape
 from vmapdbg.render.text.crash import format_crash, format_graph_error
 from vmapdbg.render.text.layout import Page, Part
@@ -38,7 +40,7 @@ def print_check(capture: Capture, report: CheckReport, console: Console) -> None
     view.page.show(_format_verdict(view, report))
     view.page.show(format_graph_error(view))
     for check in report.schedules:
-        if check.wrong or check.unchecked or check.failed:
+        if check.wrong or check.unchecked or check.failed or check.lost or check.cut:
             view.page.show([Text(), *_format_schedule(view, report, check)])
 
 
@@ -55,6 +57,9 @@ def _format_verdict(view: CaptureView, report: CheckReport) -> list[Text]:
     else:
         verdict = (f"{format_plural(len(outputs), 'output')}, all right", "bold green")
     head: list[Part] = [(view.capture.snippet, "bold"), "  ", verdict]
+    lost = sum(len(check.lost) for check in report.schedules)
+    if lost:
+        head.append((f", {format_plural(lost, 'write')} lost", "bold red"))
     if failed:
         head.append((f", {format_plural(failed, 'schedule')} failed", "bold red"))
     oracles = [name for key, name in ORACLES.items() if any(output.oracle == key for output in outputs)]
@@ -84,6 +89,12 @@ def _format_schedule(view: CaptureView, report: CheckReport, check: ScheduleChec
         if check.stock_runs is not None:
             does = "computes its graph, unrolled" if check.stock_runs else "does not compute its graph either"
             lines += page.wrap(f"stock tinygrad {does}", indent=2, hang=2)
+    for lost in check.lost:
+        where = (view.places.format(lost.line, "  [{}]"), "cyan")
+        lines += page.wrap((describe_lost_write(lost), "bold red"), where, indent=2, hang=2)
+    for cut in check.cut:
+        where = (view.places.format(cut.line, "  [{}]"), "cyan")
+        lines += page.wrap((describe_cut_gradient(cut), "bold red"), where, indent=2, hang=2)
     for output in check.wrong:
         lines += _format_output(output, page)
     captured = judge_captured(report, check)
@@ -98,11 +109,10 @@ def _format_schedule(view: CaptureView, report: CheckReport, check: ScheduleChec
 
 def _format_failed_kernel(view: CaptureView, check: ScheduleCheck) -> list[Text]:
     index = index_of(view.capture.schedules[check.schedule])
-    kernel, node = index.kernel(check.failed_kernel), index.node(check.failed_node)
+    kernel = index.kernel(check.failed_kernel)
     if kernel is None:
         return []
-    if node is None and kernel.outputs:
-        node = index.node(kernel.outputs[0])
+    node = index.node(find_failed_node(check, kernel))
     parts: list[Part] = ["in kernel ", (f"{kernel.name} #{check.failed_kernel}", "bold")]
     if node is not None:
         parts += [f", which writes {node.op} {node.id}", (view.places.format(node.line, "  [{}]"), "cyan")]
