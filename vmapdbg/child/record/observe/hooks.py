@@ -8,6 +8,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable
+from itertools import islice
 from types import ModuleType
 from typing import Any
 
@@ -137,10 +138,13 @@ class _Hooks:
 
         @functools.wraps(rewrite)
         def watched(context: Any, root: Any) -> Any:
+            before = len(context.replace)
             result = rewrite(context, root)
             # what the user's own code simplifies gets its line where it is made
             if self._quiet and not self._lowering:
-                recorder.rewritten(context.replace)
+                # 0.12 goes through a graph node by node, in one context for all
+                added = islice(reversed(context.replace.items()), len(context.replace) - before)
+                recorder.rewritten(dict(reversed(list(added))))
             return result
 
         return watched
