@@ -189,6 +189,7 @@ def test_cancelled_sums_are_no_wrong_value(tmp_path: Path) -> None:
     assert run_tool("check", write(tmp_path, text), "--oracle", "stock,python", cwd=tmp_path).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_large_batch_is_checked_in_part_and_that_is_said(tmp_path: Path) -> None:
     text = (
         "from tinygrad import Tensor, UOp, dtypes\nfrom tinygrad.uop.ops import AxisType\n"
@@ -248,6 +249,7 @@ def test_a_failed_snippet_shows_its_own_traceback(tmp_path: Path) -> None:
 # *** bisect
 
 
+@pytest.mark.slow
 def test_bisect_finds_the_patch(tmp_path: Path) -> None:
     done = run_tool("bisect", LOST, "--json", cwd=tmp_path)
     assert done.returncode == 1, done.stderr

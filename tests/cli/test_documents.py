@@ -43,10 +43,15 @@ PRINTED = [
     ("diff", ("diff", "samples/softmax.py", "--json")),
     ("lint", ("lint", SNIPPET, "--format", "json", *BROKEN)),
     ("check", ("check", SNIPPET, "--json", *BROKEN)),
-    ("bisect", ("bisect", "samples/unclosed_range.py", "--on", "crash", "--runs", "4", "--json")),
-    (
+    pytest.param(
+        "bisect",
+        ("bisect", "samples/unclosed_range.py", "--on", "crash", "--runs", "4", "--json"),
+        marks=pytest.mark.slow,
+    ),
+    pytest.param(
         "bisect-decisions",
         ("bisect", "samples/softmax.py", "--decisions", "--patches", "none", "--by", "kernels", "--json"),
+        marks=pytest.mark.slow,
     ),
 ]
 
@@ -56,6 +61,7 @@ def test_printed_document_is_valid(kind: str, command: tuple[str, ...], folder: 
     validate(json.loads(run_tool(*command, cwd=folder).stdout), kind, folder)
 
 
+@pytest.mark.slow
 def test_written_documents_are_valid(folder: Path) -> None:
     run_tool("show", SNIPPET, "--save", "saved.json", cwd=folder)
     run_tool("run", "--lint-output", "run.json", SNIPPET, cwd=folder)

@@ -41,7 +41,6 @@ def programs(draw: Any) -> Program:
 
 
 @settings(
-    max_examples=25,
     derandomize=True,
     deadline=None,
     database=None,
