@@ -1,10 +1,10 @@
-# cause: ours (fuse-broadcast): the maximum of padded values, fused into the comparison with it, is a kernel that codegen
+# cause: ours (fuse-broadcast), mended: the maximum of padded values, fused into the comparison with it, is a kernel that codegen
 # rewrites for ever
 # found by: hunt, seed 1 number 0
 # on 0.12.0: ok
 # on 0.13.0: ok
 # on 0.14.0: ok
-# on patches: hang: in uop/ops.py:unified_rewrite
+# on patches: ok
 import numpy as np
 from tinygrad import Tensor
 

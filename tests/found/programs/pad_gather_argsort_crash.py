@@ -1,9 +1,9 @@
-# cause: ours: codegen finds no order for the loops of the kernel
+# cause: ours (fuse-broadcast), mended: codegen finds no order for the loops of the kernel
 # found by: hunt, seed 2 number 56
 # on 0.12.0: ok
 # on 0.13.0: ok
 # on 0.14.0: ok
-# on patches: crash: AssertionError:
+# on patches: ok
 import numpy as np
 from tinygrad import Tensor
 

@@ -1,10 +1,10 @@
-# cause: ours (fuse-broadcast): the mean of padded values, fused into what is less it, is a kernel that codegen rewrites
+# cause: ours (fuse-broadcast), mended: the mean of padded values, fused into what is less it, is a kernel that codegen rewrites
 # for ever
 # found by: hunt, seed 2 number 72
 # on 0.12.0: ok
 # on 0.13.0: ok
 # on 0.14.0: ok
-# on patches: hang: in uop/ops.py:unified_rewrite
+# on patches: ok
 import numpy as np
 from tinygrad import Tensor
 
