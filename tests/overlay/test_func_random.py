@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from fuzz.check import is_loose, is_usable, judge
 from fuzz.evaluate import evaluate
 from fuzz.generate import generate
@@ -40,7 +41,9 @@ def programs(draw: Any) -> Program:
         raise
 
 
+@pytest.mark.slow
 @settings(
+    max_examples=25,
     derandomize=True,
     deadline=None,
     database=None,

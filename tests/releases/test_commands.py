@@ -78,6 +78,12 @@ def run_save(run: Run) -> bool:
     return code == 0 and "saved 1 test," in out and run("diff", "saved", "saved", "--exit-code")[0] == 0
 
 
+def run_check(run: Run) -> bool:
+    Path("test_suite.py").write_text(SUITE, encoding="utf-8")
+    code, out = run("run", "--check", "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_suite.py")
+    return code == 0 and re.search(r"[1-9]\d* values?, all right", out) is not None
+
+
 COMMANDS: dict[str, Callable[[Run], bool]] = {
     "show": show,
     "graph": graph,
@@ -88,6 +94,7 @@ COMMANDS: dict[str, Callable[[Run], bool]] = {
     "bisect --decisions": bisect_decisions,
     "run --lint": run_lint,
     "run --save": run_save,
+    "run --check": run_check,
 }
 
 

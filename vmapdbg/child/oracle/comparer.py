@@ -12,6 +12,7 @@ from vmapdbg.check.result import Comparison
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.oracle.oracle import InDoublePrecision, Question, Values, Which, find_oracle
+from vmapdbg.model.wording import format_plural
 from vmapdbg.values.numbers import ITEMSIZE, Array, decode
 from vmapdbg.values.slices import view_elements
 from vmapdbg.values.tolerance import is_float
@@ -62,7 +63,8 @@ class Comparer:
         undefined = values.find_undefined(slot)
         if undefined is not None:
             got = replace_elements(got, right, undefined)
-            self.unchecked.append(f"{int(undefined.sum()):,} elements that C or tinygrad leave undefined")
+            count = format_plural(int(undefined.sum()), "element")
+            self.unchecked.append(f"{count} that C or tinygrad leave undefined")
         found = compare(got, right, values.count_roundings(slot))
         # numpy's floats are not tinygrad's to the bit: an integer made of them may be another one, too
         if found.status != "wrong" or not (is_float(right.dtype) or oracle == "numpy"):
