@@ -15,7 +15,7 @@ WRONG_VALUE = "VD201"
 FAILS = "VD202"
 # a value differs from that of the PYTHON device alone
 WRONG_CODE = "VD203"
-# tinygrad fails of a graph, or never ends with it, and the snippet with it
+# tinygrad fails on a graph, or never ends with it, and the snippet with it
 CRASHES = "VD204"
 ENDLESS = "VD205"
 # a write that the snippet asks for is in no schedule, and a later one reads what is there without it
