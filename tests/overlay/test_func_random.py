@@ -54,7 +54,11 @@ def test_a_random_program_has_the_values_of_a_loop_over_single_elements(program:
     want, trace = evaluate(program)
     note(source := to_source(program))
     if has_derivative(program):
-        want = run(to_stock_source(program), stock=True)
+        try:
+            want = run(to_stock_source(program), stock=True)
+        except AssertionError:
+            # stock cuts a store at a comparison, into several with the same loops, and finds no order for them
+            assume(False)
         assume(is_usable(want))
     outcome = judge("ok", run(source), want, loose=is_loose(trace))
     assert not outcome.failed, outcome.detail
