@@ -34,7 +34,7 @@ MOVED = {
         "batchnorm": ROOT_FOR_RECIPROCAL,
         "block": (["RECIPROCAL"] * 3, ["REDUCE", "SQRT", "SQRT"]),
         # gradients of one weight are summed up one by one, and added afterwards
-        "block_backward": (["ADD", "RECIPROCAL", "REDUCE", "RESHAPE"], ["ADD", "REDUCE", "REDUCE", "RESHAPE", "SQRT"]),
+        "block_backward": (["RECIPROCAL", "RESHAPE"], ["REDUCE", "RESHAPE", "SQRT"]),
         "layernorm": ROOT_FOR_RECIPROCAL,
         "rmsnorm": ROOT_FOR_RECIPROCAL,
         "softmax": (["RECIPROCAL"], ["REDUCE"]),
