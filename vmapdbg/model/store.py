@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from vmapdbg.model.capture import SCHEMA, Capture
-from vmapdbg.model.data import dump_document, from_data, to_data
+from vmapdbg.model.data import dump_document, from_data, list_fields
 from vmapdbg.model.failure import Failure
 
 
@@ -18,7 +18,7 @@ class StoreError(Failure):
 
 def dump_compact(capture: Capture) -> str:
     """Returns the document of a capture on one line, for a program to read: ten times faster to write."""
-    return json.dumps(to_data(capture), separators=(",", ":"), allow_nan=False)
+    return json.dumps(capture, default=list_fields, separators=(",", ":"), allow_nan=False)
 
 
 def save_capture(capture: Capture, path: Path) -> None:

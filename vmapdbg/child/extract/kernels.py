@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -30,6 +31,7 @@ class KernelBuilder:
         self.view, self.target, self.keeps_failed = view, target, keeps_failed
         # the layers of a network are one program many times
         self.facts: dict[tuple[bytes, frozenset[str]], ProgramFacts] = {}
+        self.writers = Counter(launch.buffers[:1] for launch in view.launches)
 
     def build_all(self, progress: Callable[[], object]) -> Iterable[model.Kernel]:
         """Yields the compute kernels in the order of the schedule; calls `progress` after each kernel or copy."""
@@ -120,7 +122,7 @@ class KernelBuilder:
             return False
         if written.op.name == "REDUCE" and not is_reduce(written):
             return False
-        return sum(other.buffers[:1] == launch.buffers[:1] for other in self.view.launches) == 1
+        return self.writers[launch.buffers[:1]] == 1
 
     def find_computed(self, launch: Launch) -> list[UOp]:
         """The nodes a kernel computes: from the one it writes back to those whose buffers it reads."""

@@ -8,7 +8,6 @@ from typing import Any
 from vmapdbg.child.extract.arguments import describe_argument
 from vmapdbg.child.extract.view import UOp, View, size_of, sizes_of
 from vmapdbg.child.memory import name_dtype
-from vmapdbg.child.program.bounds import find_outside
 from vmapdbg.model import capture as model
 
 
@@ -46,7 +45,7 @@ def find_outside_axes(view: View, indices: Sequence[UOp], sizes: Sequence[Any] |
         return ()
     found = []
     for axis, (index, size) in enumerate(zip(indices, sizes, strict=True)):
-        if isinstance(size, int) and (bounds := find_outside(index, size)) is not None:
+        if isinstance(size, int) and (bounds := view.find_outside(index, size)) is not None:
             found.append(model.Outside(axis, view.render(index), *bounds, size))
     return tuple(found)
 

@@ -5,13 +5,14 @@ Nothing here depends on a release of tinygrad.
 
 from __future__ import annotations
 
+import functools
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
+from vmapdbg.child.program.bounds import find_outside
 from vmapdbg.model.capture import Realized, Reason
 
 UOp = Any
@@ -73,6 +74,8 @@ class View(ABC):
 
     def __init__(self) -> None:
         self._names: dict[UOp, str] = {}
+        # thousands of nodes share few index expressions
+        self.find_outside = functools.cache(find_outside)
 
     @abstractmethod
     def explain_realized(self, node: UOp) -> Realized | None:
@@ -98,7 +101,7 @@ class View(ABC):
         return tuple(self.render(r) for r in ranges)
 
 
-@cache
+@functools.cache
 def _find_renderer() -> Any:
     """tinygrad's rules by which an expression is rendered. They moved after 0.12."""
     for name in ("tinygrad.uop.render", "tinygrad.uop.ops"):
