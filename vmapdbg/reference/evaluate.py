@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -11,14 +10,15 @@ import numpy as np
 
 from vmapdbg.reference.arithmetic import FUNCTIONS, compute
 from vmapdbg.reference.graph import DEVICES, Graph, Node
-from vmapdbg.reference.kinds import bitcast, find_carrier, load
+from vmapdbg.reference.kinds import bitcast, find_carrier, fit, load
 from vmapdbg.reference.movement import MOVEMENT, enter_scope, join_shards, leave_scope, move, stack
-from vmapdbg.reference.products import Product, find_products, sum_product
+from vmapdbg.reference.plan import Plan
+from vmapdbg.reference.products import sum_product
 from vmapdbg.reference.rounding import Rounding
 from vmapdbg.reference.sums import reduce_value
 from vmapdbg.reference.value import Unknown, Value, align, join_steps, repeat_steps
-from vmapdbg.reference.windows import Windows, find_windows, make_windows
-from vmapdbg.reference.writes import find_view, find_writes, follow, is_whole, list_sources, number_elements, write
+from vmapdbg.reference.windows import make_windows
+from vmapdbg.reference.writes import fill, find_view, find_writes, follow, is_whole, number_elements, recast, write
 from vmapdbg.values.numbers import ITEMSIZE, Array
 
 ROOM = 4 << 30
@@ -42,18 +42,17 @@ class Evaluator:
         self.rounding = rounding or Rounding()
         self.known: dict[int, Value | Unknown] = dict(given)
         self._values: dict[int, Value | Unknown] = {}
-        self._products: dict[int, Product] = {}
-        self._windows: dict[int, Windows] = {}
+        self._plan = Plan(graph, (), self.known)
         self._held = 0
 
     def evaluate(self, slots: Iterable[int]) -> list[Value | Unknown]:
         """Returns the value of each node, or why it cannot be had."""
         asked = list(slots)
-        needed = self._plan(asked)
-        readers = Counter(source for slot in needed for source in self._list_sources(slot))
-        for slot in needed:
+        self._plan = Plan(self.graph, asked, self.known)
+        readers = self._plan.count_readers()
+        for slot in self._plan.order:
             self._keep(slot, self._try(slot))
-            for source in self._list_sources(slot):
+            for source in self._plan.list_sources(slot):
                 readers[source] -= 1
                 if not readers[source] and source not in asked:
                     self._drop(source)
@@ -62,53 +61,7 @@ class Evaluator:
         self._held = 0
         return [self.known[slot] for slot in asked]
 
-    # *** the order, and who reads what
-
-    def _plan(self, asked: Sequence[int]) -> list[int]:
-        """Returns the nodes to be computed, sources first: those inside of a product are not among them."""
-        reached = self.graph.reach(asked, self.known)
-        self._products = find_products(self.graph, reached, set(asked), set(self.known))
-        self._windows = self._find_windows(reached, asked)
-        inside = {slot for product in self._products.values() for slot in product.inside}
-        inside |= {slot for windows in self._windows.values() for slot in windows.inside}
-        return self._reach_sources(asked, inside)
-
-    def _find_windows(self, reached: Sequence[int], asked: Sequence[int]) -> dict[int, Windows]:
-        readers = Counter(source for slot in reached for source in self.graph.nodes[slot].src)
-        kept = {*asked, *self.known}
-        found: dict[int, Windows] = {}
-        for slot in reached:
-            if self.graph.nodes[slot].op != "shrink" or slot in self.known:
-                continue
-            windows = find_windows(self.graph, slot, readers, kept)
-            if windows is not None:
-                found[slot] = windows
-        return found
-
-    def _reach_sources(self, asked: Sequence[int], inside: set[int]) -> list[int]:
-        found: set[int] = set()
-        stack = [slot for slot in asked if slot not in self.known]
-        while stack:
-            slot = stack.pop()
-            if slot not in found and slot not in self.known:
-                found.add(slot)
-                stack += self._list_sources(slot)
-        assert not found & inside
-        return sorted(found)
-
-    def _list_sources(self, slot: int) -> Sequence[int]:
-        node = self.graph.nodes[slot]
-        if slot in self._products:
-            return self._products[slot].sources
-        if slot in self._windows:
-            return (self._windows[slot].source,)
-        if node.op == "after":
-            return list_sources(self.graph, slot)
-        if node.op == "assign":
-            return node.src[1:2]
-        if node.op == "store":
-            return ()
-        return node.src
+    # *** values
 
     def _keep(self, slot: int, value: Value | Unknown) -> None:
         self._values[slot] = value
@@ -142,7 +95,7 @@ class Evaluator:
 
     def _check_room(self, slot: int) -> None:
         node = self.graph.nodes[slot]
-        if node.op in _VIEWS or slot in self._windows or self._only_adds_ones(node):
+        if node.op in _VIEWS or slot in self._plan.windows or self._only_adds_ones(node):
             return
         size = math.prod(node.shape) * find_carrier(node.dtype).itemsize
         if self._held + size > self.room:
@@ -157,9 +110,9 @@ class Evaluator:
 
     def _compute(self, slot: int) -> Value:
         node = self.graph.nodes[slot]
-        if slot in self._products:
+        if slot in self._plan.products:
             return self._multiply(slot, node)
-        if slot in self._windows:
+        if slot in self._plan.windows:
             return self._slide(slot, node)
         if node.op in FUNCTIONS:
             return self._calculate(slot, node)
@@ -206,7 +159,7 @@ class Evaluator:
         return move(node, source, argument)
 
     def _multiply(self, slot: int, node: Node) -> Value:
-        product = self._products[slot]
+        product = self._plan.products[slot]
         spread, ranges = align([self._value(source) for source in product.sources])
         total = None
         if all(value.undefined is None for value in spread):
@@ -216,7 +169,7 @@ class Evaluator:
         return self._compute_inside(product.inside, lambda: self._make_reduce(slot, node))
 
     def _slide(self, slot: int, node: Node) -> Value:
-        windows = self._windows[slot]
+        windows = self._plan.windows[slot]
         view = make_windows(windows, self._value(windows.source))
         if view is not None:
             return view
@@ -245,7 +198,7 @@ class Evaluator:
 
     def _make_const(self, slot: int, node: Node) -> Value:
         with np.errstate(over="ignore"):
-            number = np.asarray(_fit(node.arg, node.dtype))
+            number = np.asarray(fit(node.arg, node.dtype))
         return Value(np.broadcast_to(self.rounding.finish(slot, node, number), node.shape))
 
     def _make_step(self, slot: int, node: Node) -> Value:
@@ -308,41 +261,23 @@ class Evaluator:
 
     def _make_after(self, slot: int, node: Node) -> Value:
         shown = find_view(self.graph, node.src[0])
+        base = self.graph.nodes[shown.base]
         known = self.known.get(shown.base, self._values.get(shown.base))
         # new memory, whose contents nobody knows before it is written whole
         memory = None if isinstance(known, Unknown) else self._value(shown.base)
         for written in find_writes(self.graph, slot):
             target, value_slot = self.graph.nodes[written].src[:2]
-            view = find_view(self.graph, target)
+            view, seen = find_view(self.graph, target), self.graph.nodes[target]
             if view.base != shown.base:
                 raise Unknown("a write to another buffer than the one that is read after it")
-            value = self._cast_written(view.base, target, self._value(value_slot))
+            value = recast(self._value(value_slot), seen.dtype, base.dtype)
             if is_whole(self.graph, view) and (memory is None or value.ranges == memory.ranges):
-                memory = self._replace_whole(view.base, target, value)
+                memory = fill(value, seen.shape, base.shape)
                 continue
             memory = memory or self._value(view.base)
             memory = write(memory, follow(view, self.graph, number_elements(memory), self._apply), value)
         value = follow(shown, self.graph, memory or self._value(shown.base), self._apply)
-        return self._cast_read(shown.base, node, value)
-
-    def _replace_whole(self, base: int, target: int, value: Value) -> Value:
-        batch = value.numbers.shape[: len(value.ranges)]
-        shape, whole = self.graph.nodes[target].shape, self.graph.nodes[base].shape
-        return value.move(lambda a: np.broadcast_to(a, (*batch, *shape)).reshape(*batch, *whole))
-
-    def _cast_written(self, base: int, target: int, value: Value) -> Value:
-        """Returns what is written through a bitcast of memory, as elements of that memory."""
-        memory, seen = self.graph.nodes[base], self.graph.nodes[target]
-        if memory.dtype == seen.dtype:
-            return value
-        return Value(bitcast(value.numbers, seen.dtype, memory.dtype), value.ranges, value.undefined)
-
-    def _cast_read(self, base: int, node: Node, value: Value) -> Value:
-        """Returns what is seen through a bitcast of memory, of the elements of that memory."""
-        memory = self.graph.nodes[base]
-        if memory.dtype == node.dtype:
-            return value
-        return Value(bitcast(value.numbers, memory.dtype, node.dtype), value.ranges, value.undefined)
+        return recast(value, base.dtype, node.dtype)
 
     def _apply(self, slot: int, source: Value) -> Value:
         node = self.graph.nodes[slot]
@@ -356,14 +291,6 @@ class Evaluator:
 def _choose_undefined(condition: Value, chosen: Value, other: Value) -> np.ndarray:
     """An element is undefined where the condition is, or the one of the two that it chooses."""
     return condition.mask | np.where(condition.numbers, chosen.mask, other.mask)
-
-
-def _fit(number: float, dtype: str) -> float | np.ndarray:
-    """Returns a constant that numpy takes for a dtype: integers are wrapped around."""
-    if dtype == "bool" or find_carrier(dtype).kind == "f":
-        return number
-    bits = 8 * ITEMSIZE[dtype]
-    return np.array(int(number) % 2**bits, np.uint64).astype(find_carrier(dtype))
 
 
 def _count_bytes(value: Value | Unknown) -> int:

@@ -31,6 +31,14 @@ def round_floats(numbers: Numbers, dtype: str) -> Numbers:
         return np.asarray(numbers, dtype=_CARRIERS[dtype])
 
 
+def fit(number: float, dtype: str) -> float | Numbers:
+    """Returns a constant that numpy takes for a dtype: integers are wrapped around."""
+    if dtype == "bool" or find_carrier(dtype).kind == "f":
+        return number
+    bits = 8 * ITEMSIZE[dtype]
+    return np.array(int(number) % 2**bits, np.uint64).astype(find_carrier(dtype))
+
+
 def load(array: Array) -> Numbers:
     """Returns the contents of a buffer in the carrier of their dtype, in their shape."""
     return decode(array).astype(find_carrier(array.dtype), copy=False).reshape(array.shape)

@@ -32,21 +32,22 @@ def find_products(
     """Returns the products of the nodes reached, by the position of the reduce that sums each up. What is asked for, or
     known, is not inside of one."""
     readers = Counter(source for slot in reached for source in graph.nodes[slot].src)
+    kept = {*asked, *known}
     found: dict[int, Product] = {}
     for slot in reached:
         node = graph.nodes[slot]
         if node.op != "reduce" or node.arg[0] != "add" or node.arg[3] or slot in known:
             continue
-        product = _find_product(graph, slot, readers, {*asked, *known})
+        product = _find_product(graph, slot, readers, kept)
         if product is not None:
             found[slot] = product
     return found
 
 
-def _find_product(graph: Graph, slot: int, readers: Counter[int], asked: Collection[int]) -> Product | None:
+def _find_product(graph: Graph, slot: int, readers: Counter[int], kept: Collection[int]) -> Product | None:
     inside: list[int] = []
     below = graph.nodes[slot].src[0]
-    while readers[below] == 1 and below not in asked:
+    while readers[below] == 1 and below not in kept:
         node = graph.nodes[below]
         inside.append(below)
         if node.op == "mul" and node.dtype != "bool":

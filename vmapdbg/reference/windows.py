@@ -42,12 +42,29 @@ class Windows:
     axes: tuple[Axis | tuple[int, int], ...]
 
 
-def find_windows(graph: Graph, slot: int, readers: Counter[int], asked: Collection[int]) -> Windows | None:
+def find_windows(
+    graph: Graph, reached: Sequence[int], asked: Collection[int], known: Collection[int]
+) -> dict[int, Windows]:
+    """Returns the windows among the nodes reached, by the position of the shrink that leaves each. What is asked for,
+    or known, is not inside of one."""
+    readers = Counter(source for slot in reached for source in graph.nodes[slot].src)
+    kept = {*asked, *known}
+    found: dict[int, Windows] = {}
+    for slot in reached:
+        if graph.nodes[slot].op != "shrink" or slot in known:
+            continue
+        windows = _find_windows(graph, slot, readers, kept)
+        if windows is not None:
+            found[slot] = windows
+    return found
+
+
+def _find_windows(graph: Graph, slot: int, readers: Counter[int], kept: Collection[int]) -> Windows | None:
     """Returns the windows that a shrink leaves, None where it is another one."""
     chain = [slot]
     for op in ("reshape", "shrink", "reshape"):
         below = graph.nodes[chain[-1]].src[0]
-        if graph.nodes[below].op != op or readers[below] != 1 or below in asked:
+        if graph.nodes[below].op != op or readers[below] != 1 or below in kept:
             return None
         chain.append(below)
     if any(len(graph.nodes[one].src) != 1 for one in chain):

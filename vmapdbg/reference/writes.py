@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from vmapdbg.reference.graph import Graph, Node
+from vmapdbg.reference.kinds import bitcast
 from vmapdbg.reference.movement import MOVEMENT
 from vmapdbg.reference.value import Unknown, Value, align
 from vmapdbg.values.numbers import ITEMSIZE
@@ -85,6 +86,19 @@ def _changes_size(graph: Graph, node: Node) -> bool:
 def is_whole(graph: Graph, view: View) -> bool:
     """Tells whether a view shows all its memory, in order."""
     return all(graph.nodes[slot].op in {"reshape", "same", "after", "assign"} for slot in view.path)
+
+
+def fill(value: Value, seen: tuple[int, ...], whole: tuple[int, ...]) -> Value:
+    """Returns memory of shape `whole` after a write of a value to a view that shows all of it, in shape `seen`."""
+    batch = value.numbers.shape[: len(value.ranges)]
+    return value.move(lambda a: np.broadcast_to(a, (*batch, *seen)).reshape(*batch, *whole))
+
+
+def recast(value: Value, before: str, after: str) -> Value:
+    """Returns elements of memory of dtype `before` as what they are through a bitcast to `after`, of the same size."""
+    if before == after:
+        return value
+    return Value(bitcast(value.numbers, before, after), value.ranges, value.undefined)
 
 
 def find_writes(graph: Graph, slot: int) -> list[int]:
