@@ -5,13 +5,15 @@ What comes out is data, rules with their operands. `render/text/why.py` makes th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from vmapdbg.model.capture import Capture, Kernel, Node, Schedule
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
+from vmapdbg.overview.kernels import find_distinct
+from vmapdbg.overview.selection import is_line
 
 Topic = Literal[
     # about a node
@@ -90,12 +92,14 @@ class Step:
 @dataclass(frozen=True)
 class Explanation:
     """All decisions about one subject of the schedule with the index `schedule`: the node with an id, the kernel with a
-    number, or, where both are None, all boundaries between kernels."""
+    number, or, where both are None, all boundaries between kernels. `again` are the later schedules of which the same
+    holds."""
 
     schedule: int
     node: int | None
     kernel: int | None
     steps: tuple[Step, ...]
+    again: tuple[int, ...] = ()
 
 
 def explain(capture: Capture, subject: str | None, schedule: int | None) -> list[Explanation]:
@@ -108,7 +112,10 @@ def explain(capture: Capture, subject: str | None, schedule: int | None) -> list
     if not schedules:
         raise UnknownSubject(f"there is no schedule {schedule}: {capture.snippet} made {len(capture.schedules)}")
     if subject is None:
-        return [explain_boundaries(s) for s in schedules if s.nodes]
+        again = find_distinct(capture)
+        if schedule is not None:
+            again = {schedule: []}
+        return [explain_boundaries(s, again[s.index]) for s in schedules if s.nodes and s.index in again]
     if subject.isdecimal():
         chosen = next((s for s in reversed(schedules) if s.kernels), schedules[-1])
         return [explain_node(chosen, find_node(chosen, int(subject)))]
@@ -134,16 +141,11 @@ def explain_named(schedule: Schedule, name: str) -> Iterable[Explanation]:
     for number, kernel in enumerate(schedule.kernels):
         if kernel.name == name:
             yield explain_kernel(schedule, number, kernel)
-    at_line = [n for n in schedule.nodes if n.line is not None and _is_same_line(n.line, name)]
+    at_line = [n for n in schedule.nodes if n.line is not None and is_line(n.line, name)]
     buffered = index_of(schedule).bufferizes
     telling = [n for n in at_line if n.id in buffered or n.op in {"VMAPIN", "VMAPOUT", "REDUCE_AXIS", "REDUCE"}]
     for node in telling or at_line[-1:]:
         yield explain_node(schedule, node)
-
-
-def _is_same_line(line: str, asked: str) -> bool:
-    """`x.py:12` is also asked for as `samples/x.py:12` or by a longer path."""
-    return line == asked or line.endswith("/" + asked) or asked.endswith("/" + line)
 
 
 # *** a node
@@ -245,12 +247,13 @@ def explain_kernel(schedule: Schedule, number: int, kernel: Kernel) -> Explanati
 # *** every boundary
 
 
-def explain_boundaries(schedule: Schedule) -> Explanation:
-    """Returns one fact for each buffer between kernels: who writes it, and who reads it."""
+def explain_boundaries(schedule: Schedule, again: Sequence[int] = ()) -> Explanation:
+    """Returns one fact for each buffer between kernels: who writes it, and who reads it. `again` are the schedules that
+    have the same kernels."""
     index = index_of(schedule)
     facts: list[Fact] = []
     for node_id, (writer, _) in index.writers.items():
         readers = tuple(i for i, _ in index.find_reading(node_id))
         if readers:
             facts.append(Fact("boundary", (node_id,), kernels=(writer, *readers)))
-    return Explanation(schedule.index, None, None, (Step("boundaries", tuple(facts)),))
+    return Explanation(schedule.index, None, None, (Step("boundaries", tuple(facts)),), tuple(again))

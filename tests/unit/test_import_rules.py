@@ -27,6 +27,7 @@ ORDER = (
     "lint",
     "suite",
     "bisect",
+    "overview",
     "why",
     "child",
     "render",
@@ -36,7 +37,7 @@ ORDER = (
     "__main__",
 )
 # the child's process has no use for these, and the parent's none for the child's
-APART = {"child": {"bisect", "why"}, "render": {"child", "overlay"}, "commands": {"child"}}
+APART = {"child": {"bisect", "overview", "why"}, "render": {"child", "overlay"}, "commands": {"child"}}
 
 
 def imported(file: Path) -> set[str]:

@@ -83,7 +83,8 @@ def run_snippet(request: Request, find_nodes: Callable[[], KnownNodes]) -> model
         code = compile(Path(job.snippet).read_bytes(), job.snippet, "exec")
         exec(code, main_module.__dict__)
         if "tinygrad" in sys.modules:
-            schedule_lazy(list(main_module.__dict__.values()), realize=request.evidence is not None)
+            realize = request.evidence is not None or job.times
+            schedule_lazy(list(main_module.__dict__.values()), realize)
     except SystemExit as ended:
         return explain_exit(ended)
     except overlay.OverlayError as refused:

@@ -21,8 +21,12 @@ from vmapdbg.model.store import load_capture
 
 
 def find_capture(snippet: str | None, options: JobOptions) -> Capture:
-    """Returns the capture of a saved file, or of a run of the snippet; what it prints goes to stderr."""
+    """Returns the capture of a saved file, or of a run of the snippet; what it prints goes to stderr.
+
+    Raises Failure for a saved one with an option of the job, which would do nothing."""
     if snippet is not None and snippet.endswith(".json"):
+        if any(value is not None for value in vars(options).values()):
+            raise Failure(f"{snippet} is a saved capture: it was made with its own patches, target and tinygrad")
         return load_capture(snippet)
     return capture_job(find_job(snippet, options), quiet_stdout=True)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-from vmapdbg.commands.jobs import capture_job, find_job
+from vmapdbg.commands.jobs import capture_job, find_capture, find_job
 from vmapdbg.commands.options import (
     JobOptions,
     NamesType,
@@ -24,6 +25,14 @@ from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import save_capture
 from vmapdbg.render.sections import SECTIONS
 
+if TYPE_CHECKING:
+    from vmapdbg.overview.selection import Selected
+
+_SEE_MORE = (
+    "A part of the report: --kernel NAME, --line FILE:N, --schedule N, --only SECTIONS. The whole: --all. "
+    "Save a run with --save run.json, and give that in the place of the snippet."
+)
+
 
 @click.command()
 @click.argument("snippet")
@@ -31,19 +40,24 @@ from vmapdbg.render.sections import SECTIONS
 @click.option(
     "--only",
     type=NamesType("section", SECTIONS),
-    default=",".join(SECTIONS),
     help=f"Print only these: {','.join(SECTIONS)}.",
 )
 @click.option("--schedule", type=ScheduleType(), help="Print only this schedule.")
-@click.option("--all", "show_all", is_flag=True, help="Print every node of a long graph.")
+@click.option("--kernel", metavar="NAME|N", help="Print only this kernel, its source as it is.")
+@click.option("--line", metavar="FILE:N", help="Print only what this line of the snippet made.")
+@click.option("--time", "times", is_flag=True, help="Run what stays lazy, too, and time every launch.")
+@click.option("--all", "show_all", is_flag=True, help="Print the whole report of a long run, with every node.")
 @click.option("--json", "as_json", is_flag=True, help="Print the capture as one JSON document.")
 @click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Write the capture to a file, too.")
 @job_options
 def show(
     snippet: str,
     arguments: tuple[str, ...],
-    only: tuple[str, ...],
+    only: tuple[str, ...] | None,
     schedule: int | Literal["all"] | None,
+    kernel: str | None,
+    line: str | None,
+    times: bool,
     show_all: bool,
     as_json: bool,
     save: Path | None,
@@ -51,33 +65,87 @@ def show(
 ) -> None:
     """Run SNIPPET and show what the scheduler did: ranges, vmap_map, BUFFERIZE, kernels, source.
 
-    ARGUMENTS after -- are the snippet's own.
+    Of a long run an overview is shown: the kernels and lines that make up most of it, and why nodes are realized.
+    SNIPPET may be a saved capture. ARGUMENTS after -- are the snippet's own.
 
     \b
     Examples:
       vmapdbg show samples/lost_range.py
       vmapdbg show samples/lost_range.py --patches ambient-ranges,nested-ranges --only bufferize,source
       vmapdbg show train.py --target metal --save after.json -- --steps 1
+      vmapdbg show after.json --kernel r_32_64_4
+      vmapdbg show after.json --line train.py:12 --only kernels,source
     """
-    capture = capture_job(find_job(snippet, options, arguments), quiet_stdout=as_json)
+    if kernel is not None and line is not None:
+        raise Failure("--kernel and --line: choose one")
+    capture = find_shown(snippet, options, arguments, times, quiet_stdout=as_json)
     if save is not None:
         save_capture(capture, save)
     if as_json:
         sys.stdout.write(dump_document(capture))
     else:
-        print_report(capture, only, schedule, show_all)
+        print_report(capture, Asked(only, schedule, kernel, line, show_all))
     end_after(capture)
 
 
-def print_report(
-    capture: Capture, only: tuple[str, ...], schedule: int | Literal["all"] | None, show_all: bool
-) -> None:
+@dataclass(frozen=True)
+class Asked:
+    """Which part of the report is asked for; None where nothing is said."""
+
+    only: tuple[str, ...] | None
+    schedule: int | Literal["all"] | None
+    kernel: str | None
+    line: str | None
+    show_all: bool
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing is asked for."""
+        return not self.show_all and all(part is None for part in (self.only, self.schedule, self.kernel, self.line))
+
+
+def find_shown(
+    snippet: str, options: JobOptions, arguments: tuple[str, ...], times: bool, quiet_stdout: bool
+) -> Capture:
+    """Returns the capture of a run of the snippet, or the saved one."""
+    if not snippet.endswith(".json"):
+        job = replace(find_job(snippet, options, arguments), times=times)
+        return capture_job(job, quiet_stdout=quiet_stdout)
+    if arguments or times:
+        raise Failure(f"{snippet} is a saved capture: it takes no arguments and no --time")
+    return find_capture(snippet, options)
+
+
+def print_report(capture: Capture, asked: Asked) -> None:
     count = len(capture.schedules)
-    if isinstance(schedule, int) and not 0 <= schedule < count:
-        raise Failure(f"there is no schedule {schedule}: {capture.snippet} made {count}")
+    if isinstance(asked.schedule, int) and not 0 <= asked.schedule < count:
+        raise Failure(f"there is no schedule {asked.schedule}: {capture.snippet} made {count}")
     if count == 0:
         tell_no_schedule(capture)
         return
-    from vmapdbg.render.text.capture import print_capture
+    from vmapdbg.overview.kernels import is_long
+    from vmapdbg.render.text.capture import print_capture, print_overview
 
-    print_capture(capture, make_console(), only=only, schedule=schedule, show_all=show_all)
+    if asked.is_open and is_long(capture):
+        print_overview(capture, make_console(), _SEE_MORE)
+        return
+    print_capture(
+        capture,
+        make_console(),
+        only=asked.only or tuple(SECTIONS),
+        schedule=asked.schedule,
+        show_all=asked.show_all,
+        selected=find_selected(capture, asked),
+    )
+
+
+def find_selected(capture: Capture, asked: Asked) -> dict[int, Selected] | None:
+    """Returns what the kernel or the line that is asked for selects, None where none is. Raises Failure."""
+    from vmapdbg.overview.selection import select_kernels, select_line
+
+    schedule = asked.schedule if isinstance(asked.schedule, int) else None
+    if asked.kernel is not None:
+        return select_kernels(capture, asked.kernel, schedule)
+    if asked.line is not None:
+        return select_line(capture, asked.line, schedule)
+    return None

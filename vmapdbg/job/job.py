@@ -34,7 +34,8 @@ class Job:
     `arguments` are the snippet's own. `patches` is None for a tinygrad that is observed as it is, without the overlay.
     `timeout` is in seconds, None waits for ever. With `values` the tensors that the snippet realizes are read into the
     Capture. `tree` names the tinygrad (see `vmapdbg.trees.tree`), and `python` the interpreter; empty ones are those
-    that the tool itself has. `choices` are made in place of the scheduler's own.
+    that the tool itself has. `choices` are made in place of the scheduler's own. With
+    `times` every launch is waited for and timed, and what the snippet leaves lazy is run.
     """
 
     snippet: str
@@ -46,6 +47,7 @@ class Job:
     tree: str = ""
     python: str = ""
     choices: tuple[Choice, ...] = ()
+    times: bool = False
 
     @property
     def patch_states(self) -> dict[str, bool]:

@@ -230,6 +230,17 @@ class BufferArg:
 
 
 @dataclass(frozen=True)
+class Measured:
+    """How long the launches of a kernel took in this run, by the device's own clock: how many were timed, and the
+    median, the shortest and the longest, in seconds."""
+
+    launches: int
+    median: float
+    least: float
+    most: float
+
+
+@dataclass(frozen=True)
 class Kernel:
     """One compute kernel as rendered for `target`.
 
@@ -243,7 +254,8 @@ class Kernel:
     schedule made the buffer it writes: nothing else has been stored there. `open_loops` are loops of the program
     without an end. `local_limit` is the LOCAL memory that the target has for a group of threads, None where it has no
     such memory. `resets` are accumulators that lose what was added to them. `failed` is the error of a kernel that
-    tinygrad makes no program of: it has no name and no source, and its numbers are zero.
+    tinygrad makes no program of: it has no name and no source, and its numbers are zero. `measured` has the times
+    of all launches of its program in the run, None where it was not timed, or did not run.
     """
 
     name: str
@@ -268,6 +280,7 @@ class Kernel:
     local_limit: int | None = None
     resets: tuple[Reset, ...] = ()
     failed: SnippetError | None = None
+    measured: Measured | None = None
 
 
 @dataclass(frozen=True)

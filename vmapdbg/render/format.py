@@ -36,6 +36,22 @@ def format_count(count: int) -> str:
     return f"{count / size:,.2f} {prefix}"
 
 
+def round_count(count: int) -> str:
+    """Returns a number of ops with three digits, for a table that compares: `999`, `37.6 M`, `1.23 G`."""
+    if abs(count) < 10_000:
+        return f"{count:,}"
+    size, prefix = next(item for item in (*_PREFIXES, (10**6, "M"), (10**3, "k")) if abs(count) >= item[0] * 0.9995)
+    return f"{count / size:.3g} {prefix}"
+
+
+def format_seconds(seconds: float) -> str:
+    """Returns a time with three digits: `840 ns`, `20.1 us`, `1.52 ms`, `2.03 s`."""
+    for size, unit in ((1, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if seconds >= size * 0.9995:
+            return f"{seconds / size:#.3g}".removesuffix(".") + f" {unit}"
+    return f"{seconds / 1e-9:.0f} ns"
+
+
 def format_ids(ids: Iterable[int]) -> str:
     """Returns node ids in order, runs of three or more joined: `5, 7-12, 15`."""
     parts: list[str] = []

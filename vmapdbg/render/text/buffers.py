@@ -29,7 +29,7 @@ _COLUMNS = (
 
 def format_bufferizes(view: ScheduleView) -> list[Text]:
     """Returns the BUFFERIZE section as lines: what each one closes, its size, kept or removed and why."""
-    page, bufferizes = view.page, view.schedule.bufferizes
+    page, bufferizes = view.page, view.bufferizes
     if not bufferizes:
         return page.head(view.schedule.buffer_op, "none")
     kept = [item for item in bufferizes if item.outcome == "kept"]
@@ -43,7 +43,7 @@ def format_bufferizes(view: ScheduleView) -> list[Text]:
 
 def format_alerts(view: ScheduleView) -> list[Text]:
     """Returns one line for each BUFFERIZE that loses an ambient range, for the top of the schedule."""
-    lost = [(item, names) for item in view.schedule.bufferizes if (names := view.index.find_lost(item))]
+    lost = [(item, names) for item in view.bufferizes if (names := view.index.find_lost(item))]
     lines: list[Text] = []
     for item, names in lost[:_MOST_ALERTS]:
         alert = f"!! BUFFERIZE of node {item.node} {view.index.op(item.node)}: ambient {', '.join(names)} is NOT closed"

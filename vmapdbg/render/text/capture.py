@@ -13,13 +13,16 @@ from vmapdbg.job.patches import Patch
 from vmapdbg.model.capture import Capture, Schedule
 from vmapdbg.model.schedule_index import count_kernels
 from vmapdbg.model.wording import format_known, format_plural, inflect
+from vmapdbg.overview.kernels import kernel_identity
+from vmapdbg.overview.selection import Selected
 from vmapdbg.render.crash_sentences import describe_crash
 from vmapdbg.render.findings import Findings
 from vmapdbg.render.format import Places
 from vmapdbg.render.sections import SECTIONS
 from vmapdbg.render.text.buffers import format_alerts
-from vmapdbg.render.text.kernels import describe_copies, kernel_identity
+from vmapdbg.render.text.kernels import describe_copies
 from vmapdbg.render.text.layout import Column, Page, Part, Row, lay_out_table
+from vmapdbg.render.text.overview import format_overview
 from vmapdbg.render.text.view import ALERT, CaptureView, ScheduleView
 
 _MANY_SCHEDULES = 4
@@ -33,21 +36,27 @@ def print_capture(
     only: Collection[str] = tuple(SECTIONS),
     schedule: int | Literal["all"] | None = None,
     show_all: bool = False,
+    selected: Mapping[int, Selected] | None = None,
 ) -> None:
     """Prints a capture: header, schedules, and the findings that belong to nothing printed.
 
     `only` chooses sections. `schedule` is the index of one schedule, or `all`; None prints all, but when
     there are more than four, those with nothing new (only copies, or the kernels of an earlier one) get one
-    line. `show_all` keeps every node and every kernel apart. Raises ValueError for a section or an index that
-    is not there.
+    line. `show_all` keeps every node and every kernel apart. `selected` has, by the index of its schedule, all that is
+    to be printed; None prints everything. Raises ValueError for a section or an index that is not there.
     """
     chosen = _choose_schedules(capture, schedule)
     if unknown := sorted(set(only) - set(SECTIONS)):
         raise ValueError(f"unknown section {unknown[0]!r}: choose from {', '.join(SECTIONS)}")
     printers = [_load_printer(name) for name in SECTIONS if name in only]
     page = Page(console, show_all=show_all)
-    whole = CaptureView(capture, page)
+    whole = CaptureView(capture, page, copies_source=selected is not None)
     page.show(_format_header(capture, page, whole.places))
+    if selected is not None:
+        for item in chosen:
+            if item.index in selected:
+                _print_schedule(ScheduleView(whole, item, selected[item.index]), printers)
+        return
     brief: dict[int, str] = {}
     if schedule is None and len(chosen) > _MANY_SCHEDULES:
         brief = _find_brief(capture, whole.findings)
@@ -64,6 +73,14 @@ def print_capture(
         after_brief = item.index in brief
     if schedule is None or schedule == "all":
         page.show(_format_rest(whole))
+
+
+def print_overview(capture: Capture, console: Console, hidden: str) -> None:
+    """Prints the header and what the whole run comes to; `hidden` says how to see the rest."""
+    page = Page(console)
+    whole = CaptureView(capture, page)
+    page.show(_format_header(capture, page, whole.places))
+    page.show(format_overview(whole, hidden))
 
 
 def print_patches(patches: Sequence[Patch], states: Mapping[str, bool], console: Console) -> None:

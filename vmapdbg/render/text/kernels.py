@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.text import Text
 
 from vmapdbg.model.capture import Kernel, Schedule
 from vmapdbg.model.wording import format_plural
+from vmapdbg.overview.kernels import kernel_identity
 from vmapdbg.render.crash_sentences import describe_error
 from vmapdbg.render.format import format_bytes, format_count, format_dims, format_ids
 from vmapdbg.render.text.layout import Column, Page, Row, lay_out_table
@@ -28,18 +29,13 @@ _COLUMNS = (
 )
 
 
-def kernel_identity(kernel: Kernel) -> str:
-    """Returns what two kernels share when they are the same program: the key, without one the source."""
-    return kernel.key or kernel.source
-
-
 def format_kernels(view: ScheduleView) -> list[Text]:
     """Returns the kernels section as lines. Identical kernels stand in one row, unless all is asked for."""
-    kernels = view.schedule.kernels
     page = view.page
+    kernels = list(view.kernels.values())
     if not kernels:
         return page.head("Kernels", f"none, {describe_copies(view.schedule)}")
-    groups = _group_kernels(kernels, apart=page.show_all)
+    groups = _group_kernels(view.kernels, apart=page.show_all)
     most = max(_cost(kernels, kernel) for kernel in kernels)
     total = f"{format_count(sum(kernel.executed_ops for kernel in kernels))} ops executed"
     moved = f"{format_bytes(sum(kernel.bytes for kernel in kernels))} moved"
@@ -62,11 +58,11 @@ def _count_distinct(kernels: Sequence[Kernel]) -> str:
     return f" ({distinct} distinct)"
 
 
-def _group_kernels(kernels: Sequence[Kernel], *, apart: bool) -> list[list[int]]:
+def _group_kernels(kernels: Mapping[int, Kernel], *, apart: bool) -> list[list[int]]:
     if apart:
-        return [[number] for number in range(len(kernels))]
+        return [[number] for number in kernels]
     groups: dict[object, list[int]] = {}
-    for number, kernel in enumerate(kernels):
+    for number, kernel in kernels.items():
         identity = (kernel_identity(kernel), kernel.name, kernel.launches, kernel.executed_ops)
         groups.setdefault(identity, []).append(number)
     return list(groups.values())
@@ -80,8 +76,8 @@ def _cost(kernels: Sequence[Kernel], kernel: Kernel) -> int:
 
 
 def _format_kernel(view: ScheduleView, numbers: list[int], most: int) -> Row:
-    kernels = view.schedule.kernels
-    kernel = kernels[numbers[0]]
+    kernels = list(view.kernels.values())
+    kernel = view.kernels[numbers[0]]
     share = _cost(kernels, kernel) / max(most, 1)
     shade = ""
     if len(kernels) > 1:

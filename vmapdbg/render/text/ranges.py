@@ -46,10 +46,10 @@ _VMAP_COLUMNS = (
 def format_range_map(view: ScheduleView) -> list[Text]:
     """Returns the range map as lines: the legend, then the nodes from outputs to inputs."""
     shown = choose_nodes(view)
-    hidden = len(view.schedule.nodes) - len(shown)
-    if not view.schedule.nodes:
+    hidden = len(view.nodes) - len(shown)
+    if not view.nodes:
         return view.page.head("Range map", "empty")
-    count = format_plural(len(view.schedule.nodes), "node")
+    count = format_plural(len(view.nodes), "node")
     if hidden:
         count = f"{len(shown)} of {count}"
     lines = view.page.wrap(("Range map", "bold"), (f"  {count}, outputs first", "dim"))
@@ -69,7 +69,7 @@ def choose_nodes(view: ScheduleView) -> list[Node]:
     different ambient ranges meet, and those that a finding is about. Constants and what is made of them,
     devices and index arithmetic without ranges are noise even in a short one.
     """
-    ordered = _sort_outputs_first(view.schedule.nodes)
+    ordered = _sort_outputs_first(view.nodes)
     if view.page.show_all:
         return ordered
     # sources first: what is made of noise alone is noise, too
@@ -184,7 +184,8 @@ def _collect_named(shown: list[Node]) -> set[str]:
 def format_vmap_map(view: ScheduleView) -> list[Text]:
     """Returns `vmap_map` as lines, the nodes with the same ambient ranges together."""
     groups: dict[tuple[str, ...], list[int]] = {}
-    for entry in view.schedule.vmap_map:
+    entries = [entry for entry in view.schedule.vmap_map if view.has_node(entry.node)]
+    for entry in entries:
         groups.setdefault(entry.ranges, []).append(entry.node)
     if not groups:
         return view.page.head("vmap_map", "empty" + _explain_empty(view))
@@ -192,7 +193,7 @@ def format_vmap_map(view: ScheduleView) -> list[Text]:
     for names, ids in sorted(groups.items(), key=lambda item: (len(item[0]), item[0])):
         sizes = _format_sizes(view, names)
         rows.append(Row([view.range_names(names, mark=True), sizes, (str(len(ids)), "dim"), format_ids(ids)]))
-    title = format_plural(len(view.schedule.vmap_map), "node") + " with ambient ranges"
+    title = format_plural(len(entries), "node") + " with ambient ranges"
     return view.page.head("vmap_map", title) + lay_out_table(view.page, _VMAP_COLUMNS, rows)
 
 

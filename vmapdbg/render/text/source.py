@@ -47,7 +47,7 @@ def format_source(view: ScheduleView) -> list[Text]:
     page = view.page
     lines: list[Text] = []
     again: dict[tuple[str, str], list[int]] = {}
-    for number, kernel in enumerate(view.schedule.kernels):
+    for number, kernel in view.kernels.items():
         if kernel.failed is not None:
             lines += format_failed_kernel(view, number)
             continue
@@ -57,7 +57,7 @@ def format_source(view: ScheduleView) -> list[Text]:
         if first == here:
             if lines:
                 lines.append(Text())
-            lines += _format_kernel_source(page, title, kernel, _find_marks(view, kernel, number))
+            lines += _format_kernel_source(view, title, kernel, _find_marks(view, kernel, number))
         else:
             again.setdefault((kernel.name, first), []).append(number)
     if lines and again:
@@ -79,11 +79,14 @@ def _find_marks(view: ScheduleView, kernel: Kernel, number: int) -> dict[int, st
     return marks
 
 
-def _format_kernel_source(page: Page, title: str, kernel: Kernel, marks: dict[int, str]) -> list[Text]:
+def _format_kernel_source(view: ScheduleView, title: str, kernel: Kernel, marks: dict[int, str]) -> list[Text]:
+    page = view.page
     code = escape_unsafe(kernel.source.strip("\n"), page.console.encoding)
     size = format_plural(len(code.splitlines()), "line")
     heading = page.join((title, "bold"), (f"  {kernel.target}, {size}", "dim"))
     text = highlight(code, kernel.target) if page.is_coloured else Text(code)
+    if view.whole.copies_source:
+        return [*page.wrap(heading, hang=2), *_split_lines(text)]
     return [*page.wrap(heading, hang=2), *_fold_marked(page, text, marks)]
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cached_property
 
 from rich.text import Text
 
-from vmapdbg.model.capture import Capture, Finding, Schedule
+from vmapdbg.model.capture import Bufferize, Capture, Finding, Kernel, Node, Schedule
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known
+from vmapdbg.overview.selection import Selected
 from vmapdbg.render.findings import Findings
 from vmapdbg.render.format import Places
 from vmapdbg.render.text.layout import Page
@@ -21,11 +23,12 @@ NOTE = "cyan"
 
 class CaptureView:
     """A capture, the page it is printed on, and what has to be known from schedule to schedule: the findings and the
-    sources that are printed already."""
+    sources that are printed already. With `copies_source` a source is printed as it is, to be copied."""
 
-    def __init__(self, capture: Capture, page: Page) -> None:
+    def __init__(self, capture: Capture, page: Page, copies_source: bool = False) -> None:
         self.capture = capture
         self.page = page
+        self.copies_source = copies_source
         self.places = Places.of(capture)
         self.findings = Findings(capture.findings)
         self.printed_sources: dict[str, str] = {}
@@ -33,16 +36,38 @@ class CaptureView:
 
 
 class ScheduleView:
-    """A schedule, the page it is printed on, and what is looked up by node or by range name."""
+    """A schedule, or what is selected of it, the page it is printed on, and what is looked up by node or by range
+    name."""
 
-    def __init__(self, whole: CaptureView, schedule: Schedule) -> None:
+    def __init__(self, whole: CaptureView, schedule: Schedule, selected: Selected | None = None) -> None:
         self.whole = whole
         self.schedule = schedule
+        self.selected = selected
         self.index = index_of(schedule)
         self.capture = whole.capture
         self.page = whole.page
         self.places = whole.places
         self.findings = whole.findings
+
+    def has_node(self, node: int) -> bool:
+        """Tells whether a node is to be shown."""
+        return self.selected is None or node in self.selected.nodes
+
+    @cached_property
+    def nodes(self) -> list[Node]:
+        """The nodes to be shown."""
+        return [node for node in self.schedule.nodes if self.has_node(node.id)]
+
+    @cached_property
+    def bufferizes(self) -> list[Bufferize]:
+        """The BUFFERIZEs to be shown."""
+        return [item for item in self.schedule.bufferizes if self.has_node(item.node)]
+
+    @cached_property
+    def kernels(self) -> dict[int, Kernel]:
+        """The kernels to be shown, by their number in the schedule."""
+        numbered = enumerate(self.schedule.kernels)
+        return {n: kernel for n, kernel in numbered if self.selected is None or n in self.selected.kernels}
 
     def range_names(self, names: Iterable[str], *, ambient: Iterable[str] = (), mark: bool = False) -> Text:
         """Returns ranges as `rm1*, r4`: vmap ranges coloured, ambient ones (with `mark` all) with a `*`."""

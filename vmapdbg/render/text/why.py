@@ -10,8 +10,8 @@ from rich.text import Text
 
 from vmapdbg.model.capture import Bufferize, Capture, Kernel, Node, Schedule
 from vmapdbg.model.schedule_index import index_of
-from vmapdbg.model.wording import format_known, format_plural, join_counted, join_first
-from vmapdbg.render.format import format_shape, star_ambient
+from vmapdbg.model.wording import format_known, format_plural, inflect, join_counted, join_first
+from vmapdbg.render.format import format_ids, format_shape, star_ambient
 from vmapdbg.render.text.layout import escape_unsafe
 from vmapdbg.render.text.view import ALERT
 from vmapdbg.why import Explanation, Fact, FactRule, Step
@@ -65,6 +65,7 @@ class Sentences:
     def __init__(self, schedule: Schedule, explanation: Explanation) -> None:
         self.schedule, self.index = schedule, index_of(schedule)
         self.subject, self.kernel_number = explanation.node, explanation.kernel
+        self.again = explanation.again
         self._say: dict[FactRule, Callable[[Fact], Iterable[str]]] = {
             "readers": self._say_readers,
             "new-ranges": self._say_new_ranges,
@@ -104,7 +105,9 @@ class Sentences:
             lines = ", ".join(self.kernel.lines[:3])
             return f"kernel {self._name(self.kernel_number)}{format_known('  {}', lines)}, {schedule}"
         count = format_plural(len(self.schedule.kernels), "kernel")
-        return f"{schedule}{format_known('  {}', self.schedule.line)}, {count}"
+        noun = inflect(len(self.again), "schedule")
+        again = format_known(f"; the same again: {noun} {{}}", format_ids(self.again))
+        return f"{schedule}{format_known('  {}', self.schedule.line)}, {count}{again}"
 
     # *** names
 

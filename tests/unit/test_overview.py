@@ -1,0 +1,198 @@
+"""The overview of a long run: what it counts, what it ranks, when it is shown, and what a selection leaves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from captures import long_graph, make_capture, make_kernel, make_node, make_schedule, many_schedules
+from rendered import flatten, print_to_text
+
+from vmapdbg.model.capture import Bufferize, Capture, Decision, Measured, Realized, Reason
+from vmapdbg.model.failure import Failure
+from vmapdbg.overview.decisions import count_outcomes, count_realized
+from vmapdbg.overview.kernels import Place, find_distinct, group_kernels, is_long
+from vmapdbg.overview.lines import count_lines
+from vmapdbg.overview.selection import is_line, select_kernels, select_line
+from vmapdbg.render.text.capture import print_capture, print_overview
+from vmapdbg.why import explain
+
+MATMUL = make_kernel("r_64", key="aa", executed_ops=900, bytes=100, lines=("net.py:3",), nodes=(2, 3), outputs=(3,))
+MOVE = make_kernel(
+    "E_64", key="bb", executed_ops=50, bytes=700, lines=("net.py:3", "net.py:9"), nodes=(5,), outputs=(5,)
+)
+
+
+def realized(rule: str, **changes: object) -> Realized:
+    return Realized((0,), "consumers-disagree", "", (Reason(rule, **changes),))  # type: ignore[arg-type]
+
+
+def buffer(node: int, outcome: str, rule: str, size: int) -> Bufferize:
+    return Bufferize(node, ("r0",), (), size, 4 * size, "GLOBAL", outcome, "", decided=Reason(rule))  # type: ignore[arg-type]
+
+
+NODES = (
+    make_node(2, "MUL", line="net.py:3"),
+    make_node(3, "REDUCE", line="net.py:3", realized=realized("ending-ranges")),
+    make_node(5, "ADD", line="net.py:9", realized=realized("output")),
+    make_node(6, "ADD", line="net.py:9", realized=realized("output")),
+)
+BUFFERS = (buffer(3, "removed", "few-buffers", 8), buffer(5, "kept", "output", 16), buffer(6, "kept", "output", 16))
+
+
+def network() -> Capture:
+    """Two equal layers in one schedule, and the second once more in another."""
+    first = make_schedule(0, kernels=(MATMUL, MOVE, MATMUL), nodes=NODES, bufferizes=BUFFERS)
+    return make_capture(first, make_schedule(1, kernels=(replace(MATMUL, launches=3),)))
+
+
+def show_overview(capture: Capture, width: int = 80) -> str:
+    return print_to_text(lambda console: print_overview(capture, console, "more"), width)
+
+
+def test_equal_kernels_are_one_and_count_together() -> None:
+    first, second = group_kernels(network())
+    assert (first.kernel.name, first.launches, first.ops, first.bytes) == ("r_64", 5, 2700, 300)
+    assert first.places == (Place(0, 0), Place(0, 2), Place(1, 0))
+    assert (second.kernel.name, second.ops, second.lines) == ("E_64", 50, ("net.py:3", "net.py:9"))
+
+
+def test_kernels_of_one_name_and_two_programs_are_two() -> None:
+    other = replace(MATMUL, key="cc")
+    assert len(group_kernels(make_capture(make_schedule(kernels=(MATMUL, other))))) == 2
+
+
+def test_a_kernel_counts_for_each_of_its_lines() -> None:
+    counted = {line.line: line for line in count_lines(network())}
+    assert (counted["net.py:3"].kernels, counted["net.py:3"].ops, counted["net.py:3"].realized) == (4, 2750, 1)
+    assert (counted["net.py:9"].kernels, counted["net.py:9"].bytes, counted["net.py:9"].realized) == (1, 700, 2)
+
+
+def test_realized_nodes_are_counted_by_rule_with_what_became_of_their_buffers() -> None:
+    counted = [(count.rule, count.nodes, count.kept, count.bytes, count.example) for count in count_realized(network())]
+    assert counted == [("output", 2, 2, 128, 5), ("ending-ranges", 1, 0, 0, 3)]
+
+
+def test_what_has_no_rule_is_told_apart_by_where_it_was_decided() -> None:
+    places = [Decision("schedule/indexing.py", line, "f", "return True", ()) for line in (7, 8, 7)]
+    nodes = tuple(make_node(n, "ADD", realized=realized("decided-at", at=at)) for n, at in enumerate(places))
+    counted = count_realized(make_capture(make_schedule(nodes=nodes)))
+    assert [count.nodes for count in counted] == [2, 1]
+    assert "decided at indexing.py:7: return True" in flatten(show_overview(make_capture(make_schedule(nodes=nodes))))
+
+
+def test_outcomes_are_counted_by_rule() -> None:
+    counted = [(count.outcome, count.rule, count.buffers, count.bytes) for count in count_outcomes(network())]
+    assert counted == [("kept", "output", 2, 128), ("removed", "few-buffers", 1, 32)]
+
+
+def test_the_page_ranks_by_work_and_says_what_moves_most() -> None:
+    text = show_overview(network())
+    assert text.index("r_64") < text.index("E_64")
+    assert "2 schedules, 4 kernels (2 distinct), 2,750 ops executed, 1000 B moved" in flatten(text)
+    assert "by bytes moved: E_64 70%, r_64 30%" in flatten(text)
+    assert "r_64 5 2,700 98% 300 B 30%" in flatten(text)
+    assert text.rstrip().endswith("more")
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_no_line_is_wider_than_the_page(width: int) -> None:
+    assert max(map(len, show_overview(network(), width).splitlines())) <= width
+
+
+def test_what_is_near_a_limit_or_redundant_is_said() -> None:
+    near = replace(MATMUL, local_bytes=30_000, local_limit=32_768, redundancy=64.0)
+    text = flatten(show_overview(make_capture(make_schedule(kernels=(near,)))))
+    assert "LOCAL memory: 30,000 of 32,768 bytes" in text
+    assert "executes each op that the graph asks for 64.0 times" in text
+
+
+def test_measured_times_stand_with_the_kernels_and_rank_them() -> None:
+    slow = replace(MOVE, measured=Measured(2, 0.005, 0.004, 0.006))
+    quick = replace(MATMUL, measured=Measured(3, 0.00002, 0.00001, 0.00003))
+    text = show_overview(make_capture(make_schedule(kernels=(quick, slow))), 120)
+    assert text.index("E_64") < text.index("r_64")
+    assert "5.00 ms" in text
+    assert "20.0 us" in text
+
+
+def test_a_long_run_is_one_of_many_programs_or_many_nodes() -> None:
+    kernels = tuple(make_kernel(f"E_{n}", key=str(n)) for n in range(13))
+    assert is_long(make_capture(make_schedule(kernels=kernels)))
+    assert not is_long(make_capture(make_schedule(kernels=kernels[:12])))
+    assert not is_long(make_capture(make_schedule(kernels=kernels[:1] * 500)))
+    assert is_long(long_graph())
+
+
+def test_what_is_the_same_again_makes_a_run_no_longer() -> None:
+    nodes = tuple(make_node(n, "ADD") for n in range(200))
+    schedules = [make_schedule(n, kernels=(MATMUL,), nodes=nodes) for n in range(5)]
+    assert not is_long(make_capture(*schedules))
+    assert find_distinct(make_capture(*schedules)) == {0: [1, 2, 3, 4]}
+
+
+def test_why_names_equal_schedules_once() -> None:
+    nodes = tuple(make_node(n, "ADD") for n in range(4))
+    capture = make_capture(*(make_schedule(n, kernels=(MATMUL,), nodes=nodes) for n in range(3)))
+    (only,) = explain(capture, None, None)
+    assert (only.schedule, only.again) == (0, (1, 2))
+    (asked,) = explain(capture, None, 2)
+    assert (asked.schedule, asked.again) == (2, ())
+
+
+def test_a_kernel_is_selected_by_name_or_number() -> None:
+    named = select_kernels(network(), "r_64", None)
+    assert {index: (selected.kernels, selected.nodes) for index, selected in named.items()} == {
+        0: (frozenset({0, 2}), frozenset({2, 3})),
+        1: (frozenset({0}), frozenset({2, 3})),
+    }
+    assert select_kernels(network(), "1", None)[0].kernels == frozenset({1})
+    assert list(select_kernels(network(), "0", 1)) == [1]
+    with pytest.raises(Failure, match="2 schedules have a kernel 0: choose one with --schedule"):
+        select_kernels(network(), "0", None)
+    with pytest.raises(Failure, match="there is no kernel r_99: r_64, E_64"):
+        select_kernels(network(), "r_99", None)
+
+
+def test_a_line_is_selected_with_its_nodes_and_kernels() -> None:
+    selected = select_line(network(), "src/net.py:9", None)[0]
+    assert (selected.kernels, selected.nodes) == (frozenset({1}), frozenset({5, 6}))
+    with pytest.raises(Failure, match=r"no node is made at net\.py:90"):
+        select_line(network(), "net.py:90", None)
+
+
+@pytest.mark.parametrize(
+    ("line", "asked", "same"),
+    [
+        ("a/net.py:3", "net.py:3", True),
+        ("net.py:3", "a/net.py:3", True),
+        ("net.py:3", "net.py:30", False),
+        ("subnet.py:3", "net.py:3", False),
+    ],
+)
+def test_a_line_is_also_asked_for_by_a_part_of_its_path(line: str, asked: str, same: bool) -> None:
+    assert is_line(line, asked) is same
+
+
+def test_only_what_is_selected_is_printed_and_its_source_is_not_folded() -> None:
+    source = "void r_64() {" + " x = x + 1;" * 20 + " }"
+    capture = network()
+    first = replace(capture.schedules[0], kernels=(replace(MATMUL, source=source), MOVE))
+    capture = replace(capture, schedules=(first,))
+
+    def show(asked: str) -> str:
+        return print_to_text(
+            lambda console: print_capture(capture, console, selected=select_kernels(capture, asked, None))
+        )
+
+    shown = show("r_64")
+    assert source in shown.splitlines()
+    assert "E_64" not in shown
+    assert " 5  ADD" not in shown
+    assert "r_64" not in show("E_64")
+
+
+def test_schedules_that_have_nothing_of_a_selection_are_left_out() -> None:
+    capture = many_schedules()
+    shown = print_to_text(lambda console: print_capture(capture, console, selected=select_kernels(capture, "0", 2)))
+    assert shown.count("== schedule") == 1

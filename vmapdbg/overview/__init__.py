@@ -1,0 +1,8 @@
+"""What a whole run comes to, as data: which kernels, lines of the user and reasons make up most of it.
+
+    kernels.py   equal kernels as one, with what they come to together
+    lines.py     what each line of the user's code comes to
+    decisions.py how often each rule realized a node, and kept or removed a buffer
+
+All of it comes from a Capture, and needs no tinygrad.
+"""

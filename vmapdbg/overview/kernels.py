@@ -1,0 +1,93 @@
+"""Equal kernels as one, with what they come to together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from vmapdbg.model.capture import Capture, Kernel, Measured
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a kernel stands: its number in the schedule with an index."""
+
+    schedule: int
+    number: int
+
+
+@dataclass(frozen=True)
+class KernelGroup:
+    """The kernels of a run that are one program, with launches, executed ops and bytes moved of all of them, as the
+    schedules have them. `seconds` is what all that were timed took together, each the median of them, with what TinyJit
+    launched again; 0 where none was timed. `lines` are the user's."""
+
+    kernel: Kernel
+    places: tuple[Place, ...]
+    launches: int
+    ops: int
+    bytes: int
+    seconds: float
+    lines: tuple[str, ...]
+
+
+def kernel_identity(kernel: Kernel) -> str:
+    """Returns what two kernels share when they are the same program: the key, without one the source."""
+    return kernel.key or kernel.source
+
+
+MOST_KERNELS = 12
+MOST_NODES = 250
+"""A run with more programs, or more nodes, is more than one looks through: it is shown by its overview."""
+
+
+def find_distinct(capture: Capture) -> dict[int, list[int]]:
+    """Returns the index of each schedule whose kernels none before it has, with the indices of the later ones that have
+    the same."""
+    first: dict[tuple[str, ...], int] = {}
+    found: dict[int, list[int]] = {}
+    for schedule in capture.schedules:
+        kernels = tuple(map(kernel_identity, schedule.kernels))
+        if kernels in first:
+            found[first[kernels]].append(schedule.index)
+        else:
+            first[kernels] = schedule.index
+            found[schedule.index] = []
+    return found
+
+
+def is_long(capture: Capture) -> bool:
+    """Tells whether a run is too long to be shown whole. What is the same in a later schedule does not count."""
+    distinct = [capture.schedules[index] for index in find_distinct(capture)]
+    programs = {kernel_identity(kernel) for schedule in distinct for kernel in schedule.kernels}
+    return len(programs) > MOST_KERNELS or sum(len(schedule.nodes) for schedule in distinct) > MOST_NODES
+
+
+def group_kernels(capture: Capture) -> list[KernelGroup]:
+    """Returns all kernels of a run, those that take longest first where they were timed, else those with the
+    most work."""
+    groups: dict[tuple[str, str], list[tuple[Place, Kernel]]] = {}
+    for schedule in capture.schedules:
+        for number, kernel in enumerate(schedule.kernels):
+            place = Place(schedule.index, number)
+            groups.setdefault((kernel_identity(kernel), kernel.name), []).append((place, kernel))
+    return sorted(map(_make_group, groups.values()), key=lambda group: (-group.seconds, -group.ops, -group.bytes))
+
+
+def _sum_times(measured: Measured | None) -> float:
+    if measured is None:
+        return 0
+    return measured.launches * measured.median
+
+
+def _make_group(members: Iterable[tuple[Place, Kernel]]) -> KernelGroup:
+    places, kernels = zip(*members, strict=True)
+    return KernelGroup(
+        kernel=kernels[0],
+        places=places,
+        launches=sum(kernel.launches for kernel in kernels),
+        ops=sum(kernel.executed_ops for kernel in kernels),
+        bytes=sum(kernel.bytes for kernel in kernels),
+        seconds=_sum_times(kernels[0].measured),
+        lines=tuple(dict.fromkeys(line for kernel in kernels for line in kernel.lines)),
+    )

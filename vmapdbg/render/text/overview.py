@@ -1,0 +1,264 @@
+"""A whole run on a page: what makes up most of it, and where to look."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+from rich.text import Text
+
+from vmapdbg.lint import RULES, lint_capture
+from vmapdbg.model.capture import Finding
+from vmapdbg.model.schedule_index import index_of
+from vmapdbg.model.wording import format_known, format_plural
+from vmapdbg.overview.decisions import RealizedCount, count_outcomes, count_realized
+from vmapdbg.overview.kernels import KernelGroup, find_distinct, group_kernels
+from vmapdbg.overview.lines import LineCost, count_lines
+from vmapdbg.render.format import format_bytes, format_count, format_seconds, round_count
+from vmapdbg.render.sentences import Names, say_reason
+from vmapdbg.render.text.layout import Column, Row, lay_out_table
+from vmapdbg.render.text.view import ALERT, CaptureView
+
+_MOST_KERNELS = 10
+_MOST_LINES = 10
+_MOST_RULES = 8
+_MOST_PLACES = 3
+_NEARLY = 0.75
+"""From this part of a limit on it is said."""
+_MUCH_REDUNDANCY = 2.0
+
+_KERNEL_COLUMNS = (
+    Column("kernel", comfort=20, most=40),
+    Column("times", right=True, comfort=5),
+    Column("median", right=True, comfort=7),
+    Column("of all", right=True, comfort=6),
+    Column("ops", right=True, comfort=8),
+    Column("of all", right=True, comfort=6),
+    Column("moves", right=True, comfort=9),
+    Column("of all", right=True, comfort=6),
+    Column("redundancy", right=True, comfort=10, leaves=2, optional=True),
+    Column("threads", right=True, comfort=7, leaves=1, optional=True),
+    Column("lines", comfort=16, most=40, leaves=3),
+)
+_LINE_COLUMNS = (
+    Column("line", comfort=16, most=40),
+    Column("kernels", right=True, comfort=7),
+    Column("ops", right=True, comfort=8),
+    Column("of all", right=True, comfort=6),
+    Column("moves", right=True, comfort=9),
+    Column("of all", right=True, comfort=6),
+    Column("realized", right=True, comfort=8, leaves=1),
+)
+_RULE_COLUMNS = (
+    Column("nodes", right=True, comfort=6),
+    Column("buffers kept", right=True, comfort=12),
+    Column("hold", right=True, comfort=9),
+    Column("why they are realized", comfort=40, most=100),
+)
+
+_WHY = {
+    "output": "an output of the schedule",
+    "always": "an op that is always realized (CONTIGUOUS, COPY, ...)",
+    "kept-scope": "a VMAPOUT under a CONTIGUOUS",
+    "source-of": "the source of an op that reads buffers (COPY, ...)",
+    "assign": "an ASSIGN",
+    "assigned-value": "the value of an ASSIGN",
+    "outer-reduce": "a REDUCE over an OUTER range",
+    "consumers-disagree": "its consumers ask for different ranges",
+    "loops-not-shared": "its consumers do not share one loop",
+    "ending-ranges": "ranges end at it: a reduce, or a reader with loops of its own",
+    "forced": "forced by bisect --decisions",
+}
+"""What a rule means where it is counted. Any other is told by its first sentence."""
+
+
+def format_overview(whole: CaptureView, hidden: str) -> list[Text]:
+    """Returns the page as lines; `hidden` says how to see the rest, and is printed last."""
+    overview = _Overview(whole)
+    sections = (
+        overview.format_totals(),
+        overview.format_kernels(),
+        overview.format_lines(),
+        overview.format_decisions(),
+        overview.format_findings(),
+        whole.page.wrap((hidden, "dim"), hang=2),
+    )
+    lines: list[Text] = []
+    for section in filter(None, sections):
+        lines += [Text(), *section]
+    return lines
+
+
+class _Overview:
+    def __init__(self, whole: CaptureView) -> None:
+        self.whole, self.capture, self.page, self.places = whole, whole.capture, whole.page, whole.places
+
+    @cached_property
+    def groups(self) -> list[KernelGroup]:
+        return group_kernels(self.capture)
+
+    @cached_property
+    def ops(self) -> int:
+        return sum(group.ops for group in self.groups)
+
+    @cached_property
+    def bytes(self) -> int:
+        return sum(group.bytes for group in self.groups)
+
+    @cached_property
+    def seconds(self) -> float:
+        return sum(group.seconds for group in self.groups)
+
+    def format_totals(self) -> list[Text]:
+        schedules, distinct = self.capture.schedules, find_distinct(self.capture)
+        kernels = sum(len(group.places) for group in self.groups)
+        parts = [
+            format_plural(len(schedules), "schedule") + _format_distinct(len(schedules), len(distinct)),
+            format_plural(kernels, "kernel") + _format_distinct(kernels, len(self.groups)),
+            f"{round_count(self.ops)} ops executed",
+            f"{format_bytes(self.bytes)} moved",
+        ]
+        if self.seconds:
+            parts.append(f"{format_seconds(self.seconds)} in kernels")
+        return self.page.wrap(("Overview", "bold"), f"  {', '.join(parts)}", hang=2)
+
+    # *** kernels
+
+    def format_kernels(self) -> list[Text]:
+        shown = self.groups[:_MOST_KERNELS]
+        how = "longest first" if self.seconds else "most work first"
+        title = _describe_part(len(shown), len(self.groups), "kernel", how)
+        rows = [self.format_kernel(group) for group in shown]
+        return self.page.head("Kernels", title) + lay_out_table(self.page, _KERNEL_COLUMNS, rows) + self.rank_by_bytes()
+
+    def format_kernel(self, group: KernelGroup) -> Row:
+        kernel = group.kernel
+        redundancy = "-"
+        if kernel.redundancy is not None:
+            redundancy = f"{kernel.redundancy:,.1f}x"
+        cells = [
+            (kernel.name, "bold" if kernel.failed is None else ALERT),
+            format_count(group.launches if kernel.measured is None else kernel.measured.launches),
+            "" if kernel.measured is None else format_seconds(kernel.measured.median),
+            format_share(group.seconds, self.seconds),
+            round_count(group.ops),
+            format_share(group.ops, self.ops),
+            format_bytes(group.bytes),
+            format_share(group.bytes, self.bytes),
+            redundancy,
+            format_count(kernel.threads),
+            (self.format_places(group.lines), "dim"),
+        ]
+        return Row(cells, notes=[(note, "bold yellow") for note in find_limits(group)])
+
+    def format_places(self, lines: Sequence[str]) -> str:
+        shown = self.places.format_all(lines[:_MOST_PLACES])
+        more = len(lines) - _MOST_PLACES
+        return f"{shown} and {more} more" if more > 0 else shown
+
+    def rank_by_bytes(self) -> list[Text]:
+        """The order by bytes, where another kernel is first in it."""
+        ranked = sorted(self.groups, key=lambda group: -group.bytes)
+        if ranked[:1] == self.groups[:1] or not self.bytes:
+            return []
+        names = [f"{group.kernel.name} {format_share(group.bytes, self.bytes)}" for group in ranked[:_MOST_PLACES]]
+        return self.page.wrap(("by bytes moved: ", "dim"), ", ".join(names), indent=2, hang=2)
+
+    # *** lines
+
+    def format_lines(self) -> list[Text]:
+        counted = count_lines(self.capture)
+        if not counted:
+            return []
+        shown = counted[:_MOST_LINES]
+        title = _describe_part(len(shown), len(counted), "line", "a kernel counts for each of its lines")
+        rows = [self.format_line(line) for line in shown]
+        return self.page.head("Lines", title) + lay_out_table(self.page, _LINE_COLUMNS, rows)
+
+    def format_line(self, line: LineCost) -> Row:
+        cells = [
+            (self.places.format(line.line), "bold"),
+            format_count(line.kernels),
+            round_count(line.ops),
+            format_share(line.ops, self.ops),
+            format_bytes(line.bytes),
+            format_share(line.bytes, self.bytes),
+            str(line.realized or ""),
+        ]
+        return Row(cells)
+
+    # *** decisions
+
+    def format_decisions(self) -> list[Text]:
+        counted = count_realized(self.capture)
+        if not counted:
+            return []
+        nodes = format_plural(sum(count.nodes for count in counted), "node")
+        rows = [self.format_rule(count) for count in counted[:_MOST_RULES]]
+        lines = self.page.head("Realized", nodes) + lay_out_table(self.page, _RULE_COLUMNS, rows)
+        for outcome in ("kept", "removed"):
+            counts = [f"{c.buffers:,} {c.rule}" for c in count_outcomes(self.capture) if c.outcome == outcome]
+            if counts:
+                lines += self.page.wrap((f"buffers {outcome}: ", "dim"), ", ".join(counts), indent=2, hang=2)
+        return lines
+
+    def format_rule(self, count: RealizedCount) -> Row:
+        why = _WHY.get(count.rule)
+        if why is None and count.reason is not None:
+            why = say_reason(count.reason, Names(index_of(self.capture.schedules[count.schedule]).op))
+        example = format_known("  e.g. node {}", count.example)
+        cells = [
+            format_count(count.nodes),
+            format_count(count.kept),
+            format_bytes(count.bytes),
+            self.page.join(why or count.rule, (example, "dim")),
+        ]
+        return Row(cells)
+
+    # *** findings
+
+    def format_findings(self) -> list[Text]:
+        findings = self.capture.findings or lint_capture(self.capture)
+        if not findings:
+            return []
+        names = {rule.code: rule.name for rule in RULES}
+        first: dict[str, Finding] = {}
+        for finding in findings:
+            first.setdefault(finding.code, finding)
+        counts = Counter(finding.code for finding in findings)
+        lines = self.page.head("Findings", f"{len(findings)}; vmapdbg lint has them all")
+        for code, finding in first.items():
+            place = self.places.format(finding.line, " ({})")
+            what = f" {names.get(code, '')}, {counts[code]} times; first: {finding.message}{place}"
+            lines += self.page.wrap((code, ALERT), what, indent=2, hang=2)
+        return lines
+
+
+def find_limits(group: KernelGroup) -> Iterable[str]:
+    """Yields what a kernel does too often, and what it is near to."""
+    kernel = group.kernel
+    if kernel.redundancy is not None and kernel.redundancy >= _MUCH_REDUNDANCY:
+        yield f"executes each op that the graph asks for {kernel.redundancy:,.1f} times"
+    if kernel.local_limit and kernel.local_bytes >= _NEARLY * kernel.local_limit:
+        yield f"LOCAL memory: {kernel.local_bytes:,} of {kernel.local_limit:,} bytes"
+
+
+def format_share(part: float, whole: float) -> str:
+    """Returns a part in per cent, nothing where there is no whole."""
+    if not whole:
+        return ""
+    share = part / whole
+    if 0 < share < 0.005:
+        return "<1%"
+    return f"{share:.0%}"
+
+
+def _describe_part(shown: int, known: int, noun: str, how: str) -> str:
+    if shown == known:
+        return f"{format_plural(known, noun)}, {how}"
+    return f"{shown} of {format_plural(known, noun)}, {how}"
+
+
+def _format_distinct(count: int, distinct: int) -> str:
+    return "" if count == distinct else f" ({distinct:,} distinct)"
