@@ -35,6 +35,10 @@ class Listener(Protocol):
         """The launch has run."""
         ...
 
+    def fails(self, index: int) -> None:
+        """A launch of it raises, or what compiles it. Told of ExecItems alone."""
+        ...
+
 
 def watch_launches(changes: Any, tensor_module: ModuleType, listener: Listener) -> None:
     """Has what `Tensor.realize` runs told to `listener`. `changes` are declared, not made. Raises UnknownShape."""
@@ -71,13 +75,16 @@ class _ExecItems:
         known = dict(var_vals or {})
         self.listener.begins([Step(item.ast, known | item.fixedvars, bool(item.fixedvars)) for item in schedule])
         self.indices = {id(item): index for index, item in enumerate(schedule)}
-        # the schedule is emptied: an id must not be that of another item
+        # each is taken off the schedule before it is compiled; held, so that its id is not that of another one
         items = list(schedule)
         try:
             return run(schedule, var_vals, **options)
+        except BaseException:
+            if taken := len(items) - len(schedule):
+                self.listener.fails(taken - 1)
+            raise
         finally:
             self.indices = {}
-            del items
 
     def on_run(self, run: Callable[..., Any], item: Any, *arguments: Any, **options: Any) -> Any:
         index = self.indices.get(id(item))

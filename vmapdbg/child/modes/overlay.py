@@ -17,7 +17,7 @@ from vmapdbg.job.patches import format_patches
 from vmapdbg.model import capture as model
 
 if TYPE_CHECKING:
-    from vmapdbg.child.evidence.collector import Collector
+    from vmapdbg.child.evidence.overlay import OverlayCollector
 
 
 class OverlayMode:
@@ -26,12 +26,12 @@ class OverlayMode:
     def __init__(self, request: Request):
         self.job = request.job
         self.recorder = Recorder(self.job.values)
-        self.collector: Collector | None = None
+        self.collector: OverlayCollector | None = None
         if request.evidence is not None:
             # it brings numpy along, which nobody else here has to wait for
-            from vmapdbg.child.evidence.collector import Collector
+            from vmapdbg.child.evidence.overlay import OverlayCollector
 
-            self.collector = Collector(Path(request.evidence), self.recorder)
+            self.collector = OverlayCollector(Path(request.evidence), self.recorder)
             self.recorder.watch = self.collector.watch
 
     @property
