@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Protocol
 
+from vmapdbg.child.adapters.matchers import WatchedMatcher
+
 UOp = Any
 
 
@@ -111,7 +113,7 @@ class _Calls:
         self.resolve = changes.expect(realize, "resolve_params", "call", "inputs")
         run_parameters = ("linear", "var_vals", "input_uops", "update_stats", "jit", "wait")
         changes.wrap(tensor_module, "run_linear", self.on_linear, *run_parameters)
-        changes.replace_value(realize, "pm_exec", PatternMatcher, lambda stock: _WatchedMatcher(stock, self.on_call))
+        changes.replace_value(realize, "pm_exec", PatternMatcher, lambda stock: WatchedMatcher(stock, self.on_call))
 
     def on_linear(self, run: Callable[..., Any], linear: UOp, var_vals: Any = None, *rest: Any, **options: Any) -> Any:
         known = dict(var_vals or {})
@@ -141,19 +143,6 @@ class _Calls:
         result = run(call, context)
         self.listener.after(index, buffers)
         return result
-
-
-class _WatchedMatcher:
-    """Stands for a PatternMatcher, whose `rewrite` is told of."""
-
-    def __init__(self, stock: Any, around: Callable[..., Any]):
-        self.stock, self.around = stock, around
-
-    def rewrite(self, *arguments: Any) -> Any:
-        return self.around(self.stock.rewrite, *arguments)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.stock, name)
 
 
 def find_inputs(scheduled: UOp, leaves: Iterable[UOp]) -> dict[UOp, UOp]:
