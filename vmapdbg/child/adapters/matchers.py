@@ -7,7 +7,7 @@ from typing import Any
 
 
 class WatchedMatcher:
-    """Is a PatternMatcher in all but `rewrite`, for which `around` is called, with the stock method and the arguments."""
+    """A PatternMatcher; for its `rewrite`, `around` is called with the stock method and the arguments."""
 
     def __init__(self, stock: Any, around: Callable[..., Any]):
         self._stock, self._around = stock, around
