@@ -21,7 +21,7 @@ from tinygrad_overlay import _patching
 from tinygrad_overlay._patching import Change, Changes, UnknownShape
 
 from vmapdbg import overlay
-from vmapdbg.child.evidence.collector import Collector
+from vmapdbg.child.evidence.overlay import OverlayCollector
 from vmapdbg.child.record.lines import note_lines
 from vmapdbg.child.record.outputs import note_values
 from vmapdbg.child.record.recorder import Recorder
@@ -237,7 +237,7 @@ OBSERVERS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "lines": (lambda _: note_lines(Broken(tinygrad.tensor, _metadata_wrapper=other)), "_metadata_wrapper"),
     "lines, note": (lambda _: note_lines(Broken(tinygrad.tensor, Metadata=other)), "Metadata"),
     "evidence": (
-        lambda folder: Collector(folder, Recorder()).watch(
+        lambda folder: OverlayCollector(folder, Recorder()).watch(
             Broken(tinygrad.tensor, complete_create_schedule_with_vars=other)
         ),
         "complete_create_schedule_with_vars",
@@ -263,5 +263,5 @@ def test_evidence_refuses_another_shape_elsewhere(
     monkeypatch.setattr(getattr(importlib.import_module(f"tinygrad.engine.{module}"), owner), method, other)
     before = dict(vars(tinygrad.Tensor)), dict(vars(tinygrad.tensor))
     with pytest.raises(UnknownShape, match=rf"{name} is not what tinygrad 0.12.0 has there"):
-        Collector(tmp_path, Recorder()).watch(tinygrad.tensor)
+        OverlayCollector(tmp_path, Recorder()).watch(tinygrad.tensor)
     assert (dict(vars(tinygrad.Tensor)), dict(vars(tinygrad.tensor))) == before

@@ -4,7 +4,8 @@ Lowering a kernel to its linear program takes several times as long as optimizin
 threads and the chains of dependent adds are read from the optimized AST, by the ranges that each UOp is in; tests/fusion compares them with programs.
 """
 from __future__ import annotations
-import math
+import contextlib, math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from tinygrad.dtype import AddrSpace, PtrDType, dtypes
 from tinygrad.helpers import Context
@@ -39,31 +40,34 @@ def estimate_work(ast:UOp, ren:Renderer) -> Work:
 class CannotLower(Exception):
   """Codegen fails on the kernel, as it will when the kernel is run."""
 
-def optimize(ast:UOp, ren:Renderer) -> UOp:
-  """The first stages of stock's lowering, up to the target's opts. BEAM would time kernels on the device: the heuristics stand for it.
+@contextlib.contextmanager
+def tried(ast:UOp) -> Iterator[UOp]:
+  """Gives the AST that is put through codegen to see what comes of it. BEAM would time kernels on the device: the heuristics stand for it.
 
-  Raises CannotLower.
+  Raises CannotLower for what codegen raises.
   """
+  try:
+    # a kernel with a name does not count among those that are told apart by a number
+    with Context(BEAM=0, DEBUG=0): yield ast.replace(arg=replace(ast.arg or KernelInfo(), name="estimate"))
+  # rules that undo each other are a RuntimeError, a check of codegen's own an AssertionError or what the next line trips over
+  except Exception as e: raise CannotLower(f"{type(e).__name__}: {e}") from e
+
+def optimize(ast:UOp, ren:Renderer) -> UOp:
+  """The first stages of stock's lowering, up to the target's opts. Raises CannotLower."""
   from tinygrad import codegen  # it imports the scheduler, which imports this
-  # a kernel with a name does not count among those that are told apart by a number
-  ast = ast.replace(arg=replace(ast.arg or KernelInfo(), name="estimate"))
   stages = ((codegen.pm_mops+codegen.pm_syntactic_sugar, None, True), (codegen.pm_load_collapse, None, False),
             (codegen.pm_split_ranges+codegen.pm_flatten_range, {}, False), (codegen.sym+codegen.pm_flatten_range, None, False),
             (codegen.pm_simplify_ranges, None, False), (codegen.pm_split_store, ren.device, False))
-  try:
-    for rules, ctx, bottom_up in stages: ast = graph_rewrite(ast, rules, ctx=ctx, bottom_up=bottom_up)
-    with Context(BEAM=0, DEBUG=0): return codegen.apply_opts(ast, ren)
-  # rules that undo each other are a RuntimeError, a check of codegen's own an AssertionError or what the next line trips over
-  except Exception as e: raise CannotLower(f"{type(e).__name__}: {e}") from e
+  with tried(ast) as u:
+    for rules, ctx, bottom_up in stages: u = graph_rewrite(u, rules, ctx=ctx, bottom_up=bottom_up)
+    return codegen.apply_opts(u, ren)
 
 def try_to_lower(ast:UOp, ren:Renderer) -> None:
   """Lowers a kernel whole where a loop is compared with a number, as it is for what is padded: there codegen may give one loop two ends. Others
   are left out, since this takes several times as long as to estimate the work. Raises CannotLower."""
   from tinygrad import codegen
   if not any(u.op is Ops.CMPLT and (u.src[0].op, u.src[1].op) == (Ops.RANGE, Ops.CONST) for u in ast.toposort()): return
-  try:
-    with Context(BEAM=0, DEBUG=0): codegen.full_rewrite_to_sink(ast.replace(arg=replace(ast.arg or KernelInfo(), name="estimate")), ren)
-  except Exception as e: raise CannotLower(f"{type(e).__name__}: {e}") from e
+  with tried(ast) as u: codegen.full_rewrite_to_sink(u, ren)
 
 def count_work(ast:UOp, ren:Renderer) -> Work:
   """Counts the optimized AST: each op times the sizes of the loops around it times the threads of the kernel, whether they do the same or not."""

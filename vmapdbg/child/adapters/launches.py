@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Protocol
 
+from vmapdbg.child.adapters.matchers import WatchedMatcher
+
 UOp = Any
 
 
@@ -33,6 +35,10 @@ class Listener(Protocol):
 
     def after(self, index: int, buffers: Sequence[Any]) -> None:
         """The launch has run."""
+        ...
+
+    def fails(self, index: int) -> None:
+        """A launch of it raises, or what compiles it. Told of ExecItems alone."""
         ...
 
 
@@ -71,13 +77,16 @@ class _ExecItems:
         known = dict(var_vals or {})
         self.listener.begins([Step(item.ast, known | item.fixedvars, bool(item.fixedvars)) for item in schedule])
         self.indices = {id(item): index for index, item in enumerate(schedule)}
-        # the schedule is emptied: an id must not be that of another item
+        # each is taken off the schedule before it is compiled; held, so that its id is not that of another one
         items = list(schedule)
         try:
             return run(schedule, var_vals, **options)
+        except BaseException:
+            if taken := len(items) - len(schedule):
+                self.listener.fails(taken - 1)
+            raise
         finally:
             self.indices = {}
-            del items
 
     def on_run(self, run: Callable[..., Any], item: Any, *arguments: Any, **options: Any) -> Any:
         index = self.indices.get(id(item))
@@ -104,7 +113,7 @@ class _Calls:
         self.resolve = changes.expect(realize, "resolve_params", "call", "inputs")
         run_parameters = ("linear", "var_vals", "input_uops", "update_stats", "jit", "wait")
         changes.wrap(tensor_module, "run_linear", self.on_linear, *run_parameters)
-        changes.replace_value(realize, "pm_exec", PatternMatcher, lambda stock: _WatchedMatcher(stock, self.on_call))
+        changes.replace_value(realize, "pm_exec", PatternMatcher, lambda stock: WatchedMatcher(stock, self.on_call))
 
     def on_linear(self, run: Callable[..., Any], linear: UOp, var_vals: Any = None, *rest: Any, **options: Any) -> Any:
         known = dict(var_vals or {})
@@ -134,19 +143,6 @@ class _Calls:
         result = run(call, context)
         self.listener.after(index, buffers)
         return result
-
-
-class _WatchedMatcher:
-    """Stands for a PatternMatcher, whose `rewrite` is told of."""
-
-    def __init__(self, stock: Any, around: Callable[..., Any]):
-        self.stock, self.around = stock, around
-
-    def rewrite(self, *arguments: Any) -> Any:
-        return self.around(self.stock.rewrite, *arguments)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.stock, name)
 
 
 def find_inputs(scheduled: UOp, leaves: Iterable[UOp]) -> dict[UOp, UOp]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 UOp = Any
@@ -87,32 +88,33 @@ def _find_tags(u: UOp) -> list[int]:
 
 def read_overlay_nodes(recorder: Any) -> KnownNodes:
     """Returns what the overlay's Recorder knows."""
-    number, passed = _find_last(recorder)
-    if passed is None:
-        return NoNodes() if number is None else _none_of(number)
-    asts = [kernel.ast for kernel in passed.kernels if kernel.ast.op.name == "SINK"]
-    return PassNodes(number, passed.find_ids(), passed.buffers, {}, asts)
+
+    def read(number: int, passed: Any) -> KnownNodes:
+        asts = [kernel.ast for kernel in passed.kernels if kernel.ast.op.name == "SINK"]
+        return PassNodes(number, passed.find_ids(), passed.buffers, {}, asts)
+
+    return _read_last(recorder, read)
 
 
 def read_observed_nodes(recorder: Any) -> KnownNodes:
     """Returns what an ObservingRecorder knows."""
     from vmapdbg.child.extract.observed_view import ObservedView
 
-    number, passed = _find_last(recorder)
-    if passed is None:
-        return NoNodes() if number is None else _none_of(number)
-    view = ObservedView(passed)
-    asts = [launch.ast for launch in view.launches if launch.is_compute]
-    return PassNodes(number, view.ids, passed.held, recorder.origin, asts)
+    def read(number: int, passed: Any) -> KnownNodes:
+        view = ObservedView(passed)
+        asts = [launch.ast for launch in view.launches if launch.is_compute]
+        return PassNodes(number, view.ids, passed.held, recorder.origin, asts)
+
+    return _read_last(recorder, read)
 
 
-def _none_of(number: int) -> KnownNodes:
-    """A schedule that was refused before the pass could look at it."""
-    return PassNodes(number, {}, {}, {}, [])
-
-
-def _find_last(recorder: Any) -> tuple[Any, Any]:
+def _read_last(recorder: Any, read: Callable[[int, Any], KnownNodes]) -> KnownNodes:
+    """Returns what `read` makes of the number of the last schedule and its run of the pass."""
     schedules = recorder.schedules
     if not schedules:
-        return None, None
-    return len(schedules) - 1, schedules[-1].passed
+        return NoNodes()
+    number = len(schedules) - 1
+    if schedules[-1].passed is None:
+        # it was refused before the pass could look at it
+        return PassNodes(number, {}, {}, {}, [])
+    return read(number, schedules[-1].passed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import FrameType
 from typing import Any
 
@@ -99,9 +99,15 @@ def _explain_waiting(context: Any, entry: Entry) -> RewriteStep:
     node, _, made = entry
     if made is node:
         return RewriteStep(name_uop(node), None, None)
-    rule = find_rule(context.bpm, node, context.ctx, made) or find_rule(context.pm, node, context.ctx, made)
+    return _explain_step(context.ctx, (context.bpm, context.pm), node, made)
+
+
+def _explain_step(ctx: Any, matchers: Sequence[Any], node: UOp, made: UOp) -> RewriteStep:
+    """Returns what a rule made of a node. The rules of the first matcher are tried first: two of them may make the
+    same."""
+    rules = (find_rule(matcher, node, ctx, made) for matcher in matchers)
     added = tuple(name_uop(source) for source in made.src if source not in node.src)
-    return RewriteStep(name_uop(node), name_uop(made), rule, added)
+    return RewriteStep(name_uop(node), name_uop(made), next(filter(None, rules), None), added)
 
 
 def _follow(context: Any, node: UOp) -> Iterable[tuple[UOp, UOp]]:
@@ -132,9 +138,7 @@ def explain_chain(context: Any, made: list[tuple[UOp, UOp]]) -> tuple[CrashKind,
 
 
 def _explain_rewrite(context: Any, node: UOp, made: UOp) -> RewriteStep:
-    rule = find_rule(context.pm, node, context.ctx, made) or find_rule(context.bpm, node, context.ctx, made)
-    added = tuple(name_uop(source) for source in made.src if source not in node.src)
-    return RewriteStep(name_uop(node), name_uop(made), rule, added)
+    return _explain_step(context.ctx, (context.pm, context.bpm), node, made)
 
 
 def find_stacked(stack: Iterable[Entry]) -> list[tuple[UOp, UOp]]:

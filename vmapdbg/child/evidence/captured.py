@@ -3,55 +3,12 @@ child."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from vmapdbg.child.adapters.replays import find_buffer, find_memory
-from vmapdbg.child.evidence.graphs import Evidence
-from vmapdbg.child.evidence.reference_evidence import ReferenceEvidence
-
-
-class Replayed(Protocol):
-    """A call of `Tensor.realize` that TinyJit captures: what it is made from (`roots`, over the BUFFERs of `inputs`),
-    and what is known of it so far. `made` has the BUFFERs that a replay fills with one of the roots, where the call
-    itself did not run."""
-
-    evidence: Evidence
-    reference: ReferenceEvidence
-    inputs: dict[Any, tuple[str, ...]]
-    roots: list[Any]
-    made: dict[Any, Any]
-
-    @property
-    def is_packed(self) -> bool:
-        """Whether its graph can be packed for other inputs."""
-        ...
-
-    def find_written(self) -> list[Any]:
-        """Returns the buffers that its kernels wrote."""
-        ...
-
-    def settle(self, memory: set[Any] | None) -> None:
-        """TinyJit has captured the call: these are the BUFFERs that its replays use, None: those of the call itself."""
-        ...
-
-    def find_buffers(self) -> list[Any]:
-        """Returns the buffer of each output, None for one that has none."""
-        ...
-
-    def keep_outputs(self, evidence: Evidence, moved: Mapping[int, Any]) -> None:
-        """Keeps what the outputs hold now; `moved` has the buffers to read instead of others, by the id of those.
-        Raises BlobsFull."""
-        ...
-
-    def note_once(self, reason: str) -> None:
-        """Says in the evidence what of the schedule was not checked."""
-        ...
-
-    def write(self) -> None:
-        """Writes the evidence again."""
-        ...
+from vmapdbg.child.evidence.realize_call import RealizeCall
 
 
 @dataclass
@@ -61,7 +18,7 @@ class JitCall:
 
     tiny: Any
     inputs: list[Any] | None = None
-    realized: list[Replayed] = field(default_factory=list)
+    realized: list[RealizeCall] = field(default_factory=list)
 
 
 @dataclass
@@ -72,7 +29,7 @@ class CapturedCall:
 
     jit: Any  # held, so that its id stays its own
     inputs: list[Any]
-    realized: list[Replayed]
+    realized: list[RealizeCall]
     written: list[set[int]]  # of each schedule, the ids of the buffers that it writes
     reason: str | None
     replays: int = 0

@@ -1,96 +1,147 @@
-"""Watches what the snippet realizes, so that the oracle can compute it again. Runs in the child.
+"""Watches what the snippet realizes, so that an oracle can compute it again. Runs in the child.
 
-The snippet runs once. Inputs are read before its kernels run, the buffer of each kernel right after it ran: tinygrad
-gives the memory of one buffer to the next.
+The snippet runs once. `Tensor.realize` is looked at, before and after: the graph and its inputs, and then what the
+tensors hold; and between the two each launch of its schedule. The buffer that a launch writes is read right after it:
+tinygrad gives the memory of one buffer to the next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+from vmapdbg.child.adapters.launches import Step, watch_launches, watch_schedules
+from vmapdbg.child.adapters.replays import watch_captures
 from vmapdbg.child.diagnosis import EndlessRewrite
+from vmapdbg.child.diagnosis.known_nodes import KnownNodes
 from vmapdbg.child.evidence.cut_gradients import GradientWatcher
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.lost_writes import WriteWatcher
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.evidence.replays import ReplayWatcher
-from vmapdbg.child.record.recorder import Recorder
+from vmapdbg.child.record.recording import Recording
 from vmapdbg.overlay import load_patching
 
+UOp = Any
 
-class Collector:
+
+class Collector(ABC):
     """Hooks into tinygrad and passes on what happens: to the call of `Tensor.realize` that runs now, and to the replays
     of TinyJit. They write their evidence to a folder."""
 
-    def __init__(self, folder: Path, recorder: Recorder):
+    def __init__(self, folder: Path, recorder: Recording[Any]):
         self.folder, self.recorder = EvidenceFolder(folder), recorder
-        self.current: RealizeCall | None = None
+        # the call that runs
+        self.call: RealizeCall | None = None
         self.replays = ReplayWatcher(self.folder)
         self.writes = WriteWatcher()
         self.gradients = GradientWatcher()
 
-    def watch(self, tensor_module: Any) -> None:
-        """Wraps what all that looks at values goes through: `Tensor.realize`, the scheduler's entry, ExecItem.lower and
-        run; and what TinyJit does. Raises UnknownShape."""
-        from tinygrad.engine.realize import ExecItem
+    @abstractmethod
+    def make_call(self, asked: Sequence[Any]) -> RealizeCall:
+        """Returns what keeps the evidence of a call; `asked` are the Tensors that have something to compute."""
 
-        run_parameters = ("self", "_var_vals", "wait", "jit", "do_update_stats")
+    @abstractmethod
+    def read_nodes(self) -> KnownNodes:
+        """Returns what is known of the schedule that was made last."""
+
+    def watch(self, tensor_module: ModuleType) -> None:
+        """Wraps `Tensor.realize`, what it has scheduled and run, and what TinyJit does. Raises UnknownShape."""
         with load_patching().Changes("evidence for check") as changes:
-            changes.wrap(tensor_module.Tensor, "realize", self.on_realize, "self", "lst", "do_update_stats")
-            changes.wrap(tensor_module, "complete_create_schedule_with_vars", self.on_schedule, "big_sink")
-            changes.wrap(ExecItem, "lower", self.on_lower, "self")
-            changes.wrap(ExecItem, "run", self.on_run, *run_parameters)
-            self.replays.declare(changes)
-            self.writes.declare(changes, tensor_module)
-            self.gradients.declare(changes, tensor_module)
+            self.declare_calls(changes, tensor_module)
+            self.declare_launches(changes, tensor_module)
+            self.declare_replays(changes)
 
-    def on_realize(self, realize: Callable[..., Any], tensor: Any, *others: Any, **options: Any) -> Any:
-        asked = [t for t in (tensor, *others) if not t.uop.is_contiguous()]
-        if not asked or self.current is not None:
-            return realize(tensor, *others, **options)
-        self.current = RealizeCall(self.folder, self.recorder, asked)
-        try:
-            result = realize(tensor, *others, **options)
-        except (Exception, EndlessRewrite) as error:
-            self.current.fail(error)
-            raise
-        else:
-            self.current.finish()
-        finally:
-            self.current = None
-        return result
+    def declare_calls(self, changes: Any, tensor_module: ModuleType) -> None:
+        changes.wrap(tensor_module.Tensor, "realize", self.on_realize, "self", "lst", "do_update_stats")
+        self.writes.declare(changes, tensor_module)
+        self.gradients.declare(changes, tensor_module)
 
-    def on_schedule(self, schedule: Callable[..., Any], big_sink: Any) -> Any:
-        if self.current is None:
-            return schedule(big_sink)
-        self.current.start(big_sink)
-        self.current.evidence.lost += self.writes.find_lost(big_sink)
-        self.current.evidence.cut += self.gradients.take()
-        made = schedule(big_sink)
-        self.current.scheduled(made[1], made[2])
-        self.replays.note_call(self.current)
-        return made
+    def declare_launches(self, changes: Any, tensor_module: ModuleType) -> None:
+        watch_schedules(changes, tensor_module, self.on_schedule)
+        watch_launches(changes, tensor_module, self)
 
-    def on_lower(self, lower: Callable[..., Any], item: Any) -> Any:
-        if self.current is None:
-            return lower(item)
-        before, self.current.busy = self.current.busy, item
-        result = lower(item)
-        self.current.busy = before
-        return result
-
-    def on_run(self, run: Callable[..., Any], item: Any, *arguments: Any, **options: Any) -> Any:
-        if self.current is None:
-            return run(item, *arguments, **options)
-        self.current.busy = item
-        self.current.runs(item)
-        result = run(item, *arguments, **options)
-        self.current.busy = None
-        self.current.ran(item)
-        return result
+    def declare_replays(self, changes: Any) -> None:
+        self.replays.declare(changes)
+        watch_captures(changes, self.on_capture)
 
     def close(self) -> None:
         """Writes what is only known when the snippet is done."""
         self.replays.close()
+
+    # *** calls
+
+    def on_realize(self, realize: Callable[..., Any], tensor: Any, *others: Any, **options: Any) -> Any:
+        asked = [t for t in (tensor, *others) if not _is_settled(t)]
+        if not asked or self.call is not None:
+            return realize(tensor, *others, **options)
+        self.call = call = self.make_call(asked)
+        before = len(self.recorder.schedules)
+        try:
+            self._start(call, asked)
+            result = realize(tensor, *others, **options)
+        except (Exception, EndlessRewrite) as error:
+            call.fail(error, self.read_nodes(), self._list_passes(before))
+            raise
+        else:
+            call.finish(self._list_passes(before))
+        finally:
+            self.call = None
+            schedules = self.recorder.schedules
+            if len(schedules) > before:
+                call.evidence.schedule, call.evidence.line = len(schedules) - 1, schedules[-1].line
+            call.write()
+        return result
+
+    def _list_passes(self, first: int) -> list[Any]:
+        """Returns the runs of the pass that the schedules from one on came from, None for one that nobody saw."""
+        return [schedule.passed for schedule in self.recorder.schedules[first:]]
+
+    def _start(self, call: RealizeCall, asked: Sequence[Any]) -> None:
+        first, *others = (t.uop for t in asked)
+        sink = first.sink(*others)
+        call.start(sink)
+        call.evidence.lost += self.writes.find_lost(sink)
+        call.evidence.cut += self.gradients.take()
+
+    def on_schedule(self, schedule: Callable[..., Any], asked: UOp) -> Any:
+        made = schedule(asked)
+        if self.call is not None:
+            self.call.scheduled = asked
+            self.call.launches.holds = self.replays.note_call(self.call)
+        return made
+
+    def on_capture(self, keep: Callable[..., Any], tiny: Any, linear: UOp, variables: Any) -> Any:
+        if self.call is not None:
+            self.call.captured = linear
+        return keep(tiny, linear, variables)
+
+    # *** launches
+
+    def begins(self, steps: Sequence[Step]) -> None:
+        if self.call is not None:
+            self.call.launches.begins(steps)
+
+    def before(self, index: int, buffers: Sequence[Any]) -> None:
+        if self.call is not None and self.call.evidence.is_kept:
+            self.call.launches.before(index, buffers)
+
+    def after(self, index: int, buffers: Sequence[Any]) -> None:
+        if self.call is not None and self.call.evidence.is_kept:
+            self.call.launches.after(index, buffers)
+
+    def fails(self, index: int) -> None:
+        if self.call is not None:
+            self.call.launches.fails(index)
+
+
+def _is_settled(tensor: Any) -> bool:
+    """Tells whether tinygrad has nothing to realize for a tensor, as it does."""
+    u = tensor.uop
+    if getattr(u, "is_virtual", False) or u.device is None:
+        return True
+    ask = getattr(u, "has_buffer_identity", None) or u.is_contiguous
+    return ask()

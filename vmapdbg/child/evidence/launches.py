@@ -58,6 +58,8 @@ class LaunchKeeper:
         self.written: dict[int, tuple[str, str, int]] = {}
         self.is_full = self.holds = False
         self.outputs: list[Any] = []
+        # the launch that raised
+        self.failed: int | None = None
         # launch -> what its arguments held before it, None for what has no contents yet
         self._arguments: dict[int, tuple[str | None, ...]] = {}
         self._memory = KnownMemory()
@@ -102,6 +104,10 @@ class LaunchKeeper:
             return
         self._memory.note(written, name)
         self.written[index] = (name, name_dtype(written.dtype), written.size)
+
+    def fails(self, index: int) -> None:
+        """A launch raises, or what compiles it."""
+        self.failed = index
 
     def _keep(self, buffer: Any) -> str | None:
         known = self._memory.find(buffer)

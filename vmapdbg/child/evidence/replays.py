@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from vmapdbg.child.adapters.replays import find_buffer, watch_replays
-from vmapdbg.child.evidence.captured import CapturedCall, JitCall, Replayed, make_captured
+from vmapdbg.child.evidence.captured import CapturedCall, JitCall, make_captured
 from vmapdbg.child.evidence.folder import BlobsFull, EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence, HeldBuffer, Sealed, pack_graph
 from vmapdbg.child.evidence.packer import Packer
 from vmapdbg.child.evidence.packing import CannotPack
+from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.record.lines import find_user_line
 from vmapdbg.model.wording import format_plural
 
@@ -74,7 +75,7 @@ class ReplayWatcher:
             self.write(known, now, {**before, **after}, line)
         return result
 
-    def note_call(self, call: Replayed) -> bool:
+    def note_call(self, call: RealizeCall) -> bool:
         """Takes note of a schedule: it may be that of a call that is being captured. Returns whether it is."""
         from tinygrad.engine.realize import capturing
 
@@ -152,7 +153,7 @@ def find_contents(inputs: Mapping[tuple[int, Any], str], index: int) -> dict[Any
 
 
 def pack_replay(
-    evidence: Evidence, call: Replayed, made: Mapping[Any, Any], inputs: Mapping[Any, tuple[str, ...]]
+    evidence: Evidence, call: RealizeCall, made: Mapping[Any, Any], inputs: Mapping[Any, tuple[str, ...]]
 ) -> Packer | None:
     """Packs the graphs of a schedule that was captured, for other contents of its inputs; `made` has those that are
     computed. Returns what packed that of the reference, None where there is none."""
@@ -170,7 +171,7 @@ def pack_replay(
     return packer
 
 
-def drop_overwritten(evidence: Evidence, call: Replayed, is_final: Callable[[Any], bool]) -> None:
+def drop_overwritten(evidence: Evidence, call: RealizeCall, is_final: Callable[[Any], bool]) -> None:
     """Takes outputs out of the evidence of a replay that later schedules of it write again."""
     for output, buffer in enumerate(call.find_buffers()):
         if is_final(buffer):

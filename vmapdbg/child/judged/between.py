@@ -4,29 +4,13 @@ both."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from vmapdbg.child.evidence.collector import Collector
 from vmapdbg.child.evidence.replays import ReplayWatcher
 from vmapdbg.child.evidence.suite_folder import SuiteFolder
 from vmapdbg.child.record.recording import Recording
 from vmapdbg.child.run_save import find_test
-
-if TYPE_CHECKING:
-
-    class Collector:
-        """That of the overlay or the one that observes: whichever stands behind `CallByCall`."""
-
-        replays: ReplayWatcher
-
-        def __init__(self, folder: Path, recorder: Any) -> None: ...
-
-        def on_realize(self, realize: Callable[..., Any], tensor: Any, *others: Any, **options: Any) -> Any: ...
-
-        def close(self) -> None: ...
-
-else:
-    Collector = object
 
 
 class BetweenCalls(Recording[Any]):

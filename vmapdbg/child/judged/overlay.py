@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from vmapdbg.child.evidence.collector import Collector
+from vmapdbg.child.evidence.overlay import OverlayCollector
 from vmapdbg.child.evidence.suite_folder import SuiteFolder
 from vmapdbg.child.judged.between import BetweenCalls, CallByCall
 from vmapdbg.child.live import observe_with
@@ -15,7 +15,7 @@ class JudgedRecorder(BetweenCalls, Recorder):
     """Has the schedules from the overlay, which is installed already."""
 
 
-class JudgedCollector(CallByCall, Collector):
+class JudgedCollector(CallByCall, OverlayCollector):
     """Has the evidence from 0.12.0's own names."""
 
 

@@ -7,39 +7,49 @@ one that is asked for is imported.
 from __future__ import annotations
 
 import importlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from vmapdbg.child.diagnosis.known_nodes import KnownNodes
 from vmapdbg.child.record.recording import Asked
 from vmapdbg.job.job import Request
 from vmapdbg.model import capture as model
 
+if TYPE_CHECKING:
+    from vmapdbg.child.evidence.collector import Collector
 
-class Mode(Protocol):
+
+class Mode(ABC):
     """How a request's snippet is looked at. It is set up before tinygrad is imported, and ends in a Capture."""
 
+    def __init__(self, request: Request):
+        self.request, self.job = request, request.job
+        # where `check` has evidence kept: it brings numpy along, which nobody else here has to wait for
+        self.collector: Collector | None = None
+
     @property
+    @abstractmethod
     def schedules(self) -> Sequence[Asked[Any]]:
         """What the snippet scheduled so far."""
-        ...
 
+    @abstractmethod
     def prepare(self) -> None:
         """Sets it up, importing nothing of tinygrad: the snippet may set its environment. Raises OverlayError where
         this tinygrad cannot be looked at so."""
-        ...
 
+    @abstractmethod
     def find_nodes(self) -> KnownNodes:
         """Returns what is known of the nodes of the last schedule."""
-        ...
 
+    @abstractmethod
     def build(self, error: model.SnippetError | None, progress: Callable[[], object]) -> model.Capture:
         """Returns what was recorded, and lets go of what no Capture needs. Calls `progress` after each kernel."""
-        ...
 
     def close(self) -> None:
         """The snippet is done."""
-        ...
+        if self.collector is not None:
+            self.collector.close()
 
 
 def choose_mode(request: Request) -> Mode:

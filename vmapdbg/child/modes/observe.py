@@ -7,30 +7,26 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 from vmapdbg import overlay
 from vmapdbg.child.diagnosis.known_nodes import KnownNodes, read_observed_nodes
 from vmapdbg.child.extract.choices import make_choices
 from vmapdbg.child.feed import Feed
 from vmapdbg.child.live_observed import build_live_observed, build_observed_capture
+from vmapdbg.child.modes import Mode
 from vmapdbg.child.record.lines import set_internal_folders
 from vmapdbg.child.record.observe import ObservedSchedule, ObservingRecorder, start
 from vmapdbg.child.record.outputs import note_values
 from vmapdbg.job.job import Request
 from vmapdbg.model import capture as model
 
-if TYPE_CHECKING:
-    from vmapdbg.child.evidence.observed import ObservedCollector
 
-
-class ObserveMode:
+class ObserveMode(Mode):
     """Runs a snippet, and makes the choices of its job."""
 
     def __init__(self, request: Request):
-        self.request, self.job = request, request.job
+        super().__init__(request)
         self.recorder = ObservingRecorder(functools.partial(make_choices, self.job.choices))
-        self.collector: ObservedCollector | None = None
 
     @property
     def schedules(self) -> list[ObservedSchedule]:
@@ -73,10 +69,6 @@ class ObserveMode:
         capture = build_observed_capture(self.job, self.recorder, error, progress)
         versions = replace(capture.versions, tree=self.job.tree, commit=self.request.commit)
         return replace(capture, versions=versions)
-
-    def close(self) -> None:
-        if self.collector is not None:
-            self.collector.close()
 
 
 class ObservedFeed(Feed, ObservingRecorder):

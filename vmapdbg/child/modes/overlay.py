@@ -5,33 +5,28 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from vmapdbg import overlay
 from vmapdbg.child.diagnosis.known_nodes import KnownNodes, read_overlay_nodes
 from vmapdbg.child.feed import Feed
 from vmapdbg.child.live import build_capture, build_live_capture, find_renderer, observe_with
+from vmapdbg.child.modes import Mode
 from vmapdbg.child.record.recorder import Recorder, ScheduleRecord
 from vmapdbg.job.job import Request
 from vmapdbg.job.patches import format_patches
 from vmapdbg.model import capture as model
 
-if TYPE_CHECKING:
-    from vmapdbg.child.evidence.collector import Collector
 
-
-class OverlayMode:
+class OverlayMode(Mode):
     """Runs a snippet with the patches of its job."""
 
     def __init__(self, request: Request):
-        self.job = request.job
+        super().__init__(request)
         self.recorder = Recorder(self.job.values)
-        self.collector: Collector | None = None
         if request.evidence is not None:
-            # it brings numpy along, which nobody else here has to wait for
-            from vmapdbg.child.evidence.collector import Collector
+            from vmapdbg.child.evidence.overlay import OverlayCollector
 
-            self.collector = Collector(Path(request.evidence), self.recorder)
+            self.collector = OverlayCollector(Path(request.evidence), self.recorder)
             self.recorder.watch = self.collector.watch
 
     @property
@@ -50,10 +45,6 @@ class OverlayMode:
 
     def build(self, error: model.SnippetError | None, progress: Callable[[], object]) -> model.Capture:
         return build_capture(self.job, self.schedules, error, progress, keeps_failed=True)
-
-    def close(self) -> None:
-        if self.collector is not None:
-            self.collector.close()
 
 
 class OverlayFeed(Feed, Recorder):

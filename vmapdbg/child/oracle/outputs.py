@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 from vmapdbg.check.oracles import ORACLES
 from vmapdbg.check.result import OutputCheck
@@ -35,12 +36,13 @@ class OutputChecker:
             return [check for check in found if check is not None]
         checks = []
         expected = values.evaluate(slots)
-        for i, (number, data) in enumerate(outputs.items()):
-            right = expected[i]
+        for index, (number, data) in enumerate(outputs.items()):
+            right = expected[index]
             if isinstance(right, str):
                 self.unchecked.append(f"output {number}: {right}")
                 continue
-            checks.append(self.check_output(values, number, data, right, lambda v, i=i: v.evaluate(slots)[i]))
+            again = functools.partial(_evaluate, slots=slots, index=index)
+            checks.append(self.check_output(values, number, data, right, again))
         return checks + self.check_held(values)
 
     def read_outputs(self) -> dict[int, bytes]:
@@ -90,7 +92,7 @@ class OutputChecker:
                 self.unchecked.append(f"buffer {number} that it writes: {right}")
                 continue
             got = Array(b"".join(map(self.read, held.blobs)), right.dtype, right.shape)
-            again = functools.partial(_evaluate_one, slot=held.slot)
+            again = functools.partial(_evaluate, slots=[held.slot], index=0)
             found = self.comparer.compare(self.oracle, "asked", values, held.slot, got, right, again)
             of = "assigned" if held.is_assigned else "input"
             check = OutputCheck(number, right.shape, right.dtype, self.oracle, found, None, of, held.is_written)
@@ -106,7 +108,8 @@ class OutputChecker:
         if cost <= self.limit:
             right = values.evaluate([root])[0]
             assert not isinstance(right, str)
-            return self.check_output(values, number, data, right, lambda v: v.evaluate([root])[0])
+            again = functools.partial(_evaluate, slots=[root], index=0)
+            return self.check_output(values, number, data, right, again)
         steps = 1
         leaves = values.find_leaving(root)
         if leaves is not None:
@@ -134,8 +137,9 @@ class OutputChecker:
         return take_slice(whole, {axis: step}), f"slice {step} along axis {axis}"
 
 
-def _evaluate_one(values: Values, slot: int) -> Array | str:
-    return values.evaluate([slot])[0]
+def _evaluate(values: Values, slots: Sequence[int], index: int) -> Array | str:
+    """Returns the value of one of the nodes that are computed together."""
+    return values.evaluate(slots)[index]
 
 
 def _evaluate_step(values: Values, slot: int, step: int) -> Array | str:

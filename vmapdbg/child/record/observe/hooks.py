@@ -12,8 +12,9 @@ from itertools import islice
 from types import ModuleType
 from typing import Any
 
+from vmapdbg.child.adapters.matchers import WatchedMatcher
 from vmapdbg.child.record.observe.instrument import FOCUS, ObservingFinder
-from vmapdbg.child.record.observe.lines import GradientRules, UserLines
+from vmapdbg.child.record.observe.lines import UserLines
 from vmapdbg.child.record.observe.recorder import ObservingRecorder
 
 # what tinygrad does on its own: UOps that it makes then are followed, or are no user's. The first of a schedule begins
@@ -116,7 +117,7 @@ class _Hooks:
         if lines is None:
             return
         own = vars(module)
-        own["pm_gradient"] = GradientRules(own["pm_gradient"], lines)
+        own["pm_gradient"] = WatchedMatcher(own["pm_gradient"], lines.holding_gradient)
         compute = own["compute_gradient"]
 
         @functools.wraps(compute)

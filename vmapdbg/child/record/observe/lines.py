@@ -68,6 +68,11 @@ class UserLines:
         finally:
             self._find = before
 
+    def holding_gradient(self, rewrite: Callable[..., Any], uop: UOp, ctx: Any = None) -> Any:
+        """Has what tinygrad's rules for gradients make of a UOp get the line of that UOp, not that of `backward()`."""
+        with self.holding(self.own_line(uop)):
+            return rewrite(uop, ctx)
+
     def follow(self, replaced: Mapping[UOp, UOp]) -> None:
         """What a rewrite put in the place of a UOp has its line, with what it made for that below it."""
         followed = self.followed
@@ -121,21 +126,6 @@ class UserLines:
             line = next((lines[c] for c in consumers.get(uop, ()) if c in lines), None)
             if line is not None and uop.op.name not in _NO_LINE:
                 lines.setdefault(uop, line)
-
-
-class GradientRules:
-    """tinygrad's rules for gradients: the gradient of a UOp has the line of that UOp, not that of `backward()`."""
-
-    def __init__(self, rules: Any, lines: UserLines) -> None:
-        self._rules, self._lines = rules, lines
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._rules, name)
-
-    def rewrite(self, uop: UOp, ctx: Any = None) -> Any:
-        """Returns what the rules make of a UOp, as tinygrad's PatternMatcher does."""
-        with self._lines.holding(self._lines.own_line(uop)):
-            return self._rules.rewrite(uop, ctx)
 
 
 def _is_users_text(frame: FrameType) -> bool:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Container, Sequence
 
 from vmapdbg.child.record.observe.records import UOp
 
@@ -12,11 +11,10 @@ _WRAPS = frozenset({"RESHAPE", "PERMUTE", "EXPAND", "SHRINK", "PAD", "FLIP", "IN
 _MEMORY = frozenset({"BUFFER", "PARAM", "DEFINE_GLOBAL", "BUFFER_VIEW"})
 
 
-def find_outcome(stage: UOp, answer: UOp | None, options: dict[int, Any]) -> tuple[str, UOp | None]:
+def find_outcome(stage: UOp, answer: UOp | None, known: Container[UOp]) -> tuple[str, UOp | None]:
     """Returns what a rule's answer makes of a buffer, and the buffer that takes its place, if any.
 
-    `options` has the options of all buffers that are known: a buffer with other ones was made by this rule. The outcome
-    is "same" where nothing changed.
+    A buffer that is not among those `known` was made by this rule. The outcome is "same" where nothing changed.
     """
     if answer is None:
         return "kept", None
@@ -25,7 +23,7 @@ def find_outcome(stage: UOp, answer: UOp | None, options: dict[int, Any]) -> tup
         inside = inside.src[0]
     if inside.op is not stage.op:
         return "removed", None
-    if inside.arg is not stage.arg and id(inside.arg) in options:
+    if inside.arg is not stage.arg and inside in known:
         return "removed", None
     if inside.src == stage.src and inside.arg == stage.arg:
         return "same", inside

@@ -10,6 +10,7 @@ from typing import Any
 
 from vmapdbg.child.adapters import Adapter, find_adapter
 from vmapdbg.child.record.observe.decisions import find_deciding, find_operands, read_decision
+from vmapdbg.child.record.observe.known_buffers import KnownBuffers
 from vmapdbg.child.record.observe.lines import UserLines
 from vmapdbg.child.record.observe.outcomes import find_memory, find_outcome, find_stores, find_written
 from vmapdbg.child.record.observe.realize_map import Axes, RecordingMap
@@ -63,12 +64,7 @@ class ObservingRecorder(Recording[ObservedSchedule]):
         self._by_key: dict[bytes, ObservedPass] = {}
         self._current: ObservedPass | None = None
         self._origin: dict[UOp, UOp] = {}
-        # id of a buffer's options -> its record: the options go with a buffer through every rewrite, as they are
-        self._by_options: dict[int, ObservedBuffer] = {}
-        # buffers of a source that a rewrite made just now: it says what it stands for when it is done
-        self._unplaced: list[tuple[ObservedBuffer, UOp]] = []
-        # options are known by their id, so they must not be freed while it is asked for
-        self._options: list[Any] = []
+        self._buffers = KnownBuffers()
 
     @functools.cached_property
     def adapter(self) -> Adapter:
@@ -87,7 +83,7 @@ class ObservingRecorder(Recording[ObservedSchedule]):
     def forget(self) -> None:
         """Lets go of every UOp."""
         self.schedules, self._by_key, self._current = [], {}, None
-        self._origin, self._by_options, self._options, self._unplaced = {}, {}, [], []
+        self._origin, self._buffers = {}, KnownBuffers()
         if self.lines is not None:
             self.lines.followed = {}
 
@@ -126,7 +122,7 @@ class ObservingRecorder(Recording[ObservedSchedule]):
         self._by_key[self.schedules[-1].key] = passed
         self._current = passed
         self._origin = {u: u for u in toposort}
-        self._by_options, self._options, self._unplaced = {}, [], []
+        self._buffers = KnownBuffers()
         self._choose(passed)
 
     @guarded
@@ -174,7 +170,7 @@ class ObservingRecorder(Recording[ObservedSchedule]):
                 passed.held.setdefault(written, node)
             kernel = ObservedKernel(launch.ast, launch.buffers, launch.is_compute, launch.variables, node)
             passed.kernels.append(kernel)
-        self._origin, self._by_options, self._options, self._unplaced = {}, {}, [], []
+        self._origin, self._buffers = {}, KnownBuffers()
 
     # *** decisions
 
@@ -211,17 +207,17 @@ class ObservingRecorder(Recording[ObservedSchedule]):
     def _judged(self, frame: FrameType, line: int, answer: UOp | None, stores: bool) -> bool:
         """Returns whether the answer would remove a buffer that is forced."""
         operands = find_operands(frame)
-        known = ((u, self._by_options.get(id(u.arg))) for u in operands.values())
+        known = ((u, self._buffers.find(u)) for u in operands.values())
         stage, record = next(((u, r) for u, r in known if r is not None), (None, None))
         if stage is None or record is None or self._current is None:
             return False
-        outcome, instead = find_outcome(stage, answer, self._by_options)
+        outcome, instead = find_outcome(stage, answer, self._buffers)
         if stores:
             # a LOCAL buffer is stored inside its kernel, when that is lowered
             outcome = "stored"
             self._stored(record, answer)
         elif outcome == "narrowed" and instead is not None:
-            self._know(instead, record)
+            self._buffers.know(instead, record)
         reader = next((u for u in operands.values() if u.op.name == "INDEX" and u.src[:1] == (stage,)), None)
         # without a reader it is no matter of cost: the value is a constant, or in a buffer already
         if record.node in self._current.forced and reader is not None and outcome in ("removed", "narrowed"):
@@ -255,24 +251,19 @@ class ObservingRecorder(Recording[ObservedSchedule]):
         decision = read_decision(frame, line)
         for source, instead in zip(before.src, answer.src, strict=False):
             stage = instead.src[0] if instead.op.name == "INDEX" else instead
-            is_new = source is not instead and id(stage.arg) not in self._by_options
+            is_new = source is not instead and stage not in self._buffers
             if is_new and stage.op.name == self.adapter.stage_op:
                 made = ObservedBuffer(self._origin.get(source), stage, decision)
                 self._add_buffer(made)
                 if made.node is None:
-                    self._unplaced.append((made, source))
+                    self._buffers.await_node(made, source)
 
     # *** following
 
     def _add_buffer(self, record: ObservedBuffer) -> None:
         if self._current is not None:
             self._current.buffers.append(record)
-            self._know(record.stage, record)
-
-    def _know(self, stage: UOp, record: ObservedBuffer) -> None:
-        if id(stage.arg) not in self._by_options:
-            self._by_options[id(stage.arg)] = record
-            self._options.append(stage.arg)
+            self._buffers.know(record.stage, record)
 
     @guarded
     def rewritten(self, replaced: Mapping[UOp, UOp]) -> None:
@@ -287,15 +278,13 @@ class ObservingRecorder(Recording[ObservedSchedule]):
         for old, new in replaced.items():
             if old.op is stage:
                 # when the pass makes a buffer, its source is still the node itself
-                if id(old.arg) not in self._by_options and old.src[0] in self._current.toposort:
+                if old not in self._buffers and old.src[0] in self._current.toposort:
                     self._add_buffer(ObservedBuffer(old.src[0], new if new.op is stage else old))
             elif old.op is end and old not in origin and old.src[0] in origin:
                 origin[old] = origin[old.src[0]]
             if old is not new and old in origin and new not in origin:
                 origin[new] = origin[old]
-        for made, source in self._unplaced:
-            made.node = origin.get(source)
-        self._unplaced = [(made, source) for made, source in self._unplaced if made.node is None]
+        self._buffers.place(origin)
 
 
 def _is_outside_kernels(uop: UOp) -> bool:
