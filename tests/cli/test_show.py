@@ -253,3 +253,71 @@ def test_the_line_of_an_error_is_the_users(tmp_path: Path) -> None:
     file, _, number = capture["error"]["line"].rpartition(":")
     assert Path(file).name == "lost_range.py"
     assert ".tolist()" in sample.read_text(encoding="utf-8").splitlines()[int(number) - 1]
+
+
+LAYERS = """\
+x = Tensor.empty(8, 16)
+for _ in range(20):
+  x = (x @ Tensor.empty(16, 16)).relu().contiguous()
+  x = x / (x.sum() + _)
+"""
+
+
+@pytest.mark.parametrize("tree", [[], ["--tinygrad", "0.12.0"]], ids=["patched", "observed"])
+def test_of_a_long_run_an_overview_is_shown_and_all_on_request(tmp_path: Path, tree: list[str]) -> None:
+    snippet = tmp_path / "snippet.py"
+    snippet.write_text("from tinygrad import Tensor\n" + LAYERS, encoding="utf-8")
+    saved = tmp_path / "run.json"
+    page = run_tool("show", str(snippet), "--save", str(saved), *tree, cwd=tmp_path).stdout
+    assert "Overview  1 schedule" in page
+    assert "snippet.py:4" in page
+    assert len(page.splitlines()) < 80
+    whole = run_tool("show", str(saved), "--all", cwd=tmp_path).stdout
+    assert "Overview" not in whole
+    assert len(whole.splitlines()) > 5 * len(page.splitlines())
+    # a saved capture shows what the run showed
+    assert run_tool("show", str(saved), cwd=tmp_path).stdout == page
+
+
+@pytest.mark.parametrize("tree", [[], ["--tinygrad", "0.12.0"], ["--tinygrad", "0.14.0"]], ids=" ".join)
+def test_launches_are_timed_also_of_what_stays_lazy_and_what_tinyjit_replays(tmp_path: Path, tree: list[str]) -> None:
+    text = (
+        "@TinyJit\ndef f(x): return (x * 2).realize()\nfor _ in range(5): f(Tensor.ones(16).contiguous().realize())\n"
+    )
+    capture, _ = show_text(tmp_path, text + "lazy = Tensor.ones(7).contiguous() + 3\n", "--time", *tree)
+    kernels = [kernel for schedule in capture["schedules"] for kernel in schedule["kernels"]]
+    times = [kernel["measured"] for kernel in kernels]
+    assert all(0 < time["least"] <= time["median"] <= time["most"] < 10 for time in times)
+    # the function's kernel: twice as it is captured, then replayed
+    assert 5 in [time["launches"] for time in times]
+    untimed, _ = show_text(tmp_path, text, *tree)
+    assert {kernel["measured"] for schedule in untimed["schedules"] for kernel in schedule["kernels"]} == {None}
+
+
+BAD_PARTS = {
+    "--kernel nix": "there is no kernel nix: ",
+    "--line nix.py:3": "no node is made at nix.py:3",
+    "--kernel E_7 --line a.py:1": "--kernel and --line: choose one",
+}
+
+
+@pytest.mark.parametrize("asked", BAD_PARTS)
+def test_a_part_that_is_not_there_is_refused_in_one_line(tmp_path: Path, asked: str) -> None:
+    snippet = tmp_path / "snippet.py"
+    snippet.write_text("from tinygrad import Tensor\nx = Tensor.empty(7) + 1\n", encoding="utf-8")
+    done = run_tool("show", str(snippet), *asked.split(), cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert BAD_PARTS[asked] in line
+
+
+@pytest.mark.parametrize(
+    "option", [["--patches", "none"], ["--time"], ["--target", "metal"], ["--", "a"]], ids=" ".join
+)
+def test_what_does_nothing_for_a_saved_capture_is_refused(tmp_path: Path, option: list[str]) -> None:
+    saved = tmp_path / "run.json"
+    saved.write_text("{}", encoding="utf-8")
+    done = run_tool("show", str(saved), *option, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "is a saved capture" in done.stderr

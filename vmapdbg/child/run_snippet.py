@@ -46,7 +46,7 @@ def main() -> None:
     gc.disable()
     gc.freeze()
     kernels = sum(len(passed.kernels) for passed in find_passes(mode.schedules))
-    capture = mode.build(error, count_kernels(kernels, request.progress))
+    capture = mode.add_times(mode.build(error, count_kernels(kernels, request.progress)))
     watcher.stop()
     write_atomically(request.output, dump_compact(capture))
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from vmapdbg.child.diagnosis.known_nodes import KnownNodes
 from vmapdbg.child.record.recording import Asked
+from vmapdbg.child.record.times import Stopwatch
 from vmapdbg.job.job import Request
 from vmapdbg.model import capture as model
 
@@ -27,6 +28,7 @@ class Mode(ABC):
         self.request, self.job = request, request.job
         # where `check` has evidence kept: it brings numpy along, which nobody else here has to wait for
         self.collector: Collector | None = None
+        self.stopwatch = Stopwatch() if self.job.times else None
 
     @property
     @abstractmethod
@@ -45,6 +47,17 @@ class Mode(ABC):
     @abstractmethod
     def build(self, error: model.SnippetError | None, progress: Callable[[], object]) -> model.Capture:
         """Returns what was recorded, and lets go of what no Capture needs. Calls `progress` after each kernel."""
+
+    def watch_times(self) -> None:
+        """Has launches timed where that is asked for, once tinygrad is imported."""
+        if self.stopwatch is not None:
+            self.stopwatch.watch()
+
+    def add_times(self, capture: model.Capture) -> model.Capture:
+        """Returns the capture with what was timed."""
+        if self.stopwatch is None:
+            return capture
+        return self.stopwatch.fill(capture)
 
     def close(self) -> None:
         """The snippet is done."""

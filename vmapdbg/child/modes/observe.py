@@ -42,6 +42,10 @@ class ObserveMode(Mode):
             self.collect(module, Path(self.request.evidence))
         if self.job.values:
             self.note_values(module)
+        try:
+            self.watch_times()
+        except ImportError as unknown:
+            self.recorder.lost.append(f"times of kernels: {unknown}")
 
     def collect(self, module: ModuleType, folder: Path) -> None:
         """Has what `check` compares kept in a folder."""

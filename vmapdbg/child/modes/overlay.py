@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 from vmapdbg import overlay
 from vmapdbg.child.diagnosis.known_nodes import KnownNodes, read_overlay_nodes
@@ -27,7 +28,7 @@ class OverlayMode(Mode):
             from vmapdbg.child.evidence.overlay import OverlayCollector
 
             self.collector = OverlayCollector(Path(request.evidence), self.recorder)
-            self.recorder.watch = self.collector.watch
+        self.recorder.watch = self.tensor_ready
 
     @property
     def schedules(self) -> list[ScheduleRecord]:
@@ -39,6 +40,11 @@ class OverlayMode(Mode):
         overlay.install(format_patches(self.job.patches))
         observe_with(self.recorder)
         overlay.get_state().find_renderer = functools.partial(find_renderer, self.job.target)
+
+    def tensor_ready(self, module: ModuleType) -> None:
+        if self.collector is not None:
+            self.collector.watch(module)
+        self.watch_times()
 
     def find_nodes(self) -> KnownNodes:
         return read_overlay_nodes(self.recorder)
