@@ -52,10 +52,11 @@ def find_outside_axes(view: View, indices: Sequence[UOp], sizes: Sequence[Any] |
 
 def build_ranges(view: View) -> tuple[model.Range, ...]:
     """Returns the ranges that any node has, those of vmap scopes first."""
+    # thousands of nodes share few index expressions
+    indices = dict.fromkeys(r for ins, outs, *_ in view.range_map.values() for r in (*ins, *outs))
     found: dict[UOp, None] = dict.fromkeys(sorted(view.scope_ranges, key=lambda r: -r.arg[0]))
-    for ins, outs, *_ in view.range_map.values():
-        for r in (*ins, *outs):
-            found.update(r.ranges)
+    for index in indices:
+        found.update(index.ranges)
     for ambient in view.ambient.values():
         found.update(dict.fromkeys(ambient))
     return tuple(model.Range(view.render(r), size_of(r.src[0]), r.arg[-1].name, r in view.scope_ranges) for r in found)

@@ -137,10 +137,12 @@ def largest_of(s: Any) -> int:
 
 def find_values(u: UOp) -> tuple[UOp, ...]:
     """Returns the sources that a UOp computes with: not its sizes, and not the place that a STORE writes to."""
-    if u.op.name in _PLACES:
+    # an enum finds its name anew each time
+    op = u.op.name
+    if op in _PLACES:
         return ()
-    if u.op.name == "STORE":
+    if op == "STORE":
         return u.src[1:2]
-    if u.op.name in _SHAPED:
+    if op in _SHAPED:
         return u.src[:1]
     return u.src
