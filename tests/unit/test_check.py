@@ -27,7 +27,8 @@ from vmapdbg.check.misread import find_steps_read
 from vmapdbg.check.oracles import DEFAULT, ORACLES
 from vmapdbg.check.result import BufferCheck, CheckReport, Comparison, Misread, OutputCheck, ScheduleCheck
 from vmapdbg.model.data import build_data, to_data
-from vmapdbg.render.check_sentences import add_pattern_sentences, describe_pattern, make_findings
+from vmapdbg.render.check_sentences import make_findings
+from vmapdbg.render.pattern_sentences import add_pattern_sentences, describe_pattern
 from vmapdbg.values.numbers import Array, decode, find_index
 from vmapdbg.values.tolerance import make_tolerance
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from vmapdbg.check.result import Comparison, OutputCheck
 from vmapdbg.check.suite import PARTS, Judged, count_reason, sum_up
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.evidence.suite_folder import SuiteFolder
 from vmapdbg.child.oracle.judge import judge
+from vmapdbg.commands.run_check import read_found
 from vmapdbg.reference.graph import Graph, Node
 from vmapdbg.render.run_check import make_document
 from vmapdbg.values.tolerance import make_tolerance
@@ -77,3 +80,10 @@ def test_what_is_written_once_more_only_says_why(tmp_path: Path) -> None:
     folder.write(evidence)
     _, note = (judge(ready) for ready in sorted((tmp_path / "ready").iterdir()))
     assert (note.is_note, note.compared, note.unchecked) == (True, 0, ("2 replays by TinyJit: enough",))
+
+
+@pytest.mark.parametrize(("died", "why"), [(True, "the process that judges died"), (False, "the run was stopped")])
+def test_what_was_left_says_why(died: bool, why: str, tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        (tmp_path / "ready" / name).mkdir(parents=True)
+    assert read_found(tmp_path, died).unchecked == {f"it was not judged: {why}": 2}

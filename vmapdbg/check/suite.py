@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from vmapdbg.check.blame import WRONG_VALUE
 from vmapdbg.check.result import OutputCheck
 
 
@@ -58,7 +59,6 @@ class ProgramCheck:
     wrong: tuple[WrongValue, ...]
 
 
-WRONG_VALUE = "VD201"
 PARTS = ("making", "ready", "own")
 """What is in the folder through which the evidence goes, see `vmapdbg.child.evidence.suite_folder`."""
 _MOST_LETTERS = 160

@@ -51,8 +51,8 @@ def run_and_check(program: Program, as_json: bool) -> int:
         finally:
             judge.kill()
             judge.wait()
-        document = make_document(read_found(root), program.arguments, status)
         died = judge.returncode != 0 and not is_stopped
+        document = make_document(read_found(root, died), program.arguments, status)
     if as_json:
         sys.stdout.write(dump_document(document))
     else:
@@ -79,15 +79,18 @@ def report(progress: Progress | None, root: Path) -> None:
         progress(f"{len(os.listdir(root / 'ready')):,} schedules to go")
 
 
-def read_found(root: Path) -> ProgramCheck:
-    """Returns what was found, with what was not looked at."""
+def read_found(root: Path, died: bool) -> ProgramCheck:
+    """Returns what was found, with what was not looked at: `died` tells whether the judge did, else the run was
+    stopped where something is left."""
     found = sum_up(read_judged(root))
     unchecked = dict(found.unchecked)
     outside = root / "outside"
     if outside.exists():
         unchecked["it was scheduled by other means than Tensor.realize"] = outside.stat().st_size
     left = len(os.listdir(root / "ready"))
-    if left:
+    if left and died:
+        unchecked["it was not judged: the process that judges died"] = left
+    elif left:
         unchecked["it was not judged: the run was stopped"] = left
     return replace(found, unchecked=unchecked)
 

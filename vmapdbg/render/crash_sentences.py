@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from vmapdbg.check.result import CutGradient, ExpectedOutput, LostWrite
+import math
+
+from vmapdbg.check.result import CutGradient, ExpectedOutput, LostWrite, ScheduleCheck
 from vmapdbg.model.capture import SnippetError
 from vmapdbg.model.crash import Crash, RewriteStep, SharedLoop
 from vmapdbg.model.vocabulary import CrashStage
@@ -66,7 +68,7 @@ def describe_steps(crash: Crash) -> list[str]:
     made = [step for step in crash.steps if step.becomes is not None]
     if crash.kind == "waits":
         others = len(crash.steps) - len(made)
-        more = f", {others} of them only because of their sources" if others else ""
+        more = format_known(", {} of them only because of their sources", others or None)
         count = format_plural(len(crash.steps), "node")
         lines = [f"{count} wait for each other in a circle{more}; {crash.done:,} were done"]
     elif crash.kind == "repeats":
@@ -98,13 +100,18 @@ def _describe_step(step: RewriteStep, before: RewriteStep | None) -> str:
 
 def describe_expected(expected: ExpectedOutput) -> str:
     """Returns `output 0 (2, 2) float should be 1.0, 2.0, 3.0, 4.0`."""
-    total = 1
-    for size in expected.shape:
-        total *= size
     first = ", ".join(map(str, expected.first))
-    more = ", ..." if total > len(expected.first) else ""
+    more = ""
+    if math.prod(expected.shape) > len(expected.first):
+        more = ", ..."
     shape = format_known(" {}", format_shape(expected.shape))
     return f"output {expected.number}{shape} {expected.dtype} should be {first or 'empty'}{more}"
+
+
+def describe_left_out(check: ScheduleCheck) -> list[tuple[str, str | None]]:
+    """Returns what the snippet asks for and tinygrad leaves out, a sentence each and its line: writes, gradients."""
+    writes = [(describe_lost_write(lost), lost.line) for lost in check.lost]
+    return writes + [(describe_cut_gradient(cut), cut.line) for cut in check.cut]
 
 
 def describe_lost_write(lost: LostWrite) -> str:

@@ -14,9 +14,9 @@ from vmapdbg.job.job import Choice
 from vmapdbg.model.capture import SCHEMA, Capture, Finding, Schedule, SnippetError, Versions
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.vocabulary import DocumentKind
-from vmapdbg.render.check_sentences import add_pattern_sentences
 from vmapdbg.render.graph.model import Graph
 from vmapdbg.render.lint_formats import LintDocument, RunDocument
+from vmapdbg.render.pattern_sentences import add_pattern_sentences
 from vmapdbg.render.run_check import RunCheckDocument
 from vmapdbg.suite.result import SuiteDiff
 

@@ -44,7 +44,7 @@ def list_written(linear: UOp) -> list[UOp]:
     return [call.src[1] for call in linear.src if len(call.src) > 1]
 
 
-def find_memory(captured: Any) -> set[UOp] | None:
+def find_used_buffers(captured: Any) -> set[UOp] | None:
     """Returns the BUFFERs that a CapturedJit uses: those that it reads or writes in other memory than at the time of
     capture are not among them. None where it uses the Buffers of that time (0.12)."""
     linear = getattr(captured, "linear", None)

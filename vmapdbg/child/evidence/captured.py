@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from vmapdbg.child.adapters.replays import find_buffer, find_memory
+from vmapdbg.child.adapters.replays import find_buffer, find_used_buffers
 from vmapdbg.child.evidence.realize_call import RealizeCall
 
 
@@ -60,7 +60,7 @@ def make_captured(call: JitCall) -> CapturedCall:
     """Returns the record of a call that was captured just now, with a reason if its replays cannot be compared."""
     written = [set(map(id, realized.find_written())) for realized in call.realized]
     known = CapturedCall(call.tiny.captured, call.inputs or [], call.realized, written, None)
-    memory = find_memory(call.tiny.captured)
+    memory = find_used_buffers(call.tiny.captured)
     found: dict[Any, Any] = {}
     for realized in call.realized:
         known.made.append({u: root for u, root in found.items() if memory is not None and u not in memory})

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from vmapdbg.child.evidence.packing import SAME, UNEXPECTED, CannotPack, UOp, UOpPacker, name_reduce
+from vmapdbg.child.evidence.packing import SAME, UNEXPECTED, CannotPack, UOp, UOpPacker
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.reference.graph import Node
 from vmapdbg.reference.kernel import Kernel, Store
@@ -111,8 +111,7 @@ class KernelPacker(UOpPacker):
         return self._add("pick", u, src, names)
 
     def _make_reduce(self, u: UOp, src: tuple[int, ...]) -> int:
-        names = tuple(self._name_range(r) for r in u.src[1:])
-        return self._add("reduce", u, src, (name_reduce(u), (), True, names))
+        return self._add_loop_reduce(u, src)
 
     def _find_argument(self, index: UOp) -> int:
         """Returns the number of the argument that an INDEX is about."""

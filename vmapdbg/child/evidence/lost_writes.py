@@ -20,7 +20,8 @@ from vmapdbg.child.record.lines import find_user_line
 UOp = Any
 
 
-@dataclass(frozen=True)
+# compared by identity: a Tensor that is alive would be compared element by element
+@dataclass(frozen=True, eq=False)
 class _Write:
     """A write that was asked for: the BUFFER it goes to (held weakly, as the Tensor of what it returns is), and what is
     told of it if it is lost."""

@@ -142,8 +142,7 @@ class Packer(UOpPacker):
     def _make_reduce(self, u: UOp, src: tuple[int, ...]) -> int:
         if not isinstance(u.arg, tuple):
             # 0.12: over ranges that stand in the tensor graph
-            ranges = tuple(self._name_range(r) for r in u.src[1:])
-            return self._add("reduce", u, src, (REDUCES[u.arg.name], (), True, ranges))
+            return self._add_loop_reduce(u, src)
         # 0.14 has the number of axes, which come first
         axes = u.arg[1] if isinstance(u.arg[1], tuple) else tuple(range(u.arg[1]))
         return self._add_reduce(u, src, u.arg[0], axes)

@@ -190,6 +190,11 @@ class UOpPacker:
         name = self._name_range(u)
         return self._add("step", u, (), (name, self.graph.ranges[name]))
 
+    def _add_loop_reduce(self, u: UOp, src: tuple[int, ...]) -> int:
+        """Adds a reduce over the RANGEs that stand in the graph behind its value."""
+        names = tuple(map(self._name_range, u.src[1:]))
+        return self._add("reduce", u, src, (name_reduce(u), (), True, names))
+
     def _name_axis(self, r: UOp) -> int | None:
         """Returns the id of a RANGE, None for what is no RANGE: an axis that it does not stand for."""
         return self._name_range(r) if r.op.name == "RANGE" else None

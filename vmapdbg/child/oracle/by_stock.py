@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from tinygrad.dtype import dtypes
 from tinygrad.helpers import Context
@@ -14,6 +14,7 @@ from tinygrad.uop.ops import UOp
 from vmapdbg.child.evidence.graphs import PackedGraph
 from vmapdbg.child.memory import make_buffer, name_dtype, read_buffer
 from vmapdbg.child.oracle.in_double import Widening
+from vmapdbg.child.oracle.oracle import Read
 from vmapdbg.child.oracle.scopes import SCOPE_OPS
 from vmapdbg.child.oracle.unroll import Env, GraphRunner, UnrolledOracle
 from vmapdbg.values.numbers import Array
@@ -26,7 +27,7 @@ class StockRunner(GraphRunner):
 
     device: str | None = None
 
-    def __init__(self, graph: PackedGraph, read: Callable[[str], bytes], widening: Widening | None):
+    def __init__(self, graph: PackedGraph, read: Read, widening: Widening | None):
         super().__init__(graph, read, widening)
         # where floats are not widened
         self.fixed = set() if widening is None else widening.find_fixed(graph)

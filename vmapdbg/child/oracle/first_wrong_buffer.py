@@ -16,7 +16,7 @@ from vmapdbg.check.misread import find_steps_read
 from vmapdbg.check.result import BufferCheck, Comparison, KernelFault, Misread
 from vmapdbg.child.evidence.graphs import Evidence, WrittenBuffer
 from vmapdbg.child.oracle.kernel_fault import WrongBuffer, align_buffer, find_kernel_fault
-from vmapdbg.child.oracle.oracle import Values
+from vmapdbg.child.oracle.oracle import Read, Values
 from vmapdbg.values.numbers import Array, decode
 from vmapdbg.values.slices import take_slice
 from vmapdbg.values.tolerance import Tolerance
@@ -29,7 +29,7 @@ class Walk:
     is right). `limit` is the most graphs that are run for one buffer."""
 
     evidence: Evidence
-    read: Callable[[str], bytes]
+    read: Read
     limit: int
     values: Values
     remake: Callable[[Mapping[int, Array]], Values]

@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 from vmapdbg.check.align import align
 from vmapdbg.check.result import Comparison, KernelFault
 from vmapdbg.child.evidence.graphs import Evidence, WrittenBuffer
+from vmapdbg.child.oracle.oracle import Read
 from vmapdbg.reference.kernel import Kernel
 from vmapdbg.reference.run_kernel import Written, run_kernel
 from vmapdbg.reference.value import Unknown
 from vmapdbg.values.close import find_close
 from vmapdbg.values.numbers import ITEMSIZE, Array, decode
 from vmapdbg.values.tolerance import Tolerance
-
-Read = Callable[[str], bytes]
 
 
 @dataclass(frozen=True)

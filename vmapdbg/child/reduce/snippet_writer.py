@@ -6,7 +6,6 @@ same kernels as the graph it was written from, to the key of each AST. What the 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from tinygrad.uop import GroupOp, Ops
 from tinygrad.uop.ops import UOp
 
 from vmapdbg.child.reduce.snippet_data import WriteError, write_data, write_shape
+from vmapdbg.child.reduce.snippet_file import SnippetFile
 from vmapdbg.child.reduce.snippet_forms import (
     CANNOT,
     FLOAT_UNARY,
@@ -43,7 +43,7 @@ def write_snippet(outputs: Sequence[Tensor], comment: str = "") -> str:
     writer = _Writer([output.uop for output in outputs])
     head = "".join(f"# {line}".rstrip() + "\n" for line in comment.splitlines())
     body = writer.write()
-    return f"{head}{writer.write_imports()}\n{body}"
+    return f"{head}{writer.file.write_imports()}\n{body}"
 
 
 class _Writer:
@@ -54,9 +54,7 @@ class _Writer:
         self.outline = Outline(outputs)
         # text of a node, and whether it must stand in brackets before a dot
         self.texts: dict[UOp, tuple[str, bool]] = {}
-        self.lines: list[str] = []
-        self.used: set[str] = {"Tensor"}
-        self.counts: Counter[str] = Counter()
+        self.file = SnippetFile()
 
     # *** the file
 
@@ -68,11 +66,11 @@ class _Writer:
         for r in ranges:
             self.name_range(r)
         if ranges:
-            self.lines.append("")
+            self.file.lines.append("")
         for u in self.outline.nodes:
             if u in self.outline.reads and is_tensor(u) and u not in self.texts:
                 self.texts[u] = self.shorten(u, *self.write_node(u))
-        return "\n".join(self.lines + self.write_results()) + "\n"
+        return "\n".join(self.file.lines + self.write_results()) + "\n"
 
     def write_results(self) -> list[str]:
         names = ["out"]
@@ -88,60 +86,20 @@ class _Writer:
             lines.append(f'print("{name}", {name}{wide}.tolist())')
         return lines
 
-    def write_imports(self) -> str:
-        lines = []
-        if "unpack" in self.used:
-            lines += ["import base64", "import zlib"]
-        if constants := sorted(self.used & {"inf", "nan"}):
-            lines.append(f"from math import {', '.join(constants)}")
-        if lines:
-            lines.append("")
-        names = sorted(self.used & {"Device", "Tensor", "UOp", "dtypes"})
-        lines.append(f"from tinygrad import {', '.join(names)}")
-        if "Ops" in self.used or "AxisType" in self.used:
-            lines.append(f"from tinygrad.uop.ops import {', '.join(sorted(self.used & {'AxisType', 'Ops'}))}")
-        if "unpack" in self.used:
-            lines += ["", "", "def unpack(text: bytes) -> bytes:"]
-            lines += ["    return zlib.decompress(base64.b85decode(text))", ""]
-        return "\n".join(lines) + "\n"
-
-    def use(self, *names: str) -> None:
-        self.used.update(names)
-
-    # *** names
-
-    def new_name(self, prefix: str) -> str:
-        self.counts[prefix] += 1
-        return f"{prefix}{self.counts[prefix] - 1}"
-
-    def assign(self, prefix: str, text: str) -> str:
-        name = self.new_name(prefix)
-        self.note_names(text)
-        self.lines.append(f"{name} = {text}")
-        return name
-
-    def note_names(self, text: str) -> None:
-        for name in ("dtypes", "UOp", "Ops", "Device", "unpack"):
-            if f"{name}." in text or f"{name}(" in text:
-                self.use(name)
-        for name in ("inf", "nan"):
-            if any(f"{before}{name}" in text for before in ("(", "[", " ", "-")):
-                self.use(name)
-
     def shorten(self, u: UOp, text: str, brackets: bool) -> tuple[str, bool]:
         """Gives the node a name where its text is long, or where it is read more than once."""
         if text.isidentifier() or (self.outline.reads[u] <= 1 and len(text) <= WIDTH and "\n" not in text):
-            self.note_names(text)
+            self.file.note_names(text)
             return text, brackets
-        return self.assign("t", text), False
+        return self.file.assign("t", text), False
 
     def name_range(self, r: UOp) -> None:
-        self.use("UOp", "AxisType")
+        self.file.use("UOp", "AxisType")
         size = self.write_index(r.src[0])
         kind = f"AxisType.{r.arg[-1].name}"
         if len(r.arg) > 2 or len(r.src) > 1:
             raise WriteError(f"it has the RANGE {r.arg} of a kernel in it")
-        self.texts[r] = (self.assign("r", f"UOp.range({size}, {r.arg[0]}, {kind})"), False)
+        self.texts[r] = (self.file.assign("r", f"UOp.range({size}, {r.arg[0]}, {kind})"), False)
 
     # *** nodes
 
@@ -192,7 +150,7 @@ class _Writer:
         return f"Tensor({self.write_parts(u)})"
 
     def write_parts(self, u: UOp) -> str:
-        self.use("UOp", "Ops", "dtypes")
+        self.file.use("UOp", "Ops", "dtypes")
         if u.op is Ops.CONST and not u.src:
             return f"UOp.const({u.dtype!r}, {self.write_value(u)})"
         sources = write_tuple(map(self.write_source, u.src))
@@ -215,7 +173,7 @@ class _Writer:
 
     def write_device(self, device: Any) -> str:
         if device == Device.DEFAULT:
-            self.use("Device")
+            self.file.use("Device")
             return "Device.DEFAULT"
         return repr(device)
 
@@ -243,14 +201,14 @@ class _Writer:
         where = ""
         if realize and u.device != Device.DEFAULT:
             where = f", device={u.device!r}"
-        self.use("dtypes")
+        self.file.use("dtypes")
         if not buffer.is_allocated():
-            return self.assign("x", f"Tensor.empty({write_shape(shape)}, dtype={u.dtype!r}{where})")
+            return self.file.assign("x", f"Tensor.empty({write_shape(shape)}, dtype={u.dtype!r}{where})")
         text = write_data(bytes(buffer.as_buffer()), u.dtype, shape, where)
-        return self.assign("x", text + ".realize()" * realize)
+        return self.file.assign("x", text + ".realize()" * realize)
 
     def write_const(self, u: UOp) -> str:
-        self.use("dtypes")
+        self.file.use("dtypes")
         arguments = [self.write_value(u), f"dtype={u.dtype!r}"]
         if u.device != Device.DEFAULT:
             arguments.append(f"device={u.device!r}")
@@ -261,7 +219,7 @@ class _Writer:
     def write_value(self, u: UOp) -> str:
         # every digit of it: it is part of a kernel's key
         text = repr(u.arg)
-        self.note_names(f"({text}")
+        self.file.note_names(f"({text}")
         return text
 
     # *** computed nodes
@@ -283,7 +241,7 @@ class _Writer:
 
     def write_reduce(self, u: UOp) -> str:
         if u.op is Ops.REDUCE:
-            self.use("Ops")
+            self.file.use("Ops")
             ranges = ", ".join(self.write_index(r) for r in u.src[1:])
             return f"Tensor({self.dot(u.src[0])}.uop.reduce({ranges}, arg=Ops.{u.arg.name}))"
         return self.write_axis_reduce(u, keepdim=True)
@@ -308,7 +266,7 @@ class _Writer:
         if u.op in FLOAT_UNARY and dtypes.is_float(u.dtype) and u.dtype == u.src[0].dtype:
             return f"{self.dot(u.src[0])}.{FLOAT_UNARY[u.op]}()", False
         first, *rest = u.src
-        self.use("Ops")
+        self.file.use("Ops")
         arguments = [f"Ops.{u.op.name}", *(self.texts[s][0] for s in rest)]
         return f"{self.dot(first)}.alu({', '.join(arguments)})", False
 
@@ -327,9 +285,10 @@ class _Writer:
             return self.texts[u][0]
         if u.op is Ops.BIND and u.src[0].op is Ops.DEFINE_VAR:
             name, low, high = u.src[0].arg
-            self.use("UOp")
-            self.texts[u] = (self.assign("n", f"UOp.variable({name!r}, {low}, {high}).bind({u.src[1].arg})"), False)
-            return self.texts[u][0]
+            self.file.use("UOp")
+            bound = self.file.assign("n", f"UOp.variable({name!r}, {low}, {high}).bind({u.src[1].arg})")
+            self.texts[u] = (bound, False)
+            return bound
         if u.op in INDEX_OPERATORS:
             left, right = (self.write_index(s) for s in u.src)
             return f"({left} {INDEX_OPERATORS[u.op]} {right})"

@@ -14,20 +14,20 @@ from vmapdbg.model.capture import Capture
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.render.check_sentences import (
-    LOST_WRITE,
+    NOT_WRITTEN,
     REPLAYED,
     bracket_pattern,
     describe_lost,
     describe_maker,
     describe_misread,
-    describe_pattern,
     find_failed_node,
     name_check,
     name_node,
     name_output,
 )
-from vmapdbg.render.crash_sentences import describe_cut_gradient, describe_lost_write
+from vmapdbg.render.crash_sentences import describe_left_out
 from vmapdbg.render.format import Places, format_shape
+from vmapdbg.render.pattern_sentences import describe_pattern
 from vmapdbg.render.text.crash import format_crash, format_graph_error
 from vmapdbg.render.text.layout import Page, Part
 from vmapdbg.render.text.view import CaptureView
@@ -89,12 +89,9 @@ def _format_schedule(view: CaptureView, report: CheckReport, check: ScheduleChec
         if check.stock_runs is not None:
             does = "computes its graph, unrolled" if check.stock_runs else "does not compute its graph either"
             lines += page.wrap(f"stock tinygrad {does}", indent=2, hang=2)
-    for lost in check.lost:
-        where = (view.places.format(lost.line, "  [{}]"), "cyan")
-        lines += page.wrap((describe_lost_write(lost), "bold red"), where, indent=2, hang=2)
-    for cut in check.cut:
-        where = (view.places.format(cut.line, "  [{}]"), "cyan")
-        lines += page.wrap((describe_cut_gradient(cut), "bold red"), where, indent=2, hang=2)
+    for sentence, line in describe_left_out(check):
+        where = (view.places.format(line, "  [{}]"), "cyan")
+        lines += page.wrap((sentence, "bold red"), where, indent=2, hang=2)
     for output in check.wrong:
         lines += _format_output(output, page)
     captured = judge_captured(report, check)
@@ -130,7 +127,7 @@ def _format_output(output: OutputCheck, page: Page) -> list[Text]:
     if found.pattern_data is not None:
         lines += page.wrap(describe_pattern(found.pattern_data), indent=4, hang=2)
     if output.is_written is False:
-        lines += page.wrap((LOST_WRITE, "bold red"), indent=4, hang=2)
+        lines += page.wrap((NOT_WRITTEN, "bold red"), indent=4, hang=2)
     return lines + page.wrap((_describe_tolerance(found.tolerance), "dim"), indent=4, hang=2)
 
 
