@@ -19,14 +19,16 @@ from vmapdbg.model.capture import Capture
 @dataclass(frozen=True)
 class MadeSchedule:
     """A schedule that was just made: its key in tinygrad's cache, the user's line, the keys of its compute kernels'
-    ASTs. `build` returns a Capture of it alone, rendered for a target, and raises what rendering raises. One that is
-    not `is_whole` began and raised before it had kernels."""
+    ASTs. `build` returns a Capture of it alone, rendered for a target, and raises what rendering raises. `is_ordered`
+    tells whether its kernels use memory in the order that the graph asks for, as far as is known. One that is not
+    `is_whole` began and raised before it had kernels."""
 
     key: bytes
     line: str | None
     kernels: frozenset[bytes]
     is_whole: bool
     build: Callable[[str], Capture]
+    is_ordered: Callable[[], bool]
 
 
 class Sink(Protocol):
@@ -51,9 +53,10 @@ def feed(sink: Sink, observes: bool) -> Callable[[], None]:
 
 class Feed(Recording[Any]):
     """Stands before a recorder, as a class that derives from both: hands on each of its schedules, and forgets it.
-    `build` makes a Capture of schedules for a target."""
+    `build` makes a Capture of schedules for a target, `is_ordered` looks at one run of the pass."""
 
     build: Callable[[list[Any], str], Capture]
+    is_ordered: Callable[[Any], bool]
 
     def __init__(self, sink: Sink) -> None:
         super().__init__()
@@ -81,6 +84,7 @@ class Feed(Recording[Any]):
             for schedule in schedules:
                 kernels = frozenset(kernel.ast.key for kernel in schedule.passed.kernels if kernel.is_compute)
                 build = partial(self.build, schedules)
-                self.sink.made(MadeSchedule(schedule.key, schedule.line, kernels, is_whole, build))
+                is_ordered = partial(self.is_ordered, schedule.passed)
+                self.sink.made(MadeSchedule(schedule.key, schedule.line, kernels, is_whole, build, is_ordered))
         finally:
             self.forget()

@@ -13,7 +13,7 @@ from typing import Any
 
 from vmapdbg import __version__, overlay
 from vmapdbg.child.record.lines import note_lines, set_internal_folders
-from vmapdbg.child.record.recorder import Recorder, ScheduleRecord
+from vmapdbg.child.record.recorder import PassRecord, Recorder, ScheduleRecord
 from vmapdbg.job.job import Job
 from vmapdbg.model import capture as model
 from vmapdbg.observer import Observer
@@ -68,6 +68,14 @@ def build_live_capture(records: list[ScheduleRecord], target: str) -> model.Capt
     """The same of a process with a life of its own, which stays as it was."""
     with process_kept():
         return build_capture(Job("", target=target, patches=overlay.get_state().patches), records)
+
+
+def is_live_ordered(passed: PassRecord) -> bool:
+    """Tells whether the kernels of a run of the pass use memory in the order that its graph asks for."""
+    from vmapdbg.child.extract.order import find_order
+    from vmapdbg.child.extract.overlay_view import PassView
+
+    return find_order(PassView(passed)).is_right
 
 
 @contextmanager

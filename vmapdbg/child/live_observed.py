@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vmapdbg import __version__
 from vmapdbg.child.live import process_kept
-from vmapdbg.child.record.observe import ObservedSchedule, ObservingRecorder
+from vmapdbg.child.record.observe import ObservedPass, ObservedSchedule, ObservingRecorder
 from vmapdbg.child.record.observe.records import UOp
 from vmapdbg.job.job import Job
 from vmapdbg.model import capture as model
@@ -44,6 +44,14 @@ def build_live_observed(schedules: list[ObservedSchedule], target: str) -> model
 
     with process_kept():
         return _make_capture("", target, build_schedules(schedules, target))
+
+
+def is_observed_ordered(passed: ObservedPass) -> bool:
+    """Tells whether the kernels of a run of the pass use memory in the order that its graph asks for."""
+    from vmapdbg.child.extract.observed_view import ObservedView
+    from vmapdbg.child.extract.order import find_order
+
+    return find_order(ObservedView(passed)).is_right
 
 
 def _make_capture(

@@ -32,7 +32,8 @@ def lint_this_process(observes: bool) -> None:
 
 
 class Linter:
-    """Lints each schedule. A kernel that was looked at before is not looked at again."""
+    """Lints each schedule. A kernel that was looked at before is not looked at again, unless the order is wrong that it
+    runs in now."""
 
     def __init__(self, output: Path, target: str) -> None:
         self.output, self.target = output, target
@@ -46,10 +47,10 @@ class Linter:
 
     def lint(self, schedule: MadeSchedule) -> LintedSchedule:
         new = schedule.kernels - self.seen
-        if schedule.kernels and not new:
-            return LintedSchedule()
-        self.seen |= new
         try:
+            if schedule.kernels and not new and schedule.is_ordered():
+                return LintedSchedule()
+            self.seen |= new
             capture = schedule.build(self.target)
         except Exception as error:  # the target may not have what the program uses; the program must go on
             return LintedSchedule(failed=f"{type(error).__name__}: {error}"[:300])

@@ -19,9 +19,11 @@ from vmapdbg.lint import (
     open_ranges,
     outside,
     overlapping_stores,
+    overwritten_input,
     parallelism,
     redundancy,
     unwritten,
+    wrong_order,
 )
 from vmapdbg.lint.rule import Rule
 from vmapdbg.model.capture import Capture, Finding
@@ -35,6 +37,8 @@ RULES: tuple[Rule, ...] = (
     unwritten.RULE,
     open_ranges.RULE,
     accumulators.RULE,
+    wrong_order.RULE,
+    overwritten_input.RULE,
 )
 CODES = tuple(rule.code for rule in RULES)
 

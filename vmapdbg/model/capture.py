@@ -220,6 +220,19 @@ class Reset:
 
 
 @dataclass(frozen=True)
+class WrongTime:
+    """A kernel reads memory that was there before the schedule at another time than the graph asks for. `buffer` is its
+    argument, `node` the BUFFER or PARAM. `early` are the numbers of the kernels that write it before this one although
+    the graph has this one read what was there before them; `late` those that write it after this one although it should
+    read what they wrote."""
+
+    buffer: str
+    node: int
+    early: tuple[int, ...]
+    late: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class BufferArg:
     """One buffer argument of a kernel. `size` is in elements."""
 
@@ -255,7 +268,9 @@ class Kernel:
     without an end. `local_limit` is the LOCAL memory that the target has for a group of threads, None where it has no
     such memory. `resets` are accumulators that lose what was added to them. `failed` is the error of a kernel that
     tinygrad makes no program of: it has no name and no source, and its numbers are zero. `measured` has the times
-    of all launches of its program in the run, None where it was not timed, or did not run.
+    of all launches of its program in the run, None where it was not timed, or did not run. `wrong_times` is what it
+    reads at another time than the graph asks for. `overwrites` is the BUFFER or PARAM, there before the schedule, that
+    it writes although nothing in the graph assigns to it; None where there is none.
     """
 
     name: str
@@ -281,6 +296,8 @@ class Kernel:
     resets: tuple[Reset, ...] = ()
     failed: SnippetError | None = None
     measured: Measured | None = None
+    wrong_times: tuple[WrongTime, ...] = ()
+    overwrites: int | None = None
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from vmapdbg.child.adapters import CompiledKernel
 from vmapdbg.child.adapters.renderers import RendererMissing
 from vmapdbg.child.diagnosis import EndlessRewrite, explain_error
 from vmapdbg.child.diagnosis.known_nodes import NoNodes
+from vmapdbg.child.extract.order import find_order
 from vmapdbg.child.extract.view import Launch, UOp, View, find_values, largest_of, size_of, sizes_of
 from vmapdbg.child.program.accesses import find_accesses
 from vmapdbg.child.program.accumulators import find_resets
@@ -32,15 +33,18 @@ class KernelBuilder:
         # the layers of a network are one program many times
         self.facts: dict[tuple[bytes, frozenset[str]], ProgramFacts] = {}
         self.writers = Counter(launch.buffers[:1] for launch in view.launches)
+        self.order = find_order(view)
 
     def build_all(self, progress: Callable[[], object]) -> Iterable[model.Kernel]:
         """Yields the compute kernels in the order of the schedule; calls `progress` after each kernel or copy."""
+        number = 0
         for launch in self.view.launches:
             if launch.is_compute:
-                yield self.build_kernel(launch)
+                yield self.build_kernel(launch, number)
+                number += 1
             progress()
 
-    def build_kernel(self, launch: Launch) -> model.Kernel:
+    def build_kernel(self, launch: Launch, number: int) -> model.Kernel:
         try:
             program = render_program(launch.ast, self.target)
         except RendererMissing:
@@ -76,6 +80,8 @@ class KernelBuilder:
             open_loops=tuple(loop.name for loop in program.linear.open_loops),
             local_limit=target_limit(self.target),
             resets=facts.resets,
+            wrong_times=tuple(self.find_wrong_times(number, program.linear)),
+            overwrites=self.order.overwrites.get(number),
         )
 
     def build_failed(self, launch: Launch, error: BaseException) -> model.Kernel:
@@ -101,6 +107,13 @@ class KernelBuilder:
             accesses=(),
             failed=explain_error(error, NoNodes()),
         )
+
+    def find_wrong_times(self, number: int, linear: LinearProgram) -> Iterable[model.WrongTime]:
+        """Yields what a kernel reads at a wrong time, of what its program still has as an argument."""
+        names = {buffer.slot: buffer.name for buffer in linear.buffers if buffer.space == "global"}
+        for found in self.order.wrong_times.get(number, ()):
+            if found.argument in names:
+                yield model.WrongTime(names[found.argument], found.node, found.early, found.late)
 
     def find_lines(self, nodes: Iterable[UOp]) -> tuple[str, ...]:
         """Returns the user's lines that made some nodes, in order."""

@@ -20,6 +20,7 @@ class ObservedView(View):
     def __init__(self, passed: ObservedPass):
         super().__init__()
         self.passed = passed
+        self.graph = passed.toposort
         self.ids = {u: number for number, u in enumerate(find_nodes(passed))}
         self.lines = passed.lines
         self.range_map = passed.range_map

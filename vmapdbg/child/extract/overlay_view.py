@@ -18,6 +18,7 @@ class PassView(View):
     def __init__(self, record: PassRecord):
         super().__init__()
         self.record = record
+        self.graph = record.toposort
         self.ids = record.find_ids()
         self.lines = self._find_lines()
         self.range_map = record.context.range_map

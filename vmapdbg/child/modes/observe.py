@@ -12,7 +12,7 @@ from vmapdbg import overlay
 from vmapdbg.child.diagnosis.known_nodes import KnownNodes, read_observed_nodes
 from vmapdbg.child.extract.choices import make_choices
 from vmapdbg.child.feed import Feed
-from vmapdbg.child.live_observed import build_live_observed, build_observed_capture
+from vmapdbg.child.live_observed import build_live_observed, build_observed_capture, is_observed_ordered
 from vmapdbg.child.modes import Mode
 from vmapdbg.child.record.lines import set_internal_folders
 from vmapdbg.child.record.observe import ObservedSchedule, ObservingRecorder, start
@@ -78,7 +78,7 @@ class ObserveMode(Mode):
 class ObservedFeed(Feed, ObservingRecorder):
     """Has the schedules from tinygrad as it is."""
 
-    build = staticmethod(build_live_observed)
+    build, is_ordered = staticmethod(build_live_observed), staticmethod(is_observed_ordered)
 
     def start(self) -> None:
         start(recorder=self)

@@ -10,7 +10,7 @@ from types import ModuleType
 from vmapdbg import overlay
 from vmapdbg.child.diagnosis.known_nodes import KnownNodes, read_overlay_nodes
 from vmapdbg.child.feed import Feed
-from vmapdbg.child.live import build_capture, build_live_capture, find_renderer, observe_with
+from vmapdbg.child.live import build_capture, build_live_capture, find_renderer, is_live_ordered, observe_with
 from vmapdbg.child.modes import Mode
 from vmapdbg.child.record.recorder import Recorder, ScheduleRecord
 from vmapdbg.job.job import Request
@@ -56,7 +56,7 @@ class OverlayMode(Mode):
 class OverlayFeed(Feed, Recorder):
     """Has the schedules from the overlay, which is installed already."""
 
-    build = staticmethod(build_live_capture)
+    build, is_ordered = staticmethod(build_live_capture), staticmethod(is_live_ordered)
 
     def start(self) -> None:
         observe_with(self)
