@@ -46,13 +46,26 @@ class PackedGraph:
 
 
 @dataclass(frozen=True)
+class Version:
+    """What some memory held for a while: the name of its contents, and the launch that wrote them, None for what was
+    there before the schedule."""
+
+    name: str
+    launch: int | None
+
+
+@dataclass(frozen=True)
 class KernelRun:
     """A launch of a kernel as the scheduler made it: its number among the kernels of the evidence, and the names of
-    what its arguments held right before it (None: nothing was there yet). `refused` says why these are not known."""
+    what its arguments held right before it (None: nothing was there yet). `refused` says why these are not known.
+    `versions` has for each argument what it held in the course of the schedule, in order, as far as that was seen;
+    `held` is the position of what it held for this launch, None where that is not known."""
 
     kernel: int | None = None
     arguments: tuple[str | None, ...] = ()
     refused: str | None = None
+    versions: tuple[tuple[Version, ...], ...] = ()
+    held: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,7 +73,7 @@ class WrittenBuffer:
     """What one kernel wrote, as it was right after the kernel ran.
 
     `node` is the id of its node in the Capture; the node is the root of the pass's graph with the same index as this
-    buffer has among the buffers. `kernel` is the number of the compute kernel, None for a copy. `closed` has the id of
+    buffer has among the buffers. `launch` wrote it, `kernel` is the number of the compute kernel, None for a copy. `closed` has the id of
     each range of the BUFFERIZE as the pass made it (None: an axis of size 1), `stored` the same of the one that was
     stored, with the size. `is_memory`: the buffer is one that was there before, and the root of the graph is all that
     it holds, not only what the kernel writes of it. `run` is what the kernel is, and what it read."""
@@ -74,6 +87,7 @@ class WrittenBuffer:
     blob: str
     is_memory: bool = False
     run: KernelRun = KernelRun(refused="it was not kept")
+    launch: int | None = None
 
 
 T = TypeVar("T")

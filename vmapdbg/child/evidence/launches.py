@@ -7,12 +7,13 @@ from the launch that wrote it, unless another one has written to that memory sin
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 from vmapdbg.child.adapters.launches import Step
 from vmapdbg.child.evidence.folder import BlobsFull, EvidenceFolder
-from vmapdbg.child.evidence.graphs import KernelRun
+from vmapdbg.child.evidence.graphs import KernelRun, Version
 from vmapdbg.child.evidence.kernel_packer import find_stores, pack_kernel
 from vmapdbg.child.evidence.packing import CannotPack
 from vmapdbg.child.memory import name_dtype
@@ -21,26 +22,41 @@ from vmapdbg.reference.kernel import Kernel
 UOp = Any
 
 
+@dataclass(eq=False)
+class PartOfMemory:
+    """What a part of memory held, as far as that was seen, in order. `is_known`: it holds the last of them now."""
+
+    versions: list[Version] = field(default_factory=list[Version])
+    is_known: bool = False
+
+    @property
+    def held(self) -> int | None:
+        """The position of what it holds now, None where that is not known."""
+        return len(self.versions) - 1 if self.is_known else None
+
+
 class KnownMemory:
     """What parts of memory hold, by the names of their contents, as far as that is known. Holds no memory itself."""
 
     def __init__(self) -> None:
-        # buffer that has its memory -> (first byte, end) of parts of it -> name
-        self._names: WeakKeyDictionary[Any, dict[tuple[int, int], str]] = WeakKeyDictionary()
+        # buffer that has its memory -> (first byte, end) of parts of it
+        self._parts: WeakKeyDictionary[Any, dict[tuple[int, int], PartOfMemory]] = WeakKeyDictionary()
 
-    def find(self, buffer: Any) -> str | None:
-        return self._names.get(buffer.base, {}).get(_find_part(buffer))
+    def find(self, buffer: Any) -> PartOfMemory:
+        return self._parts.setdefault(buffer.base, {}).setdefault(_find_part(buffer), PartOfMemory())
 
-    def note(self, buffer: Any, name: str) -> None:
-        """A buffer has contents of this name."""
-        self._names.setdefault(buffer.base, {})[_find_part(buffer)] = name
+    def note(self, buffer: Any, name: str, launch: int | None = None) -> None:
+        """A buffer has contents of this name, since a launch wrote them."""
+        part = self.find(buffer)
+        part.versions.append(Version(name, launch))
+        part.is_known = True
 
     def forget(self, buffer: Any) -> None:
         """A buffer is written to."""
         start, end = _find_part(buffer)
-        known = self._names.get(buffer.base, {})
-        for part in [part for part in known if part[0] < end and start < part[1]]:
-            del known[part]
+        for (first, last), part in self._parts.get(buffer.base, {}).items():
+            if first < end and start < last:
+                part.is_known = False
 
 
 def _find_part(buffer: Any) -> tuple[int, int]:
@@ -62,6 +78,8 @@ class LaunchKeeper:
         self.failed: int | None = None
         # launch -> what its arguments held before it, None for what has no contents yet
         self._arguments: dict[int, tuple[str | None, ...]] = {}
+        # launch -> the memory of its arguments, and which of its versions each had
+        self._read: dict[int, tuple[tuple[PartOfMemory, int | None], ...]] = {}
         self._memory = KnownMemory()
         # buffers whose memory was written
         self._touched: WeakSet[Any] = WeakSet()
@@ -85,6 +103,9 @@ class LaunchKeeper:
             self._arguments[index] = tuple(map(self._keep, buffers))
         except BlobsFull:
             self.is_full = True
+            return
+        parts = map(self._memory.find, buffers)
+        self._read[index] = tuple((part, part.held) for part in parts)
 
     def after(self, index: int, buffers: Sequence[Any]) -> None:
         """A launch ran just now: what it wrote is kept before its memory goes to another buffer."""
@@ -102,7 +123,7 @@ class LaunchKeeper:
         except BlobsFull:
             self.is_full = True
             return
-        self._memory.note(written, name)
+        self._memory.note(written, name, index)
         self.written[index] = (name, name_dtype(written.dtype), written.size)
 
     def fails(self, index: int) -> None:
@@ -110,11 +131,14 @@ class LaunchKeeper:
         self.failed = index
 
     def _keep(self, buffer: Any) -> str | None:
-        known = self._memory.find(buffer)
-        if known is None and buffer.is_allocated():
-            known = self.folder.keep_buffer(buffer)
-            self._memory.note(buffer, known)
-        return known
+        part = self._memory.find(buffer)
+        if part.is_known:
+            return part.versions[-1].name
+        if not buffer.is_allocated():
+            return None
+        name = self.folder.keep_buffer(buffer)
+        self._memory.note(buffer, name)
+        return name
 
     def _note_write(self, buffer: Any) -> None:
         for one in getattr(buffer, "bufs", [buffer]):
@@ -166,7 +190,9 @@ class LaunchKeeper:
                 return KernelRun(refused=str(error))
             known[key] = len(kernels)
             kernels.append(kernel)
-        return KernelRun(known[key], arguments)
+        read = self._read[index]
+        versions = tuple(tuple(part.versions) for part, _ in read)
+        return KernelRun(known[key], arguments, versions=versions, held=tuple(held for _, held in read))
 
 
 def _is_sharded(buffers: Sequence[Any]) -> bool:

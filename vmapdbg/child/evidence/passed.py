@@ -49,7 +49,7 @@ def pack_buffers(evidence: Evidence, found: Sequence[NodeBuffer], keeper: Launch
         blob, dtype, size = keeper.written[one.launch]
         run = keeper.pack_run(one.launch, evidence.kernels, known)
         evidence.buffers.append(
-            WrittenBuffer(one.id, one.kernel, one.closed, one.stored, dtype, size, blob, is_memory, run)
+            WrittenBuffer(one.id, one.kernel, one.closed, one.stored, dtype, size, blob, is_memory, run, one.launch)
         )
 
 
