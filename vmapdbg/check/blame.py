@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from vmapdbg.check.result import BufferCheck, CheckReport, CutGradient, LostWrite, OutputCheck, ScheduleCheck
+from vmapdbg.check.result import BufferCheck, CheckReport, CutGradient, LostWrite, OutputCheck, ScheduleCheck, StaleRead
 from vmapdbg.model.capture import Bufferize, Capture, Kernel, Node
 from vmapdbg.model.schedule_index import index_of
 
@@ -22,6 +22,10 @@ ENDLESS = "VD205"
 LOST_WRITE = "VD206"
 # a gradient is zero because an ASSIGN stands between the value and the tensor
 CUT_GRADIENT = "VD207"
+# a buffer changed that the graph reads and nothing assigns to
+OVERWRITTEN = "VD208"
+# a kernel reads what memory held at another time of the schedule than the graph asks for
+STALE_READ = "VD209"
 
 Captured = Literal["not-compared", "wrong", "right"]
 
@@ -30,7 +34,8 @@ Captured = Literal["not-compared", "wrong", "right"]
 class Blame:
     """The first wrong buffer of a schedule. `lost` are ambient ranges it does not close, or has no dimension for;
     `patches_off` the patches that are off, one of which may be why. `read_right` is how many buffers its kernel reads,
-    where all of them are right. `misread` is the node of the one that is read wrongly."""
+    where all of them are right. `misread` is the node of the one that is read wrongly. `stale` are the arguments that
+    its kernel read at a wrong time, each with the kernel that wrote it too early or too late."""
 
     buffer: BufferCheck
     node: Node | None
@@ -40,6 +45,7 @@ class Blame:
     patches_off: tuple[str, ...]
     read_right: int
     misread: Node | None
+    stale: tuple[tuple[StaleRead, Kernel | None], ...] = ()
 
 
 def find_blame(capture: Capture, check: ScheduleCheck) -> Blame | None:
@@ -63,6 +69,7 @@ def find_blame(capture: Capture, check: ScheduleCheck) -> Blame | None:
         patches_off=tuple(name for name, state in capture.patches.items() if not state),
         read_right=read_right,
         misread=buffer.misread and index.node(buffer.misread.node),
+        stale=tuple((read, index.kernel(read.writer)) for read in buffer.stale),
     )
 
 
@@ -114,9 +121,20 @@ def find_faults(capture: Capture, report: CheckReport) -> tuple[Fault, ...]:
             if (output.of, output.number) in told:
                 continue
             told.add((output.of, output.number))
-            code = WRONG_CODE if output.oracle == "python" else WRONG_VALUE
-            faults.append(Fault(code, check, output, blamed, captured))
+            faults.append(Fault(name_wrong(check, output), check, output, blamed, captured))
     return tuple(faults)
+
+
+def name_wrong(check: ScheduleCheck, output: OutputCheck) -> str:
+    """Returns the code of a wrong output."""
+    if output.oracle == "python":
+        return WRONG_CODE
+    if output.of == "input":
+        return OVERWRITTEN
+    buffer = check.first_wrong_buffer
+    if buffer is not None and buffer.stale:
+        return STALE_READ
+    return WRONG_VALUE
 
 
 def ends_with(capture: Capture, check: ScheduleCheck) -> bool:

@@ -117,16 +117,33 @@ class Misread:
 
 
 @dataclass(frozen=True)
+class StaleRead:
+    """A kernel that read memory at a wrong time, which is proven: with what the memory held at another time of the
+    schedule, numpy computes the right values from the kernel, and with what it held the wrong ones.
+
+    `argument` is the number of the kernel's argument. With `is_late` the kernel ran after a write that it should have
+    come before, else before one that it should have come after; `writer` is the number of the compute kernel of that
+    write, `writer_node` the node whose buffer that kernel writes (None: not known)."""
+
+    argument: int
+    is_late: bool
+    writer: int | None
+    writer_node: int | None
+
+
+@dataclass(frozen=True)
 class KernelFault:
     """Who made a wrong buffer: its kernel as the scheduler made it was run by numpy, on what it really read.
 
     `made_by` is `scheduler` where that is wrong, too, `lowering` where it is right: then code generation or the
     compiler made the fault; `not-told` for a `reason`. `is_same`: the kernel as scheduled gives the same wrong values.
+    `stale` are the arguments that it read at a wrong time, where that alone makes them wrong.
     """
 
     made_by: Maker
     reason: str | None = None
     is_same: bool | None = None
+    stale: tuple[StaleRead, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -148,6 +165,11 @@ class BufferCheck:
     reads: tuple[int, ...] = ()
     misread: Misread | None = None
     fault: KernelFault | None = None
+
+    @property
+    def stale(self) -> tuple[StaleRead, ...]:
+        """What its kernel read at a wrong time, which makes it wrong."""
+        return () if self.fault is None else self.fault.stale
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from vmapdbg.check.result import (
     Misread,
     OutputCheck,
     ScheduleCheck,
+    StaleRead,
 )
 from vmapdbg.model.capture import Capture, Finding, Kernel, Node
 from vmapdbg.model.schedule_index import index_of
@@ -57,6 +58,43 @@ def describe_maker(fault: KernelFault) -> str:
     if fault.is_same:
         return "the kernel as scheduled computes the same wrong values: the scheduler made the fault"
     return "the kernel as scheduled computes wrong values, too, but others: the scheduler made a fault"
+
+
+def describe_stale(stale: StaleRead, reader: Kernel | None, writer: Kernel | None) -> str:
+    """Returns `it reads data1_2 after E_2 #1 has written it, and should before: with what was there then it computes
+    the right values`."""
+    name = f"argument {stale.argument}"
+    if reader is not None and stale.argument < len(reader.buffers):
+        name = reader.buffers[stale.argument].name
+    by = "another launch"
+    if writer is not None:
+        by = f"{writer.name} #{stale.writer}"
+    elif stale.writer_node is not None:
+        by = f"the copy of node {stale.writer_node}"
+    order = f"after {by} has written it, and should before"
+    if not stale.is_late:
+        order = f"before {by} writes it, and should after"
+    return f"it reads {name} {order}: with what was there then it computes the right values"
+
+
+def add_pattern_sentences(report: CheckReport) -> CheckReport:
+    """Returns the report with the sentence of each pattern beside its data, as its JSON has it."""
+    return CheckReport(tuple(map(_add_to_schedule, report.schedules)))
+
+
+def _add_to_schedule(check: ScheduleCheck) -> ScheduleCheck:
+    outputs = tuple(replace(output, comparison=_add_to_comparison(output.comparison)) for output in check.outputs)
+    buffers = tuple(
+        replace(buffer, comparison=buffer.comparison and _add_to_comparison(buffer.comparison))
+        for buffer in check.buffers
+    )
+    return replace(check, outputs=outputs, buffers=buffers)
+
+
+def _add_to_comparison(found: Comparison) -> Comparison:
+    if found.pattern_data is None:
+        return found
+    return replace(found, pattern=describe_pattern(found.pattern_data))
 
 
 # *** a wrong output, and what is to blame
@@ -184,6 +222,7 @@ def _explain(fault: Fault) -> list[str]:
     sentences += map(describe_lost, blame.lost)
     if blame.buffer.misread is not None:
         sentences.append(describe_misread(blame.buffer.misread, blame.misread))
+    sentences += [describe_stale(read, blame.kernel, writer) for read, writer in blame.stale]
     made = blame.buffer.fault
     if made is not None and made.made_by != "not-told":
         sentences.append(describe_maker(made))

@@ -20,6 +20,8 @@ from vmapdbg.render.check_sentences import (
     describe_lost,
     describe_maker,
     describe_misread,
+    describe_pattern,
+    describe_stale,
     find_failed_node,
     name_check,
     name_node,
@@ -181,11 +183,12 @@ def _explain_blame(blame: Blame, check: ScheduleCheck, places: Places) -> list[t
     if blame.buffer.misread is not None:
         where = places.format(blame.misread and blame.misread.line, "  [{}]")
         sentences.append((f"{describe_misread(blame.buffer.misread, blame.misread)}{where}", "bold red"))
-    elif blame.read_right and not blame.lost:
+    elif blame.read_right and not blame.lost and not blame.stale:
         read = f"all {blame.read_right} buffers that it reads are"
         if blame.read_right == 1:
             read = "the buffer that its kernel reads is"
         sentences.append((f"{read} right: this kernel makes the fault", ""))
+    sentences += [(describe_stale(read, blame.kernel, writer), "bold red") for read, writer in blame.stale]
     if blame.buffer.fault is not None:
         sentences.append((describe_maker(blame.buffer.fault), ""))
     if blame.node is not None and blame.node.realized is not None:
