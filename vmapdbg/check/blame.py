@@ -132,7 +132,7 @@ def name_wrong(check: ScheduleCheck, output: OutputCheck) -> str:
     if output.of == "input":
         return OVERWRITTEN
     buffer = check.first_wrong_buffer
-    if buffer is not None and buffer.stale:
+    if output.stale is not None or (buffer is not None and buffer.stale):
         return STALE_READ
     return WRONG_VALUE
 

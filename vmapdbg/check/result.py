@@ -83,12 +83,23 @@ class Comparison:
 
 
 @dataclass(frozen=True)
+class StaleValue:
+    """A wrong value that is exactly what comes out where a buffer of the snippet is read at the wrong time: after the
+    write to it (`is_late`), or before. `buffer` is the number of the assigned buffer, None where it has none, as one
+    that is sharded."""
+
+    buffer: int | None
+    is_late: bool
+
+
+@dataclass(frozen=True)
 class OutputCheck:
     """One tensor that the snippet realized, compared with what an oracle computes. `oracle` is `numpy`, `stock`, or
     `python` where it ran on the PYTHON device. `shape` is that of the buffer. `rows` says which part was compared where
     that is not all. `of` is `output`, or `assigned` for a buffer that the snippet assigns to, and `input` for one that
     changed although nothing assigns to it; these have numbers of their own. `is_written` tells of an assigned one
-    whether any kernel wrote to it, None where that is not known."""
+    whether any kernel wrote to it, None where that is not known. `stale` tells why a wrong one is wrong, where no
+    kernel is known to be at fault."""
 
     number: int
     shape: tuple[int, ...]
@@ -98,6 +109,7 @@ class OutputCheck:
     rows: str | None
     of: CheckedKind = "output"
     is_written: bool | None = None
+    stale: StaleValue | None = None
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from vmapdbg.check.result import (
     OutputCheck,
     ScheduleCheck,
     StaleRead,
+    StaleValue,
 )
 from vmapdbg.model.capture import Capture, Finding, Kernel, Node
 from vmapdbg.model.schedule_index import index_of
@@ -75,6 +76,14 @@ def describe_stale(stale: StaleRead, reader: Kernel | None, writer: Kernel | Non
     if not stale.is_late:
         order = f"before {by} writes it, and should after"
     return f"it reads {name} {order}: with what was there then it computes the right values"
+
+
+def describe_stale_value(stale: StaleValue) -> str:
+    """Returns `it is what comes out where assigned buffer 0 is read after the write to it, and it should be read
+    before`."""
+    times = ("after", "before") if stale.is_late else ("before", "after")
+    buffer = "an assigned buffer" if stale.buffer is None else f"assigned buffer {stale.buffer}"
+    return f"it is what comes out where {buffer} is read {times[0]} the write to it, and it should be read {times[1]}"
 
 
 def add_pattern_sentences(report: CheckReport) -> CheckReport:
@@ -209,7 +218,9 @@ def _explain(fault: Fault) -> list[str]:
     wrong = describe_wrong(fault.output.comparison)
     sentences = [f"{name_output(fault.output)} of {name_check(fault.check)}: {wrong}"]
     if fault.output.is_written is False:
-        sentences.append(NOT_WRITTEN)
+        sentences.append(LOST_WRITE)
+    if fault.output.stale is not None:
+        sentences.append(describe_stale_value(fault.output.stale))
     if fault.captured is not None:
         sentences.append(REPLAYED[fault.captured])
     blame = fault.blame

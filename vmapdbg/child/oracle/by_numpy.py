@@ -37,7 +37,7 @@ class NumpyValues:
     """The values of one graph, by numpy."""
 
     def __init__(self, graph: Graph, read: Read, precision: InDoublePrecision | None, given: Mapping[int, Array]):
-        self.graph, self.roots, self.precision = graph, graph.roots, precision
+        self.graph, self.roots, self.precision, self._read = graph, graph.roots, precision, read
         self._evaluations = 0
         rounding = None if precision is None else InDouble(graph, precision.seed)
         known = {slot: Value(load(array)) for slot, array in given.items()}
@@ -48,6 +48,21 @@ class NumpyValues:
     @property
     def evaluations(self) -> int:
         return self._evaluations
+
+    def find_values(self, slots: Sequence[int]) -> list[Value | Unknown]:
+        """Returns the values of nodes as the evaluator has them: with an axis for each step."""
+        self._evaluations += 1
+        return self._evaluator.evaluate(slots)
+
+    def replace(self, known: Mapping[int, Value]) -> NumpyValues:
+        """Returns values of the same graph with others for some nodes."""
+        others = self.with_graph(self.graph)
+        others._evaluator.known.update(known)
+        return others
+
+    def with_graph(self, graph: Graph) -> NumpyValues:
+        """Returns the values of another graph, with the same inputs."""
+        return NumpyValues(graph, self._read, self.precision, {})
 
     def find_shape(self, slot: int) -> tuple[int, ...]:
         return self.graph.nodes[slot].shape

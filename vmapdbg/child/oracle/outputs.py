@@ -5,10 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
+from vmapdbg.check.compare import compare
 from vmapdbg.check.oracles import ORACLES
 from vmapdbg.check.result import OutputCheck
+from vmapdbg.child.oracle.by_numpy import NumpyValues
 from vmapdbg.child.oracle.comparer import Again, Comparer
 from vmapdbg.child.oracle.oracle import Refused, Values
+from vmapdbg.child.oracle.stale_outputs import find_stale_value
 from vmapdbg.values.numbers import Array
 from vmapdbg.values.slices import take_slice
 
@@ -52,8 +55,6 @@ class OutputChecker:
             for number in set(range(len(self.evidence.values))) - set(known):
                 self.unchecked.append(f"output {number} is not read as one buffer")
             return known
-        from vmapdbg.child.oracle.by_numpy import NumpyValues
-
         views = NumpyValues(self.evidence.got, self.read, None, {})
         for number, found in zip(
             self.evidence.got_roots, views.evaluate(list(self.evidence.got_roots.values())), strict=True
@@ -79,7 +80,11 @@ class OutputChecker:
         else:
             got, rows = self.take_rows(values, root, data, right.dtype, step)
         found = self.comparer.compare(self.oracle, "asked", values, root, got, right, again)
-        return OutputCheck(number, right.shape, right.dtype, self.oracle, found, rows)
+        stale = None
+        if found.status == "wrong" and isinstance(values, NumpyValues) and got.shape == values.find_shape(root):
+            is_got = functools.partial(_is_got, slot=root, got=got, terms=values.count_roundings(root))
+            stale = find_stale_value(self.evidence, values, root, is_got)
+        return OutputCheck(number, right.shape, right.dtype, self.oracle, found, rows, stale=stale)
 
     def check_held(self, values: Values) -> list[OutputCheck]:
         """Checks what buffers of the snippet hold: those that it assigns to, and those that changed by themselves."""
@@ -140,6 +145,12 @@ class OutputChecker:
 def _evaluate(values: Values, slots: Sequence[int], index: int) -> Array | str:
     """Returns the value of one of the nodes that are computed together."""
     return values.evaluate(slots)[index]
+
+
+def _is_got(values: Values, slot: int, got: Array, terms: int) -> bool:
+    """Tells whether a node of other values of a graph has what was got."""
+    found = values.evaluate([slot])[0]
+    return not isinstance(found, str) and compare(got, found, terms).status != "wrong"
 
 
 def _evaluate_step(values: Values, slot: int, step: int) -> Array | str:

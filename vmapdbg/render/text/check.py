@@ -22,6 +22,7 @@ from vmapdbg.render.check_sentences import (
     describe_misread,
     describe_pattern,
     describe_stale,
+    describe_stale_value,
     find_failed_node,
     name_check,
     name_node,
@@ -128,6 +129,8 @@ def _format_output(output: OutputCheck, page: Page) -> list[Text]:
     lines += page.wrap(_describe_first(found), indent=4, hang=2)
     if found.pattern_data is not None:
         lines += page.wrap(describe_pattern(found.pattern_data), indent=4, hang=2)
+    if output.stale is not None:
+        lines += page.wrap((describe_stale_value(output.stale), "bold red"), indent=4, hang=2)
     if output.is_written is False:
         lines += page.wrap((NOT_WRITTEN, "bold red"), indent=4, hang=2)
     return lines + page.wrap((_describe_tolerance(found.tolerance), "dim"), indent=4, hang=2)
