@@ -21,11 +21,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmapdbg.check.align import align
-from vmapdbg.check.blame import FAILS, WRONG_CODE, WRONG_VALUE, find_blame
+from vmapdbg.check.blame import FAILS, OVERWRITTEN, STALE_READ, WRONG_CODE, WRONG_VALUE, find_blame
 from vmapdbg.check.compare import Rounding, compare, excuse_rounding
 from vmapdbg.check.misread import find_steps_read
 from vmapdbg.check.oracles import DEFAULT, ORACLES
-from vmapdbg.check.result import BufferCheck, CheckReport, Comparison, Misread, OutputCheck, ScheduleCheck
+from vmapdbg.check.result import (
+    BufferCheck,
+    CheckReport,
+    Comparison,
+    KernelFault,
+    Misread,
+    OutputCheck,
+    ScheduleCheck,
+    StaleRead,
+    StaleValue,
+)
 from vmapdbg.model.data import build_data, to_data
 from vmapdbg.render.check_sentences import make_findings
 from vmapdbg.render.pattern_sentences import add_pattern_sentences, describe_pattern
@@ -307,6 +317,31 @@ def test_a_buffer_that_is_read_wrongly_is_to_blame_and_not_the_one_that_is_wrong
     assert finding.node == 1
     assert "read at other steps of its ambient range rm1: at step 0 it gets what belongs to 2;" in finding.message
     assert finding.message.endswith("so at 2 of 3 steps")
+
+
+def test_a_read_at_the_wrong_time_has_a_code_of_its_own_and_names_both_kernels() -> None:
+    check, capture = wrong_check("numpy"), lost_range(fixed=True)
+    read = StaleRead(1, is_late=True, writer=0, writer_node=1)
+    fault = KernelFault("scheduler", is_same=True, stale=(read,))
+    wrong = replace(check.buffers[0], missing=(), fault=fault)
+    (finding,) = make_findings(capture, CheckReport((replace(check, buffers=(wrong,)),)))
+    assert finding.code == STALE_READ
+    kernel = capture.schedules[0].kernels[0]
+    order = f"it reads {kernel.buffers[1].name} after {kernel.name} #0 has written it, and should before"
+    assert order in finding.message
+    early = replace(fault, stale=(replace(read, is_late=False, writer=None, writer_node=None),))
+    (finding,) = make_findings(capture, CheckReport((replace(check, buffers=(replace(wrong, fault=early),)),)))
+    assert "before another launch writes it, and should after" in finding.message
+
+
+def test_an_input_that_changed_has_a_code_of_its_own() -> None:
+    check = wrong_check("numpy")
+    changed = replace(check.outputs[0], of="input")
+    stale = replace(check.outputs[0], number=1, stale=StaleValue(0, is_late=True))
+    both = replace(check, outputs=(changed, stale), buffers=())
+    overwritten, read = make_findings(lost_range(fixed=True), CheckReport((both,)))
+    assert (overwritten.code, read.code) == (OVERWRITTEN, STALE_READ)
+    assert "where assigned buffer 0 is read after the write to it, and it should be read before" in read.message
 
 
 # *** which step was read

@@ -13,7 +13,7 @@ from rendered import flatten, print_to_text
 
 from vmapdbg.lint import CODES, RULES, lint_capture
 from vmapdbg.lint.ignores import split_ignored
-from vmapdbg.model.capture import Access, Bufferize, Capture, Finding, Loop, Outside, Range, Reset
+from vmapdbg.model.capture import Access, Bufferize, Capture, Finding, Loop, Outside, Range, Reset, WrongTime
 from vmapdbg.model.data import from_data, to_data
 from vmapdbg.model.vocabulary import AccessKind, LoopKind
 from vmapdbg.render.lint_formats import dump_github, dump_json, dump_sarif
@@ -227,6 +227,47 @@ def test_accumulator_that_is_initialised_in_its_loop() -> None:
     loops = (Loop("Ridx2", 12, "loop"), Loop("Ridx3", 3, "loop"))
     (found,) = lint_capture(one_kernel(make_access(), resets=(Reset("acc0", loops, None),)))
     assert "in each step of the loops that add to it (Ridx2, Ridx3, 36 steps)" in found.message
+
+
+def two_kernels(writer: Access, reader: Access, early: tuple[int, ...] = (), late: tuple[int, ...] = ()) -> Capture:
+    """A capture of a kernel that assigns to node 0, and of one that reads that at the wrong time."""
+    wrong = WrongTime("data1_6", 0, early, late)
+    kernels = (
+        make_kernel("E_6", accesses=(writer,), outputs=(2,)),
+        make_kernel("E_6n1", accesses=(make_access(), reader), outputs=(1,), wrong_times=(wrong,)),
+    )
+    nodes = (make_node(0, "BUFFER"), make_node(1, "ADD", src=(0,), line="a.py:7"), make_node(2, "ASSIGN"))
+    return make_capture(make_schedule(0, nodes=nodes, kernels=kernels))
+
+
+def test_a_read_at_the_wrong_time() -> None:
+    load = make_access("load")
+    (found,) = lint_capture(two_kernels(make_access(), load, early=(0,)))
+    assert (found.code, found.node, found.line, found.number) == ("VD109", 1, "a.py:7", 1)
+    assert found.message == (
+        "kernel E_6n1 reads data1_6 after kernel E_6 #0 has written it: the graph asks for what BUFFER 0 held before"
+    )
+    (found,) = lint_capture(two_kernels(make_access(), load, late=(0,)))
+    assert found.message == (
+        "kernel E_6n1 reads data1_6 before kernel E_6 #0 writes it: the graph asks for what BUFFER 0 holds then"
+    )
+
+
+def test_a_read_of_other_elements_may_be_at_any_time() -> None:
+    half = make_access(lowest=3, stores=3, elements=3)
+    assert codes_of(two_kernels(half, make_access("load", lowest=3), early=(0,))) == ["VD109"]
+    assert codes_of(two_kernels(half, make_access("load", highest=2), early=(0,))) == []
+    # every second element is stored, and nobody knows which ones are read
+    assert codes_of(two_kernels(make_access(stores=3, elements=3), make_access("load"), early=(0,))) == []
+    undecided = make_access("load", lowest=None, highest=None)
+    assert codes_of(two_kernels(make_access(), undecided, early=(0,))) == ["VD109"]
+    assert codes_of(two_kernels(half, undecided, early=(0,))) == []
+
+
+def test_an_input_that_is_overwritten() -> None:
+    (found,) = lint_capture(one_kernel(make_access(), overwrites=0))
+    assert (found.code, found.node, found.line) == ("VD110", 1, "a.py:7")
+    assert found.message == "kernel r_3_2 writes ADD 1 to the memory of BUFFER 0, which nothing assigns to"
 
 
 def test_faults_come_before_what_is_slow_and_repeats_are_one() -> None:

@@ -22,7 +22,7 @@ OUTPUT = OutputCheck(0, (2, 3), "float", "numpy", WRONG, None)
 
 
 def test_a_value_that_two_tests_get_wrong_is_one_finding() -> None:
-    judged = [Judged(test, "model.py:3", compared=1, wrong=(OUTPUT,)) for test in ("a", "b", "a")]
+    judged = [Judged(test, "model.py:3", compared=1, wrong=(OUTPUT,), codes=("VD201",)) for test in ("a", "b", "a")]
     found = sum_up([*judged, Judged("c", "model.py:9", compared=2), replace(judged[0], line="model.py:4")])
     assert [(w.line, w.tests, w.times) for w in found.wrong] == [
         ("model.py:3", ("a", "b"), 3),

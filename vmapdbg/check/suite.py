@@ -16,8 +16,8 @@ class Judged:
     """One schedule of a program, or a replay of one, and how it compared.
 
     `test` is pytest's id of the test that ran, outside of pytest the program. `compared` counts the values that were
-    compared, `wrong` are those that are wrong. `unchecked` says why nothing, or not everything, was compared; one that
-    `is_note` only says so, of a schedule that was there before.
+    compared, `wrong` are those that are wrong, `codes` their codes. `unchecked` says why nothing, or not everything,
+    was compared; one that `is_note` only says so, of a schedule that was there before.
     """
 
     test: str
@@ -27,6 +27,7 @@ class Judged:
     wrong: tuple[OutputCheck, ...] = ()
     unchecked: tuple[str, ...] = ()
     is_note: bool = False
+    codes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,8 @@ def sum_up(judged: Iterable[Judged]) -> ProgramCheck:
         counts["values"] += one.compared
         for reason in one.unchecked:
             unchecked.update(count_reason(reason))
-        for output in one.wrong:
-            add_wrong(wrong, one, output)
+        for output, code in zip(one.wrong, one.codes, strict=True):
+            add_wrong(wrong, one, output, code)
     return ProgramCheck(
         schedules=counts["schedules"],
         compared=counts["schedules compared"],
@@ -90,11 +91,11 @@ def sum_up(judged: Iterable[Judged]) -> ProgramCheck:
     )
 
 
-def add_wrong(wrong: dict[tuple[str | None, str], WrongValue], judged: Judged, output: OutputCheck) -> None:
-    what = f"{output.of} {output.number} {output.shape} {output.dtype} {judged.replay is None}"
+def add_wrong(wrong: dict[tuple[str | None, str], WrongValue], judged: Judged, output: OutputCheck, code: str) -> None:
+    what = f"{code} {output.of} {output.number} {output.shape} {output.dtype} {judged.replay is None}"
     known = wrong.get((judged.line, what))
     if known is None:
-        known = WrongValue(WRONG_VALUE, judged.line, (), 0, output, judged.replay)
+        known = WrongValue(code, judged.line, (), 0, output, judged.replay)
     tests = tuple(dict.fromkeys((*known.tests, judged.test)))
     wrong[judged.line, what] = WrongValue(known.code, known.line, tests, known.times + 1, known.output, known.replay)
 

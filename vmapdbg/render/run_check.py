@@ -9,7 +9,7 @@ from typing import Literal
 from vmapdbg.check.suite import ProgramCheck, WrongValue
 from vmapdbg.model.capture import SCHEMA
 from vmapdbg.model.wording import format_known
-from vmapdbg.render.check_sentences import describe_wrong, name_output
+from vmapdbg.render.check_sentences import describe_stale_value, describe_wrong, name_output
 
 
 @dataclass(frozen=True)
@@ -54,4 +54,7 @@ def describe_value(wrong: WrongValue) -> str:
     """Returns `output 0 (2, 3) float: 4 of 6 elements are wrong, the first at [0, 0]: 7.0, should be 3.0 (PATTERN)`."""
     replay = format_known("replay {} by TinyJit: ", wrong.replay)
     output = wrong.output
-    return f"{replay}{name_output(output)} {output.shape} {output.dtype}: {describe_wrong(output.comparison)}"
+    found = f"{replay}{name_output(output)} {output.shape} {output.dtype}: {describe_wrong(output.comparison)}"
+    if output.stale is not None:
+        return f"{found}; {describe_stale_value(output.stale)}"
+    return found

@@ -74,9 +74,9 @@ class WrittenBuffer:
 
     `node` is the id of its node in the Capture; the node is the root of the pass's graph with the same index as this
     buffer has among the buffers. `launch` wrote it, `kernel` is the number of the compute kernel, None for a copy.
-    `closed` has the id of each range of the BUFFERIZE as the pass made it (None: an axis of size 1), `stored` the same of the one that was
-    stored, with the size. `is_memory`: the buffer is one that was there before, and the root of the graph is all that
-    it holds, not only what the kernel writes of it. `run` is what the kernel is, and what it read."""
+    `closed` has the id of each range of the BUFFERIZE as the pass made it (None: an axis of size 1), `stored` the same
+    of the one that was stored, with the size. `is_memory`: the buffer is one that was there before, and the root of the
+    graph is all that it holds, not only what the kernel writes of it. `run` is what the kernel is, and what it read."""
 
     node: int
     kernel: int | None

@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from types import FrameType
 
+from vmapdbg.check.blame import name_wrong
 from vmapdbg.check.result import ScheduleCheck
 from vmapdbg.check.suite import Judged
 from vmapdbg.child.evidence.folder import EvidenceFolder
@@ -75,7 +76,8 @@ def judge(folder: Path) -> Judged:
 
 def make_judged(test: str, found: ScheduleCheck) -> Judged:
     compared = [output for output in found.outputs if output.oracle == "numpy"]
-    return Judged(test, found.line, found.replay, len(compared), found.wrong, found.unchecked)
+    codes = tuple(name_wrong(found, output) for output in found.wrong)
+    return Judged(test, found.line, found.replay, len(compared), found.wrong, found.unchecked, codes=codes)
 
 
 def _give_up(number: int, frame: FrameType | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
+from vmapdbg.check.blame import OVERWRITTEN, STALE_READ
 from vmapdbg.check.suite import WrongValue
 from vmapdbg.model.wording import format_plural
 from vmapdbg.render.run_check import RunCheckDocument
@@ -12,6 +13,7 @@ from vmapdbg.render.text.layout import Page
 
 _MOST_TESTS = 3
 _MOST_REASONS = 12
+_NAMES = {OVERWRITTEN: "overwritten input", STALE_READ: "read at the wrong time"}
 
 
 def print_run_check(document: RunCheckDocument, console: Console) -> None:
@@ -25,7 +27,8 @@ def print_run_check(document: RunCheckDocument, console: Console) -> None:
 
 
 def format_wrong(page: Page, wrong: WrongValue) -> list[Text]:
-    lines = page.wrap((wrong.line or "?", "bold"), "  ", (wrong.code, "bold red"), " wrong value", hang=2)
+    name = f" {_NAMES.get(wrong.code, 'wrong value')}"
+    lines = page.wrap((wrong.line or "?", "bold"), "  ", (wrong.code, "bold red"), name, hang=2)
     lines += page.wrap(wrong.message, indent=4, hang=2)
     shown = wrong.tests[:_MOST_TESTS]
     for test in shown:

@@ -1,0 +1,78 @@
+"""Reads and writes in a wrong order, and inputs that are overwritten, on each release as it is: `check` proves them,
+and `lint` tells them without a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+FOUND = Path(__file__).parent.parent / "found" / "programs"
+PROGRAMS = ("reader_after_assign", "index_after_assign", "gather_after_assign", "detach_overwrites")
+SCALAR = "less_itself_overwrites"
+# refused as a cycle before 0.14
+TWO = "reader_of_two_buffers_after_assign"
+
+FOUND_BY_CHECK = {
+    "0.12.0": ["VD209", "VD209", "VD209", "VD201", "VD208", "VD208"],
+    "0.14.0": ["VD209"],
+}
+FOUND_BY_LINT = {"0.12.0": ["VD109"] * 3 + ["VD110"] * 2, "0.14.0": ["VD109"]}
+
+RIGHT = """
+from tinygrad import Tensor
+x = Tensor([[1.0], [2.0]]).realize()
+less = (x - x.max(0, keepdim=True)).contiguous()
+less.realize()
+x.assign(x * 2)
+after = x + 1
+Tensor.realize(x, after)
+# other elements of the buffer that is read
+y = Tensor([1.0, 2.0, 3.0, 4.0]).realize()
+first = y[:2] * 3
+part = y[2:].assign(y[2:] * 5)
+Tensor.realize(part, first)
+counts = [Tensor.rand(3) for _ in range(3)]
+Tensor.realize(*counts)
+"""
+
+
+def find_codes(command: list[str], tree: Path, folder: Path, text: str) -> list[dict[str, Any]]:
+    (folder / "snippet.py").write_text(text, encoding="utf-8")
+    arguments = [sys.executable, "-m", "vmapdbg", *command, "snippet.py", "--tinygrad", str(tree)]
+    environment = {**os.environ, "DEV": "CPU"}
+    done = subprocess.run(arguments, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout, done.stderr
+    return json.loads(done.stdout)["findings"]
+
+
+def write_programs(release: str) -> str:
+    names = [*PROGRAMS, SCALAR]
+    if release == "0.14.0":
+        names.append(TWO)
+    return "\n".join((FOUND / f"{name}.py").read_text(encoding="utf-8") for name in names)
+
+
+def test_check_proves_what_is_wrong(release: str, tree: Path, tmp_path: Path) -> None:
+    findings = find_codes(["check", "--json"], tree, tmp_path, write_programs(release))
+    assert [one["code"] for one in findings] == FOUND_BY_CHECK.get(release, [])
+    for one in findings:
+        if one["code"] == "VD209":
+            assert "has written it, and should before" in one["message"]
+        if one["code"] == "VD208":
+            assert "which nothing assigns to" in one["message"]
+
+
+def test_lint_needs_no_run(release: str, tree: Path, tmp_path: Path) -> None:
+    findings = find_codes(["lint", "--format", "json"], tree, tmp_path, write_programs(release))
+    found = [one for one in findings if one["code"] in {"VD109", "VD110"}]
+    assert [one["code"] for one in found] == FOUND_BY_LINT.get(release, [])
+
+
+def test_what_is_right_is_right(tree: Path, tmp_path: Path) -> None:
+    assert find_codes(["check", "--json"], tree, tmp_path, RIGHT) == []
+    findings = find_codes(["lint", "--format", "json"], tree, tmp_path, RIGHT)
+    assert [one for one in findings if one["code"] in {"VD109", "VD110"}] == []
