@@ -39,6 +39,39 @@ counts = [Tensor.rand(3) for _ in range(3)]
 Tensor.realize(*counts)
 """
 
+LOST = """
+from tinygrad import Tensor
+x = Tensor([1.0, 2.0, 3.0]).realize()
+x.bitcast("uint").assign(Tensor([0, 0, 0], dtype="uint"))
+(x + 1).realize()
+y = Tensor.ones(4).contiguous().realize()
+y[1:3].assign(Tensor([5.0, 6.0]))
+print((x + 1).tolist(), (y + 1).tolist())
+"""
+FOUND_LOST = {"0.12.0": [("VD206", "snippet.py:4"), ("VD206", "snippet.py:7")], "0.13.0": [("VD206", "snippet.py:4")]}
+
+KEPT = """
+from tinygrad import Tensor
+x = Tensor([1.0, 2.0, 3.0]).realize()
+held = x[1:].assign(Tensor([5.0, 6.0]))
+(x + 1).realize()
+held.realize()
+y = Tensor.ones(4).contiguous().realize()
+y.assign(y + 1)
+z = y * 2
+y.realize()
+z.realize()
+"""
+
+CUT = """
+from tinygrad import Tensor
+w = Tensor([1.0, 2.0]).realize()
+v = Tensor([1.0, 2.0]).realize()
+over = Tensor.zeros(2).contiguous().realize()
+loss = (w.clone() * 3 + over.assign(v * 2)).sum()
+print([gradient.tolist() for gradient in loss.gradient(w, v)])
+"""
+
 
 def find_codes(command: list[str], tree: Path, folder: Path, text: str) -> list[dict[str, Any]]:
     (folder / "snippet.py").write_text(text, encoding="utf-8")
@@ -70,6 +103,22 @@ def test_lint_needs_no_run(release: str, tree: Path, tmp_path: Path) -> None:
     findings = find_codes(["lint", "--format", "json"], tree, tmp_path, write_programs(release))
     found = [one for one in findings if one["code"] in {"VD109", "VD110"}]
     assert [one["code"] for one in found] == FOUND_BY_LINT.get(release, [])
+
+
+def test_a_write_that_gets_lost(release: str, tree: Path, tmp_path: Path) -> None:
+    """From 0.13 on all views of a buffer come after a write to one of them; through a bitcast from 0.14 on."""
+    findings = find_codes(["check", "--json"], tree, tmp_path, LOST)
+    assert [(one["code"], one["line"]) for one in findings] == FOUND_LOST.get(release, [])
+    assert find_codes(["check", "--json"], tree, tmp_path, KEPT) == []
+
+
+def test_a_gradient_goes_through_a_write_from_0_13_on(release: str, tree: Path, tmp_path: Path) -> None:
+    text = CUT
+    if release == "0.12.0":
+        # else it raises
+        text = CUT.replace("gradient(w, v)", "gradient(w, v, materialize_grads=True)")
+    findings = find_codes(["check", "--json"], tree, tmp_path, text)
+    assert [one["code"] for one in findings] == (["VD207", "VD207"] if release == "0.12.0" else [])
 
 
 def test_what_is_right_is_right(tree: Path, tmp_path: Path) -> None:

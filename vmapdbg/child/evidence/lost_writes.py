@@ -1,14 +1,16 @@
 """Writes that the snippet asks for and that no schedule has: on tinygrad 0.12 an assign to a part of a tensor only runs
-where the tensor that it returns does. Runs in the child.
+where the tensor that it returns does. From 0.13 on a write is a STORE, and all Tensors that look at the buffer come
+after it; in 0.13 those that look through a bitcast do not. Runs in the child.
 
 A write is lost for good when no Tensor has it any more and none of its kernels ran; that is told where a later schedule
-reads the buffer without it.
+reads the buffer without it. Nothing is told of writes to a value that has no buffer yet.
 """
 
 from __future__ import annotations
 
+import math
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -18,6 +20,8 @@ from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.record.lines import find_user_line
 
 UOp = Any
+_WRITES = {"ASSIGN", "STORE"}
+_VIEWS = {"RESHAPE", "EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP", "BITCAST", "DETACH", "AFTER", "ASSIGN"}
 
 
 # compared by identity: a Tensor that is alive would be compared element by element
@@ -39,19 +43,20 @@ class WriteWatcher:
         self._module: Any = None
 
     def declare(self, changes: Any, tensor_module: ModuleType) -> None:
-        """Has `Tensor.assign` wrapped where a write is an ASSIGN: in 0.12."""
-        from tinygrad.uop import Ops
-
+        """Has `Tensor.assign` wrapped."""
         self._module = tensor_module
-        if hasattr(Ops, "ASSIGN") and hasattr(tensor_module, "all_tensors"):
+        if hasattr(tensor_module, "all_tensors"):
             changes.wrap(self._module.Tensor, "assign", self.on_assign, "self", "x")
 
     def on_assign(self, assign: Callable[..., Any], tensor: Any, value: Any) -> Any:
+        target = tensor.uop
         result = assign(tensor, value)
-        write = result.uop
-        if write.op.name == "ASSIGN" and (buffer := write.src[0].base).op.name == "BUFFER":
-            size = tuple(int(n) for n in write.shape if isinstance(n, int))
-            told = LostWrite(find_user_line(), size, int(buffer.arg), name_dtype(write.dtype))
+        # where other Tensors come after the write, too, it is not this one's alone: it is not lost with it
+        is_own = result.uop.op.name in {"ASSIGN", "AFTER"} and result.uop.src[0] is target
+        buffer = find_buffer(target)
+        if is_own and buffer is not None:
+            shape = tuple(int(n) for n in target.shape if isinstance(n, int))
+            told = LostWrite(find_user_line(), shape, math.prod(buffer.shape), name_dtype(target.dtype))
             self._pending.append(_Write(weakref.ref(buffer), weakref.ref(result), told))
         return result
 
@@ -60,7 +65,7 @@ class WriteWatcher:
         if not self._pending:
             return []
         nodes = sink.toposort()
-        written = {u.src[0].base for u in nodes if u.op.name == "ASSIGN"}
+        written = set(list_written(nodes))
         self._pending = [write for write in self._pending if write.buffer() not in (None, *written)]
         lost = [write for write in self._pending if write.tensor() is None and write.buffer() in nodes]
         if lost:
@@ -74,4 +79,18 @@ class WriteWatcher:
         for reference in list(self._module.all_tensors):
             tensor = reference()
             if tensor is not None:
-                yield from (u.src[0].base for u in tensor.uop.toposort() if u.op.name == "ASSIGN")
+                yield from list_written(tensor.uop.toposort())
+
+
+def list_written(nodes: Iterable[UOp]) -> Iterator[UOp]:
+    """Yields the BUFFERs that a graph writes."""
+    for u in nodes:
+        if u.op.name in _WRITES and (buffer := find_buffer(u.src[0])) is not None:
+            yield buffer
+
+
+def find_buffer(view: UOp) -> UOp | None:
+    """Returns the BUFFER that a view looks at, None where it looks at something else."""
+    while view.op.name in _VIEWS:
+        view = view.src[0]
+    return view if view.op.name == "BUFFER" else None
