@@ -38,6 +38,18 @@ Tensor.realize(part, first)
 counts = [Tensor.rand(3) for _ in range(3)]
 Tensor.realize(*counts)
 """
+LIVE = """
+from tinygrad import Tensor
+from tinygrad.uop.ops import buffers
+kept = Tensor([1.0, 2.0, 3.0, 4.0]).realize()
+gone = Tensor([1.0, 2.0, 3.0, 4.0]).realize()
+other = Tensor([5.0, 6.0, 7.0, 8.0]).realize()
+buffers[other.uop.base] = buffers[kept.uop.base]
+del gone
+other.assign(other * 10)
+other.realize()
+"""
+
 
 LOST = """
 from tinygrad import Tensor
@@ -97,12 +109,22 @@ def test_check_proves_what_is_wrong(release: str, tree: Path, tmp_path: Path) ->
             assert "has written it, and should before" in one["message"]
         if one["code"] == "VD208":
             assert "which nothing assigns to" in one["message"]
+            assert one["message"].endswith(" there")
+            assert one["kernel"].startswith("E")
 
 
 def test_lint_needs_no_run(release: str, tree: Path, tmp_path: Path) -> None:
     findings = find_codes(["lint", "--format", "json"], tree, tmp_path, write_programs(release))
     found = [one for one in findings if one["code"] in {"VD109", "VD110"}]
     assert [one["code"] for one in found] == FOUND_BY_LINT.get(release, [])
+
+
+def test_a_live_tensor_that_changes(tree: Path, tmp_path: Path) -> None:
+    """Two tensors are made to have the same memory."""
+    (found,) = find_codes(["check", "--json"], tree, tmp_path, LIVE)
+    assert (found["code"], found["line"]) == ("VD210", "snippet.py:9")
+    assert "of a tensor that the graph does not have, of schedule" in found["message"]
+    assert "the first at [0]: 10.0, should be 1.0" in found["message"]
 
 
 def test_a_write_that_gets_lost(release: str, tree: Path, tmp_path: Path) -> None:

@@ -24,8 +24,12 @@ LOST_WRITE = "VD206"
 CUT_GRADIENT = "VD207"
 # a buffer changed that the graph reads and nothing assigns to
 OVERWRITTEN = "VD208"
+# the buffer of a tensor changed that the graph does not have
+LIVECHANGED = "VD210"
 # a kernel reads what memory held at another time of the schedule than the graph asks for
 STALE_READ = "VD209"
+
+CHANGED = {"input": OVERWRITTEN, "live": LIVECHANGED}
 
 Captured = Literal["not-compared", "wrong", "right"]
 
@@ -129,8 +133,8 @@ def name_wrong(check: ScheduleCheck, output: OutputCheck) -> str:
     """Returns the code of a wrong output."""
     if output.oracle == "python":
         return WRONG_CODE
-    if output.of == "input":
-        return OVERWRITTEN
+    if output.of in CHANGED:
+        return CHANGED[output.of]
     buffer = check.first_wrong_buffer
     if output.stale is not None or (buffer is not None and buffer.stale):
         return STALE_READ

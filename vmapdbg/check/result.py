@@ -24,7 +24,7 @@ Rule = Literal[
     "filled",
 ]
 
-CheckedKind = Literal["output", "assigned", "input"]
+CheckedKind = Literal["output", "assigned", "input", "live"]
 
 Filling = Literal["zero", "nan"]
 
@@ -97,9 +97,11 @@ class OutputCheck:
     """One tensor that the snippet realized, compared with what an oracle computes. `oracle` is `numpy`, `stock`, or
     `python` where it ran on the PYTHON device. `shape` is that of the buffer. `rows` says which part was compared where
     that is not all. `of` is `output`, or `assigned` for a buffer that the snippet assigns to, and `input` for one that
-    changed although nothing assigns to it; these have numbers of their own. `is_written` tells of an assigned one
-    whether any kernel wrote to it, None where that is not known. `stale` tells why a wrong one is wrong, where no
-    kernel is known to be at fault."""
+    changed although nothing assigns to it, `live` for that of another tensor, which the graph does not have, that
+    changed; these have numbers of their own. `is_written` tells of an assigned one whether any kernel wrote to it, None
+    where that is not known. `writer` is the number of the compute kernel that wrote to one that changed, `writer_node`
+    the node whose buffer that should have been; None where they are not known. `stale` tells why a wrong one is wrong,
+    where no kernel is known to be at fault."""
 
     number: int
     shape: tuple[int, ...]
@@ -110,6 +112,8 @@ class OutputCheck:
     of: CheckedKind = "output"
     is_written: bool | None = None
     stale: StaleValue | None = None
+    writer: int | None = None
+    writer_node: int | None = None
 
 
 @dataclass(frozen=True)

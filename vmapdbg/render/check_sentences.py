@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from vmapdbg.check.blame import Blame, Captured, Fault, find_faults
+from collections.abc import Callable
+from dataclasses import replace
+
+from vmapdbg.check.blame import CHANGED, Blame, Captured, Fault, find_faults
 from vmapdbg.check.result import (
     CheckReport,
     Comparison,
@@ -47,6 +50,8 @@ def name_output(output: OutputCheck) -> str:
         return f"assigned buffer {output.number}"
     if output.of == "input":
         return f"buffer {output.number}, which nothing assigns to,"
+    if output.of == "live":
+        return f"buffer {output.number}, of a tensor that the graph does not have,"
     return f"output {output.number}"
 
 
@@ -137,6 +142,16 @@ def describe_misread(misread: Misread, node: Node | None) -> str:
     )
 
 
+def describe_writer(capture: Capture, check: ScheduleCheck, output: OutputCheck) -> list[str]:
+    """Returns `E_4 #0 writes ADD 5 there` of memory that changed, nothing where that is not known."""
+    index = index_of(capture.schedules[check.schedule])
+    kernel = index.kernel(output.writer)
+    if output.writer_node is None:
+        return []
+    by = "a copy" if kernel is None else f"{kernel.name} #{output.writer}"
+    return [f"{by} writes {name_node(index.node(output.writer_node), output.writer_node)} there"]
+
+
 def describe_lost(name: str) -> str:
     return f"it has no dimension for the ambient range {name}: each step writes the same place, the last one wins"
 
@@ -159,7 +174,9 @@ def _make_finding(capture: Capture, fault: Fault) -> Finding:
         return Finding(fault.code, None, None, line, describe_cut_gradient(fault.cut), check.schedule)
     if fault.output is None:
         return _make_failure(capture, fault)
-    message = "; ".join(_explain(fault))
+    message = "; ".join(_explain(capture, fault))
+    if fault.output.writer is not None:
+        return _make_overwritten(capture, fault, fault.output, message)
     if blame is None:
         return Finding(fault.code, None, None, check.line, message, check.schedule)
     culprit, buffer = blame.misread or blame.node, blame.buffer
@@ -173,6 +190,15 @@ def _make_finding(capture: Capture, fault: Fault) -> Finding:
         number=None if blame.kernel is None else buffer.kernel,
         advice=_advise(blame),
     )
+
+
+def _make_overwritten(capture: Capture, fault: Fault, output: OutputCheck, message: str) -> Finding:
+    """The finding of memory that changed stands where the value was made that is there now."""
+    check, index = fault.check, index_of(capture.schedules[fault.check.schedule])
+    kernel, node = index.kernel(output.writer), index.node(output.writer_node)
+    line = (node and node.line) or check.line
+    name = kernel and kernel.name
+    return Finding(fault.code, name, output.writer_node, line, message, check.schedule, output.writer)
 
 
 def _make_failure(capture: Capture, fault: Fault) -> Finding:
@@ -212,11 +238,13 @@ def _explain_failure(check: ScheduleCheck) -> list[str]:
     return [*describe_crash(check.crash), *map(describe_expected, check.expected[:1])]
 
 
-def _explain(fault: Fault) -> list[str]:
+def _explain(capture: Capture, fault: Fault) -> list[str]:
     """Returns the sentences about a wrong output."""
     assert fault.output is not None
     wrong = describe_wrong(fault.output.comparison)
     sentences = [f"{name_output(fault.output)} of {name_check(fault.check)}: {wrong}"]
+    if fault.output.of in CHANGED:
+        return sentences + describe_writer(capture, fault.check, fault.output)
     if fault.output.is_written is False:
         sentences.append(LOST_WRITE)
     if fault.output.stale is not None:

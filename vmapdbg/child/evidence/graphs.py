@@ -114,14 +114,17 @@ class Sealed(Generic[T]):
 
 @dataclass(frozen=True)
 class HeldBuffer:
-    """What a buffer of the snippet held when the kernels had run: one that is assigned to, or an input that changed
-    although nothing assigns to it. `slot` is the position of what it should hold, in the graph of the reference, and
-    `blobs` are the contents, one for each device. `is_written` tells whether a kernel wrote to it, None: not known."""
+    """What a buffer of the snippet held when the kernels had run: one that is assigned to, or one that changed although
+    nothing assigns to it, an input or (`is_live`) that of a tensor that the graph does not have. `slot` is the position
+    of what it should hold, in the graph of the reference, and `blobs` are the contents, one for each device.
+    `is_written` tells whether a kernel wrote to it, None: not known; `launch` is the last one that did."""
 
     slot: int
     blobs: tuple[str, ...]
     is_assigned: bool
     is_written: bool | None = None
+    is_live: bool = False
+    launch: int | None = None
 
 
 @dataclass
@@ -164,6 +167,10 @@ class Evidence:
     crash: Crash | None = None
     lost: list[LostWrite] = field(default_factory=list)
     cut: list[CutGradient] = field(default_factory=list)
+
+    def find_written(self, launch: int | None) -> WrittenBuffer | None:
+        """Returns the buffer that a launch wrote, None where it is not known."""
+        return next((buffer for buffer in self.buffers if launch is not None and buffer.launch == launch), None)
 
     @property
     def is_kept(self) -> bool:

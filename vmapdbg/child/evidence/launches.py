@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 from vmapdbg.child.adapters.launches import Step
 from vmapdbg.child.evidence.folder import BlobsFull, EvidenceFolder
 from vmapdbg.child.evidence.graphs import KernelRun, Version
 from vmapdbg.child.evidence.kernel_packer import find_stores, pack_kernel
+from vmapdbg.child.evidence.live_tensors import LiveTensors, do_overlap, find_part, list_parts
 from vmapdbg.child.evidence.packing import CannotPack
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.reference.kernel import Kernel
@@ -43,7 +44,7 @@ class KnownMemory:
         self._parts: WeakKeyDictionary[Any, dict[tuple[int, int], PartOfMemory]] = WeakKeyDictionary()
 
     def find(self, buffer: Any) -> PartOfMemory:
-        return self._parts.setdefault(buffer.base, {}).setdefault(_find_part(buffer), PartOfMemory())
+        return self._parts.setdefault(buffer.base, {}).setdefault(find_part(buffer), PartOfMemory())
 
     def note(self, buffer: Any, name: str, launch: int | None = None) -> None:
         """A buffer has contents of this name, since a launch wrote them."""
@@ -53,14 +54,10 @@ class KnownMemory:
 
     def forget(self, buffer: Any) -> None:
         """A buffer is written to."""
-        start, end = _find_part(buffer)
-        for (first, last), part in self._parts.get(buffer.base, {}).items():
-            if first < end and start < last:
+        written = find_part(buffer)
+        for place, part in self._parts.get(buffer.base, {}).items():
+            if do_overlap(written, place):
                 part.is_known = False
-
-
-def _find_part(buffer: Any) -> tuple[int, int]:
-    return buffer.offset, buffer.offset + buffer.nbytes
 
 
 class LaunchKeeper:
@@ -81,8 +78,9 @@ class LaunchKeeper:
         # launch -> the memory of its arguments, and which of its versions each had
         self._read: dict[int, tuple[tuple[PartOfMemory, int | None], ...]] = {}
         self._memory = KnownMemory()
-        # buffers whose memory was written
-        self._touched: WeakSet[Any] = WeakSet()
+        # buffer that has its memory -> parts of it that were written, and the launch that did
+        self._writers: WeakKeyDictionary[Any, list[tuple[tuple[int, int], int]]] = WeakKeyDictionary()
+        self.live: LiveTensors | None = None
 
     def note_inputs(self, inputs: Iterable[tuple[Any, Sequence[str]]]) -> None:
         """Nothing has run: these are the names of the contents of buffers."""
@@ -97,9 +95,12 @@ class LaunchKeeper:
     def before(self, index: int, buffers: Sequence[Any]) -> None:
         """A launch is about to run."""
         # a search for the best kernel launches others
-        if index >= len(self.steps) or self.is_full or _is_sharded(buffers):
+        if index >= len(self.steps) or self.is_full:
             return
         try:
+            self._look_at_live(index, buffers)
+            if _is_sharded(buffers):
+                return
             self._arguments[index] = tuple(map(self._keep, buffers))
         except BlobsFull:
             self.is_full = True
@@ -110,7 +111,7 @@ class LaunchKeeper:
     def after(self, index: int, buffers: Sequence[Any]) -> None:
         """A launch ran just now: what it wrote is kept before its memory goes to another buffer."""
         for number in self._find_written(index, buffers):
-            self._note_write(buffers[number])
+            self._note_write(buffers[number], index)
         if self.holds:
             self.outputs += buffers[:1]
         if index >= len(self.steps) or self.is_full or _is_sharded(buffers) or not buffers:
@@ -140,16 +141,33 @@ class LaunchKeeper:
         self._memory.note(buffer, name)
         return name
 
-    def _note_write(self, buffer: Any) -> None:
-        for one in getattr(buffer, "bufs", [buffer]):
-            self._touched.add(one.base)
+    def _look_at_live(self, index: int, buffers: Sequence[Any]) -> None:
+        if self.live is None or not any(map(self.live.has, buffers)):
+            return
+        for number in self._find_written(index, buffers):
+            for one in list_parts(buffers[number]):
+                self.live.before_write(one)
+
+    def _note_write(self, buffer: Any, launch: int) -> None:
+        for one in list_parts(buffer):
+            self._writers.setdefault(one.base, []).append((find_part(one), launch))
             self._memory.forget(one)
 
     def is_written(self, buffer: Any) -> bool | None:
         """Tells whether a launch wrote to a buffer; None where launches were not looked at."""
         if not self.steps:
             return None
-        return any(one.base in self._touched for one in getattr(buffer, "bufs", [buffer]))
+        return any(one.base in self._writers for one in list_parts(buffer))
+
+    def find_writer(self, buffer: Any) -> int | None:
+        """Returns the last launch that wrote to memory of a buffer, None where none is known."""
+        launches = [
+            launch
+            for one in list_parts(buffer)
+            for part, launch in self._writers.get(one.base, ())
+            if do_overlap(part, find_part(one))
+        ]
+        return max(launches, default=None)
 
     def _find_written(self, index: int, buffers: Sequence[Any]) -> list[int]:
         """Returns the numbers of the arguments that a launch writes."""

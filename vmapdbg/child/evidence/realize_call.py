@@ -14,6 +14,7 @@ from vmapdbg.child.diagnosis.known_nodes import KnownNodes
 from vmapdbg.child.evidence.folder import ROOM, BlobsFull, EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.evidence.launches import LaunchKeeper
+from vmapdbg.child.evidence.live_tensors import LiveTensors
 from vmapdbg.child.evidence.obstacles import find_no_values
 from vmapdbg.child.evidence.reference_evidence import ReferenceEvidence
 from vmapdbg.child.record.observe.outcomes import find_memory
@@ -66,6 +67,7 @@ class RealizeCall(ABC):
         if is_later:
             return "TinyJit captures it, and runs it later"
         self.launches.note_inputs((u.buffer, names) for u, names in self.inputs.items())
+        self.launches.live = LiveTensors(self.folder, self.inputs)
         return None
 
     def finish(self, passes: Sequence[Any]) -> None:

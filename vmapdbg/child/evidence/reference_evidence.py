@@ -12,6 +12,8 @@ from vmapdbg.child.evidence.launches import LaunchKeeper
 from vmapdbg.child.evidence.packer import Packer
 from vmapdbg.child.evidence.packing import CannotPack
 from vmapdbg.child.evidence.sizes import find_variables
+from vmapdbg.child.memory import name_dtype
+from vmapdbg.reference.graph import Node
 
 UOp = Any
 
@@ -73,4 +75,17 @@ class ReferenceEvidence:
             if assigned is not None:
                 self.evidence.held.append(HeldBuffer(assigned, now, True, self.launches.is_written(buffer.buffer)))
             elif slot is not None and buffer not in self._touched and now != before:
-                self.evidence.held.append(HeldBuffer(slot, now, False))
+                launch = self.launches.find_writer(buffer.buffer)
+                self.evidence.held.append(HeldBuffer(slot, now, False, launch=launch))
+        self._keep_changed()
+
+    def _keep_changed(self) -> None:
+        """Keeps what Tensors hold now that the graph does not have, and that have changed."""
+        graph, live = self.evidence.reference, self.launches.live
+        if graph is None or live is None:
+            return
+        for buffer, before, now in live.find_changed():
+            slot = graph.add(Node("buffer", name_dtype(buffer.dtype), tuple(map(int, buffer.shape))))
+            graph.inputs[slot] = before
+            launch = self.launches.find_writer(buffer.buffer)
+            self.evidence.held.append(HeldBuffer(slot, now, False, is_live=True, launch=launch))

@@ -101,7 +101,7 @@ def make_stale_read(evidence: Evidence, run: KernelRun, argument: int, version: 
     is_late = version < held
     # the first write that came too early, or the one that came too late
     launch = run.versions[argument][version + 1 if is_late else version].launch
-    writer = next((buffer for buffer in evidence.buffers if launch is not None and buffer.launch == launch), None)
+    writer = evidence.find_written(launch)
     return StaleRead(argument, is_late, writer and writer.kernel, writer and writer.node)
 
 

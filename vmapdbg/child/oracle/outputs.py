@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import replace
 
 from vmapdbg.check.compare import compare
 from vmapdbg.check.oracles import ORACLES
-from vmapdbg.check.result import OutputCheck
+from vmapdbg.check.result import CheckedKind, OutputCheck
+from vmapdbg.child.evidence.graphs import HeldBuffer
 from vmapdbg.child.oracle.by_numpy import NumpyValues
 from vmapdbg.child.oracle.comparer import Again, Comparer
 from vmapdbg.child.oracle.oracle import Refused, Values
@@ -99,8 +101,12 @@ class OutputChecker:
             got = Array(b"".join(map(self.read, held.blobs)), right.dtype, right.shape)
             again = functools.partial(_evaluate, slots=[held.slot], index=0)
             found = self.comparer.compare(self.oracle, "asked", values, held.slot, got, right, again)
-            of = "assigned" if held.is_assigned else "input"
-            check = OutputCheck(number, right.shape, right.dtype, self.oracle, found, None, of, held.is_written)
+            check = OutputCheck(
+                number, right.shape, right.dtype, self.oracle, found, None, name_held(held), held.is_written
+            )
+            writer = self.evidence.find_written(held.launch)
+            if writer is not None:
+                check = replace(check, writer=writer.kernel, writer_node=writer.node)
             checks.append(check)
         return checks
 
@@ -145,6 +151,12 @@ class OutputChecker:
 def _evaluate(values: Values, slots: Sequence[int], index: int) -> Array | str:
     """Returns the value of one of the nodes that are computed together."""
     return values.evaluate(slots)[index]
+
+
+def name_held(held: HeldBuffer) -> CheckedKind:
+    if held.is_assigned:
+        return "assigned"
+    return "live" if held.is_live else "input"
 
 
 def _is_got(values: Values, slot: int, got: Array, terms: int) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from rich.console import Console
 from rich.text import Text
 
-from vmapdbg.check.blame import Blame, find_blame, judge_captured
+from vmapdbg.check.blame import CHANGED, Blame, find_blame, judge_captured
 from vmapdbg.check.oracles import DEFAULT, ORACLES
 from vmapdbg.check.result import CheckReport, Comparison, OutputCheck, ScheduleCheck
 from vmapdbg.model.capture import Capture
@@ -23,6 +23,7 @@ from vmapdbg.render.check_sentences import (
     describe_pattern,
     describe_stale,
     describe_stale_value,
+    describe_writer,
     find_failed_node,
     name_check,
     name_node,
@@ -96,11 +97,11 @@ def _format_schedule(view: CaptureView, report: CheckReport, check: ScheduleChec
         where = (view.places.format(line, "  [{}]"), "cyan")
         lines += page.wrap((sentence, "bold red"), where, indent=2, hang=2)
     for output in check.wrong:
-        lines += _format_output(output, page)
+        lines += _format_output(view, check, output)
     captured = judge_captured(report, check)
     if check.wrong and captured is not None:
         lines += page.wrap(REPLAYED[captured], indent=2, hang=2)
-    elif check.wrong:
+    elif any(output.of not in CHANGED for output in check.wrong):
         lines += _format_blame(view, check)
     for reason in check.unchecked:
         lines += page.wrap(("not checked: ", "yellow"), reason, indent=2, hang=2)
@@ -119,8 +120,8 @@ def _format_failed_kernel(view: CaptureView, check: ScheduleCheck) -> list[Text]
     return view.page.wrap(*parts, indent=2, hang=2)
 
 
-def _format_output(output: OutputCheck, page: Page) -> list[Text]:
-    found = output.comparison
+def _format_output(view: CaptureView, check: ScheduleCheck, output: OutputCheck) -> list[Text]:
+    page, found = view.page, output.comparison
     rows = format_known(", {}", output.rows)
     head = f"{name_output(output)} {format_shape(output.shape)} {output.dtype}{rows}"
     if output.oracle != DEFAULT:
@@ -129,6 +130,10 @@ def _format_output(output: OutputCheck, page: Page) -> list[Text]:
     lines += page.wrap(_describe_first(found), indent=4, hang=2)
     if found.pattern_data is not None:
         lines += page.wrap(describe_pattern(found.pattern_data), indent=4, hang=2)
+    for sentence in describe_writer(view.capture, check, output):
+        node = index_of(view.capture.schedules[check.schedule]).node(output.writer_node)
+        where = (view.places.format(node and node.line, "  [{}]"), "cyan")
+        lines += page.wrap((sentence, "bold red"), where, indent=4, hang=2)
     if output.stale is not None:
         lines += page.wrap((describe_stale_value(output.stale), "bold red"), indent=4, hang=2)
     if output.is_written is False:

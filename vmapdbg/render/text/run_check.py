@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from vmapdbg.check.blame import OVERWRITTEN, STALE_READ
+from vmapdbg.check.blame import LIVE_CHANGED, OVERWRITTEN, STALE_READ
 from vmapdbg.check.suite import WrongValue
 from vmapdbg.model.wording import format_plural
 from vmapdbg.render.run_check import RunCheckDocument
@@ -13,7 +13,11 @@ from vmapdbg.render.text.layout import Page
 
 _MOST_TESTS = 3
 _MOST_REASONS = 12
-_NAMES = {OVERWRITTEN: "overwritten input", STALE_READ: "read at the wrong time"}
+_NAMES = {
+    OVERWRITTEN: "overwritten input",
+    LIVE_CHANGED: "overwritten tensor",
+    STALE_READ: "read at the wrong time",
+}
 
 
 def print_run_check(document: RunCheckDocument, console: Console) -> None:
