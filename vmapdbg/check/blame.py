@@ -25,11 +25,11 @@ CUT_GRADIENT = "VD207"
 # a buffer changed that the graph reads and nothing assigns to
 OVERWRITTEN = "VD208"
 # the buffer of a tensor changed that the graph does not have
-LIVECHANGED = "VD210"
+LIVE_CHANGED = "VD210"
 # a kernel reads what memory held at another time of the schedule than the graph asks for
 STALE_READ = "VD209"
 
-CHANGED = {"input": OVERWRITTEN, "live": LIVECHANGED}
+CHANGED = {"input": OVERWRITTEN, "live": LIVE_CHANGED}
 
 Captured = Literal["not-compared", "wrong", "right"]
 
