@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from vmapdbg.check.blame import WRONG_VALUE
 from vmapdbg.check.result import OutputCheck
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-
 from vmapdbg.check.blame import CHANGED, Blame, Captured, Fault, find_faults
 from vmapdbg.check.result import (
     CheckReport,
@@ -89,26 +86,6 @@ def describe_stale_value(stale: StaleValue) -> str:
     times = ("after", "before") if stale.is_late else ("before", "after")
     buffer = "an assigned buffer" if stale.buffer is None else f"assigned buffer {stale.buffer}"
     return f"it is what comes out where {buffer} is read {times[0]} the write to it, and it should be read {times[1]}"
-
-
-def add_pattern_sentences(report: CheckReport) -> CheckReport:
-    """Returns the report with the sentence of each pattern beside its data, as its JSON has it."""
-    return CheckReport(tuple(map(_add_to_schedule, report.schedules)))
-
-
-def _add_to_schedule(check: ScheduleCheck) -> ScheduleCheck:
-    outputs = tuple(replace(output, comparison=_add_to_comparison(output.comparison)) for output in check.outputs)
-    buffers = tuple(
-        replace(buffer, comparison=buffer.comparison and _add_to_comparison(buffer.comparison))
-        for buffer in check.buffers
-    )
-    return replace(check, outputs=outputs, buffers=buffers)
-
-
-def _add_to_comparison(found: Comparison) -> Comparison:
-    if found.pattern_data is None:
-        return found
-    return replace(found, pattern=describe_pattern(found.pattern_data))
 
 
 # *** a wrong output, and what is to blame
@@ -246,7 +223,7 @@ def _explain(capture: Capture, fault: Fault) -> list[str]:
     if fault.output.of in CHANGED:
         return sentences + describe_writer(capture, fault.check, fault.output)
     if fault.output.is_written is False:
-        sentences.append(LOST_WRITE)
+        sentences.append(NOT_WRITTEN)
     if fault.output.stale is not None:
         sentences.append(describe_stale_value(fault.output.stale))
     if fault.captured is not None:

@@ -20,7 +20,6 @@ from vmapdbg.render.check_sentences import (
     describe_lost,
     describe_maker,
     describe_misread,
-    describe_pattern,
     describe_stale,
     describe_stale_value,
     describe_writer,
