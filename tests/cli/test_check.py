@@ -318,6 +318,49 @@ def test_reduced_snippet_shows_each_kind(kind: str, snippet: str, patches: str, 
         assert facts == [[], ["VD101"]]
 
 
+WRONG_ALONE = """
+from tinygrad import Tensor
+x = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+y = (x * 3 + 1).sqrt()
+print(y.relu().unsqueeze(0).expand(2, 2, 3).flatten().sum().item())
+"""
+CRASHES_ALONE = """
+from tinygrad import Tensor, dtypes
+half = Tensor([[1.0, 2.0], [3.0, 4.0]], dtype=dtypes.half)
+print(((half.exp() + 1) @ Tensor.eye(2, dtype=dtypes.half)).tolist())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "told", "status"),
+    [
+        (WRONG_ALONE, "# Its values are not those of the numpy reference, with each set of patches that was tried.", 1),
+        (CRASHES_ALONE, "# It ends with CompileError, with each set of patches that was tried.", 3),
+    ],
+)
+def test_what_goes_wrong_with_every_set_of_patches_is_reduced_alone(
+    text: str, told: str, status: int, tmp_path: Path
+) -> None:
+    options = ["--runs", "2", "--patches", "none", "--reduce", "-o", "small.py", "--seconds", "10"]
+    done = run_tool("bisect", write(tmp_path, text), *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "wrote small.py" in done.stderr
+    small = (tmp_path / "small.py").read_text(encoding="utf-8")
+    assert told in small.splitlines()
+    assert run_tool("check", "small.py", "--patches", "none", cwd=tmp_path).returncode == status
+
+
+@pytest.mark.slow
+def test_what_is_right_with_every_set_of_patches_is_not_reduced(tmp_path: Path) -> None:
+    snippet = write(tmp_path, "from tinygrad import Tensor\nprint((Tensor([1.0, 2.0]) + 1).tolist())\n")
+    done = run_tool("bisect", snippet, "--runs", "2", "--patches", "none", "--reduce", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "nothing was reduced: all sets of patches end alike, and no single schedule fails" in done.stderr
+    done = run_tool("bisect", snippet, "--by", "kernels", "--runs", "2", "--patches", "none", "--reduce", cwd=tmp_path)
+    assert "nothing was reduced: all sets of patches are alike by kernels" in done.stderr
+
+
 def find_facts(kind: str, text: str) -> object:
     capture = json.loads(text)
     if kind == "findings":

@@ -39,8 +39,9 @@ def test_a_job_comes_back_whole(patches: Patches | None) -> None:
             comment="Reduced.\n",
             terms=(1024, 0),
         ),
+        ReduceRequest(job=JOB, other=None, by="crash", seconds=60.0, hang=20.0, comment="# small", terms=()),
     ],
-    ids=["run", "stock", "check", "reduce"],
+    ids=["run", "stock", "check", "reduce", "reduce-alone"],
 )
 def test_a_request_comes_back_whole(request_of_a_child: Request) -> None:
     assert load_request(type(request_of_a_child), dump_record(request_of_a_child)) == request_of_a_child

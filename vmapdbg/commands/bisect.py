@@ -121,10 +121,10 @@ def bisect(
         )
     search, outcomes = bisect_job(job, kind, runs)
     reduced = None
-    if with_snippet and not search.is_uniform:
+    if with_snippet:
         from vmapdbg.commands.reduce import reduce_job
 
-        reduced = reduce_job(job, kind, search, seconds)
+        reduced = reduce_job(job, kind, search, outcomes[0].run, seconds)
     if as_json:
         from vmapdbg.render.documents import make_bisect_document
 

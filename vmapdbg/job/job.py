@@ -109,14 +109,16 @@ class CheckRequest(Request):
 
 @dataclass(frozen=True, kw_only=True)
 class ReduceRequest(Request):
-    """Asks for a small snippet that comes out differently for `job` and for `other`, the same with other patches.
+    """Asks for a small snippet that comes out differently for `job` and for `other`, the same with other patches. Where
+    `other` is None, for one that goes wrong in the same way for `job` alone: it raises or hangs at the same place, or
+    has other values than the numpy reference.
 
     `by` says what must differ (a kind of `vmapdbg.bisect`). Smaller graphs are tried for `seconds`; one that runs
     longer than `hang` seconds is taken to hang. `comment` stands on top of the snippet. `terms` has for each schedule
     how many numbers it sums up, as `vmapdbg.diff.values` estimates it.
     """
 
-    other: Job
+    other: Job | None
     by: str
     seconds: float
     hang: float
@@ -152,7 +154,7 @@ def load_request(kind: type[R], text: str) -> R:
     """Reads what `dump_record` wrote of a request of that kind."""
     fields = _make_tuples(json.loads(text))
     for name in ("job", "other"):
-        if name in fields:
+        if fields.get(name) is not None:
             fields[name] = _build_job(fields[name])
     return kind(**fields)
 

@@ -1,7 +1,8 @@
-"""Reduces the graph of a snippet to a small one that still comes out differently with two sets of patches.
+"""Reduces the graph of a snippet to a small one that still comes out differently with two sets of patches; or that goes
+wrong in the same way with one, see `wrong_alone`.
 
 Started by `launcher` as `python -m vmapdbg.child.reduce.reducer REQUEST`, with the overlay. Each smaller graph is run
-by two workers (`trial`), one for each set; one that hangs is killed.
+by a worker (`trial`) for each set; one that hangs is killed.
 """
 
 from __future__ import annotations
@@ -75,11 +76,12 @@ class Worker:
 
 
 class Reducer:
-    """Tries smaller graphs, one after the other, and keeps those that still show the difference."""
+    """Tries smaller graphs, one after the other, and keeps those that still show what is wrong."""
 
     def __init__(self, request: ReduceRequest):
         self.request = request
-        self.workers = [Worker(job, request) for job in (request.job, request.other)]
+        jobs = [job for job in (request.job, request.other) if job is not None]
+        self.workers = [Worker(job, request) for job in jobs]
         self.end = time.monotonic() + request.seconds
         self.tried = 0
         # those of the schedule that is made smaller: a smaller graph must not differ by less than that one
@@ -100,7 +102,7 @@ class Reducer:
 
         start = self.find_start()
         if start is None:
-            return {"reason": "no single schedule of the snippet shows the difference when it is run by itself"}
+            return {"reason": self.explain_nothing()}
         schedule, roots = start
         before = count_nodes(roots)
         roots = self.reduce(roots)
@@ -111,6 +113,13 @@ class Reducer:
             return {"text": write_snippet(tensors, comment), **facts}
         except WriteError as error:
             return {"reason": str(error)}
+
+    def explain_nothing(self) -> str:
+        if self.request.other is not None:
+            return "no single schedule of the snippet shows the difference when it is run by itself"
+        return (
+            "all sets of patches end alike, and no single schedule fails or has wrong values when it is run by itself"
+        )
 
     def find_start(self) -> tuple[int, list[Any]] | None:
         """The first schedule that shows the difference."""
@@ -157,7 +166,8 @@ class Reducer:
         return None
 
     def compare(self, roots: list[Any]) -> Any:
-        """Returns in what way the two sets of patches differ on a graph, None where they do not."""
+        """Returns in what way the two sets of patches differ on a graph, or what is wrong with it where there is one
+        set alone; None where that is nothing."""
         contents: dict[str, bytes] = {}
 
         def keep(u: Any) -> str:
@@ -171,8 +181,12 @@ class Reducer:
             write_atomically(self.request.progress, f"{self.tried} graphs tried")
         for worker in self.workers:
             worker.send(question)
-        one, other = (worker.receive() for worker in self.workers)
-        return find_difference(one, other, self.request.by, self.terms)
+        one, *others = [worker.receive() for worker in self.workers]
+        if not others:
+            from vmapdbg.child.reduce.wrong_alone import find_fault
+
+            return find_fault(one, roots)
+        return find_difference(one, others[0], self.request.by, self.terms)
 
 
 def find_difference(one: Trial, other: Trial, kind: str, terms: int) -> Any:

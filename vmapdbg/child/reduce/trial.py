@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from vmapdbg import overlay
-from vmapdbg.child.diagnosis import EndlessRewrite, Watcher
+from vmapdbg.child.diagnosis import EndlessRewrite, Watcher, diagnose
+from vmapdbg.child.diagnosis.known_nodes import NoNodes
 from vmapdbg.child.evidence.graphs import PackedGraph
 from vmapdbg.child.live import build_live_capture, find_renderer, observe_with
 from vmapdbg.child.memory import make_buffer
@@ -34,12 +35,14 @@ _DEVICES: dict[Any, Any] = {"NPY": "PYTHON"}
 @dataclass(frozen=True)
 class Trial:
     """What came of one graph: how it ended (`it runs`, or an error), the keys of its kernels, its outputs as a capture
-    has them (None: no buffer), and the codes of what lint finds."""
+    has them (None: no buffer), and the codes of what lint finds. `raised_at` tells where tinygrad raised an error: the
+    place, the rewrite and the rule, as far as they are known."""
 
     end: str
     keys: tuple[str, ...]
     values: tuple[Output | None, ...]
     codes: tuple[str, ...] = ()
+    raised_at: tuple[str | None, ...] = ()
 
 
 def main() -> None:
@@ -104,7 +107,9 @@ def try_graph(
         run_schedule(items, variables)
         return Trial("it runs", keys, tuple(map(read_output, tensors)))
     except (Exception, EndlessRewrite) as error:  # whatever the scheduler does with a graph is what is being looked for
-        return Trial(f"{type(error).__name__}: {first_line(error)}", (), ())
+        crash = diagnose(error, NoNodes())
+        raised_at = () if crash is None else (crash.kind, crash.place, crash.rewrite, crash.rule)
+        return Trial(f"{type(error).__name__}: {first_line(error)}", (), (), raised_at=raised_at)
 
 
 def build_graph(graph: PackedGraph, contents: dict[str, bytes]) -> list[Any]:

@@ -1,0 +1,70 @@
+"""What goes wrong with a graph by itself, whatever the patches: `bisect --reduce` where no set of them makes a
+difference. Runs in the reducer."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+from vmapdbg.child.evidence.packer import Packer
+from vmapdbg.child.evidence.packing import CannotPack
+from vmapdbg.child.evidence.sizes import find_variables
+from vmapdbg.child.memory import read_buffer
+from vmapdbg.child.oracle.by_numpy import NumpyValues
+from vmapdbg.child.record.outputs import sample_values
+from vmapdbg.child.reduce.trial import Trial
+from vmapdbg.diff.values import compare_output
+from vmapdbg.model.capture import Output
+from vmapdbg.values.numbers import Array
+
+UOp = Any
+
+
+def find_fault(trial: Trial, roots: Sequence[UOp]) -> Any:
+    """Returns what a smaller graph must show as well: how it ended and where; `values` where it runs and gets others
+    than the numpy reference. None: it is right, or nobody can tell."""
+    if trial.end != "it runs":
+        return trial.end.partition(":")[0], trial.raised_at
+    right = find_right(roots)
+    if len(right) != len(trial.values):
+        return None
+    terms = [_count_terms(output) for output in right]
+    pairs = zip(trial.values, right, terms, strict=True)
+    compared = [compare_output(0, got, output and output[0], count) for got, output, count in pairs]
+    if any(one.status == "different" for one in compared):
+        return "values"
+    return None
+
+
+def _count_terms(right: tuple[Output, int] | None) -> int:
+    return 0 if right is None else right[1]
+
+
+def find_right(roots: Sequence[UOp]) -> list[tuple[Output, int] | None]:
+    """Returns for each root what the numpy reference computes, and the roundings on the way; None where it is not
+    known, or not defined. Empty where the graph cannot be packed."""
+    contents: dict[str, bytes] = {}
+
+    def keep(u: UOp) -> tuple[str, ...]:
+        name = str(len(contents))
+        contents[name] = read_buffer(u.buffer)
+        return (name,)
+
+    first, *others = roots
+    packer = Packer(keep, find_variables(first.sink(*others)))
+    try:
+        packer.graph.roots = [packer.pack(root) for root in roots]
+    except CannotPack:
+        return []
+    values = NumpyValues(packer.graph, contents.__getitem__, None, {})
+    found = values.evaluate(packer.graph.roots)
+    return [_make_output(values, slot, array) for slot, array in zip(packer.graph.roots, found, strict=True)]
+
+
+def _make_output(values: NumpyValues, slot: int, array: Array | str) -> tuple[Output, int] | None:
+    if isinstance(array, str) or values.find_undefined(slot) is not None:
+        return None
+    digest = hashlib.sha256(array.data).hexdigest()
+    output = Output(array.shape, array.dtype, digest, sample_values(array.data, array.dtype))
+    return output, values.count_roundings(slot)
