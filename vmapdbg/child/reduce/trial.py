@@ -35,8 +35,8 @@ _DEVICES: dict[Any, Any] = {"NPY": "PYTHON"}
 @dataclass(frozen=True)
 class Trial:
     """What came of one graph: how it ended (`it runs`, or an error), the keys of its kernels, its outputs as a capture
-    has them (None: no buffer), and the codes of what lint finds. `raised_at` tells where tinygrad raised an error: the
-    place, the rewrite and the rule, as far as they are known."""
+    has them (None: no buffer), and the codes of what lint finds. `raised_at` tells where tinygrad raised an error, see
+    `find_place`."""
 
     end: str
     keys: tuple[str, ...]
@@ -107,9 +107,17 @@ def try_graph(
         run_schedule(items, variables)
         return Trial("it runs", keys, tuple(map(read_output, tensors)))
     except (Exception, EndlessRewrite) as error:  # whatever the scheduler does with a graph is what is being looked for
-        crash = diagnose(error, NoNodes())
-        raised_at = () if crash is None else (crash.kind, crash.place, crash.rewrite, crash.rule)
-        return Trial(f"{type(error).__name__}: {first_line(error)}", (), (), raised_at=raised_at)
+        return Trial(f"{type(error).__name__}: {first_line(error)}", (), (), raised_at=find_place(error))
+
+
+def find_place(error: BaseException) -> tuple[str | None, ...]:
+    """Returns where tinygrad raised an error; of a rewrite that never ends, which one it is: it is stopped anywhere."""
+    crash = diagnose(error, NoNodes())
+    if crash is None:
+        return ()
+    if crash.kind != "error":
+        return (crash.rewrite,)
+    return crash.place, crash.rewrite, crash.rule
 
 
 def build_graph(graph: PackedGraph, contents: dict[str, bytes]) -> list[Any]:
