@@ -40,6 +40,32 @@ def test_the_example_of_the_docs(tmp_path: Path) -> None:
     assert "reduce+index" not in done.stdout
 
 
+ORDER = """
+from tinygrad import Tensor
+x = Tensor([[-1.0, 2.0]]).realize()
+chosen = x[[0, 0, 0]]
+x.assign(x + 1)
+Tensor.realize(x, chosen)
+y, z = Tensor([1.0, 2.0, 3.0]).realize(), Tensor([4.0, 5.0, 6.0]).realize()
+Tensor.realize(z + 1, y.detach())
+"""
+
+
+@pytest.mark.slow
+def test_memory_that_is_read_or_written_wrongly(tmp_path: Path) -> None:
+    """What the patches do not mend of 0.12.0; also where a program has had the kernels before."""
+    (tmp_path / "a.py").write_text(ORDER, encoding="utf-8")
+    done = run_tool("lint", "a.py", "--format", "json", "--ignore", "VD104", cwd=tmp_path)
+    found = [(one["code"], one["line"]) for one in json.loads(done.stdout)["findings"]]
+    assert found == [("VD109", "a.py:4"), ("VD110", "a.py:8")], done.stderr
+    again = ORDER.replace("import Tensor", "import Tensor\n(Tensor([4.0, 5.0, 6.0]).realize() + 1).realize()")
+    (tmp_path / "b.py").write_text(again, encoding="utf-8")
+    done = run_tool("run", "--lint", "b.py", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "VD109" in done.stderr
+    assert "VD110" in done.stderr
+
+
 def test_clean(tmp_path: Path) -> None:
     done = run_tool("lint", SAMPLE, cwd=tmp_path)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, f"{SAMPLE}  no finding in 5 kernels, target c"), done
