@@ -91,7 +91,7 @@ def describe_misread(misread: Misread, node: Node | None) -> str:
 
 
 def describe_lost(name: str) -> str:
-    return f"it has no dimension for the ambient range {name}: each step writes the same place, the last one wins"
+    return f"it has no dimension for the ambient range {name}: each step writes the same place, one of them wins"
 
 
 # *** findings
