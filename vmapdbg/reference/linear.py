@@ -24,7 +24,7 @@ CONTROL_OPS = {
 VALUE_OPS = {
     "const": "one number",
     "thread": "(whether it is one of a group, how many there are): the number of the thread",
-    "load": "the memory; sources: the first element, and under a condition what is taken where it does not hold, and it",
+    "load": "the memory; sources: the first element, and under a condition what is taken where it fails, and it",
     "store": "the memory; sources: the first element, the value, and where there is one the condition",
     "lanes": "the lanes of the source that are taken",
     "pack": "None: the lanes of all sources, one after the other",

@@ -41,4 +41,5 @@ def _carries(program: LinearProgram, body: Block) -> bool:
     for one in inside:
         if one.op in {"load", "store"}:
             first.setdefault(one.arg, one.op)
-    return any(op == "load" and program.memories[memory].space == "register" for memory, op in first.items() if memory in stored)
+    carried = {memory for memory, op in first.items() if op == "load"} & stored
+    return any(program.memories[memory].space == "register" for memory in carried)

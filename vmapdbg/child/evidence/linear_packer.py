@@ -63,7 +63,7 @@ class LinearPacker:
         """Adds the next UOp. Raises CannotPack."""
         op = u.op.name
         constant = find_constant(u)
-        if op == "PARAM" and is_variable(u) or op == "DEFINE_VAR":
+        if is_variable(u):
             self._slots[u] = self._make_variable(u)
         elif is_memory(u):
             self._memories[u] = self._add_memory(u)
