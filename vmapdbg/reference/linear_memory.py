@@ -7,6 +7,7 @@ runs.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,20 +113,33 @@ class Registers:
     def load(self, places: Whole) -> tuple[Numbers, Mask | None]:
         """Returns the elements at these columns, a row for each row. Raises Disorder."""
         outside = (places < 0) | (places >= self.numbers.shape[1])
-        inside = np.where(outside, 0, places)
-        rows = np.arange(len(self.numbers))[:, None]
-        held = self.held[rows, inside]
+        found: tuple[Any, ...] = self._find(np.where(outside, 0, places))
+        held = self.held[found]
         if (held >= 0).any():
             raise Disorder(int(held.max()))
-        undefined = self.undefined[rows, inside] | outside
-        return self.numbers[rows, inside], undefined if undefined.any() else None
+        undefined = self.undefined[found] | outside
+        # what is stored later must not change it
+        return self.numbers[found].copy(), undefined if undefined.any() else None
 
-    def store(self, places: Whole, numbers: Numbers, undefined: Mask, chosen: Mask) -> None:
-        """Stores at these columns of the chosen rows."""
-        rows = np.broadcast_to(np.arange(len(self.numbers))[:, None], chosen.shape)[chosen]
-        columns = np.broadcast_to(places, chosen.shape)[chosen]
-        if ((columns < 0) | (columns >= self.numbers.shape[1])).any():
+    def store(self, places: Whole, numbers: Numbers, undefined: Mask | None, chosen: Mask | None) -> None:
+        """Stores at these columns of the chosen rows (None: of all), a column for each lane. Raises LeavesMemory."""
+        shape = (len(self.numbers), places.shape[1])
+        outside = (places < 0) | (places >= self.numbers.shape[1])
+        if outside.any() and (chosen is None or (outside & chosen).any()):
             raise LeavesMemory("it writes outside of its registers")
-        self.numbers[rows, columns] = np.broadcast_to(numbers, chosen.shape)[chosen]
-        self.undefined[rows, columns] = np.broadcast_to(undefined, chosen.shape)[chosen]
-        self.held[rows, columns] = FRESH
+        if undefined is None:
+            undefined = np.zeros((1, 1), np.bool_)
+        found: tuple[Any, ...] = self._find(places)
+        if chosen is not None:
+            numbers, undefined = np.broadcast_to(numbers, shape)[chosen], np.broadcast_to(undefined, shape)[chosen]
+            rows = np.broadcast_to(np.arange(shape[0])[:, None], shape)[chosen]
+            found = rows, np.broadcast_to(places, shape)[chosen]
+        self.numbers[found], self.undefined[found], self.held[found] = numbers, undefined, FRESH
+
+    def _find(self, places: Whole) -> tuple[Any, ...]:
+        """Returns what takes these columns of all rows."""
+        first, lanes = int(places[0, 0]), places.shape[1]
+        # lanes stand beside each other, unless one was outside
+        if len(places) == 1 and (lanes == 1 or (places[0] == np.arange(first, first + lanes)).all()):
+            return slice(None), slice(first, first + lanes)
+        return np.arange(len(self.numbers))[:, None], places
