@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vmapdbg.check.result import KernelFault
-from vmapdbg.child.oracle.wrong_buffer import Read, WrongBuffer, align_buffer, arrange, read_arguments
+from vmapdbg.child.oracle.oracle import Read
+from vmapdbg.child.oracle.wrong_buffer import WrongBuffer, align_buffer, arrange, read_arguments
 from vmapdbg.reference.linear import LinearProgram, nest
 from vmapdbg.reference.linear_memory import LeavesMemory
 from vmapdbg.reference.linear_plan import count_numbers

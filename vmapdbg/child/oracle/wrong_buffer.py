@@ -19,6 +19,7 @@ from vmapdbg.reference.value import Unknown
 from vmapdbg.values.numbers import ITEMSIZE, Array
 from vmapdbg.values.tolerance import Tolerance
 
+
 @dataclass(frozen=True)
 class WrongBuffer:
     """The first wrong buffer: what it holds, and what it should, with its `ambient` ranges first; they differ beyond
