@@ -428,7 +428,7 @@ def round_to(value: float, dtype: str) -> float:
     return struct.unpack("f", struct.pack("I", bits))[0]
 
 
-FLOAT_OPS: dict[str, tuple[int, Callable[..., float]]] = {
+FLOAT_OPS: dict[str, tuple[int, Callable[..., Any]]] = {
     "add": (2, lambda x, y: x + y),
     "sub": (2, lambda x, y: x - y),
     "mul": (2, lambda x, y: x * y),

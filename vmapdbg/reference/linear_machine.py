@@ -108,9 +108,11 @@ class Machine:
     def _do_bitcast(self, rows: Rows, one: Instruction) -> Lanes:
         value = rows.find(one.src[0])
         numbers = bitcast(value.numbers, self.instructions[one.src[0]].dtype, one.dtype)
-        if value.undefined is None:
-            return Lanes(numbers)
-        return Lanes(numbers).mark(value.undefined.any(axis=1, keepdims=True))
+        undefined = value.undefined
+        if undefined is not None and undefined.shape != numbers.shape:
+            # its lanes are others
+            undefined = np.asarray(undefined.any(axis=1))[:, None]
+        return Lanes(numbers).mark(undefined)
 
     # *** memory
 
