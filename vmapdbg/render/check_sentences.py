@@ -53,10 +53,32 @@ def describe_maker(fault: KernelFault) -> str:
     if fault.made_by == "not-told":
         return f"whether the scheduler made the fault is not known: {fault.reason}"
     if fault.made_by == "lowering":
-        return "the kernel as scheduled computes it right: code generation or the compiler made the fault"
+        return f"{_RIGHT}: code generation or the compiler made the fault{format_known(' ({})', fault.reason)}"
+    if fault.made_by == "codegen":
+        return _describe_codegen(fault)
+    if fault.made_by == "compiler":
+        return _describe_compiler(fault)
     if fault.is_same:
         return "the kernel as scheduled computes the same wrong values: the scheduler made the fault"
     return "the kernel as scheduled computes wrong values, too, but others: the scheduler made a fault"
+
+
+_RIGHT = "the kernel as scheduled computes it right"
+
+
+def _describe_codegen(fault: KernelFault) -> str:
+    if fault.reason is not None:
+        return f"{_RIGHT}, its linear program does not ({fault.reason}): code generation made the fault"
+    if fault.is_same:
+        return f"{_RIGHT}, its linear program the same wrong values: code generation made the fault"
+    return f"{_RIGHT}, its linear program wrong values, but others: code generation made a fault"
+
+
+def _describe_compiler(fault: KernelFault) -> str:
+    made = "the renderer, the compiler or the machine made the fault"
+    if fault.reason is not None:
+        return f"the kernel's linear program computes it right: {made}"
+    return f"the kernel as scheduled and its linear program compute it right: {made}"
 
 
 # *** a wrong output, and what is to blame

@@ -48,11 +48,14 @@ class PackedGraph:
 @dataclass(frozen=True)
 class KernelRun:
     """A launch of a kernel as the scheduler made it: its number among the kernels of the evidence, and the names of
-    what its arguments held right before it (None: nothing was there yet). `refused` says why these are not known."""
+    what its arguments held right before it (None: nothing was there yet). `refused` says why these are not known.
+    `linear` is the name of its linear program (`linear_programs`), None where `linear_refused` says why."""
 
     kernel: int | None = None
     arguments: tuple[str | None, ...] = ()
     refused: str | None = None
+    linear: str | None = None
+    linear_refused: str | None = None
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from vmapdbg.child.adapters.launches import Step
 from vmapdbg.child.evidence.folder import BlobsFull, EvidenceFolder
 from vmapdbg.child.evidence.graphs import KernelRun
 from vmapdbg.child.evidence.kernel_packer import find_stores, pack_kernel
+from vmapdbg.child.evidence.linear_programs import keep_linear
 from vmapdbg.child.evidence.packing import CannotPack
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.reference.kernel import Kernel
@@ -62,6 +63,8 @@ class LaunchKeeper:
         self.failed: int | None = None
         # launch -> what its arguments held before it, None for what has no contents yet
         self._arguments: dict[int, tuple[str | None, ...]] = {}
+        # launch -> its linear program
+        self._programs: dict[int, Sequence[UOp]] = {}
         self._memory = KnownMemory()
         # buffers whose memory was written
         self._touched: WeakSet[Any] = WeakSet()
@@ -86,8 +89,9 @@ class LaunchKeeper:
         except BlobsFull:
             self.is_full = True
 
-    def after(self, index: int, buffers: Sequence[Any]) -> None:
-        """A launch ran just now: what it wrote is kept before its memory goes to another buffer."""
+    def after(self, index: int, buffers: Sequence[Any], uops: Sequence[UOp]) -> None:
+        """A launch ran just now, with this linear program: what it wrote is kept before its memory goes to another
+        buffer."""
         for number in self._find_written(index, buffers):
             self._note_write(buffers[number])
         if self.holds:
@@ -103,6 +107,7 @@ class LaunchKeeper:
             self.is_full = True
             return
         self._memory.note(written, name)
+        self._programs[index] = uops
         self.written[index] = (name, name_dtype(written.dtype), written.size)
 
     def fails(self, index: int) -> None:
@@ -159,14 +164,16 @@ class LaunchKeeper:
         if arguments is None:
             return KernelRun(refused="what it reads was not kept")
         key = step.ast, tuple(sorted(step.variables.items()))
+        refused = None
         if key not in known:
             try:
                 kernel = pack_kernel(step.ast, step.variables)
+                known[key] = len(kernels)
+                kernels.append(kernel)
             except CannotPack as error:
-                return KernelRun(refused=str(error))
-            known[key] = len(kernels)
-            kernels.append(kernel)
-        return KernelRun(known[key], arguments)
+                refused = str(error)
+        linear, linear_refused = keep_linear(self.folder, self._programs.get(index, ()), step.variables)
+        return KernelRun(known.get(key), arguments, refused, linear, linear_refused)
 
 
 def _is_sharded(buffers: Sequence[Any]) -> bool:
