@@ -37,6 +37,7 @@ USAGE = [
     (["show", "ok.py", "--schedule", "last"], ["'last'"]),
     (["show", "ok.py", "--schedule", "7"], ["no schedule 7", "made 1"]),
     (["show", "ok.py", "--timeout", "-1"], ["-1"]),
+    (["show", "ok.py", "--timeout", "nan"], ["'nan'"]),
     (["show", "ok.py", "--nonsense"], ["--nonsense"]),
     (["nonsense"], ["nonsense"]),
     (["show", "ok.py", "--save", "no/such/folder.json"], ["cannot write", "no/such"]),
@@ -217,7 +218,7 @@ print((Tensor.empty(3) + 1).realize())
         ("show", "tinygrad.tensor", "del module.Tensor.clone", "Tensor.clone is not what tinygrad 0.12.0 has there"),
         ("show", "tinygrad.schedule.rangeify", "module.add_tags.patterns.clear()", "a rule that calls tag_uop"),
         ("show", "tinygrad.schedule.indexing", "del module.apply_movement_op", "'apply_movement_op'"),
-        ("check", "tinygrad.engine.realize", "module.ExecItem.lower = 1", "tinygrad.engine.realize.ExecItem.lower"),
+        ("check", "tinygrad.engine.realize", "module.ExecItem.run = 1", "tinygrad.engine.realize.ExecItem.run"),
         ("check", "tinygrad.engine.jit", "del module.CapturedJit.__call__", "CapturedJit.__call__ is not what"),
     ],
 )
@@ -267,3 +268,82 @@ def test_interrupt_ends_the_child(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert errors.split("\n") == ["", "vmapdbg: interrupted", ""]  # the first ends the line that shows ^C
     assert not is_running(int(pid_file.read_text()))
+
+
+def run_with_stdout(stdout: int | None, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Runs the tool with another stdout, None for a closed one."""
+    command = [sys.executable, "-m", "vmapdbg", *arguments]
+    if stdout is None:
+        command = ["sh", "-c", 'exec "$@" >&-', "sh", *command]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        command, cwd=cwd, env=environment, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("full", [True, False], ids=["full", "closed"])
+def test_a_stdout_that_takes_nothing_is_no_traceback(full: bool, tmp_path: Path) -> None:
+    name = write(tmp_path, "from tinygrad import Tensor\nx = Tensor.empty(3) + 1\n")
+    with open("/dev/full", "wb") as device:
+        done = run_with_stdout(device.fileno() if full else None, "show", name, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == (["vmapdbg: cannot write to stdout: No space left on device"] if full else [])
+
+
+@pytest.mark.parametrize("gone", ["sys.stdout.close()", "sys.stdout = None"])
+def test_a_snippet_may_do_without_its_stdout(gone: str, tmp_path: Path) -> None:
+    name = write(tmp_path, f"import sys\n{gone}\nfrom tinygrad import Tensor\nx = Tensor.empty(3) + 1\n")
+    done = run_tool("show", name, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "1 schedule, 1 kernel" in done.stdout
+
+
+def test_two_sides_that_fail_at_once_are_not_called_the_same(tmp_path: Path) -> None:
+    done = run_tool("diff", write(tmp_path, "1 / 0\n"), "--baseline", cwd=tmp_path)
+    assert done.returncode == 3
+    assert done.stdout.startswith("nothing to compare: RAISED ZeroDivisionError before, RAISED")
+    assert "no change" not in done.stdout
+
+
+def test_lint_of_nothing_does_not_say_that_it_found_nothing(tmp_path: Path) -> None:
+    done = run_tool("lint", write(tmp_path, "x = 1\n"), cwd=tmp_path)
+    assert "nothing was looked at: in 0 kernels" in done.stdout
+    assert "no finding" not in done.stdout
+
+
+def test_all_but_one_patch(tmp_path: Path) -> None:
+    name = write(tmp_path, "from tinygrad import Tensor\nx = Tensor.empty(3) + 1\n")
+    capture, _ = show_json(Path(name), "--patches", "-close-ranges", cwd=tmp_path)
+    assert [patch for patch, is_on in capture["patches"].items() if not is_on] == ["close-ranges"]
+
+
+def test_the_child_ends_with_a_tool_that_was_killed(tmp_path: Path) -> None:
+    text = "import os, time\nopen('pid', 'w').write(str(os.getpid()))\nos.rename('pid', 'started')\ntime.sleep(600)\n"
+    write(tmp_path, text)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    tool = subprocess.Popen([sys.executable, "-m", "vmapdbg", "show", "snippet.py"], cwd=tmp_path, env=environment)
+    wait_until((tmp_path / "started").exists, "the snippet never started")
+    child = int((tmp_path / "started").read_text())
+    tool.kill()
+    tool.wait()
+
+    def is_gone() -> bool:
+        try:
+            return "\nState:\tZ" in Path(f"/proc/{child}/status").read_text()
+        except FileNotFoundError:
+            return True
+
+    wait_until(is_gone, "the child outlived the tool")
+
+
+def test_the_remembered_job_is_told_with_its_choices(tmp_path: Path) -> None:
+    name = write(tmp_path, "from tinygrad import Tensor\nx = Tensor.empty(3) + 1\n")
+    run_tool("show", name, "--patches", "none", "--target", "metal", cwd=tmp_path)
+    told = run_tool("why", cwd=tmp_path).stderr
+    assert told == "vmapdbg: using snippet.py, from the last show with --patches none --target metal\n"
+
+
+def test_a_node_number_of_several_schedules_names_them(tmp_path: Path) -> None:
+    text = "from tinygrad import Tensor\n(Tensor.empty(3) + 1).realize()\nx = Tensor.empty(4) + 1\n"
+    run = run_tool("why", "1", write(tmp_path, text), cwd=tmp_path)
+    assert "node 1 of schedule 1; schedule 0 has one, too (--schedule)" in run.stderr

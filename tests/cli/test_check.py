@@ -337,7 +337,7 @@ print((y @ y.transpose(-1, -2) + 1).numpy())
     ("text", "told", "status"),
     [
         (WRONG_ALONE, "# Its values are not those of the numpy reference, with each set of patches that was tried.", 1),
-        (CRASHES_ALONE, "# It ends with CompileError, with each set of patches that was tried.", 3),
+        (CRASHES_ALONE, "# It ends with CalledProcessError, with each set of patches that was tried.", 3),
     ],
 )
 def test_what_goes_wrong_with_every_set_of_patches_is_reduced_alone(
@@ -447,3 +447,40 @@ def test_what_stock_tinygrad_does_wrong_is_found(name: str, tmp_path: Path) -> N
     done = run_tool("check", snippet, "--patches", "none", cwd=tmp_path)
     assert done.returncode == 1, done.stdout + done.stderr
     assert told in " ".join(done.stdout.split())
+
+
+BROKEN = {
+    "code generation": (
+        """
+        import tinygrad.codegen as codegen
+        lower = codegen.full_rewrite_to_sink
+        wrong = lambda sink: sink.substitute({u: u.const_like(3.5) for u in sink.toposort() if u.arg == 2.5})
+        codegen.full_rewrite_to_sink = lambda *asked, **options: wrong(lower(*asked, **options))
+        """,
+        "the kernel as scheduled computes it right, its linear program the same wrong values: "
+        "code generation made the fault",
+    ),
+    "renderer": (
+        """
+        from tinygrad.renderer import cstyle
+        render = cstyle.ClangRenderer.render
+        cstyle.ClangRenderer.render = lambda self, uops: render(self, uops).replace("2.5f", "3.5f")
+        """,
+        "the kernel as scheduled and its linear program compute it right: "
+        "the renderer, the compiler or the machine made the fault",
+    ),
+}
+
+
+@pytest.mark.parametrize("part", BROKEN)
+def test_code_generation_is_told_from_what_comes_after_it(part: str, tmp_path: Path) -> None:
+    plant, told = BROKEN[part]
+    program = (
+        f"from tinygrad import Tensor{textwrap.dedent(plant)}(Tensor([1.0, 2.0, 3.0]).realize() * 2.5).realize()\n"
+    )
+    done = run_tool("check", write(tmp_path, program), "--json", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    report = json.loads(done.stdout)
+    assert told in report["findings"][0]["message"]
+    found = [buffer["fault"] for check in report["schedules"] for buffer in check["buffers"] if buffer["fault"]]
+    assert [fault["made_by"] for fault in found] == [{"renderer": "compiler"}.get(part, "codegen")]

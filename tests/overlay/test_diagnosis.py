@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from types import FrameType
 from typing import Any
 
 import pytest
 from tinygrad.dtype import dtypes
 from tinygrad.helpers import Context
 from tinygrad.uop import Ops
-from tinygrad.uop.ops import PatternMatcher, UOp, UPat, graph_rewrite
+from tinygrad.uop.ops import PatternMatcher, RewriteContext, UOp, UPat, graph_rewrite
 
 from vmapdbg.child.diagnosis import EndlessRewrite, Watcher, diagnose
+from vmapdbg.child.diagnosis.endless import Endless, find_loop
 from vmapdbg.child.diagnosis.known_nodes import NoNodes
 from vmapdbg.model.crash import Crash
 
@@ -61,6 +64,28 @@ def test_a_node_that_becomes_its_own_source_is_told_to_wait_for_itself() -> None
     crash = crash_of(START, [AROUND], bottom_up=False)
     assert crash.kind == "waits"
     assert [(step.node, step.becomes) for step in crash.steps] == [("SIN float", "SIN float"), ("SIN float", None)]
+
+
+def test_where_an_endless_rewrite_was_stopped_makes_no_difference() -> None:
+    """It is stopped from outside, wherever it is just then: here in a rule."""
+
+    def end(frame: FrameType) -> EndlessRewrite:
+        loop = find_loop(frame)
+        assert loop is not None
+        error = EndlessRewrite()
+        error.found = Endless(loop.f_locals["self"], growing=START)
+        return error
+
+    names: dict[str, Any] = {"end": end, "find_frame": sys._getframe}
+    # code that was never a file is no user's
+    exec("def stop(x): raise end(find_frame())", names)
+    with pytest.raises(EndlessRewrite) as raised:
+        graph_rewrite(START, PatternMatcher([(UPat(Ops.SIN, name="x"), names["stop"])]), name="there and back")
+    crash = diagnose(raised.value, NoNodes())
+    first = RewriteContext.unified_rewrite.__code__.co_firstlineno
+    assert crash is not None
+    assert (crash.function, crash.place) == ("RewriteContext.unified_rewrite", f"tinygrad/uop/ops.py:{first}")
+    assert (crash.rewrite, crash.rule) == ("there and back", None)
 
 
 def test_what_takes_long_and_ends_is_let_be() -> None:

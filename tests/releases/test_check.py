@@ -49,6 +49,15 @@ shards = Tensor.arange(4).float().contiguous().realize().shard(("CPU:0", "CPU:1"
 sharded = (shards * 2 + 1).realize()
 """
 
+WRONG_LINEAR = (
+    "the kernel as scheduled computes it right, its linear program the same wrong values: "
+    "code generation made the fault"
+)
+RIGHT_LINEAR = (
+    "the kernel as scheduled and its linear program compute it right: "
+    "the renderer, the compiler or the machine made the fault"
+)
+
 SOFTMAX = """
 from tinygrad import Tensor
 x = Tensor([[0.5 * i * j % 3 for i in range(32)] for j in range(8)]).realize()
@@ -81,7 +90,7 @@ def test_the_softmax_that_one_release_computes_wrong(release: str, tree: Path, t
         text = " ".join(done.stdout.split())
         assert "snippet.py:4 output 0 (8, 32) float: 256 of 256 elements wrong" in text
         assert "first wrong buffer: STORE" in text
-        assert "the kernel as scheduled computes it right: code generation or the compiler made the fault" in text
+        assert WRONG_LINEAR in text
 
 
 REPLAYED = """
@@ -187,7 +196,7 @@ def test_the_first_wrong_buffer_is_named(release: str, tree: Path, tmp_path: Pat
         text = " ".join(done.stdout.split())
         assert "first wrong buffer: REDUCE_AXIS" in text
         assert "wrong, first at [0]: 126.0, should be 42.0" in text
-        assert "computes it right: code generation or the compiler made the fault" in text
+        assert WRONG_LINEAR in text
         assert "realized: ending-ranges: r0 ends at EXPAND 16 (indexing.py:" in text
 
 
@@ -200,6 +209,15 @@ x = Tensor([4.0, 9.0, 16.0]).realize()
 y = ((x * 4).sqrt() + 1).realize()
 """
 
+BROKEN_LOWERING = """
+import tinygrad.codegen as codegen
+from tinygrad import Tensor
+wrong = lambda sink: sink.substitute({u: u.const_like(3.5) for u in sink.toposort() if u.arg == 2.5})
+x, lower = Tensor([1.0, 2.0, 3.0]).realize(), codegen.full_rewrite_to_sink
+codegen.full_rewrite_to_sink = lambda *asked, **options: wrong(lower(*asked, **options))
+y = (x * 2.5).realize()
+"""
+
 BROKEN_SCHEDULE = """
 from tinygrad import Tensor
 from tinygrad.schedule import indexing
@@ -210,13 +228,12 @@ x = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]).realize()
 y = (x.sum(0).flip(0) / x.sum()).realize()
 """
 SAME_VALUES = "the kernel as scheduled computes the same wrong values: the scheduler made the fault"
-RIGHT_VALUES = "the kernel as scheduled computes it right: code generation or the compiler made the fault"
 
 
 @pytest.mark.parametrize(
     ("text", "line", "told"),
-    [(BROKEN_CODE, 7, RIGHT_VALUES), (BROKEN_SCHEDULE, 8, SAME_VALUES)],
-    ids=["code generation", "scheduler"],
+    [(BROKEN_CODE, 7, RIGHT_LINEAR), (BROKEN_LOWERING, 7, WRONG_LINEAR), (BROKEN_SCHEDULE, 8, SAME_VALUES)],
+    ids=["renderer", "code generation", "scheduler"],
 )
 def test_who_made_a_fault_that_is_planted(text: str, line: int, told: str, tree: Path, tmp_path: Path) -> None:
     done = check(tree, tmp_path, text)

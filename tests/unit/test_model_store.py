@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from vmapdbg.model.store import (
     parse_capture,
     save_capture,
     write_atomically,
+    write_output,
 )
 
 CAPTURES = [
@@ -163,3 +166,46 @@ def test_lone_surrogates_do_not_lose_the_capture() -> None:
     with pytest.raises(UnicodeEncodeError):
         odd.snippet.encode()
     assert parse_capture(dump_document(odd), "x") == odd
+
+
+def test_a_capture_that_names_what_it_has_not_is_refused_in_one_line() -> None:
+    data = json.loads(dump_document(captures.lost_range()))
+    data["schedules"][0]["kernels"][0]["nodes"] = [999]
+    with pytest.raises(StoreError, match=r"x is no vmapdbg capture: .*kernels\.nodes: there is no node 999"):
+        parse_capture(json.dumps(data), "x")
+    data["schedules"][0]["index"] = 7
+    with pytest.raises(StoreError, match="index: expected 0, not 7"):
+        parse_capture(json.dumps(data), "x")
+
+
+def test_what_is_nested_too_deeply_is_no_capture() -> None:
+    with pytest.raises(StoreError, match="nested too deeply"):
+        parse_capture("[" * 100_000, "x")
+
+
+def test_an_output_goes_through_links_and_into_devices(tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_text("old")
+    link.symlink_to(target)
+    write_output(link, "new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+    write_output(Path("/dev/null"), "gone")
+    assert Path("/dev/null").is_char_device()
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(fifo.read_text()))
+    reader.start()
+    write_output(fifo, "through")
+    reader.join()
+    assert read == ["through"]
+    assert fifo.is_fifo()
+
+
+def test_a_link_to_nothing_makes_what_it_points_to(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    write_output(tmp_path / "link", "new")
+    assert (tmp_path / "target").read_text() == "new"
+    with pytest.raises(StoreError, match="cannot write"):
+        write_output(tmp_path / "no" / "folder", "new")

@@ -137,7 +137,7 @@ def test_no_change_says_so_in_one_line() -> None:
 def test_an_added_range_is_marked(width: int) -> None:
     output = flatten(render(DIFFS["lost"], width))
     assert "(+rm1*, r2)" in output
-    assert "!! before, ambient rm1 was NOT closed: only its last iteration survived; after, it is" in output
+    assert "!! before, ambient rm1 was NOT closed: only one iteration of it survived; after, it is" in output
 
 
 def test_a_range_that_is_not_lost_any_more_is_explained_by_what_is_there_now() -> None:

@@ -28,7 +28,7 @@ CheckedKind = Literal["output", "assigned", "input", "live"]
 
 Filling = Literal["zero", "nan"]
 
-Maker = Literal["scheduler", "lowering", "not-told"]
+Maker = Literal["scheduler", "lowering", "codegen", "compiler", "not-told"]
 
 
 @dataclass(frozen=True)
@@ -149,10 +149,14 @@ class StaleRead:
 
 @dataclass(frozen=True)
 class KernelFault:
-    """Who made a wrong buffer: its kernel as the scheduler made it was run by numpy, on what it really read.
+    """Who made a wrong buffer: its kernel as the scheduler made it was run by numpy, on what it really read, and where
+    that is right its linear program.
 
-    `made_by` is `scheduler` where that is wrong, too, `lowering` where it is right: then code generation or the
-    compiler made the fault; `not-told` for a `reason`. `is_same`: the kernel as scheduled gives the same wrong values.
+    `made_by` is `scheduler` where the kernel as scheduled is wrong, too; `codegen` where that is right and the linear
+    program wrong; `compiler` where the linear program is right: then the renderer, the compiler or the machine made the
+    fault; `lowering` where the linear program could not be run, for a `reason`: one of these two. It is `not-told` for
+    a `reason`. `is_same`: what is wrong, too, gives the same wrong values; `reason` says how the linear program is
+    wrong where it gives none, and of `compiler` why the kernel as scheduled could not be run.
     `stale` are the arguments that it read at a wrong time, where that alone makes them wrong.
     """
 

@@ -5,6 +5,7 @@ Started by `launcher` as `python -m vmapdbg.child.run_snippet REQUEST`.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import os
@@ -19,9 +20,11 @@ from pathlib import Path
 from vmapdbg import overlay
 from vmapdbg.child.diagnosis import EndlessRewrite, KnownNodes, Watcher, diagnose
 from vmapdbg.child.lazy import schedule_lazy
-from vmapdbg.child.modes import choose_mode
+from vmapdbg.child.lifeline import hold
+from vmapdbg.child.modes import Mode, choose_mode
 from vmapdbg.child.record.lines import find_user_file
 from vmapdbg.child.record.recording import find_passes
+from vmapdbg.child.shadow import Shadow
 from vmapdbg.job.job import Request, load_request
 from vmapdbg.model import capture as model
 from vmapdbg.model.store import dump_compact, write_atomically
@@ -30,9 +33,16 @@ from vmapdbg.model.wording import first_line
 
 def main() -> None:
     request = load_request(Request, sys.argv[1])
+    hold(request.lifeline)
     mode = choose_mode(request)
     watcher = Watcher(functools.partial(write_atomically, request.progress))
     watcher.start()
+
+    def report(where: str) -> None:
+        write_capture(request, mode, explain_death(mode, where))
+
+    if request.shadow:
+        mode.shadow = Shadow(request.job.target, report)
     try:
         mode.prepare()
     except overlay.OverlayError as refused:
@@ -41,14 +51,32 @@ def main() -> None:
         fall_back_to_python_device()
         error = run_snippet(request, mode.find_nodes)
     mode.close()
-    sys.stdout.flush()
+    flush_stdout()
+    write_capture(request, mode, error)
+    watcher.stop()
+
+
+def write_capture(request: Request, mode: Mode, error: model.SnippetError | None) -> None:
+    """Writes what was captured; `error` says how the snippet ended."""
     # the records keep every UOp alive: collecting garbage would walk them all again and again, and find none
     gc.disable()
     gc.freeze()
     kernels = sum(len(passed.kernels) for passed in find_passes(mode.schedules))
     capture = mode.add_times(mode.build(error, count_kernels(kernels, request.progress)))
-    watcher.stop()
     write_atomically(request.output, dump_compact(capture))
+
+
+def explain_death(mode: Mode, where: str) -> model.SnippetError:
+    """Returns the error of a process that died, at the line where its last schedule was asked for. How it died is for
+    the tool to say, in front of `where`."""
+    line = next((asked.line for asked in reversed(mode.schedules)), None)
+    return model.SnippetError("ChildDied", where, line)
+
+
+def flush_stdout() -> None:
+    """Writes what the snippet printed; it may have closed its stdout, or taken it away."""
+    with contextlib.suppress(AttributeError, ValueError, OSError):
+        sys.stdout.flush()
 
 
 # what names a device for tinygrad; see DEV in its documentation of the environment

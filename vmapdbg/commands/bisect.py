@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -113,6 +113,24 @@ def bisect(
         if with_snippet:
             raise Failure("--reduce is for patches: with --commits there is nothing to reduce")
         sys.exit(show_history(snippet, span, kind, options, as_json))
+    reduction = None
+    if with_snippet:
+        reduction = Reduction(output, seconds)
+    sys.exit(show_patches(snippet, kind, runs, reduction, options, as_json))
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """What --reduce is to write: the file, None: stdout; and how many seconds it may take."""
+
+    output: Path | None
+    seconds: float
+
+
+def show_patches(
+    snippet: str | None, kind: str, runs: int, reduction: Reduction | None, options: JobOptions, as_json: bool
+) -> int:
+    """Looks for sets of patches and prints what was found. Returns the exit code."""
     job = find_job(snippet, options)
     if job.patches is None:
         raise Failure(
@@ -121,10 +139,10 @@ def bisect(
         )
     search, outcomes = bisect_job(job, kind, runs)
     reduced = None
-    if with_snippet:
+    if reduction is not None:
         from vmapdbg.commands.reduce import reduce_job
 
-        reduced = reduce_job(job, kind, search, outcomes[0].run, seconds)
+        reduced = reduce_job(job, kind, search, outcomes[0].run, reduction.seconds)
     if as_json:
         from vmapdbg.render.documents import make_bisect_document
 
@@ -133,10 +151,9 @@ def bisect(
         from vmapdbg.render.text.bisect import print_bisect
 
         print_bisect(job.snippet, kind, search, outcomes, make_console())
-    if reduced is not None:
-        write_reduced(reduced, output, as_json)
-    if not search.is_uniform:
-        sys.exit(1)
+    if reduction is not None and reduced is not None:
+        write_reduced(reduced, reduction.output, as_json)
+    return int(not search.is_uniform)
 
 
 def show_history(snippet: str | None, span: str, kind: str, options: JobOptions, as_json: bool) -> int:

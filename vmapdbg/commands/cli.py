@@ -49,10 +49,14 @@ class Commands(click.Group):
     """A group whose usage errors are one line."""
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
+        if sys.stdout is None:
+            # closed by who started the tool, where nothing that it shows would be seen
+            sys.exit(EXIT_USAGE)
         try:
             stop_at_signals()
             # click by itself prints errors over several lines, and ends with 1 at Ctrl-C
             status = super().main(args=args, standalone_mode=False, **extra)
+            sys.stdout.flush()
         except click.UsageError as error:
             command = error.ctx.command_path if error.ctx is not None else "vmapdbg"
             click.echo(f"vmapdbg: {error.format_message().rstrip('.')} (see {command} --help)", err=True)
@@ -70,9 +74,21 @@ class Commands(click.Group):
             sys.exit(130)
         except BrokenPipeError:
             # the reader of a pipe has seen enough (head, less)
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            drop_stdout()
             sys.exit(0)
+        except OSError as error:
+            if error.filename is not None:
+                raise
+            # a full disk, mostly
+            drop_stdout()
+            click.echo(f"vmapdbg: cannot write to stdout: {error.strerror}", err=True)
+            sys.exit(EXIT_USAGE)
         sys.exit(status if isinstance(status, int) else 0)
+
+
+def drop_stdout() -> None:
+    """Has what is still to be written go nowhere: Python would try it once more at its end, and print a traceback."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +16,12 @@ from vmapdbg.commands.options import JobOptions
 from vmapdbg.commands.progress import show_progress
 from vmapdbg.commands.tinygrad import settle_job
 from vmapdbg.job.job import Job
+from vmapdbg.job.patches import ALL, spell_patches
+from vmapdbg.job.targets import DEFAULT_TARGET
 from vmapdbg.model.capture import Capture, Finding
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import load_capture
+from vmapdbg.model.wording import format_known
 
 
 def find_capture(snippet: str | None, options: JobOptions) -> Capture:
@@ -46,8 +50,25 @@ def find_plain_job(snippet: str | None, options: JobOptions, arguments: tuple[st
         return job
     job = recall_job()
     check_snippet(job.snippet)
-    click.echo(f"vmapdbg: using {job.snippet}, from the last show", err=True)
-    return apply_options(job, options)
+    job = apply_options(job, options)
+    click.echo(f"vmapdbg: using {job.snippet}, from the last show{describe_choices(job)}", err=True)
+    return job
+
+
+def describe_choices(job: Job) -> str:
+    """Returns what of a job is not the default: ` with --patches none --target metal`; nothing where all is."""
+    given: list[str] = []
+    if job.patches is not None and job.patches != ALL:
+        given.append(f"--patches {spell_patches(job.patches)}")
+    if job.target != DEFAULT_TARGET:
+        given.append(f"--target {job.target}")
+    if job.tree:
+        given.append(f"--tinygrad {job.tree}")
+    if job.python:
+        given.append(f"--python {job.python}")
+    if job.arguments:
+        given.append(f"-- {shlex.join(job.arguments)}")
+    return format_known(" with {}", " ".join(given))
 
 
 def apply_options(job: Job, options: JobOptions) -> Job:
@@ -71,8 +92,10 @@ def capture_job(job: Job, quiet_stdout: bool = False) -> Capture:
     streams = Streams(stdout=sys.stderr.fileno() if quiet_stdout else None)
     with show_progress(f"working on {job.snippet}", late=True) as progress:
         # what prints the report takes a third of a second to import
-        capture = run_job(job, streams, ["vmapdbg.render.text.capture"], progress=progress)
+        capture = run_job(job, streams, ["vmapdbg.render.text.capture"], progress=progress, shadow=True)
     refuse_overlay_error(capture)
+    if capture.error is not None and capture.error.type == "ChildDied":
+        click.echo(f"vmapdbg: {capture.error.message}", err=True)
     return add_findings(capture)
 
 

@@ -34,6 +34,8 @@ _MODULES = {
 }
 _POLL = 0.2
 """Seconds between two looks at how far a child is."""
+_LONGEST_REPORT = 60.0
+"""Seconds that the shadow of a child that died may take for its report."""
 
 
 class ChildDied(Failure):
@@ -56,21 +58,26 @@ def run_job(
     imports: Sequence[str] = (),
     evidence: str | None = None,
     progress: Progress | None = None,
+    shadow: bool = False,
 ) -> Capture:
     """Runs the snippet in a child and returns what it captured, errors of the snippet included.
 
     While the child runs, the parent imports the modules `imports`, which it needs afterwards. `evidence` is the folder
     for what `check` compares. `progress` gets a line about how far the child is, from when the snippet is done. Raises
-    ChildDied when there is no Capture. Ctrl-C ends the child, and what it started, too.
+    ChildDied when there is no Capture. With `shadow` a child that dies leaves what it captured before, and the error of
+    that Capture, a ChildDied, says how it died. Ctrl-C ends the child, and what it started, too.
     """
     with _make_folder() as folder:
-        request = add_tree(Request(job=job, folder=folder, evidence=evidence))
+        request = add_tree(Request(job=job, folder=folder, evidence=evidence, shadow=shadow))
         process = start_child(request, job.patches, streams)
-        wait_for(process, request, job.snippet, job.timeout, progress, imports)
+        died = wait_for(process, request, job.snippet, job.timeout, progress, imports)
         # rich is imported with it: only when there is something to show
         from vmapdbg.render.sentences import fill_sentences
 
-        return fill_sentences(load_capture(request.output))
+        capture = load_capture(request.output)
+        if died and capture.error is not None:
+            capture = replace(capture, error=replace(capture.error, message=died + capture.error.message))
+        return fill_sentences(capture)
 
 
 def ask_child(
@@ -139,7 +146,8 @@ def run_quietly(job: Job, progress: Progress | None = None) -> Run:
 
 # *** a process
 
-_running: set[subprocess.Popen[bytes]] = set()
+_running: dict[subprocess.Popen[bytes], int] = {}
+"""The children, each with our end of its lifeline."""
 
 
 R = TypeVar("R", bound=Request)
@@ -158,15 +166,18 @@ def start_child(request: Request, patches: Patches | None, streams: Streams) -> 
     # the child may write to the same stdout: what was printed before stays before
     sys.stdout.flush()
     spec = None if patches is None else format_patches(patches)
+    lifeline, held = os.pipe()
     process = subprocess.Popen(
-        [*find_starter(request.job), _MODULES[type(request)], dump_record(request)],
+        [*find_starter(request.job), _MODULES[type(request)], dump_record(replace(request, lifeline=lifeline))],
         env=child_environment(spec, dict(os.environ), request.tinygrad),
         stdout=streams.stdout,
         stderr=streams.stderr,
         # a group of its own, so that all that the snippet starts can be stopped with it
         start_new_session=True,
+        pass_fds=(lifeline,),
     )
-    _running.add(process)
+    os.close(lifeline)
+    _running[process] = held
     return process
 
 
@@ -184,22 +195,40 @@ def wait_for(
     timeout: float | None,
     progress: Progress | None,
     imports: Sequence[str] = (),
-) -> None:
-    """Waits for the child of a request, and imports modules meanwhile. `progress` gets the lines that it writes. Raises
-    ChildDied when it writes no output, with `name` in the message."""
+) -> str:
+    """Waits for the child of a request, and imports modules meanwhile. `progress` gets the lines that it writes.
+
+    Returns how it died where its shadow wrote the output, else nothing. Raises ChildDied when there is no output, with
+    `name` in the message.
+    """
     end = time.monotonic() + (timeout or math.inf)
+    died = ""
     try:
         import_all(imports)
         if progress is not None:
             _report_progress(process, request.progress, end, progress)
         status = process.wait(None if timeout is None else max(0.0, end - time.monotonic()))
+        if not request.output.exists():
+            died = f"{name} {explain_status(status)}"
     except subprocess.TimeoutExpired:
-        raise ChildDied(f"{name} did not end within {timeout:g} seconds and was stopped (--timeout)") from None
+        died = f"{name} did not end within {timeout:g} seconds and was stopped (--timeout)"
     finally:
+        if died and request.shadow:
+            _wait_for_shadow(process, request.output)
         # the group is there as long as one process of it is: workers of the snippet end with it
         stop_group(process)
-    if not request.output.exists():
-        raise ChildDied(f"{name} {explain_status(status)} before it could report")
+    if died and not request.output.exists():
+        raise ChildDied(died if "--timeout" in died else f"{died} before it could report")
+    return died
+
+
+def _wait_for_shadow(process: subprocess.Popen[bytes], output: Path) -> None:
+    """Ends a child, and gives its shadow the time that a report takes. Where it has none its group is empty soon."""
+    process.kill()
+    process.wait()
+    end = time.monotonic() + _LONGEST_REPORT
+    while time.monotonic() < end and not output.exists() and is_group_there(process):
+        time.sleep(_POLL / 4)
 
 
 def import_all(modules: Sequence[str]) -> None:
@@ -219,13 +248,24 @@ def _report_progress(process: subprocess.Popen[bytes], file: Path, end: float, p
 def stop_group(process: subprocess.Popen[bytes]) -> None:
     kill_group(process)
     process.wait()
-    _running.discard(process)
+    held = _running.pop(process, None)
+    if held is not None:
+        os.close(held)
 
 
 def stop_all() -> None:
     """Stops the children of every thread: only the main one hears of Ctrl-C."""
     for process in list(_running):
         kill_group(process)
+
+
+def is_group_there(process: subprocess.Popen[bytes]) -> bool:
+    """Tells whether a process of the child's group is left."""
+    try:
+        os.killpg(process.pid, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -118,9 +119,22 @@ _job_patches_option = make_patches_option(None)
 _target_option = click.option(
     "--target", type=click.Choice(list(TARGETS)), help=f"Render source for it.  [default: {DEFAULT_TARGET}]"
 )
-_timeout_option = click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), help="Stop the snippet after this many seconds."
-)
+
+
+class SecondsType(click.FloatRange):
+    """A number of seconds, more than none."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        seconds = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail(f"{value!r} is no number of seconds", param, ctx)
+        return seconds
+
+
+_timeout_option = click.option("--timeout", type=SecondsType(), help="Stop the snippet after this many seconds.")
 
 tinygrad_option = click.option(
     "--tinygrad",

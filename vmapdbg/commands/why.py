@@ -12,6 +12,10 @@ from vmapdbg.commands.options import (
     make_console,
     tell_no_schedule,
 )
+from vmapdbg.model.capture import Capture
+from vmapdbg.model.schedule_index import index_of
+from vmapdbg.model.wording import inflect
+from vmapdbg.render.format import format_ids
 
 
 @click.command()
@@ -42,5 +46,17 @@ def why(subject: str | None, snippet: str | None, schedule: int | None, options:
     from vmapdbg.render.text.why import print_explanations
     from vmapdbg.why import explain
 
-    print_explanations(capture, explain(capture, subject, schedule), make_console())
+    explanations = explain(capture, subject, schedule)
+    if schedule is None and subject is not None and subject.isdecimal():
+        tell_other_schedules(capture, int(subject), explanations[0].schedule)
+    print_explanations(capture, explanations, make_console())
     end_after(capture)
+
+
+def tell_other_schedules(capture: Capture, node: int, chosen: int) -> None:
+    """Says which other schedules have a node of this number: it is another one there."""
+    others = [s.index for s in capture.schedules if s.index != chosen and index_of(s).node(node) is not None]
+    if others:
+        noun, has = inflect(len(others), "schedule"), inflect(len(others), "has", "have")
+        others_have = f"{noun} {format_ids(others)} {has} one, too (--schedule)"
+        click.echo(f"vmapdbg: node {node} of schedule {chosen}; {others_have}", err=True)

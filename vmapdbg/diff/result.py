@@ -92,7 +92,7 @@ class BufferizeChange:
     `changed` names the fields that differ. `added_ranges` are closed after and not before, by their names after;
     `removed_ranges` the other way round.
     `ambient` are the ambient ranges of the node on either side; `lost_before` and `lost_after` those that a kept
-    GLOBAL buffer does not close, so that the last iteration wins.
+    GLOBAL buffer does not close, so that one iteration wins.
     """
 
     status: ChangeStatus

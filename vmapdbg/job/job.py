@@ -80,7 +80,9 @@ class Request:
     that says how far it is to `progress`. `evidence` is the folder with what `check` compares: the child that runs the
     snippet fills it, and then realizes what the snippet leaves lazy; the other children read it. None where nobody
     needs it. `tinygrad` is the folder of the job's tree, empty for the tinygrad that the interpreter finds by itself,
-    and `commit` its commit, where it has one.
+    and `commit` its commit, where it has one. `lifeline` is the reading end of a pipe that nobody writes to, -1 for
+    none: it ends with the tool, and the child with it. With `shadow` what was captured is
+    reported though the child dies.
     """
 
     job: Job
@@ -88,6 +90,8 @@ class Request:
     evidence: str | None = None
     tinygrad: str = ""
     commit: str | None = None
+    lifeline: int = -1
+    shadow: bool = False
 
     @property
     def output(self) -> Path:

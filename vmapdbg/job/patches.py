@@ -53,10 +53,12 @@ ALL = frozenset(SWITCHABLE)
 def parse_patches(spec: str) -> Patches:
     """Returns the names of the switchable patches that `spec` turns on.
 
-    `all`, `none`, or a list: names alone turn on just those, `-name` after `all` turns one off.
-    `all,-close-ranges`, `ambient-ranges,close-ranges`. Raises PatchError.
+    `all`, `none`, or a list: names alone turn on just those, `-name` turns one off, of all where it comes first.
+    `all,-close-ranges`, `-close-ranges`, `ambient-ranges,close-ranges`. Raises PatchError.
     """
     chosen: set[str] = set()
+    if spec.lstrip().startswith("-"):
+        chosen |= set(SWITCHABLE)
     for item in (part.strip() for part in spec.split(",")):
         off, name = item.startswith("-"), item.lstrip("-+")
         if name == "all" and not off:

@@ -64,7 +64,7 @@ def explain_lost(schedule: Schedule, kernel: Kernel, access: Access) -> str:
     it = inflect(len(access.lost), "it", "them")
     kinds = {loop.kind for loop in access.lost}
     if kinds == {"loop"}:
-        runs, survives = f"loops over {names}", f"the last of {total:,} iterations"
+        runs, survives = f"loops over {names}", f"one of {total:,} iterations"
     elif kinds == {"launch"}:
         runs, survives = f"is launched for each step of {names}", f"the last of {total:,} launches"
     else:
@@ -105,7 +105,7 @@ def find_unscheduled(capture: Capture, schedule: Schedule) -> Iterator[Finding]:
             continue
         message = (
             f"the buffer of node {node.id} {node.op} does not close {', '.join(lost)}, which its value depends on: "
-            f"only the last iteration would survive"
+            f"only one iteration would survive"
         )
         advice = advise(capture, schedule, node.id)
         yield node_finding("VD101", schedule, node.id, message, advice)

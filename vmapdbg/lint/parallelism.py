@@ -43,8 +43,12 @@ def find(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
         yield kernel_finding("VD103", schedule, number, message, advise(capture))
 
 
+ADVICE = ".contiguous() after the value that should be a buffer of its own"
+
+
 def advise(capture: Capture) -> str:
-    advice = ".contiguous() after the value that should be a buffer of its own"
+    """Returns what to try where the baseline does better."""
+    advice = ADVICE
     if capture.patches.get("fuse-broadcast"):
         advice = f"--patches all,-fuse-broadcast, or {advice}"
     return advise_patches(capture, "fusion-guard") or advice

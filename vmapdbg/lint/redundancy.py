@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vmapdbg.lint.baseline import pair_kernels
-from vmapdbg.lint.parallelism import advise
+from vmapdbg.lint.parallelism import ADVICE, advise
 from vmapdbg.lint.rule import Rule, each_kernel, kernel_finding
 from vmapdbg.model.capture import Capture, Finding
 
@@ -46,7 +46,9 @@ def find(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
         )
         if executed:
             message += f" (the baseline's kernels execute {executed:,})"
-        yield kernel_finding("VD104", schedule, number, message, advise(capture))
+        # without a baseline nobody knows whether a patch did it
+        advice = advise(capture) if executed else ADVICE
+        yield kernel_finding("VD104", schedule, number, message, advice)
 
 
 RULE = Rule("VD104", "redundant work", "warning", EXPLANATION, find, compares=True)

@@ -45,13 +45,13 @@ class Crash:
 
     `kind` is `error`; or, of a rewrite, `waits`: the nodes of `steps` wait for each other in a circle; `repeats`: rules
     make of a node what others make undone; `grows`: a rule makes more and more of a node. `stage` is what tinygrad was
-    doing. `place` is the `file:line` in tinygrad, `function` the name of the function there, and `operands` are the
-    UOps that it had, by the names of its variables. `rewrite` is the name of the rewrite of a graph that was under way,
-    or whose arguments were made, `rewrite_place` where it stands; `rule` is the `file:line` of the rule that raised.
-    `schedule` is the number of the schedule, `kernel` that of the compute kernel, and `nodes` are the ids of the nodes
-    that it was busy with. `done` is how many nodes an endless rewrite was through with. `method` is the method of
-    Tensor that the user called, where it built the graph. `shared_loop` is what makes a kernel's program one that
-    cannot be put in order.
+    doing. `place` is the `file:line` in tinygrad (of what never ends: of its loop), `function` the name of the function
+    there, and `operands` are the UOps that it had, by the names of its variables. `rewrite` is the name of the rewrite
+    of a graph that was under way, or whose arguments were made, `rewrite_place` where it stands; `rule` is the
+    `file:line` of the rule that raised. `schedule` is the number of the schedule, `kernel` that of the compute kernel,
+    and `nodes` are the ids of the nodes that it was busy with. `done` is how many nodes an endless rewrite was through
+    with. `method` is the method of Tensor that the user called, where it built the graph. `shared_loop` is what makes a
+    kernel's program one that cannot be put in order.
     """
 
     kind: CrashKind

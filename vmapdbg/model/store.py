@@ -23,7 +23,7 @@ def dump_compact(capture: Capture) -> str:
 
 def save_capture(capture: Capture, path: Path) -> None:
     """Writes a capture to `path`. Raises StoreError; the file is then as it was before."""
-    write_atomically(path, dump_document(capture))
+    write_output(path, dump_document(capture))
 
 
 def load_capture(path: Path | str) -> Capture:
@@ -43,6 +43,8 @@ def parse_capture(text: str, name: str) -> Capture:
         data = json.loads(text)
     except ValueError as error:
         raise StoreError(f"{name} is no vmapdbg capture: {error}") from error
+    except RecursionError:
+        raise StoreError(f"{name} is no vmapdbg capture: it is nested too deeply") from None
     match data:
         case {"schema": int(schema)}:
             pass
@@ -52,9 +54,45 @@ def parse_capture(text: str, name: str) -> Capture:
         age = "newer" if schema > SCHEMA else "older"
         raise StoreError(f"{name} has schema {schema}, {age} than the {SCHEMA} that this vmapdbg reads")
     try:
-        return from_data(data)
+        capture = from_data(data)
+        check_ids(capture)
+        return capture
     except ValueError as error:
         raise StoreError(f"{name} is no vmapdbg capture: {error}") from error
+
+
+def check_ids(capture: Capture) -> None:
+    """Raises ValueError where a schedule names a node that it does not have, or its number is not its place."""
+    for position, schedule in enumerate(capture.schedules):
+        if schedule.index != position:
+            raise ValueError(f"capture.schedules.{position}.index: expected {position}, not {schedule.index}")
+        named = {
+            "nodes.src": {source for node in schedule.nodes for source in node.src},
+            "vmap_map.node": {entry.node for entry in schedule.vmap_map},
+            "bufferizes.node": {made.node for made in schedule.bufferizes},
+            "kernels.nodes": {node for kernel in schedule.kernels for node in kernel.nodes},
+            "kernels.outputs": {node for kernel in schedule.kernels for node in kernel.outputs},
+        }
+        known = {node.id for node in schedule.nodes}
+        for field, ids in named.items():
+            for unknown in ids - known:
+                raise ValueError(f"capture.schedules.{position}.{field}: there is no node {unknown}")
+
+
+def write_output(path: Path, content: str | bytes) -> None:
+    """Writes to a file that the user names: through a link to what it points to, into a device or a FIFO as it is, and
+    a plain file atomically. Raises StoreError."""
+    target = path.resolve() if path.is_symlink() else path
+    if not target.exists() or target.is_file():
+        write_atomically(target, content)
+        return
+    if isinstance(content, str):
+        content = content.encode()
+    try:
+        with target.open("wb", buffering=0) as file:
+            file.write(content)
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {error.strerror}") from error
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

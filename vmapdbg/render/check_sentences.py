@@ -57,7 +57,11 @@ def describe_maker(fault: KernelFault) -> str:
     if fault.made_by == "not-told":
         return f"whether the scheduler made the fault is not known: {fault.reason}"
     if fault.made_by == "lowering":
-        return "the kernel as scheduled computes it right: code generation or the compiler made the fault"
+        return f"{_RIGHT}: code generation or the compiler made the fault{format_known(' ({})', fault.reason)}"
+    if fault.made_by == "codegen":
+        return _describe_codegen(fault)
+    if fault.made_by == "compiler":
+        return _describe_compiler(fault)
     if fault.is_same:
         return "the kernel as scheduled computes the same wrong values: the scheduler made the fault"
     return "the kernel as scheduled computes wrong values, too, but others: the scheduler made a fault"
@@ -86,6 +90,24 @@ def describe_stale_value(stale: StaleValue) -> str:
     times = ("after", "before") if stale.is_late else ("before", "after")
     buffer = "an assigned buffer" if stale.buffer is None else f"assigned buffer {stale.buffer}"
     return f"it is what comes out where {buffer} is read {times[0]} the write to it, and it should be read {times[1]}"
+
+
+_RIGHT = "the kernel as scheduled computes it right"
+
+
+def _describe_codegen(fault: KernelFault) -> str:
+    if fault.reason is not None:
+        return f"{_RIGHT}, its linear program does not ({fault.reason}): code generation made the fault"
+    if fault.is_same:
+        return f"{_RIGHT}, its linear program the same wrong values: code generation made the fault"
+    return f"{_RIGHT}, its linear program wrong values, but others: code generation made a fault"
+
+
+def _describe_compiler(fault: KernelFault) -> str:
+    made = "the renderer, the compiler or the machine made the fault"
+    if fault.reason is not None:
+        return f"the kernel's linear program computes it right: {made}"
+    return f"the kernel as scheduled and its linear program compute it right: {made}"
 
 
 # *** a wrong output, and what is to blame
@@ -130,7 +152,7 @@ def describe_writer(capture: Capture, check: ScheduleCheck, output: OutputCheck)
 
 
 def describe_lost(name: str) -> str:
-    return f"it has no dimension for the ambient range {name}: each step writes the same place, the last one wins"
+    return f"it has no dimension for the ambient range {name}: each step writes the same place, one of them wins"
 
 
 # *** findings

@@ -33,8 +33,8 @@ class Listener(Protocol):
         """A launch of it is about to run: its number, and its buffers in the order of its arguments."""
         ...
 
-    def after(self, index: int, buffers: Sequence[Any]) -> None:
-        """The launch has run."""
+    def after(self, index: int, buffers: Sequence[Any], uops: Sequence[UOp]) -> None:
+        """The launch has run. `uops` is its linear program, empty for a copy."""
         ...
 
     def fails(self, index: int) -> None:
@@ -94,7 +94,7 @@ class _ExecItems:
             return run(item, *arguments, **options)
         self.listener.before(index, item.bufs)
         result = run(item, *arguments, **options)
-        self.listener.after(index, item.bufs)
+        self.listener.after(index, item.bufs, find_linear(item.prg))
         return result
 
 
@@ -141,8 +141,16 @@ class _Calls:
         buffers = [u.buffer for u in self.resolve(call, context.input_uops)]
         self.listener.before(index, buffers)
         result = run(call, context)
-        self.listener.after(index, buffers)
+        self.listener.after(index, buffers, find_linear(call.src[0]))
         return result
+
+
+def find_linear(program: Any) -> Sequence[UOp]:
+    """Returns the linear program of what was launched: a runner (0.12), or a PROGRAM. Empty where it has none."""
+    spec = getattr(program, "p", None)
+    if spec is not None:
+        return spec.uops or ()
+    return next((part.src for part in getattr(program, "src", ()) if part.op.name == "LINEAR"), ())
 
 
 def find_inputs(scheduled: UOp, leaves: Iterable[UOp]) -> dict[UOp, UOp]:

@@ -62,6 +62,8 @@ def diagnose(error: BaseException, nodes: KnownNodes) -> Crash | None:
     own = [(frame, line) for frame, line in frames if _is_tinygrad(frame.f_code.co_filename)]
     if not own or _is_users(frames[-1][0], own[-1][0]):
         return None
+    if isinstance(error, EndlessRewrite):
+        own = _cut_to_loop(own, error.found.context)
     frame, line = own[-1]
     kind, steps, done = _explain_rewriting(error, own)
     rewrite, place = _find_rewrite(own)
@@ -92,6 +94,16 @@ def _list_frames(traceback: TracebackType | None) -> Iterator[tuple[FrameType, i
     while traceback is not None:
         yield traceback.tb_frame, traceback.tb_lineno
         traceback = traceback.tb_next
+
+
+def _cut_to_loop(own: list[tuple[FrameType, int]], context: Any) -> list[tuple[FrameType, int]]:
+    """Returns the frames down to the loop of an endless rewrite, as it begins: where in it, or in what it calls, it was
+    stopped from outside is chance."""
+    for index in range(len(own) - 1, -1, -1):
+        frame = own[index][0]
+        if frame.f_code.co_name == LOOP and frame.f_locals.get("self") is context:
+            return [*own[:index], (frame, frame.f_code.co_firstlineno)]
+    return own
 
 
 def _is_tinygrad(file: str) -> bool:

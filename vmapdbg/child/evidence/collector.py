@@ -129,9 +129,9 @@ class Collector(ABC):
         if self.call is not None and self.call.evidence.is_kept:
             self.call.launches.before(index, buffers)
 
-    def after(self, index: int, buffers: Sequence[Any]) -> None:
+    def after(self, index: int, buffers: Sequence[Any], uops: Sequence[UOp]) -> None:
         if self.call is not None and self.call.evidence.is_kept:
-            self.call.launches.after(index, buffers)
+            self.call.launches.after(index, buffers, uops)
 
     def fails(self, index: int) -> None:
         if self.call is not None:

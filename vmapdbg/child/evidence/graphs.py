@@ -58,12 +58,15 @@ class Version:
 class KernelRun:
     """A launch of a kernel as the scheduler made it: its number among the kernels of the evidence, and the names of
     what its arguments held right before it (None: nothing was there yet). `refused` says why these are not known.
-    `versions` has for each argument what it held in the course of the schedule, in order, as far as that was seen;
-    `held` is the position of what it held for this launch, None where that is not known."""
+    `linear` is the name of its linear program (`linear_programs`), None where `linear_refused` says why. `versions` has
+    for each argument what it held in the course of the schedule, in order, as far as that was seen; `held` is the
+    position of what it held for this launch, None where that is not known."""
 
     kernel: int | None = None
     arguments: tuple[str | None, ...] = ()
     refused: str | None = None
+    linear: str | None = None
+    linear_refused: str | None = None
     versions: tuple[tuple[Version, ...], ...] = ()
     held: tuple[int | None, ...] = ()
 

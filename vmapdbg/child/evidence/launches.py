@@ -15,6 +15,7 @@ from vmapdbg.child.adapters.launches import Step
 from vmapdbg.child.evidence.folder import BlobsFull, EvidenceFolder
 from vmapdbg.child.evidence.graphs import KernelRun, Version
 from vmapdbg.child.evidence.kernel_packer import find_stores, pack_kernel
+from vmapdbg.child.evidence.linear_programs import keep_linear
 from vmapdbg.child.evidence.live_tensors import LiveTensors, do_overlap, find_part, list_parts
 from vmapdbg.child.evidence.packing import CannotPack
 from vmapdbg.child.memory import name_dtype
@@ -75,6 +76,8 @@ class LaunchKeeper:
         self.failed: int | None = None
         # launch -> what its arguments held before it, None for what has no contents yet
         self._arguments: dict[int, tuple[str | None, ...]] = {}
+        # launch -> its linear program
+        self._programs: dict[int, Sequence[UOp]] = {}
         # launch -> the memory of its arguments, and which of its versions each had
         self._read: dict[int, tuple[tuple[PartOfMemory, int | None], ...]] = {}
         self._memory = KnownMemory()
@@ -108,8 +111,9 @@ class LaunchKeeper:
         parts = map(self._memory.find, buffers)
         self._read[index] = tuple((part, part.held) for part in parts)
 
-    def after(self, index: int, buffers: Sequence[Any]) -> None:
-        """A launch ran just now: what it wrote is kept before its memory goes to another buffer."""
+    def after(self, index: int, buffers: Sequence[Any], uops: Sequence[UOp]) -> None:
+        """A launch ran just now, with this linear program: what it wrote is kept before its memory goes to another
+        buffer."""
         for number in self._find_written(index, buffers):
             self._note_write(buffers[number], index)
         if self.holds:
@@ -125,6 +129,7 @@ class LaunchKeeper:
             self.is_full = True
             return
         self._memory.note(written, name, index)
+        self._programs[index] = uops
         self.written[index] = (name, name_dtype(written.dtype), written.size)
 
     def fails(self, index: int) -> None:
@@ -201,16 +206,19 @@ class LaunchKeeper:
         if arguments is None:
             return KernelRun(refused="what it reads was not kept")
         key = step.ast, tuple(sorted(step.variables.items()))
+        refused = None
         if key not in known:
             try:
                 kernel = pack_kernel(step.ast, step.variables)
+                known[key] = len(kernels)
+                kernels.append(kernel)
             except CannotPack as error:
-                return KernelRun(refused=str(error))
-            known[key] = len(kernels)
-            kernels.append(kernel)
+                refused = str(error)
+        linear, linear_refused = keep_linear(self.folder, self._programs.get(index, ()), step.variables)
         read = self._read[index]
         versions = tuple(tuple(part.versions) for part, _ in read)
-        return KernelRun(known[key], arguments, versions=versions, held=tuple(held for _, held in read))
+        held = tuple(position for _, position in read)
+        return KernelRun(known.get(key), arguments, refused, linear, linear_refused, versions, held)
 
 
 def _is_sharded(buffers: Sequence[Any]) -> bool:

@@ -22,7 +22,7 @@ class CannotPack(Exception):
 UNEXPECTED = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 """What a graph raises that is not what is expected here: the user's program must not fail of it."""
 
-_ARITHMETIC = {
+ARITHMETIC = {
     "ADD": "add",
     "SUB": "sub",
     "MUL": "mul",
@@ -57,7 +57,7 @@ _ARITHMETIC = {
 }
 SAME = {"CONTIGUOUS_BACKWARD": "same", "DETACH": "same", "NOOP": "same", "CONTIGUOUS": "copy"}
 # numbers that take the dtype of what they are used with; indices, which no kernel computes in less
-_DTYPES = {"index": "long", "weakint": "long", "weakfloat": "double", "weakbool": "bool"}
+DTYPES = {"index": "long", "weakint": "long", "weakfloat": "double", "weakbool": "bool"}
 _INDICES = {"index", "weakint"}
 _WEAK = {"weakfloat", *_INDICES}
 REDUCES = {"ADD": "add", "MUL": "mul", "MAX": "max"}
@@ -114,8 +114,8 @@ class UOpPacker:
         src = tuple(self._slots[s] for s in sources)
         if not sources and self._is_number(u):
             return self._add("const", u, (), self.sizes.find(u))
-        if op in _ARITHMETIC:
-            return self._add(_ARITHMETIC[op], u, self._match_dtypes(u, src))
+        if op in ARITHMETIC:
+            return self._add(ARITHMETIC[op], u, self._match_dtypes(u, src))
         if op in SAME:
             return self._add(SAME[op], u, src)
         method = getattr(self, f"_make_{op.lower()}", None)
@@ -128,7 +128,7 @@ class UOpPacker:
 
     def _name_dtype(self, u: UOp) -> str:
         name = _name_scalar(u)
-        name = _DTYPES.get(name, name)
+        name = DTYPES.get(name, name)
         if name not in ITEMSIZE:
             raise CannotPack(f"the reference does not know the dtype {name}")
         return name

@@ -9,11 +9,13 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from vmapdbg.child.diagnosis.known_nodes import KnownNodes
 from vmapdbg.child.record.recording import Asked
 from vmapdbg.child.record.times import Stopwatch
+from vmapdbg.child.shadow import Shadow
 from vmapdbg.job.job import Request
 from vmapdbg.model import capture as model
 
@@ -29,6 +31,7 @@ class Mode(ABC):
         # where `check` has evidence kept: it brings numpy along, which nobody else here has to wait for
         self.collector: Collector | None = None
         self.stopwatch = Stopwatch() if self.job.times else None
+        self.shadow: Shadow | None = None
 
     @property
     @abstractmethod
@@ -48,10 +51,13 @@ class Mode(ABC):
     def build(self, error: model.SnippetError | None, progress: Callable[[], object]) -> model.Capture:
         """Returns what was recorded, and lets go of what no Capture needs. Calls `progress` after each kernel."""
 
-    def watch_times(self) -> None:
-        """Has launches timed where that is asked for, once tinygrad is imported."""
+    def watch_launches(self, tensor_module: ModuleType) -> None:
+        """Has launches timed, and a copy of the process made before they run, where that is asked for, once tinygrad is
+        imported. Raises UnknownShape."""
         if self.stopwatch is not None:
             self.stopwatch.watch()
+        if self.shadow is not None:
+            self.shadow.watch(tensor_module)
 
     def add_times(self, capture: model.Capture) -> model.Capture:
         """Returns the capture with what was timed."""
@@ -63,6 +69,8 @@ class Mode(ABC):
         """The snippet is done."""
         if self.collector is not None:
             self.collector.close()
+        if self.shadow is not None:
+            self.shadow.stop()
 
 
 def choose_mode(request: Request) -> Mode:

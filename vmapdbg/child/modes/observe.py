@@ -43,9 +43,9 @@ class ObserveMode(Mode):
         if self.job.values:
             self.note_values(module)
         try:
-            self.watch_times()
+            self.watch_launches(module)
         except ImportError as unknown:
-            self.recorder.lost.append(f"times of kernels: {unknown}")
+            self.recorder.lost.append(f"launches: {unknown}")
 
     def collect(self, module: ModuleType, folder: Path) -> None:
         """Has what `check` compares kept in a folder."""

@@ -44,7 +44,7 @@ class OverlayMode(Mode):
     def tensor_ready(self, module: ModuleType) -> None:
         if self.collector is not None:
             self.collector.watch(module)
-        self.watch_times()
+        self.watch_launches(module)
 
     def find_nodes(self) -> KnownNodes:
         return read_overlay_nodes(self.recorder)

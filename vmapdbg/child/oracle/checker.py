@@ -15,6 +15,7 @@ from vmapdbg.check.result import BufferCheck, CheckReport, Comparison, ExpectedO
 from vmapdbg.child.diagnosis import EndlessRewrite, Watcher
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
+from vmapdbg.child.lifeline import hold
 from vmapdbg.child.oracle.comparer import Comparer
 from vmapdbg.child.oracle.expected import find_expected
 from vmapdbg.child.oracle.first_wrong_buffer import Walk
@@ -28,6 +29,7 @@ from vmapdbg.values.numbers import Array
 
 def main() -> None:
     request = load_request(CheckRequest, sys.argv[1])
+    hold(request.lifeline)
     assert request.evidence is not None
     folder = EvidenceFolder(Path(request.evidence))
     files = folder.find_files()

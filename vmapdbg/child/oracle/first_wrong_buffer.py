@@ -15,8 +15,9 @@ from itertools import product
 from vmapdbg.check.misread import find_steps_read
 from vmapdbg.check.result import BufferCheck, Comparison, KernelFault, Misread
 from vmapdbg.child.evidence.graphs import Evidence, WrittenBuffer
-from vmapdbg.child.oracle.kernel_fault import WrongBuffer, align_buffer, find_kernel_fault
+from vmapdbg.child.oracle.kernel_fault import find_kernel_fault
 from vmapdbg.child.oracle.oracle import Read, Values
+from vmapdbg.child.oracle.wrong_buffer import WrongBuffer, align_buffer
 from vmapdbg.values.numbers import Array, decode
 from vmapdbg.values.slices import take_slice
 from vmapdbg.values.tolerance import Tolerance

@@ -21,6 +21,7 @@ from typing import Any
 from vmapdbg import overlay
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence, pack_graph
+from vmapdbg.child.lifeline import hold
 from vmapdbg.child.memory import read_buffer
 from vmapdbg.child.reduce.trial import Trial, build_graph, read_frame, write_frame
 from vmapdbg.diff.values import compare_output
@@ -31,6 +32,7 @@ from vmapdbg.model.store import write_atomically
 
 def main() -> None:
     request = load_request(ReduceRequest, sys.argv[1])
+    hold(request.lifeline)
     assert request.job.patches is not None
     overlay.install(format_patches(request.job.patches))
     reducer = Reducer(request)

@@ -88,7 +88,7 @@ def _format_open_ranges(view: ScheduleView, item: Bufferize) -> list[Part]:
         iterations = " x ".join(f"{view.index.size_of(name) or '?'}" for name in lost)
         alert = (
             f"!! ambient {', '.join(lost)} is NOT closed: all {iterations} iterations write the same "
-            f"{format_plural(item.size, 'element')}, only the last one survives"
+            f"{format_plural(item.size, 'element')}, only one of them survives"
         )
         notes.append((alert, ALERT))
     if harmless and item.outcome == "kept":

@@ -126,9 +126,9 @@ def _format_lost(item: BufferizeChange) -> list[Part]:
     notes: list[Part] = []
     if item.lost_before:
         names = ", ".join(item.lost_before)
-        lost = f"before, ambient {names} was NOT closed: only its last iteration survived{_tell_now(item)}"
+        lost = f"before, ambient {names} was NOT closed: only one iteration of it survived{_tell_now(item)}"
         notes.append((f"!! {lost}", ALERT))
     if item.lost_after:
         names = ", ".join(item.lost_after)
-        notes.append((f"!! after, ambient {names} is NOT closed: only its last iteration survives", ALERT))
+        notes.append((f"!! after, ambient {names} is NOT closed: only one iteration of it survives", ALERT))
     return notes

@@ -41,6 +41,10 @@ def format_findings(page: Page, diff: CaptureDiff, places: Places) -> list[Text]
 def format_verdict(page: Page, diff: CaptureDiff) -> Text:
     """Returns the verdict in one line."""
     before, after = diff.before, diff.after
+    if before.error is not None and after.error is not None and not before.schedules + after.schedules:
+        return page.text(
+            f"nothing to compare: {_describe_failed(before)} before, {_describe_failed(after)} after", ALERT
+        )
     if before.error != after.error:
         ends = (f"{name} {_describe_end(side)}" for name, side in (("before", before), ("after", after)))
         parts = [page.text("; ".join(ends))]
@@ -66,6 +70,11 @@ def _describe_end(side: Side) -> str:
     if not side.schedules:
         return f"RAISED {side.error.type} before its first schedule"
     return f"RAISED {side.error.type} after {format_plural(side.schedules, 'schedule')}"
+
+
+def _describe_failed(side: Side) -> str:
+    assert side.error is not None
+    return "DIED" if side.error.type == _DIED else f"RAISED {side.error.type}"
 
 
 def _describe_counts(page: Page, diff: CaptureDiff, totals: list[Text]) -> list[Text]:

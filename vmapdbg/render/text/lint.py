@@ -66,7 +66,10 @@ def _format_headline(page: Page, report: Report) -> Text:
         looked_at += f", patches off: {off}"
     if report.ignored:
         looked_at += f", {report.ignored} ignored by comments"
-    return page.join((capture.snippet, "bold"), "  ", _count_findings(len(report.findings)), looked_at)
+    found = _count_findings(len(report.findings))
+    if not kernels and not report.findings:
+        found = ("nothing was looked at:", ALERT)
+    return page.join((capture.snippet, "bold"), "  ", found, looked_at)
 
 
 def _count_findings(count: int) -> tuple[str, str]:
