@@ -35,6 +35,10 @@ y = Tensor([1.0, 2.0, 3.0, 4.0]).realize()
 first = y[:2] * 3
 part = y[2:].assign(y[2:] * 5)
 Tensor.realize(part, first)
+if hasattr(Tensor, "invalids"):
+    z = Tensor.invalids(10, dtype="int").realize()
+    z[2:5] = 2
+    z.realize()
 counts = [Tensor.rand(3) for _ in range(3)]
 Tensor.realize(*counts)
 """

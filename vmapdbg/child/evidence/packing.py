@@ -162,6 +162,9 @@ class UOpPacker:
 
     def _make_const(self, u: UOp, src: tuple[int, ...]) -> int:
         dtype = self._name_dtype(u)
+        # it has a truth, and no number
+        if str(u.arg) == "Invalid":
+            raise CannotPack("a value that is not defined (Invalid) is in its graph")
         kinds: dict[str, Callable[[Any], Any]] = {"bool": bool}
         if is_float(dtype):
             kinds[dtype] = float
