@@ -16,7 +16,7 @@ from vmapdbg.child.follow.collectors import FollowedCall
 from vmapdbg.child.follow.compare import Judge
 from vmapdbg.child.follow.mixed_packer import MixedPacker, find_base
 from vmapdbg.child.follow.order import OrderedKernels
-from vmapdbg.child.follow.outputs import Followed, follow_outputs
+from vmapdbg.child.follow.outputs import Followed, choose_chains, follow_outputs
 from vmapdbg.child.follow.ran import find_real_value
 from vmapdbg.child.follow.steps import MOST_SECONDS, Progress, StepFinder
 from vmapdbg.reference.value import Unknown
@@ -32,6 +32,7 @@ class ScheduleFollower:
 
     def __init__(self, one: FollowedCall, nodes: PassNodes, read: Callable[[str], bytes], progress: Progress):
         self.one, self.nodes, self.read, self.progress = one, nodes, read, progress
+        self.chains = choose_chains(one.seen)
         self.packer = make_packer(one)
         self.judge = Judge(self.packer.graph, read)
         # those of the graph that the first pass is given
@@ -45,11 +46,11 @@ class ScheduleFollower:
             self._before = find_inputs(one.scheduled, [])
 
     def follow(self, line: str | None) -> SchedulePath:
-        if not self.one.seen.chains:
+        if not self.chains:
             return SchedulePath(self.one.schedule, line, reason="tinygrad had it in its cache: no pass ran")
         if is_sharded(self.one.scheduled):
             return SchedulePath(self.one.schedule, line, reason="its values are spread over several devices")
-        self.outputs, self.followed = follow_outputs(self.one.seen.chains)
+        self.outputs, self.followed = follow_outputs(self.chains)
         self.packer.find_memory(one.run.after for one in self.followed)
         self._run_in_order()
         paths = [self.follow_output(number, u) for number, u in self.outputs.items()]
@@ -84,7 +85,7 @@ class ScheduleFollower:
 
     def _follow_buffers(self) -> Iterator[OutputPath]:
         """Yields those buffers that are wrong after a pass."""
-        first = self.one.seen.chains[0].runs[0].before
+        first = self.chains[0].runs[0].before
         follower = BufferFollower(self.packer, self._find_own)
         for number, buffer in enumerate(follower.list_buffers(first)):
             try:
@@ -162,7 +163,7 @@ class ScheduleFollower:
     def _evaluate_run(self, number: int) -> PassValue:
         def compare() -> Difference | None:
             value, is_base = find_real_value(self.one.call, number, self.read)
-            asked = self.one.seen.chains[0].runs[0].before.src[number]
+            asked = self.chains[0].runs[0].before.src[number]
             return self.judge.compare_value(self.packer.pack(find_base(asked) if is_base else asked), value)
 
         return self._judge(RUN, "run", compare)
@@ -216,7 +217,10 @@ class ScheduleFollower:
             return replace(path, rewrite=rewrite)
         if finder.is_late:
             return replace(path, reason=f"its steps take more than {MOST_SECONDS} s to evaluate")
-        return replace(path, reason="no single step of it that can be evaluated changes a value")
+        reason = "no single step of it that can be evaluated changes a value"
+        if first and path.passes[first - 1].status == "unknown":
+            reason += ", and the value before it is not known: it may be an earlier pass"
+        return replace(path, reason=reason)
 
 
 def settle(passes: Sequence[PassValue]) -> tuple[PassValue, ...]:

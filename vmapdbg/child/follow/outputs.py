@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from vmapdbg.child.adapters.schedules import find_kernels, kernel_of
 from vmapdbg.child.follow.mixed_packer import find_base, find_buffer, list_views
-from vmapdbg.child.follow.records import Chain, PassRun
+from vmapdbg.child.follow.records import Chain, PassRun, Watched
 
 UOp = Any
 
@@ -24,6 +25,20 @@ class Followed:
     run: PassRun
     outputs: dict[int, UOp]
     is_memory: bool = False
+
+
+def choose_chains(seen: Watched) -> list[Chain]:
+    """Returns the chains that the schedule came from. The overlay tries several ways to fuse, each a chain of its own:
+    the kernels tell which one was taken."""
+    attempts = [chain for chain in seen.chains if chain.function == "get_rangeify_map"]
+    if not attempts or not seen.created:
+        return attempts[-1:] or seen.chains
+    asts = {launch.ast for launch in find_kernels(seen.created[-1].launches)}
+    for chain in reversed(attempts):
+        known = [kernel_of(u) for u in chain.runs[-1].after.toposort()]
+        if asts <= {one[0] for one in known if one is not None}:
+            return [chain]
+    return attempts[-1:]
 
 
 def follow_outputs(chains: Sequence[Chain]) -> tuple[dict[int, UOp], list[Followed]]:

@@ -59,6 +59,7 @@ class PassWatcher:
         """Returns what was seen since `start`."""
         self.is_on = False
         self._runs = {}
+        self.seen.chains = [chain for chain in self.seen.chains if chain.runs]
         for chain in self.seen.chains:
             chain.frame = None
         return self.seen
@@ -76,12 +77,14 @@ class PassWatcher:
         if frame is None:
             return rewrite(context, root)
         run = PassRun(*find_name(sys._getframe(1)), root, context)
-        self._find_chain(frame).runs.append(run)
+        chain = self._find_chain(frame)
         self._runs[id(context)] = run
         try:
             run.after = rewrite(context, root)
         finally:
             self._runs.pop(id(context), None)
+        # of one that raises nothing comes
+        chain.runs.append(run)
         return run.after
 
     def _on_rule(self, rewrite: Callable[..., UOp | None], context: Any, x: UOp) -> UOp | None:
