@@ -93,7 +93,8 @@ class OutputPath:
     """One output of a schedule: `shape` and `dtype` of the value, the id of its `node` and the user's `line`. `passes`
     are in order. `rewrite` is what makes it wrong in the first pass after which it is wrong, `read` where that is the
     order of the kernels; where that is not known, `reason` says why. `of` is `output`; or `buffer` for one of the
-    snippet, which should hold what is assigned to it, or what it held before: these have numbers of their own."""
+    snippet that is wrong in the end: it should hold what is assigned to it, or what it held before. These have numbers
+    of their own."""
 
     number: int
     shape: tuple[int, ...]

@@ -43,16 +43,26 @@ class MixedEvaluator(Evaluator):
 
     def _check_room(self, slot: int) -> None:
         node = self.graph.nodes[slot]
-        names = {name for source in self._plan.list_sources(slot) for name in self._find_ranges(source)}
-        count = math.prod(node.shape) * math.prod(self.graph.ranges[name] for name in names)
+        sizes: dict[int, int] = {}
+        for source in self._plan.list_sources(slot):
+            for name, size in self._list_sizes(source):
+                sizes[name] = max(size, sizes.get(name, 1))
         if node.op == "reduce":
-            count *= math.prod(self.graph.ranges[name] for name in set(node.arg[3]) - names)
+            sizes |= {name: self.graph.ranges[name] for name in node.arg[3]}
+        own = math.prod(node.shape)
+        if node.op == "close":
+            # its axes are among the steps
+            own = math.prod(size for size, name in zip(node.shape, node.arg[0], strict=True) if name not in sizes)
+        elif node.op in {"put", "launch"}:
+            own = max(1, own // math.prod(sizes.values()))
+        count = own * math.prod(sizes.values())
         if count > MOST_AT_ONCE:
             raise Unknown(f"it takes {count:,} elements at a time")
 
-    def _find_ranges(self, slot: int) -> tuple[int, ...]:
+    def _list_sizes(self, slot: int) -> list[tuple[int, int]]:
+        """Returns the step ranges of a value that is known with their sizes."""
         found = self.known.get(slot, self._values.get(slot))
-        return found.ranges if isinstance(found, Value) else ()
+        return _list_sizes(found) if isinstance(found, Value) else []
 
     def _make_buffer(self, slot: int, node: Node) -> Value:
         if slot in self.graph.inputs:

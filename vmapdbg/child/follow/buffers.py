@@ -25,11 +25,6 @@ class BufferFollower:
     def __init__(self, packer: MixedPacker, find_own: Callable[[UOp], UOp | None]):
         self.packer, self.find_own = packer, find_own
 
-    def list_buffers(self, sink: UOp) -> list[UOp]:
-        """Returns the BUFFERs of the snippet that a graph is made of, in its order."""
-        found = (self.find_own(u) for u in sink.toposort() if u.op.name in {"BUFFER", "PARAM"})
-        return list(dict.fromkeys(u for u in found if u is not None))
-
     def pack_memory(self, sink: UOp, buffer: UOp) -> int:
         """Returns the position of what a buffer holds when all of a graph is done. Raises CannotPack."""
         states, assigns = self._find_writes(sink, buffer)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,10 +21,14 @@ from vmapdbg.child.follow.order import OrderedKernels
 from vmapdbg.child.follow.outputs import Followed, choose_chains, follow_outputs
 from vmapdbg.child.follow.ran import find_real_value
 from vmapdbg.child.follow.steps import MOST_SECONDS, Progress, StepFinder
-from vmapdbg.reference.value import Unknown
+from vmapdbg.reference.kinds import load
+from vmapdbg.reference.value import Unknown, Value
+from vmapdbg.values.numbers import Array
 
 UOp = Any
 _SHARDED = frozenset({"MULTI", "MSTACK", "MSELECT", "ALLREDUCE"})
+MOST_SECONDS_IN_ALL = 120
+"""How long the values of a schedule are evaluated, the steps of a wrong pass apart."""
 ORDER = "the kernels in their order, by numpy"
 RUN = "the kernels as they ran"
 
@@ -32,6 +38,7 @@ class ScheduleFollower:
 
     def __init__(self, one: FollowedCall, nodes: PassNodes, read: Callable[[str], bytes], progress: Progress):
         self.one, self.nodes, self.read, self.progress = one, nodes, read, progress
+        self._end = time.monotonic() + MOST_SECONDS_IN_ALL
         self.chains = choose_chains(one.seen)
         self.packer = make_packer(one)
         self.judge = Judge(self.packer.graph, read)
@@ -84,19 +91,23 @@ class ScheduleFollower:
     # *** buffers of the snippet
 
     def _follow_buffers(self) -> Iterator[OutputPath]:
-        """Yields those buffers that are wrong after a pass."""
+        """Yields those buffers that hold something wrong when the kernels have run."""
         first = self.chains[0].runs[0].before
         follower = BufferFollower(self.packer, self._find_own)
-        for number, buffer in enumerate(follower.list_buffers(first)):
+        for number, (buffer, held) in enumerate(self.one.call.reference.held.items()):
             try:
                 right = follower.pack_memory(first, buffer)
             except (CannotPack, *UNEXPECTED):
                 continue
-            path = self._follow_buffer(follower, number, buffer, right)
-            if path.first_wrong is not None:
-                yield path
+            node = self.packer.graph.nodes[right]
+            real = Value(load(Array(self.read(held.blobs[0]), node.dtype, node.shape)))
+            value = self._judge(RUN, "run", functools.partial(self.judge.compare_value, right, real))
+            if value.status == "wrong":
+                yield self._follow_buffer(follower, number, buffer, right, value)
 
-    def _follow_buffer(self, follower: BufferFollower, number: int, buffer: UOp, right: int) -> OutputPath:
+    def _follow_buffer(
+        self, follower: BufferFollower, number: int, buffer: UOp, right: int, real: PassValue
+    ) -> OutputPath:
         passes: list[PassValue] = []
         for one in self.followed:
 
@@ -104,7 +115,7 @@ class ScheduleFollower:
                 return self.judge.compare(right, follower.pack_memory(sink, buffer))
 
             passes.append(replace(self._judge(one.run.name, "rewrite", compare), place=one.run.place))
-        passes.append(self._judge_held(follower, buffer, right))
+        passes += [self._judge_held(buffer, right), real]
         node = self.packer.graph.nodes[right]
         path = OutputPath(number, node.shape, node.dtype, settle(passes), of="buffer")
         for one, value in zip(self.followed, path.passes, strict=False):
@@ -112,7 +123,7 @@ class ScheduleFollower:
                 return replace(path, rewrite=follower.explain(one.run, buffer, value.difference, self.nodes))
         return path
 
-    def _judge_held(self, follower: BufferFollower, buffer: UOp, right: int) -> PassValue:
+    def _judge_held(self, buffer: UOp, right: int) -> PassValue:
         """Returns what the kernels leave in a buffer."""
         order = self.order
         if order is None:
@@ -169,6 +180,9 @@ class ScheduleFollower:
         return self._judge(RUN, "run", compare)
 
     def _judge(self, name: str, kind: PassKind, compare: Callable[[], Difference | None]) -> PassValue:
+        if time.monotonic() > self._end:
+            reason = f"the schedule takes more than {MOST_SECONDS_IN_ALL} s to evaluate"
+            return PassValue(name, None, "unknown", reason=reason, kind=kind)
         self.progress(f"schedule {self.one.schedule}: {name}")
         try:
             found = compare()
