@@ -106,8 +106,13 @@ def ask_for_values(request: ValueRequest, progress: Progress | None) -> str:
         process = start_child(request, job.patches, Streams(stdout=sys.stderr.fileno()))
         try:
             wait_for(process, request, job.snippet, job.timeout, progress, ["vmapdbg.render.text.value_path"])
-        except (KeyboardInterrupt, ChildDied):
+        except ChildDied as died:
             if not request.output.exists():
+                raise
+            print(f"vmapdbg: {died}", file=sys.stderr)
+        except KeyboardInterrupt as ended:
+            # a signal that asks the tool to end is one, too
+            if type(ended) is not KeyboardInterrupt or not request.output.exists():
                 raise
         return request.output.read_text(encoding="utf-8")
 

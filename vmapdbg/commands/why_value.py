@@ -17,7 +17,7 @@ from vmapdbg.model.capture import Capture
 from vmapdbg.model.data import build_data, dump_document
 
 if TYPE_CHECKING:
-    from vmapdbg.check.value_path import ValueReport
+    from vmapdbg.check.value_path import SchedulePath, ValueReport
 
 
 def print_values(job: Job, subject: str | None, schedule: int | None, as_json: bool) -> None:
@@ -71,7 +71,7 @@ def choose_outputs(capture: Capture, report: ValueReport, subject: str, schedule
             nodes.add(found.node)
         elif found.kernel is not None:
             nodes.update(kernels[found.kernel].outputs)
-    paths = []
+    paths: list[SchedulePath] = []
     for path in report.schedules:
         index = index_of(capture.schedules[path.schedule])
         nodes = wanted.get(path.schedule, set())
