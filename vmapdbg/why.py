@@ -113,9 +113,9 @@ def explain(capture: Capture, subject: str | None, schedule: int | None) -> list
         raise UnknownSubject(f"there is no schedule {schedule}: {capture.snippet} made {len(capture.schedules)}")
     if subject is None:
         again = find_distinct(capture)
-        if schedule is not None:
-            again = {schedule: []}
-        return [explain_boundaries(s, again[s.index]) for s in schedules if s.nodes and s.index in again]
+        # one that is asked for is told of, though it may be an earlier one again
+        told = [s for s in schedules if s.nodes and (s.index in again or schedule is not None)]
+        return [explain_boundaries(s, again.get(s.index, ()) if schedule is None else ()) for s in told]
     if subject.isdecimal():
         chosen = next((s for s in reversed(schedules) if s.kernels), schedules[-1])
         return [explain_node(chosen, find_node(chosen, int(subject)))]

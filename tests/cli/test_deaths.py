@@ -23,7 +23,7 @@ DEATHS = {
     "exit": ("import os; os._exit(3)\n", "ended the process with status 3"),
     "kill": ("import os; os.kill(os.getpid(), 9)\n", "was killed by SIGKILL"),
 }
-TREES = [[], ["--tinygrad", "0.12.0"], ["--tinygrad", "0.14.0"]]
+TREES = [[], ["--tinygrad", "0.12.0"], ["--tinygrad", "0.13.0"]]
 
 
 def write(folder: Path, text: str) -> str:
@@ -53,7 +53,7 @@ def test_the_launch_that_it_died_in_is_named(tree: list[str], tmp_path: Path) ->
     assert done.returncode == 4
     error = json.loads(done.stdout)["error"]
     assert "was killed by SIGSEGV while launch 0 of its last schedule ran, kernel E_" in error["message"]
-    assert error["line"] == "snippet.py:8"
+    assert error["line"] == "snippet.py:9"
 
 
 def test_a_snippet_that_is_stopped_shows_what_it_had(tmp_path: Path) -> None:

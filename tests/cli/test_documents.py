@@ -43,6 +43,7 @@ PRINTED = [
     ("diff", ("diff", "samples/softmax.py", "--json")),
     ("lint", ("lint", SNIPPET, "--format", "json", *BROKEN)),
     ("check", ("check", SNIPPET, "--json", *BROKEN)),
+    ("why-value", ("why", "--value", SNIPPET, "--json", *BROKEN)),
     pytest.param(
         "bisect",
         ("bisect", "samples/unclosed_range.py", "--on", "crash", "--runs", "4", "--json"),

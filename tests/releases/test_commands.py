@@ -46,6 +46,11 @@ def why(run: Run) -> bool:
     return code == 0 and "(indexing.py:" in out
 
 
+def why_value(run: Run) -> bool:
+    code, out = run("why", "--value", "snippet.py")
+    return code == 0 and "2 outputs, right after every pass" in out
+
+
 def diff(run: Run) -> bool:
     (Path("other.py")).write_text(SNIPPET.replace("softmax", "log_softmax"), encoding="utf-8")
     run("show", "other.py", "--save", "other.json", "--only", "kernels")
@@ -88,6 +93,7 @@ COMMANDS: dict[str, Callable[[Run], bool]] = {
     "show": show,
     "graph": graph,
     "why": why,
+    "why --value": why_value,
     "diff": diff,
     "lint": lint,
     "check": check,

@@ -67,7 +67,7 @@ class Shadow:
     def before(self, index: int, buffers: Sequence[Any]) -> None:
         self.note(index)
 
-    def after(self, index: int, buffers: Sequence[Any]) -> None:
+    def after(self, index: int, buffers: Sequence[Any], uops: Sequence[Any]) -> None:
         self.note(_NONE)
 
     def fails(self, index: int) -> None:

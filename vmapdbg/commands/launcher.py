@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from vmapdbg.commands.progress import Progress
-from vmapdbg.job.job import CheckRequest, Job, ReduceRequest, Request, Run, dump_record
+from vmapdbg.job.job import CheckRequest, Job, ReduceRequest, Request, Run, ValueRequest, dump_record
 from vmapdbg.job.patches import Patches, format_patches
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.failure import EXIT_CHILD, Failure
@@ -31,6 +31,7 @@ _MODULES = {
     Request: "vmapdbg.child.run_snippet",
     CheckRequest: "vmapdbg.child.oracle.checker",
     ReduceRequest: "vmapdbg.child.reduce.reducer",
+    ValueRequest: "vmapdbg.child.follow.run",
 }
 _POLL = 0.2
 """Seconds between two looks at how far a child is."""
@@ -92,6 +93,27 @@ def ask_child(
         # stdout carries what the tool was asked for
         process = start_child(request, None, Streams(stdout=sys.stderr.fileno()))
         wait_for(process, request, name, timeout, progress)
+        return request.output.read_text(encoding="utf-8")
+
+
+def ask_for_values(request: ValueRequest, progress: Progress | None) -> str:
+    """Has a child follow the values of a snippet, and returns the JSON text of its result. Ctrl-C ends the child; what
+    it has written by then is returned. Raises ChildDied."""
+    job = request.job
+    with _make_folder() as folder:
+        request = add_tree(replace(request, folder=folder))
+        # stdout carries what the tool was asked for
+        process = start_child(request, job.patches, Streams(stdout=sys.stderr.fileno()))
+        try:
+            wait_for(process, request, job.snippet, job.timeout, progress, ["vmapdbg.render.text.value_path"])
+        except ChildDied as died:
+            if not request.output.exists():
+                raise
+            print(f"vmapdbg: {died}", file=sys.stderr)
+        except KeyboardInterrupt as ended:
+            # a signal that asks the tool to end is one, too
+            if type(ended) is not KeyboardInterrupt or not request.output.exists():
+                raise
         return request.output.read_text(encoding="utf-8")
 
 

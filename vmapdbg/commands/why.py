@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from vmapdbg.commands.jobs import find_capture
+from vmapdbg.commands.jobs import find_capture, find_job
 from vmapdbg.commands.options import (
     JobOptions,
     end_after,
@@ -13,6 +13,7 @@ from vmapdbg.commands.options import (
     tell_no_schedule,
 )
 from vmapdbg.model.capture import Capture
+from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import inflect
 from vmapdbg.render.format import format_ids
@@ -22,12 +23,20 @@ from vmapdbg.render.format import format_ids
 @click.argument("subject", required=False)
 @click.argument("snippet", required=False)
 @click.option("--schedule", type=click.IntRange(min=0), help="Look only at this schedule.")
+@click.option("--value", is_flag=True, help="Follow the values of outputs through the passes of the scheduler.")
+@click.option("--json", "as_json", is_flag=True, help="With --value: print one JSON document.")
 @job_options
-def why(subject: str | None, snippet: str | None, schedule: int | None, options: JobOptions) -> None:
+def why(
+    subject: str | None, snippet: str | None, schedule: int | None, value: bool, as_json: bool, options: JobOptions
+) -> None:
     """Explain every decision about SUBJECT: a node's number, a kernel's name, or a line such as model.py:12.
 
     Without SUBJECT: one line for each buffer between two kernels, and why they are not one. SNIPPET is a Python file
     or a saved capture; without it, the snippet of the last show.
+
+    With --value: the outputs that SUBJECT goes into (all of them without it), evaluated by numpy after each pass of
+    the scheduler. Where one is wrong: the first pass after which it is, and the first rewrite in it that changes a
+    value, with the file and line of its rule. The exit code is 1 then.
 
     \b
     Examples:
@@ -35,9 +44,19 @@ def why(subject: str | None, snippet: str | None, schedule: int | None, options:
       vmapdbg why 28 samples/ffn_overfusion.py
       vmapdbg why samples/ffn_overfusion.py:19
       vmapdbg why
+      vmapdbg why --value samples/lost_range.py --patches all,-ambient-ranges,-fuse-broadcast
     """
+    if as_json and not value:
+        raise click.UsageError("--json is for --value")
     if snippet is None and subject is not None and subject.endswith((".py", ".json")):
         subject, snippet = None, subject
+    if value:
+        if snippet is not None and snippet.endswith(".json"):
+            raise Failure("--value runs the snippet: a saved capture has no values")
+        from vmapdbg.commands.why_value import print_values
+
+        print_values(find_job(snippet, options), subject, schedule, as_json)
+        return
     capture = find_capture(snippet, options)
     if not capture.schedules:
         tell_no_schedule(capture)

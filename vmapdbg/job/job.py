@@ -112,6 +112,14 @@ class CheckRequest(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ValueRequest(Request):
+    """Asks for the values of the outputs after each pass of the scheduler; `schedule` is the number of the only one
+    that is looked at, None: all of them."""
+
+    schedule: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReduceRequest(Request):
     """Asks for a small snippet that comes out differently for `job` and for `other`, the same with other patches. Where
     `other` is None, for one that goes wrong in the same way for `job` alone: it raises or hangs at the same place, or

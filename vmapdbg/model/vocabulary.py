@@ -23,6 +23,7 @@ DocumentKind = Literal[
     "suite-diff",
     "bisect-decisions",
     "run-check",
+    "why-value",
 ]
 """What a JSON document is; there is a JSON Schema for each."""
 

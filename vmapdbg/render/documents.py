@@ -18,6 +18,7 @@ from vmapdbg.render.graph.model import Graph
 from vmapdbg.render.lint_formats import LintDocument, RunDocument
 from vmapdbg.render.pattern_sentences import add_pattern_sentences
 from vmapdbg.render.run_check import RunCheckDocument
+from vmapdbg.render.value_document import ValueDocument
 from vmapdbg.suite.result import SuiteDiff
 
 # *** vmapdbg check --json
@@ -233,6 +234,7 @@ DOCUMENTS: dict[DocumentKind, type] = {
     "run": RunDocument,
     "check": CheckDocument,
     "run-check": RunCheckDocument,
+    "why-value": ValueDocument,
     "bisect": BisectDocument,
     "bisect-commits": History,
     "bisect-decisions": DecisionsDocument,

@@ -31,6 +31,8 @@ class ReferenceEvidence:
         # those that something is written to, and those that are written more than once
         self._touched: set[UOp] = set()
         self._chained: set[UOp] = set()
+        # BUFFER -> what it held when the kernels had run, for those that are compared
+        self.held: dict[UOp, HeldBuffer] = {}
 
     def start(self, sink: UOp, roots: Sequence[UOp], inputs: Mapping[UOp, tuple[str, ...]]) -> None:
         """Nothing has run: `inputs` has what is in each BUFFER of the graph `sink`, of which `roots` are asked for."""
@@ -73,10 +75,11 @@ class ReferenceEvidence:
             slot, assigned = self._slots[buffer], self._assigned.get(buffer)
             now = self.folder.keep_all(buffer.buffer)
             if assigned is not None:
-                self.evidence.held.append(HeldBuffer(assigned, now, True, self.launches.is_written(buffer.buffer)))
+                self.held[buffer] = HeldBuffer(assigned, now, True, self.launches.is_written(buffer.buffer))
             elif slot is not None and buffer not in self._touched and now != before:
                 launch = self.launches.find_writer(buffer.buffer)
-                self.evidence.held.append(HeldBuffer(slot, now, False, launch=launch))
+                self.held[buffer] = HeldBuffer(slot, now, False, launch=launch)
+        self.evidence.held += self.held.values()
         self._keep_changed()
 
     def _keep_changed(self) -> None:

@@ -76,7 +76,7 @@ class Sizes:
         if getattr(u, "is_bound_var", False):
             return self.find(u.src[1].src[1])
         if getattr(u, "is_variable", False) or op == "PARAM":
-            return self.variables.get(getattr(u.arg, "name", None) or "")
+            return self.variables.get(_name_variable(u))
         if op in _WRAPPERS and len(u.src) == 1:
             return self.find(u.src[0])
         if op not in _FUNCTIONS:
@@ -84,6 +84,12 @@ class Sizes:
         parts = [self.find(s) for s in u.src]
         known = [part for part in parts if part is not None]
         return int(_FUNCTIONS[op](*known)) if len(known) == len(parts) else None
+
+
+def _name_variable(u: UOp) -> str:
+    """Returns the name of a variable that is a PARAM. In 0.13 it stands in the last of its sources."""
+    last = u.src[-1].arg if u.src and u.src[-1].op.name == "NOOP" else None
+    return getattr(u.arg, "name", None) or last or ""
 
 
 def find_variables(sink: UOp) -> dict[str, int]:

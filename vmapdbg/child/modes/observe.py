@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from vmapdbg import overlay
 from vmapdbg.child.diagnosis.known_nodes import KnownNodes, read_observed_nodes
@@ -20,6 +21,9 @@ from vmapdbg.child.record.outputs import note_values
 from vmapdbg.job.job import Request
 from vmapdbg.model import capture as model
 
+if TYPE_CHECKING:
+    from vmapdbg.child.evidence.observed import ObservedCollector
+
 
 class ObserveMode(Mode):
     """Runs a snippet, and makes the choices of its job."""
@@ -27,6 +31,8 @@ class ObserveMode(Mode):
     def __init__(self, request: Request):
         super().__init__(request)
         self.recorder = ObservingRecorder(functools.partial(make_choices, self.job.choices))
+        # what is made to collect, None: an ObservedCollector
+        self.collector_kind: type[ObservedCollector] | None = None
 
     @property
     def schedules(self) -> list[ObservedSchedule]:
@@ -52,7 +58,7 @@ class ObserveMode(Mode):
         from vmapdbg.child.evidence.observed import ObservedCollector
 
         try:
-            collector = ObservedCollector(folder, self.recorder)
+            collector = (self.collector_kind or ObservedCollector)(folder, self.recorder)
             collector.watch(module)
             self.collector = collector
         except ImportError as unknown:

@@ -6,6 +6,7 @@ programs.
 
 from __future__ import annotations
 
+import functools
 import statistics
 from collections.abc import Callable
 from dataclasses import replace
@@ -44,10 +45,7 @@ class Stopwatch:
         if source is None:
             return run
 
-        def timed(*buffers: Any, **options: Any) -> Any:
-            return self.note(source, run(*buffers, **options | {"wait": True}))
-
-        return timed
+        return _TimedProgram(run, functools.partial(self.note, source))
 
     def note(self, source: str, seconds: float | None) -> float | None:
         if seconds is not None:
@@ -66,6 +64,19 @@ class Stopwatch:
         if not times:
             return kernel
         return replace(kernel, measured=Measured(len(times), statistics.median(times), min(times), max(times)))
+
+
+class _TimedProgram:
+    """Stands for what runs a program. Each run is waited for, and its time noted."""
+
+    def __init__(self, run: Any, note: Callable[[float | None], float | None]) -> None:
+        self._run, self._note = run, note
+
+    def __call__(self, *buffers: Any, **options: Any) -> float | None:
+        return self._note(self._run(*buffers, **options | {"wait": True}))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._run, name)
 
 
 def _strip(source: str) -> str:

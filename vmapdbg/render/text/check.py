@@ -207,6 +207,8 @@ def _explain_blame(blame: Blame, check: ScheduleCheck, places: Places) -> list[t
         sentences.append((f"patches off: {', '.join(blame.patches_off)}", "yellow"))
     culprit = blame.buffer.misread or blame.buffer
     sentences.append((f"more: vmapdbg why {culprit.node} --schedule {check.schedule}", "dim"))
+    if blame.buffer.fault is not None and blame.buffer.fault.made_by == "scheduler":
+        sentences.append((f"by which rewrite: vmapdbg why --value --schedule {check.schedule}", "dim"))
     return sentences
 
 

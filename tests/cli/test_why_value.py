@@ -1,0 +1,118 @@
+"""`vmapdbg why --value`: after which pass of the scheduler a value is wrong, and by which rewrite."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rendered import flatten
+from tool import ROOT, run_tool
+
+RIGHT = """from tinygrad import Tensor
+a = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]).realize()
+b = (a.pad(((1, 0), (0, 0))).flip(1) / a.sum()).realize()
+"""
+# a rule that makes a sum of a product
+WRONG_RULE = """from tinygrad import Tensor, dtypes
+from tinygrad.schedule import rangeify
+from tinygrad.uop.ops import Ops, PatternMatcher, UPat
+a = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]).realize()
+rangeify.symbolic = (
+    PatternMatcher([
+        (UPat(Ops.MUL, dtype=dtypes.floats, src=[UPat.var("x"), UPat.cvar("c")]), lambda x, c: x + c),
+    ])
+    + rangeify.symbolic
+)
+b = (a * 3).sum(1).realize()
+"""
+# a scope whose range is forgotten without ambient-ranges
+SCOPE = """from tinygrad import Tensor, UOp, dtypes
+from tinygrad.uop.ops import AxisType
+X = Tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 7.0]]).realize()
+batch = UOp.range(3, -1, AxisType.LOOP)
+x = X.vmapin((batch, UOp.const(dtypes.index, 0)))
+held = (x + 1).contiguous()
+y = (held * 2).vmapout((batch, UOp.const(dtypes.index, 0))).realize()
+"""
+
+
+def follow(folder: Path, text: str, *arguments: str) -> tuple[int, str]:
+    (folder / "snippet.py").write_text(text, encoding="utf-8")
+    done = run_tool("why", "--value", *arguments, cwd=folder)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_what_is_right_is_so_after_every_pass(tmp_path: Path) -> None:
+    code, said = follow(tmp_path, RIGHT, "snippet.py")
+    assert code == 0, said
+    assert "2 outputs, right after every pass" in said
+    assert "schedule 1  snippet.py:3  1 output right" in said
+
+
+def test_the_rule_that_makes_a_value_wrong(tmp_path: Path) -> None:
+    code, said = follow(tmp_path, WRONG_RULE, "snippet.py", "--json")
+    assert code == 1, said
+    output: dict[str, Any] = json.loads(said)["schedules"][1]["outputs"][0]
+    status = {one["name"]: one["status"] for one in output["passes"]}
+    assert status["apply rangeify"] == "right"
+    assert status["symbolic+reduce_collapse+debuf"] == "wrong"
+    assert status["the kernels as they ran"] == "wrong"
+    found = output["rewrite"]
+    assert found["kind"] == "rule"
+    assert found["rule"].endswith("snippet.py:7")
+    assert found["before"].startswith("MUL(")
+    assert found["after"].startswith("ADD(")
+    assert (found["difference"]["expected"], found["difference"]["got"]) == (3.0, 4.0)
+
+
+@pytest.mark.slow
+def test_the_node_whose_buffer_forgets_a_range(tmp_path: Path) -> None:
+    code, said = follow(tmp_path, SCOPE, "snippet.py", "--patches", "all,-ambient-ranges")
+    assert code == 1, said
+    said = flatten(said)
+    assert "the first node that has another value by its ranges, in apply rangeify" in said
+    assert "of node CONTIGUOUS" in said
+    assert "[snippet.py:6]" in said
+
+
+@pytest.mark.slow
+def test_only_the_outputs_of_a_subject(tmp_path: Path) -> None:
+    text = WRONG_RULE + "c = (a + 1).realize()\n"
+    code, said = follow(tmp_path, text, "snippet.py:12", "snippet.py")
+    assert code == 0, said
+    assert "1 output, right after every pass" in said
+    assert "schedule 1" not in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--value", "capture.json"), "a saved capture has no values"),
+        (("--json", "snippet.py"), "--json is for --value"),
+        (("--value", "nowhere.py"), "there is no file nowhere.py"),
+    ],
+)
+def test_what_it_refuses(arguments: tuple[str, ...], reason: str, tmp_path: Path) -> None:
+    done = run_tool("why", *arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert reason in done.stderr
+
+
+@pytest.mark.slow
+def test_an_error_of_the_snippet_keeps_its_code(tmp_path: Path) -> None:
+    code, said = follow(tmp_path, RIGHT + "raise ValueError('no')\n", "snippet.py")
+    assert code == 3, said
+    assert "2 outputs, right after every pass" in said
+
+
+@pytest.mark.slow
+def test_the_sample(tmp_path: Path) -> None:
+    snippet = str(ROOT / "samples" / "lost_range.py")
+    done = run_tool("why", "--value", snippet, "--patches", "all,-fuse-broadcast,-ambient-ranges", cwd=tmp_path)
+    assert done.returncode == 1
+    said = flatten(done.stdout)
+    assert said.count("the first node that has another value by its ranges, in apply rangeify") == 3
+    assert "3 of 5 outputs wrong" in said

@@ -1,0 +1,127 @@
+"""`why --value` on each release as it is: real faults are traced to what makes them, what is right is not accused."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from release_trees import ROOT, find_tree
+
+from tests.releases.test_check import RIGHT
+
+sys.path.insert(0, str(ROOT / "tests" / "cli"))
+from tool import run_tool
+
+FOUND = ROOT / "tests" / "found" / "programs"
+# mended in June 2026: two nodes become one UOp while ranges are applied, and the second one's ranges are those of both
+PADS = """import numpy as np
+from tinygrad import Tensor
+b = Tensor(np.arange(12, dtype="float32").reshape(4, 3) + 1).realize()
+one = b.pad(((1, 1), (0, 0))).sum(axis=1)
+other = b.pad(((1, 2), (0, 0))).shrink(((0, 6), (0, 3))).sum(axis=1)
+(one + other).realize()
+"""
+# a rule in place of tinygrad's own
+WRONG_RULE = """from tinygrad import Tensor, dtypes
+from tinygrad.schedule import rangeify
+from tinygrad.uop.ops import Ops, PatternMatcher, UPat
+a = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]).realize()
+wrong = PatternMatcher([
+    (UPat(Ops.MUL, dtype=dtypes.floats, src=[UPat.var("x"), UPat.cvar("c")]), lambda x, c: x + c),
+])
+rangeify.symbolic = wrong + rangeify.symbolic
+b = (a * 3).sum(1).realize()
+"""
+
+
+def follow(version: str, folder: Path, text: str) -> dict[str, Any]:
+    (folder / "snippet.py").write_text(text, encoding="utf-8")
+    done = run_tool("why", "--value", "snippet.py", "--json", "--tinygrad", str(find_tree(version)), cwd=folder)
+    assert done.stdout, done.stderr
+    return json.loads(done.stdout)
+
+
+def find_wrong(found: dict[str, Any]) -> dict[str, Any]:
+    """Returns the one output that is wrong after a pass."""
+    outputs = [output for schedule in found["schedules"] for output in schedule["outputs"]]
+    wrong = [output for output in outputs if any(one["status"] == "wrong" for one in output["passes"])]
+    assert len(wrong) == 1
+    return wrong[0]
+
+
+def name_first_wrong(output: dict[str, Any]) -> str:
+    return next(one["name"] for one in output["passes"] if one["status"] == "wrong")
+
+
+def test_what_is_right_is_not_accused(release: str, tmp_path: Path) -> None:
+    found = follow(release, tmp_path, RIGHT)
+    outputs = [output for schedule in found["schedules"] for output in schedule["outputs"]]
+    passes = [one for output in outputs for one in output["passes"]]
+    assert [one for one in passes if one["status"] == "wrong"] == []
+    assert [output["rewrite"] or output["read"] for output in outputs] == [None] * len(outputs)
+    # most of it can be evaluated
+    assert sum(one["status"] == "right" for one in passes) > 0.85 * len(passes)
+
+
+def test_a_wrong_rule(release: str, tmp_path: Path) -> None:
+    output = find_wrong(follow(release, tmp_path, WRONG_RULE))
+    assert name_first_wrong(output) == "symbolic+reduce_collapse+debuf"
+    assert output["rewrite"]["kind"] == "rule"
+    assert output["rewrite"]["rule"].endswith("snippet.py:6")
+
+
+@pytest.mark.parametrize("version", ["0.12.0", "0.13.0"])
+def test_ranges_of_another_node(version: str, tmp_path: Path) -> None:
+    """tinygrad fails there later on, of an INDEX that is left over; the values tell why."""
+    output = find_wrong(follow(version, tmp_path, PADS))
+    assert name_first_wrong(output) == "apply rangeify"
+    found = output["rewrite"]
+    assert (found["kind"], found["line"]) == ("ranges", "snippet.py:5")
+    assert found["before"].startswith("SHRINK(PAD(")
+    assert found["extra"] == ["r2"]
+
+
+@pytest.mark.parametrize(
+    ("version", "program", "reader", "writer"),
+    [
+        ("0.12.0", "reader_after_assign.py", ":12", ":13"),
+        ("0.12.0", "index_after_assign.py", ":11", ":12"),
+        ("0.14.0", "reader_of_two_buffers_after_assign.py", ":14", ":12"),
+    ],
+)
+def test_a_reader_that_comes_too_late(version: str, program: str, reader: str, writer: str, tmp_path: Path) -> None:
+    output = find_wrong(follow(version, tmp_path, (FOUND / program).read_text(encoding="utf-8")))
+    assert name_first_wrong(output) == "the kernels in their order, by numpy"
+    read = output["read"]
+    assert read["expected"] is None
+    assert read["writer"] < read["reader"]
+    assert read["line"].endswith(reader)
+    assert read["writer_line"].endswith(writer)
+
+
+def test_a_write_that_a_rule_loses(tmp_path: Path) -> None:
+    text = (
+        "from tinygrad import Tensor, dtypes\n"
+        "a = Tensor([1.0, 2.0]).realize()\n"
+        "a.bitcast(dtypes.uint32).assign(Tensor([0x40800000, 0x40400000], dtype=dtypes.uint32)).realize()\n"
+    )
+    output = find_wrong(follow("0.12.0", tmp_path, text))
+    assert (output["of"], name_first_wrong(output)) == ("buffer", "earliest rewrites")
+    found = output["rewrite"]
+    assert found["kind"] == "write"
+    assert found["before"].startswith("ASSIGN(BITCAST(")
+    assert found["rule"] == "tinygrad/schedule/rangeify.py:115"
+
+
+@pytest.mark.parametrize("program", ["less_itself_overwrites.py", "detach_overwrites.py"])
+def test_memory_that_is_taken_for_another_buffer(program: str, tmp_path: Path) -> None:
+    """0.12 numbers new buffers from the largest number that is left in the graph."""
+    found = follow("0.12.0", tmp_path, (FOUND / program).read_text(encoding="utf-8"))
+    buffers = [one for schedule in found["schedules"] for one in schedule["outputs"] if one["of"] == "buffer"]
+    assert len(buffers) == 1
+    assert name_first_wrong(buffers[0]) == "bufferize to store"
+    assert buffers[0]["rewrite"]["kind"] == "overwrites"
+    assert buffers[0]["rewrite"]["rule"] == "tinygrad/schedule/rangeify.py:366"

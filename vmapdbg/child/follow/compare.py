@@ -1,0 +1,141 @@
+"""Whether two values of a graph agree: what only rounds differently does. Runs in the child."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from vmapdbg.check.compare import Rounding, compare, excuse_rounding
+from vmapdbg.check.value_path import Difference
+from vmapdbg.reference.graph import Graph
+from vmapdbg.reference.mixed import MixedEvaluator
+from vmapdbg.reference.rounding import InDouble, count_roundings
+from vmapdbg.reference.value import Unknown, Value, align
+from vmapdbg.values.close import find_close, find_largest
+from vmapdbg.values.numbers import encode, find_index, make_plain
+from vmapdbg.values.tolerance import is_float, make_tolerance
+
+SEEDS = (1, 2, 3)
+"""Evaluations with all results moved by their rounding, where a float that was got is wrong."""
+_FINE = "float"
+"""Values computed in double precision agree where they would as floats."""
+
+
+class Judge:
+    """Compares values of one graph. `read` returns the contents of an input by their name."""
+
+    def __init__(self, graph: Graph, read: Callable[[str], bytes]):
+        self.graph, self.read = graph, read
+        self._roundings: list[int] = []
+        # the step ranges of what was compared last, and those of them that only the second value has
+        self.last_ranges: tuple[int, ...] = ()
+        self.last_extra: tuple[int, ...] = ()
+
+    def evaluate(self, slots: Sequence[int], in_double: bool = False) -> list[Value | Unknown]:
+        rounding = InDouble(self.graph) if in_double else None
+        evaluator = MixedEvaluator(self.graph, self.read, rounding)
+        return evaluator.evaluate(slots)
+
+    def compare(self, expected: int, got: int, with_more_ranges: bool = False) -> Difference | None:
+        """Returns how the second value differs from the first, None where it does not. Values of other axes are
+        compared in the order of their elements. One that depends on more ranges is another one, unless it is
+        `with_more_ranges`: then it must be right at each of their steps. Raises Unknown."""
+        if expected == got:
+            return None
+        found = self._differ(expected, got, with_more_ranges)
+        if found is None or not is_float(self.graph.nodes[expected].dtype):
+            return found
+        return self._differ(expected, got, with_more_ranges, in_double=True) and found
+
+    def compare_value(self, expected: int, got: Value) -> Difference | None:
+        """Returns how a value that is not of the graph differs from one that is. Raises Unknown."""
+        value = self.evaluate([expected])[0]
+        if isinstance(value, Unknown):
+            raise value
+        left, right = _match_axes(value, got)
+        dtype = self.graph.nodes[expected].dtype
+        numbers = np.where(left.mask | right.mask, left.numbers, right.numbers)
+        wanted, real = encode(left.numbers, dtype), encode(numbers, dtype)
+        found = compare(real, wanted, self._count_roundings(expected))
+        if found.status == "wrong" and is_float(dtype):
+            found = excuse_rounding(real, wanted, found, self._measure_rounding(expected))
+        if found.status != "wrong" or found.index is None:
+            return None
+        assert found.got is not None
+        assert found.expected is not None
+        return Difference(found.index, found.got, found.expected, found.wrong, found.total)
+
+    def _measure_rounding(self, slot: int) -> Rounding:
+        """Returns a value in double precision, and by how much its own rounding moves it. Raises Unknown."""
+        found: list[np.ndarray] = []
+        for seed in (None, *SEEDS):
+            evaluator = MixedEvaluator(self.graph, self.read, InDouble(self.graph, seed))
+            value = evaluator.evaluate([slot])[0]
+            if isinstance(value, Unknown):
+                raise value
+            found.append(value.numbers.astype(np.float64).ravel())
+        exact, *moved = found
+        with np.errstate(invalid="ignore", over="ignore"):
+            return Rounding(exact, np.fmax.reduce([np.abs(other - exact) for other in moved]))
+
+    def _need(self, slots: Sequence[int], in_double: bool) -> list[Value]:
+        """Returns values. Raises Unknown."""
+        found: list[Value] = []
+        for value in self.evaluate(slots, in_double):
+            if isinstance(value, Unknown):
+                raise value
+            found.append(value)
+        return found
+
+    def _count_roundings(self, slot: int) -> int:
+        if len(self._roundings) <= slot:
+            self._roundings = count_roundings(self.graph)
+        return self._roundings[slot]
+
+    def _differ(self, expected: int, got: int, with_more_ranges: bool, in_double: bool = False) -> Difference | None:
+        left, right = self._need((expected, got), in_double)
+        dtype = self.graph.nodes[expected].dtype
+        if dtype != self.graph.nodes[got].dtype:
+            raise Unknown(f"it has another dtype: {self.graph.nodes[got].dtype} instead of {dtype}")
+        if set(right.ranges) - set(left.ranges) and not with_more_ranges:
+            raise Unknown("it depends on other ranges")
+        self.last_extra = tuple(sorted(set(right.ranges) - set(left.ranges)))
+        left, right = _match_axes(left, right)
+        self.last_ranges = left.ranges
+        roundings = max(self._count_roundings(expected), self._count_roundings(got))
+        return find_difference(left, right, _FINE if in_double else dtype, roundings)
+
+
+def _match_axes(left: Value, right: Value) -> tuple[Value, Value]:
+    if left.own_shape == right.own_shape:
+        spread, _ = align([left, right])
+        return spread[0], spread[1]
+    if left.ranges or right.ranges:
+        raise Unknown("it has other axes")
+    if left.numbers.size != right.numbers.size:
+        raise Unknown(f"it has another size: {right.numbers.size} elements instead of {left.numbers.size}")
+    shape = left.numbers.shape
+    return left, right.move(lambda a: a.reshape(shape))
+
+
+def find_difference(expected: Value, got: Value, dtype: str, terms: int) -> Difference | None:
+    """Returns how two values that can be broadcast against each other differ where both are defined. Raises Unknown
+    where neither is."""
+    shape = np.broadcast_shapes(expected.numbers.shape, got.numbers.shape)
+    left, right = (np.broadcast_to(value.numbers, shape) for value in (expected, got))
+    undefined = np.broadcast_to(expected.mask, shape) | np.broadcast_to(got.mask, shape)
+    if undefined.all() and undefined.size:
+        raise Unknown("all of it is undefined")
+    tolerance = make_tolerance(dtype, terms, find_largest(left))
+    is_wrong = ~find_close(right, left, tolerance) & ~undefined
+    if not is_wrong.any():
+        return None
+    first = int(np.flatnonzero(is_wrong)[0])
+    return Difference(
+        index=find_index(first, shape),
+        got=make_plain(right.reshape(-1)[first]),
+        expected=make_plain(left.reshape(-1)[first]),
+        wrong=int(is_wrong.sum()),
+        total=is_wrong.size,
+    )

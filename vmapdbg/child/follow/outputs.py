@@ -1,0 +1,146 @@
+"""Which UOp of each graph stands for an output of the schedule. Runs in the child.
+
+Until 0.12 the scheduler numbers the UOps of the tensor graph, and their numbers go with them as tags. From 0.13 on it
+makes a graph of writes to buffers first; what is written stays at its place in the graph's root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vmapdbg.child.adapters.schedules import find_kernels, kernel_of
+from vmapdbg.child.follow.mixed_packer import find_base, find_buffer, list_views
+from vmapdbg.child.follow.records import Chain, PassRun, Watched
+
+UOp = Any
+
+
+@dataclass
+class Followed:
+    """One pass with what stands for each output after it, by the output's number. `is_memory`: not for the output, but
+    for all that the buffer holds that it is in."""
+
+    run: PassRun
+    outputs: dict[int, UOp]
+    is_memory: bool = False
+
+
+def choose_chains(seen: Watched) -> list[Chain]:
+    """Returns the chains that the schedule came from. The overlay tries several ways to fuse, each a chain of its own:
+    the kernels tell which one was taken."""
+    attempts = [chain for chain in seen.chains if chain.function == "get_rangeify_map"]
+    if not attempts or not seen.created:
+        return attempts[-1:] or seen.chains
+    asts = {launch.ast for launch in find_kernels(seen.created[-1].launches)}
+    for chain in reversed(attempts):
+        known = [kernel_of(u) for u in chain.runs[-1].after.toposort()]
+        if asts <= {one[0] for one in known if one is not None}:
+            return [chain]
+    return attempts[-1:]
+
+
+def follow_outputs(chains: Sequence[Chain]) -> tuple[dict[int, UOp], list[Followed]]:
+    """Returns the outputs in the graph that the first chain is given, and what they are after each pass."""
+    wanted = dict(enumerate(chains[0].runs[0].before.src))
+    if chains[0].function == "get_rangeify_map":
+        bases = {number: find_base(u) for number, u in wanted.items()}
+        return bases, _follow_tags(chains[0].runs)
+    known = wanted
+    followed: list[Followed] = []
+    for chain in chains:
+        is_memory = chain.function == "get_kernel_graph"
+        for run in chain.runs:
+            known = _find_memory(run, known) if is_memory else _find_places(run, known)
+            followed.append(Followed(run, known, is_memory))
+    return wanted, followed
+
+
+# *** by tags
+
+
+def _follow_tags(runs: Sequence[PassRun]) -> list[Followed]:
+    tags: dict[int, int] = {}
+    for number, u in enumerate(runs[0].after.src):
+        tag = find_base(u).tag
+        if isinstance(tag, tuple) and tag:
+            tags[number] = tag[0]
+    followed: list[Followed] = []
+    # where the tags are gone: what stood where before they went
+    order: list[int | None] = []
+    for run in runs:
+        found = _find_tagged(run.after, tags)
+        if not found and order:
+            found = {number: u for number, u in zip(order, run.after.src, strict=False) if number is not None}
+        else:
+            order = _list_order(run.after, found)
+        followed.append(Followed(run, found))
+    return followed
+
+
+def _find_tagged(sink: UOp, tags: dict[int, int]) -> dict[int, UOp]:
+    found: dict[int, UOp] = {}
+    for u in sink.src:
+        for view in _walk_views(u):
+            for number, tag in tags.items():
+                if isinstance(view.tag, tuple) and tag in view.tag:
+                    found.setdefault(number, view)
+    return found
+
+
+def _list_order(sink: UOp, found: dict[int, UOp]) -> list[int | None]:
+    places = {u: number for number, u in found.items()}
+    return [places.get(u) for u in sink.src]
+
+
+def _walk_views(u: UOp) -> list[UOp]:
+    return [*list_views(u), find_base(u)]
+
+
+# *** by places
+
+
+def _find_places(run: PassRun, known: dict[int, UOp]) -> dict[int, UOp]:
+    """Returns what each output is after a pass, from what it was before: at the same place of the root, or a view of
+    what is at one."""
+    before, after = run.before.src, run.after.src
+    if len(before) != len(after):
+        return {}
+    places = {u: place for place, u in enumerate(before)}
+    bases = {find_base(u): place for place, u in enumerate(before)}
+    found: dict[int, UOp] = {}
+    for number, u in known.items():
+        if u in places:
+            found[number] = after[places[u]]
+        elif find_base(u) in bases and find_base(u) is before[bases[find_base(u)]]:
+            found[number] = move_views(u, after[bases[find_base(u)]])
+    return found
+
+
+def move_views(u: UOp, base: UOp) -> UOp:
+    """Returns the movement ops of a UOp over another base, of the same shape."""
+    for view in reversed(list_views(u)):
+        base = view.replace(src=(base, *view.src[1:]))
+    return base
+
+
+def _find_memory(run: PassRun, known: dict[int, UOp]) -> dict[int, UOp]:
+    """Returns what stands for the buffer of each output after a pass: tinygrad may leave out the views of it."""
+    before, after = run.before.src, run.after.src
+    if len(before) != len(after):
+        return {}
+    places = {find_buffer(u): place for place, u in enumerate(before)}
+    slots = {_find_slot(buffer): place for buffer, place in places.items()}
+    found: dict[int, UOp] = {}
+    for number, u in known.items():
+        buffer = find_buffer(u)
+        place = places.get(buffer, slots.get(_find_slot(buffer)))
+        if place is not None:
+            found[number] = after[place]
+    return found
+
+
+def _find_slot(buffer: UOp) -> int | None:
+    """Returns the number of a PARAM among the arguments, which it keeps when it is tagged."""
+    return getattr(buffer.arg, "slot", buffer.arg) if buffer.op.name == "PARAM" else None

@@ -1,0 +1,83 @@
+"""The child of `vmapdbg why --value`: runs the snippet, then follows its values through the passes of the scheduler.
+
+Started by `launcher` as `python -m vmapdbg.child.follow.run REQUEST`. It writes what it has after each schedule.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from vmapdbg import overlay
+from vmapdbg.check.value_path import SchedulePath, ValueReport
+from vmapdbg.child.diagnosis import Watcher
+from vmapdbg.child.follow.collectors import FollowedCall, FollowingObserver, FollowingOverlay
+from vmapdbg.child.follow.follow import ScheduleFollower
+from vmapdbg.child.follow.lines import add_lines
+from vmapdbg.child.follow.nodes import find_nodes
+from vmapdbg.child.modes import choose_mode
+from vmapdbg.child.run_snippet import fall_back_to_python_device, run_snippet
+from vmapdbg.job.job import ValueRequest, load_request
+from vmapdbg.model import capture as model
+from vmapdbg.model.data import to_data
+from vmapdbg.model.store import write_atomically
+
+
+def main() -> None:
+    request = load_request(ValueRequest, sys.argv[1])
+    mode: Any = choose_mode(request)
+    progress = functools.partial(write_atomically, request.progress)
+    watcher = Watcher(progress)
+    watcher.start()
+    replace_collector(mode, request)
+    try:
+        mode.prepare()
+    except overlay.OverlayError as refused:
+        error = model.SnippetError("OverlayError", str(refused), None)
+    else:
+        fall_back_to_python_device()
+        error = run_snippet(request, mode.find_nodes)
+    mode.close()
+    sys.stdout.flush()
+    followed = list(choose_followed(mode, request))
+    schedules = mode.schedules
+    nodes = [find_nodes(schedules[one.schedule].passed, one) for one in followed]
+    capture = mode.build(error, lambda: None)
+    watcher.stop()
+    paths: list[SchedulePath] = []
+    write(request, capture, paths, stopped=bool(followed))
+    for one, known in zip(followed, nodes, strict=True):
+        follower = ScheduleFollower(one, known, mode.collector.folder.read_data, progress)
+        path = follower.follow(capture.schedules[one.schedule].line)
+        paths.append(add_lines(path, capture.schedules[one.schedule]))
+        write(request, capture, paths, stopped=one is not followed[-1])
+
+
+def replace_collector(mode: Any, request: ValueRequest) -> None:
+    """Has the evidence collected by what follows the passes, too."""
+    assert request.evidence is not None
+    if request.job.patches is None:
+        mode.collector_kind = FollowingObserver
+    else:
+        mode.collector = FollowingOverlay(Path(request.evidence), mode.recorder)
+
+
+def choose_followed(mode: Any, request: ValueRequest) -> Iterator[FollowedCall]:
+    """Yields the schedules that are looked at."""
+    for one in getattr(mode.collector, "followed", []):
+        if one.schedule >= 0 and request.schedule in (None, one.schedule):
+            yield one
+
+
+def write(request: ValueRequest, capture: model.Capture, paths: list[SchedulePath], stopped: bool) -> None:
+    """Writes what is known so far; `stopped` says that there is more to come, which Ctrl-C may take away."""
+    data = {"capture": to_data(capture), "report": to_data(ValueReport(tuple(paths), stopped))}
+    write_atomically(request.output, json.dumps(data, separators=(",", ":"), allow_nan=False))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""Watches the passes of tinygrad's scheduler: which graph each of them takes and makes, and by which rewrites."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from vmapdbg.child.diagnosis.rewrites import shorten_place
+from vmapdbg.child.follow.records import Chain, Created, PassRun, Watched
+from vmapdbg.child.memory import name_dtype
+from vmapdbg.overlay import load_patching
+
+UOp = Any
+
+SCHEDULERS = frozenset({"transform_to_call", "get_kernel_graph", "get_rangeify_map"})
+"""The functions of tinygrad's that take a graph through passes."""
+INDICES = frozenset({"index", "weakint"})
+"""What numbers of places are, which are no values of the program."""
+_REWRITES = frozenset({"unified_rewrite", "walk_rewrite"})
+_ENTRY = "graph_rewrite"
+_NAMELESS = "a rewrite without a name"
+
+
+class PassWatcher:
+    """Keeps in `seen` what happens while it `is_on`. `missing` says what cannot be seen, a line each."""
+
+    def __init__(self) -> None:
+        self.is_on = False
+        self.seen = Watched()
+        self.missing: list[str] = []
+        # id of a RewriteContext -> the pass that it belongs to
+        self._runs: dict[int, PassRun] = {}
+
+    def watch(self) -> None:
+        """Wraps what every rewrite of a graph goes through. Raises UnknownShape."""
+        from tinygrad.uop import ops
+
+        context: Any = vars(ops)["RewriteContext"]
+        with load_patching().Changes("passes of the scheduler") as changes:
+            changes.wrap(context, "unified_rewrite", self._on_rewrite, "self", "root")
+            if hasattr(context, "walk_rewrite"):
+                changes.wrap(context, "walk_rewrite", self._on_rewrite, "self", "root")
+            changes.wrap(context, "pm_rewrite", self._on_rule, "self", "x")
+            changes.wrap(context, "cached_bpm_rewrite", self._on_rule, "self", "x")
+        try:
+            with load_patching().Changes("passes of the scheduler") as changes:
+                changes.wrap(find_creator(), "create_schedule", self._on_created, "sched_sink")
+        except ImportError as unknown:
+            self.missing.append(f"the order of the kernels: {unknown}")
+
+    def start(self) -> None:
+        self.seen, self.is_on = Watched(), True
+
+    def stop(self) -> Watched:
+        """Returns what was seen since `start`."""
+        self.is_on = False
+        self._runs = {}
+        self.seen.chains = [chain for chain in self.seen.chains if chain.runs]
+        for chain in self.seen.chains:
+            chain.frame = None
+        return self.seen
+
+    def _on_created(self, create: Callable[..., Any], sched_sink: UOp) -> Any:
+        made = create(sched_sink)
+        if self.is_on:
+            self.seen.created.append(Created(sched_sink, made))
+        return made
+
+    def _on_rewrite(self, rewrite: Callable[..., UOp], context: Any, root: UOp) -> UOp:
+        if not self.is_on or not is_whole(root):
+            return rewrite(context, root)
+        frame = find_scheduler(sys._getframe(1))
+        if frame is None:
+            return rewrite(context, root)
+        run = PassRun(*find_name(sys._getframe(1)), root, context)
+        chain = self._find_chain(frame)
+        self._runs[id(context)] = run
+        try:
+            run.after = rewrite(context, root)
+        finally:
+            self._runs.pop(id(context), None)
+        # of one that raises nothing comes
+        chain.runs.append(run)
+        return run.after
+
+    def _on_rule(self, rewrite: Callable[..., UOp | None], context: Any, x: UOp) -> UOp | None:
+        made = rewrite(context, x)
+        run = self._runs.get(id(context)) if made is not None else None
+        if run is not None:
+            run.rewrites.append((x, made))
+        return made
+
+    def _find_chain(self, frame: FrameType) -> Chain:
+        chains = self.seen.chains
+        if not chains or chains[-1].frame is not frame:
+            chains.append(Chain(frame.f_code.co_name, frame))
+        return chains[-1]
+
+
+def find_creator() -> Any:
+    """Returns the module of tinygrad's that puts kernels in order."""
+    try:
+        return importlib.import_module("tinygrad.engine.schedule")
+    except ImportError:
+        # since March 2026
+        return importlib.import_module("tinygrad.schedule")
+
+
+def is_whole(root: UOp) -> bool:
+    """Tells whether a UOp is the root of a graph of values: what simplifies indices has one for these."""
+    if root.op.name != "SINK" or not root.src:
+        return False
+    return any(name_dtype(u.dtype) not in INDICES for u in root.src)
+
+
+def find_scheduler(frame: FrameType | None) -> FrameType | None:
+    """Returns the frame of the scheduler's function that a rewrite is a pass of; None for one within another one."""
+    while frame is not None:
+        name = frame.f_code.co_name
+        if name in SCHEDULERS:
+            return frame
+        if name in _REWRITES:
+            return None
+        frame = frame.f_back
+    return None
+
+
+def find_name(frame: FrameType | None) -> tuple[str, str | None]:
+    """Returns what tinygrad calls the rewrite that a frame is in, and the `file:line` that asks for it."""
+    while frame is not None and frame.f_code.co_name != _ENTRY:
+        frame = frame.f_back
+    if frame is None:
+        return _NAMELESS, None
+    name = frame.f_locals.get("name") or _NAMELESS
+    file = frame.f_code.co_filename
+    # wrappers that count time stand around it, in the same file
+    while frame is not None and frame.f_code.co_filename in {file, contextlib.__file__}:
+        frame = frame.f_back
+    if frame is None:
+        return name, None
+    return name, shorten_place(frame.f_code.co_filename, frame.f_lineno)

@@ -1,0 +1,81 @@
+"""`vmapdbg why --value`: follows the outputs of a snippet through the passes of the scheduler."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from vmapdbg.commands.jobs import refuse_overlay_error
+from vmapdbg.commands.launcher import ask_for_values
+from vmapdbg.commands.options import end_after, make_console, tell_no_schedule
+from vmapdbg.commands.progress import show_progress
+from vmapdbg.job.job import Job, ValueRequest
+from vmapdbg.model.capture import Capture
+from vmapdbg.model.data import build_data, dump_document
+
+if TYPE_CHECKING:
+    from vmapdbg.check.value_path import SchedulePath, ValueReport
+
+
+def print_values(job: Job, subject: str | None, schedule: int | None, as_json: bool) -> None:
+    """Follows the values of a job, prints them, and ends with the exit code: 1 where one is wrong."""
+    capture, report = follow_job(job, schedule)
+    if subject is not None and capture.schedules:
+        report = choose_outputs(capture, report, subject, schedule)
+    if as_json:
+        from vmapdbg.render.value_document import make_value_document
+
+        sys.stdout.write(dump_document(make_value_document(capture, report)))
+    elif capture.schedules:
+        from vmapdbg.render.text.value_path import print_value_paths
+
+        print_value_paths(capture, report, make_console())
+    else:
+        tell_no_schedule(capture)
+    end_after(capture)
+    if report.is_wrong:
+        sys.exit(1)
+
+
+def follow_job(job: Job, schedule: int | None) -> tuple[Capture, ValueReport]:
+    """Runs the job, and evaluates its outputs after each pass. Ctrl-C ends that, and what is known is returned."""
+    from vmapdbg.check.value_path import ValueReport
+
+    with tempfile.TemporaryDirectory(prefix="vmapdbg-") as evidence:
+        request = ValueRequest(job=job, evidence=evidence, schedule=schedule)
+        with show_progress(f"following the values of {job.snippet}", late=True) as progress:
+            text = ask_for_values(request, progress)
+    data = json.loads(text)
+    from vmapdbg.model.store import parse_capture
+    from vmapdbg.render.sentences import fill_sentences
+
+    capture = fill_sentences(parse_capture(json.dumps(data["capture"]), job.snippet))
+    refuse_overlay_error(capture)
+    return capture, build_data(ValueReport, data["report"])
+
+
+def choose_outputs(capture: Capture, report: ValueReport, subject: str, schedule: int | None) -> ValueReport:
+    """Returns the outputs that a node, the nodes of a line, or what a kernel computes goes into. Raises Failure where
+    there is no such."""
+    from vmapdbg.model.schedule_index import index_of
+    from vmapdbg.why import explain
+
+    wanted: dict[int, set[int]] = {}
+    for found in explain(capture, subject, schedule):
+        nodes = wanted.setdefault(found.schedule, set())
+        kernels = capture.schedules[found.schedule].kernels
+        if found.node is not None:
+            nodes.add(found.node)
+        elif found.kernel is not None:
+            nodes.update(kernels[found.kernel].outputs)
+    paths: list[SchedulePath] = []
+    for path in report.schedules:
+        index = index_of(capture.schedules[path.schedule])
+        nodes = wanted.get(path.schedule, set())
+        chosen = [o for o in path.outputs if o.node is not None and nodes & {o.node, *index.find_sources([o.node])}]
+        if chosen:
+            paths.append(replace(path, outputs=tuple(chosen)))
+    return replace(report, schedules=tuple(paths))
