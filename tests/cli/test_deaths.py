@@ -51,7 +51,7 @@ def test_the_launch_that_it_died_in_is_named(tree: list[str], tmp_path: Path) ->
     assert done.returncode == 4
     error = json.loads(done.stdout)["error"]
     assert "was killed by SIGSEGV while launch 0 of its last schedule ran, kernel E_" in error["message"]
-    assert error["line"] == "snippet.py:6"
+    assert error["line"] == "snippet.py:7"
 
 
 def test_a_snippet_that_is_stopped_shows_what_it_had(tmp_path: Path) -> None:
