@@ -19,7 +19,7 @@ from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import cut_end
 from vmapdbg.overview.kernels import KernelGroup
 from vmapdbg.render.format import format_bytes, round_count
-from vmapdbg.render.graph.dot import escape_lines
+from vmapdbg.render.graph.dot import clean_text, escape_lines
 from vmapdbg.render.graph.draw import TooSlow, draw_dot
 from vmapdbg.render.graph.items import DrawnSchedule
 from vmapdbg.render.graph.kernels import build_kernel_graph
@@ -248,7 +248,7 @@ def _name_box(node: GraphNode, link: _Link) -> dict[str, str]:
         classes.append("alert")
     if node.kind == "kernel":
         classes.append(f"w{round(node.weight * _SHADES)}")
-    named = {"class": " ".join(classes), "tabindex": "0", "role": "button", "aria-label": link.says}
+    named = {"class": " ".join(classes), "tabindex": "0", "role": "button", "aria-label": clean_text(link.says)}
     if link.kernels:
         named["data-kernels"] = " ".join(map(str, link.kernels))
     if link.node:

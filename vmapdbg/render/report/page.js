@@ -203,7 +203,11 @@
       showPicture(+other.closest("figure").dataset.picture);
       lit = other;
     }
-    const graph = lit.closest(".graph"), box = lit.getBoundingClientRect(), frame = graph.getBoundingClientRect();
+    moveTo(lit);
+  }
+
+  function moveTo(element) {
+    const graph = element.closest(".graph"), box = element.getBoundingClientRect(), frame = graph.getBoundingClientRect();
     if (box.top >= frame.top && box.bottom <= frame.bottom && box.left >= frame.left && box.right <= frame.right) return;
     const [px, py] = pointIn(graph, { clientX: (box.left + box.right) / 2, clientY: (box.top + box.bottom) / 2 });
     const [, , w, h] = zooms.get(graph);
@@ -237,6 +241,8 @@
     const end = () => { last = null; svg.classList.remove("moving"); };
     svg.addEventListener("pointerup", end);
     svg.addEventListener("pointerleave", end);
+    // a box that Tab has gone to is brought into view
+    svg.addEventListener("focusin", (event) => moveTo(event.target));
     // a box is not selected by dragging the drawing
     svg.addEventListener("click", (event) => { if (moved >= 4) event.stopPropagation(); }, true);
   }
