@@ -19,7 +19,7 @@ from captures import lost_range, make_capture, make_kernel, make_node, make_sche
 from vmapdbg.model.capture import Capture, Finding
 from vmapdbg.render.report.lines import list_lines
 from vmapdbg.render.report.page import render_report
-from vmapdbg.render.report.sources import SourceFile, read_sources
+from vmapdbg.render.report.sources import SourceFile
 
 pytestmark = pytest.mark.browser
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
