@@ -12,7 +12,7 @@ from vmapdbg.commands.jobs import capture_job, find_capture, find_job
 from vmapdbg.commands.options import JobOptions, end_after, job_options
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.store import write_atomically
+from vmapdbg.model.store import write_output
 
 _ENDINGS = (".html", ".htm")
 
@@ -76,4 +76,4 @@ def write_report(capture: Capture, output: Path, saved: str | None) -> None:
         saved_at = Path(saved).stat().st_mtime
         made = f"from {saved}, saved {datetime.fromtimestamp(saved_at).strftime('%Y-%m-%d %H:%M')}"
     files = read_sources(list_lines(capture), capture.snippet, saved_at)
-    write_atomically(output, render_report(capture, files, made))
+    write_output(output, render_report(capture, files, made))

@@ -129,7 +129,7 @@ class ScheduleIndex:
     def find_read(self, kernel: Kernel) -> list[int]:
         """Returns the ids of the nodes whose buffers a kernel reads: sources of what it computes, written by others."""
         computed = set(kernel.nodes)
-        sources = {source for node_id in computed & self.nodes.keys() for source in self.nodes[node_id].src}
+        sources = {source for node_id in computed for source in self.nodes[node_id].src}
         return sorted(node_id for node_id in self.writers if node_id in sources - computed)
 
     def kernel(self, number: int | None) -> Kernel | None:
