@@ -144,6 +144,7 @@ def _join_programs(graph: Graph, group_of: Mapping[str, int]) -> Graph:
 def _write_dot(graph: Graph, schedule: Schedule, programs: Mapping[str, KernelGroup], total: int) -> str:
     """Labels are in Courier: every monospace font of a browser is about as wide, so that no text leaves its box."""
     dot = graphviz.Digraph(
+        "vmapdbg",
         graph_attr={"rankdir": "TB", "nodesep": "0.22", "ranksep": "0.3", "pad": "0.1"},
         node_attr={"fontname": "Courier", "fontsize": "10", "margin": "0.12,0.05", "height": "0.3", "shape": "box"},
         edge_attr={"arrowsize": "0.6"},
@@ -153,7 +154,8 @@ def _write_dot(graph: Graph, schedule: Schedule, programs: Mapping[str, KernelGr
     for node in graph.nodes:
         shape = "cylinder" if node.kind in ("buffer", "kept") else "box"
         lines = _label(node, schedule, programs, total)
-        dot.node(node.id, escape_lines(lines, end="\\n" if len(lines) == 1 else "\\l"), id=node.id, shape=shape)
+        end = "\\n" if len(lines) == 1 else "\\l"
+        dot.node(node.id, id=node.id, shape=shape, label=escape_lines(lines, end))
     for edge in graph.edges:
         dot.edge(edge.tail, edge.head)
     return dot.source

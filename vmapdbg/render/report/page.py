@@ -57,7 +57,7 @@ def render_report(capture: Capture, files: Sequence[SourceFile], made: str = "")
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= _FILTERS
+    environment.filters |= _FILTERS  # pyright: ignore[reportUnknownMemberType]
     return environment.get_template("page.html.jinja").render(
         report=report,
         capture=capture,
