@@ -2,8 +2,9 @@
 kernel, of `os._exit`, killed. Runs in the child.
 
 The copy is made anew when a schedule is about to run, and waits. Making it costs as much as the process is large, so
-that it is not made again before twenty times that time has passed: a later schedule may be missing in the report, which
-then says so. Only on Linux: elsewhere a copy of a process with threads, or with a GPU, may not go on.
+that all of them together may take a second, and then a twentieth of the time that the snippet runs: a later schedule
+may be missing in the report, which then says so. Only on Linux: elsewhere a copy of a process with threads, or with a
+GPU, may not go on.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from typing import Any
 from vmapdbg.child.adapters.launches import Step, watch_launches
 from vmapdbg.overlay import load_patching
 
-_REST = 20
-"""The copy is made again when so many times the time that it took has passed."""
+_FREE = 1.0
+"""Seconds that the copies of a run may take."""
+_SHARE = 0.05
+"""What they may take of the time that it runs, where that is more."""
 _POLL = 0.05
 """Seconds between two looks whether the process is still there."""
 _NONE = -1
@@ -38,7 +41,7 @@ class Shadow:
         self.target, self.report = target, report
         self.owner = os.getpid()
         self.copy = 0
-        self.rests_until = 0.0
+        self.started, self.spent = time.monotonic(), 0.0
         # how many schedules have begun to run, and the launches of the last
         self.begun = 0
         self.steps: Sequence[Step] = ()
@@ -77,16 +80,16 @@ class Shadow:
 
     def renew(self) -> None:
         """Makes the copy, in place of the one before it."""
-        started = time.monotonic()
+        begins = time.monotonic()
         # a process that the snippet forks has no report of its own
-        if started < self.rests_until or os.getpid() != self.owner:
+        if os.getpid() != self.owner or self.spent > max(_FREE, _SHARE * (begins - self.started)):
             return
         copy = os.fork()
         if copy == 0:
             self.wait()
         self.stop()
         self.copy = copy
-        self.rests_until = time.monotonic() + _REST * (time.monotonic() - started)
+        self.spent += time.monotonic() - begins
 
     def wait(self) -> None:
         """What the copy does, which never returns."""

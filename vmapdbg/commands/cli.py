@@ -17,6 +17,7 @@ from vmapdbg.commands.diff import diff
 from vmapdbg.commands.graph import graph
 from vmapdbg.commands.lint import lint
 from vmapdbg.commands.patches import patches
+from vmapdbg.commands.report import report
 from vmapdbg.commands.run import run
 from vmapdbg.commands.schema import schema
 from vmapdbg.commands.show import show
@@ -97,5 +98,5 @@ def main() -> None:
     """See what tinygrad's scheduler did to a program, and why."""
 
 
-for command in (show, diff, graph, why, lint, check, bisect, run, patches, schema):
+for command in (show, diff, graph, why, lint, check, bisect, report, run, patches, schema):
     main.add_command(command)

@@ -19,8 +19,9 @@ from vmapdbg.child.follow.collectors import FollowedCall, FollowingObserver, Fol
 from vmapdbg.child.follow.follow import ScheduleFollower
 from vmapdbg.child.follow.lines import add_lines
 from vmapdbg.child.follow.nodes import find_nodes
+from vmapdbg.child.lifeline import hold
 from vmapdbg.child.modes import choose_mode
-from vmapdbg.child.run_snippet import fall_back_to_python_device, run_snippet
+from vmapdbg.child.run_snippet import fall_back_to_python_device, flush_stdout, run_snippet
 from vmapdbg.job.job import ValueRequest, load_request
 from vmapdbg.model import capture as model
 from vmapdbg.model.data import to_data
@@ -29,6 +30,7 @@ from vmapdbg.model.store import write_atomically
 
 def main() -> None:
     request = load_request(ValueRequest, sys.argv[1])
+    hold(request.lifeline)
     mode: Any = choose_mode(request)
     progress = functools.partial(write_atomically, request.progress)
     watcher = Watcher(progress)
@@ -42,7 +44,7 @@ def main() -> None:
         fall_back_to_python_device()
         error = run_snippet(request, mode.find_nodes)
     mode.close()
-    sys.stdout.flush()
+    flush_stdout()
     followed = list(choose_followed(mode, request))
     schedules = mode.schedules
     nodes = [find_nodes(schedules[one.schedule].passed, one) for one in followed]

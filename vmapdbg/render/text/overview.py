@@ -57,7 +57,7 @@ _RULE_COLUMNS = (
     Column("why they are realized", comfort=40, most=100),
 )
 
-_WHY = {
+RULE_MEANINGS = {
     "output": "an output of the schedule",
     "always": "an op that is always realized (CONTIGUOUS, COPY, ...)",
     "kept-scope": "a VMAPOUT under a CONTIGUOUS",
@@ -204,7 +204,7 @@ class _Overview:
         return lines
 
     def format_rule(self, count: RealizedCount) -> Row:
-        why = _WHY.get(count.rule)
+        why = RULE_MEANINGS.get(count.rule)
         if why is None and count.reason is not None:
             why = say_reason(count.reason, Names(index_of(self.capture.schedules[count.schedule]).op))
         example = format_known("  e.g. node {}", count.example)

@@ -20,7 +20,7 @@ _THEME = "ansi_dark"
 _MORE_INDENT = 4
 # A fold goes to the last space when that leaves less than a third of the line empty.
 _LATE = 2 / 3
-_LEXERS = {
+LEXERS = {
     "c": "c",
     "clang": "c",
     "cpu": "c",
@@ -106,7 +106,7 @@ def _fold_marked(page: Page, code: Text, marks: dict[int, str]) -> list[Text]:
 
 def highlight(code: str, target: str) -> Text:
     """Returns source text coloured for `target`; plain where pygments has no lexer for it."""
-    lexer = _LEXERS.get(target.lower())
+    lexer = LEXERS.get(target.lower())
     if lexer is None:
         return Text(code)
     text = Syntax("", lexer, theme=_THEME, background_color="default").highlight(code)

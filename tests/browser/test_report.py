@@ -1,0 +1,203 @@
+"""The report in a real browser: it opens from disk, links, searches, zooms, and the console stays empty.
+
+Needs Chromium (`apt install chromium`) and playwright (`pip install -e '.[browser]'`), which drives it; nothing is
+downloaded. Where one of them is not there, the tests are skipped and say so.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from captures import long_graph, lost_range, make_capture, make_kernel, make_node, make_schedule
+
+from vmapdbg.model.capture import Capture, Finding
+from vmapdbg.render.report.lines import list_lines
+from vmapdbg.render.report.page import render_report
+from vmapdbg.render.report.sources import SourceFile
+
+pytestmark = pytest.mark.browser
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+EVIL = "</script><img src=x onerror=document.title='hacked'>"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    if CHROMIUM is None:
+        pytest.skip("there is no Chromium here: apt install chromium")
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
+    with api.sync_playwright() as started:
+        # root may not use the sandbox, as in most containers
+        flags = ["--no-sandbox"] if os.geteuid() == 0 else []
+        launched = started.chromium.launch(executable_path=CHROMIUM, args=flags)
+        yield launched
+        launched.close()
+
+
+class Opened:
+    """A report that a browser shows; `said` is what its console got."""
+
+    def __init__(self, browser: Any, path: Path, **options: Any) -> None:
+        self.said: list[str] = []
+        self.asked: list[str] = []
+        self.page = browser.new_page(viewport={"width": 1280, "height": 800}, **options)
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.goto(path.as_uri())
+
+    def lit(self, selector: str) -> list[str]:
+        """The data of the elements that are lit."""
+        script = "all => all.filter(e => e.classList.contains('lit')).map(e => Object.values(e.dataset)[0])"
+        return self.page.eval_on_selector_all(selector, script)
+
+    def click_line(self, number: int) -> None:
+        self.page.click(f"tr[data-line='{number}'] td:first-child button")
+
+    def text(self, selector: str) -> str:
+        return self.page.inner_text(selector)
+
+
+def write(folder: Path, capture: Capture, *files: SourceFile) -> Path:
+    path = folder / "report.html"
+    # hand-built captures name lines of files that are not what they say
+    text = "".join(f"x{number} = y\n" for number in range(60))
+    names = dict.fromkeys(line.rpartition(":")[0] for line in list_lines(capture))
+    sources = files or [SourceFile(name, text) for name in names]
+    path.write_text(render_report(capture, sources), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def opened(browser: Any, tmp_path: Path) -> Iterator[Opened]:
+    report = Opened(browser, write(tmp_path, lost_range(fixed=False)))
+    yield report
+    assert report.said == []
+    assert [url for url in report.asked if not url.startswith("file:")] == []
+    report.page.close()
+
+
+def find_line(report: Opened, ending: str) -> int:
+    lines = report.page.evaluate("JSON.parse(document.getElementById('data').textContent).lines")
+    return next(number for number, line in enumerate(lines) if line[0].endswith(ending))
+
+
+def test_a_line_lights_up_its_kernels(opened: Opened) -> None:
+    capture = lost_range(fixed=False)
+    kernel = capture.schedules[0].kernels[0]
+    line = find_line(opened, kernel.lines[0].rpartition("/")[2])
+    opened.click_line(line)
+    assert str(line) in opened.lit("tr")
+    names = opened.page.eval_on_selector_all("details.kernel.lit .name", "all => all.map(e => e.textContent)")
+    assert kernel.name in names
+    assert opened.lit(".box.kernel")
+    assert opened.page.url.endswith(f"#line={line}")
+
+
+def test_a_kernel_lights_up_its_lines_and_says_why(opened: Opened) -> None:
+    name = opened.text("details.kernel summary .name")
+    opened.page.click("details.kernel summary")
+    assert name in opened.text("#why h4")
+    assert opened.lit("tr")
+    assert opened.lit(".box.kernel")
+    assert opened.page.locator("details.kernel[open] .nodes button").count() > 0
+    opened.page.click("details.kernel summary")
+    assert opened.page.locator("details.kernel[open]").count() == 0
+
+
+def test_a_node_of_a_kernel_is_explained(opened: Opened) -> None:
+    opened.page.click("details.kernel summary")
+    opened.page.click(".nodes button")
+    assert opened.text("#why h4").startswith("node ")
+    assert "read by" in opened.text("#why")
+
+
+def test_a_box_selects_its_kernel(opened: Opened) -> None:
+    opened.page.locator(".box.kernel").first.focus()
+    opened.page.keyboard.press("Enter")
+    assert opened.page.locator("details.kernel.chosen[open]").count() == 1
+
+
+def test_search_finds_and_selects(opened: Opened) -> None:
+    opened.page.keyboard.press("/")
+    opened.page.keyboard.type("r_3_2_2_2")
+    assert "kernel" in opened.text("#hits")
+    opened.page.keyboard.press("ArrowDown")
+    opened.page.keyboard.press("Enter")
+    assert opened.text("details.kernel.chosen .name").startswith("r_3_2_2")
+    opened.page.fill("#search", "no such thing")
+    assert opened.text("#hits") == "nothing found"
+
+
+def test_keys_move_and_clear(opened: Opened) -> None:
+    opened.page.locator("tr.has button").first.focus()
+    opened.page.keyboard.press("ArrowDown")
+    opened.page.keyboard.press("Enter")
+    lit = opened.lit("tr.chosen")
+    assert lit == [opened.page.eval_on_selector_all("tr.has", "all => all[1].dataset.line")]
+    opened.page.keyboard.press("Escape")
+    assert opened.lit(".lit") == []
+
+
+def test_zoom(opened: Opened) -> None:
+    def width() -> float:
+        return float(opened.page.get_attribute("svg.graph", "viewBox").split()[2])
+
+    before = width()
+    opened.page.click("#in")
+    assert width() < before
+    opened.page.keyboard.press("-")
+    opened.page.keyboard.press("-")
+    assert width() > before
+
+
+def test_text_stays_in_its_box(opened: Opened) -> None:
+    """Boxes are as wide as Courier is: every monospace font of a browser is about that."""
+    script = """boxes => boxes.flatMap(box => {
+      const frame = box.querySelector("polygon, path").getBBox(), end = frame.x + frame.width + 1;
+      return [...box.querySelectorAll("text")].map(t => t.getBBox()).filter(at => at.x + at.width > end);
+    }).length"""
+    assert opened.page.eval_on_selector_all(".box", script) == 0
+
+
+def test_an_address_opens_at_its_place(browser: Any, tmp_path: Path) -> None:
+    path = write(tmp_path, lost_range())
+    report = Opened(browser, path)
+    report.page.goto(path.as_uri() + "#kernel=0")
+    report.page.reload()
+    assert report.page.locator("details.kernel.chosen").count() == 1
+    assert report.said == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 2560])
+def test_the_page_follows_the_system(scheme: str, width: int, browser: Any, tmp_path: Path) -> None:
+    """No part is cut off to the side, and text is told from what is behind it."""
+    report = Opened(browser, write(tmp_path, long_graph()), color_scheme=scheme)
+    report.page.set_viewport_size({"width": width, "height": 900})
+    shade = report.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    brightness = sum(int(part) for part in shade.removeprefix("rgb(").removesuffix(")").split(","))
+    assert (brightness > 380) == (scheme == "light")
+    assert report.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert report.said == []
+
+
+def test_hostile_names_stay_text(browser: Any, tmp_path: Path) -> None:
+    finding = Finding("VD101", EVIL, 3, f"{EVIL}:1", EVIL, 0, 0, 1, EVIL)
+    kernel = make_kernel(EVIL, EVIL, nodes=(3,), outputs=(3,), lines=(f"{EVIL}:1",))
+    node = make_node(3, EVIL, arg=EVIL, line=f"{EVIL}:1")
+    schedule = make_schedule(nodes=(node,), kernels=(kernel,))
+    capture = replace(make_capture(schedule), snippet=EVIL, findings=(finding,))
+    report = Opened(browser, write(tmp_path, capture, SourceFile(EVIL, EVIL)))
+    report.click_line(0)
+    report.page.click("details.kernel summary")
+    report.page.fill("#search", "img")
+    report.page.wait_for_timeout(100)
+    assert report.page.locator("img").count() == 0
+    assert report.page.title() != "hacked"
+    assert report.said == []

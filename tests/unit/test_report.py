@@ -1,0 +1,280 @@
+"""The report: what of a capture is in the page, that nothing of a user's is more than text, and where it is written."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from captures import failed_snippet, long_graph, lost_range, make_capture, make_kernel, make_node, make_schedule
+from click.testing import CliRunner
+
+from vmapdbg.commands.cli import main
+from vmapdbg.model.capture import Access, BufferArg, Capture, Finding, Measured, Realized, Reason
+from vmapdbg.model.store import save_capture
+from vmapdbg.render.report.code import split_python
+from vmapdbg.render.report.lines import collect_notes, list_lines, view_source
+from vmapdbg.render.report.page import render_report
+from vmapdbg.render.report.sources import SourceFile, read_sources
+
+EVIL = "</script></style><img src=x onerror=alert(1)>\"'{{ 7*7 }}<!--\x00\x1b[31m\u202e\ud800"
+
+
+class Page(HTMLParser):
+    """The elements of a page with their attributes, and its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        # cells and items stand apart
+        self.text += " " * (tag in ("td", "li", "p", "code"))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def find(self, tag: str, **wanted: str) -> list[dict[str, str | None]]:
+        return [a for name, a in self.elements if name == tag and all(a.get(k) == v for k, v in wanted.items())]
+
+
+def render(capture: Capture, *files: SourceFile) -> str:
+    return render_report(capture, files or [SourceFile(name, None) for name in ("net.py",)])
+
+
+def read_data(page: str) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, flags=re.S)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def make_program(**changes: Any) -> Capture:
+    """Two kernels of two lines; the second reads the buffer that the first writes."""
+    source = "void r_64(float* data0, float* data1) {\n  data0[0] = 1;\n}\n"
+    access = Access("data0", "store", "GLOBAL", 8, 0, 7, "0", None, 2, (), 8, 8, None)
+    written = BufferArg("data0", 8, "float", "write"), BufferArg("data1", 8, "float", "read")
+    first = make_kernel("r_64", source, key="aa", nodes=(2, 3), outputs=(3,), lines=("net.py:3",), executed_ops=900)
+    first = replace(first, buffers=written, accesses=(access,), bytes=100)
+    second = make_kernel("E_64", key="bb", nodes=(5,), outputs=(5,), lines=("net.py:4",), executed_ops=100, bytes=300)
+    why = Realized((0,), "ending-ranges", "", (Reason("ending-ranges"),))
+    nodes = (
+        make_node(2, "MUL", line="net.py:3"),
+        make_node(3, "REDUCE", src=(2,), line="net.py:3", realized=why),
+        make_node(5, "ADD", src=(3,), line="net.py:4"),
+    )
+    return make_capture(make_schedule(nodes=nodes, kernels=(first, second)), snippet="net.py", **changes)
+
+
+SOURCE = SourceFile("net.py", "import tinygrad\n\nx = (a * b).sum()\ny = x + 1\n")
+
+
+def test_page_loads_nothing_and_runs_only_its_own_script() -> None:
+    """A page of somebody else's capture is opened from disk: it must reach nothing and run nothing."""
+    text = render(make_program(), SOURCE)
+    page = Page(text)
+    policy = page.find("meta", **{"http-equiv": "Content-Security-Policy"})[0]["content"] or ""
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in policy
+    assert not {tag for tag, _ in page.elements} & {"link", "img", "iframe", "object", "a", "form"}
+    assert not [a for _, a in page.elements if {"src", "href", "style", "xlink:href"} & a.keys()]
+    assert not [name for _, a in page.elements for name in a if name.startswith("on")]
+    assert "http" not in re.sub(r"http-equiv|<script>.*?</script>", "", text, flags=re.S)
+
+
+def test_what_a_user_names_is_text() -> None:
+    finding = Finding("VD101", EVIL, 3, f"{EVIL}:3", EVIL, 0, 0, 1, EVIL)
+    kernel = make_kernel(EVIL, f"{EVIL}\n", nodes=(3,), outputs=(3,), lines=(f"{EVIL}:3",))
+    why = Realized((0,), EVIL, EVIL)  # type: ignore[arg-type]
+    node = make_node(3, EVIL, arg=EVIL, dtype=EVIL, line=f"{EVIL}:3", realized=why)
+    made = make_capture(
+        make_schedule(nodes=(node,), kernels=(kernel,)), snippet=EVIL, findings=(finding,), missing=(EVIL,)
+    )
+    text = render_report(made, [SourceFile(EVIL, "\n\n" + EVIL, EVIL)], EVIL)
+    page = Page(text)
+    assert not page.find("img")
+    assert "{{ 7*7 }}" in page.text
+    assert len(page.find("script")) == 2
+    assert len(re.findall("</script>", text)) == 2
+    assert len(re.findall("<!--", text)) == 0
+    assert read_data(text)["kernels"][0][0].startswith("</script>")
+    assert not set(text) & set("\x00\x1b\u202e\ud800")
+    text.encode("utf-8")
+
+
+def test_lines_kernels_and_nodes_are_linked() -> None:
+    text = render(make_program(), SOURCE)
+    data, page = read_data(text), Page(text)
+    assert [line[0] for line in data["lines"]] == ["net.py:3", "net.py:4"]
+    assert [(kernel[0], kernel[1]) for kernel in data["kernels"]] == [("r_64", [0]), ("E_64", [1])]
+    assert {key: (node[1], node[2]) for key, node in data["nodes"].items()} == {
+        "0:2": (0, [0]),
+        "0:3": (0, [0]),
+        "0:5": (1, [1]),
+    }
+    assert {"0", "1"} == {row["data-line"] for row in page.find("tr", **{"class": "has"})}
+    boxes = [a for tag, a in page.elements if tag == "g" and "box" in (a.get("class") or "").split()]
+    assert {box.get("data-kernels") or box.get("data-node") for box in boxes} == {"0", "1", "0:3", "0:5"}
+
+
+def test_line_of_a_kernel_is_linked_where_the_capture_says_so() -> None:
+    """The store of the one output belongs to its node. Of two outputs nobody knows which is which."""
+    capture = make_program()
+    assert [a["data-node"] for a in Page(render(capture, SOURCE)).find("li", role="button")] == ["0:3"]
+    schedule = capture.schedules[0]
+    both = replace(schedule.kernels[0], outputs=(2, 3))
+    two = replace(capture, schedules=(replace(schedule, kernels=(both, schedule.kernels[1])),))
+    assert Page(render(two, SOURCE)).find("li", role="button") == []
+
+
+def test_cost_and_reasons_stand_beside_a_line() -> None:
+    text = render(make_program(), SOURCE)
+    row = text[text.index('<tr class="has" data-line="0">') : text.index('<tr class="has" data-line="1">')]
+    said = " ".join(Page(row).text.split())
+    assert said.startswith("3 90% 25% x = (a * b).sum()")
+    assert "1 realized: ranges end at it: a reduce, or a reader with loops of its own node 3" in said
+
+
+def test_why_is_that_of_the_command() -> None:
+    data = read_data(render(make_program(), SOURCE))
+    title, steps = data["nodes"]["0:3"][4:]
+    assert data["texts"][title].startswith("node 3 REDUCE")
+    assert [data["texts"][step[0]] for step in steps] == ["read by", "ranges", "realized", "kernel"]
+    assert data["texts"][steps[-1][1]] == "r_64 #0 computes it and writes its buffer"
+
+
+def test_findings_stand_at_line_kernel_and_on_top() -> None:
+    finding = Finding("VD101", "r_64", 3, "net.py:3", "the last one wins", 0, 0, 2, "close it")
+    text = render(make_program(findings=(finding,)), SOURCE)
+    assert text.count("the last one wins") == 3
+    assert '<b class="code-mark">VD101</b>' in text[text.index("data0[0] = ") :]
+
+
+def test_equal_kernels_are_one() -> None:
+    capture = long_graph()
+    schedule = capture.schedules[0]
+    kernel = replace(schedule.kernels[0], key="same")
+    many = replace(capture, schedules=(replace(schedule, kernels=(kernel,) * 50),))
+    page = Page(render(many))
+    assert len(page.find("details", **{"class": "kernel"})) == 1
+    assert "50 kernels, 1 program " in " ".join(page.text.split())
+
+
+def test_times_are_shown_where_they_were_measured() -> None:
+    capture = make_program()
+    schedule = capture.schedules[0]
+    timed = replace(schedule.kernels[1], measured=Measured(2, 3e-6, 3e-6, 4e-6))
+    text = render(replace(capture, schedules=(replace(schedule, kernels=(schedule.kernels[0], timed)),)), SOURCE)
+    assert "longest first" in text
+    assert "3.00 us" in text
+    assert read_data(text)["kernels"][0][0] == "E_64"
+
+
+@pytest.mark.parametrize("capture", [make_capture(), failed_snippet(), lost_range(), lost_range(fixed=False)])
+def test_every_capture_has_a_page(capture: Capture) -> None:
+    """A snippet that failed, or made nothing, has one, too: what there is, is there."""
+    text = render(capture)
+    if capture.error is not None:
+        assert capture.error.type in text
+    if not any(schedule.kernels for schedule in capture.schedules):
+        assert "No schedule has a kernel" in text
+
+
+# *** the user's source
+
+
+def test_sources_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.py"
+    path.write_text("x = 1\n")
+    missing, there = f"{tmp_path}/b.py:2", f"{path}:1"
+    files = {Path(file.name).name: file for file in read_sources([missing, there], str(path))}
+    assert files["a.py"] == SourceFile(str(path), "x = 1\n")
+    assert files["b.py"].text is None
+    assert "not here" in files["b.py"].note
+
+
+def test_a_file_that_is_younger_than_the_capture_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "a.py"
+    path.write_text("x = 1\n")
+    os.utime(path, (200, 200))
+    assert "changed since" in read_sources([f"{path}:1"], "", saved_at=100)[0].note
+    assert "has not changed" in read_sources([f"{path}:1"], "", saved_at=300)[0].note
+
+
+def test_a_saved_capture_cannot_ask_for_any_file(tmp_path: Path) -> None:
+    """It may be somebody else's, and the page may be sent on: a secret that it names must not be put there."""
+    secret = tmp_path / "id_rsa"
+    secret.write_text("secret")
+    assert read_sources([f"{secret}:1"], "", saved_at=300)[0].text is None
+
+
+def test_lines_that_a_file_no_longer_has_are_kept() -> None:
+    capture = make_program()
+    notes = collect_notes(capture, [])
+    view = view_source(SourceFile("net.py", "one line\n"), notes.values())
+    assert [note.line for note in view.unplaced] == ["net.py:3", "net.py:4"]
+
+
+def test_a_long_file_is_cut_to_what_made_something() -> None:
+    capture = make_program()
+    file = SourceFile("net.py", "\n".join(f"x{n}" for n in range(1000)))
+    view = view_source(file, collect_notes(capture, []).values())
+    assert [line.number for line in view.lines] == list(range(1, 17))
+
+
+@pytest.mark.parametrize("text", ["", "x", "x\n\n", "'''a\nb'''\n", "a\x0cb\n", "a\r\nb\r\n", "(\n", "\tx = '<'\n"])
+def test_lines_of_source_stay_as_they_are(text: str) -> None:
+    """Line numbers are Python's: only its own ends of lines cut."""
+    plain = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+    assert ["".join(part for _, part in line) for line in split_python(text)] == plain
+
+
+def test_every_line_that_is_named_is_known() -> None:
+    assert list_lines(make_program()) == ["net.py:3", "net.py:4"]
+
+
+# *** the command
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(main, ["report", *arguments])
+    return result.exit_code, result.output
+
+
+def test_a_saved_capture_is_written_as_a_page(tmp_path: Path) -> None:
+    saved, page = tmp_path / "run.json", tmp_path / "run.html"
+    save_capture(make_program(), saved)
+    assert run(str(saved), "-o", str(page)) == (0, f"vmapdbg: wrote {page}\n")
+    assert page.read_text().startswith("<!doctype html>")
+    assert stat.S_IMODE(page.stat().st_mode) & 0o400
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        ("page.txt", "the ending must be .html"),
+        ("no/page.html", "there is no folder"),
+        ("folder.html", "is a folder"),
+        ("snippet.html", "it is the snippet"),
+    ],
+)
+def test_outputs_are_refused_before_the_run(output: str, said: str, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder.html").mkdir()
+    snippet = tmp_path / "snippet.html"
+    snippet.write_text("open('ran', 'w')")
+    status, printed = run("snippet.html", "-o", output)
+    assert status == 2
+    assert said in printed
+    assert not (tmp_path / "ran").exists()
+    assert snippet.read_text() == "open('ran', 'w')"

@@ -1,0 +1,79 @@
+"""`vmapdbg report`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from vmapdbg.commands.jobs import capture_job, find_capture, find_job
+from vmapdbg.commands.options import JobOptions, end_after, job_options
+from vmapdbg.model.capture import Capture
+from vmapdbg.model.failure import Failure
+from vmapdbg.model.store import write_output
+
+_ENDINGS = (".html", ".htm")
+
+
+@click.command()
+@click.argument("snippet", required=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The HTML file to write.")
+@click.option("--time", "times", is_flag=True, help="Run what stays lazy, too, and time every launch.")
+@job_options
+def report(snippet: str | None, arguments: tuple[str, ...], output: Path, times: bool, options: JobOptions) -> None:
+    """Write what the scheduler did with SNIPPET as one HTML page: your source, the graph, the kernels, linked.
+
+    SNIPPET is a Python file, a saved capture, or the last snippet. ARGUMENTS after -- are the snippet's own. The page
+    needs no network and no server.
+
+    \b
+    Examples:
+      vmapdbg report samples/lost_range.py -o report.html
+      vmapdbg report train.py -o report.html --time -- --steps 1
+      vmapdbg report after.json -o report.html
+    """
+    # before the snippet runs
+    check_output(output, snippet)
+    is_saved = snippet is not None and snippet.endswith(".json")
+    if is_saved and (arguments or times):
+        raise Failure(f"{snippet} is a saved capture: it takes no arguments and no --time")
+    if is_saved:
+        capture = find_capture(snippet, options)
+    else:
+        job = find_job(snippet, options, arguments)
+        # without SNIPPET it is the last one
+        check_output(output, job.snippet)
+        capture = capture_job(replace(job, times=times), quiet_stdout=True)
+    write_report(capture, output, snippet if is_saved else None)
+    click.echo(f"vmapdbg: wrote {output}", err=True)
+    end_after(capture)
+
+
+def check_output(output: Path, snippet: str | None) -> None:
+    """Raises Failure where a page cannot be written to a path, or must not: over the snippet."""
+    if output.suffix.lower() not in _ENDINGS:
+        raise Failure(f"{output}: the ending must be .html")
+    if output.is_dir():
+        raise Failure(f"cannot write {output}: is a folder")
+    if not output.absolute().parent.is_dir():
+        raise Failure(f"cannot write {output}: there is no folder {output.parent}")
+    if snippet is not None and output.exists() and Path(snippet).exists() and output.samefile(snippet):
+        raise Failure(f"cannot write {output}: it is the snippet")
+
+
+def write_report(capture: Capture, output: Path, saved: str | None) -> None:
+    """Writes the page of a capture; `saved` is the file that it was read from, None after a run."""
+    from vmapdbg.render.report.lines import list_lines
+    from vmapdbg.render.report.page import render_report
+    from vmapdbg.render.report.sources import read_sources
+
+    now = datetime.now().strftime("%Y-%m-%d %H:%M")
+    saved_at, made = None, f"run {now}"
+    if saved is not None:
+        saved_at = Path(saved).stat().st_mtime
+        made = f"from {saved}, saved {datetime.fromtimestamp(saved_at).strftime('%Y-%m-%d %H:%M')}"
+    files = read_sources(list_lines(capture), capture.snippet, saved_at)
+    write_output(output, render_report(capture, files, made))

@@ -1,0 +1,360 @@
+"use strict";
+// What the page does once it is open: it links lines, kernels and nodes, searches, and moves the drawing.
+// Texts come into the page by textContent alone.
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+  const $ = (id) => document.getElementById(id);
+  // the parts of what page.py writes: [name, lines, title, steps] and [what, line, kernels, outcome, title, steps]
+  const kernels = data.kernels.map(([name, lines, title, steps]) => ({ name, lines, title, steps }));
+  const nodes = new Map(Object.entries(data.nodes).map(([key, [what, line, inside, outcome, title, steps]]) =>
+    [key, { key, what: data.texts[what], line, kernels: inside, outcome, title, steps }]));
+  const lines = data.lines.map(([name, whole]) => ({ name, whole, kernels: [], nodes: [] }));
+  kernels.forEach((kernel, number) => kernel.lines.forEach((line) => lines[line].kernels.push(number)));
+  nodes.forEach((node) => { if (node.line >= 0) lines[node.line].nodes.push(node.key); });
+
+  function make(tag, className, text) {
+    const element = document.createElement(tag);
+    if (className) element.className = className;
+    if (text !== undefined) element.textContent = text;
+    return element;
+  }
+
+  // *** what belongs together
+
+  const related = {
+    line: (number) => ({ lines: [number], kernels: lines[number].kernels, nodes: lines[number].nodes }),
+    kernel: (number) => ({ lines: kernels[number].lines, kernels: [number], nodes: [] }),
+    node: (key) => {
+      const node = nodes.get(key);
+      return { lines: node.line >= 0 ? [node.line] : [], kernels: node.kernels, nodes: [key] };
+    },
+  };
+  const known = {
+    line: (number) => lines[number] !== undefined,
+    kernel: (number) => kernels[number] !== undefined,
+    node: (key) => nodes.has(key),
+  };
+  let chosen = null;
+
+  function select(kind, id, from) {
+    if (!known[kind](id)) return;
+    clearMarks();
+    chosen = { kind, id };
+    const found = related[kind](id);
+    const isLine = new Set(found.lines), isKernel = new Set(found.kernels), isNode = new Set(found.nodes);
+    if (kind === "kernel" || (kind === "node" && found.kernels.length === 1)) openKernel(found.kernels[0]);
+    all("tr[data-line]").forEach((row) => mark(row, isLine.has(+row.dataset.line), kind === "line"));
+    all("details[data-kernel]").forEach((row) => mark(row, isKernel.has(+row.dataset.kernel), kind === "kernel"));
+    all("li[data-node], .nodes button[data-node]").forEach((row) => mark(row, isNode.has(row.dataset.node), kind === "node"));
+    all(".box").forEach((box) => {
+      const inside = (box.dataset.kernels || "").split(" ").filter(Boolean).map(Number);
+      const lit = isNode.has(box.dataset.node) || inside.some((number) => isKernel.has(number));
+      mark(box, lit, kind === "node" ? box.dataset.node === id : kind === "kernel" && inside.length === 1);
+    });
+    explain(kind, id);
+    for (const panel of ["source", "kernels"]) {
+      if (!from || !from.closest || from.closest(".panel") !== $(panel)) scrollToLit($(panel));
+    }
+    showLitBox(from);
+    history.replaceState(null, "", `#${kind}=${id}`);
+  }
+
+  function mark(element, isLit, isChosen) {
+    if (!isLit) return;
+    element.classList.add("lit");
+    if (isChosen) element.classList.add("chosen");
+  }
+
+  function clearMarks() {
+    all(".lit").forEach((element) => element.classList.remove("lit", "chosen"));
+    chosen = null;
+  }
+
+  function clear() {
+    clearMarks();
+    $("why").replaceChildren(make("p", "muted", "Nothing is selected."));
+    history.replaceState(null, "", "#");
+  }
+
+  function scrollToLit(panel) {
+    const first = panel.querySelector(".chosen") || panel.querySelector(".lit");
+    if (!first) return;
+    // up and down only: a long line of source would move the panel sideways, too
+    const row = (first.querySelector("summary") || first).getBoundingClientRect(), frame = panel.getBoundingClientRect();
+    const above = row.top - (frame.top + 70), below = row.bottom - (frame.bottom - 30);
+    if (above < 0) panel.scrollTop += above;
+    else if (below > 0) panel.scrollTop += Math.min(below, above);
+  }
+
+  // *** why
+
+  function explain(kind, id) {
+    const why = $("why");
+    why.replaceChildren();
+    if (kind === "line") {
+      why.append(make("h4", "", lines[id].whole));
+      why.append(listKernels(lines[id].kernels), listNodes(lines[id].nodes, "those with a buffer first"));
+    } else {
+      const subject = kind === "kernel" ? kernels[id] : nodes.get(id);
+      why.append(make("h4", "", subject.title >= 0 ? data.texts[subject.title] : `node ${id.split(":")[1]}  ${subject.what}`));
+      if (subject.steps) why.append(listSteps(subject.steps));
+      else why.append(make("p", "muted", "It has no buffer of its own. The page would be too large with more: vmapdbg why has it."));
+    }
+    why.scrollTop = 0;
+  }
+
+  function listSteps(steps) {
+    const list = make("dl");
+    for (const [topic, ...sentences] of steps) {
+      sentences.forEach((sentence, position) => {
+        list.append(make("dt", "", position ? "" : data.texts[topic]), make("dd", "", data.texts[sentence]));
+      });
+    }
+    return list;
+  }
+
+  function listKernels(numbers) {
+    const box = make("p", "from");
+    box.append(make("span", "muted", numbers.length ? "computed in" : "no kernel computes a value of it"));
+    for (const number of numbers) {
+      const button = make("button", "to", kernels[number].name);
+      button.type = "button";
+      button.dataset.kernels = String(number);
+      box.append(button);
+    }
+    return box;
+  }
+
+  function listNodes(keys, title) {
+    const box = make("div", "list");
+    if (!keys.length) return box;
+    const rank = { kept: 0, removed: 1 };
+    const sorted = [...keys].sort((a, b) => (rank[nodes.get(a).outcome] ?? 2) - (rank[nodes.get(b).outcome] ?? 2));
+    const list = make("ul");
+    for (const key of sorted) {
+      const node = nodes.get(key), button = make("button"), row = make("li");
+      button.type = "button";
+      button.dataset.node = key;
+      button.append(make("span", "id", key.split(":")[1]), make("span", "", node.what));
+      button.append(make("span", node.outcome, node.outcome && `buffer ${node.outcome}`));
+      row.append(button);
+      list.append(row);
+    }
+    box.append(make("p", "muted", `${keys.length} ${keys.length === 1 ? "node" : "nodes"}: ${title}`), list);
+    return box;
+  }
+
+  function openKernel(number) {
+    const details = $(`k${number}`);
+    if (!details) return;
+    details.open = true;
+    fillNodes(details);
+  }
+
+  function fillNodes(details) {
+    const place = details.querySelector(".nodes");
+    if (!place || place.firstChild) return;
+    const number = +place.dataset.fill;
+    const inside = [...nodes.values()].filter((node) => node.kernels.includes(number)).map((node) => node.key);
+    place.append(listNodes(inside, "computed in it"));
+  }
+
+  // *** the drawing
+
+  const zooms = new Map();
+  const shown = () => document.querySelector("figure:not([hidden]) .graph");
+  const wholeBox = (svg) => svg.dataset.box.split(/[\s,]+/).map(Number);
+
+  function setView(svg, view) {
+    zooms.set(svg, view);
+    svg.setAttribute("viewBox", view.join(" "));
+  }
+
+  // at first what fills the width, from the top: a tall drawing shown whole could not be read
+  function startView(svg) {
+    const [x, y, width, height] = wholeBox(svg), size = svg.getBoundingClientRect();
+    if (!size.width || !size.height) return;
+    const least = Math.max(size.width / width, 0.6), scale = Math.min(least, 1.6);
+    const [w, h] = [size.width / scale, size.height / scale];
+    setView(svg, [x + (width - w) / 2, h > height ? y + (height - h) / 2 : y, w, h]);
+  }
+
+  function zoom(svg, factor, at) {
+    const [x, y, w, h] = zooms.get(svg), whole = wholeBox(svg);
+    const limited = Math.min(Math.max(w * factor, 60), Math.max(whole[2], whole[3]) * 4) / w;
+    const [px, py] = at || [x + w / 2, y + h / 2];
+    setView(svg, [px - (px - x) * limited, py - (py - y) * limited, w * limited, h * limited]);
+  }
+
+  function pointIn(svg, event) {
+    const point = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
+    return [point.x, point.y];
+  }
+
+  function showLitBox(from) {
+    if (from && from.closest && from.closest(".graph")) return;
+    const svg = shown();
+    if (!svg) return;
+    let lit = svg.querySelector(".chosen") || svg.querySelector(".lit");
+    if (!lit) {
+      const other = all("figure[hidden] .lit")[0];
+      if (!other) return;
+      showPicture(+other.closest("figure").dataset.picture);
+      lit = other;
+    }
+    moveTo(lit);
+  }
+
+  function moveTo(element) {
+    const graph = element.closest(".graph"), box = element.getBoundingClientRect(), frame = graph.getBoundingClientRect();
+    if (box.top >= frame.top && box.bottom <= frame.bottom && box.left >= frame.left && box.right <= frame.right) return;
+    const [px, py] = pointIn(graph, { clientX: (box.left + box.right) / 2, clientY: (box.top + box.bottom) / 2 });
+    const [, , w, h] = zooms.get(graph);
+    setView(graph, [px - w / 2, py - h / 2, w, h]);
+  }
+
+  function showPicture(number) {
+    all("figure[data-picture]").forEach((figure) => { figure.hidden = +figure.dataset.picture !== number; });
+    if ($("schedule")) $("schedule").value = String(number);
+    const svg = shown();
+    if (svg && !zooms.has(svg)) startView(svg);
+  }
+
+  function watchDrawing(svg) {
+    let last = null, moved = 0;
+    svg.addEventListener("wheel", (event) => {
+      event.preventDefault();
+      zoom(svg, Math.exp(Math.sign(event.deltaY) * 0.15), pointIn(svg, event));
+    }, { passive: false });
+    svg.addEventListener("pointerdown", (event) => { last = [event.clientX, event.clientY]; moved = 0; });
+    svg.addEventListener("pointermove", (event) => {
+      if (!last || !event.buttons) return;
+      const dx = event.clientX - last[0], dy = event.clientY - last[1];
+      moved += Math.abs(dx) + Math.abs(dy);
+      if (moved < 4) return;
+      svg.classList.add("moving");
+      const [x, y, w, h] = zooms.get(svg), scale = w / svg.getBoundingClientRect().width;
+      setView(svg, [x - dx * scale, y - dy * scale, w, h]);
+      last = [event.clientX, event.clientY];
+    });
+    const end = () => { last = null; svg.classList.remove("moving"); };
+    svg.addEventListener("pointerup", end);
+    svg.addEventListener("pointerleave", end);
+    // a box that Tab has gone to is brought into view
+    svg.addEventListener("focusin", (event) => moveTo(event.target));
+    // a box is not selected by dragging the drawing
+    svg.addEventListener("click", (event) => { if (moved >= 4) event.stopPropagation(); }, true);
+  }
+
+  // *** search
+
+  const codeOfLine = new Map(all("tr[data-line]").map((row) => [+row.dataset.line, row.querySelector("code")?.textContent || ""]));
+  const MOST_HITS = 40;
+
+  function* find(asked) {
+    for (const [number, line] of lines.entries()) {
+      const text = `${line.name}  ${(codeOfLine.get(number) || "").trim()}`;
+      if (text.toLowerCase().includes(asked)) yield ["line", number, text];
+    }
+    for (const [number, kernel] of kernels.entries()) {
+      const source = $(`k${number}`)?.querySelector(".code")?.textContent || "";
+      if (kernel.name.toLowerCase().includes(asked)) yield ["kernel", number, kernel.name];
+      else if (source.toLowerCase().includes(asked)) yield ["kernel", number, `${kernel.name}  (in its source)`];
+    }
+    for (const node of nodes.values()) {
+      const text = `${node.key.split(":")[1]}  ${node.what}`;
+      if (text.toLowerCase().includes(asked)) yield ["node", node.key, text];
+    }
+  }
+
+  function search() {
+    const asked = $("search").value.trim().toLowerCase(), list = $("hits");
+    list.replaceChildren();
+    list.hidden = !asked;
+    if (!asked) return;
+    let count = 0;
+    for (const [kind, id, text] of find(asked)) {
+      count += 1;
+      if (count > MOST_HITS) continue;
+      const button = make("button"), row = make("li");
+      button.type = "button";
+      button.append(make("span", "kind", kind), make("span", "what", text));
+      button.addEventListener("click", () => { list.hidden = true; select(kind, id); });
+      row.append(button);
+      list.append(row);
+    }
+    if (!count) list.append(make("li", "none", "nothing found"));
+    if (count > MOST_HITS) list.append(make("li", "none", `and ${count - MOST_HITS} more`));
+  }
+
+  // *** what is typed and clicked
+
+  document.addEventListener("click", (event) => {
+    if (!event.target.closest(".search")) $("hits").hidden = true;
+    const from = event.target.closest("[data-node], [data-line], [data-kernels], summary.row");
+    if (!from) return;
+    if (from.matches("summary.row")) {
+      const details = from.parentElement;
+      fillNodes(details);
+      // closing one is no choice
+      if (!details.open) {
+        select("kernel", +details.dataset.kernel, from);
+      }
+    } else if (from.dataset.node !== undefined) select("node", from.dataset.node, from);
+    else if (from.dataset.line !== undefined) select("line", +from.dataset.line, from);
+    else if (from.dataset.kernels !== undefined) select("kernel", +from.dataset.kernels.split(" ")[0], from);
+  });
+
+  // a kernel that select() has opened is not closed again by the click that did so
+  document.addEventListener("click", (event) => {
+    const row = event.target.closest("summary.row");
+    if (row && !row.parentElement.open) event.preventDefault();
+  }, true);
+
+  function step(by) {
+    const row = document.activeElement.closest("#hits li, tr.has, details.kernel, .nodes li, .list li");
+    const panel = row?.closest("#hits, .lines, #kernels, ul");
+    const kinds = "#hits li, tr.has, details.kernel, .nodes li, .list li";
+    if (!row || !panel) return false;
+    const group = all(kinds, panel).filter((item) => item.matches(kindOf(row)));
+    const next = group[group.indexOf(row) + by];
+    if (!next) return true;
+    next.querySelector("summary, button").focus();
+    return true;
+  }
+  const kindOf = (row) => row.matches("tr") ? "tr.has" : row.matches("details") ? "details.kernel" : "li";
+
+  const zoomKeys = { "+": () => zoom(shown(), 0.8), "=": () => zoom(shown(), 0.8), "-": () => zoom(shown(), 1.25), 0: () => fit() };
+  function fit() {
+    const svg = shown(), [x, y, w, h] = wholeBox(svg), size = svg.getBoundingClientRect();
+    const scale = Math.min(size.width / w, size.height / h);
+    setView(svg, [x + (w - size.width / scale) / 2, y + (h - size.height / scale) / 2, size.width / scale, size.height / scale]);
+  }
+
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const isTyping = event.target.matches("input, select");
+    if (event.key === "Escape") {
+      if (!$("hits").hidden || isTyping) { $("hits").hidden = true; $("search").blur(); } else clear();
+    } else if (event.key === "/" && !isTyping) { event.preventDefault(); $("search").focus(); $("search").select(); }
+    else if (event.key === "ArrowDown" && event.target === $("search")) { event.preventDefault(); $("hits").querySelector("button")?.focus(); }
+    else if (event.key === "Enter" && event.target === $("search")) $("hits").querySelector("button")?.click();
+    else if (event.key === "ArrowDown" || event.key === "ArrowUp") { if (!isTyping && step(event.key === "ArrowDown" ? 1 : -1)) event.preventDefault(); }
+    else if ((event.key === "Enter" || event.key === " ") && event.target.matches(".box, li.link")) { event.preventDefault(); event.target.dispatchEvent(new MouseEvent("click", { bubbles: true })); }
+    else if (!isTyping && zoomKeys[event.key] && shown()) zoomKeys[event.key]();
+  });
+
+  $("search").addEventListener("input", search);
+  $("search").addEventListener("focus", search);
+  $("in").addEventListener("click", () => shown() && zoom(shown(), 0.8));
+  $("out").addEventListener("click", () => shown() && zoom(shown(), 1.25));
+  $("fit").addEventListener("click", () => shown() && fit());
+  $("schedule")?.addEventListener("change", (event) => showPicture(+event.target.value));
+  all(".graph").forEach(watchDrawing);
+  if (document.querySelector("figure[data-picture]")) showPicture(0);
+  window.addEventListener("resize", () => { zooms.clear(); const svg = shown(); if (svg) startView(svg); });
+
+  const asked = /^#(line|kernel|node)=([\d:]+)$/.exec(location.hash);
+  if (asked) select(asked[1], asked[1] === "node" ? asked[2] : +asked[2]);
+})();

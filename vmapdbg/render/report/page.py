@@ -1,0 +1,214 @@
+"""Puts a report together."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from vmapdbg.lint import RULES
+from vmapdbg.model.capture import Capture, Finding
+from vmapdbg.model.schedule_index import index_of
+from vmapdbg.model.wording import format_plural, inflect
+from vmapdbg.overview.decisions import count_outcomes, count_realized
+from vmapdbg.overview.kernels import KernelGroup, find_distinct, group_kernels
+from vmapdbg.render.format import Places, format_bytes, format_count, format_seconds, round_count
+from vmapdbg.render.graph.dot import clean_text
+from vmapdbg.render.report.graph import Picture, draw_schedule, find_drawn_nodes
+from vmapdbg.render.report.kernels import KernelView, merge_findings, view_kernels
+from vmapdbg.render.report.lines import LineNotes, SourceView, collect_notes, list_lines, view_source
+from vmapdbg.render.report.nodes import (
+    NodeKey,
+    Texts,
+    describe_nodes,
+    explain_group,
+    find_nodes,
+    find_telling,
+    name_node,
+)
+from vmapdbg.render.report.sources import SourceFile
+from vmapdbg.render.sentences import Names, say_reason
+from vmapdbg.render.text.overview import RULE_MEANINGS, format_share
+
+_MOST_PICTURES = 6
+"""So many different schedules are drawn, those with the most work."""
+
+
+def render_report(capture: Capture, files: Sequence[SourceFile], made: str = "") -> str:
+    """Returns a capture as one HTML document that loads nothing.
+
+    `files` are the user's, as `read_sources` returns them; `made` says when and from what the report is.
+    """
+    report = _Report(capture, files)
+    style, script = _read("page.css"), _read("page.js")
+    environment = Environment(
+        loader=PackageLoader("vmapdbg.render.report", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_clean,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= _FILTERS  # pyright: ignore[reportUnknownMemberType]
+    return environment.get_template("page.html.jinja").render(
+        report=report,
+        capture=capture,
+        made=made,
+        policy=_make_policy(style, script),
+        style=Markup(style),
+        script=Markup(script),
+        data=Markup(_dump(report.make_data())),
+    )
+
+
+def _read(name: str) -> str:
+    return resources.files("vmapdbg.render.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _clean(value: Any) -> Any:
+    """What cannot be in a document, or would turn a line around, as an escape."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return clean_text(value)
+    return value
+
+
+def _make_policy(style: str, script: str) -> str:
+    """Returns a Content-Security-Policy by which nothing is loaded, and no other script or style than ours counts."""
+    sources = f"style-src '{_hash(style)}'; script-src '{_hash(script)}'"
+    return f"default-src 'none'; {sources}; base-uri 'none'; form-action 'none'"
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _dump(data: Any) -> str:
+    """Returns JSON that can stand in a `script` element: no `<` can end it."""
+    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+
+
+_FILTERS = {
+    "bytes": format_bytes,
+    "count": format_count,
+    "round": round_count,
+    "seconds": format_seconds,
+    "plural": format_plural,
+    "inflect": inflect,
+    "node": name_node,
+}
+
+
+@dataclass(frozen=True)
+class RuleRow:
+    """How often a rule realized a node."""
+
+    why: str
+    nodes: int
+    kept: int
+    bytes: int
+
+
+class _Report:
+    """What the template asks for."""
+
+    def __init__(self, capture: Capture, files: Sequence[SourceFile]) -> None:
+        self.capture = capture
+        self.groups: list[KernelGroup] = group_kernels(capture)
+        self.ops = sum(group.ops for group in self.groups)
+        self.bytes = sum(group.bytes for group in self.groups)
+        self.seconds = sum(group.seconds for group in self.groups)
+        self.kernels: list[KernelView] = view_kernels(self.groups, capture)
+        self.pictures, self.undrawn = self._draw()
+        self.nodes = self._find_nodes()
+        self.notes: dict[str, LineNotes] = collect_notes(capture, self.nodes)
+        self.places = Places(list_lines(capture), capture.snippet)
+        self.sources: list[SourceView] = [view_source(file, self.notes.values()) for file in files]
+        self.findings = merge_findings(capture.findings)
+        self.rule_names = {rule.code: rule.name for rule in RULES}
+
+    def _draw(self) -> tuple[list[Picture], int]:
+        again = find_distinct(self.capture)
+        chosen = [s for s in self.capture.schedules if s.index in again and s.kernels]
+        chosen.sort(key=lambda s: -sum(kernel.executed_ops for kernel in s.kernels))
+        drawn = [draw_schedule(self.capture, s, self.groups, len(again[s.index])) for s in chosen[:_MOST_PICTURES]]
+        return drawn, len(chosen) - len(drawn)
+
+    def _find_nodes(self) -> dict[NodeKey, list[int]]:
+        nodes = find_nodes(self.groups, self.capture)
+        for key in find_telling(self.capture):
+            nodes.setdefault(key, [])
+        for picture in self.pictures:
+            for key in find_drawn_nodes(picture.svg):
+                nodes.setdefault(key, [])
+        known = (key for key in nodes if index_of(self.capture.schedules[key[0]]).node(key[1]) is not None)
+        return {key: nodes[key] for key in known}
+
+    # *** for the template
+
+    def share(self, part: float, whole: float) -> str:
+        return format_share(part, whole)
+
+    def width(self, part: float, whole: float) -> int:
+        """A part in per cent, for a bar."""
+        return round(100 * part / whole) if whole else 0
+
+    def numbers(self, lines: Iterable[str]) -> str:
+        """The numbers of some lines, as the script splits them."""
+        return " ".join(str(self.notes[line].number) for line in lines if line in self.notes)
+
+    def place(self, line: str | None) -> str:
+        return self.places.format(line)
+
+    def file(self, name: str) -> str:
+        """A file by the name that its lines have."""
+        return self.places.format(f"{name}:1").removesuffix(":1")
+
+    def has_node(self, finding: Finding) -> bool:
+        """Whether the page explains the node of a finding."""
+        return (finding.schedule, finding.node) in self.nodes
+
+    def count_kernels(self) -> int:
+        return sum(len(group.places) for group in self.groups)
+
+    def count_distinct(self) -> int:
+        return len(find_distinct(self.capture))
+
+    def list_rules(self) -> list[RuleRow]:
+        rows: list[RuleRow] = []
+        for count in count_realized(self.capture):
+            why = RULE_MEANINGS.get(count.rule, count.rule)
+            if count.rule not in RULE_MEANINGS and count.reason is not None:
+                why = say_reason(count.reason, Names(index_of(self.capture.schedules[count.schedule]).op))
+            rows.append(RuleRow(why, count.nodes, count.kept, count.bytes))
+        return rows
+
+    def list_outcomes(self) -> list[str]:
+        counts: Counter[str] = Counter()
+        named: dict[str, list[str]] = {}
+        for count in count_outcomes(self.capture):
+            counts[count.outcome] += count.buffers
+            named.setdefault(count.outcome, []).append(f"{count.buffers:,} {count.rule}")
+        return [f"{counts[outcome]:,} buffers {outcome}: {', '.join(rules)}" for outcome, rules in named.items()]
+
+    # *** for the script
+
+    def make_data(self) -> dict[str, Any]:
+        texts = Texts()
+        numbers = {line: note.number for line, note in self.notes.items()}
+        kernels = [self._describe_kernel(view, texts) for view in self.kernels]
+        nodes = describe_nodes(self.nodes, self.capture, numbers, texts)
+        lines = [[clean_text(self.place(line)), clean_text(line)] for line in self.notes]
+        return {"lines": lines, "kernels": kernels, "nodes": nodes, "texts": texts.list_all()}
+
+    def _describe_kernel(self, view: KernelView, texts: Texts) -> list[Any]:
+        title, steps = explain_group(view.group, self.capture, texts)
+        lines = [self.notes[line].number for line in view.group.lines if line in self.notes]
+        return [clean_text(view.group.kernel.name or "(failed)"), lines, title, steps]
