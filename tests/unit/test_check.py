@@ -117,6 +117,16 @@ def test_rounding_is_told_from_a_wrong_value() -> None:
     assert (again.status, again.wrong, again.index) == ("wrong", 1, (1,))
 
 
+def test_an_element_that_moved_little_by_chance_is_taken_to_move_as_others_do() -> None:
+    got, expected = floats([3e-5, 1.0, 2.0]), floats([0.0, 1.0, 2.0])
+    found = compare(got, expected, 4)
+    assert found.status == "wrong"
+    moved_by_chance = Rounding(exact=[0.0, 1.0, 2.0], spread=[1e-9, 5e-6, 6e-6])
+    assert excuse_rounding(got, expected, found, moved_by_chance).status == "rounding"
+    moved_little = Rounding(exact=[0.0, 1.0, 2.0], spread=[1e-9, 1e-9, 6e-6])
+    assert excuse_rounding(got, expected, found, moved_little).status == "wrong"
+
+
 def test_nan_is_never_excused() -> None:
     got, expected = floats([math.nan]), floats([1.0])
     found = compare(got, expected, 4)

@@ -197,6 +197,15 @@ def test_float_functions(op: str, right: Callable[[float], float], dtype: str) -
     assert np.allclose(found, expected, rtol=2e-7 if dtype in {"float", "double"} else 0, atol=0)
 
 
+@pytest.mark.parametrize(("op", "right"), [("sqrt", math.sqrt), ("sin", math.sin), ("reciprocal", lambda x: 1 / x)])
+def test_a_float_function_of_integers_is_computed_in_floats(op: str, right: Callable[[float], float]) -> None:
+    """numpy would give 0 for 1 / 7, and the root of a small integer as a half."""
+    for dtype in ("char", "int"):
+        made = Maker()
+        found = made.numbers(made.op(op, made.input([1, 3, 7], dtype), dtype="float"))
+        assert np.allclose(found, [right(number) for number in (1, 3, 7)], rtol=2e-7, atol=0)
+
+
 def test_functions_where_they_have_no_number() -> None:
     made = Maker()
     x = made.input([-1.0, 0.0], "float")

@@ -136,6 +136,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 ROUNDED = frozenset({"add", "sub", "mul", "fdiv", "pow", "sqrt", "sin", "exp2", "log2", "reciprocal", "mulacc"})
 """Ops whose exact result is rounded, where it is a float."""
 
+OF_FLOATS = frozenset({"sqrt", "sin", "exp2", "log2", "reciprocal"})
+"""Ops that are computed in the float that they make: from 0.14 on they may be given integers."""
+
 
 def compute(op: str, operands: list[Numbers]) -> Found:
     """Computes an op on arrays that can be broadcast against each other."""
