@@ -20,7 +20,7 @@ from vmapdbg.job.job import Job
 from vmapdbg.job.patches import Patches
 from vmapdbg.model.data import dump_document
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.store import write_atomically
+from vmapdbg.model.store import check_folder, write_atomically
 from vmapdbg.model.vocabulary import OutcomeKind
 
 if TYPE_CHECKING:
@@ -100,6 +100,8 @@ def bisect(
     """
     if output is not None and not with_snippet:
         raise Failure("-o is the file for --reduce")
+    if output is not None:
+        check_folder(output)
     kind = kind or old_kind or DEFAULT_KIND
     if decisions:
         if span is not None or with_snippet:
