@@ -91,7 +91,7 @@ def test_diff_tells_which_findings_go(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "target",
-    ["metal", "llvm", *(pytest.param(name, marks=pytest.mark.slow) for name in ("cuda", "opencl", "hip", "wgsl"))],
+    ["metal", *(pytest.param(name, marks=pytest.mark.slow) for name in ("llvm", "cuda", "opencl", "hip", "wgsl"))],
 )
 def test_every_target(tmp_path: Path, target: str) -> None:
     """The fault is in the schedule: it is there for each target, whatever its threads are."""
