@@ -40,6 +40,7 @@ USAGE = [
     (["show", "ok.py", "--timeout", "nan"], ["'nan'"]),
     (["show", "ok.py", "--nonsense"], ["--nonsense"]),
     (["nonsense"], ["nonsense"]),
+    (["shwo"], ["'shwo'. Did you mean 'show'?"]),
     (["show", "ok.py", "--save", "no/such/folder.json"], ["cannot write", "no/such"]),
     (["run", "missing.py"], ["no file missing.py"]),
     (["run", "-m"], ["-m"]),
