@@ -48,7 +48,7 @@ def test_what_is_right_is_one_line_and_exits_zero(snippet: str, tmp_path: Path) 
 
 def test_rows_of_what_is_padded_are_lowered(tmp_path: Path) -> None:
     """Stock cuts the store of such a kernel into one for each part of the padded axis, all with the same loops: codegen
-    never ends. Others it cannot lower, so that they are not fused."""
+    never ends. Others it cannot lower, so that they are not fused; nor are reduces that have a loop in common."""
     program = """
         from tinygrad import Tensor
         padded = Tensor([[[3.0, 1.0, 2.0, 5.0, 4.0, 0.0]] * 4] * 4).realize().pad(((2, 2), (0, 0), (0, 0)))
@@ -56,6 +56,8 @@ def test_rows_of_what_is_padded_are_lowered(tmp_path: Path) -> None:
         print((padded - padded.max(2, keepdim=True)).sum(2).tolist())
         row = Tensor([[1.5, -0.5]]).realize().pad(((2, 0), (0, 0)))
         print(row.gather(1, row.argsort(1)).tolist())
+        product = Tensor.arange(4).float().reshape(2, 2) @ Tensor.ones(2, 3)
+        print(product.scatter(0, product.argsort(0), product + 1).tolist())
     """
     done = run_tool("check", write(tmp_path, textwrap.dedent(program)), cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
