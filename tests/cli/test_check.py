@@ -8,7 +8,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from tool import ROOT, run_tool
+from tool import ROOT, RunSample, run_tool
 
 SAMPLES = ROOT / "samples"
 LOST, XSUM, UNCLOSED = (str(SAMPLES / name) for name in ("lost_range.py", "xsum.py", "unclosed_range.py"))
@@ -27,14 +27,14 @@ FAULTY = {
 
 
 @pytest.mark.parametrize("sample", FAULTY)
-def test_the_bug_of_a_sample_is_found(sample: str, tmp_path: Path) -> None:
+def test_the_bug_of_a_sample_is_found(sample: str, run_sample: RunSample) -> None:
     patches, *told = FAULTY[sample]
-    done = run_tool("check", str(SAMPLES / sample), "--patches", patches, cwd=tmp_path, COLUMNS="100")
+    done = run_sample("check", f"samples/{sample}", "--patches", patches)
     assert done.returncode == 1, done.stderr
     text = " ".join(done.stdout.split())
     for part in (*told, "first wrong buffer", "patches off:"):
         assert part in text
-    assert max(map(len, done.stdout.splitlines())) <= 100
+    assert max(map(len, done.stdout.splitlines())) <= 80
     assert "\x1b" not in done.stdout
 
 
@@ -86,8 +86,8 @@ def test_an_oracle_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_json_has_the_contract_and_the_finding(tmp_path: Path) -> None:
-    done = run_tool("check", LOST, "--patches", "all,-ambient-ranges", "--json", cwd=tmp_path)
+def test_json_has_the_contract_and_the_finding(run_sample: RunSample) -> None:
+    done = run_sample("check", "samples/lost_range.py", "--json", "--patches", "all,-ambient-ranges")
     assert done.returncode == 1
     data = json.loads(done.stdout)
     assert data["schema"] == 1

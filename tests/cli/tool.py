@@ -14,6 +14,8 @@ from typing import Any
 from devices import choose_device
 
 ROOT = Path(__file__).parent.parent.parent
+RunSample = Callable[..., subprocess.CompletedProcess[str]]
+"""The fixture `run_sample`: runs the tool on samples, or has what came of it before."""
 # Seconds after which a process is taken to hang. How long something takes decides no test: the machine may be busy.
 HANGS = 600
 
