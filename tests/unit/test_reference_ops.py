@@ -216,6 +216,17 @@ def test_functions_where_they_have_no_number() -> None:
     assert log[1] == -math.inf
 
 
+def test_a_nan_that_an_infinity_makes_is_undefined() -> None:
+    """tinygrad takes `x * 0` for zero, and rewrites the gradient of a sigmoid so that nothing in it is infinite."""
+    made = Maker()
+    x, y = made.input([math.inf, math.nan, 2.0], "float"), made.input([0.0, 0.0, 3.0], "float")
+    product = made.value(made.op("mul", x, y))
+    assert product.undefined is not None
+    assert product.undefined.tolist() == [True, False, False]
+    root = made.value(made.op("sqrt", made.input([-1.0], "float")))
+    assert root.undefined is None
+
+
 def test_the_largest_of_a_nan_is_not_compared() -> None:
     made = Maker()
     largest = made.value(made.op("max", made.input([1.0, math.nan], "float"), made.input([2.0, 3.0], "float")))
