@@ -351,3 +351,23 @@ def test_a_node_number_of_several_schedules_names_them(tmp_path: Path) -> None:
     text = "from tinygrad import Tensor\n(Tensor.empty(3) + 1).realize()\nx = Tensor.empty(4) + 1\n"
     run = run_tool("why", "1", write(tmp_path, text), cwd=tmp_path)
     assert "node 1 of schedule 1; schedule 0 has one, too (--schedule)" in run.stderr
+
+
+@pytest.mark.parametrize("option", [["--save"], ["-o"]], ids=" ".join)
+def test_the_snippet_is_not_written_over(option: list[str], tmp_path: Path) -> None:
+    text = "from tinygrad import Tensor\nx = Tensor.empty(3) + 1\n"
+    name = write(tmp_path, text)
+    os.symlink(tmp_path / name, tmp_path / "link.html")
+    commands = {"--save": ["show", name, "--save", "link.html"], "-o": ["report", name, "-o", "link.html"]}
+    done = run_tool(*commands[option[0]], cwd=tmp_path)
+    assert_one_line(done, 2, "cannot write link.html", "it is the snippet")
+    assert (tmp_path / name).read_text() == text
+
+
+def test_the_report_is_shown_though_it_cannot_be_saved(tmp_path: Path) -> None:
+    name = write(tmp_path, "from tinygrad import Tensor\nimport os\nx = Tensor.empty(3) + 1\nos.rmdir('out')\n")
+    (tmp_path / "out").mkdir()
+    done = run_tool("show", name, "--save", "out/run.json", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "1 schedule, 1 kernel" in done.stdout
+    assert done.stderr == "vmapdbg: cannot write out/run.json: No such file or directory\n"

@@ -20,7 +20,7 @@ from vmapdbg.job.job import Job
 from vmapdbg.job.patches import Patches
 from vmapdbg.model.data import dump_document
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.store import check_folder, write_atomically
+from vmapdbg.model.store import check_output, write_output
 from vmapdbg.model.vocabulary import OutcomeKind
 
 if TYPE_CHECKING:
@@ -99,7 +99,9 @@ def bisect(
       vmapdbg bisect softmax.py --decisions --tinygrad 0.14.0
     """
     if output is not None:
-        check_output(output, with_snippet)
+        if not with_snippet:
+            raise Failure("-o is the file for --reduce")
+        check_output(output, snippet)
     kind = kind or old_kind or DEFAULT_KIND
     if decisions:
         if span is not None or with_snippet:
@@ -212,13 +214,6 @@ def bisect_job(job: Job, kind: str, budget: int) -> tuple[Search, list[Outcome]]
     return search, outcomes.known
 
 
-def check_output(output: Path, with_snippet: bool) -> None:
-    """Refuses a file that nothing is to be written to, or that cannot be written."""
-    if not with_snippet:
-        raise Failure("-o is the file for --reduce")
-    check_folder(output)
-
-
 def write_reduced(reduced: Reduced, output: Path | None, as_json: bool) -> None:
     """Writes the snippet to a file, or prints it; one that is part of the JSON is not printed."""
     if reduced.text is None:
@@ -226,7 +221,7 @@ def write_reduced(reduced: Reduced, output: Path | None, as_json: bool) -> None:
         return
     what = "reduced"
     if output is not None:
-        write_atomically(output, reduced.text)
+        write_output(output, reduced.text)
         what = f"wrote {output}"
     elif not as_json:
         click.echo("\n" + reduced.text, nl=False)

@@ -12,7 +12,7 @@ from vmapdbg.commands.jobs import capture_job, find_capture, find_job
 from vmapdbg.commands.options import JobOptions, end_after, job_options
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.store import write_output
+from vmapdbg.model.store import check_output, write_output
 
 _ENDINGS = (".html", ".htm")
 
@@ -36,7 +36,7 @@ def report(snippet: str | None, arguments: tuple[str, ...], output: Path, times:
       vmapdbg report after.json -o report.html
     """
     # before the snippet runs
-    check_output(output, snippet)
+    check_page(output, snippet)
     is_saved = snippet is not None and snippet.endswith(".json")
     if is_saved and (arguments or times):
         raise Failure(f"{snippet} is a saved capture: it takes no arguments and no --time")
@@ -45,23 +45,18 @@ def report(snippet: str | None, arguments: tuple[str, ...], output: Path, times:
     else:
         job = find_job(snippet, options, arguments)
         # without SNIPPET it is the last one
-        check_output(output, job.snippet)
+        check_page(output, job.snippet)
         capture = capture_job(replace(job, times=times), quiet_stdout=True)
     write_report(capture, output, snippet if is_saved else None)
     click.echo(f"vmapdbg: wrote {output}", err=True)
     end_after(capture)
 
 
-def check_output(output: Path, snippet: str | None) -> None:
+def check_page(output: Path, snippet: str | None) -> None:
     """Raises Failure where a page cannot be written to a path, or must not: over the snippet."""
     if output.suffix.lower() not in _ENDINGS:
         raise Failure(f"{output}: the ending must be .html")
-    if output.is_dir():
-        raise Failure(f"cannot write {output}: is a folder")
-    if not output.absolute().parent.is_dir():
-        raise Failure(f"cannot write {output}: there is no folder {output.parent}")
-    if snippet is not None and output.exists() and Path(snippet).exists() and output.samefile(snippet):
-        raise Failure(f"cannot write {output}: it is the snippet")
+    check_output(output, snippet)
 
 
 def write_report(capture: Capture, output: Path, saved: str | None) -> None:

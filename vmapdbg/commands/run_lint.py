@@ -16,7 +16,7 @@ from vmapdbg.commands.programs import Program, run_program
 from vmapdbg.job.job import LintedSchedule
 from vmapdbg.model.capture import SCHEMA, Finding
 from vmapdbg.model.data import build_data, dump_document
-from vmapdbg.model.store import check_folder, write_atomically
+from vmapdbg.model.store import check_output, write_output
 
 if TYPE_CHECKING:
     from vmapdbg.render.lint_formats import RunDocument
@@ -28,11 +28,11 @@ def run_and_print(program: Program, output: Path | None) -> int:
     Returns the exit code: the program's own, or 1 for findings.
     """
     if output is not None:
-        check_folder(output)
+        check_output(output)
     linted = run_and_lint(program)
     print_linted(linted)
     if output is not None:
-        write_atomically(output, dump_document(linted))
+        write_output(output, dump_document(linted))
     return linted.status or int(bool(linted.findings))
 
 

@@ -22,7 +22,7 @@ from vmapdbg.commands.options import (
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.data import dump_document
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.store import check_folder, save_capture
+from vmapdbg.model.store import StoreError, check_output, save_capture
 from vmapdbg.render.sections import SECTIONS
 
 if TYPE_CHECKING:
@@ -79,15 +79,26 @@ def show(
     if kernel is not None and line is not None:
         raise Failure("--kernel and --line: choose one")
     if save is not None:
-        check_folder(save)
+        check_output(save, snippet)
     capture = find_shown(snippet, options, arguments, times, quiet_stdout=as_json)
-    if save is not None:
-        save_capture(capture, save)
+    failed = None if save is None else try_to_save(capture, save)
     if as_json:
         sys.stdout.write(dump_document(capture))
     else:
         print_report(capture, Asked(only, schedule, kernel, line, show_all))
+    if failed is not None:
+        # the report is not lost with the file
+        raise failed
     end_after(capture)
+
+
+def try_to_save(capture: Capture, file: Path) -> StoreError | None:
+    """Saves a capture, and returns why it could not be."""
+    try:
+        save_capture(capture, file)
+    except StoreError as error:
+        return error
+    return None
 
 
 @dataclass(frozen=True)

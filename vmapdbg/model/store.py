@@ -26,10 +26,15 @@ def save_capture(capture: Capture, path: Path) -> None:
     write_output(path, dump_document(capture))
 
 
-def check_folder(path: Path) -> None:
-    """Raises StoreError where there is no folder for a file: asked before what is to be written is computed."""
+def check_output(path: Path, snippet: str | None = None) -> None:
+    """Raises StoreError where a file cannot be written, or is the snippet: asked before what is to be written is
+    computed."""
+    if path.is_dir():
+        raise StoreError(f"cannot write {path}: it is a folder")
     if not path.absolute().parent.is_dir():
         raise StoreError(f"cannot write {path}: there is no such folder")
+    if snippet is not None and path.exists() and Path(snippet).exists() and path.samefile(snippet):
+        raise StoreError(f"cannot write {path}: it is the snippet")
 
 
 def load_capture(path: Path | str) -> Capture:

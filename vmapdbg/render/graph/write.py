@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vmapdbg.model.capture import Capture, Schedule, SnippetError
 from vmapdbg.model.data import dump_document
-from vmapdbg.model.store import write_atomically
+from vmapdbg.model.store import write_output
 from vmapdbg.model.wording import format_plural
 from vmapdbg.render.graph.dot import style_svg, write_dot
 from vmapdbg.render.graph.draw import PICTURES, TooSlow, check_format, draw_dot
@@ -52,12 +52,12 @@ def write_graph(
     _check_request(after, stage, around, depth, fold)
     drawing = _Drawing(after, before, load_stage(stage), around, depth, fold, notes)
     if kind in PICTURES:
-        write_atomically(target, drawing.draw(kind, time_limit))
+        write_output(target, drawing.draw(kind, time_limit))
     else:
         level = drawing.list_levels()[0]
         graph = drawing.build(level)
         drawing.note_folded(graph, level)
-        write_atomically(target, _write_text(graph, kind, notes))
+        write_output(target, _write_text(graph, kind, notes))
     return notes
 
 
