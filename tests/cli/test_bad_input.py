@@ -40,6 +40,7 @@ USAGE = [
     (["show", "ok.py", "--timeout", "nan"], ["'nan'"]),
     (["show", "ok.py", "--nonsense"], ["--nonsense"]),
     (["nonsense"], ["nonsense"]),
+    (["shwo"], ["'shwo'. Did you mean 'show'?"]),
     (["show", "ok.py", "--save", "no/such/folder.json"], ["cannot write", "no/such"]),
     (["run", "missing.py"], ["no file missing.py"]),
     (["run", "-m"], ["-m"]),
@@ -49,8 +50,11 @@ USAGE = [
 
 @pytest.mark.parametrize(("arguments", "words"), USAGE, ids=[" ".join(case[0]) for case in USAGE])
 def test_usage_is_told_in_one_line(arguments: list[str], words: list[str], tmp_path: Path) -> None:
-    (tmp_path / "ok.py").write_text("from tinygrad import Tensor\nx = Tensor.empty(3) + 1\n", encoding="utf-8")
+    text = "open('ran', 'w')\nfrom tinygrad import Tensor\nx = Tensor.empty(3) + 1\n"
+    (tmp_path / "ok.py").write_text(text, encoding="utf-8")
     assert_one_line(run_tool(*arguments, cwd=tmp_path), 2, *words)
+    # how many schedules there are is known when it has run
+    assert (tmp_path / "ran").exists() == ("made 1" in words)
 
 
 def test_syntax_error_shows_the_users_line(tmp_path: Path) -> None:

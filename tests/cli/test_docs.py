@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from tool import ROOT, run_tool
+from tool import ROOT, RunSample
 
 DOCS = ROOT / "docs"
 PAGES = sorted(page for page in DOCS.glob("*.md") if "```python\nimport vmapdbg.patched" in page.read_text("utf-8"))
@@ -31,10 +30,9 @@ def test_there_are_pages() -> None:
 
 
 @pytest.mark.parametrize("block", SHOWN, ids=lambda block: block.split()[0])
-def test_shown_output(block: str, tmp_path: Path) -> None:
+def test_shown_output(block: str, run_sample: RunSample) -> None:
     command, _, expected = block.partition("\n")
-    shutil.copytree(ROOT / "samples", tmp_path / "samples")
-    assert run_tool(*shlex.split(command), cwd=tmp_path).stdout.startswith(expected.rstrip("\n"))
+    assert run_sample(*shlex.split(command)).stdout.startswith(expected.rstrip("\n"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

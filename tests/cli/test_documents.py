@@ -10,11 +10,13 @@ from typing import Any, get_args
 
 import pytest
 from jsonschema import Draft202012Validator
-from tool import ROOT, run_tool
+from tool import ROOT, RunSample, run_tool
 
 from vmapdbg.model.vocabulary import DocumentKind
 
 SNIPPET = "samples/lost_range.py"
+# as the tests of the samples have it
+SHOWN = ("--json", "--patches", "all", "--target", "c")
 BROKEN = ("--patches", "all,-ambient-ranges")
 
 
@@ -37,7 +39,7 @@ def validate(data: Any, kind: str, folder: Path) -> None:
 
 
 PRINTED = [
-    ("capture", ("show", SNIPPET, "--json")),
+    ("capture", ("show", SNIPPET, *SHOWN)),
     ("capture", ("show", "samples/softmax.py", "--json", "--target", "metal")),
     ("diff", ("diff", SNIPPET, "--baseline=stock", "--json")),
     ("diff", ("diff", "samples/softmax.py", "--json")),
@@ -58,8 +60,8 @@ PRINTED = [
 
 
 @pytest.mark.parametrize(("kind", "command"), PRINTED, ids=lambda value: value if isinstance(value, str) else value[1])
-def test_printed_document_is_valid(kind: str, command: tuple[str, ...], folder: Path) -> None:
-    validate(json.loads(run_tool(*command, cwd=folder).stdout), kind, folder)
+def test_printed_document_is_valid(kind: str, command: tuple[str, ...], folder: Path, run_sample: RunSample) -> None:
+    validate(json.loads(run_sample(*command).stdout), kind, folder)
 
 
 @pytest.mark.slow
@@ -74,9 +76,9 @@ def test_written_documents_are_valid(folder: Path) -> None:
         validate(json.loads((folder / name).read_text(encoding="utf-8")), kind, folder)
 
 
-def test_reason_of_a_real_capture_has_its_operands(folder: Path) -> None:
+def test_reason_of_a_real_capture_has_its_operands(run_sample: RunSample) -> None:
     """A program need not read English to know why."""
-    capture = json.loads(run_tool("show", "samples/softmax.py", "--json", cwd=folder).stdout)
+    capture = json.loads(run_sample("show", "samples/softmax.py", *SHOWN).stdout)
     (schedule,) = capture["schedules"]
     asked = {node["id"]: node["in_ranges"] for node in schedule["nodes"]}
     found = 0

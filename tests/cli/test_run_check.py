@@ -97,6 +97,52 @@ def test_names_the_test_in_workers(folder: Path) -> None:
     assert "test_right" not in done.stderr
 
 
+# a rule makes of a node one that has it as its source
+ENDLESS = """
+from tinygrad.dtype import dtypes
+from tinygrad.uop import Ops
+from tinygrad.uop.ops import PatternMatcher, UOp, UPat, graph_rewrite
+
+around = PatternMatcher([(UPat(Ops.SIN, name="x"), lambda x: x.sin())])
+graph_rewrite(UOp.variable("a", 1, 9).cast(dtypes.float).sin(), around, name="there and back")
+"""
+
+
+def test_a_rewrite_without_end_is_stopped_and_explained(folder: Path) -> None:
+    (folder / "endless.py").write_text(ENDLESS)
+    done = run_tool("run", "--check", "endless.py", cwd=folder, COLUMNS="200")
+    assert done.returncode == 1
+    assert "EndlessRewrite: tinygrad rewrites a graph without end" in done.stderr
+    assert "endless.py:7  VD205 rewriting without end" in done.stderr
+    assert "SIN float gets SIN float as a source, by the rule at" in done.stderr
+    assert "endless.py:6" in done.stderr
+
+
+# the rewrite "add control flow" of 0.12.0's code generation has no end
+ENDLESS_TEST = """
+def test_endless():
+  rows = Tensor.ones(48, 64).contiguous().realize()
+  rows.pad(((1, 2), (0, 0))).sum(1).realize()
+
+def test_right():
+  assert Tensor([1.0]).tolist() == [1.0]
+"""
+
+
+@pytest.mark.slow
+def test_the_tests_after_one_that_never_ends_are_run(folder: Path) -> None:
+    (folder / "test_it.py").write_text(IMPORT + ENDLESS_TEST)
+    options = ("--check", "--json", "--patches", "none")
+    done = run_tool("run", *options, "-m", "pytest", "-q", "test_it.py", cwd=folder)
+    document = json.loads(done.stdout)
+    (call,) = document["endless"]
+    assert (done.returncode, document["status"], call["code"]) == (1, 1, "VD205")
+    assert (call["line"], call["tests"]) == ("test_it.py:5", ["test_it.py::test_endless"])
+    assert (call["crash"]["rewrite"], call["crash"]["kernel"]) == ("add control flow", 0)
+    assert call["expected"][0]["first"] == [0.0, *[64.0] * 7]
+    assert "1 failed, 1 passed" in done.stderr
+
+
 def test_one_run_does_one_thing(folder: Path) -> None:
     for others in (["--lint"], ["--save", "saved"]):
         done = run_tool("run", "--check", *others, "right.py", cwd=folder)

@@ -12,13 +12,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tool import ROOT, show_json
+from tool import ROOT, RunSample
 
 SAMPLES = sorted((ROOT / "samples").glob("*.py"))
 # samples that every run of the tests sees with other patches and for other targets, too: a fault, an error, a fusion
@@ -72,12 +73,16 @@ def check(expected: str, capture: dict[str, Any], printed: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("sample", "patches", "expected"), list(list_cases()))
-def test_sample_shows_what_its_header_says(sample: Path, patches: str, expected: list[str], tmp_path: Path) -> None:
+def test_sample_shows_what_its_header_says(
+    sample: Path, patches: str, expected: list[str], run_sample: RunSample
+) -> None:
     """A user who follows the header of a sample sees something else."""
     target, _, spec = patches.rpartition(": ")
-    capture, printed = show_json(sample, "--patches", spec, "--target", target or "c", cwd=tmp_path)
+    options = ("--json", "--patches", spec, "--target", target or "c")
+    done = run_sample("show", f"samples/{sample.name}", *options)
+    capture = json.loads(done.stdout)
     for what in expected:
-        check(what, capture, printed.splitlines())
+        check(what, capture, done.stderr.splitlines())
     if not any(what.startswith("error") for what in expected):
         assert capture["error"] is None, capture["error"]
 

@@ -11,7 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from devices import choose_device
+
 ROOT = Path(__file__).parent.parent.parent
+RunSample = Callable[..., subprocess.CompletedProcess[str]]
+"""The fixture `run_sample`: runs the tool on samples, or has what came of it before."""
 # Seconds after which a process is taken to hang. How long something takes decides no test: the machine may be busy.
 HANGS = 600
 
@@ -19,10 +23,19 @@ HANGS = 600
 def run_tool(*arguments: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Runs `vmapdbg ARGUMENTS` in `cwd` with its output piped; `variables` are added to the environment."""
     command = [sys.executable, "-m", "vmapdbg", *arguments]
-    # the checkout is installed or on the path of whoever runs the tests; the child runs elsewhere
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
-    environment = {**os.environ, "PYTHONPATH": path, "COLUMNS": "80", **variables}
+    environment = {**name_device(), **os.environ, "PYTHONPATH": find_path(), "COLUMNS": "80", **variables}
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=HANGS, check=False)
+
+
+def name_device() -> dict[str, str]:
+    """Returns what names the device that tests compute on. Where none is named, tinygrad loads the drivers of all it
+    knows to see which is there, a third of what a small child takes: a test that is about that sets DEV=""."""
+    return {"DEV": choose_device()}
+
+
+def find_path() -> str:
+    # the checkout is installed or on the path of whoever runs the tests; the child runs elsewhere
+    return os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
 
 
 def wait_until(is_done: Callable[[], bool], otherwise: str) -> None:

@@ -165,6 +165,25 @@ def test_what_one_schedule_of_a_replay_hands_to_another_is_followed(release: str
         assert "first at [0, 0, 0]: 0.5, should be 40.0" in text
 
 
+CLONED = """
+from tinygrad import Tensor, TinyJit
+
+@TinyJit
+def fn(x):
+  return (x.clone() + 1).realize()
+
+for i in range(4):
+  fn(Tensor([float(i)]).realize())
+"""
+
+
+def test_what_a_replay_has_in_memory_of_its_own_is_not_looked_for_elsewhere(tree: Path, tmp_path: Path) -> None:
+    """From 0.13 on a clone is an assign to a buffer; nobody holds it, and replays do not use it."""
+    done = check(tree, tmp_path, CLONED)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "outputs, all right" in " ".join(done.stdout.split())
+
+
 LOST = """
 from tinygrad import Tensor, dtypes
 a = Tensor([1.0, 2.0]).realize()

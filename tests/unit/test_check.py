@@ -127,6 +127,26 @@ def test_rounding_is_told_from_a_wrong_value() -> None:
     assert (again.status, again.wrong, again.index) == ("wrong", 1, (1,))
 
 
+def test_an_element_that_moved_little_by_chance_is_taken_to_move_as_others_do() -> None:
+    got, expected = floats([3e-5, 1.0, 2.0]), floats([0.0, 1.0, 2.0])
+    found = compare(got, expected, 4)
+    assert found.status == "wrong"
+    moved_by_chance = Rounding(exact=[0.0, 1.0, 2.0], spread=[1e-9, 5e-6, 6e-6])
+    assert excuse_rounding(got, expected, found, moved_by_chance).status == "rounding"
+    moved_little = Rounding(exact=[0.0, 1.0, 2.0], spread=[1e-9, 1e-9, 6e-6])
+    assert excuse_rounding(got, expected, found, moved_little).status == "wrong"
+
+
+def test_a_value_that_is_right_where_a_step_to_the_expected_one_is_too_large_is_excused() -> None:
+    """The gradient of a sigmoid is 0 * inf where its exp is too large, and tinygrad computes it without that."""
+    got, expected = floats([0.0, 1.0]), floats([math.nan, math.inf])
+    found = compare(got, expected, 4)
+    assert found.status == "wrong"
+    assert excuse_rounding(got, expected, found, Rounding([1e-174, 1.0], [0.0, 0.0])).status == "rounding"
+    assert excuse_rounding(got, expected, found, Rounding([1e-30, 1.0], [0.0, 0.0])).wrong == 1
+    assert excuse_rounding(got, expected, found, Rounding([math.nan, math.inf], [0.0, 0.0])).wrong == 2
+
+
 def test_nan_is_never_excused() -> None:
     got, expected = floats([math.nan]), floats([1.0])
     found = compare(got, expected, 4)

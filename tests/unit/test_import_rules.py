@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from vmapdbg.commands.cli import COMMANDS
+
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE, OVERLAY = ROOT / "vmapdbg", ROOT / "tinygrad"
 # from the top of the house down: a room imports from the rooms that stand before it, and from itself
@@ -83,11 +85,14 @@ def test_overlay_folder_does_not_shadow_the_installed_package() -> None:
     assert not (OVERLAY / "__init__.py").exists()
 
 
+EVERY_COMMAND = ", ".join(f"vmapdbg.commands.{name}" for name in COMMANDS)
+
+
 def test_parent_runs_without_tinygrad() -> None:
     """Two saved captures can be read where tinygrad is not installed, and --help is quick."""
     code = (
         "import sys\nsys.modules['tinygrad'] = None\n"
-        "import vmapdbg.commands.cli, vmapdbg.render.text.capture\n"
+        f"import {EVERY_COMMAND}, vmapdbg.render.text.capture\n"
         "print([name for name in sys.modules if name.startswith('numpy')])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -96,8 +101,9 @@ def test_parent_runs_without_tinygrad() -> None:
 
 # what is imported -> a part that it has no use for, and that takes time
 NOT_IMPORTED = (
-    ("vmapdbg.commands.cli", "rich"),
-    ("vmapdbg.commands.cli", "vmapdbg.diff"),
+    ("vmapdbg.commands.cli", "vmapdbg.commands.show"),
+    (EVERY_COMMAND, "rich"),
+    (EVERY_COMMAND, "vmapdbg.diff"),
     ("vmapdbg.child.modes.overlay", "vmapdbg.child.record.observe"),
     ("vmapdbg.child.modes.overlay", "vmapdbg.child.extract"),
     ("vmapdbg.child.modes.overlay", "vmapdbg.child.evidence"),

@@ -197,6 +197,15 @@ def test_float_functions(op: str, right: Callable[[float], float], dtype: str) -
     assert np.allclose(found, expected, rtol=2e-7 if dtype in {"float", "double"} else 0, atol=0)
 
 
+@pytest.mark.parametrize(("op", "right"), [("sqrt", math.sqrt), ("sin", math.sin), ("reciprocal", lambda x: 1 / x)])
+def test_a_float_function_of_integers_is_computed_in_floats(op: str, right: Callable[[float], float]) -> None:
+    """numpy would give 0 for 1 / 7, and the root of a small integer as a half."""
+    for dtype in ("char", "int"):
+        made = Maker()
+        found = made.numbers(made.op(op, made.input([1, 3, 7], dtype), dtype="float"))
+        assert np.allclose(found, [right(number) for number in (1, 3, 7)], rtol=2e-7, atol=0)
+
+
 def test_functions_where_they_have_no_number() -> None:
     made = Maker()
     x = made.input([-1.0, 0.0], "float")
@@ -205,6 +214,17 @@ def test_functions_where_they_have_no_number() -> None:
     log = made.numbers(made.op("log2", x))
     assert np.isnan(log[0])
     assert log[1] == -math.inf
+
+
+def test_a_nan_that_an_infinity_makes_is_undefined() -> None:
+    """tinygrad takes `x * 0` for zero, and rewrites the gradient of a sigmoid so that nothing in it is infinite."""
+    made = Maker()
+    x, y = made.input([math.inf, math.nan, 2.0], "float"), made.input([0.0, 0.0, 3.0], "float")
+    product = made.value(made.op("mul", x, y))
+    assert product.undefined is not None
+    assert product.undefined.tolist() == [True, False, False]
+    root = made.value(made.op("sqrt", made.input([-1.0], "float")))
+    assert root.undefined is None
 
 
 def test_the_largest_of_a_nan_is_not_compared() -> None:

@@ -13,6 +13,7 @@ from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.evidence.suite_folder import SuiteFolder
 from vmapdbg.child.oracle.judge import judge
 from vmapdbg.commands.run_check import read_found
+from vmapdbg.model.crash import Crash, RewriteStep
 from vmapdbg.reference.graph import Graph, Node
 from vmapdbg.render.run_check import make_document
 from vmapdbg.values.tolerance import make_tolerance
@@ -31,6 +32,25 @@ def test_a_value_that_two_tests_get_wrong_is_one_finding() -> None:
     assert (found.schedules, found.compared, found.values) == (5, 5, 6)
     message = make_document(found, ["x.py"], 0).findings[0].message
     assert message == "output 0 (2, 3) float: 4 of 6 elements are wrong, the first at [0, 0]: 7.0, should be 3.0"
+
+
+def test_what_is_stopped_in_two_tests_is_one_finding() -> None:
+    steps = (RewriteStep("SIN float", "SIN float", "rules.py:3", ("SIN float",)),)
+    crash = Crash(
+        "waits", "codegen", "ops.py:9", "unified_rewrite", "add control flow", schedule=4, steps=steps, done=7
+    )
+    later = replace(crash, schedule=9, done=8)
+    judged = [Judged("a", "model.py:3", crash=crash), Judged("b", "model.py:3", crash=later)]
+    elsewhere = Judged("b", "model.py:5", crash=later, is_note=True)
+    found = sum_up([*judged, elsewhere])
+    assert [(call.code, call.line, call.tests, call.times) for call in found.endless] == [
+        ("VD205", "model.py:3", ("a", "b"), 2),
+        ("VD205", "model.py:5", ("b",), 1),
+    ]
+    assert found.schedules == 2
+    message = make_document(found, ["x.py"], 0).endless[0].message
+    assert 'the rewrite "add control flow" has no end, while a kernel was compiled' in message
+    assert "SIN float gets SIN float as a source, by the rule at rules.py:3" in message
 
 
 def test_replays_are_counted_by_themselves_and_notes_are_no_schedules() -> None:
@@ -69,6 +89,19 @@ def test_evidence_is_handed_on_whole_and_nothing_of_it_stays(tmp_path: Path) -> 
     right, wrong = (judge(ready) for ready in sorted((tmp_path / "ready").iterdir()))
     assert (right.test, right.compared, right.wrong, right.line) == ("test_one", 1, (), "model.py:3")
     assert (wrong.test, wrong.wrong[0].comparison.index) == ("test_two", (1,))
+
+
+def test_a_call_that_is_stopped_is_judged_by_what_it_should_have_computed(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path)
+    crash = Crash("waits", "codegen", None, None)
+    folder.begin("test_one")
+    evidence = make_evidence(folder, b"\1\2", b"")
+    folder.write(replace(evidence, failed="EndlessRewrite: without end", crash=crash, is_endless=True))
+    folder.note_endless("model.py:8", "test_two", "EndlessRewrite: without end", crash)
+    called, outside = (judge(ready) for ready in sorted((tmp_path / "ready").iterdir()))
+    assert (called.test, called.line, called.crash, called.is_note) == ("test_one", "model.py:3", crash, False)
+    assert called.expected[0].first == (255, 254)
+    assert (outside.test, outside.line, outside.crash, outside.is_note) == ("test_two", "model.py:8", crash, True)
 
 
 def test_what_is_written_once_more_only_says_why(tmp_path: Path) -> None:

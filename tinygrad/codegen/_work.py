@@ -5,6 +5,7 @@ threads and the chains of dependent adds are read from the optimized AST, by the
 """
 from __future__ import annotations
 import contextlib, math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from tinygrad.dtype import AddrSpace, PtrDType, dtypes
@@ -63,11 +64,23 @@ def optimize(ast:UOp, ren:Renderer) -> UOp:
     return codegen.apply_opts(u, ren)
 
 def try_to_lower(ast:UOp, ren:Renderer) -> None:
-  """Lowers a kernel whole where a loop is compared with a number, as it is for what is padded: there codegen may give one loop two ends. Others
-  are left out, since this takes several times as long as to estimate the work. Raises CannotLower."""
+  """Lowers a kernel whole where codegen may give one loop two ends: where a loop is compared with a number, as it is for what is padded, or several
+  reduces have one in common. Others are left out, since this takes several times as long as to estimate the work. Raises CannotLower."""
   from tinygrad import codegen
-  if not any(u.op is Ops.CMPLT and (u.src[0].op, u.src[1].op) == (Ops.RANGE, Ops.CONST) for u in ast.toposort()): return
-  with tried(ast) as u: codegen.full_rewrite_to_sink(u, ren)
+  if not (is_loop_compared(ast) or is_loop_shared(ast)): return
+  with tried(ast) as u: sink = codegen.full_rewrite_to_sink(u, ren)
+  most = max(count_loops(sink, Ops.END).values(), default=0)
+  # not every program with such a loop fails on the way: it may be rendered as C that does not compile
+  if most > 1: raise CannotLower(f"a loop has {most} ends")
+
+def is_loop_compared(ast:UOp) -> bool:
+  return any(u.op is Ops.CMPLT and (u.src[0].op, u.src[1].op) == (Ops.RANGE, Ops.CONST) for u in ast.toposort())
+
+def is_loop_shared(ast:UOp) -> bool: return any(n > 1 for n in count_loops(ast, Ops.REDUCE).values())
+
+def count_loops(ast:UOp, op:Ops) -> Counter[UOp]:
+  """Returns how many ENDs, or REDUCEs, each loop has."""
+  return Counter(r for u in ast.toposort() if u.op is op for r in u.src[1:] if r.op is Ops.RANGE)
 
 def count_work(ast:UOp, ren:Renderer) -> Work:
   """Counts the optimized AST: each op times the sizes of the loops around it times the threads of the kernel, whether they do the same or not."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from vmapdbg.check.result import OutputCheck
+from vmapdbg.check.blame import ENDLESS
+from vmapdbg.check.result import ExpectedOutput, OutputCheck
+from vmapdbg.model.crash import Crash
 
 
 @dataclass(frozen=True)
@@ -16,7 +18,9 @@ class Judged:
 
     `test` is pytest's id of the test that ran, outside of pytest the program. `compared` counts the values that were
     compared, `wrong` are those that are wrong, `codes` their codes. `unchecked` says why nothing, or not everything,
-    was compared; one that `is_note` only says so, of a schedule that was there before.
+    was compared; one that `is_note` only says so, of a schedule that was there before, or of what no schedule was made
+    for. `crash` is there where tinygrad was stopped, in a rewrite that has no end, and `expected` is what it should
+    have computed.
     """
 
     test: str
@@ -27,6 +31,8 @@ class Judged:
     unchecked: tuple[str, ...] = ()
     is_note: bool = False
     codes: tuple[str, ...] = ()
+    crash: Crash | None = None
+    expected: tuple[ExpectedOutput, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -45,10 +51,25 @@ class WrongValue:
 
 
 @dataclass(frozen=True)
+class EndlessCall:
+    """A rewrite of tinygrad's that has no end and was stopped: in which tests, and how often. The `line` is the one
+    that asked for it; `crash` has the nodes and the rules, `expected` what should have been computed, where that is
+    known. `message` says it in words."""
+
+    code: str
+    line: str | None
+    tests: tuple[str, ...]
+    times: int
+    crash: Crash
+    expected: tuple[ExpectedOutput, ...] = ()
+    message: str = ""
+
+
+@dataclass(frozen=True)
 class ProgramCheck:
     """All of a program. `schedules` counts what was asked for by `Tensor.realize` and `replays` those of TinyJit, each
     with how many of them had values compared, `values` of them together. `unchecked` counts why something was not
-    compared."""
+    compared. `endless` is what was stopped."""
 
     schedules: int
     compared: int
@@ -57,6 +78,7 @@ class ProgramCheck:
     values: int
     unchecked: dict[str, int]
     wrong: tuple[WrongValue, ...]
+    endless: tuple[EndlessCall, ...] = ()
 
 
 PARTS = ("making", "ready", "own")
@@ -70,6 +92,7 @@ def sum_up(judged: Iterable[Judged]) -> ProgramCheck:
     counts: Counter[str] = Counter()
     unchecked: Counter[str] = Counter()
     wrong: dict[tuple[str | None, str], WrongValue] = {}
+    endless: dict[tuple[str | None, Crash], EndlessCall] = {}
     for one in judged:
         name = "schedules" if one.replay is None else "replays"
         counts[name] += not one.is_note
@@ -79,6 +102,8 @@ def sum_up(judged: Iterable[Judged]) -> ProgramCheck:
             unchecked.update(count_reason(reason))
         for output, code in zip(one.wrong, one.codes, strict=True):
             add_wrong(wrong, one, output, code)
+        if one.crash is not None:
+            add_endless(endless, one, one.crash)
     return ProgramCheck(
         schedules=counts["schedules"],
         compared=counts["schedules compared"],
@@ -87,6 +112,7 @@ def sum_up(judged: Iterable[Judged]) -> ProgramCheck:
         values=counts["values"],
         unchecked=dict(unchecked.most_common()),
         wrong=tuple(wrong.values()),
+        endless=tuple(endless.values()),
     )
 
 
@@ -97,6 +123,16 @@ def add_wrong(wrong: dict[tuple[str | None, str], WrongValue], judged: Judged, o
         known = WrongValue(code, judged.line, (), 0, output, judged.replay)
     tests = tuple(dict.fromkeys((*known.tests, judged.test)))
     wrong[judged.line, what] = WrongValue(known.code, known.line, tests, known.times + 1, known.output, known.replay)
+
+
+def add_endless(endless: dict[tuple[str | None, Crash], EndlessCall], judged: Judged, crash: Crash) -> None:
+    # how far it was when it was stopped, and which of the program's schedules it was, is chance
+    what = judged.line, replace(crash, done=None, schedule=None)
+    known = endless.get(what)
+    if known is None:
+        known = EndlessCall(ENDLESS, judged.line, (), 0, crash, judged.expected)
+    tests = tuple(dict.fromkeys((*known.tests, judged.test)))
+    endless[what] = replace(known, tests=tests, times=known.times + 1)
 
 
 def count_reason(reason: str) -> dict[str, int]:

@@ -20,7 +20,7 @@ from vmapdbg.job.job import Job
 from vmapdbg.job.patches import Patches
 from vmapdbg.model.data import dump_document
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.store import write_atomically
+from vmapdbg.model.store import check_folder, write_atomically
 from vmapdbg.model.vocabulary import OutcomeKind
 
 if TYPE_CHECKING:
@@ -98,8 +98,8 @@ def bisect(
       vmapdbg bisect softmax.py --commits v0.13.0..master --by "3 kernels"
       vmapdbg bisect softmax.py --decisions --tinygrad 0.14.0
     """
-    if output is not None and not with_snippet:
-        raise Failure("-o is the file for --reduce")
+    if output is not None:
+        check_output(output, with_snippet)
     kind = kind or old_kind or DEFAULT_KIND
     if decisions:
         if span is not None or with_snippet:
@@ -210,6 +210,13 @@ def bisect_job(job: Job, kind: str, budget: int) -> tuple[Search, list[Outcome]]
 
         search = search_patches(given, ask, budget)
     return search, outcomes.known
+
+
+def check_output(output: Path, with_snippet: bool) -> None:
+    """Refuses a file that nothing is to be written to, or that cannot be written."""
+    if not with_snippet:
+        raise Failure("-o is the file for --reduce")
+    check_folder(output)
 
 
 def write_reduced(reduced: Reduced, output: Path | None, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import sys
@@ -11,18 +12,10 @@ from typing import Any, NoReturn
 import click
 
 from vmapdbg import __version__
-from vmapdbg.commands.bisect import bisect
-from vmapdbg.commands.check import check
-from vmapdbg.commands.diff import diff
-from vmapdbg.commands.graph import graph
-from vmapdbg.commands.lint import lint
-from vmapdbg.commands.patches import patches
-from vmapdbg.commands.report import report
-from vmapdbg.commands.run import run
-from vmapdbg.commands.schema import schema
-from vmapdbg.commands.show import show
-from vmapdbg.commands.why import why
 from vmapdbg.model.failure import EXIT_USAGE, Failure
+
+COMMANDS = ("bisect", "check", "diff", "graph", "lint", "patches", "report", "run", "schema", "show", "why")
+"""Each is a function in the module of its name."""
 
 
 class Stopped(KeyboardInterrupt):
@@ -47,7 +40,18 @@ def stop_at_signals() -> None:
 
 
 class Commands(click.Group):
-    """A group whose usage errors are one line."""
+    """A group whose usage errors are one line. A command is imported when it is asked for: to import all of them takes
+    as long as the one."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        # for a name that is none, click looks among all for one that is spelled alike
+        wanted = [cmd_name] if cmd_name in COMMANDS else COMMANDS
+        for name in wanted:
+            self.commands[name] = getattr(importlib.import_module(f"vmapdbg.commands.{name}"), name)
+        return self.commands.get(cmd_name)
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
         if sys.stdout is None:
@@ -96,7 +100,3 @@ def drop_stdout() -> None:
 @click.version_option(__version__, prog_name="vmapdbg")
 def main() -> None:
     """See what tinygrad's scheduler did to a program, and why."""
-
-
-for command in (show, diff, graph, why, lint, check, bisect, report, run, patches, schema):
-    main.add_command(command)

@@ -51,8 +51,10 @@ def graph(
       vmapdbg graph samples/lost_range.py -o kernels.svg --stage kernels
       vmapdbg graph -o change.svg --diff --around 48 --depth 3
     """
-    from vmapdbg.render.graph.write import write_graph
+    from vmapdbg.render.graph.write import check_path, write_graph
 
+    # before the snippet runs
+    check_path(output)
     other = None
     if with_baseline:
         other, capture, _ = find_pair(snippet, baseline, options)

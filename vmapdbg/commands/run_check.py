@@ -30,7 +30,8 @@ def run_and_check(program: Program, as_json: bool) -> int:
     """Runs a program and prints which of its values are wrong: on stderr, or with `as_json` as a document on stdout,
     and what the program prints on stderr.
 
-    Returns the exit code: 1 where a value is wrong, else the program's own; 4 where the judge died.
+    Returns the exit code: 1 where a value is wrong or tinygrad was stopped, else the program's own; 4 where the judge
+    died.
     """
     from vmapdbg.render.run_check import make_document
     from vmapdbg.render.text.run_check import print_run_check
@@ -59,7 +60,7 @@ def run_and_check(program: Program, as_json: bool) -> int:
         print_run_check(document, make_console(stderr=True))
     if died:
         return EXIT_CHILD
-    return 1 if document.findings else status
+    return 1 if document.findings or document.endless else status
 
 
 def wait_for_judge(judge: subprocess.Popen[bytes], root: Path) -> bool:

@@ -16,8 +16,7 @@ from vmapdbg.commands.programs import Program, run_program
 from vmapdbg.job.job import LintedSchedule
 from vmapdbg.model.capture import SCHEMA, Finding
 from vmapdbg.model.data import build_data, dump_document
-from vmapdbg.model.failure import Failure
-from vmapdbg.model.store import write_atomically
+from vmapdbg.model.store import check_folder, write_atomically
 
 if TYPE_CHECKING:
     from vmapdbg.render.lint_formats import RunDocument
@@ -28,8 +27,8 @@ def run_and_print(program: Program, output: Path | None) -> int:
 
     Returns the exit code: the program's own, or 1 for findings.
     """
-    if output is not None and not output.absolute().parent.is_dir():
-        raise Failure(f"cannot write {output}: there is no such folder")
+    if output is not None:
+        check_folder(output)
     linted = run_and_lint(program)
     print_linted(linted)
     if output is not None:

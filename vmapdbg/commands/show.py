@@ -22,7 +22,7 @@ from vmapdbg.commands.options import (
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.data import dump_document
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.store import save_capture
+from vmapdbg.model.store import check_folder, save_capture
 from vmapdbg.render.sections import SECTIONS
 
 if TYPE_CHECKING:
@@ -78,6 +78,8 @@ def show(
     """
     if kernel is not None and line is not None:
         raise Failure("--kernel and --line: choose one")
+    if save is not None:
+        check_folder(save)
     capture = find_shown(snippet, options, arguments, times, quiet_stdout=as_json)
     if save is not None:
         save_capture(capture, save)

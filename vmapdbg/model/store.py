@@ -26,6 +26,12 @@ def save_capture(capture: Capture, path: Path) -> None:
     write_output(path, dump_document(capture))
 
 
+def check_folder(path: Path) -> None:
+    """Raises StoreError where there is no folder for a file: asked before what is to be written is computed."""
+    if not path.absolute().parent.is_dir():
+        raise StoreError(f"cannot write {path}: there is no such folder")
+
+
 def load_capture(path: Path | str) -> Capture:
     """Reads a capture. Raises StoreError when the file is not there, no capture, or of another schema."""
     try:

@@ -136,9 +136,24 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 ROUNDED = frozenset({"add", "sub", "mul", "fdiv", "pow", "sqrt", "sin", "exp2", "log2", "reciprocal", "mulacc"})
 """Ops whose exact result is rounded, where it is a float."""
 
+OF_FLOATS = frozenset({"sqrt", "sin", "exp2", "log2", "reciprocal"})
+"""Ops that are computed in the float that they make: from 0.14 on they may be given integers."""
+
+
+ALGEBRA = frozenset({"add", "sub", "mul", "fdiv"})
+"""Ops that tinygrad's rules make others of as if there was no infinity: `x * 0` is 0, and `x / x` is 1."""
+
 
 def compute(op: str, operands: list[Numbers]) -> Found:
-    """Computes an op on arrays that can be broadcast against each other."""
-    with np.errstate(all="ignore"):
+    """Computes an op on arrays that can be broadcast against each other. A NaN that one of ALGEBRA makes of what is
+    none, as of an infinity times zero, is undefined: tinygrad may have a number there."""
+    said: list[str] = []
+    on_invalid = "call" if op in ALGEBRA else "ignore"
+    with np.errstate(all="ignore", invalid=on_invalid, call=lambda text, _: said.append(text)):
         found = FUNCTIONS[op](*operands)
-    return found if isinstance(found, tuple) else (found, None)
+    result, undefined = found if isinstance(found, tuple) else (found, None)
+    if said:
+        undefined = np.isnan(result)
+        for operand in operands:
+            undefined = undefined & ~np.isnan(operand)
+    return result, undefined

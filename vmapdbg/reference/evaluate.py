@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from vmapdbg.reference.arithmetic import FUNCTIONS, compute
+from vmapdbg.reference.arithmetic import FUNCTIONS, OF_FLOATS, compute
 from vmapdbg.reference.graph import DEVICES, Graph, Node
 from vmapdbg.reference.kinds import bitcast, find_carrier, fit, load
 from vmapdbg.reference.movement import MOVEMENT, enter_scope, join_shards, leave_scope, move, stack
@@ -140,7 +140,8 @@ class Evaluator:
     def _carry(self, slot: int, node: Node, index: int, operand: Value) -> np.ndarray:
         """Returns an operand in what the op is computed in: comparisons, conditions and shifts have others."""
         source = self.graph.nodes[node.src[index]]
-        if source.dtype != node.dtype or node.op in {"shl", "shr"}:
+        is_as_it_is = source.dtype != node.dtype or node.op in {"shl", "shr"}
+        if is_as_it_is and node.op not in OF_FLOATS:
             return operand.numbers
         return self.rounding.carry(slot, node, operand.numbers)
 

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from vmapdbg.check.suite import ProgramCheck, WrongValue
+from vmapdbg.check.suite import EndlessCall, ProgramCheck, WrongValue
 from vmapdbg.model.capture import SCHEMA
 from vmapdbg.model.wording import format_known
 from vmapdbg.render.check_sentences import describe_stale_value, describe_wrong, name_output
+from vmapdbg.render.crash_sentences import describe_crash, describe_expected
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,8 @@ class RunCheckDocument:
     killed it).
 
     `schedules` counts what `Tensor.realize` asked for, `replays` those of TinyJit; `compared` and `replays_compared`
-    those of them that had values compared, `values` together. `unchecked` counts why something was not.
+    those of them that had values compared, `values` together. `unchecked` counts why something was not. `findings` are
+    values that are wrong, `endless` is what was stopped because it would never have ended.
     """
 
     schema: Literal[1]
@@ -32,6 +34,7 @@ class RunCheckDocument:
     values: int
     unchecked: dict[str, int]
     findings: tuple[WrongValue, ...]
+    endless: tuple[EndlessCall, ...] = ()
 
 
 def make_document(found: ProgramCheck, program: Sequence[str], status: int) -> RunCheckDocument:
@@ -47,7 +50,13 @@ def make_document(found: ProgramCheck, program: Sequence[str], status: int) -> R
         values=found.values,
         unchecked=found.unchecked,
         findings=tuple(replace(wrong, message=describe_value(wrong)) for wrong in found.wrong),
+        endless=tuple(replace(call, message="; ".join(describe_endless(call))) for call in found.endless),
     )
+
+
+def describe_endless(call: EndlessCall) -> list[str]:
+    """Returns what was rewritten without end, by which rules, and what should have been computed; a sentence each."""
+    return [*describe_crash(call.crash), *map(describe_expected, call.expected[:1])]
 
 
 def describe_value(wrong: WrongValue) -> str:

@@ -18,6 +18,15 @@ EPSILON = {
     "fp8e4m3": 2.0**-3,
     "fp8e5m2": 2.0**-2,
 }
+# dtype -> the smallest number above zero
+SMALLEST = {
+    "double": 2.0**-1074,
+    "float": 2.0**-149,
+    "half": 2.0**-24,
+    "bfloat16": 2.0**-133,
+    "fp8e4m3": 2.0**-9,
+    "fp8e5m2": 2.0**-16,
+}
 # other names of the same dtypes, in other releases and in renderers
 _SPELLINGS = {"float64": "double", "float32": "float", "float16": "half", "bfloat": "bfloat16", "__bf16": "bfloat16"}
 

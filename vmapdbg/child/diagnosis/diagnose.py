@@ -89,6 +89,33 @@ def diagnose(error: BaseException, nodes: KnownNodes) -> Crash | None:
     )
 
 
+def explain_stopped(found: Endless, loop: FrameType) -> Crash:
+    """Returns what tinygrad is doing in a rewrite that never ends, while its thread is still in it: `loop` is the frame
+    of tinygrad's loop. Nothing is known of the nodes of a schedule."""
+    own = [(frame, line) for frame, line in _list_callers(loop) if _is_tinygrad(frame.f_code.co_filename)]
+    kind, steps = explain_endless(found)
+    rewrite, place = _find_rewrite(own)
+    return Crash(
+        kind=kind,
+        stage=_find_stage(own),
+        place=shorten_place(loop.f_code.co_filename, loop.f_lineno),
+        function=loop.f_code.co_qualname,
+        rewrite=rewrite,
+        rewrite_place=place,
+        steps=steps,
+        done=len(found.context.replace),
+    )
+
+
+def _list_callers(frame: FrameType | None) -> list[tuple[FrameType, int]]:
+    """Returns a frame and those that it is called from, the outermost first, each with its line."""
+    found: list[tuple[FrameType, int]] = []
+    while frame is not None:
+        found.append((frame, frame.f_lineno))
+        frame = frame.f_back
+    return found[::-1]
+
+
 def _list_frames(traceback: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
     """Yields the frames of a traceback, the outermost first, each with its line."""
     while traceback is not None:

@@ -22,12 +22,18 @@ _LONG = 2.0
 """Seconds after which it is said what is being rewritten."""
 
 
+def _say_nothing(found: Endless, loop: FrameType) -> None:
+    pass
+
+
 class Watcher:
     """Watches the thread that it is made in, from `start` on. `tell` gets a line about a rewrite that takes long, and
-    an empty one when it is done."""
+    an empty one when it is done; `ends` is called before a rewrite is stopped, with the frame of tinygrad's loop."""
 
-    def __init__(self, tell: Callable[[str], object]) -> None:
-        self.tell, self._watched = tell, threading.get_ident()
+    def __init__(
+        self, tell: Callable[[str], object], ends: Callable[[Endless, FrameType], object] = _say_nothing
+    ) -> None:
+        self.tell, self.ends, self._watched = tell, ends, threading.get_ident()
         self._ended = threading.Event()
         self._context: Any = None
         self._suspected: Endless | None = None
@@ -59,6 +65,7 @@ class Watcher:
         self._looks += 1
         found, self._suspected = find_endless(loop), None
         if found is not None and (found.growing is not None or found.is_same(suspected)):
+            self.ends(found, loop)
             end_thread(self._watched, found)
             self._context = None
         elif found is not None:

@@ -25,7 +25,7 @@ class JitCall:
 class CapturedCall:
     """A call of a TinyJit that was captured: its CapturedJit, the buffers of its inputs, the calls of `realize` in it,
     each with what its schedule writes, why its replays are not compared (None where they are), how many there were, and
-    how many are compared."""
+    how many are compared. `memory` has the BUFFERs that its replays use, None: those of the call itself."""
 
     jit: Any  # held, so that its id stays its own
     inputs: list[Any]
@@ -36,6 +36,7 @@ class CapturedCall:
     compared: int = 0
     # for each schedule the BUFFERs of earlier ones that no replay has, and what is computed instead
     made: list[dict[Any, Any]] = field(default_factory=list)
+    memory: set[Any] | None = None
 
     def find_time(self, index: int, buffer: Any) -> str | None:
         """When to read what a schedule, by its index, reads in a buffer: `before` the replay or `after` it, None: at
@@ -50,6 +51,10 @@ class CapturedCall:
     def is_final(self, index: int, buffer: Any) -> bool:
         """Tells whether no later schedule writes what one, by its index, has written."""
         return not any(id(buffer) in written for written in self.written[index + 1 :])
+
+    def has_memory(self, buffer: Any) -> bool:
+        """Tells whether replays use a BUFFER: one that nobody holds they may have in memory of their own."""
+        return self.memory is None or buffer in self.memory
 
     def match_inputs(self, buffers: list[Any]) -> dict[int, Any]:
         """Returns the buffer of a replay that stands for one of this call, by the id of that one."""
@@ -69,6 +74,7 @@ def make_captured(call: JitCall) -> CapturedCall:
     if memory is not None:
         own = set(map(id, known.inputs))
         memory |= {u for realized in call.realized for u in realized.inputs if id(u.buffer) in own}
+    known.memory = memory
     for realized in call.realized:
         realized.settle(memory)
     return known

@@ -143,8 +143,9 @@ class Evidence:
     those that wrote them, and `passed_refused` says why there is no `reference_passed`. `range_names` has the rendered
     name of each RANGE's id. `failed` is the error of a schedule that raised, `crash` where tinygrad did,
     `failed_kernel` the number of the compute kernel that did and `failed_node` the id of the node whose buffer it
-    writes. `replay` counts the replays by TinyJit, from 1: what the kernels of the schedule made of other inputs.
-    `lost` are writes to what it reads that no schedule has, `cut` are gradients that an ASSIGN cuts off."""
+    writes; `is_endless` where it was stopped, in a rewrite that has no end. `replay` counts the replays by TinyJit,
+    from 1: what the kernels of the schedule made of other inputs. `lost` are writes to what it reads that no schedule
+    has, `cut` are gradients that an ASSIGN cuts off."""
 
     schedule: int
     line: str | None
@@ -170,6 +171,7 @@ class Evidence:
     crash: Crash | None = None
     lost: list[LostWrite] = field(default_factory=list)
     cut: list[CutGradient] = field(default_factory=list)
+    is_endless: bool = False
 
     def find_written(self, launch: int | None) -> WrittenBuffer | None:
         """Returns the buffer that a launch wrote, None where it is not known."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from vmapdbg.child.adapters.launches import find_inputs
 from vmapdbg.child.adapters.replays import list_written, runs_captured_now
-from vmapdbg.child.diagnosis import diagnose
+from vmapdbg.child.diagnosis import EndlessRewrite, diagnose
 from vmapdbg.child.diagnosis.known_nodes import KnownNodes
 from vmapdbg.child.evidence.folder import ROOM, BlobsFull, EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
@@ -97,6 +97,7 @@ class RealizeCall(ABC):
         """The call raises `error`; `nodes` is what is known of the schedule that was made last."""
         self.evidence.failed = f"{type(error).__name__}: {first_line(error)}"
         self.evidence.crash = diagnose(error, nodes)
+        self.evidence.is_endless = isinstance(error, EndlessRewrite)
 
     def write(self) -> None:
         """Writes the evidence, again if more has become known; none where the call made no schedule."""

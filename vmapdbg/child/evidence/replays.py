@@ -122,7 +122,7 @@ class ReplayWatcher:
         found = []
         for u, writes in packer.find_writes().items():
             # the second of two writes may go to memory of its own, which its tensor then has
-            if len(writes) == 1 and known.is_final(index, u.buffer):
+            if len(writes) == 1 and known.is_final(index, u.buffer) and known.has_memory(u):
                 names = self.folder.keep_all(now.get(id(u.buffer), u.buffer))
                 found.append(HeldBuffer(packer.add_after(u, writes), names, True))
         return found

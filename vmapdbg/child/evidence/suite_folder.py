@@ -21,6 +21,7 @@ from pathlib import Path
 
 from vmapdbg.child.evidence.folder import ROOM, EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
+from vmapdbg.model.crash import Crash
 
 MOST_WAITING = 1 << 29
 """Bytes of evidence that wait to be judged."""
@@ -53,6 +54,13 @@ class SuiteFolder(EvidenceFolder):
         for blob in (self.path / "blobs").iterdir():
             blob.unlink()
         self.room = ROOM
+
+    def note_endless(self, line: str | None, test: str, error: str, crash: Crash) -> None:
+        """Hands on that tinygrad was stopped where no call of `Tensor.realize` says it."""
+        evidence = Evidence(-1, line, failed=error, crash=crash, is_endless=True)
+        before, self.test = self.test, test
+        self._hand_on(evidence, with_blobs=False)
+        self.test = before
 
     def note_outside(self) -> None:
         """Counts a schedule that is not looked at."""

@@ -3,12 +3,17 @@ both."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
+from vmapdbg.child.diagnosis import EndlessRewrite, Watcher, explain_stopped
+from vmapdbg.child.diagnosis.endless import Endless
 from vmapdbg.child.evidence.collector import Collector
 from vmapdbg.child.evidence.replays import ReplayWatcher
 from vmapdbg.child.evidence.suite_folder import SuiteFolder
+from vmapdbg.child.record.lines import find_user_line
 from vmapdbg.child.record.recording import Recording
 from vmapdbg.child.run_save import find_test
 
@@ -34,6 +39,24 @@ class BetweenCalls(Recording[Any]):
         if not self.is_call_running:
             self.folder.note_outside()
             self.forget()
+
+
+def watch_rewrites(folder: SuiteFolder, recorder: BetweenCalls) -> None:
+    """Stops a rewrite that never ends, in this thread of this process and of those that are forked from it: what runs
+    there gets an EndlessRewrite, and a test that hung fails."""
+
+    def note(found: Endless, loop: FrameType) -> None:
+        # the call says it, with what it knows of its schedule
+        if recorder.is_call_running and recorder.schedules:
+            return
+        crash = explain_stopped(found, loop)
+        folder.note_endless(find_user_line(loop), find_test(), f"EndlessRewrite: {EndlessRewrite()}", crash)
+
+    def start() -> None:
+        Watcher(lambda text: None, note).start()
+
+    start()
+    os.register_at_fork(after_in_child=start)
 
 
 class CallByCall(Collector):

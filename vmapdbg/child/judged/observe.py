@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from vmapdbg.child.evidence.observed import ObservedCollector
 from vmapdbg.child.evidence.suite_folder import SuiteFolder
-from vmapdbg.child.judged.between import BetweenCalls, CallByCall
+from vmapdbg.child.judged.between import BetweenCalls, CallByCall, watch_rewrites
 from vmapdbg.child.record import observe
 from vmapdbg.child.record.lines import set_internal_folders
 from vmapdbg.child.record.observe import ObservingRecorder
@@ -28,4 +28,5 @@ def start(folder: SuiteFolder) -> Callable[[], None]:
     recorder = JudgedRecorder(folder)
     collector = JudgedCollector(folder, recorder)
     observe.start(collector.watch, recorder)
+    watch_rewrites(folder, recorder)
     return collector.close

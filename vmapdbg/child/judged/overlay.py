@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from vmapdbg.child.evidence.overlay import OverlayCollector
 from vmapdbg.child.evidence.suite_folder import SuiteFolder
-from vmapdbg.child.judged.between import BetweenCalls, CallByCall
+from vmapdbg.child.judged.between import BetweenCalls, CallByCall, watch_rewrites
 from vmapdbg.child.live import observe_with
 from vmapdbg.child.record.recorder import Recorder
 
@@ -25,4 +25,5 @@ def start(folder: SuiteFolder) -> Callable[[], None]:
     collector = JudgedCollector(folder, recorder)
     recorder.watch = collector.watch
     observe_with(recorder)
+    watch_rewrites(folder, recorder)
     return collector.close

@@ -23,6 +23,7 @@ from vmapdbg.check.suite import Judged
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.oracle.checker import Checker
+from vmapdbg.child.oracle.expected import find_expected
 from vmapdbg.model.data import to_data
 from vmapdbg.model.wording import first_line
 
@@ -56,6 +57,8 @@ def judge(folder: Path) -> Judged:
     """Returns how the schedule of a folder compares."""
     test = (folder / "test.txt").read_text(encoding="utf-8", errors="surrogatepass")
     evidence: Evidence = pickle.loads((folder / "evidence.pickle").read_bytes())
+    if evidence.is_endless:
+        return judge_endless(test, evidence, EvidenceFolder(folder))
     if evidence.schedule < 0:
         return Judged(test, evidence.line, unchecked=tuple(evidence.unchecked), is_note=True)
     if evidence.failed is not None:
@@ -72,6 +75,21 @@ def judge(folder: Path) -> Judged:
     finally:
         signal.alarm(0)
     return make_judged(test, found)
+
+
+def judge_endless(test: str, evidence: Evidence, folder: EvidenceFolder) -> Judged:
+    """Returns what is known of a call that was stopped, in which tinygrad rewrote a graph without end."""
+    if evidence.schedule < 0:
+        return Judged(test, evidence.line, is_note=True, crash=evidence.crash)
+    signal.alarm(_MOST_SECONDS)
+    try:
+        expected = find_expected(evidence, folder.read_data)
+    except TookTooLong:
+        expected = ()
+    finally:
+        signal.alarm(0)
+    unchecked = (f"it raised {evidence.failed}", *evidence.unchecked)
+    return Judged(test, evidence.line, unchecked=unchecked, crash=evidence.crash, expected=expected)
 
 
 def make_judged(test: str, found: ScheduleCheck) -> Judged:

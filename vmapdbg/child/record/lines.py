@@ -11,7 +11,7 @@ import os
 import sys
 import sysconfig
 from collections.abc import Callable
-from types import FunctionType, ModuleType
+from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
 from vmapdbg.overlay import load_patching
@@ -42,9 +42,10 @@ def find_user_file(filename: str) -> str | None:
     return path.removeprefix(os.getcwd() + os.sep)
 
 
-def find_user_line() -> str | None:
-    """Returns `file:number` of the innermost frame that is the user's, or None."""
-    frame = sys._getframe(1)
+def find_user_line(frame: FrameType | None = None) -> str | None:
+    """Returns `file:number` of the innermost frame that is the user's, or None: of those that call this function, or
+    that another frame is called from."""
+    frame = frame or sys._getframe(1)
     while frame is not None:
         file = find_user_file(frame.f_code.co_filename)
         if file is not None:

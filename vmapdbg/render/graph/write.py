@@ -46,7 +46,7 @@ def write_graph(
     written, with one line; the file is then as it was before.
     """
     target = Path(path)
-    kind = _check_path(target)
+    kind = check_path(target)
     after, notes = _choose_schedule(capture, schedule)
     before = _choose_baseline(other, after, notes)
     _check_request(after, stage, around, depth, fold)
@@ -67,7 +67,9 @@ def _write_text(graph: Graph, kind: str, notes: list[str]) -> str:
     return dump_document(replace(graph, notes=tuple(notes)))
 
 
-def _check_path(path: Path) -> str:
+def check_path(path: Path) -> str:
+    """Returns the format of a file, which must be one that can be written: the endings are in FORMATS. Raises
+    GraphError."""
     kind = path.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         raise GraphError(f"{path}: the ending must be one of {', '.join('.' + name for name in FORMATS)}")

@@ -1,0 +1,45 @@
+"""Runs of the tool on samples that several tests look at: each is made once, for all workers of pytest-xdist."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+from tool import ROOT, RunSample, run_tool, wait_until
+
+from vmapdbg.model.store import write_atomically
+
+
+@pytest.fixture(scope="session")
+def run_sample(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> RunSample:
+    """Returns what runs `vmapdbg ARGUMENTS`, which name `samples/NAME.py`, or has what came of it before."""
+    own = tmp_path_factory.getbasetemp()
+    shared = own if worker_id == "master" else own.parent
+
+    def run(*arguments: str) -> CompletedProcess[str]:
+        name = hashlib.sha256("\0".join(arguments).encode()).hexdigest()[:16]
+        folder, result = shared / f"sample-{name}", shared / f"sample-{name}.json"
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            wait_until(result.exists, "the other worker did not finish")
+        else:
+            run_first(folder, result, arguments)
+        return CompletedProcess(arguments, *json.loads(result.read_text(encoding="utf-8")))
+
+    return run
+
+
+def run_first(folder: Path, result: Path, arguments: tuple[str, ...]) -> None:
+    """Runs the tool and writes what came of it: its exit code, stdout and stderr."""
+    (folder / "samples").symlink_to(ROOT / "samples")
+    found: tuple[int, str, str] = (-1, "", "it did not run to its end")
+    try:
+        done = run_tool(*arguments, cwd=folder)
+        found = (done.returncode, done.stdout, done.stderr)
+    finally:
+        # whoever waits for it goes on
+        write_atomically(result, json.dumps(found))
