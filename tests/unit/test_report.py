@@ -16,7 +16,7 @@ from captures import failed_snippet, long_graph, lost_range, make_capture, make_
 from click.testing import CliRunner
 
 from vmapdbg.commands.cli import main
-from vmapdbg.model.capture import Access, BufferArg, Capture, Finding, Measured, Realized, Reason
+from vmapdbg.model.capture import Access, BufferArg, Capture, Finding, Measured, Realized, Reason, SnippetError
 from vmapdbg.model.store import save_capture
 from vmapdbg.render.report.code import split_python
 from vmapdbg.render.report.lines import collect_notes, list_lines, view_source
@@ -278,3 +278,25 @@ def test_outputs_are_refused_before_the_run(output: str, said: str, tmp_path: Pa
     assert said in printed
     assert not (tmp_path / "ran").exists()
     assert snippet.read_text() == "open('ran', 'w')"
+
+
+def test_a_kernel_without_a_program_says_so() -> None:
+    capture = make_program()
+    schedule = capture.schedules[0]
+    failed = replace(schedule.kernels[1], name="", source="", failed=SnippetError("KeyError", "dtypes.double", None))
+    text = render(replace(capture, schedules=(replace(schedule, kernels=(schedule.kernels[0], failed)),)), SOURCE)
+    assert "tinygrad makes no program of it: dtypes.double" in text
+    assert "(no program)" in text
+
+
+def test_a_huge_run_stays_small() -> None:
+    """Hundreds of different kernels with long sources: the page says what it leaves out."""
+    nodes = tuple(make_node(number, "ADD", src=(number - 1,) * (number > 0), line="net.py:3") for number in range(1200))
+    kernels = tuple(
+        make_kernel(f"k{n}", f"// {n}\n" * 400, key=str(n), nodes=(4 * n,), outputs=(4 * n,), executed_ops=n)
+        for n in range(300)
+    )
+    text = render(make_capture(make_schedule(nodes=nodes, kernels=kernels), snippet="net.py"), SOURCE)
+    assert len(text) < 1_600_000
+    assert "are not in the page: vmapdbg show --kernel k0 has them" in text
+    assert "with the most work are drawn" in text

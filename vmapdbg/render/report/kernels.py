@@ -18,6 +18,8 @@ _MOST_SOURCE = 60_000
 """So many characters of a kernel's source are in the page."""
 _MOST_OF_ALL = 600_000
 """So many of all kernels together, those with the most work first."""
+_A_LINE = 20
+"""What stands around a line in the page counts as so many characters more."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,8 @@ def view_kernels(groups: Sequence[KernelGroup], capture: Capture) -> list[Kernel
     left = _MOST_OF_ALL
     for number, group in enumerate(groups):
         views.append(_view(number, group, found, min(left, _MOST_SOURCE)))
-        left = max(left - len(group.kernel.source), 0)
+        shown = views[-1].code
+        left -= min(left, len(group.kernel.source) + _A_LINE * len(shown))
     return views
 
 

@@ -80,7 +80,8 @@
   function scrollToLit(panel) {
     const first = panel.querySelector(".chosen") || panel.querySelector(".lit");
     if (!first) return;
-    // up and down only: a long line of source would move the panel sideways, too
+    // to the start of the line, which a long one may have been scrolled away from
+    panel.scrollLeft = 0;
     const row = (first.querySelector("summary") || first).getBoundingClientRect(), frame = panel.getBoundingClientRect();
     const above = row.top - (frame.top + 70), below = row.bottom - (frame.bottom - 30);
     if (above < 0) panel.scrollTop += above;
@@ -114,6 +115,10 @@
     return list;
   }
 
+  // ids repeat from schedule to schedule
+  const schedules = new Set([...nodes.keys()].map((key) => key.split(":")[0]));
+  const numberOf = (key) => schedules.size > 1 ? key : key.split(":")[1];
+
   function listKernels(numbers) {
     const box = make("p", "from");
     box.append(make("span", "muted", numbers.length ? "computed in" : "no kernel computes a value of it"));
@@ -136,7 +141,7 @@
       const node = nodes.get(key), button = make("button"), row = make("li");
       button.type = "button";
       button.dataset.node = key;
-      button.append(make("span", "id", key.split(":")[1]), make("span", "", node.what));
+      button.append(make("span", "id", numberOf(key)), make("span", "", node.what));
       button.append(make("span", node.outcome, node.outcome && `buffer ${node.outcome}`));
       row.append(button);
       list.append(row);
@@ -194,16 +199,12 @@
 
   function showLitBox(from) {
     if (from && from.closest && from.closest(".graph")) return;
-    const svg = shown();
-    if (!svg) return;
-    let lit = svg.querySelector(".chosen") || svg.querySelector(".lit");
-    if (!lit) {
-      const other = all("figure[hidden] .lit")[0];
-      if (!other) return;
-      showPicture(+other.closest("figure").dataset.picture);
-      lit = other;
-    }
-    moveTo(lit);
+    // the drawing with most of it; of those that have as much the one that is seen
+    const figures = all("figure[data-picture]").map((figure) => ({ figure, count: all(".lit", figure).length - figure.hidden / 2 }));
+    const best = figures.sort((a, b) => b.count - a.count)[0];
+    if (!best || best.count <= 0) return;
+    showPicture(+best.figure.dataset.picture);
+    moveTo(best.figure.querySelector(".chosen") || best.figure.querySelector(".lit"));
   }
 
   function moveTo(element) {
@@ -263,7 +264,7 @@
       else if (source.toLowerCase().includes(asked)) yield ["kernel", number, `${kernel.name}  (in its source)`];
     }
     for (const node of nodes.values()) {
-      const text = `${node.key.split(":")[1]}  ${node.what}`;
+      const text = `${numberOf(node.key)}  ${node.what}`;
       if (text.toLowerCase().includes(asked)) yield ["node", node.key, text];
     }
   }

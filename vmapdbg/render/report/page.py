@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -15,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from vmapdbg.lint import RULES
-from vmapdbg.model.capture import Capture, Finding
+from vmapdbg.model.capture import Capture, Finding, Schedule
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_plural, inflect
 from vmapdbg.overview.decisions import count_outcomes, count_realized
@@ -138,7 +140,14 @@ class _Report:
         again = find_distinct(self.capture)
         chosen = [s for s in self.capture.schedules if s.index in again and s.kernels]
         chosen.sort(key=lambda s: -sum(kernel.executed_ops for kernel in s.kernels))
-        drawn = [draw_schedule(self.capture, s, self.groups, len(again[s.index])) for s in chosen[:_MOST_PICTURES]]
+        shown = chosen[:_MOST_PICTURES]
+
+        def draw(schedule: Schedule) -> Picture:
+            return draw_schedule(self.capture, schedule, self.groups, len(again[schedule.index]))
+
+        # each is laid out by a process of its own
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            drawn = list(pool.map(draw, shown))
         return drawn, len(chosen) - len(drawn)
 
     def _find_nodes(self) -> dict[NodeKey, list[int]]:
