@@ -85,7 +85,8 @@ class ScheduleFollower:
     def _find_node(self, number: int, u: UOp) -> int | None:
         """Returns the id of an output's node: its value as the graph has it when the ranges are assigned."""
         states = [u, *(one.outputs[number] for one in self.followed if number in one.outputs)]
-        found = (self.nodes.find(state) for state in states)
+        # a state of memory is found by its buffer, too, which is another node
+        found = [self.nodes.ids.get(state) for state in states] + [self.nodes.find(state) for state in states]
         return next((node for node in found if node is not None), None)
 
     # *** buffers of the snippet
