@@ -132,7 +132,10 @@ class ScheduleFollower:
         leaf = next((u for u in order.held if self._find_own(u) is buffer), None)
 
         def compare() -> Difference | None:
-            return self.judge.compare(right, self.packer.pack(buffer) if leaf is None else order.held[leaf])
+            held = order.held.get(leaf)
+            if held is None:
+                held = self.packer.pack(buffer)
+            return self.judge.compare(right, held)
 
         return self._judge(ORDER, "order", compare)
 
@@ -176,7 +179,9 @@ class ScheduleFollower:
         def compare() -> Difference | None:
             value, is_base = find_real_value(self.one.call, number, self.read)
             asked = self.chains[0].runs[0].before.src[number]
-            return self.judge.compare_value(self.packer.pack(find_base(asked) if is_base else asked), value)
+            if is_base:
+                asked = find_base(asked)
+            return self.judge.compare_value(self.packer.pack(asked), value)
 
         return self._judge(RUN, "run", compare)
 
@@ -222,8 +227,8 @@ class ScheduleFollower:
         return path
 
     def _explain_pass(self, path: OutputPath, first: int) -> OutputPath:
-        before = self.followed[first - 1].outputs if first else self.outputs
-        output = before.get(path.number)
+        before = [self.outputs, *(one.outputs for one in self.followed)]
+        output = before[first].get(path.number)
         if output is None:
             return replace(path, reason="the output is not found in the graph before it")
         finder = StepFinder(self.followed[first].run, output, self.packer, self.judge, self.progress)
@@ -241,11 +246,13 @@ class ScheduleFollower:
 def settle(passes: Sequence[PassValue]) -> tuple[PassValue, ...]:
     """Returns the values of passes, where one before a right one is not called wrong: no pass makes right what is
     wrong, so that it was only evaluated wrongly."""
-    last = max((i for i, one in enumerate(passes) if one.status == "right"), default=-1)
-    return tuple(_doubt(one) if i < last and one.status == "wrong" else one for i, one in enumerate(passes))
+    last = max((i for i, one in enumerate(passes) if one.status == "right"), default=0)
+    return (*map(_doubt, passes[:last]), *passes[last:])
 
 
 def _doubt(one: PassValue) -> PassValue:
+    if one.status != "wrong":
+        return one
     reason = "it was evaluated wrongly: it is right again after a later pass"
     return replace(one, status="unknown", difference=None, reason=reason)
 

@@ -152,7 +152,10 @@ class StepFinder:
 
     def _find_range_map(self) -> dict[UOp, Any] | None:
         """Returns the ranges that the pass gives to each node of the tensor graph; None in any other pass."""
-        return getattr(self.run.context.ctx, "range_map", None) if self.run.context.bpm is not None else None
+        context = self.run.context
+        if context.bpm is None:
+            return None
+        return getattr(context.ctx, "range_map", None)
 
     def _find_ranged(self) -> Found | None:
         """Returns the first node of the tensor graph that has, at its ranges, another value than before; or whose
