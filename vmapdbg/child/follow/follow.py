@@ -21,6 +21,7 @@ from vmapdbg.child.follow.order import OrderedKernels
 from vmapdbg.child.follow.outputs import Followed, choose_chains, follow_outputs
 from vmapdbg.child.follow.ran import find_real_value
 from vmapdbg.child.follow.steps import MOST_SECONDS, Progress, StepFinder
+from vmapdbg.model.wording import first_line
 from vmapdbg.reference.kinds import load
 from vmapdbg.reference.value import Unknown, Value
 from vmapdbg.values.numbers import Array
@@ -232,7 +233,10 @@ class ScheduleFollower:
         if output is None:
             return replace(path, reason="the output is not found in the graph before it")
         finder = StepFinder(self.followed[first].run, output, self.packer, self.judge, self.progress)
-        rewrite = finder.find(self.nodes)
+        try:
+            rewrite = finder.find(self.nodes)
+        except Exception as error:  # the steps are made anew, of which tinygrad may refuse one
+            return replace(path, reason=f"its steps cannot be looked at: {type(error).__name__}: {first_line(error)}")
         if rewrite is not None:
             return replace(path, rewrite=rewrite)
         if finder.is_late:

@@ -20,7 +20,6 @@ from vmapdbg.reference.writes import find_writes as list_writes
 
 STAGES = frozenset({"BUFFERIZE", "STAGE"})
 MOVEMENT = frozenset({"RESHAPE", "EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP"})
-_MEMORY = frozenset({"BUFFER", "PARAM", "AFTER"})
 _LAUNCHES = frozenset({"KERNEL", "CALL"})
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from vmapdbg.check.value_path import Difference, RewriteKind, WrongRewrite
 from vmapdbg.child.diagnosis import KnownNodes
 from vmapdbg.child.diagnosis.rewrites import name_uop, shorten_place
-from vmapdbg.child.evidence.packing import CannotPack
+from vmapdbg.child.evidence.packing import UNEXPECTED, CannotPack
 from vmapdbg.child.follow.compare import Judge
 from vmapdbg.child.follow.mixed_packer import MOVEMENT, STAGES, MixedPacker
 from vmapdbg.child.follow.records import PassRun
@@ -141,7 +141,7 @@ class StepFinder:
         self.progress(f"{self.run.name}: step {self.tried:,}")
         try:
             found = self.judge.compare(*pack(), with_more_ranges)
-        except (CannotPack, Unknown):
+        except (CannotPack, Unknown, *UNEXPECTED):
             self.skipped += 1
             return None
         if found is not None:
