@@ -62,7 +62,9 @@ class MixedEvaluator(Evaluator):
     def _list_sizes(self, slot: int) -> list[tuple[int, int]]:
         """Returns the step ranges of a value that is known with their sizes."""
         found = self.known.get(slot, self._values.get(slot))
-        return _list_sizes(found) if isinstance(found, Value) else []
+        if not isinstance(found, Value):
+            return []
+        return _list_sizes(found)
 
     def _make_buffer(self, slot: int, node: Node) -> Value:
         if slot in self.graph.inputs:
@@ -90,7 +92,7 @@ class MixedEvaluator(Evaluator):
     def _make_fetch(self, slot: int, node: Node) -> Value:
         held, *indices = (self._value(source) for source in node.src)
         steps = [_step_through(name, size) for name, size in _list_sizes(held)]
-        spread, ranges = align([*steps, *indices]) if steps or indices else ([], ())
+        spread, ranges = align([*steps, *indices])
         sizes = held.numbers.shape
         places, outside = _find_places([value.numbers for value in spread], sizes)
         taken = held.move(lambda a: a[places])

@@ -8,12 +8,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from vmapdbg.child.adapters.launches import watch_schedules
 from vmapdbg.child.evidence.collector import Collector
 from vmapdbg.child.evidence.observed import ObservedCollector
 from vmapdbg.child.evidence.overlay import OverlayCollector
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.follow.records import Watched
 from vmapdbg.child.follow.watch import PassWatcher
+from vmapdbg.overlay import load_patching
 
 UOp = Any
 
@@ -45,6 +47,9 @@ class _Following(Collector):
     def watch(self, tensor_module: ModuleType) -> None:
         super().watch(tensor_module)
         self.watcher.watch()
+        # where launches cannot be watched, schedules still can
+        with load_patching().Changes("passes of the scheduler") as changes:
+            watch_schedules(changes, tensor_module, self.note_schedule)
 
     def on_realize(self, realize: Callable[..., Any], tensor: Any, *others: Any, **options: Any) -> Any:
         if self.call is not None:
@@ -58,10 +63,10 @@ class _Following(Collector):
             for one in self.followed[before:]:
                 one.seen, one.origin = seen, getattr(self.recorder, "origin", {})
 
-    def on_schedule(self, schedule: Callable[..., Any], asked: UOp) -> Any:
+    def note_schedule(self, schedule: Callable[..., Any], asked: UOp) -> Any:
         if self.call is not None:
             self.followed.append(FollowedCall(self.call, asked))
-        return super().on_schedule(schedule, asked)
+        return schedule(asked)
 
 
 class FollowingOverlay(_Following, OverlayCollector):

@@ -104,7 +104,9 @@ class Judge:
         left, right = _match_axes(left, right)
         self.last_ranges = left.ranges
         roundings = max(self._count_roundings(expected), self._count_roundings(got))
-        return find_difference(left, right, _FINE if in_double else dtype, roundings)
+        if in_double:
+            dtype = _FINE
+        return find_difference(left, right, dtype, roundings)
 
 
 def _match_axes(left: Value, right: Value) -> tuple[Value, Value]:

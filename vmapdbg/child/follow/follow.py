@@ -21,6 +21,7 @@ from vmapdbg.child.follow.order import OrderedKernels
 from vmapdbg.child.follow.outputs import Followed, choose_chains, follow_outputs
 from vmapdbg.child.follow.ran import find_real_value
 from vmapdbg.child.follow.steps import MOST_SECONDS, Progress, StepFinder
+from vmapdbg.model.wording import first_line
 from vmapdbg.reference.kinds import load
 from vmapdbg.reference.value import Unknown, Value
 from vmapdbg.values.numbers import Array
@@ -85,7 +86,8 @@ class ScheduleFollower:
     def _find_node(self, number: int, u: UOp) -> int | None:
         """Returns the id of an output's node: its value as the graph has it when the ranges are assigned."""
         states = [u, *(one.outputs[number] for one in self.followed if number in one.outputs)]
-        found = (self.nodes.find(state) for state in states)
+        # a state of memory is found by its buffer, too, which is another node
+        found = [self.nodes.ids.get(state) for state in states] + [self.nodes.find(state) for state in states]
         return next((node for node in found if node is not None), None)
 
     # *** buffers of the snippet
@@ -131,7 +133,10 @@ class ScheduleFollower:
         leaf = next((u for u in order.held if self._find_own(u) is buffer), None)
 
         def compare() -> Difference | None:
-            return self.judge.compare(right, self.packer.pack(buffer) if leaf is None else order.held[leaf])
+            held = order.held.get(leaf)
+            if held is None:
+                held = self.packer.pack(buffer)
+            return self.judge.compare(right, held)
 
         return self._judge(ORDER, "order", compare)
 
@@ -175,7 +180,9 @@ class ScheduleFollower:
         def compare() -> Difference | None:
             value, is_base = find_real_value(self.one.call, number, self.read)
             asked = self.chains[0].runs[0].before.src[number]
-            return self.judge.compare_value(self.packer.pack(find_base(asked) if is_base else asked), value)
+            if is_base:
+                asked = find_base(asked)
+            return self.judge.compare_value(self.packer.pack(asked), value)
 
         return self._judge(RUN, "run", compare)
 
@@ -221,12 +228,15 @@ class ScheduleFollower:
         return path
 
     def _explain_pass(self, path: OutputPath, first: int) -> OutputPath:
-        before = self.followed[first - 1].outputs if first else self.outputs
-        output = before.get(path.number)
+        before = [self.outputs, *(one.outputs for one in self.followed)]
+        output = before[first].get(path.number)
         if output is None:
             return replace(path, reason="the output is not found in the graph before it")
         finder = StepFinder(self.followed[first].run, output, self.packer, self.judge, self.progress)
-        rewrite = finder.find(self.nodes)
+        try:
+            rewrite = finder.find(self.nodes)
+        except Exception as error:  # the steps are made anew, of which tinygrad may refuse one
+            return replace(path, reason=f"its steps cannot be looked at: {type(error).__name__}: {first_line(error)}")
         if rewrite is not None:
             return replace(path, rewrite=rewrite)
         if finder.is_late:
@@ -240,11 +250,13 @@ class ScheduleFollower:
 def settle(passes: Sequence[PassValue]) -> tuple[PassValue, ...]:
     """Returns the values of passes, where one before a right one is not called wrong: no pass makes right what is
     wrong, so that it was only evaluated wrongly."""
-    last = max((i for i, one in enumerate(passes) if one.status == "right"), default=-1)
-    return tuple(_doubt(one) if i < last and one.status == "wrong" else one for i, one in enumerate(passes))
+    last = max((i for i, one in enumerate(passes) if one.status == "right"), default=0)
+    return (*map(_doubt, passes[:last]), *passes[last:])
 
 
 def _doubt(one: PassValue) -> PassValue:
+    if one.status != "wrong":
+        return one
     reason = "it was evaluated wrongly: it is right again after a later pass"
     return replace(one, status="unknown", difference=None, reason=reason)
 

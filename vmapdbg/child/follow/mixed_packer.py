@@ -12,7 +12,7 @@ from typing import Any
 
 from vmapdbg.child.evidence.kernel_packer import pack_kernel
 from vmapdbg.child.evidence.packer import Contents, Packer
-from vmapdbg.child.evidence.packing import REDUCES, CannotPack, UOp
+from vmapdbg.child.evidence.packing import CannotPack, UOp, name_reduce
 from vmapdbg.reference.graph import Node
 from vmapdbg.reference.kernel import Kernel
 from vmapdbg.reference.writes import find_view
@@ -20,7 +20,6 @@ from vmapdbg.reference.writes import find_writes as list_writes
 
 STAGES = frozenset({"BUFFERIZE", "STAGE"})
 MOVEMENT = frozenset({"RESHAPE", "EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP"})
-_MEMORY = frozenset({"BUFFER", "PARAM", "AFTER"})
 _LAUNCHES = frozenset({"KERNEL", "CALL"})
 
 
@@ -143,10 +142,14 @@ class MixedPacker(Packer):
         ranges = find_ranges(u)
         if not ranges:
             return super()._make_reduce(u, src)
-        op, axes = u.arg if isinstance(u.arg, tuple) else (u.arg, 0)
-        axes = tuple(range(axes)) if isinstance(axes, int) else tuple(axes)
+        axes: tuple[int, ...] = ()
+        if isinstance(u.arg, tuple):
+            # the axes that come first besides, or their number
+            axes = u.arg[1]
+            if isinstance(axes, int):
+                axes = tuple(range(axes))
         names = tuple(self._name_range(r) for r in ranges)
-        return self._add("reduce", u, src, (REDUCES[op.name], axes, False, names))
+        return self._add("reduce", u, src, (name_reduce(u), tuple(axes), False, names))
 
     def _make_after(self, u: UOp, src: tuple[int, ...]) -> int:
         writes = find_writes(u)

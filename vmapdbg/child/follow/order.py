@@ -39,8 +39,10 @@ class OrderedKernels:
     def find_memory(self, u: UOp) -> int:
         """Returns the position of what the buffer holds in the end that a UOp of the graph of kernels is in. Raises
         CannotPack."""
-        buffer = find_buffer(u)
-        return self.held[buffer] if buffer in self.held else self.packer.pack_memory(u)
+        held = self.held.get(find_buffer(u))
+        if held is None:
+            return self.packer.pack_memory(u)
+        return held
 
     def find_slot(self, u: UOp) -> int:
         """Returns the position of what an output of the graph of kernels is in the end. Raises CannotPack."""
@@ -147,7 +149,7 @@ class OrderedKernels:
         """Returns the launch that leaves memory in a state, None where no launch has written it."""
         if state.op.name != "AFTER":
             return None
-        found = [kernel_of(one.src[0] if one.op.name == "END" else one) for one in state.src[1:]]
+        found = [kernel_of(one) or kernel_of(one.src[0]) for one in state.src[1:]]
         asts = [known[0] for known in found if known is not None]
         for number, launch in reversed(list(enumerate(self.launches))):
             if launch.ast in asts and buffer in launch.buffers:

@@ -26,6 +26,7 @@ from vmapdbg.job.job import ValueRequest, load_request
 from vmapdbg.model import capture as model
 from vmapdbg.model.data import to_data
 from vmapdbg.model.store import write_atomically
+from vmapdbg.model.wording import first_line
 
 
 def main() -> None:
@@ -53,9 +54,13 @@ def main() -> None:
     paths: list[SchedulePath] = []
     write(request, capture, paths, stopped=bool(followed))
     for one, known in zip(followed, nodes, strict=True):
-        follower = ScheduleFollower(one, known, mode.collector.folder.read_data, progress)
-        path = follower.follow(capture.schedules[one.schedule].line)
-        paths.append(add_lines(path, capture.schedules[one.schedule]))
+        schedule = capture.schedules[one.schedule]
+        try:
+            path = ScheduleFollower(one, known, mode.collector.folder.read_data, progress).follow(schedule.line)
+        except Exception as unexpected:  # the other schedules are followed all the same
+            reason = f"its graphs cannot be read: {type(unexpected).__name__}: {first_line(unexpected)}"
+            path = SchedulePath(one.schedule, schedule.line, reason=reason)
+        paths.append(add_lines(path, schedule))
         write(request, capture, paths, stopped=one is not followed[-1])
 
 

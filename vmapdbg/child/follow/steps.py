@@ -12,7 +12,7 @@ from typing import Any
 from vmapdbg.check.value_path import Difference, RewriteKind, WrongRewrite
 from vmapdbg.child.diagnosis import KnownNodes
 from vmapdbg.child.diagnosis.rewrites import name_uop, shorten_place
-from vmapdbg.child.evidence.packing import CannotPack
+from vmapdbg.child.evidence.packing import UNEXPECTED, CannotPack
 from vmapdbg.child.follow.compare import Judge
 from vmapdbg.child.follow.mixed_packer import MOVEMENT, STAGES, MixedPacker
 from vmapdbg.child.follow.records import PassRun
@@ -141,7 +141,7 @@ class StepFinder:
         self.progress(f"{self.run.name}: step {self.tried:,}")
         try:
             found = self.judge.compare(*pack(), with_more_ranges)
-        except (CannotPack, Unknown):
+        except (CannotPack, Unknown, *UNEXPECTED):
             self.skipped += 1
             return None
         if found is not None:
@@ -152,7 +152,10 @@ class StepFinder:
 
     def _find_range_map(self) -> dict[UOp, Any] | None:
         """Returns the ranges that the pass gives to each node of the tensor graph; None in any other pass."""
-        return getattr(self.run.context.ctx, "range_map", None) if self.run.context.bpm is not None else None
+        context = self.run.context
+        if context.bpm is None:
+            return None
+        return getattr(context.ctx, "range_map", None)
 
     def _find_ranged(self) -> Found | None:
         """Returns the first node of the tensor graph that has, at its ranges, another value than before; or whose

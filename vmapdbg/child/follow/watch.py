@@ -26,12 +26,11 @@ _NAMELESS = "a rewrite without a name"
 
 
 class PassWatcher:
-    """Keeps in `seen` what happens while it `is_on`. `missing` says what cannot be seen, a line each."""
+    """Keeps in `seen` what happens while it `is_on`."""
 
     def __init__(self) -> None:
         self.is_on = False
         self.seen = Watched()
-        self.missing: list[str] = []
         # id of a RewriteContext -> the pass that it belongs to
         self._runs: dict[int, PassRun] = {}
 
@@ -46,11 +45,9 @@ class PassWatcher:
                 changes.wrap(context, "walk_rewrite", self._on_rewrite, "self", "root")
             changes.wrap(context, "pm_rewrite", self._on_rule, "self", "x")
             changes.wrap(context, "cached_bpm_rewrite", self._on_rule, "self", "x")
-        try:
-            with load_patching().Changes("passes of the scheduler") as changes:
-                changes.wrap(find_creator(), "create_schedule", self._on_created, "sched_sink")
-        except ImportError as unknown:
-            self.missing.append(f"the order of the kernels: {unknown}")
+        # without it the order of the kernels is not known
+        with contextlib.suppress(ImportError), load_patching().Changes("passes of the scheduler") as changes:
+            changes.wrap(find_creator(), "create_schedule", self._on_created, "sched_sink")
 
     def start(self) -> None:
         self.seen, self.is_on = Watched(), True
@@ -89,8 +86,8 @@ class PassWatcher:
 
     def _on_rule(self, rewrite: Callable[..., UOp | None], context: Any, x: UOp) -> UOp | None:
         made = rewrite(context, x)
-        run = self._runs.get(id(context)) if made is not None else None
-        if run is not None:
+        run = self._runs.get(id(context))
+        if run is not None and made is not None:
             run.rewrites.append((x, made))
         return made
 

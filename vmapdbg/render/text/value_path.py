@@ -66,7 +66,11 @@ def _format_verdict(view: CaptureView, report: ValueReport) -> list[Text]:
         verdict = (f"{format_plural(len(outputs), 'output')}, right after every pass", "bold green")
         if unknown:
             verdict = (f"{format_plural(len(outputs), 'output')}, none found wrong", "bold green")
-    return view.page.wrap((view.capture.snippet, "bold"), "  ", verdict, hang=2)
+    lines = view.page.wrap((view.capture.snippet, "bold"), "  ", verdict, hang=2)
+    if not outputs:
+        for missing in view.capture.missing:
+            lines += view.page.wrap(("not observed: ", "yellow"), missing, indent=2, hang=2)
+    return lines
 
 
 # *** a schedule
