@@ -123,7 +123,7 @@ def test_counts_findings_and_snapshots(tmp_path: Path) -> None:
 
 def test_failures_say_what_and_where(tmp_path: Path) -> None:
     checks = {
-        "assert_no_findings()": ["1 finding:", "VD101", "test_0.py:8", "only the last of 3 iterations survives"],
+        "assert_no_findings()": ["1 finding:", "VD101", "test_0.py:8", "only one of 3 iterations survives"],
         "assert_kernels(1)": ["2 kernels, not 1:", "test_1.py:8"],
     }
     for number, check in enumerate(checks):

@@ -173,7 +173,7 @@ def test_disk_that_is_full_does_not_fail_the_program(tmp_path: Path) -> None:
     """No file may grow: as on a full disk, each write fails."""
     limit = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))\n"
     (tmp_path / "a.py").write_text(limit + PROGRAM, encoding="utf-8")
-    done = run_tool("run", "--save", "x", "a.py", cwd=tmp_path, NULL="1", CACHELEVEL="0")
+    done = run_tool("run", "--save", "x", "a.py", cwd=tmp_path, DEV="NULL", CACHELEVEL="0")
     assert done.returncode == 2, done.stderr
     assert "nothing more of this process is saved" in done.stderr
     assert "does not have everything" in done.stderr
