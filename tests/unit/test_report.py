@@ -263,7 +263,7 @@ def test_a_saved_capture_is_written_as_a_page(tmp_path: Path) -> None:
     ("output", "said"),
     [
         ("page.txt", "the ending must be .html"),
-        ("no/page.html", "there is no folder"),
+        ("no/page.html", "there is no such folder"),
         ("folder.html", "is a folder"),
         ("snippet.html", "it is the snippet"),
     ],
