@@ -41,6 +41,16 @@ def graph(run: Run) -> bool:
     return run("graph", "snippet.py", "-o", "out.dot")[0] == 0 and Path("out.dot").exists()
 
 
+def show_time(run: Run) -> bool:
+    code, out = run("show", "snippet.py", "--time", "--json")
+    return code == 0 and '"launches": 1,\n      "median": ' in out
+
+
+def report(run: Run) -> bool:
+    code, _ = run("report", "snippet.py", "-o", "out.html")
+    return code == 0 and "snippet.py" in Path("out.html").read_text(encoding="utf-8")
+
+
 def why(run: Run) -> bool:
     code, out = run("why", "snippet.py:3", "snippet.py")
     return code == 0 and "(indexing.py:" in out
@@ -91,7 +101,9 @@ def run_check(run: Run) -> bool:
 
 COMMANDS: dict[str, Callable[[Run], bool]] = {
     "show": show,
+    "show --time": show_time,
     "graph": graph,
+    "report": report,
     "why": why,
     "why --value": why_value,
     "diff": diff,
