@@ -1,5 +1,5 @@
 """The Python blocks of the pages in docs/ run as they stand there, in order, and print what the lines `#> ` say. What
-`lint`, `check` and `why --value` are shown to print, they print.
+`lint`, `check`, `why` and `why --value` are shown to print, they print.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SHOWN = [
     block
     for page in (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
     for block in re.findall(
-        r"^```\n\$ vmapdbg ((?:lint|check|why --value) samples/.*?)^```", page.read_text("utf-8"), flags=re.M | re.S
+        r"^```\n\$ vmapdbg ((?:lint|check|why|why --value) samples/.*?)^```", page.read_text("utf-8"), flags=re.M | re.S
     )
 ]
 
