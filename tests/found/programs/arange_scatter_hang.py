@@ -3,7 +3,7 @@
 # on 0.12.0: hang: in uop/ops.py:unified_rewrite
 # on 0.13.0: ok
 # on 0.14.0: ok
-# on patches: crash: compiler: use of undeclared identifier 'Ridx0'
+# on patches: hang: in uop/ops.py:unified_rewrite
 from tinygrad import Tensor, dtypes
 
 x = Tensor.arange(4, dtype=dtypes.half).reshape((4,))
