@@ -13,9 +13,10 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tests.upstream import fusion
 from tests.upstream.compare import (
@@ -48,6 +49,13 @@ FILES = [
 # the patches of fusion are there to change the kernels of ordinary programs: --fusion looks at that
 VMAP_PATCHES = "ambient-ranges,nested-ranges,close-ranges"
 FAULT_CODES = [rule.code for rule in RULES if rule.severity == "error"]
+# faults of stock that upstream's own tests have and do not look for, (code, line) -> times: a value that is masked out
+# altogether is a constant with the memory of the input, which is set to zero (tests/found: masked_out_overwrites)
+TRUE_FAULTS = {
+    ("VD110", "test/test_schedule.py:1961"): 1,
+    ("VD110", "test/test_schedule.py:1970"): 1,
+    ("VD110", "test/test_ops.py:57"): 1,
+}
 BROKEN = ("failed", "error", "crashed")
 NEEDS_TORCH = {"test_ops.py"}
 # more than this is no flake
@@ -107,10 +115,11 @@ def compare_sides(options: argparse.Namespace) -> int:
 
 def print_findings(file: Path, target: str) -> int:
     """Prints what lint found in upstream's kernels, and returns how many faults it claims: upstream's tests pass, so
-    they are false. What is only slow may be true."""
+    they are false, but for those of TRUE_FAULTS. What is only slow may be true."""
     linted = json.loads(file.read_text())
     counts = Counter(finding["code"] for finding in linted["findings"])
-    claimed = [finding for finding in linted["findings"] if finding["code"] in FAULT_CODES]
+    faults = [finding for finding in linted["findings"] if finding["code"] in FAULT_CODES]
+    claimed = list(drop_true(faults))
     for finding in claimed:
         print(f"FALSE FINDING {finding['code']} {finding['line']}: {finding['message']}")
     told = ", ".join(f"{count} {code}" for code, count in sorted(counts.items())) or "none"
@@ -123,6 +132,17 @@ def print_findings(file: Path, target: str) -> int:
     if not linted["kernels"] or failed > MOST_UNLINTED * linted["schedules"]:
         raise RunError(f"lint looked at {linted['kernels']} kernels, and could not at {failed} schedules")
     return len(claimed)
+
+
+def drop_true(faults: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yields the findings that are not known to be true."""
+    known = Counter(TRUE_FAULTS)
+    for finding in faults:
+        place = finding["code"], finding["line"]
+        if known[place] > 0:
+            known[place] -= 1
+        else:
+            yield finding
 
 
 def compare_fusion(options: argparse.Namespace) -> int:
