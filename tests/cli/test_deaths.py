@@ -54,6 +54,7 @@ def test_the_launch_that_it_died_in_is_named(tree: list[str], tmp_path: Path) ->
     assert error["line"] == "snippet.py:7"
 
 
+@pytest.mark.slow
 def test_a_snippet_that_is_stopped_shows_what_it_had(tmp_path: Path) -> None:
     # the timeout is far longer than the schedule takes: how long that is decides nothing here
     text = BEGINS + "import time\nopen('ready', 'w').close()\ntime.sleep(600)\n"
