@@ -43,6 +43,13 @@ def main() -> None:
 
     if request.shadow:
         mode.shadow = Shadow(request.job.target, report)
+    error = run_in(mode, request)
+    write_capture(request, mode, error)
+    watcher.stop()
+
+
+def run_in(mode: Mode, request: Request) -> model.SnippetError | None:
+    """Sets the mode up, runs the snippet in it and ends it. Returns how the snippet ended, when not well."""
     try:
         mode.prepare()
     except overlay.OverlayError as refused:
@@ -52,8 +59,7 @@ def main() -> None:
         error = run_snippet(request, mode.find_nodes)
     mode.close()
     flush_stdout()
-    write_capture(request, mode, error)
-    watcher.stop()
+    return error
 
 
 def write_capture(request: Request, mode: Mode, error: model.SnippetError | None) -> None:

@@ -105,11 +105,9 @@ def ask_for_values(request: ValueRequest, progress: Progress | None) -> str:
         # stdout carries what the tool was asked for
         process = start_child(request, job.patches, Streams(stdout=sys.stderr.fileno()))
         try:
-            wait_for(process, request, job.snippet, job.timeout, progress, ["vmapdbg.render.text.value_path"])
-        except ChildDied as died:
-            if not request.output.exists():
-                raise
-            print(f"vmapdbg: {died}", file=sys.stderr)
+            died = wait_for(process, request, job.snippet, job.timeout, progress, ["vmapdbg.render.text.value_path"])
+            if died:
+                print(f"vmapdbg: {died}", file=sys.stderr)
         except KeyboardInterrupt as ended:
             # a signal that asks the tool to end is one, too
             if type(ended) is not KeyboardInterrupt or not request.output.exists():
@@ -220,18 +218,18 @@ def wait_for(
 ) -> str:
     """Waits for the child of a request, and imports modules meanwhile. `progress` gets the lines that it writes.
 
-    Returns how it died where its shadow wrote the output, else nothing. Raises ChildDied when there is no output, with
-    `name` in the message.
+    Returns how it died where there is an output all the same, of its shadow or of what it had by then, else nothing.
+    Raises ChildDied when there is no output, with `name` in the message.
     """
     end = time.monotonic() + (timeout or math.inf)
-    died = ""
+    died = early = ""
     try:
         import_all(imports)
         if progress is not None:
             _report_progress(process, request.progress, end, progress)
         status = process.wait(None if timeout is None else max(0.0, end - time.monotonic()))
         if not request.output.exists():
-            died = f"{name} {explain_status(status)}"
+            died, early = f"{name} {explain_status(status)}", " before it could report"
     except subprocess.TimeoutExpired:
         died = f"{name} did not end within {timeout:g} seconds and was stopped (--timeout)"
     finally:
@@ -240,7 +238,7 @@ def wait_for(
         # the group is there as long as one process of it is: workers of the snippet end with it
         stop_group(process)
     if died and not request.output.exists():
-        raise ChildDied(died if "--timeout" in died else f"{died} before it could report")
+        raise ChildDied(died + early)
     return died
 
 

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from vmapdbg import overlay
 from vmapdbg.check.value_path import SchedulePath, ValueReport
 from vmapdbg.child.diagnosis import Watcher
 from vmapdbg.child.follow.collectors import FollowedCall, FollowingObserver, FollowingOverlay
@@ -21,7 +20,7 @@ from vmapdbg.child.follow.lines import add_lines
 from vmapdbg.child.follow.nodes import find_nodes
 from vmapdbg.child.lifeline import hold
 from vmapdbg.child.modes import choose_mode
-from vmapdbg.child.run_snippet import fall_back_to_python_device, flush_stdout, run_snippet
+from vmapdbg.child.run_snippet import run_in
 from vmapdbg.job.job import ValueRequest, load_request
 from vmapdbg.model import capture as model
 from vmapdbg.model.data import to_data
@@ -37,15 +36,7 @@ def main() -> None:
     watcher = Watcher(progress)
     watcher.start()
     replace_collector(mode, request)
-    try:
-        mode.prepare()
-    except overlay.OverlayError as refused:
-        error = model.SnippetError("OverlayError", str(refused), None)
-    else:
-        fall_back_to_python_device()
-        error = run_snippet(request, mode.find_nodes)
-    mode.close()
-    flush_stdout()
+    error = run_in(mode, request)
     followed = list(choose_followed(mode, request))
     schedules = mode.schedules
     nodes = [find_nodes(schedules[one.schedule].passed, one) for one in followed]
