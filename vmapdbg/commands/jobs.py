@@ -24,11 +24,29 @@ from vmapdbg.model.store import load_capture
 from vmapdbg.model.wording import format_known
 
 
+def is_saved(snippet: str | None) -> bool:
+    """Tells whether what is given in the place of a snippet is a saved capture."""
+    return snippet is not None and snippet.endswith(".json")
+
+
+def find_shown(
+    snippet: str | None, options: JobOptions, arguments: tuple[str, ...], times: bool, quiet_stdout: bool
+) -> Capture:
+    """Returns the capture of a run of the snippet with its arguments, timed or not, or the saved one. Raises Failure
+    for a saved one with what would do nothing."""
+    if not is_saved(snippet):
+        job = replace(find_job(snippet, options, arguments), times=times)
+        return capture_job(job, quiet_stdout=quiet_stdout)
+    if arguments or times:
+        raise Failure(f"{snippet} is a saved capture: it takes no arguments and no --time")
+    return find_capture(snippet, options)
+
+
 def find_capture(snippet: str | None, options: JobOptions) -> Capture:
     """Returns the capture of a saved file, or of a run of the snippet; what it prints goes to stderr.
 
     Raises Failure for a saved one with an option of the job, which would do nothing."""
-    if snippet is not None and snippet.endswith(".json"):
+    if snippet is not None and is_saved(snippet):
         if any(value is not None for value in vars(options).values()):
             raise Failure(f"{snippet} is a saved capture: it was made with its own patches, target and tinygrad")
         return load_capture(snippet)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import click
 
 from vmapdbg.commands.baseline import capture_of, find_baseline, run_beside
-from vmapdbg.commands.jobs import capture_job, find_job, refuse_overlay_error
+from vmapdbg.commands.jobs import capture_job, find_job, is_saved, refuse_overlay_error
 from vmapdbg.commands.launcher import ChildDied
 from vmapdbg.commands.options import (
     JobOptions,
@@ -77,7 +77,7 @@ def find_captures(
     snippet: str | None, baseline: str | None, codes: tuple[str, ...], options: JobOptions
 ) -> tuple[Capture, Capture | None, list[str]]:
     """Returns the capture, the baseline's where one is needed, and what there is to say about them."""
-    if snippet is not None and snippet.endswith(".json"):
+    if snippet is not None and is_saved(snippet):
         return read_captures(snippet, baseline)
     job = find_job(snippet, options)
     if not NEED_BASELINE.intersection(codes) or is_same(job, baseline):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 import click
 
-from vmapdbg.commands.jobs import capture_job, find_capture, find_job
+from vmapdbg.commands.jobs import find_shown, is_saved
+from vmapdbg.commands.last_job import recall_job
 from vmapdbg.commands.options import JobOptions, end_after, job_options
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.failure import Failure
@@ -37,17 +37,10 @@ def report(snippet: str | None, arguments: tuple[str, ...], output: Path, times:
     """
     # before the snippet runs
     check_page(output, snippet)
-    is_saved = snippet is not None and snippet.endswith(".json")
-    if is_saved and (arguments or times):
-        raise Failure(f"{snippet} is a saved capture: it takes no arguments and no --time")
-    if is_saved:
-        capture = find_capture(snippet, options)
-    else:
-        job = find_job(snippet, options, arguments)
-        # without SNIPPET it is the last one
-        check_page(output, job.snippet)
-        capture = capture_job(replace(job, times=times), quiet_stdout=True)
-    write_report(capture, output, snippet if is_saved else None)
+    if snippet is None:
+        check_page(output, recall_job().snippet)
+    capture = find_shown(snippet, options, arguments, times, quiet_stdout=True)
+    write_report(capture, output, snippet if is_saved(snippet) else None)
     click.echo(f"vmapdbg: wrote {output}", err=True)
     end_after(capture)
 

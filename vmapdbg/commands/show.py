@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
 
-from vmapdbg.commands.jobs import capture_job, find_capture, find_job
+from vmapdbg.commands.jobs import find_shown
 from vmapdbg.commands.options import (
     JobOptions,
     NamesType,
@@ -115,18 +115,6 @@ class Asked:
     def is_open(self) -> bool:
         """Whether nothing is asked for."""
         return not self.show_all and all(part is None for part in (self.only, self.schedule, self.kernel, self.line))
-
-
-def find_shown(
-    snippet: str, options: JobOptions, arguments: tuple[str, ...], times: bool, quiet_stdout: bool
-) -> Capture:
-    """Returns the capture of a run of the snippet, or the saved one."""
-    if not snippet.endswith(".json"):
-        job = replace(find_job(snippet, options, arguments), times=times)
-        return capture_job(job, quiet_stdout=quiet_stdout)
-    if arguments or times:
-        raise Failure(f"{snippet} is a saved capture: it takes no arguments and no --time")
-    return find_capture(snippet, options)
 
 
 def print_report(capture: Capture, asked: Asked) -> None:

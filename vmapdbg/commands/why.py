@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from vmapdbg.commands.jobs import find_capture, find_job
+from vmapdbg.commands.jobs import find_capture, find_job, is_saved
 from vmapdbg.commands.options import (
     JobOptions,
     end_after,
@@ -51,7 +51,7 @@ def why(
     if snippet is None and subject is not None and subject.endswith((".py", ".json")):
         subject, snippet = None, subject
     if value:
-        if snippet is not None and snippet.endswith(".json"):
+        if is_saved(snippet):
             raise Failure("--value runs the snippet: a saved capture has no values")
         from vmapdbg.commands.why_value import print_values
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from vmapdbg.child.diagnosis.known_nodes import KnownNodes
 from vmapdbg.child.record.recording import Asked
-from vmapdbg.child.record.times import Stopwatch
-from vmapdbg.child.shadow import Shadow
 from vmapdbg.job.job import Request
 from vmapdbg.model import capture as model
 
 if TYPE_CHECKING:
     from vmapdbg.child.evidence.collector import Collector
+    from vmapdbg.child.record.times import Stopwatch
+    from vmapdbg.child.shadow import Shadow
 
 
 class Mode(ABC):
@@ -30,7 +30,11 @@ class Mode(ABC):
         self.request, self.job = request, request.job
         # where `check` has evidence kept: it brings numpy along, which nobody else here has to wait for
         self.collector: Collector | None = None
-        self.stopwatch = Stopwatch() if self.job.times else None
+        self.stopwatch: Stopwatch | None = None
+        if self.job.times:
+            from vmapdbg.child.record.times import Stopwatch
+
+            self.stopwatch = Stopwatch()
         self.shadow: Shadow | None = None
 
     @property
