@@ -8,6 +8,7 @@ import pytest
 from captures import long_graph, make_capture, make_kernel, make_node, make_schedule, many_schedules
 from rendered import flatten, print_to_text
 
+from vmapdbg.lint import lint_capture
 from vmapdbg.model.capture import Bufferize, Capture, Decision, Measured, Realized, Reason
 from vmapdbg.model.failure import Failure
 from vmapdbg.overview.decisions import count_outcomes, count_realized
@@ -105,6 +106,16 @@ def test_what_is_near_a_limit_or_redundant_is_said() -> None:
     text = flatten(show_overview(make_capture(make_schedule(kernels=(near,)))))
     assert "LOCAL memory: 30,000 of 32,768 bytes" in text
     assert "executes each op that the graph asks for 64.0 times" in text
+
+
+def test_only_the_findings_that_the_capture_has_are_told() -> None:
+    """A comment on the user's line has taken out the others."""
+    wasteful = replace(MATMUL, executed_ops=90_000, redundancy=64.0)
+    capture = make_capture(make_schedule(kernels=(wasteful,)))
+    assert "Findings" not in show_overview(capture)
+    found = lint_capture(capture)
+    assert [finding.code for finding in found] == ["VD104"]
+    assert "VD104 redundant work, 1 times; first: " in flatten(show_overview(replace(capture, findings=found)))
 
 
 def test_measured_times_stand_with_the_kernels_and_rank_them() -> None:

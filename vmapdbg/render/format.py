@@ -52,6 +52,21 @@ def format_seconds(seconds: float) -> str:
     return f"{seconds / 1e-9:.0f} ns"
 
 
+def format_share(part: float, whole: float) -> str:
+    """Returns a part in per cent, nothing where there is no whole."""
+    if not whole:
+        return ""
+    share = part / whole
+    if 0 < share < 0.005:
+        return "<1%"
+    return f"{share:.0%}"
+
+
+def format_redundancy(redundancy: float | None) -> str:
+    """Returns how often each op that the graph asks for is executed, `64.0x`; `-` where it asks for none."""
+    return "-" if redundancy is None else f"{redundancy:,.1f}x"
+
+
 def format_ids(ids: Iterable[int]) -> str:
     """Returns node ids in order, runs of three or more joined: `5, 7-12, 15`."""
     parts: list[str] = []

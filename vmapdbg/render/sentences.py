@@ -101,6 +101,16 @@ def say_realized(realized: Realized, names: Names) -> str:
     return say_all(realized.reasons, names) if realized.reasons else realized.detail
 
 
+def say_briefly(rule: str, reason: Reason | None, names: Names) -> str:
+    """Returns what a rule that realized nodes means, for a count of them; of any other the sentence of a reason, or its
+    name where there is none."""
+    if rule in _MEANINGS:
+        return _MEANINGS[rule]
+    if reason is None:
+        return rule
+    return say_reason(reason, names)
+
+
 # *** the rules
 
 
@@ -231,3 +241,18 @@ _SENTENCES: dict[str, str | Say] = {
     "folded": "folded: its reader has the same index, or its value is a constant",
     "schedule-failed": "the schedule failed before its buffers were made",
 }
+
+_MEANINGS = {
+    "output": "an output of the schedule",
+    "always": "an op that is always realized (CONTIGUOUS, COPY, ...)",
+    "kept-scope": "a VMAPOUT under a CONTIGUOUS",
+    "source-of": "the source of an op that reads buffers (COPY, ...)",
+    "assign": "an ASSIGN",
+    "assigned-value": "the value of an ASSIGN",
+    "outer-reduce": "a REDUCE over an OUTER range",
+    "consumers-disagree": "its consumers ask for different ranges",
+    "loops-not-shared": "its consumers do not share one loop",
+    "ending-ranges": "ranges end at it: a reduce, or a reader with loops of its own",
+    "forced": "forced by bisect --decisions",
+}
+"""What a rule that realizes nodes means, whichever they are."""

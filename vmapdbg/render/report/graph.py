@@ -18,14 +18,13 @@ from vmapdbg.model.capture import Capture, Schedule
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import cut_end
 from vmapdbg.overview.kernels import KernelGroup
-from vmapdbg.render.format import format_bytes, round_count
+from vmapdbg.render.format import format_bytes, format_share, round_count
 from vmapdbg.render.graph.dot import clean_text, escape_lines
 from vmapdbg.render.graph.draw import TooSlow, draw_dot
 from vmapdbg.render.graph.items import DrawnSchedule
 from vmapdbg.render.graph.kernels import build_kernel_graph
 from vmapdbg.render.graph.model import Graph, GraphEdge, GraphError, GraphNode
 from vmapdbg.render.report.nodes import name_node
-from vmapdbg.render.text.overview import format_share
 
 _MOST_BOXES = 160
 """A drawing of more boxes is no help: it is folded further, and in the end cut."""

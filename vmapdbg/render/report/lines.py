@@ -11,8 +11,7 @@ from vmapdbg.overview.lines import LineCost, count_lines
 from vmapdbg.render.report.code import Part, split_python
 from vmapdbg.render.report.nodes import NodeKey
 from vmapdbg.render.report.sources import SourceFile, split_line
-from vmapdbg.render.sentences import Names, say_reason
-from vmapdbg.render.text.overview import RULE_MEANINGS
+from vmapdbg.render.sentences import Names, say_briefly
 
 _AROUND = 12
 """Lines of a long file further than this from a line with a cost are left out of view."""
@@ -120,12 +119,11 @@ def _say_why(schedule: Schedule, realized: Realized) -> str:
     """The rule in a few words, so that equal reasons of many nodes are one remark."""
     reason = next(iter(realized.reasons), None)
     rule = realized.reason if reason is None else reason.rule
-    known = RULE_MEANINGS.get(rule)
-    if known is not None:
-        return known
-    if reason is None:
-        return realized.detail or realized.reason
-    return say_reason(reason, Names(index_of(schedule).op))
+    why = say_briefly(rule, reason, Names(index_of(schedule).op))
+    if reason is None and why == rule:
+        # an older capture has only the sentence
+        return realized.detail or why
+    return why
 
 
 def view_source(file: SourceFile, notes: Iterable[LineNotes]) -> SourceView:

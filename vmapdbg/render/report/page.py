@@ -22,7 +22,7 @@ from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_plural, inflect
 from vmapdbg.overview.decisions import count_outcomes, count_realized
 from vmapdbg.overview.kernels import KernelGroup, find_distinct, group_kernels
-from vmapdbg.render.format import Places, format_bytes, format_count, format_seconds, round_count
+from vmapdbg.render.format import Places, format_bytes, format_count, format_seconds, format_share, round_count
 from vmapdbg.render.graph.dot import clean_text
 from vmapdbg.render.report.graph import Picture, draw_schedule, find_drawn_nodes
 from vmapdbg.render.report.kernels import KernelView, merge_findings, view_kernels
@@ -37,8 +37,7 @@ from vmapdbg.render.report.nodes import (
     name_node,
 )
 from vmapdbg.render.report.sources import SourceFile
-from vmapdbg.render.sentences import Names, say_reason
-from vmapdbg.render.text.overview import RULE_MEANINGS, format_share
+from vmapdbg.render.sentences import Names, say_briefly
 
 _MOST_PICTURES = 6
 """So many different schedules are drawn, those with the most work."""
@@ -193,9 +192,7 @@ class _Report:
     def list_rules(self) -> list[RuleRow]:
         rows: list[RuleRow] = []
         for count in count_realized(self.capture):
-            why = RULE_MEANINGS.get(count.rule, count.rule)
-            if count.rule not in RULE_MEANINGS and count.reason is not None:
-                why = say_reason(count.reason, Names(index_of(self.capture.schedules[count.schedule]).op))
+            why = say_briefly(count.rule, count.reason, Names(index_of(self.capture.schedules[count.schedule]).op))
             rows.append(RuleRow(why, count.nodes, count.kept, count.bytes))
         return rows
 

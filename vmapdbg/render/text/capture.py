@@ -13,7 +13,7 @@ from vmapdbg.job.patches import Patch
 from vmapdbg.model.capture import Capture, Schedule
 from vmapdbg.model.schedule_index import count_kernels
 from vmapdbg.model.wording import format_known, format_plural, inflect
-from vmapdbg.overview.kernels import kernel_identity
+from vmapdbg.overview.kernels import find_distinct
 from vmapdbg.overview.selection import Selected
 from vmapdbg.render.crash_sentences import describe_crash
 from vmapdbg.render.findings import Findings
@@ -210,14 +210,12 @@ def _format_other_switches(view: ScheduleView) -> list[Text]:
 def _find_brief(capture: Capture, findings: Findings) -> dict[int, str]:
     """Maps the index of each schedule that shows nothing new to the reason."""
     brief: dict[int, str] = {}
-    seen: dict[tuple[str, ...], int] = {}
+    first = {index: one for one, again in find_distinct(capture).items() for index in again}
     for schedule in capture.schedules:
-        identity = tuple(kernel_identity(kernel) for kernel in schedule.kernels)
-        if not identity:
+        if not schedule.kernels:
             brief[schedule.index] = "only copies" if schedule.copies else "nothing to run"
-        elif identity in seen and not schedule.not_in_key and not _has_findings(schedule, findings):
-            brief[schedule.index] = f"the kernels of schedule {seen[identity]} again"
-        seen.setdefault(identity, schedule.index)
+        elif schedule.index in first and not schedule.not_in_key and not _has_findings(schedule, findings):
+            brief[schedule.index] = f"the kernels of schedule {first[schedule.index]} again"
     return brief
 
 

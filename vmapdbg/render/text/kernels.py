@@ -10,12 +10,13 @@ from vmapdbg.model.capture import Kernel, Schedule
 from vmapdbg.model.wording import format_plural
 from vmapdbg.overview.kernels import kernel_identity
 from vmapdbg.render.crash_sentences import describe_error
-from vmapdbg.render.format import format_bytes, format_count, format_dims, format_ids
+from vmapdbg.render.format import format_bytes, format_count, format_dims, format_ids, format_redundancy, format_share
 from vmapdbg.render.text.layout import Column, Page, Row, lay_out_table
 from vmapdbg.render.text.view import ALERT, ScheduleView
 
 _BAR = 6
-_MUCH_REDUNDANCY = 2.0
+MUCH_REDUNDANCY = 2.0
+"""From here on it is marked."""
 _VERBS = {"write": "writes", "read-write": "updates", "read": "reads"}
 
 _COLUMNS = (
@@ -82,11 +83,9 @@ def _format_kernel(view: ScheduleView, numbers: list[int], most: int) -> Row:
     shade = ""
     if len(kernels) > 1:
         shade = _shade(share)
-    redundancy, alarm = "-", ""
-    if kernel.redundancy is not None:
-        redundancy = f"{kernel.redundancy:,.1f}x"
-        if kernel.redundancy >= _MUCH_REDUNDANCY:
-            alarm = "bold yellow"
+    alarm = ""
+    if kernel.redundancy is not None and kernel.redundancy >= MUCH_REDUNDANCY:
+        alarm = "bold yellow"
     if kernel.failed is not None:
         return Row([str(numbers[0]), (kernel.name, ALERT), *["-"] * 5], facts=_format_facts(view, numbers))
     cells = [
@@ -95,7 +94,7 @@ def _format_kernel(view: ScheduleView, numbers: list[int], most: int) -> Row:
         (format_count(kernel.executed_ops), shade),
         (_format_bar(share), shade),
         format_bytes(kernel.bytes),
-        (redundancy, alarm),
+        (format_redundancy(kernel.redundancy), alarm),
         format_count(kernel.threads),
     ]
     notes = view.notes_for(view.findings.take_for_kernel(kernel, view.schedule.index, numbers))
@@ -112,8 +111,7 @@ def _shade(share: float) -> str:
 
 def _format_bar(share: float) -> str:
     filled = max(round(share * _BAR), 1) if share > 0 else 0
-    percent = "<1%" if 0 < share < 0.005 else f"{share:.0%}"
-    return f"{percent:>4} {'#' * filled}"
+    return f"{format_share(share, 1):>4} {'#' * filled}"
 
 
 def _format_facts(view: ScheduleView, numbers: list[int]) -> list[Text]:

@@ -8,15 +8,23 @@ from functools import cached_property
 
 from rich.text import Text
 
-from vmapdbg.lint import RULES, lint_capture
+from vmapdbg.lint import RULES
 from vmapdbg.model.capture import Finding
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.overview.decisions import RealizedCount, count_outcomes, count_realized
 from vmapdbg.overview.kernels import KernelGroup, find_distinct, group_kernels
 from vmapdbg.overview.lines import LineCost, count_lines
-from vmapdbg.render.format import format_bytes, format_count, format_seconds, round_count
-from vmapdbg.render.sentences import Names, say_reason
+from vmapdbg.render.format import (
+    format_bytes,
+    format_count,
+    format_redundancy,
+    format_seconds,
+    format_share,
+    round_count,
+)
+from vmapdbg.render.sentences import Names, say_briefly
+from vmapdbg.render.text.kernels import MUCH_REDUNDANCY
 from vmapdbg.render.text.layout import Column, Row, lay_out_table
 from vmapdbg.render.text.view import ALERT, CaptureView
 
@@ -26,7 +34,6 @@ _MOST_RULES = 8
 _MOST_PLACES = 3
 _NEARLY = 0.75
 """From this part of a limit on it is said."""
-_MUCH_REDUNDANCY = 2.0
 
 _KERNEL_COLUMNS = (
     Column("kernel", comfort=20, most=40),
@@ -56,21 +63,6 @@ _RULE_COLUMNS = (
     Column("hold", right=True, comfort=9),
     Column("why they are realized", comfort=40, most=100),
 )
-
-RULE_MEANINGS = {
-    "output": "an output of the schedule",
-    "always": "an op that is always realized (CONTIGUOUS, COPY, ...)",
-    "kept-scope": "a VMAPOUT under a CONTIGUOUS",
-    "source-of": "the source of an op that reads buffers (COPY, ...)",
-    "assign": "an ASSIGN",
-    "assigned-value": "the value of an ASSIGN",
-    "outer-reduce": "a REDUCE over an OUTER range",
-    "consumers-disagree": "its consumers ask for different ranges",
-    "loops-not-shared": "its consumers do not share one loop",
-    "ending-ranges": "ranges end at it: a reduce, or a reader with loops of its own",
-    "forced": "forced by bisect --decisions",
-}
-"""What a rule means where it is counted. Any other is told by its first sentence."""
 
 
 def format_overview(whole: CaptureView, hidden: str) -> list[Text]:
@@ -134,9 +126,6 @@ class _Overview:
 
     def format_kernel(self, group: KernelGroup) -> Row:
         kernel = group.kernel
-        redundancy = "-"
-        if kernel.redundancy is not None:
-            redundancy = f"{kernel.redundancy:,.1f}x"
         cells = [
             (kernel.name, "bold" if kernel.failed is None else ALERT),
             format_count(group.launches if kernel.measured is None else kernel.measured.launches),
@@ -146,7 +135,7 @@ class _Overview:
             format_share(group.ops, self.ops),
             format_bytes(group.bytes),
             format_share(group.bytes, self.bytes),
-            redundancy,
+            format_redundancy(kernel.redundancy),
             format_count(kernel.threads),
             (self.format_places(group.lines), "dim"),
         ]
@@ -204,22 +193,20 @@ class _Overview:
         return lines
 
     def format_rule(self, count: RealizedCount) -> Row:
-        why = RULE_MEANINGS.get(count.rule)
-        if why is None and count.reason is not None:
-            why = say_reason(count.reason, Names(index_of(self.capture.schedules[count.schedule]).op))
+        why = say_briefly(count.rule, count.reason, Names(index_of(self.capture.schedules[count.schedule]).op))
         example = format_known("  e.g. node {}", count.example)
         cells = [
             format_count(count.nodes),
             format_count(count.kept),
             format_bytes(count.bytes),
-            self.page.join(why or count.rule, (example, "dim")),
+            self.page.join(why, (example, "dim")),
         ]
         return Row(cells)
 
     # *** findings
 
     def format_findings(self) -> list[Text]:
-        findings = self.capture.findings or lint_capture(self.capture)
+        findings = self.capture.findings
         if not findings:
             return []
         names = {rule.code: rule.name for rule in RULES}
@@ -238,20 +225,10 @@ class _Overview:
 def find_limits(group: KernelGroup) -> Iterable[str]:
     """Yields what a kernel does too often, and what it is near to."""
     kernel = group.kernel
-    if kernel.redundancy is not None and kernel.redundancy >= _MUCH_REDUNDANCY:
+    if kernel.redundancy is not None and kernel.redundancy >= MUCH_REDUNDANCY:
         yield f"executes each op that the graph asks for {kernel.redundancy:,.1f} times"
     if kernel.local_limit and kernel.local_bytes >= _NEARLY * kernel.local_limit:
         yield f"LOCAL memory: {kernel.local_bytes:,} of {kernel.local_limit:,} bytes"
-
-
-def format_share(part: float, whole: float) -> str:
-    """Returns a part in per cent, nothing where there is no whole."""
-    if not whole:
-        return ""
-    share = part / whole
-    if 0 < share < 0.005:
-        return "<1%"
-    return f"{share:.0%}"
 
 
 def _describe_part(shown: int, known: int, noun: str, how: str) -> str:
