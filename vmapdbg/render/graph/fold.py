@@ -69,7 +69,12 @@ def fold_items(items: list[Item], level: int) -> Folding:
     folding = joined.make_folding()
     if level == 0:
         return folding
-    return _fold_repeats(folding)
+    # the layers of a network, then those of its gradient
+    repeated: Folding | None = folding
+    while repeated is not None:
+        folding = repeated
+        repeated = _fold_repeats(folding)
+    return folding
 
 
 class _Joined:
@@ -215,13 +220,14 @@ def _choose_kind(group: Group, index: set[str]) -> str:
     return "op"
 
 
-def _fold_repeats(folding: Folding) -> Folding:
-    """Keeps the first copy of the longest repetition; the others become one group."""
+def _fold_repeats(folding: Folding) -> Folding | None:
+    """Keeps the first copy of the longest repetition; the others become one group. Returns None where nothing is
+    repeated."""
     groups = folding.groups
     spine = [group for group in groups if group.kind not in _SOURCES]
     found = find_repeats([_describe(group) for group in spine])
     if found is None:
-        return folding
+        return None
     start, period, count = found
     copies = spine[start + period : start + period * count]
     inside = {group.key for group in copies}
@@ -233,7 +239,8 @@ def _fold_repeats(folding: Folding) -> Folding:
     kept = {group.key: group for group in groups if group.key not in inside or group.key == merged.key}
     kept[merged.key] = merged
     of = folding.of | {key: merged.key for key, group in folding.of.items() if group in inside}
-    return Folding(list(kept.values()), of, {**folding.folded, "repeated layers": len(inside) - 1})
+    repeats = folding.folded.get("repeated layers", 0) + len(inside) - 1
+    return Folding(list(kept.values()), of, {**folding.folded, "repeated layers": repeats})
 
 
 def _find_own_sources(folding: Folding, inside: set[str]) -> Iterator[str]:
@@ -251,6 +258,9 @@ def _find_own_sources(folding: Folding, inside: set[str]) -> Iterator[str]:
 
 def _describe(group: Group) -> tuple[object, ...]:
     last = group.last
+    if group.kind == "repeat":
+        # layers that are drawn already are like nothing else
+        return (group.kind, group.key)
     ops = tuple(sorted(Counter(item.node.op for item in group.items).items()))
     return (group.kind, ops, last.node.shape, last.node.dtype, last.mark, last.path, len(last.buffers))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -11,8 +10,8 @@ from vmapdbg.model.capture import Kernel, Node
 from vmapdbg.model.vocabulary import Mark
 from vmapdbg.model.wording import format_plural
 from vmapdbg.render.format import format_bytes, format_count, format_ids, format_shape
-from vmapdbg.render.graph.fold import find_repeats
 from vmapdbg.render.graph.items import DrawnSchedule, pair_drawn
+from vmapdbg.render.graph.kernel_runs import fold_kernels
 from vmapdbg.render.graph.labels import shorten
 from vmapdbg.render.graph.model import (
     ADDED,
@@ -69,47 +68,6 @@ def _draw_both(old: _Part, new: _Part) -> tuple[list[GraphNode], list[GraphEdge]
     known = {node.id for node in nodes}
     nodes += [node for node in gone_nodes if node.id not in known]
     return nodes, _merge_edges(edges, gone_edges)
-
-
-def fold_kernels(graph: Graph) -> Graph:
-    """Returns the graph with the repeated runs of kernels, and the buffers between them, drawn once."""
-    kernels = [node for node in graph.nodes if node.kind == "kernel"]
-    found = find_repeats([(*node.lines[0].split(" ")[1:], *node.lines[1:-1], node.mark) for node in kernels])
-    if found is None:
-        return graph
-    start, period, count = found
-    copies = kernels[start + period : start + period * count]
-    inside = {node.id for node in copies}
-    inside |= _find_inner_buffers(graph, inside)
-    known = {node.id: node for node in graph.nodes}
-    last = copies[-1]
-    times = format_plural(count - 1, "more time", "more times")
-    lines = (f"the {format_plural(period, 'kernel')} before, {times}", f"{copies[0].lines[0]} to {last.lines[0]}")
-    members = tuple(sorted({number for name in inside for number in known[name].members}))
-    merged = GraphNode(last.id, "repeat", lines, f"{lines[0]}\nnodes {format_ids(members)}", members, None, last.mark)
-    inside.discard(last.id)
-    nodes = tuple(merged if node.id == last.id else node for node in graph.nodes if node.id not in inside)
-    names = {name: name for name in known} | dict.fromkeys(inside, last.id)
-    moved = [replace(edge, tail=names[edge.tail], head=names[edge.head]) for edge in graph.edges]
-    edges = tuple(dict.fromkeys(edge for edge in moved if edge.tail != edge.head))
-    return replace(graph, nodes=nodes, edges=edges, folded={"repeated kernels and buffers": len(inside)})
-
-
-def _find_inner_buffers(graph: Graph, inside: set[str]) -> set[str]:
-    """The buffers that only these kernels touch, or that they both write and read."""
-    writing: dict[str, set[str]] = defaultdict(set)
-    reading: dict[str, set[str]] = defaultdict(set)
-    for edge in graph.edges:
-        writing[edge.head].add(edge.tail)
-        reading[edge.tail].add(edge.head)
-    found: set[str] = set()
-    for node in graph.nodes:
-        if node.kind in ("buffer", "kept"):
-            touching = writing[node.id] | reading[node.id]
-            both = writing[node.id] & inside and reading[node.id] & inside
-            if both or (touching and touching <= inside):
-                found.add(node.id)
-    return found
 
 
 class _Part:
@@ -288,4 +246,5 @@ STAGE = Stage(
     find_near=find_near,
     add_legend=explain_kinds,
     extra_kinds=frozenset(),
+    most=160,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from vmapdbg.model.wording import format_plural
 from vmapdbg.render.format import format_bytes, format_shape
 from vmapdbg.render.graph.fold import Group, fold_items
 from vmapdbg.render.graph.items import DrawnSchedule, Item, collect_items, colour_ranges
@@ -41,6 +42,8 @@ def _draw_row(group: Group, line: str, drawn: DrawnSchedule) -> GraphNode:
 def _make_row(group: Group, drawn: DrawnSchedule) -> Sequence[str]:
     node = group.last.node
     ranges = join_ranges(node.out_ranges)
+    if group.kind == "repeat":
+        return _make_repeat_row(group)
     if group.kind == "index":
         ops = "index arithmetic"
     else:
@@ -60,6 +63,13 @@ def _make_row(group: Group, drawn: DrawnSchedule) -> Sequence[str]:
         ", ".join(f"#{number}" for number, kernel in enumerate(drawn.schedule.kernels) if node.id in kernel.nodes),
         drawn.places.format(node.line, brief=True),
     )
+
+
+def _make_repeat_row(group: Group) -> Sequence[str]:
+    ids = [item.node.id for item in group.items]
+    times = f"the same {format_plural(group.repeats, 'more time', 'more times')}"
+    nodes = f"{format_plural(len(ids), 'node')}, {min(ids)} to {max(ids)}"
+    return (str(group.last.node.id), times, "", nodes, "", "", "", "")
 
 
 def _describe_decision(item: Item) -> str:
@@ -88,9 +98,12 @@ def find_rows(graph: Graph, centre: Sequence[str], depth: int) -> set[str]:
 STAGE = Stage(
     title="range map",
     build=build_range_graph,
-    last_level=0,
+    # from level 2 on nodes are joined that have ranges of their own
+    last_level=1,
     find_near=find_rows,
     # the heads of the columns say what is in them
     add_legend=lambda graph: graph,
     extra_kinds=frozenset({"row-head"}),
+    # of a table one reads a part anyhow
+    most=600,
 )

@@ -28,6 +28,7 @@ class Stage:
     level of folding and the title of the drawing; `last_level` is the furthest that it can be folded. `find_near`
     returns the ids of what is at most some steps from some nodes. `add_legend` explains the kinds of nodes that a graph
     has. `extra_kinds` are the kinds of nodes that stand for nothing of the schedule that no other node stands for.
+    `most` is how many nodes, those aside, one can look at.
     """
 
     title: str
@@ -36,6 +37,7 @@ class Stage:
     find_near: Callable[[Graph, Sequence[str], int], set[str]]
     add_legend: Callable[[Graph], Graph]
     extra_kinds: frozenset[str]
+    most: int
 
 
 def load_stage(name: str) -> Stage:

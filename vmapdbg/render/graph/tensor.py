@@ -215,4 +215,5 @@ STAGE = Stage(
     find_near=find_near,
     add_legend=explain_kinds,
     extra_kinds=frozenset({"reference", "kept", "removed"}),
+    most=160,
 )

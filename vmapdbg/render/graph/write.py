@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from vmapdbg.model.capture import Capture, Schedule, SnippetError
 from vmapdbg.model.data import dump_document
 from vmapdbg.model.store import write_output
-from vmapdbg.model.wording import format_plural
-from vmapdbg.render.graph.dot import style_svg, write_dot
-from vmapdbg.render.graph.draw import PICTURES, TooSlow, check_format, draw_dot
-from vmapdbg.render.graph.fold import LEVEL_NOTES, LEVELS
+from vmapdbg.render.graph.dot import write_dot
+from vmapdbg.render.graph.draw import PICTURES, check_format
+from vmapdbg.render.graph.drawing import Drawing
+from vmapdbg.render.graph.fold import LEVELS
 from vmapdbg.render.graph.items import DrawnSchedule, pair_drawn
-from vmapdbg.render.graph.model import Graph, GraphError, measure_ranks
-from vmapdbg.render.graph.parts import find_centre, keep_nodes, list_nearest
-from vmapdbg.render.graph.stages import STAGES, Stage, load_stage
+from vmapdbg.render.graph.model import Graph, GraphError
+from vmapdbg.render.graph.stages import STAGES, load_stage
 
 FORMATS = (*PICTURES, "dot", "json")
 TIME_LIMIT = 12.0
-PATIENCE = 1.5  # seconds of layout: what takes longer is no pleasure to scroll through, either
-_DEPTH = 3
-_MANY = 200
 
 
 def write_graph(
@@ -41,7 +36,7 @@ def write_graph(
 
     The ending of `path` chooses the format (FORMATS). `other` is the baseline, laid under it. `around` keeps the nodes
     at most `depth` edges from a node, `depth` alone those near the outputs. `fold` is how far the graph is folded, from
-    0 to 3; by default a picture is folded until it is quick to lay out. No layout takes more than `time_limit` seconds:
+    0 to 3; by default a picture is folded until one can look at it. No layout takes more than `time_limit` seconds:
     a graph that cannot be drawn in that is drawn in part. Raises GraphError, or StoreError where the file cannot be
     written, with one line; the file is then as it was before.
     """
@@ -50,13 +45,13 @@ def write_graph(
     after, notes = _choose_schedule(capture, schedule)
     before = _choose_baseline(other, after, notes)
     _check_request(after, stage, around, depth, fold)
-    drawing = _Drawing(after, before, load_stage(stage), around, depth, fold, notes)
+    drawing = Drawing(after, before, load_stage(stage), around, depth, fold, notes)
     if kind in PICTURES:
         write_output(target, drawing.draw(kind, time_limit))
     else:
         level = drawing.list_levels()[0]
         graph = drawing.build(level)
-        drawing.note_folded(graph, level)
+        notes += drawing.list_notes(graph, level)
         write_output(target, _write_text(graph, kind, notes))
     return notes
 
@@ -138,129 +133,3 @@ def _check_request(after: DrawnSchedule, stage: str, around: int | None, depth: 
         raise GraphError(f"a depth of {depth} is too small: it counts edges from 0")
     if around is not None and around not in after.index.nodes:
         raise GraphError(f"there is no node {around} in schedule {after.schedule.index}")
-
-
-@dataclass
-class _Drawing:
-    """One graph at every level of folding. `drawn` and `left_out` count its nodes, as it was built last."""
-
-    after: DrawnSchedule
-    before: DrawnSchedule | None
-    stage: Stage
-    around: int | None
-    depth: int | None
-    fold: int | None
-    notes: list[str]
-    drawn: int = 0
-    left_out: int = 0
-
-    def build(self, level: int) -> Graph:
-        """Returns the graph at a level of folding, cut to what was asked for."""
-        capture, number = self.after.capture, self.after.schedule.index
-        title = f"{capture.snippet}   {self.stage.title} of schedule {number}, target {capture.target}"
-        if self.before is not None:
-            title += "   - before, + after"
-        graph = self.stage.build(self.after, self.before, level, title)
-        self.drawn = self.count_drawn(graph)
-        return self._cut(graph)
-
-    def _cut(self, graph: Graph) -> Graph:
-        # a table has no outputs to be near to
-        if self.around is None and (self.depth is None or graph.is_table):
-            return graph
-        centre = find_centre(graph, self.around)
-        if self.around is not None and not centre:
-            raise GraphError(f"node {self.around} is not drawn: it is a constant, named by what reads it")
-        depth = _DEPTH if self.depth is None else self.depth
-        part = self._keep(graph, self.stage.find_near(graph, centre, depth))
-        self.left_out = self.drawn - self.count_drawn(part)
-        return part
-
-    def _keep(self, graph: Graph, names: set[str]) -> Graph:
-        return self.stage.add_legend(keep_nodes(graph, names))
-
-    def draw(self, kind: str, seconds: float) -> bytes:
-        """Returns the picture at the first level that is quick to lay out, and so to look at."""
-        end = time.monotonic() + seconds
-        levels = self.list_levels()
-        last = max(levels)
-        if last > 0 and self.fold is None and self.is_repetitive():
-            levels = levels[1:]
-        for level in levels:
-            graph = self.build(level)
-            left = end - time.monotonic()
-            # what can still be folded leaves time for that
-            patience, limit = min(left / 2, PATIENCE), left * 0.5
-            if level == last:
-                patience, limit = left, left * 0.8
-            if estimate_seconds(graph) > patience:
-                continue
-            picture = self._try_level(graph, kind, level, limit)
-            if picture is not None:
-                return picture
-        return self._draw_part(self.build(last), kind, last, end)
-
-    def list_levels(self) -> tuple[int, ...]:
-        """Returns the levels of folding to try: the one asked for, or all."""
-        last = self.stage.last_level
-        if self.fold is not None:
-            return (min(self.fold, last),)
-        return tuple(range(last + 1))
-
-    def is_repetitive(self) -> bool:
-        """Whether many nodes are repeated layers, which nobody wants to scroll through."""
-        folded = self.build(1).folded
-        return any(count >= _MANY for why, count in folded.items() if why.startswith("repeated"))
-
-    def count_drawn(self, graph: Graph) -> int:
-        """Returns how many nodes stand for nodes of the capture (or kernels and buffers)."""
-        return sum(node.kind not in self.stage.extra_kinds for node in graph.nodes)
-
-    def _draw_part(self, graph: Graph, kind: str, level: int, end: float) -> bytes:
-        """Returns the picture of as many nodes near the outputs as can be drawn in time."""
-        # the last and smallest is worth waiting for: on a busy machine the start of the layout alone takes seconds
-        for most, least_seconds in ((400, 2.0), (150, 2.0), (40, 15.0)):
-            part = self._keep(graph, set(list_nearest(graph, find_centre(graph, self.around), most)))
-            picture = self._try_level(part, kind, level, max((end - time.monotonic()) * 0.6, least_seconds))
-            if picture is None:
-                continue
-            where = "the outputs"
-            if self.around is not None:
-                where = f"node {self.around}"
-            drawn = f"only {len(part.nodes):,} of {len(graph.nodes):,} drawn, those near {where}"
-            self.notes.append(f"{drawn}: all would take too long (--around NODE --depth N draws others)")
-            return picture
-        raise GraphError("the graph is too large to draw: use --around NODE with --depth N, or write .dot or .json")
-
-    def _try_level(self, graph: Graph, kind: str, level: int, seconds: float) -> bytes | None:
-        """Returns the picture of a graph and notes what it leaves out, None where the layout takes too long."""
-        try:
-            picture = draw_dot(write_dot(graph), kind, seconds)
-        except TooSlow:
-            return None
-        self.note_folded(graph, level)
-        if kind != "svg":
-            return picture
-        return style_svg(picture.decode("utf-8"), graph).encode("utf-8")
-
-    def note_folded(self, graph: Graph, level: int) -> None:
-        """Says what is not drawn as a node of its own."""
-        folded = {why: count for why, count in graph.folded.items() if count}
-        if folded:
-            total = sum(folded.values())
-            most_first = sorted(folded.items(), key=lambda item: -item[1])
-            parts = ", ".join(f"{count:,} {why}" for why, count in most_first)
-            self.notes.append(f"folded {total:,} of {total + self.drawn:,} nodes: {parts}")
-        if level and self.fold is None and graph.folded:
-            self.notes.append(f"folded to stay readable: {LEVEL_NOTES[level]} (--fold 0 draws all)")
-        if self.left_out:
-            self.notes.append(f"{format_plural(self.left_out, 'node')} further away not drawn")
-
-
-def estimate_seconds(graph: Graph) -> float:
-    """Returns about how long a layout takes: measured, it grows with the square of the nodes, those counted in that an
-    edge needs in each row that it passes."""
-    ranks = measure_ranks(graph)
-    passed = sum(max(ranks[edge.head] - ranks[edge.tail] - 1, 0) for edge in graph.edges)
-    size = len(graph.nodes) + passed
-    return 0.4 + 0.25 * (size / 1000) ** 2
