@@ -112,7 +112,7 @@ class Drawing:
         for most, least_seconds in ((self.stage.most, 2.0), (_PART, 2.0), (_SMALL_PART, 15.0)):
             part = self._keep(graph, self._find_part(graph, most))
             where = "the outputs" if self.around is None else f"node {self.around}"
-            drawn = f"only {len(part.nodes):,} of {len(graph.nodes):,} drawn, those near {where}"
+            drawn = f"only {self.count_drawn(part):,} of {self.count_drawn(graph):,} drawn, those near {where}"
             note = f"{drawn}: all would {why} (--around NODE --depth N draws others)"
             seconds = max((end - time.monotonic()) * 0.6, least_seconds)
             picture = self._try_level(part, kind, level, seconds, note)
