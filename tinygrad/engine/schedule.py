@@ -33,7 +33,7 @@ def complete_create_schedule_with_vars(big_sink:UOp) -> tuple[dict[UOp, UOp], li
   """Stock's, on a graph without what tinygrad.func alone knows: marks, and RANGEs with an id that no other call has."""
   if not _state.process.made_marks and not _state.process.made_ranges: return stock_complete_create_schedule_with_vars(big_sink)
   toposort = big_sink.toposort()
-  if (marks:=graph.find_marks(toposort)) and _state.process.running_derivatives: refuse_marked(big_sink)
+  if (marks:=graph.find_marks(toposort)) and any(f.size is None for f in _state.running.get()): refuse_marked(big_sink)
   if not (names:={**marks, **_scopes.name_own_ranges(toposort)}): return stock_complete_create_schedule_with_vars(big_sink)
   new = graph.replace_nodes([big_sink], names)
   becomes_map, schedule, var_vals = stock_complete_create_schedule_with_vars(new[big_sink])
