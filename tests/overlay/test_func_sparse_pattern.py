@@ -27,6 +27,10 @@ def copy(out: UOp, inp: UOp) -> UOp:
     return out[i].store(inp[i]).end(i).sink(arg=KernelInfo(name="copy"))
 
 
+def in_kernel(x: Tensor) -> Tensor:
+    return Tensor.custom_kernel(Tensor.empty(2), x, fxn=copy)[0]
+
+
 def constant(*shape: int, seed: int = 5) -> Tensor:
     return Tensor(numbers(*shape, dtype=F64, seed=seed))
 

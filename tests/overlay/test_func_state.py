@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 from scopes import numbers
 from tinygrad import Tensor, nn
 from tinygrad.func import hessian, jacfwd, jacobian, jacrev, jvp, vmap
-
 from tinygrad_overlay.schedule._scopes import VmapScopeError
 
 Function = Callable[[Tensor], Tensor]
@@ -117,9 +117,7 @@ def test_a_write_to_a_tensor_from_outside_is_refused_at_the_call(make: Callable[
     with pytest.raises(VmapScopeError, match=r"to a tensor of shape \(3,\) from outside the vmap scope of size 2"):
         vmap(writes)(Tensor(numbers(2, 3, dtype=np.float64)))
     for derivative in (jacfwd(writes), jacrev(writes), lambda x: jvp(writes, (x,), (x,))):
-        with pytest.raises(
-            RuntimeError, match=r"to a tensor of shape \(3,\) from outside of a function that is differ"
-        ):
+        with pytest.raises(RuntimeError, match=r"to a tensor of shape \(3,\) from outside of a function that is"):
             derivative(Tensor(X))
     same(target, want)
 
