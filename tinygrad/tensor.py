@@ -1,12 +1,13 @@
 """Tensor.vmapin and Tensor.vmapout, and what a tensor cannot do as usual inside a vmap scope (patch vmap-ops)."""
 from __future__ import annotations
-import functools, sys
+import functools
 from types import ModuleType
 from typing import Any, Iterable
 from tinygrad.dtype import dtypes
 from tinygrad.helpers import TRACEMETA, argfix
 from tinygrad.uop.ops import Ops, UOp
 from tinygrad_overlay import _state
+from tinygrad_overlay._callers import called_methods
 from tinygrad_overlay._patching import Changes
 from tinygrad_overlay._state import Running
 from tinygrad_overlay.schedule._scopes import VmapScopeError, name_ranges, open_vmap_ranges
@@ -83,23 +84,11 @@ def rand(*shape, device=None, dtype=None, contiguous=True, **kwargs):
   return stock_rand(*shape, device=device, dtype=dtype, contiguous=contiguous, **kwargs)
 
 def refuse_random(size:int, shape:tuple) -> None:
-  methods = called_methods()
+  methods = called_methods() or ["Tensor.rand"]
   # these draw two uniform numbers for each of theirs
-  if not {"randn", "randn_like"}.isdisjoint(methods): shape = shape[1:]
-  raise VmapScopeError(f"Tensor.{methods[-1]} draws random numbers of shape {shape} inside a function that vmap maps over {size} elements, and every element"
+  if not {"Tensor.randn", "Tensor.randn_like"}.isdisjoint(methods): shape = shape[1:]
+  raise VmapScopeError(f"{methods[-1]} draws random numbers of shape {shape} inside a function that vmap maps over {size} elements, and every element"
                        f" would get the same ones; draw shape {(size, *shape)} before the vmap and map it, or {shape} before it if they shall be the same")
-
-def called_methods() -> list[str]:
-  """The Tensor methods that run now, the one that the user called last: those of the frames up to the user's.
-
-  The note of who makes an op (_METADATA) would say it too, but an exception leaves the note of its time behind.
-  """
-  frame, names = sys._getframe(1), ["rand"]
-  # who observes the methods stands between them
-  while frame is not None and (module:=frame.f_globals.get("__name__", "")).startswith(("tinygrad.", __name__, "contextlib", "vmapdbg.")):
-    if module == upstream.__name__ and hasattr(Tensor, frame.f_code.co_name): names.append(frame.f_code.co_name)
-    frame = frame.f_back
-  return names
 
 def tensors_of(indices:Any) -> list: return [i for i in (indices if isinstance(indices, (tuple, list)) else (indices,)) if isinstance(i, Tensor)]
 
