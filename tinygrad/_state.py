@@ -5,6 +5,8 @@ about patches, so another state is another process.
 """
 from __future__ import annotations
 import itertools
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterator
 from weakref import WeakKeyDictionary
@@ -33,10 +35,6 @@ class Process:
   # them
   made_ranges: bool = False
   made_marks: bool = False
-  # functions of the user's that tinygrad.func runs now, around the scheduler: the sizes of the mapped batches, outermost first; how many are
-  # differentiated
-  running_vmaps: list[int] = field(default_factory=list)
-  running_derivatives: int = 0
   # the variables that OUTER scopes gave to their kernels, by name: the schedule cache and a JIT run kernels of passes that are long over
   outer_variables: set[str] = field(default_factory=set)
   # what was found out about kernels, by their ASTs: an attempt has most of its kernels from the one before, and a model its layers from each other
@@ -50,6 +48,25 @@ class Process:
 FIRST_OWN_ID, FIRST_PADDED_ID = -(1<<20), -(1<<40)
 
 process = Process(itertools.count(FIRST_OWN_ID, -1), itertools.count(FIRST_PADDED_ID, -1))
+
+# *** the functions of the user's that tinygrad.func runs now, in this thread
+
+@dataclass(frozen=True)
+class Running:
+  # the RANGE that a mapped function is mapped over, or the marks of the inputs of one that is differentiated
+  inputs: tuple[Any, ...]
+  # the first Tensor made for it: the Tensors that are older are from outside of it. None: it was given nothing
+  first: Any
+  # of the mapped batch; None: it is differentiated
+  size: int|None = None
+
+running: ContextVar[tuple[Running, ...]] = ContextVar("running", default=())
+
+@contextmanager
+def run_function(inputs:tuple, first:Any, size:int|None=None) -> Iterator[None]:
+  token = running.set((*running.get(), Running(inputs, first, size)))
+  try: yield
+  finally: running.reset(token)
 
 def start(spec:str, nobody_there:Any) -> None:
   global patches, patches_spec, nobody, observer

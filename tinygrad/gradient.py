@@ -24,6 +24,17 @@ def enter_scope(ctx:UOp, ret:UOp) -> tuple: return (UOp(Ops.VMAPIN, ctx.dtype, (
 
 vmap_gradient = PatternMatcher([(UPat(Ops.VMAPIN, name="ret"), leave_scope), (UPat(Ops.VMAPOUT, name="ret"), enter_scope)])
 
+def find_path(root:UOp, targets:set[UOp], named:frozenset[UOp]) -> list[UOp]:
+  """The nodes between the targets and root, sources first. Stock ends at each ASSIGN; inside a scope an ASSIGN is the value that it writes."""
+  ends = (Ops.DETACH, Ops.ASSIGN)
+  on_path: dict[UOp, None] = {}
+  for u in root.toposort():
+    if u.op in ends and not is_inner_assign(u, named): continue
+    if any(s in targets or s in on_path for s in u.src): on_path[u] = None
+  return list(on_path)
+
+def is_inner_assign(u:UOp, named:frozenset[UOp]) -> bool: return u.op is Ops.ASSIGN and any(r in named for r in u.ranges)
+
 def sum_over(grad:UOp, ranges:list[UOp]) -> UOp:
   """The sum of an inner gradient over steps of RANGEs: (4,) inside a scope of size 3 is (3, 4) after VMAPOUT, and (4,) summed."""
   if not ranges: return grad
@@ -40,9 +51,9 @@ def compute_gradient(root:UOp, root_grad:UOp, targets:set[UOp]) -> dict[UOp, UOp
   if not named: return stock_compute_gradient(root, root_grad, targets)
   around = {**root.ranges, **root_grad.ranges}
   grads = {root: root_grad}
-  for node in reversed(upstream._deepwalk(root, targets)):
+  for node in reversed(find_path(root, targets, named)):
     if node not in grads: continue
-    of_srcs = gradients_of_sources(node, grads[node], around)
+    of_srcs = (None, grads[node])+(None,)*(len(node.src)-2) if node.op is Ops.ASSIGN else gradients_of_sources(node, grads[node], around)
     for src,grad in zip(node.src, of_srcs, strict=True):
       if grad is None: continue
       grad = sum_over(grad, [r for r in grad.ranges if r in named and r not in src.ranges and r not in around])
@@ -67,9 +78,7 @@ def mark_backward(node:UOp, grad:UOp, upstream_grad:UOp) -> None:
   for u in grad.toposort(lambda u: u not in known): all_metadata[u] = all_metadata.get(u, ())+backward
 
 def patch(module:ModuleType) -> None:
-  global pm_gradient, upstream, stock_compute_gradient
-  upstream = module
+  global pm_gradient, stock_compute_gradient
   with Changes("vmap-ops") as changes:
-    changes.expect(module, "_deepwalk", "root", "targets")
     pm_gradient = changes.add_rules(module, "pm_gradient", vmap_gradient, at=0)
     stock_compute_gradient = changes.replace(module, "compute_gradient", compute_gradient, "root", "root_grad", "targets")

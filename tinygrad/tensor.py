@@ -1,13 +1,15 @@
 """Tensor.vmapin and Tensor.vmapout, and what a tensor cannot do as usual inside a vmap scope (patch vmap-ops)."""
 from __future__ import annotations
-import functools, sys
+import functools
 from types import ModuleType
-from typing import Any
+from typing import Any, Iterable
 from tinygrad.dtype import dtypes
 from tinygrad.helpers import TRACEMETA, argfix
 from tinygrad.uop.ops import Ops, UOp
 from tinygrad_overlay import _state
+from tinygrad_overlay._callers import called_methods
 from tinygrad_overlay._patching import Changes
+from tinygrad_overlay._state import Running
 from tinygrad_overlay.schedule._scopes import VmapScopeError, name_ranges, open_vmap_ranges
 
 def vmapin(self, varg:tuple[UOp, ...]):
@@ -29,18 +31,44 @@ def vmapout(self, varg:tuple[UOp, ...]):
 # the bases whose assign writes memory that was there before the scope
 OUTSIDE_BASES = {Ops.BUFFER, Ops.VMAPIN, Ops.MSTACK}
 
-def refuse_outside(name:str, target:UOp, ranges:list[UOp]) -> None:
-  if target.base.op in OUTSIDE_BASES:
+def refuse_outside(name:str, target, ranges:list[UOp], functions:list[Running]) -> None:
+  """Refuses a write to `target` of what depends on the RANGEs of scopes, and on the inputs of functions that run."""
+  if ranges and (target.uop.base.op in OUTSIDE_BASES or any(is_older(target, f.first) for f in functions if f.size is not None)):
     raise VmapScopeError(f"{name} to a tensor of shape {target.shape} from outside the vmap scope of {name_ranges(ranges)}: every element would write"
                          " the same memory; write to a tensor made inside the scope, x.contiguous() or x*1 make one")
+  if any(f.size is None and (target.uop.base.op in OUTSIDE_BASES or is_older(target, f.first)) for f in functions):
+    raise RuntimeError(f"{name} to a tensor of shape {target.shape} from outside of a function that is differentiated: its derivative would be lost;"
+                       " write to a .clone() that the function makes of it")
+
+def is_older(x, than) -> bool:
+  # tinygrad lists the Tensors in the order in which they were made
+  for ref in reversed(upstream.all_tensors):
+    if (made:=ref()) is x: return False
+    if made is than: return True
+  return False
+
+def functions_of(*us:UOp) -> list[Running]:
+  """The functions that run now on whose inputs any of the values depends."""
+  if not (functions:=_state.running.get()): return []
+  # a RANGE has to be open, a mark may be anywhere below
+  opened = {r for u in us for r in u.ranges}
+  below = UOp.sink(*us).toposort() if is_differentiated(functions) else {}
+  return [f for f in functions if any(x in (below if f.size is None else opened) for x in f.inputs)]
+
+def is_differentiated(functions:Iterable[Running]) -> bool: return any(f.size is None for f in functions)
 
 def assign(self, x):
-  if isinstance(x, Tensor) and x.uop is not self.uop and (ranges:=open_vmap_ranges(self.uop, x.uop)): refuse_outside("assign", self.uop, ranges)
-  return stock_assign(self, x)
+  if not isinstance(x, Tensor) or x.uop is self.uop: return stock_assign(self, x)
+  ranges, functions = open_vmap_ranges(self.uop, x.uop), functions_of(self.uop, x.uop)
+  refuse_outside("assign", self, ranges, functions)
+  if not is_differentiated(functions): return stock_assign(self, x)
+  # an ASSIGN has no derivative, the value has: nobody outside of the function has seen the old one
+  assigned = stock_assign(Tensor(self.uop, device=self.device), x)
+  return self.replace(Tensor(assigned.uop.src[1], device=self.device))
 
 def clone(self):
-  # inside a scope there is no memory to clone into: the scheduler makes the buffer, with the batch
-  if not open_vmap_ranges(self.uop): return stock_clone(self)
+  # inside a scope there is no memory to clone into: the scheduler makes the buffer, with the batch. An ASSIGN has no derivative
+  if not open_vmap_ranges(self.uop) and not is_differentiated(functions_of(self.uop)): return stock_clone(self)
   ret = self.contiguous()
   if self.grad is not None: ret.grad = self.grad.clone()
   return ret
@@ -52,47 +80,36 @@ def refuse_truth(self):
   return stock_bool(self)
 
 def rand(*shape, device=None, dtype=None, contiguous=True, **kwargs):
-  if _state.process.running_vmaps: refuse_random(tuple(argfix(*shape)))
+  if sizes:=[f.size for f in _state.running.get() if f.size is not None]: refuse_random(sizes[-1], tuple(argfix(*shape)))
   return stock_rand(*shape, device=device, dtype=dtype, contiguous=contiguous, **kwargs)
 
-def refuse_random(shape:tuple) -> None:
-  size = _state.process.running_vmaps[-1]
-  methods = called_methods()
+def refuse_random(size:int, shape:tuple) -> None:
+  methods = called_methods() or ["Tensor.rand"]
   # these draw two uniform numbers for each of theirs
-  if not {"randn", "randn_like"}.isdisjoint(methods): shape = shape[1:]
-  raise VmapScopeError(f"Tensor.{methods[-1]} draws random numbers of shape {shape} inside a function that vmap maps over {size} elements, and every element"
+  if not {"Tensor.randn", "Tensor.randn_like"}.isdisjoint(methods): shape = shape[1:]
+  raise VmapScopeError(f"{methods[-1]} draws random numbers of shape {shape} inside a function that vmap maps over {size} elements, and every element"
                        f" would get the same ones; draw shape {(size, *shape)} before the vmap and map it, or {shape} before it if they shall be the same")
-
-def called_methods() -> list[str]:
-  """The Tensor methods that run now, the one that the user called last: those of the frames up to the user's.
-
-  The note of who makes an op (_METADATA) would say it too, but an exception leaves the note of its time behind.
-  """
-  frame, names = sys._getframe(1), ["rand"]
-  # who observes the methods stands between them
-  while frame is not None and (module:=frame.f_globals.get("__name__", "")).startswith(("tinygrad.", __name__, "contextlib", "vmapdbg.")):
-    if module == upstream.__name__ and hasattr(Tensor, frame.f_code.co_name): names.append(frame.f_code.co_name)
-    frame = frame.f_back
-  return names
 
 def tensors_of(indices:Any) -> list: return [i for i in (indices if isinstance(indices, (tuple, list)) else (indices,)) if isinstance(i, Tensor)]
 
 def setitem(self, indices, v) -> None:
-  """Inside a scope a setitem makes the new value: there is no memory of one element's own to write to."""
-  ranges = open_vmap_ranges(self.uop, *[t.uop for t in (v, *tensors_of(indices)) if isinstance(t, Tensor)])
-  if not ranges: return stock_setitem(self, indices, v)
-  refuse_outside("setitem", self.uop, ranges)
+  """Inside a scope a setitem makes the new value: there is no memory of one element's own to write to. So it does where it is differentiated."""
+  read = [self.uop, *[t.uop for t in (v, *tensors_of(indices)) if isinstance(t, Tensor)]]
+  ranges, functions = open_vmap_ranges(*read), functions_of(*read)
+  if not ranges and not is_differentiated(functions): return stock_setitem(self, indices, v)
+  refuse_outside("setitem", self, ranges, functions)
   if not isinstance(v, Tensor): v = Tensor(v, device=self.device, dtype=self.dtype)
   if self.requires_grad or v.requires_grad: raise NotImplementedError("setitem with requires_grad is not supported")
   entries = expand_ellipsis(list(indices) if isinstance(indices, tuple) else [indices], self.ndim)
-  self.replace(write_entries(self, entries, v, ranges).cast(self.dtype))
+  place = f"the vmap scope of {name_ranges(ranges)}" if ranges else "a function that is differentiated"
+  self.replace(write_entries(self, entries, v, place).cast(self.dtype))
 
-def write_entries(target, entries:list, v, ranges:list[UOp]):
+def write_entries(target, entries:list, v, place:str):
   """Returns `target` with `v` in the place that the entries of an index say."""
   are_lists = [is_list_index(i) for i in entries]
   if not any(are_lists): return write_view(target, target._getitem(tuple(entries)), v)
   if not all(is_list or isinstance(i, slice) for is_list,i in zip(are_lists, entries)):
-    raise VmapScopeError(f"setitem inside the vmap scope of {name_ranges(ranges)} cannot mix an int or None with indices by tensors or lists;"
+    raise VmapScopeError(f"setitem inside {place} cannot mix an int or None with indices by tensors or lists;"
                          " write a slice such as 0:1 for the int")
   # the slices make a view, the lists write to it: an index by lists gives the whole new value of what it indexes
   view = target._getitem(tuple(slice(None) if is_list else i for is_list,i in zip(are_lists, entries)))

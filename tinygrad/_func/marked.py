@@ -4,7 +4,7 @@ from typing import Any, Callable, Iterable
 from tinygrad.tensor import Tensor
 from tinygrad.uop.ops import UOp
 from tinygrad_overlay._func import graph
-from tinygrad_overlay._state import process
+from tinygrad_overlay._state import run_function
 from tinygrad_overlay._func.tree import leaves, map_leaves, replace_leaves
 
 def mark(x:Tensor) -> Tensor: return Tensor(graph.mark(x.uop), device=x.device, requires_grad=x.requires_grad)
@@ -12,9 +12,8 @@ def mark(x:Tensor) -> Tensor: return Tensor(graph.mark(x.uop), device=x.device, 
 def call_marked(fn:Callable, trees:Iterable[Any], args:Callable[[list], tuple]=tuple, kwargs:dict|None=None) -> tuple[list[Any], Any]:
   """Marks the Tensors of `trees` and calls fn(*args(marked trees), **kwargs). Returns (the marked trees, what fn returned)."""
   marked = [map_leaves(lambda leaf: mark(leaf) if isinstance(leaf, Tensor) else leaf, tree) for tree in trees]
-  process.running_derivatives += 1
-  try: return marked, fn(*args(marked), **(kwargs or {}))
-  finally: process.running_derivatives -= 1
+  inputs = [leaf for _,leaf in leaves(marked) if isinstance(leaf, Tensor)]
+  with run_function(tuple(x.uop for x in inputs), inputs[0] if inputs else None): return marked, fn(*args(marked), **(kwargs or {}))
 
 def unmark(tree:Any, marked:Any) -> Any:
   """The tree with the marks of `marked` replaced by what they mark, in each of its Tensors."""

@@ -1,6 +1,6 @@
 """Sparse Jacobians: one JVP for each colour of columns (or VJP for each colour of rows), all of them in one vmap, decompressed by a gather."""
 from __future__ import annotations
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Callable
 from tinygrad.tensor import Tensor
 from tinygrad_overlay._state import process
@@ -22,9 +22,9 @@ class SparseCOO:
 
   `values` is a lazy Tensor of shape (nnz,), `rows` and `cols` are numpy int64 arrays.
   """
-  shape: tuple[int, int]
-  rows: Any
-  cols: Any
+  shape: tuple[int, int] = field(metadata={"static": True})
+  rows: Any = field(metadata={"static": True})
+  cols: Any = field(metadata={"static": True})
   values: Tensor
 
   def toscipy(self):
@@ -37,9 +37,9 @@ class SparseCSR:
 
   `values` is a lazy Tensor of shape (nnz,), `indptr` (m+1,) and `indices` (nnz,) are numpy int64 arrays.
   """
-  shape: tuple[int, int]
-  indptr: Any
-  indices: Any
+  shape: tuple[int, int] = field(metadata={"static": True})
+  indptr: Any = field(metadata={"static": True})
+  indices: Any = field(metadata={"static": True})
   values: Tensor
 
   def toscipy(self):

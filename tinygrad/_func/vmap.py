@@ -7,7 +7,7 @@ from tinygrad.dtype import dtypes
 from tinygrad.tensor import Tensor
 from tinygrad.uop.ops import AxisType, Ops, UOp
 from tinygrad_overlay._func.tree import leaves, replace_leaves, spread_axes
-from tinygrad_overlay._state import process
+from tinygrad_overlay._state import run_function
 from tinygrad_overlay.schedule import _scopes
 
 AXIS_TYPES = {"loop": AxisType.LOOP, "outer": AxisType.OUTER}
@@ -80,11 +80,11 @@ def vmap(fn:Callable|None=None, in_axes:Any=0, out_axes:Any=0, *, axis_size:int|
     # a slice at a RANGE of one step is no longer inside its scope: a setitem would write to the argument
     used = method if size > 1 else "ranges"
     scope = Scope(_scopes.make_range(size, AXIS_TYPES[axis_type], used == "pad_reduce"), used)
-    inner = iter([x if axis is None else scope.enter(x, axis) for _,x,axis in inputs])
+    entered = [x if axis is None else scope.enter(x, axis) for _,x,axis in inputs]
+    inner = iter(entered)
     inner_args, inner_kwargs = replace_leaves(args, inner), replace_leaves(kwargs, inner)
-    process.running_vmaps.append(size)
-    try: results = fn(*inner_args, **inner_kwargs)
-    finally: process.running_vmaps.pop()
+    first = next((x for x,(_,_,axis) in zip(entered, inputs) if axis is not None), None)
+    with run_function((scope.rng,), first, size): results = fn(*inner_args, **inner_kwargs)
     outs = spread_axes(out_axes, results, "vmap: out_axes", "the result")
     return replace_leaves(results, iter([collect(scope, path, y, axis) for (path,y),axis in zip(leaves(results, "the result"), outs)]))
   return mapped

@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 from typing import Iterable, Iterator
 from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp, consumer_map_from_toposort
+from tinygrad_overlay._callers import called_methods
 from tinygrad_overlay._state import FIRST_OWN_ID, FIRST_PADDED_ID, process
 
 class VmapScopeError(RuntimeError):
@@ -244,10 +245,15 @@ CANNOT_BE_IN_SCOPE = {
   Ops.MSTACK: "stacks devices inside the vmap scope of {}: sharded tensors cannot be in a scope",
 }
 
+def name_caller() -> str:
+  """Who asks for a value, where it is another than `realize`."""
+  methods = called_methods()
+  return f", and {methods[-1]} realizes it" if methods and methods[-1] != "Tensor.realize" else ""
+
 def check_op(x:UOp, open_ranges:list[UOp]) -> None:
   if open_ranges and (why:=CANNOT_BE_IN_SCOPE.get(x.op)) is not None:
     raise VmapScopeError(f"{describe_place(x)} {why.format(name_ranges(open_ranges))}")
   if x.op is Ops.SINK and open_ranges:
     output = next(s for s in x.src if any(r in s.ranges for r in open_ranges))
     raise VmapScopeError(f"{describe_place(output)} cannot be realized: it is inside the vmap scope of {name_ranges(open_ranges)} and has one value"
-                         " for each step of the RANGE; leave the scope first, with VMAPOUT or as a result of the mapped function")
+                         f" for each step of the RANGE{name_caller()}; leave the scope first, with VMAPOUT or as a result of the mapped function")
