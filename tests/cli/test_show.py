@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -273,6 +274,8 @@ def test_of_a_long_run_an_overview_is_shown_and_all_on_request(tmp_path: Path, t
     page = run_tool("show", str(snippet), "--save", str(saved), *tree, cwd=tmp_path).stdout
     assert "Overview  1 schedule" in page
     assert "snippet.py:4" in page
+    methods = re.findall(r"^  (\w+) +20 ", page.partition("Methods ")[2], flags=re.M)
+    assert {"__matmul__", "__truediv__", "sum"} <= {*methods}
     assert len(page.splitlines()) < 80
     whole = run_tool("show", str(saved), "--all", cwd=tmp_path).stdout
     assert "Overview" not in whole

@@ -8,6 +8,7 @@ from pathlib import Path
 from release_trees import HERE, NULL, run_on
 
 from vmapdbg.model.capture import Capture
+from vmapdbg.model.ops import MOVEMENT
 from vmapdbg.model.store import parse_capture
 
 GRADIENT = """\
@@ -46,6 +47,18 @@ def count_lines(capture: Capture, *ops: str) -> dict[int, int]:
     return found
 
 
+METHODS = """\
+from tinygrad import Tensor, nn
+x, w = Tensor.empty(8, 16), Tensor.empty(16, 32)
+h = (x @ w).relu()
+s = h.softmax(1)
+t = nn.Linear(32, 8)(s).gelu()
+c = Tensor.empty(1, 1, 8, 8).conv2d(Tensor.empty(4, 1, 3, 3)).flatten()
+loss = (t * t).sum() + c.mean()
+(g,) = loss.gradient(w)
+"""
+
+
 def test_a_gradient_has_the_line_of_what_it_is_the_gradient_of(release: str, tmp_path: Path) -> None:
     capture = load(release, GRADIENT, tmp_path)
     everything = {node.op for schedule in capture.schedules for node in schedule.nodes}
@@ -64,3 +77,19 @@ def test_what_runs_on_several_devices_has_its_line(release: str, tmp_path: Path)
     assert not count_lines(capture, "COPY").keys() - {3, 4, 6}
     for kernel in (kernel for schedule in capture.schedules for kernel in schedule.kernels):
         assert kernel.lines
+
+
+def test_a_node_has_the_method_that_the_user_called(release: str, tmp_path: Path) -> None:
+    """The outermost one: softmax, not the exp2 in it; of the gradient, the method that it is the gradient of."""
+    capture = load(release, METHODS, tmp_path)
+    found: dict[int, set[str | None]] = {}
+    for node in (node for schedule in capture.schedules for node in schedule.nodes):
+        if node.op not in MOVEMENT and node.op not in ("BUFFER", "PARAM", "SINK", "STORE", "AFTER"):
+            assert node.line is not None, node
+            found.setdefault(int(node.line.rpartition(":")[2]), set()).add(node.method)
+    assert not any(None in methods for methods in found.values()), found
+    assert found[3] == {"__matmul__", "relu"}
+    assert found[4] == {"softmax"}
+    assert {"linear", "gelu"} <= found[5]
+    assert "conv2d" in found[6]
+    assert {"__mul__", "sum", "mean"} <= found[7]

@@ -14,6 +14,7 @@ from vmapdbg.model.failure import Failure
 from vmapdbg.overview.decisions import count_outcomes, count_realized
 from vmapdbg.overview.kernels import Place, find_distinct, group_kernels, is_long
 from vmapdbg.overview.lines import count_lines
+from vmapdbg.overview.methods import count_methods
 from vmapdbg.overview.selection import is_line, select_kernels, select_line
 from vmapdbg.render.text.capture import print_capture, print_overview
 from vmapdbg.why import explain
@@ -67,6 +68,29 @@ def test_a_kernel_counts_for_each_of_its_lines() -> None:
     counted = {line.line: line for line in count_lines(network())}
     assert (counted["net.py:3"].kernels, counted["net.py:3"].ops, counted["net.py:3"].realized) == (4, 2750, 1)
     assert (counted["net.py:9"].kernels, counted["net.py:9"].bytes, counted["net.py:9"].realized) == (1, 700, 2)
+
+
+def test_a_kernel_counts_for_each_method_that_it_computes_a_value_of() -> None:
+    """A reshape computes nothing: a kernel is not counted for it."""
+    nodes = (
+        make_node(1, "RESHAPE", line="net.py:2", method="reshape"),
+        make_node(2, "MUL", line="net.py:3", method="linear"),
+        make_node(3, "REDUCE", line="net.py:4", method="linear", realized=realized("ending-ranges")),
+        make_node(5, "ADD", line="net.py:9", method="softmax"),
+        make_node(6, "ADD", line="net.py:9"),
+    )
+    both = replace(MOVE, nodes=(1, 3, 5, 6))
+    capture = make_capture(make_schedule(kernels=(MATMUL, both), nodes=nodes))
+    counted = [(c.method, c.kernels, c.ops, c.bytes, c.realized, [*c.lines]) for c in count_methods(capture)]
+    assert counted == [
+        ("linear", 2, 950, 800, 1, ["net.py:3", "net.py:4"]),
+        ("softmax", 1, 50, 700, 0, ["net.py:9"]),
+    ]
+    shown = flatten(show_overview(capture, 200))
+    assert "Methods 2 methods" in shown
+    assert "linear 2 950 100% 800 B 100% 1 net.py:3, 4" in shown
+    # a capture that was saved before has none
+    assert "Methods" not in show_overview(network())
 
 
 def test_realized_nodes_are_counted_by_rule_with_what_became_of_their_buffers() -> None:

@@ -109,7 +109,8 @@ class Node:
     `shape` is None for an op without one. `src` are node ids. Ranges are rendered as tinygrad renders them
     (`r4`, `rm1`, `(r4*2+r5)`), one an axis; `ambient` are range names. `line` is `file:number` of the user's code.
     `arg` is what else makes the op what it is: the axes of a reduce, the argument of a movement op, a constant, a
-    varg. `outside` are those of its `in_ranges` that leave the shape of its first source.
+    varg. `outside` are those of its `in_ranges` that leave the shape of its first source. `method` is
+    the method of Tensor that is called at `line` and makes the node (`softmax`), None where the call is of no method.
     """
 
     id: int
@@ -124,6 +125,7 @@ class Node:
     line: str | None
     arg: str
     outside: tuple[Outside, ...] = ()
+    method: str | None = None
 
 
 @dataclass(frozen=True)

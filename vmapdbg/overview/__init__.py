@@ -2,6 +2,7 @@
 
     kernels.py   equal kernels as one, with what they come to together
     lines.py     what each line of the user's code comes to
+    methods.py   what each method of Tensor that is called comes to
     decisions.py how often each rule realized a node, and kept or removed a buffer
 
 All of it comes from a Capture, and needs no tinygrad.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from vmapdbg.model.capture import Capture, Kernel, Measured
@@ -29,6 +29,27 @@ class KernelGroup:
     bytes: int
     seconds: float
     lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What the kernels of a run come to together: how many they are, ops executed, bytes moved, and what those that
+    were timed took."""
+
+    kernels: int
+    ops: int
+    bytes: int
+    seconds: float
+
+
+def sum_groups(groups: Sequence[KernelGroup]) -> Totals:
+    """Returns the totals of the groups of a run."""
+    return Totals(
+        kernels=sum(len(group.places) for group in groups),
+        ops=sum(group.ops for group in groups),
+        bytes=sum(group.bytes for group in groups),
+        seconds=sum(group.seconds for group in groups),
+    )
 
 
 def kernel_identity(kernel: Kernel) -> str:

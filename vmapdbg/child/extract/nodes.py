@@ -36,6 +36,7 @@ def _build_node(view: View, u: UOp) -> model.Node:
         line=view.lines.get(u),
         arg=describe_argument(view, u),
         outside=outside,
+        method=view.methods.get(u),
     )
 
 

@@ -22,7 +22,8 @@ class ObservedView(View):
         self.passed = passed
         self.graph = passed.toposort
         self.ids = {u: number for number, u in enumerate(find_nodes(passed))}
-        self.lines = passed.lines
+        self.lines = {u: origin.line for u, origin in passed.origins.items()}
+        self.methods = {u: origin.method for u, origin in passed.origins.items() if origin.method is not None}
         self.range_map = passed.range_map
         self.ambient = {}
         self.scope_ranges = frozenset()

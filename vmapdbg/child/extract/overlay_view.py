@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tinygrad.helpers import Metadata
 from tinygrad.uop.ops import UOp
 
 from vmapdbg.child.extract.reasons import explain_outcome, explain_realized
@@ -20,7 +21,9 @@ class PassView(View):
         self.record = record
         self.graph = record.toposort
         self.ids = record.find_ids()
-        self.lines = self._find_lines()
+        notes = self._find_notes()
+        self.lines = {u: note.caller for u, note in notes.items()}
+        self.methods = {u: note.name for u, note in notes.items()}
         self.range_map = record.context.range_map
         self.ambient = record.context.vmap_map
         self.scope_ranges = record.scope_ranges
@@ -45,19 +48,20 @@ class PassView(View):
     def is_output(self, node: UOp) -> bool:
         return any(s.base is node for s in self.record.tsink.src)
 
-    def _find_lines(self) -> dict[UOp, str]:
-        """A node that tinygrad put in itself has the line of the first of its consumers."""
-        lines: dict[UOp, str] = {}
+    def _find_notes(self) -> dict[UOp, Metadata]:
+        """Returns for each node tinygrad's note of the user's call. One that tinygrad put in itself has that of the
+        first of its consumers."""
+        notes: dict[UOp, Metadata] = {}
         for u in reversed(self.ids):
-            found = self._own_line(u)
+            found = self._own_note(u)
             if found is None:
                 consumers = self.record.consumers.get(u, {})
-                found = next((lines[c] for c in consumers if c in lines), None)
+                found = next((notes[c] for c in consumers if c in notes), None)
             if found is not None:
-                lines[u] = found
-        return lines
+                notes[u] = found
+        return notes
 
-    def _own_line(self, u: UOp) -> str | None:
+    def _own_note(self, u: UOp) -> Metadata | None:
         tags = [t for t in u.tag or () if isinstance(t, int) and t < len(self.record.notes)]
         notes = (note for t in tags for note in self.record.notes[t] or ())
-        return next((note.caller for note in notes if note.caller), None)
+        return next((note for note in notes if note.caller), None)

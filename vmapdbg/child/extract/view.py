@@ -59,14 +59,16 @@ class Launch:
 class View(ABC):
     """One run of the rangeify pass, with what the model calls its nodes, ranges and lines.
 
-    `graph` are its UOps, sources first. `ids` has the id of each node, `lines` the user's line of a node, `range_map`
-    (ranges in, ranges out, ...) of a node, `ambient` the ambient ranges of a node. `scope_ranges` are those that a vmap
-    brought. `held` has the node whose value a BUFFER holds, `launches` are in the order of the schedule.
+    `graph` are its UOps, sources first. `ids` has the id of each node, `lines` the user's line of a node, `methods` the
+    method of Tensor that is called there, `range_map` (ranges in, ranges out, ...) of a node, `ambient` the ambient
+    ranges of a node. `scope_ranges` are those that a vmap brought. `held` has the node whose value a BUFFER holds,
+    `launches` are in the order of the schedule.
     """
 
     graph: Iterable[UOp]
     ids: dict[UOp, int]
     lines: Mapping[UOp, str]
+    methods: Mapping[UOp, str]
     range_map: Mapping[UOp, tuple[Ranges, ...]]
     ambient: Mapping[UOp, Ranges]
     scope_ranges: frozenset[UOp]

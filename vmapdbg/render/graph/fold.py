@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from vmapdbg.model.ops import MOVEMENT
 from vmapdbg.render.graph.items import Item
 from vmapdbg.render.graph.model import COMMON
 
@@ -18,7 +19,6 @@ LEVELS = (0, 1, 2, 3)
 _DETAILS = (0, 0, 1, 2)  # the detail of each level; from level 1 on, repeated layers are drawn once
 LEVEL_NOTES = ("", "repeated layers", "repeated layers and elementwise ops", "all but buffers and scope borders")
 
-MOVEMENT = frozenset({"RESHAPE", "PERMUTE", "EXPAND", "PAD", "SHRINK", "FLIP", "VIEW", "DETACH", "CONTIGUOUS_BACKWARD"})
 ELEMENTWISE = frozenset(
     {
         *("ADD", "MUL", "SUB", "FDIV", "IDIV", "CDIV", "FLOORDIV", "MOD", "MAX", "POW", "MULACC", "NEG", "RECIPROCAL"),

@@ -13,8 +13,9 @@ from vmapdbg.model.capture import Finding
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.overview.decisions import RealizedCount, count_outcomes, count_realized
-from vmapdbg.overview.kernels import KernelGroup, find_distinct, group_kernels
+from vmapdbg.overview.kernels import KernelGroup, Totals, find_distinct, group_kernels, sum_groups
 from vmapdbg.overview.lines import LineCost, count_lines
+from vmapdbg.overview.methods import MethodCost, count_methods
 from vmapdbg.render.format import (
     format_bytes,
     format_count,
@@ -30,6 +31,7 @@ from vmapdbg.render.text.view import ALERT, CaptureView
 
 _MOST_KERNELS = 10
 _MOST_LINES = 10
+_MOST_METHODS = 10
 _MOST_RULES = 8
 _MOST_PLACES = 3
 _NEARLY = 0.75
@@ -57,6 +59,11 @@ _LINE_COLUMNS = (
     Column("of all", right=True, comfort=6),
     Column("realized", right=True, comfort=8, leaves=1),
 )
+_METHOD_COLUMNS = (
+    Column("method", comfort=28, most=40),
+    *_LINE_COLUMNS[1:],
+    Column("called at", comfort=16, most=40, leaves=2),
+)
 _RULE_COLUMNS = (
     Column("nodes", right=True, comfort=6),
     Column("buffers kept", right=True, comfort=12),
@@ -72,6 +79,7 @@ def format_overview(whole: CaptureView, hidden: str) -> list[Text]:
         overview.format_totals(),
         overview.format_kernels(),
         overview.format_lines(),
+        overview.format_methods(),
         overview.format_decisions(),
         overview.format_findings(),
         whole.page.wrap((hidden, "dim"), hang=2),
@@ -91,35 +99,27 @@ class _Overview:
         return group_kernels(self.capture)
 
     @cached_property
-    def ops(self) -> int:
-        return sum(group.ops for group in self.groups)
-
-    @cached_property
-    def bytes(self) -> int:
-        return sum(group.bytes for group in self.groups)
-
-    @cached_property
-    def seconds(self) -> float:
-        return sum(group.seconds for group in self.groups)
+    def totals(self) -> Totals:
+        return sum_groups(self.groups)
 
     def format_totals(self) -> list[Text]:
         schedules, distinct = self.capture.schedules, find_distinct(self.capture)
-        kernels = sum(len(group.places) for group in self.groups)
+        kernels = self.totals.kernels
         parts = [
             format_plural(len(schedules), "schedule") + _format_distinct(len(schedules), len(distinct)),
             format_plural(kernels, "kernel") + _format_distinct(kernels, len(self.groups)),
-            f"{round_count(self.ops)} ops executed",
-            f"{format_bytes(self.bytes)} moved",
+            f"{round_count(self.totals.ops)} ops executed",
+            f"{format_bytes(self.totals.bytes)} moved",
         ]
-        if self.seconds:
-            parts.append(f"{format_seconds(self.seconds)} in kernels")
+        if self.totals.seconds:
+            parts.append(f"{format_seconds(self.totals.seconds)} in kernels")
         return self.page.wrap(("Overview", "bold"), f"  {', '.join(parts)}", hang=2)
 
     # *** kernels
 
     def format_kernels(self) -> list[Text]:
         shown = self.groups[:_MOST_KERNELS]
-        how = "longest first" if self.seconds else "most work first"
+        how = "longest first" if self.totals.seconds else "most work first"
         title = _describe_part(len(shown), len(self.groups), "kernel", how)
         rows = [self.format_kernel(group) for group in shown]
         return self.page.head("Kernels", title) + lay_out_table(self.page, _KERNEL_COLUMNS, rows) + self.rank_by_bytes()
@@ -130,11 +130,11 @@ class _Overview:
             (kernel.name, "bold" if kernel.failed is None else ALERT),
             format_count(group.launches if kernel.measured is None else kernel.measured.launches),
             "" if kernel.measured is None else format_seconds(kernel.measured.median),
-            format_share(group.seconds, self.seconds),
+            format_share(group.seconds, self.totals.seconds),
             round_count(group.ops),
-            format_share(group.ops, self.ops),
+            format_share(group.ops, self.totals.ops),
             format_bytes(group.bytes),
-            format_share(group.bytes, self.bytes),
+            format_share(group.bytes, self.totals.bytes),
             format_redundancy(kernel.redundancy),
             format_count(kernel.threads),
             (self.format_places(group.lines), "dim"),
@@ -149,9 +149,11 @@ class _Overview:
     def rank_by_bytes(self) -> list[Text]:
         """The order by bytes, where another kernel is first in it."""
         ranked = sorted(self.groups, key=lambda group: -group.bytes)
-        if ranked[:1] == self.groups[:1] or not self.bytes:
+        if ranked[:1] == self.groups[:1] or not self.totals.bytes:
             return []
-        names = [f"{group.kernel.name} {format_share(group.bytes, self.bytes)}" for group in ranked[:_MOST_PLACES]]
+        names = [
+            f"{group.kernel.name} {format_share(group.bytes, self.totals.bytes)}" for group in ranked[:_MOST_PLACES]
+        ]
         return self.page.wrap(("by bytes moved: ", "dim"), ", ".join(names), indent=2, hang=2)
 
     # *** lines
@@ -166,16 +168,33 @@ class _Overview:
         return self.page.head("Lines", title) + lay_out_table(self.page, _LINE_COLUMNS, rows)
 
     def format_line(self, line: LineCost) -> Row:
-        cells = [
-            (self.places.format(line.line), "bold"),
-            format_count(line.kernels),
-            round_count(line.ops),
-            format_share(line.ops, self.ops),
-            format_bytes(line.bytes),
-            format_share(line.bytes, self.bytes),
-            str(line.realized or ""),
+        return Row([(self.places.format(line.line), "bold"), *self.format_cost(line)])
+
+    def format_cost(self, cost: LineCost | MethodCost) -> list[str]:
+        return [
+            format_count(cost.kernels),
+            round_count(cost.ops),
+            format_share(cost.ops, self.totals.ops),
+            format_bytes(cost.bytes),
+            format_share(cost.bytes, self.totals.bytes),
+            str(cost.realized or ""),
         ]
-        return Row(cells)
+
+    # *** methods
+
+    def format_methods(self) -> list[Text]:
+        counted = count_methods(self.capture)
+        if not counted:
+            return []
+        shown = counted[:_MOST_METHODS]
+        how = "a kernel counts for each of which it computes a value"
+        title = _describe_part(len(shown), len(counted), "method", how)
+        rows = [self.format_method(cost) for cost in shown]
+        return self.page.head("Methods", title) + lay_out_table(self.page, _METHOD_COLUMNS, rows)
+
+    def format_method(self, cost: MethodCost) -> Row:
+        places = self.format_places(list(cost.lines))
+        return Row([(cost.method, "bold"), *self.format_cost(cost), (places, "dim")])
 
     # *** decisions
 

@@ -114,7 +114,7 @@ class ObservingRecorder(Recording[ObservedSchedule]):
                     consumers[source][consumer] = None
         passed = ObservedPass(tsink, toposort, consumers, settings=self.read_settings())
         if self.lines is not None:
-            passed.lines = self.lines.find_lines(toposort, consumers)
+            passed.origins = self.lines.find_origins(toposort, consumers)
         if not self.schedules or self.schedules[-1].cached or self.schedules[-1].passed is not None:
             # with its cache switched off, tinygrad does not look a schedule up
             self.schedules.append(ObservedSchedule(self._find_line(), b""))

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from vmapdbg.model.capture import Output
 
 UOp = Any
+
+
+class Origin(NamedTuple):
+    """Where a UOp comes from: `file:number` of the user's code, and the method of Tensor that is called there, None
+    where it is none."""
+
+    line: str
+    method: str | None
 
 
 @dataclass(frozen=True)
@@ -115,8 +123,8 @@ class ObservedPass:
     kernels: list[ObservedKernel] = field(default_factory=list)
     # BUFFER or PARAM UOp -> the node it holds
     held: dict[UOp, UOp] = field(default_factory=dict)
-    # node -> user's line, for every node that has one of its own or of its neighbours
-    lines: dict[UOp, str] = field(default_factory=dict)
+    # node -> user's line and method, for every node that has one of its own or of its neighbours
+    origins: dict[UOp, Origin] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     # decided by the job, not by tinygrad: put in as realize points, and let go
     forced: frozenset[UOp] = frozenset()
