@@ -96,7 +96,7 @@ def test_what_a_user_names_is_text() -> None:
     finding = Finding("VD101", EVIL, 3, f"{EVIL}:3", EVIL, 0, 0, 1, EVIL)
     kernel = make_kernel(EVIL, f"{EVIL}\n", nodes=(3,), outputs=(3,), lines=(f"{EVIL}:3",))
     why = Realized((0,), EVIL, EVIL)  # type: ignore[arg-type]
-    node = make_node(3, EVIL, arg=EVIL, dtype=EVIL, line=f"{EVIL}:3", realized=why)
+    node = make_node(3, EVIL, arg=EVIL, dtype=EVIL, line=f"{EVIL}:3", realized=why, method=EVIL)
     made = make_capture(
         make_schedule(nodes=(node,), kernels=(kernel,)), snippet=EVIL, findings=(finding,), missing=(EVIL,)
     )
@@ -143,6 +143,15 @@ def test_cost_and_reasons_stand_beside_a_line() -> None:
     said = " ".join(Page(row).text.split())
     assert said.startswith("3 90% 25% x = (a * b).sum()")
     assert "1 realized: ranges end at it: a reduce, or a reader with loops of its own node 3" in said
+
+
+def test_methods_stand_with_what_they_come_to_and_where_they_are_called() -> None:
+    made = make_program()
+    nodes = tuple(replace(node, method="sum" if node.line == "net.py:3" else None) for node in made.schedules[0].nodes)
+    text = render(replace(made, schedules=(replace(made.schedules[0], nodes=nodes),)), SOURCE)
+    said = " ".join(Page(text).text.split())
+    assert "sum 1 90% 25% 1 net.py:3" in said
+    assert "Methods of Tensor" not in render(made, SOURCE)
 
 
 def test_why_is_that_of_the_command() -> None:

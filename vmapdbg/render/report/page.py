@@ -21,7 +21,8 @@ from vmapdbg.model.capture import Capture, Finding, Schedule
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_plural, inflect
 from vmapdbg.overview.decisions import count_outcomes, count_realized
-from vmapdbg.overview.kernels import KernelGroup, find_distinct, group_kernels
+from vmapdbg.overview.kernels import KernelGroup, Totals, find_distinct, group_kernels, sum_groups
+from vmapdbg.overview.methods import MethodCost, count_methods
 from vmapdbg.render.format import Places, format_bytes, format_count, format_seconds, format_share, round_count
 from vmapdbg.render.graph.dot import clean_text
 from vmapdbg.render.report.graph import Picture, draw_schedule, find_drawn_nodes
@@ -123,9 +124,8 @@ class _Report:
     def __init__(self, capture: Capture, files: Sequence[SourceFile]) -> None:
         self.capture = capture
         self.groups: list[KernelGroup] = group_kernels(capture)
-        self.ops = sum(group.ops for group in self.groups)
-        self.bytes = sum(group.bytes for group in self.groups)
-        self.seconds = sum(group.seconds for group in self.groups)
+        self.totals: Totals = sum_groups(self.groups)
+        self.methods: list[MethodCost] = count_methods(capture)
         self.kernels: list[KernelView] = view_kernels(self.groups, capture)
         self.pictures, self.undrawn = self._draw()
         self.nodes = self._find_nodes()
@@ -182,9 +182,6 @@ class _Report:
     def has_node(self, finding: Finding) -> bool:
         """Whether the page explains the node of a finding."""
         return (finding.schedule, finding.node) in self.nodes
-
-    def count_kernels(self) -> int:
-        return sum(len(group.places) for group in self.groups)
 
     def count_distinct(self) -> int:
         return len(find_distinct(self.capture))
