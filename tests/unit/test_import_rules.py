@@ -35,6 +35,7 @@ ORDER = (
     "render",
     "commands",
     "bootstrap",
+    "notebook",
     "pytest_plugin",
     "__main__",
 )

@@ -57,7 +57,12 @@
       if (!from || !from.closest || from.closest(".panel") !== $(panel)) scrollToLit($(panel));
     }
     showLitBox(from);
-    history.replaceState(null, "", `#${kind}=${id}`);
+    setAddress(`#${kind}=${id}`);
+  }
+
+  function setAddress(place) {
+    // inside a notebook the page has no address of its own
+    if (location.protocol !== "about:") history.replaceState(null, "", place);
   }
 
   function mark(element, isLit, isChosen) {
@@ -74,7 +79,7 @@
   function clear() {
     clearMarks();
     $("why").replaceChildren(make("p", "muted", "Nothing is selected."));
-    history.replaceState(null, "", "#");
+    setAddress("#");
   }
 
   function scrollToLit(panel) {
