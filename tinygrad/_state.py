@@ -59,12 +59,15 @@ class Running:
   first: Any
   # of the mapped batch; None: it is differentiated
   size: int|None = None
+  # what a random call does in a mapped function, and what takes the slices of a batch's first axis into its scope
+  randomness: str = "error"
+  enter: Callable[[Any], Any] = lambda x: x
 
 running: ContextVar[tuple[Running, ...]] = ContextVar("running", default=())
 
 @contextmanager
-def run_function(inputs:tuple, first:Any, size:int|None=None) -> Iterator[None]:
-  token = running.set((*running.get(), Running(inputs, first, size)))
+def run_function(function:Running) -> Iterator[None]:
+  token = running.set((*running.get(), function))
   try: yield
   finally: running.reset(token)
 

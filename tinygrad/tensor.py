@@ -80,15 +80,21 @@ def refuse_truth(self):
   return stock_bool(self)
 
 def rand(*shape, device=None, dtype=None, contiguous=True, **kwargs):
-  if sizes:=[f.size for f in _state.running.get() if f.size is not None]: refuse_random(sizes[-1], tuple(argfix(*shape)))
-  return stock_rand(*shape, device=device, dtype=dtype, contiguous=contiguous, **kwargs)
+  functions = _state.running.get()
+  if refused:=[f.size for f in functions if f.size is not None and f.randomness == "error"]: refuse_random(refused[-1], tuple(argfix(*shape)))
+  # each element has its own: numbers for the whole batch, of which it takes a slice
+  if different:=[f for f in functions if f.randomness == "different"]: shape = (*[f.size for f in different], *argfix(*shape))
+  ret = stock_rand(*shape, device=device, dtype=dtype, contiguous=contiguous, **kwargs)
+  for f in different: ret = f.enter(ret)
+  return ret
 
 def refuse_random(size:int, shape:tuple) -> None:
   methods = called_methods() or ["Tensor.rand"]
   # these draw two uniform numbers for each of theirs
   if not {"Tensor.randn", "Tensor.randn_like"}.isdisjoint(methods): shape = shape[1:]
   raise VmapScopeError(f"{methods[-1]} draws random numbers of shape {shape} inside a function that vmap maps over {size} elements, and every element"
-                       f" would get the same ones; draw shape {(size, *shape)} before the vmap and map it, or {shape} before it if they shall be the same")
+                       f" would get the same ones; draw shape {(size, *shape)} before the vmap and map it, or {shape} before it if they shall be the same,"
+                       f" or say randomness='different' or 'same'")
 
 def tensors_of(indices:Any) -> list: return [i for i in (indices if isinstance(indices, (tuple, list)) else (indices,)) if isinstance(i, Tensor)]
 

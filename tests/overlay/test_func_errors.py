@@ -98,9 +98,9 @@ VMAP: dict[str, tuple[type[Exception], Call, list[str]]] = {
         lambda: vmap(double)(X, 2.5),
         ["args[1] is 2.5 of type float", "axis 0", "None in in_axes"],
     ),
-    "an array that is mapped": (
+    "an array of words that is mapped": (
         TypeError,
-        lambda: vmap(double)([X, np.ones(3)]),
+        lambda: vmap(double)([X, np.array(["a", "b", "c"])]),
         ["args[0][1] is of type ndarray", "axis 0"],
     ),
     "a keyword that is no tensor": (
@@ -122,11 +122,6 @@ VMAP: dict[str, tuple[type[Exception], Call, list[str]]] = {
         ValueError,
         lambda: vmap(double)(Tensor(1.0)),
         ["axis 0 is out of range for args[0] of shape ()", "no axis", "None in in_axes"],
-    ),
-    "an empty axis": (
-        ValueError,
-        lambda: vmap(double)(Tensor.ones(0, 4)),
-        ["axis 0 of args[0] of shape (0, 4) is empty"],
     ),
     "a symbolic axis": (
         ValueError,
@@ -157,8 +152,8 @@ VMAP: dict[str, tuple[type[Exception], Call, list[str]]] = {
 }
 
 RESULTS: dict[str, tuple[type[Exception], Call, list[str]]] = {
-    "a number": (TypeError, lambda: vmap(lambda v: 2.0)(X), ["the result is 2.0 of type float", "Tensors"]),
-    "a number in a dict": (
+    "a word": (TypeError, lambda: vmap(lambda v: "word")(X), ["the result is 'word' of type str", "Tensors"]),
+    "a word in a dict": (
         TypeError,
         lambda: vmap(lambda v: {"a": (v, "word")})(X),
         ["the result['a'][1] is 'word' of type str", "Tensors"],
@@ -387,8 +382,15 @@ JVP: dict[str, tuple[type[Exception], Call, list[str]]] = {
         lambda: jvp(double, (X,), (None,)),
         ["tangents[0] is None", "primals[0] is a Tensor"],
     ),
-    "a primal that is a number": (TypeError, lambda: jvp(double, (2.0,), (X,)), ["primals[0] is 2.0 of type float"]),
-    "a tangent that is a number": (TypeError, lambda: jvp(double, (X,), (1,)), ["tangents[0] is 1 of type int"]),
+    "a primal that is a whole number": (TypeError, lambda: jvp(double, (2,), (X,)), ["primals[0] of shape () is int"]),
+    "a tangent of a number": (
+        ValueError,
+        lambda: jvp(double, (2.0,), (X,)),
+        ["tangents[0] of shape (3, 4)", "primals[0]", "shape ()"],
+    ),
+    "a tangent that is a number": (ValueError, lambda: jvp(double, (X,), (1,)), ["tangents[0] of shape ()", "(3, 4)"]),
+    "a primal that is a word": (TypeError, lambda: jvp(double, ("a",), (X,)), ["primals[0] is 'a' of type str"]),
+    "a tangent that is a word": (TypeError, lambda: jvp(double, (X,), ("a",)), ["tangents[0] is 'a' of type str"]),
     "a primal of ints": (
         TypeError,
         lambda: jvp(double, (WHOLE,), (X,)),
@@ -406,8 +408,8 @@ JVP: dict[str, tuple[type[Exception], Call, list[str]]] = {
     ),
     "a result that is no tensor": (
         TypeError,
-        lambda: jvp(lambda v: (v, 3), (X,), (X,)),
-        ["jvp: the result[1] is 3 of type int"],
+        lambda: jvp(lambda v: (v, "a"), (X,), (X,)),
+        ["jvp: the result[1] is 'a' of type str"],
     ),
     "an op without a rule": (
         NotImplementedError,
@@ -480,16 +482,20 @@ JACOBIAN: dict[str, tuple[type[Exception], Call, list[str]]] = {
     "argnums that is a word": (ValueError, lambda: jacrev(double, "x")(X), ["argnums 'x'"]),
     "the argument by keyword": (ValueError, lambda: jacrev(lambda x: x)(x=X), ["argnums 0", "0 positional arguments"]),
     "ints": (TypeError, lambda: jacrev(double)(WHOLE), ["jacrev: args[0] of shape (3, 4) is int", "only floats"]),
-    "a number": (TypeError, lambda: jacfwd(double)(2.0), ["jacfwd: args[0] is 2.0 of type float"]),
-    "a number in a dict": (TypeError, lambda: jacfwd(double)({"a": 1}), ["jacfwd: args[0]['a'] is 1 of type int"]),
-    "a result that is no tensor": (TypeError, lambda: jacrev(lambda v: 3)(X), ["jacrev: the result is 3 of type int"]),
+    "a word": (TypeError, lambda: jacfwd(double)("a"), ["jacfwd: args[0] is 'a' of type str"]),
+    "a whole number in a dict": (
+        TypeError,
+        lambda: jacfwd(double)({"a": 1}),
+        ["jacfwd: args[0]['a'] of shape () is int"],
+    ),
+    "a result that is no tensor": (TypeError, lambda: jacrev(lambda v: "a")(X), ["jacrev: the result is 'a' of type"]),
     "hessian of ints": (TypeError, lambda: hessian(double)(WHOLE), ["args[0] of shape (3, 4) is int"]),
     "mode": (ValueError, lambda: jacobian(double, X, "back"), ['jacobian: mode is "fwd", "rev" or None', "'back'"]),
     "jacobian of ints": (TypeError, lambda: jacobian(double, WHOLE), ["jacobian: x of shape (3, 4) is int"]),
     "jacobian of a result that is no tensor": (
         TypeError,
-        lambda: jacobian(lambda v: [v, 1], X),
-        ["the result[1] is 1"],
+        lambda: jacobian(lambda v: [v, "a"], X),
+        ["the result[1] is 'a'"],
     ),
     "jacobian of no function": (TypeError, lambda: jacobian(3, X), ["jacobian: the function is of type int"]),
     "jvp of no function": (TypeError, lambda: jvp(3, (X,), (X,)), ["jvp: the function is of type int"]),

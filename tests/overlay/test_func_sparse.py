@@ -200,7 +200,7 @@ X, EYE = vector(4), make_pattern(np.eye(4))
             "columns 0 and 2 have the same colour, and both have a nonzero in row 0",
         ),
         ({"x": Tensor([1, 2, 3, 4])}, TypeError, "only floats have a derivative"),
-        ({"fn": lambda x: [1.0]}, TypeError, "not a Tensor"),
+        ({"fn": lambda x: ["text"]}, TypeError, "not a Tensor"),
     ],
 )
 def test_errors(options: dict[str, Any], error: type[Exception], message: str) -> None:

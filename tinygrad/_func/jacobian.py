@@ -4,61 +4,51 @@ import functools
 from typing import Any, Callable
 from tinygrad.helpers import prod
 from tinygrad.tensor import Tensor
-from tinygrad_overlay._func.jvp import check_function, check_results, push_forward
-from tinygrad_overlay._func.marked import call_marked, unmark
+from tinygrad_overlay._func.jvp import check_function, check_inputs, push_forward
+from tinygrad_overlay._func.marked import call_differentiated, unmark
+from tinygrad_overlay._func.reverse import Argnums, call_at, refuse_writes
 from tinygrad_overlay._func.tree import leaves, map_leaves, replace_leaves
+from tinygrad_overlay._func.values import as_tensors
 from tinygrad_overlay._func.vmap import vmap
 
-def jacfwd(fn:Callable, argnums:int|tuple[int, ...]=0) -> Callable:
+def jacfwd(fn:Callable, argnums:Argnums=0, has_aux:bool=False, chunk_size:int|None=None) -> Callable:
   """Returns the function that gives the Jacobian of `fn`, by a JVP for each element of its input: for an input no larger than the result.
 
-  `argnums` says which arguments are differentiated, a tuple of them gives a tuple of Jacobians. For a result of shape (m,) and an argument of shape (n,)
-  the Jacobian is (m, n), in general result.shape+argument.shape. Where the result is a tuple, list or dict it is that of Jacobians, and
-  where the argument is one, each Jacobian is again one.
+  `argnums` says which arguments are differentiated, a tuple or list of them gives a tuple of Jacobians. For a result of shape (m,) and an argument of shape
+  (n,) the Jacobian is (m, n), in general result.shape+argument.shape. Where the result is a tuple, list or dict it is that of Jacobians, and
+  where the argument is one, each Jacobian is again one. With `has_aux` the function returns (result, aux), and (Jacobian, aux) is returned.
+  `chunk_size` is vmap's: so many of the passes are one program.
   """
-  return differentiated(fn, argnums, "jacfwd", forward)
+  return differentiated(fn, argnums, "jacfwd", functools.partial(forward, chunk_size=chunk_size), has_aux)
 
-def jacrev(fn:Callable, argnums:int|tuple[int, ...]=0) -> Callable:
+def jacrev(fn:Callable, argnums:Argnums=0, has_aux:bool=False, chunk_size:int|None=None) -> Callable:
   """As `jacfwd`, by a gradient for each element of the result: for a result that is smaller than the input."""
-  return differentiated(fn, argnums, "jacrev", reverse)
+  return differentiated(fn, argnums, "jacrev", functools.partial(reverse, chunk_size=chunk_size), has_aux)
 
-def hessian(fn:Callable, argnums:int=0) -> Callable:
+def hessian(fn:Callable, argnums:Argnums=0, has_aux:bool=False) -> Callable:
   """Returns the function that gives the second derivatives of `fn`: for a scalar result and an argument of shape (n,) it is (n, n)."""
   check_function("hessian", fn)
-  return jacfwd(jacrev(fn, argnums), argnums)
+  return jacfwd(jacrev(fn, argnums, has_aux), argnums, has_aux)
 
 def jacobian(fn:Callable, x:Any, mode:str|None=None) -> Any:
   """The Jacobian of `fn` at `x`, of shape result.shape+x.shape. `mode` is "fwd", "rev", or None for the one of fewer passes."""
   if mode not in {None, "fwd", "rev"}: raise ValueError(f'jacobian: mode is "fwd", "rev" or None, not {mode!r}')
   check_function("jacobian", fn)
-  check_arguments("jacobian", "x", x)
-  marked, out = call_marked(fn, (x,))
-  check_results("jacobian", out)
+  check_inputs("jacobian", "x", x:=as_tensors(x))
+  marked, out, _ = call_differentiated("jacobian", fn, (x,))
   if mode is None: mode = "fwd" if count(x) <= count(out) else "rev"
   return unmark((forward if mode == "fwd" else reverse)(out, marked[0]), marked)
 
 def count(tree:Any) -> int: return sum(int(prod(x.shape)) for _,x in leaves(tree))
 
-def differentiated(fn:Callable, argnums:int|tuple[int, ...], name:str, jacobian_of:Callable) -> Callable:
+def differentiated(fn:Callable, argnums:Argnums, name:str, jacobian_of:Callable, has_aux:bool) -> Callable:
   check_function(name, fn)
   @functools.wraps(fn)
   def wrapped(*args:Any, **kwargs:Any) -> Any:
-    chosen = argnums if isinstance(argnums, tuple) else (argnums,)
-    for i in chosen:
-      if not isinstance(i, int) or not -len(args) <= i < len(args):
-        raise ValueError(f"{name}: argnums {argnums!r} does not fit the {len(args)} positional arguments")
-      check_arguments(name, f"args[{i % len(args)}]", args[i])
-    positions = [i % len(args) for i in chosen]
-    def with_marked(marked:list) -> tuple: return tuple(marked[positions.index(i)] if i in positions else a for i,a in enumerate(args))
-    marked, out = call_marked(fn, [args[i] for i in positions], with_marked, kwargs)
-    check_results(name, out)
-    return unmark(jacobian_of(out, tuple(marked) if isinstance(argnums, tuple) else marked[0]), marked)
+    marked, out, aux = call_at(name, fn, args, kwargs, argnums, has_aux)
+    found = jacobian_of(out, tuple(marked) if isinstance(argnums, (tuple, list)) else marked[0])
+    return unmark((found, aux) if has_aux else found, marked)
   return wrapped
-
-def check_arguments(name:str, path:str, tree:Any) -> None:
-  for where,x in leaves(tree, path):
-    if not isinstance(x, Tensor): raise TypeError(f"{name}: {where} is {x!r} of type {type(x).__name__}, not a Tensor")
-    if not x.is_floating_point(): raise TypeError(f"{name}: {where} of shape {x.shape} is {x.dtype.name}, and only floats have a derivative")
 
 def basis(x:Tensor) -> Tensor:
   """(2, 3) -> (6, 2, 3): each element's unit tangent."""
@@ -67,19 +57,20 @@ def basis(x:Tensor) -> Tensor:
   # rewrite never ends ("infinite loop in graph_rewrite").
   return Tensor.eye(size, dtype=x.dtype, device=x.device).contiguous().reshape((size, *x.shape))
 
-def forward(out:Any, inputs:Any) -> Any:
+def forward(out:Any, inputs:Any, chunk_size:int|None=None) -> Any:
   found = [x for _,x in leaves(inputs)]
   # for each input leaf, the tangents of all outputs with that leaf's elements as their last axis
-  columns = [vmap(lambda t, x=x: push_forward(out, {x.uop:t.uop}), out_axes=-1)(basis(x)) for x in found]
+  columns = [vmap(lambda t, x=x: push_forward(out, {x.uop:t.uop}), out_axes=-1, chunk_size=chunk_size)(basis(x)) for x in found]
   blocks = [iter([y for _,y in leaves(column)]) for column in columns]
   def of_output(y:Tensor) -> Any: return replace_leaves(inputs, iter([next(block).reshape((*y.shape, *x.shape)) for block,x in zip(blocks, found)]))
   return map_leaves(of_output, out)
 
-def reverse(out:Any, inputs:Any) -> Any:
+def reverse(out:Any, inputs:Any, chunk_size:int|None=None) -> Any:
   found = [x for _,x in leaves(inputs)]
+  refuse_writes("jacrev", [y for _,y in leaves(out)], found)
   def of_output(y:Tensor) -> Any:
     if not y.is_floating_point(): return replace_leaves(inputs, iter([zeros(y, x) for x in found]))
-    rows = vmap(lambda ct: y.gradient(*found, gradient=ct, materialize_grads=True))(basis(y))
+    rows = vmap(lambda ct: y.gradient(*found, gradient=ct, materialize_grads=True), chunk_size=chunk_size)(basis(y))
     return replace_leaves(inputs, iter([row.reshape((*y.shape, *x.shape)) for row,x in zip(rows, found)]))
   return map_leaves(of_output, out)
 

@@ -5,18 +5,20 @@ from typing import Any, Callable
 from tinygrad.tensor import Tensor
 from tinygrad.dtype import dtypes
 from tinygrad.uop.ops import GroupOp, Ops, UOp, all_metadata
-from tinygrad_overlay._func.marked import call_marked, unmark
-from tinygrad_overlay._func.tree import describe_node, first_difference, leaves, map_leaves
+from tinygrad_overlay._func.marked import call_differentiated, unmark
+from tinygrad_overlay._func.tree import describe_node, first_difference, leaves, map_leaves, replace_leaves
+from tinygrad_overlay._func.values import as_tensor, as_tensors, check_results
 from tinygrad_overlay.schedule._scopes import describe_place
 
 # the tangents of a node's sources; None is zero
 Tangents = list[UOp|None]
 Rule = Callable[[UOp, Tangents], UOp|None]
 
-def jvp(fn:Callable, primals:Any, tangents:Any) -> tuple[Any, Any]:
+def jvp(fn:Callable, primals:Any, tangents:Any, has_aux:bool=False) -> tuple:
   """Returns (fn(*primals), its derivative along the tangents).
 
-  `primals` is a tuple or a list of the arguments, which are float Tensors in tuples, lists and dicts; `tangents` has the same structure, shapes and dtypes.
+  `primals` is a tuple or a list of the arguments, which are float Tensors (or numbers and numpy arrays) in tuples, lists and dicts; `tangents` has the same
+  structure, shapes and dtypes. With `has_aux` the function returns (result, aux), and (result, derivative, aux) is returned.
   The derivative has the structure and the shapes of the result, and is zero for a result that does not depend on the primals. What `fn` closes over is
   constant. Both are lazy, and can be differentiated and mapped again.
   Raises TypeError for what is no float Tensor, ValueError for tangents that do not fit, NotImplementedError for an op without a derivative rule.
@@ -24,11 +26,26 @@ def jvp(fn:Callable, primals:Any, tangents:Any) -> tuple[Any, Any]:
   if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
     raise TypeError(f"jvp: primals and tangents are a tuple or a list of the arguments of the function, not {describe_node(primals)} and {describe_node(tangents)}")
   check_function("jvp", fn)
-  check_tangents("primals", primals, "tangents", tangents)
-  marked, out = call_marked(fn, primals)
-  check_results("jvp", out)
-  seeds = {x.uop:t.uop for (_,x),(_,t) in zip(leaves(marked), leaves(tangents))}
-  return unmark((out, push_forward(out, seeds)), marked)
+  primals = as_tensors(primals)
+  tangents = take_tangents("jvp", "primals", primals, "tangents", tangents)
+  marked, out, aux = call_differentiated("jvp", fn, primals, has_aux=has_aux)
+  pushed = push_forward(out, {x.uop:t.uop for (_,x),(_,t) in zip(leaves(marked), leaves(tangents))})
+  return unmark((out, pushed, aux) if has_aux else (out, pushed), marked)
+
+def linearize(fn:Callable, *primals:Any, has_aux:bool=False) -> tuple:
+  """Returns (fn(*primals), the function that gives its derivative along tangents), and aux where `has_aux`.
+
+  The function takes a tangent for each primal. `fn` is called once, however many directions there are.
+  """
+  check_function("linearize", fn)
+  primals = as_tensors(primals)
+  check_inputs("linearize", "primals", primals)
+  marked, out, aux = call_differentiated("linearize", fn, primals, has_aux=has_aux)
+  def along(*tangents:Any) -> Any:
+    tangents = take_tangents("linearize", "primals", primals, "tangents", tangents)
+    return unmark(push_forward(out, {x.uop:t.uop for (_,x),(_,t) in zip(leaves(marked), leaves(tangents))}), marked)
+  value = unmark(out, marked)
+  return (value, along, unmark(aux, marked)) if has_aux else (value, along)
 
 def jvp_of(outputs:Any, inputs:Any, tangents:Any) -> Any:
   """The derivative of Tensors that exist already: of `outputs` along `tangents` of `inputs`, all of them a Tensor or a tuple, list or dict of Tensors.
@@ -36,7 +53,7 @@ def jvp_of(outputs:Any, inputs:Any, tangents:Any) -> Any:
   The result has the structure and the shapes of `outputs`. The derivative stops at the inputs: where one input is made of another, each has just its own tangent.
   Raises ValueError also for an input that is in the graph of no output (it was realized after the outputs were made of it, or is a copy).
   """
-  check_tangents("inputs", inputs, "tangents", tangents)
+  tangents = take_tangents("jvp_of", "inputs", inputs, "tangents", tangents)
   check_results("jvp_of", outputs)
   seeds: dict[UOp, UOp] = {}
   of_path: dict[UOp, str] = {}
@@ -48,23 +65,29 @@ def jvp_of(outputs:Any, inputs:Any, tangents:Any) -> Any:
     seeds[x.uop], of_path[x.uop] = t.uop, path
   return push_forward(outputs, seeds)
 
-def check_tangents(of:str, primals:Any, name:str, tangents:Any) -> None:
+def check_inputs(name:str, path:str, tree:Any) -> None:
+  for where,x in leaves(tree, path):
+    if not isinstance(x, Tensor): raise TypeError(f"{name}: {where} is {x!r} of type {type(x).__name__}, not a Tensor")
+    if not x.is_floating_point(): raise TypeError(f"{name}: {where} of shape {x.shape} is {x.dtype.name}, and only floats have a derivative")
+
+def take_tangents(fn:str, of:str, primals:Any, name:str, tangents:Any) -> Any:
+  """The tangents as Tensors, a Python number with the dtype of its primal. Raises what `jvp` raises for those that do not fit."""
   if (found:=first_difference(primals, tangents)) is not None:
     path, x, t = found
-    raise ValueError(f"jvp: {name} must have the structure of {of}, but {name}{path} is {describe_node(t)}, and {of}{path} is {describe_node(x)}")
+    raise ValueError(f"{fn}: {name} must have the structure of {of}, but {name}{path} is {describe_node(t)}, and {of}{path} is {describe_node(x)}")
+  likes = [x for _,x in leaves(primals)]
+  taken = [Tensor(t, dtype=x.dtype) if isinstance(x, Tensor) and type(t) in {int, float} else as_tensor(t) for x,(_,t) in zip(likes, leaves(tangents))]
+  tangents = replace_leaves(tangents, iter(taken))
   for (path,x),(below,t) in zip(leaves(primals, of), leaves(tangents, name)):
     for where,v in ((path, x), (below, t)):
-      if not isinstance(v, Tensor): raise TypeError(f"jvp: {where} is {v!r} of type {type(v).__name__}, not a Tensor")
-    if not x.is_floating_point(): raise TypeError(f"jvp: {path} of shape {x.shape} is {x.dtype.name}, and only floats have a derivative")
+      if not isinstance(v, Tensor): raise TypeError(f"{fn}: {where} is {v!r} of type {type(v).__name__}, not a Tensor")
+    if not x.is_floating_point(): raise TypeError(f"{fn}: {path} of shape {x.shape} is {x.dtype.name}, and only floats have a derivative")
     if x.shape != t.shape or x.dtype != t.dtype:
-      raise ValueError(f"jvp: {below} of shape {t.shape} and {t.dtype.name} is no tangent of {path}, which has shape {x.shape} and {x.dtype.name}")
+      raise ValueError(f"{fn}: {below} of shape {t.shape} and {t.dtype.name} is no tangent of {path}, which has shape {x.shape} and {x.dtype.name}")
+  return tangents
 
 def check_function(name:str, fn:Any) -> None:
   if not callable(fn): raise TypeError(f"{name}: the function is of type {type(fn).__name__}, which cannot be called")
-
-def check_results(name:str, tree:Any) -> None:
-  for path,y in leaves(tree, "the result"):
-    if not isinstance(y, Tensor): raise TypeError(f"{name}: {path} is {y!r} of type {type(y).__name__}, not a Tensor")
 
 def push_forward(outputs:Any, seeds:dict[UOp, UOp]) -> Any:
   """The tangents of the Tensors in `outputs`, for a graph in which the nodes of `seeds` have theirs."""

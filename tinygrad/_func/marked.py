@@ -4,8 +4,9 @@ from typing import Any, Callable, Iterable
 from tinygrad.tensor import Tensor
 from tinygrad.uop.ops import UOp
 from tinygrad_overlay._func import graph
-from tinygrad_overlay._state import run_function
+from tinygrad_overlay._state import Running, run_function
 from tinygrad_overlay._func.tree import leaves, map_leaves, replace_leaves
+from tinygrad_overlay._func.values import as_tensors, check_results, split_aux
 
 def mark(x:Tensor) -> Tensor: return Tensor(graph.mark(x.uop), device=x.device, requires_grad=x.requires_grad)
 
@@ -13,7 +14,15 @@ def call_marked(fn:Callable, trees:Iterable[Any], args:Callable[[list], tuple]=t
   """Marks the Tensors of `trees` and calls fn(*args(marked trees), **kwargs). Returns (the marked trees, what fn returned)."""
   marked = [map_leaves(lambda leaf: mark(leaf) if isinstance(leaf, Tensor) else leaf, tree) for tree in trees]
   inputs = [leaf for _,leaf in leaves(marked) if isinstance(leaf, Tensor)]
-  with run_function(tuple(x.uop for x in inputs), inputs[0] if inputs else None): return marked, fn(*args(marked), **(kwargs or {}))
+  with run_function(Running(tuple(x.uop for x in inputs), inputs[0] if inputs else None)): return marked, fn(*args(marked), **(kwargs or {}))
+
+def call_differentiated(name:str, fn:Callable, trees:Iterable[Any], args:Callable[[list], tuple]=tuple, kwargs:dict|None=None,
+                        has_aux:bool=False) -> tuple[list[Any], Any, Any]:
+  """As `call_marked`, for a function whose result is made of Tensors. Returns (the marked trees, the result, aux or None)."""
+  marked, out = call_marked(fn, trees, args, kwargs)
+  out, aux = split_aux(name, out, has_aux)
+  check_results(name, out:=as_tensors(out))
+  return marked, out, aux
 
 def unmark(tree:Any, marked:Any) -> Any:
   """The tree with the marks of `marked` replaced by what they mark, in each of its Tensors."""

@@ -5,10 +5,9 @@ from typing import Any, Callable
 from tinygrad.tensor import Tensor
 from tinygrad_overlay._state import process
 from tinygrad_overlay._func.coloring import Coloring, color, find_clash
-from tinygrad_overlay._func.jacobian import check_arguments
-from tinygrad_overlay._func.jvp import check_results, push_forward
+from tinygrad_overlay._func.jvp import check_inputs, push_forward
 from tinygrad_overlay._func.lazy_numpy import need_scipy, np
-from tinygrad_overlay._func.marked import call_marked, unmark
+from tinygrad_overlay._func.marked import call_differentiated, unmark
 from tinygrad_overlay._func.pattern import SparsityPattern
 from tinygrad_overlay._func.sparsity import find_rows
 from tinygrad_overlay._func.tree import is_node, leaves
@@ -93,7 +92,7 @@ def sparse_jacobian(fn:Callable, x:Tensor, pattern:SparsityPattern|None=None, co
 
 def check_x(name:str, x:Any) -> None:
   if is_node(x): raise TypeError(f"{name}: x is of type {type(x).__name__}, not a Tensor; put several inputs into one with Tensor.cat")
-  check_arguments(name, "x", x)
+  check_inputs(name, "x", x)
 
 def check_pattern(pattern:Any, shape:tuple[int, int]) -> None:
   if not isinstance(pattern, SparsityPattern): raise TypeError(f"sparse_jacobian: pattern is of type {type(pattern).__name__}, not a SparsityPattern")
@@ -115,8 +114,7 @@ def check_coloring(pattern:SparsityPattern, coloring:Any) -> None:
 
 def call(name:str, fn:Callable, x:Tensor) -> tuple[Tensor, Tensor]:
   """Returns (the marked x, the elements of the result as one flat Tensor)."""
-  (marked,), out = call_marked(fn, (x,))
-  check_results(name, out)
+  (marked,), out, _ = call_differentiated(name, fn, (x,))
   if not (found:=[y.reshape(-1) for _,y in leaves(out)]): raise TypeError(f"{name}: the function returned no Tensor")
   return marked, found[0] if len(found) == 1 else Tensor.cat(*found)
 

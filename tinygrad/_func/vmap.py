@@ -7,11 +7,13 @@ from tinygrad.dtype import dtypes
 from tinygrad.tensor import Tensor
 from tinygrad.uop.ops import AxisType, Ops, UOp
 from tinygrad_overlay._func.tree import leaves, replace_leaves, spread_axes
-from tinygrad_overlay._state import run_function
+from tinygrad_overlay._func.values import as_tensor, as_tensors, describe, is_numpy
+from tinygrad_overlay._state import Running, run_function
 from tinygrad_overlay.schedule import _scopes
 
 AXIS_TYPES = {"loop": AxisType.LOOP, "outer": AxisType.OUTER}
 METHODS = ("ranges", "pad_reduce")
+RANDOMNESS = ("error", "different", "same")
 
 @dataclass(frozen=True)
 class Scope:
@@ -44,10 +46,12 @@ class Scope:
     x = x.unsqueeze(axis)
     return x.expand(tuple(self.size if i == axis else s for i,s in enumerate(x.shape)))
 
-def vmap(fn:Callable|None=None, in_axes:Any=0, out_axes:Any=0, *, axis_size:int|None=None, axis_type:str="loop", method:str="ranges") -> Callable:
+def vmap(fn:Callable|None=None, in_axes:Any=0, out_axes:Any=0, *, axis_size:int|None=None, axis_type:str="loop", method:str="ranges",
+         randomness:str="error", chunk_size:int|None=None) -> Callable:
   """Maps a function of one element over a batch: vmap(fn)(x) is the stack of fn(x[i]), scheduled as one program.
 
-  `fn` takes and returns Tensors in tuples, lists and dicts to any depth. It sees one element: (8, 6) mapped over axis 0 is (6,) in there.
+  `fn` takes and returns Tensors in tuples, lists, dicts, dataclasses and registered classes to any depth. It sees one element: (8, 6) mapped over axis 0
+  is (6,) in there. A numpy array is taken as a Tensor, and a number that is returned.
    - `in_axes`: the axis of each argument that is mapped: an int (negative too), None for an argument that every element gets whole, or tuples, lists and
      dicts of these, as deep as the arguments are. Keyword arguments are mapped over axis 0.
    - `out_axes`: where the batch goes in each result, in the same manner. A result that does not depend on the batch is repeated; with None
@@ -56,18 +60,22 @@ def vmap(fn:Callable|None=None, in_axes:Any=0, out_axes:Any=0, *, axis_size:int|
    - `axis_type`: "loop" puts the batch into the kernels; "outer" runs each kernel once for each element.
    - `method`: "ranges" uses VMAPIN and VMAPOUT; "pad_reduce" uses ops that tinygrad has: each element's result is padded to the whole batch, and
      these are summed. Its results are the same.
+   - `randomness`: "error" refuses a random call inside, "different" gives each element numbers of its own, "same" all of them the same.
+   - `chunk_size`: so many elements are one program at most, and the results are put together: it bounds the memory.
 
   vmap nests to any depth, with `jvp`, `Tensor.gradient`, `backward` and TinyJit too, and is a decorator: `@vmap`, `@vmap(in_axes=1)`.
-  Inside, a value of the batch cannot be realized, and a random call is refused, as it would give every element the same numbers.
+  Inside, a value of the batch cannot be realized. A batch of no elements calls `fn` once, on ones, for the shapes of the results.
   Raises TypeError for what is no Tensor or no axis, ValueError for axes and sizes that do not fit, VmapScopeError for what no scope can do.
   """
   if fn is None:
-    return functools.partial(vmap, in_axes=in_axes, out_axes=out_axes, axis_size=axis_size, axis_type=axis_type, method=method)
+    return functools.partial(vmap, in_axes=in_axes, out_axes=out_axes, axis_size=axis_size, axis_type=axis_type, method=method, randomness=randomness,
+                             chunk_size=chunk_size)
   if not callable(fn): raise TypeError(f"vmap: the function is {describe(fn)}, which cannot be called")
   if axis_type not in AXIS_TYPES: raise ValueError(f"vmap: axis_type is one of {', '.join(map(repr, AXIS_TYPES))}, not {axis_type!r}")
   if method not in METHODS: raise ValueError(f"vmap: method is one of {', '.join(map(repr, METHODS))}, not {method!r}")
-  if axis_size is not None and (not isinstance(axis_size, int) or isinstance(axis_size, bool) or axis_size < 1):
-    raise ValueError(f"vmap: axis_size is a positive int, not {axis_size!r}")
+  if randomness not in RANDOMNESS: raise ValueError(f"vmap: randomness is one of {', '.join(map(repr, RANDOMNESS))}, not {randomness!r}")
+  check_positive("axis_size", axis_size)
+  check_positive("chunk_size", chunk_size)
 
   @functools.wraps(fn)
   def mapped(*args:Any, **kwargs:Any) -> Any:
@@ -75,33 +83,71 @@ def vmap(fn:Callable|None=None, in_axes:Any=0, out_axes:Any=0, *, axis_size:int|
     if isinstance(in_axes, (tuple, list)) and len(in_axes) != len(args):
       raise ValueError(f"vmap: in_axes {in_axes!r} has {len(in_axes)} entries, but {len(args)} positional arguments were given")
     axes = spread_axes(tuple(in_axes) if isinstance(in_axes, list) else in_axes, args, "vmap: in_axes", "args")+[0]*len(leaves(kwargs))
-    inputs = [(path, x, check_axis(path, x, axis)) for (path,x),axis in zip(leaves(args, "args")+leaves(kwargs, "kwargs"), axes)]
+    inputs = [find_input(path, x, axis) for (path,x),axis in zip(leaves(args, "args")+leaves(kwargs, "kwargs"), axes)]
     size = find_size([(path, x, axis) for path,x,axis in inputs if axis is not None], axis_size)
-    # a slice at a RANGE of one step is no longer inside its scope: a setitem would write to the argument
-    used = method if size > 1 else "ranges"
-    scope = Scope(_scopes.make_range(size, AXIS_TYPES[axis_type], used == "pad_reduce"), used)
-    entered = [x if axis is None else scope.enter(x, axis) for _,x,axis in inputs]
-    inner = iter(entered)
-    inner_args, inner_kwargs = replace_leaves(args, inner), replace_leaves(kwargs, inner)
-    first = next((x for x,(_,_,axis) in zip(entered, inputs) if axis is not None), None)
-    with run_function((scope.rng,), first, size): results = fn(*inner_args, **inner_kwargs)
-    outs = spread_axes(out_axes, results, "vmap: out_axes", "the result")
-    return replace_leaves(results, iter([collect(scope, path, y, axis) for (path,y),axis in zip(leaves(results, "the result"), outs)]))
+    run = functools.partial(run_part, fn, args, kwargs, functools.partial(make_scope, axis_type, method), out_axes, randomness)
+    if size == 0: return cut_to_none(*run([(path, first_of_none(x, axis), axis) for path,x,axis in inputs], 1))
+    if chunk_size is None or size <= chunk_size: return run(inputs, size)[0]
+    chunks = [(start, min(start+chunk_size, size)) for start in range(0, size, chunk_size)]
+    return join([run([(path, cut(x, axis, *chunk), axis) for path,x,axis in inputs], chunk[1]-chunk[0]) for chunk in chunks])
   return mapped
 
-def describe(x:Any) -> str: return f"{x!r} of type {type(x).__name__}" if isinstance(x, (bool, int, float, str)) else f"of type {type(x).__name__}"
+def run_part(fn:Callable, args:tuple, kwargs:dict, scope_of:Callable[[int], Scope], out_axes:Any, randomness:str,
+             inputs:list[tuple[str, Any, int|None]], size:int) -> tuple[Any, list[int|None]]:
+  """Calls `fn` inside a scope of `size` on inputs (path, value, axis) with that many elements. Returns (the whole results, the axis of each)."""
+  scope = scope_of(size)
+  entered = [x if axis is None else scope.enter(x, axis) for _,x,axis in inputs]
+  inner = iter(entered)
+  inner_args, inner_kwargs = replace_leaves(args, inner), replace_leaves(kwargs, inner)
+  first = next((x for x,(_,_,axis) in zip(entered, inputs) if axis is not None), None)
+  with run_function(Running((scope.rng,), first, size, randomness, functools.partial(scope.enter, axis=0))): results = as_tensors(fn(*inner_args, **inner_kwargs))
+  outs = spread_axes(out_axes, results, "vmap: out_axes", "the result")
+  return replace_leaves(results, iter([collect(scope, path, y, axis) for (path,y),axis in zip(leaves(results, "the result"), outs)])), outs
 
-def check_axis(path:str, x:Any, axis:int|None) -> int|None:
-  """The axis counted from the front."""
-  if axis is None: return None
-  if not isinstance(x, Tensor): raise TypeError(f"vmap: {path} is {describe(x)}, which has no axis {axis} to map; give None in in_axes for it, or a Tensor")
+def make_scope(axis_type:str, method:str, size:int) -> Scope:
+  # a slice at a RANGE of one step is no longer inside its scope: a setitem would write to the argument
+  used = method if size > 1 else "ranges"
+  return Scope(_scopes.make_range(size, AXIS_TYPES[axis_type], used == "pad_reduce"), used)
+
+# *** parts of a batch
+
+def cut(x:Any, axis:int|None, start:int, end:int) -> Any:
+  return x if axis is None else x.shrink(tuple((start, end) if i == axis else None for i in range(x.ndim)))
+
+def join(parts:list[tuple[Any, list[int|None]]]) -> Any:
+  """The results of the parts, one after the other along the axis of each; one without an axis is the same in all of them."""
+  (first, outs), columns = parts[0], zip(*[[y for _,y in leaves(results)] for results,_ in parts])
+  return replace_leaves(first, iter([ys[0] if axis is None else ys[0].cat(*ys[1:], dim=axis) for ys,axis in zip(columns, outs)]))
+
+def first_of_none(x:Any, axis:int|None) -> Any:
+  """A batch of one for one that is empty: ones, of which nothing is used but the shapes of what they give."""
+  if axis is None: return x
+  return Tensor.ones(tuple(1 if i == axis else s for i,s in enumerate(x.shape)), dtype=x.dtype, device=x.device)
+
+def cut_to_none(results:Any, outs:list[int|None]) -> Any:
+  def empty(y:Tensor, axis:int) -> Tensor:
+    return Tensor.zeros(tuple(0 if i == axis % y.ndim else s for i,s in enumerate(y.shape)), dtype=y.dtype, device=y.device)
+  return replace_leaves(results, iter([y if axis is None else empty(y, axis) for (_,y),axis in zip(leaves(results), outs)]))
+
+# *** checks
+
+def check_positive(name:str, value:Any) -> None:
+  if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+    raise ValueError(f"vmap: {name} is a positive int, not {value!r}")
+
+def find_input(path:str, x:Any, axis:int|None) -> tuple[str, Any, int|None]:
+  """(path, value, axis counted from the front): what is not mapped is passed on as it is."""
+  if axis is None: return path, x, None
+  if is_numpy(x): x = as_tensor(x)
+  # a keyword has no entry in in_axes
+  instead = "give None in in_axes for it" if path.startswith("args") else "keywords are mapped over axis 0: bind it with functools.partial"
+  if not isinstance(x, Tensor): raise TypeError(f"vmap: {path} is {describe(x)}, which has no axis {axis} to map; {instead}, or give a Tensor")
   if not -x.ndim <= axis < x.ndim:
-    fits = f"axes {-x.ndim} to {x.ndim-1} fit" if x.ndim else "it has no axis, give None in in_axes for it"
+    fits = f"axes {-x.ndim} to {x.ndim-1} fit" if x.ndim else f"it has no axis; {instead}"
     raise ValueError(f"vmap: axis {axis} is out of range for {path} of shape {x.shape}: {fits}")
   if not isinstance(x.shape[axis], int):
     raise ValueError(f"vmap: axis {axis} of {path} has the symbolic size {x.shape[axis].render()}, and a mapped axis needs a fixed one")
-  if x.shape[axis] == 0: raise ValueError(f"vmap: axis {axis} of {path} of shape {x.shape} is empty, and there is no element to map the function over")
-  return axis % x.ndim
+  return path, x, axis % x.ndim
 
 def find_size(mapped:list[tuple[str, Tensor, int]], axis_size:int|None) -> int:
   sizes = {x.shape[axis] for _,x,axis in mapped}
