@@ -22,7 +22,7 @@ ENDLESS = "VD205"
 LOST_WRITE = "VD206"
 # a gradient is zero because an ASSIGN stands between the value and the tensor
 CUT_GRADIENT = "VD207"
-# a buffer changed that the graph reads and nothing assigns to
+# a buffer changed that the graph reads and nothing assigns to, or a replay read one that it had written over
 OVERWRITTEN = "VD208"
 # the buffer of a tensor changed that the graph does not have
 LIVE_CHANGED = "VD210"
@@ -135,6 +135,8 @@ def name_wrong(check: ScheduleCheck, output: OutputCheck) -> str:
         return WRONG_CODE
     if output.of in CHANGED:
         return CHANGED[output.of]
+    if output.overwritten:
+        return OVERWRITTEN
     buffer = check.first_wrong_buffer
     if output.stale is not None or (buffer is not None and buffer.stale):
         return STALE_READ

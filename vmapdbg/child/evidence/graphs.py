@@ -130,6 +130,17 @@ class HeldBuffer:
     launch: int | None = None
 
 
+@dataclass(frozen=True)
+class ChangedInput:
+    """What a schedule of a replay reads, that nothing in the call assigns to, and that holds something else after the
+    replay. `slot` is its position in the graph of the reference, `blob` what it holds now, `number` which of the inputs
+    of TinyJit's function it is (None: none)."""
+
+    slot: int
+    blob: str
+    number: int | None
+
+
 @dataclass
 class Evidence:
     """All that an oracle needs of one schedule: what was asked, with which inputs, and what came of it.
@@ -145,7 +156,7 @@ class Evidence:
     `failed_kernel` the number of the compute kernel that did and `failed_node` the id of the node whose buffer it
     writes; `is_endless` where it was stopped, in a rewrite that has no end. `replay` counts the replays by TinyJit,
     from 1: what the kernels of the schedule made of other inputs. `lost` are writes to what it reads that no schedule
-    has, `cut` are gradients that an ASSIGN cuts off."""
+    has, `cut` are gradients that an ASSIGN cuts off. `changed` is what a replay reads that changed meanwhile."""
 
     schedule: int
     line: str | None
@@ -172,6 +183,7 @@ class Evidence:
     lost: list[LostWrite] = field(default_factory=list)
     cut: list[CutGradient] = field(default_factory=list)
     is_endless: bool = False
+    changed: list[ChangedInput] = field(default_factory=list)
 
     def find_written(self, launch: int | None) -> WrittenBuffer | None:
         """Returns the buffer that a launch wrote, None where it is not known."""

@@ -13,7 +13,7 @@ from vmapdbg.child.evidence.graphs import HeldBuffer
 from vmapdbg.child.oracle.by_numpy import NumpyValues
 from vmapdbg.child.oracle.comparer import Again, Comparer
 from vmapdbg.child.oracle.oracle import Refused, Values
-from vmapdbg.child.oracle.stale_outputs import find_stale_value
+from vmapdbg.child.oracle.stale_outputs import find_overwritten, find_stale_value
 from vmapdbg.values.numbers import Array
 from vmapdbg.values.slices import take_slice
 
@@ -82,11 +82,13 @@ class OutputChecker:
         else:
             got, rows = self.take_rows(values, root, data, right.dtype, step)
         found = self.comparer.compare(self.oracle, "asked", values, root, got, right, again)
-        stale = None
+        stale, overwritten = None, ()
         if found.status == "wrong" and isinstance(values, NumpyValues) and got.shape == values.find_shape(root):
             is_got = functools.partial(_is_got, slot=root, got=got, terms=values.count_roundings(root))
             stale = find_stale_value(self.evidence, values, root, is_got)
-        return OutputCheck(number, right.shape, right.dtype, self.oracle, found, rows, stale=stale)
+            overwritten = find_overwritten(self.evidence, values, self.read, is_got)
+        check = OutputCheck(number, right.shape, right.dtype, self.oracle, found, rows, stale=stale)
+        return replace(check, overwritten=overwritten)
 
     def check_held(self, values: Values) -> list[OutputCheck]:
         """Checks what buffers of the snippet hold: those that it assigns to, and those that changed by themselves."""

@@ -17,7 +17,7 @@ POINTER_OPS = frozenset({"CAST", "BITCAST", "AFTER", "INDEX", "SHRINK"})
 def is_variable(u: UOp) -> bool:
     if u.op.name != "PARAM":
         return u.op.name == "DEFINE_VAR"
-    # the bounds of a variable are in its argument; in the graphs of 0.13's scheduler they are its third and fourth source
+    # its argument has the bounds of a variable; in the graphs of 0.13's scheduler its third and fourth source do
     return getattr(u.arg, "vmin_vmax", None) is not None or len(u.src) > 3
 
 
