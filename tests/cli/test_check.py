@@ -172,6 +172,32 @@ def test_replays_of_tinyjit_are_compared(tmp_path: Path) -> None:
     ]
 
 
+ITEMS = """
+from tinygrad import Tensor
+
+def make(): return Tensor.arange(24).float().reshape(2, 4, 3).contiguous().realize()
+right = make()
+right[:, [0, 2]] = 1.0
+right[1, 1:3, ::-1] = Tensor([1.0, 2.0, 3.0])
+right[None, 0] = 4.0
+right[-1, -1, -1] += 5.0
+right.realize()
+wrong = make()
+wrong[0, [0, 2]] = 99.0
+"""
+
+
+def test_an_item_assignment_that_writes_outside_of_its_index_is_told(tmp_path: Path) -> None:
+    """tinygrad 0.12.0 has a mask for the rows that the list chooses, and forgets where the other axes were cut."""
+    done = run_tool("check", write(tmp_path, ITEMS), cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    text = " ".join(done.stdout.split())
+    assert "1 of 12 outputs wrong" in text
+    assert "snippet.py:12 assigned buffer 0, of which only what the index chooses is to change, (2, 4, 3) float" in text
+    assert "6 of 24 elements wrong first at [1, 0, 0]: 99.0, should be 12.0" in text
+    assert "its kernels write what the graph asks for: `Tensor.__setitem__` makes a wrong graph" in text
+
+
 KEPT_OUTPUT = """
 from tinygrad import Tensor, TinyJit
 

@@ -29,7 +29,10 @@ LIVE_CHANGED = "VD210"
 # a kernel reads what memory held at another time of the schedule than the graph asks for
 STALE_READ = "VD209"
 
-CHANGED = {"input": OVERWRITTEN, "live": LIVE_CHANGED}
+# an item assignment changed what its index does not choose
+NOT_CHOSEN = "VD211"
+
+CHANGED = {"input": OVERWRITTEN, "live": LIVE_CHANGED, "unchosen": NOT_CHOSEN}
 
 Captured = Literal["not-compared", "wrong", "right"]
 

@@ -24,7 +24,7 @@ Rule = Literal[
     "filled",
 ]
 
-CheckedKind = Literal["output", "assigned", "input", "live"]
+CheckedKind = Literal["output", "assigned", "input", "live", "unchosen"]
 
 Filling = Literal["zero", "nan"]
 
@@ -107,10 +107,11 @@ class OutputCheck:
     `python` where it ran on the PYTHON device. `shape` is that of the buffer. `rows` says which part was compared where
     that is not all. `of` is `output`, or `assigned` for a buffer that the snippet assigns to, and `input` for one that
     changed although nothing assigns to it, `live` for that of another tensor, which the graph does not have, that
-    changed; these have numbers of their own. `is_written` tells of an assigned one whether any kernel wrote to it, None
-    where that is not known. `writer` is the number of the compute kernel that wrote to one that changed, `writer_node`
-    the node whose buffer that should have been; None where they are not known. `stale` tells why a wrong one is wrong,
-    where no kernel is known to be at fault, and `overwritten` tells it of an output of a replay."""
+    changed, `unchosen` for what an item assignment changed that its index does not choose; these have numbers of their
+    own. `is_written` tells of an assigned one whether any kernel wrote to it, None where that is not known. `writer` is
+    the number of the compute kernel that wrote to one that changed, `writer_node` the node whose buffer that should
+    have been; None where they are not known. `stale` tells why a wrong one is wrong, where no kernel is known to be at
+    fault, and `overwritten` tells it of an output of a replay."""
 
     number: int
     shape: tuple[int, ...]

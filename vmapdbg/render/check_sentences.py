@@ -31,6 +31,8 @@ REPLAYED: dict[Captured, str] = {
 
 NOT_WRITTEN = "no kernel writes to it: the scheduler lost the assign"
 
+WRONG_ITEM = "its kernels write what the graph asks for: `Tensor.__setitem__` makes a wrong graph"
+
 
 def name_check(check: ScheduleCheck) -> str:
     """Returns `schedule 3`, or `schedule 3, replay 2 by TinyJit`."""
@@ -52,6 +54,8 @@ def name_output(output: OutputCheck) -> str:
         return f"buffer {output.number}, which nothing assigns to,"
     if output.of == "live":
         return f"buffer {output.number}, of a tensor that the graph does not have,"
+    if output.of == "unchosen":
+        return f"assigned buffer {output.number}, of which only what the index chooses is to change,"
     return f"output {output.number}"
 
 
@@ -168,7 +172,11 @@ def describe_misread(misread: Misread, node: Node | None) -> str:
 
 
 def describe_writer(capture: Capture, check: ScheduleCheck, output: OutputCheck) -> list[str]:
-    """Returns `E_4 #0 writes ADD 5 there` of memory that changed, nothing where that is not known."""
+    """Returns `E_4 #0 writes ADD 5 there` of memory that changed, nothing where that is not known; and of an item
+    assignment that its graph is wrong, where that was computed rightly."""
+    if output.of == "unchosen":
+        is_wrong = any(one.of == "assigned" and one.number == output.number for one in check.wrong)
+        return [] if is_wrong else [WRONG_ITEM]
     index = index_of(capture.schedules[check.schedule])
     kernel = index.kernel(output.writer)
     if output.writer_node is None:
@@ -202,7 +210,7 @@ def _make_finding(capture: Capture, fault: Fault) -> Finding:
     message = "; ".join(_explain(capture, fault))
     if fault.output.writer is not None:
         return _make_overwritten(capture, fault, fault.output, message)
-    if blame is None:
+    if blame is None or fault.output.of == "unchosen":
         return Finding(fault.code, None, None, check.line, message, check.schedule)
     culprit, buffer = blame.misread or blame.node, blame.buffer
     return Finding(

@@ -120,7 +120,9 @@ class HeldBuffer:
     """What a buffer of the snippet held when the kernels had run: one that is assigned to, or one that changed although
     nothing assigns to it, an input or (`is_live`) that of a tensor that the graph does not have. `slot` is the position
     of what it should hold, in the graph of the reference, and `blobs` are the contents, one for each device.
-    `is_written` tells whether a kernel wrote to it, None: not known; `launch` is the last one that did."""
+    `is_written` tells whether a kernel wrote to it, None: not known; `launch` is the last one that did. `part_of`:
+    it is held against what an item assignment may change in the assigned buffer of this number: what its index does not
+    choose stays as it was."""
 
     slot: int
     blobs: tuple[str, ...]
@@ -128,6 +130,7 @@ class HeldBuffer:
     is_written: bool | None = None
     is_live: bool = False
     launch: int | None = None
+    part_of: int | None = None
 
 
 @dataclass(frozen=True)

@@ -103,13 +103,16 @@ class OutputChecker:
             got = Array(b"".join(map(self.read, held.blobs)), right.dtype, right.shape)
             again = functools.partial(_evaluate, slots=[held.slot], index=0)
             found = self.comparer.compare(self.oracle, "asked", values, held.slot, got, right, again)
+            own = number if held.part_of is None else held.part_of
             check = OutputCheck(
-                number, right.shape, right.dtype, self.oracle, found, None, name_held(held), held.is_written
+                own, right.shape, right.dtype, self.oracle, found, None, name_held(held), held.is_written
             )
             writer = self.evidence.find_written(held.launch)
             if writer is not None:
                 check = replace(check, writer=writer.kernel, writer_node=writer.node)
-            checks.append(check)
+            # what an index chooses is looked at only to tell of what is wrong
+            if held.part_of is None or found.status == "wrong":
+                checks.append(check)
         return checks
 
     # *** some rows of what is too large
@@ -156,6 +159,8 @@ def _evaluate(values: Values, slots: Sequence[int], index: int) -> Array | str:
 
 
 def name_held(held: HeldBuffer) -> CheckedKind:
+    if held.part_of is not None:
+        return "unchosen"
     if held.is_assigned:
         return "assigned"
     return "live" if held.is_live else "input"
