@@ -172,6 +172,63 @@ def test_replays_of_tinyjit_are_compared(tmp_path: Path) -> None:
     ]
 
 
+ITEMS = """
+from tinygrad import Tensor
+
+def make(): return Tensor.arange(24).float().reshape(2, 4, 3).contiguous().realize()
+right = make()
+right[:, [0, 2]] = 1.0
+right[1, 1:3, ::-1] = Tensor([1.0, 2.0, 3.0])
+right[None, 0] = 4.0
+right[-1, -1, -1] += 5.0
+right.realize()
+wrong = make()
+wrong[0, [0, 2]] = 99.0
+"""
+
+
+def test_an_item_assignment_that_writes_outside_of_its_index_is_told(tmp_path: Path) -> None:
+    """tinygrad 0.12.0 has a mask for the rows that the list chooses, and forgets where the other axes were cut."""
+    done = run_tool("check", write(tmp_path, ITEMS), cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    text = " ".join(done.stdout.split())
+    assert "1 of 12 outputs wrong" in text
+    assert "snippet.py:12 assigned buffer 0, of which only what the index chooses is to change, (2, 4, 3) float" in text
+    assert "6 of 24 elements wrong first at [1, 0, 0]: 99.0, should be 12.0" in text
+    assert "its kernels write what the graph asks for: `Tensor.__setitem__` makes a wrong graph" in text
+
+
+KEPT_OUTPUT = """
+from tinygrad import Tensor, TinyJit
+
+@TinyJit
+def shift(window, item):
+  moved = window[1:].cat(item)
+  return moved.contiguous(), moved[:1].contiguous()
+
+@TinyJit
+def grow(window):
+  return (window * 2 + 1).contiguous()
+
+window = Tensor([0, 1, 2]).contiguous().realize()
+for i in range(5):
+  window, first = shift(window, Tensor([10 + i]).contiguous().realize())
+grown = Tensor([0, 1, 2]).contiguous().realize()
+for i in range(5):
+  grown = grow(grown)
+"""
+
+
+def test_a_replay_that_writes_over_what_it_reads_is_told(tmp_path: Path) -> None:
+    """What `shift` returns is its next input, in the memory that it writes; `grow` is right all the same."""
+    done = run_tool("check", write(tmp_path, KEPT_OUTPUT), "--json", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    findings = json.loads(done.stdout)["findings"]
+    assert [(found["code"], found["line"]) for found in findings] == [("VD208", "snippet.py:15")] * 3
+    overwritten = "it is what comes out where input 0 of the function is read after the replay has written over it"
+    assert all(overwritten in found["message"] for found in findings)
+
+
 def test_what_is_left_lazy_is_run_and_compared(tmp_path: Path) -> None:
     done = run_tool(
         "check", write(tmp_path, "from tinygrad import Tensor\nout = Tensor([1.0, 2.0]) + 1\n"), cwd=tmp_path

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from integers import INTEGER_OPS, SIGNED, UNSIGNED, wrap
 from linear_programs import ProgramMaker, make_elementwise
 
 from vmapdbg.reference import linear_machine, linear_plan, run_linear
@@ -360,36 +361,10 @@ def test_how_many_numbers_a_program_computes() -> None:
 
 # *** ops and dtypes
 
-SIGNED, UNSIGNED = ["char", "short", "int", "long"], ["uchar", "ushort", "uint", "ulong"]
 FLOATS = ["half", "bfloat16", "float", "double"]
 
 
-def wrap(value: int, dtype: str) -> int:
-    bits = {"char": 8, "short": 16, "int": 32, "long": 64}[dtype.removeprefix("u")]
-    value %= 1 << bits
-    return value - (1 << bits) if dtype in SIGNED and value >= 1 << (bits - 1) else value
-
-
-def towards_zero(x: int, y: int) -> int:
-    return math.trunc(x / y) if abs(x) < 1 << 50 else (abs(x) // abs(y)) * (1 if (x < 0) == (y < 0) else -1)
-
-
-INTEGER_OPS: dict[str, Callable[[int, int], int]] = {
-    "add": lambda x, y: x + y,
-    "sub": lambda x, y: x - y,
-    "mul": lambda x, y: x * y,
-    "max": max,
-    "and": lambda x, y: x & y,
-    "or": lambda x, y: x | y,
-    "xor": lambda x, y: x ^ y,
-    "cdiv": towards_zero,
-    "cmod": lambda x, y: x - y * towards_zero(x, y),
-    "floordiv": lambda x, y: x // y,
-    "floormod": lambda x, y: x % y,
-}
-
-
-@pytest.mark.parametrize("dtype", SIGNED + UNSIGNED)
+@pytest.mark.parametrize("dtype", [*SIGNED, *UNSIGNED])
 @pytest.mark.parametrize("op", INTEGER_OPS)
 def test_integers_wrap_around(op: str, dtype: str) -> None:
     left = [wrap(x, dtype) for x in (-7, 7, 100, 127, -128, (1 << 63) - 1)]
@@ -399,7 +374,7 @@ def test_integers_wrap_around(op: str, dtype: str) -> None:
     assert make_elementwise(op, dtype, dtype, *operands).numbers().tolist() == expected
 
 
-@pytest.mark.parametrize("dtype", SIGNED + UNSIGNED)
+@pytest.mark.parametrize("dtype", [*SIGNED, *UNSIGNED])
 def test_shifts(dtype: str) -> None:
     numbers = [wrap(x, dtype) for x in (-7, 7, 100, -128)]
     operands = [np.array(one, "u8" if dtype in UNSIGNED else "i8") for one in (numbers, [1, 2, 3, 0])]

@@ -22,14 +22,17 @@ ENDLESS = "VD205"
 LOST_WRITE = "VD206"
 # a gradient is zero because an ASSIGN stands between the value and the tensor
 CUT_GRADIENT = "VD207"
-# a buffer changed that the graph reads and nothing assigns to
+# a buffer changed that the graph reads and nothing assigns to, or a replay read one that it had written over
 OVERWRITTEN = "VD208"
 # the buffer of a tensor changed that the graph does not have
 LIVE_CHANGED = "VD210"
 # a kernel reads what memory held at another time of the schedule than the graph asks for
 STALE_READ = "VD209"
 
-CHANGED = {"input": OVERWRITTEN, "live": LIVE_CHANGED}
+# an item assignment changed what its index does not choose
+NOT_CHOSEN = "VD211"
+
+CHANGED = {"input": OVERWRITTEN, "live": LIVE_CHANGED, "unchosen": NOT_CHOSEN}
 
 Captured = Literal["not-compared", "wrong", "right"]
 
@@ -135,6 +138,8 @@ def name_wrong(check: ScheduleCheck, output: OutputCheck) -> str:
         return WRONG_CODE
     if output.of in CHANGED:
         return CHANGED[output.of]
+    if output.overwritten:
+        return OVERWRITTEN
     buffer = check.first_wrong_buffer
     if output.stale is not None or (buffer is not None and buffer.stale):
         return STALE_READ

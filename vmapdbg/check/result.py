@@ -24,7 +24,7 @@ Rule = Literal[
     "filled",
 ]
 
-CheckedKind = Literal["output", "assigned", "input", "live"]
+CheckedKind = Literal["output", "assigned", "input", "live", "unchosen"]
 
 Filling = Literal["zero", "nan"]
 
@@ -93,15 +93,25 @@ class StaleValue:
 
 
 @dataclass(frozen=True)
+class OverwrittenInput:
+    """What a replay by TinyJit reads, that nothing in the call assigns to and the replay wrote over: a wrong value is
+    exactly what comes out with what it held afterwards. `number` is that of the input among those of the function, in
+    tinygrad's order, None where it is none of them."""
+
+    number: int | None
+
+
+@dataclass(frozen=True)
 class OutputCheck:
     """One tensor that the snippet realized, compared with what an oracle computes. `oracle` is `numpy`, `stock`, or
     `python` where it ran on the PYTHON device. `shape` is that of the buffer. `rows` says which part was compared where
     that is not all. `of` is `output`, or `assigned` for a buffer that the snippet assigns to, and `input` for one that
     changed although nothing assigns to it, `live` for that of another tensor, which the graph does not have, that
-    changed; these have numbers of their own. `is_written` tells of an assigned one whether any kernel wrote to it, None
-    where that is not known. `writer` is the number of the compute kernel that wrote to one that changed, `writer_node`
-    the node whose buffer that should have been; None where they are not known. `stale` tells why a wrong one is wrong,
-    where no kernel is known to be at fault."""
+    changed, `unchosen` for what an item assignment changed that its index does not choose; these have numbers of their
+    own. `is_written` tells of an assigned one whether any kernel wrote to it, None where that is not known. `writer` is
+    the number of the compute kernel that wrote to one that changed, `writer_node` the node whose buffer that should
+    have been; None where they are not known. `stale` tells why a wrong one is wrong, where no kernel is known to be at
+    fault, and `overwritten` tells it of an output of a replay."""
 
     number: int
     shape: tuple[int, ...]
@@ -114,6 +124,7 @@ class OutputCheck:
     stale: StaleValue | None = None
     writer: int | None = None
     writer_node: int | None = None
+    overwritten: tuple[OverwrittenInput, ...] = ()
 
 
 @dataclass(frozen=True)

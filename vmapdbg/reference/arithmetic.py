@@ -74,6 +74,15 @@ def _maximum(x: Numbers, y: Numbers) -> Found:
     return largest, np.isnan(largest)
 
 
+def _logarithm(x: Numbers) -> Found:
+    found = np.log2(x)
+    if not np.signbit(x).any():
+        return found, None
+    # tinygrad's own logarithm knows -0.0 by its reciprocal, and takes a negative number for it that is so near to
+    # zero that it has the same: minus infinity, where others have a NaN
+    return found, np.isneginf(np.reciprocal(x)) & (x != 0)
+
+
 def _negate(x: Numbers) -> Numbers:
     return ~x if x.dtype.kind == "b" else np.negative(x)
 
@@ -124,7 +133,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sqrt": np.sqrt,
     "sin": np.sin,
     "exp2": np.exp2,
-    "log2": np.log2,
+    "log2": _logarithm,
     "reciprocal": np.reciprocal,
     "trunc": np.trunc,
     "where": np.where,

@@ -97,8 +97,11 @@ class Evaluator:
         node = self.graph.nodes[slot]
         if node.op in _VIEWS or slot in self._plan.windows or self._only_adds_ones(node):
             return
-        size = math.prod(node.shape) * find_carrier(node.dtype).itemsize
-        if self._held + size > self.room:
+        self.check_bytes(math.prod(node.shape) * find_carrier(node.dtype).itemsize)
+
+    def check_bytes(self, count: int) -> None:
+        """Raises Unknown where there is no room for so many bytes more."""
+        if self._held + count > self.room:
             raise Unknown(f"its computation takes more than {self.room >> 20:,} MB")
 
     def _only_adds_ones(self, node: Node) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from vmapdbg.check.blame import CHANGED, Blame, Captured, Fault, find_faults
 from vmapdbg.check.result import (
     CheckReport,
@@ -9,13 +11,14 @@ from vmapdbg.check.result import (
     KernelFault,
     Misread,
     OutputCheck,
+    OverwrittenInput,
     ScheduleCheck,
     StaleRead,
     StaleValue,
 )
 from vmapdbg.model.capture import Capture, Finding, Kernel, Node
 from vmapdbg.model.schedule_index import index_of
-from vmapdbg.model.wording import format_known
+from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.render.crash_sentences import describe_crash, describe_cut_gradient, describe_expected, describe_lost_write
 from vmapdbg.render.pattern_sentences import describe_pattern
 
@@ -27,6 +30,8 @@ REPLAYED: dict[Captured, str] = {
 """How the call that TinyJit captured came out -> the sentence about a wrong replay of it."""
 
 NOT_WRITTEN = "no kernel writes to it: the scheduler lost the assign"
+
+WRONG_ITEM = "its kernels write what the graph asks for: `Tensor.__setitem__` makes a wrong graph"
 
 
 def name_check(check: ScheduleCheck) -> str:
@@ -49,6 +54,8 @@ def name_output(output: OutputCheck) -> str:
         return f"buffer {output.number}, which nothing assigns to,"
     if output.of == "live":
         return f"buffer {output.number}, of a tensor that the graph does not have,"
+    if output.of == "unchosen":
+        return f"assigned buffer {output.number}, of which only what the index chooses is to change,"
     return f"output {output.number}"
 
 
@@ -90,6 +97,29 @@ def describe_stale_value(stale: StaleValue) -> str:
     times = ("after", "before") if stale.is_late else ("before", "after")
     buffer = "an assigned buffer" if stale.buffer is None else f"assigned buffer {stale.buffer}"
     return f"it is what comes out where {buffer} is read {times[0]} the write to it, and it should be read {times[1]}"
+
+
+def describe_overwritten(overwritten: Sequence[OverwrittenInput]) -> str:
+    """Returns `it is what comes out where input 0 of the function is read after the replay has written over it`."""
+    numbers = [one.number for one in overwritten]
+    inputs = [f"input {number} of the function" for number in numbers if number is not None]
+    others = len(numbers) - len(inputs)
+    if others:
+        inputs.append(format_plural(others, "buffer that is no input", "buffers that are no inputs"))
+    read = "are read after the replay has written over them"
+    if len(numbers) == 1:
+        read = "is read after the replay has written over it"
+    return f"it is what comes out where {' and '.join(inputs)} {read}"
+
+
+def explain_value(output: OutputCheck) -> list[str]:
+    """Returns sentences about when a wrong value was read, where that is known."""
+    sentences = []
+    if output.stale is not None:
+        sentences.append(describe_stale_value(output.stale))
+    if output.overwritten:
+        sentences.append(describe_overwritten(output.overwritten))
+    return sentences
 
 
 _RIGHT = "the kernel as scheduled computes it right"
@@ -142,7 +172,11 @@ def describe_misread(misread: Misread, node: Node | None) -> str:
 
 
 def describe_writer(capture: Capture, check: ScheduleCheck, output: OutputCheck) -> list[str]:
-    """Returns `E_4 #0 writes ADD 5 there` of memory that changed, nothing where that is not known."""
+    """Returns `E_4 #0 writes ADD 5 there` of memory that changed, nothing where that is not known; and of an item
+    assignment that its graph is wrong, where that was computed rightly."""
+    if output.of == "unchosen":
+        is_wrong = any(one.of == "assigned" and one.number == output.number for one in check.wrong)
+        return [] if is_wrong else [WRONG_ITEM]
     index = index_of(capture.schedules[check.schedule])
     kernel = index.kernel(output.writer)
     if output.writer_node is None:
@@ -176,7 +210,7 @@ def _make_finding(capture: Capture, fault: Fault) -> Finding:
     message = "; ".join(_explain(capture, fault))
     if fault.output.writer is not None:
         return _make_overwritten(capture, fault, fault.output, message)
-    if blame is None:
+    if blame is None or fault.output.of == "unchosen":
         return Finding(fault.code, None, None, check.line, message, check.schedule)
     culprit, buffer = blame.misread or blame.node, blame.buffer
     return Finding(
@@ -246,8 +280,7 @@ def _explain(capture: Capture, fault: Fault) -> list[str]:
         return sentences + describe_writer(capture, fault.check, fault.output)
     if fault.output.is_written is False:
         sentences.append(NOT_WRITTEN)
-    if fault.output.stale is not None:
-        sentences.append(describe_stale_value(fault.output.stale))
+    sentences += explain_value(fault.output)
     if fault.captured is not None:
         sentences.append(REPLAYED[fault.captured])
     blame = fault.blame

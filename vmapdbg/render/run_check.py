@@ -9,7 +9,7 @@ from typing import Literal
 from vmapdbg.check.suite import EndlessCall, ProgramCheck, WrongValue
 from vmapdbg.model.capture import SCHEMA
 from vmapdbg.model.wording import format_known
-from vmapdbg.render.check_sentences import describe_stale_value, describe_wrong, name_output
+from vmapdbg.render.check_sentences import describe_wrong, explain_value, name_output
 from vmapdbg.render.crash_sentences import describe_crash, describe_expected
 
 
@@ -64,6 +64,4 @@ def describe_value(wrong: WrongValue) -> str:
     replay = format_known("replay {} by TinyJit: ", wrong.replay)
     output = wrong.output
     found = f"{replay}{name_output(output)} {output.shape} {output.dtype}: {describe_wrong(output.comparison)}"
-    if output.stale is not None:
-        return f"{found}; {describe_stale_value(output.stale)}"
-    return found
+    return "; ".join([found, *explain_value(output)])

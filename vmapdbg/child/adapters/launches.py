@@ -38,7 +38,7 @@ class Listener(Protocol):
         ...
 
     def fails(self, index: int) -> None:
-        """A launch of it raises, or what compiles it. Told of ExecItems alone."""
+        """A launch of it raises; of ExecItems, each of which is compiled before it runs, also where that raises."""
         ...
 
 
@@ -131,6 +131,9 @@ class _Calls:
         index, self.next = self.next, None
         try:
             return self._tell(run, index, call, context)
+        except BaseException:
+            self.listener.fails(index)
+            raise
         finally:
             self.next = index + 1
 

@@ -56,6 +56,14 @@ class CapturedCall:
         """Tells whether replays use a BUFFER: one that nobody holds they may have in memory of their own."""
         return self.memory is None or buffer in self.memory
 
+    def find_number(self, buffer: Any) -> int | None:
+        """Returns which of the inputs of the function a buffer of this call is, None where it is none."""
+        return next((number for number, one in enumerate(self.inputs) if one is buffer), None)
+
+    def does_write(self, buffer: Any) -> bool:
+        """Tells whether a schedule of the call writes to a buffer, or to memory that it is a part of."""
+        return any(id(one) in written for written in self.written for one in (buffer, buffer.base))
+
     def match_inputs(self, buffers: list[Any]) -> dict[int, Any]:
         """Returns the buffer of a replay that stands for one of this call, by the id of that one."""
         return {id(before): after for before, after in zip(self.inputs, map(find_buffer, buffers), strict=True)}

@@ -17,6 +17,7 @@ from vmapdbg.child.adapters.launches import Step, watch_launches, watch_schedule
 from vmapdbg.child.adapters.replays import watch_captures
 from vmapdbg.child.diagnosis import EndlessRewrite
 from vmapdbg.child.diagnosis.known_nodes import KnownNodes
+from vmapdbg.child.evidence.chosen_parts import ItemWatcher
 from vmapdbg.child.evidence.cut_gradients import GradientWatcher
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.lost_writes import WriteWatcher
@@ -37,7 +38,8 @@ class Collector(ABC):
         # the call that runs
         self.call: RealizeCall | None = None
         self.replays = ReplayWatcher(self.folder)
-        self.writes = WriteWatcher()
+        self.items = ItemWatcher()
+        self.writes = WriteWatcher(self.items.note_assign)
         self.gradients = GradientWatcher()
 
     @abstractmethod
@@ -58,6 +60,7 @@ class Collector(ABC):
     def declare_calls(self, changes: Any, tensor_module: ModuleType) -> None:
         changes.wrap(tensor_module.Tensor, "realize", self.on_realize, "self", "lst", "do_update_stats")
         self.writes.declare(changes, tensor_module)
+        self.items.declare(changes, tensor_module)
         self.gradients.declare(changes, tensor_module)
 
     def declare_launches(self, changes: Any, tensor_module: ModuleType) -> None:
@@ -103,7 +106,7 @@ class Collector(ABC):
     def _start(self, call: RealizeCall, asked: Sequence[Any]) -> None:
         first, *others = (t.uop for t in asked)
         sink = first.sink(*others)
-        call.start(sink)
+        call.start(sink, list(self.items.take(sink)))
         call.evidence.lost += self.writes.find_lost(sink)
         call.evidence.cut += self.gradients.take()
 

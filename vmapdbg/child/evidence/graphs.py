@@ -120,7 +120,9 @@ class HeldBuffer:
     """What a buffer of the snippet held when the kernels had run: one that is assigned to, or one that changed although
     nothing assigns to it, an input or (`is_live`) that of a tensor that the graph does not have. `slot` is the position
     of what it should hold, in the graph of the reference, and `blobs` are the contents, one for each device.
-    `is_written` tells whether a kernel wrote to it, None: not known; `launch` is the last one that did."""
+    `is_written` tells whether a kernel wrote to it, None: not known; `launch` is the last one that did. `part_of`:
+    it is held against what an item assignment may change in the assigned buffer of this number: what its index does not
+    choose stays as it was."""
 
     slot: int
     blobs: tuple[str, ...]
@@ -128,6 +130,18 @@ class HeldBuffer:
     is_written: bool | None = None
     is_live: bool = False
     launch: int | None = None
+    part_of: int | None = None
+
+
+@dataclass(frozen=True)
+class ChangedInput:
+    """What a schedule of a replay reads, that nothing in the call assigns to, and that holds something else after the
+    replay. `slot` is its position in the graph of the reference, `blob` what it holds now, `number` which of the inputs
+    of TinyJit's function it is (None: none)."""
+
+    slot: int
+    blob: str
+    number: int | None
 
 
 @dataclass
@@ -145,7 +159,7 @@ class Evidence:
     `failed_kernel` the number of the compute kernel that did and `failed_node` the id of the node whose buffer it
     writes; `is_endless` where it was stopped, in a rewrite that has no end. `replay` counts the replays by TinyJit,
     from 1: what the kernels of the schedule made of other inputs. `lost` are writes to what it reads that no schedule
-    has, `cut` are gradients that an ASSIGN cuts off."""
+    has, `cut` are gradients that an ASSIGN cuts off. `changed` is what a replay reads that changed meanwhile."""
 
     schedule: int
     line: str | None
@@ -172,6 +186,7 @@ class Evidence:
     lost: list[LostWrite] = field(default_factory=list)
     cut: list[CutGradient] = field(default_factory=list)
     is_endless: bool = False
+    changed: list[ChangedInput] = field(default_factory=list)
 
     def find_written(self, launch: int | None) -> WrittenBuffer | None:
         """Returns the buffer that a launch wrote, None where it is not known."""

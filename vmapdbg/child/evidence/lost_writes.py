@@ -38,7 +38,9 @@ class _Write:
 class WriteWatcher:
     """Knows the writes that are asked for and not scheduled yet."""
 
-    def __init__(self) -> None:
+    def __init__(self, note_assign: Callable[[UOp], None] = lambda u: None) -> None:
+        """`note_assign` is told what each assign makes of its tensor."""
+        self.note_assign = note_assign
         self._pending: list[_Write] = []
         self._module: Any = None
 
@@ -51,6 +53,7 @@ class WriteWatcher:
     def on_assign(self, assign: Callable[..., Any], tensor: Any, value: Any) -> Any:
         target = tensor.uop
         result = assign(tensor, value)
+        self.note_assign(result.uop)
         # where other Tensors come after the write, too, it is not this one's alone: it is not lost with it
         is_own = result.uop.op.name in {"ASSIGN", "AFTER"} and result.uop.src[0] is target
         buffer = find_buffer(target)
@@ -87,6 +90,15 @@ def list_written(nodes: Iterable[UOp]) -> Iterator[UOp]:
     for u in nodes:
         if u.op.name in _WRITES and (buffer := find_buffer(u.src[0])) is not None:
             yield buffer
+
+
+def find_write(u: UOp) -> UOp | None:
+    """Returns the write that a value comes after at last, None where it comes after none."""
+    while u.op.name == "RESHAPE":
+        u = u.src[0]
+    if u.op.name == "AFTER":
+        u = u.src[-1]
+    return u if u.op.name in _WRITES else None
 
 
 def find_buffer(view: UOp) -> UOp | None:

@@ -6,11 +6,12 @@ import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from vmapdbg.child.diagnosis.known_nodes import KnownNodes
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.evidence.packer import Packer
 from vmapdbg.child.evidence.packing import CannotPack
-from vmapdbg.child.evidence.passed import find_observed, pack_buffers
+from vmapdbg.child.evidence.passed import find_observed, number_kernels, pack_buffers
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.evidence.sizes import Sizes
 from vmapdbg.child.extract.observed_view import find_nodes
@@ -37,6 +38,24 @@ class ObservedCall(RealizeCall):
             self._find_made()
         super().finish(passes)
 
+    def fail(self, error: BaseException, nodes: KnownNodes, passes: Sequence[ObservedPass | None]) -> None:
+        super().fail(error, nodes, passes)
+        passed, index = self._find_passed(passes), self.launches.failed
+        if passed is None or index is None:
+            return
+        self.evidence.failed_kernel = number_kernels(passed)[index]
+        node = passed.kernels[index].node
+        if node is not None:
+            self.evidence.failed_node = nodes.find(node)
+
+    def _find_passed(self, passes: Sequence[ObservedPass | None]) -> ObservedPass | None:
+        """Returns the record of the pass, None where it is not that of the kernels that ran: tinygrad runs others, as
+        for each of several devices."""
+        passed = passes[0] if len(passes) == 1 else None
+        if passed is None or len(passed.kernels) != len(self.launches.steps):
+            return None
+        return passed
+
     def _keep_values(self) -> None:
         self.evidence.values = [None] * len(self.roots)
         self.reference.finish([tensor.uop for ref in self._tensors if (tensor := ref()) is not None])
@@ -54,11 +73,8 @@ class ObservedCall(RealizeCall):
                 self.made[u] = root
 
     def _pack_passed(self, passes: Sequence[ObservedPass | None]) -> None:
-        passed = passes[0] if len(passes) == 1 else None
+        passed = self._find_passed(passes)
         if passed is None or self.scheduled is None:
-            return
-        # tinygrad runs others than those of the pass, as for each of several devices
-        if len(passed.kernels) != len(self.launches.steps):
             return
         ids = {u: number for number, u in enumerate(find_nodes(passed))}
         found = list(find_observed(passed, ids, self.launches.written))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from vmapdbg.child.diagnosis.known_nodes import KnownNodes
-from vmapdbg.child.evidence.folder import EvidenceFolder
+from vmapdbg.child.evidence.folder import BlobsFull, EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence, Sealed, pack_graph
 from vmapdbg.child.evidence.obstacles import find_obstacle
 from vmapdbg.child.evidence.packer import Packer
@@ -59,15 +59,20 @@ class OverlayCall(RealizeCall):
     # *** parts
 
     def _read_value(self, probe: Any, root: UOp, moved: Mapping[int, Any]) -> str | None:
-        """Keeps the contents of an output as they are now and returns their name, None where there are none."""
+        """Keeps the contents of an output as they are now and returns their name, None where there are none. Raises
+        BlobsFull."""
         # in the output's own shape: tinygrad does not store an axis that its value does not depend on, and expands the
         # buffer where it is read
         view = probe.uop
         if view.base.op.name != "BUFFER" or not view.base.is_realized or not _is_plain(root):
             return None
+        size = math.prod(map(int, root.shape)) * root.dtype.itemsize
+        # an expanded buffer may be far larger than its memory
+        if size > self.folder.room:
+            raise BlobsFull
         buffer = moved.get(id(view.base.buffer), view.base.buffer)
         data = expand_view(read_buffer(buffer), view)
-        if data is None or len(data) != math.prod(map(int, root.shape)) * root.dtype.itemsize:
+        if data is None or len(data) != size:
             return None
         return self.folder.keep_data(data)
 

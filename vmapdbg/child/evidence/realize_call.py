@@ -11,6 +11,7 @@ from vmapdbg.child.adapters.launches import find_inputs
 from vmapdbg.child.adapters.replays import list_written, runs_captured_now
 from vmapdbg.child.diagnosis import EndlessRewrite, diagnose
 from vmapdbg.child.diagnosis.known_nodes import KnownNodes
+from vmapdbg.child.evidence.chosen_parts import ChosenPart
 from vmapdbg.child.evidence.folder import ROOM, BlobsFull, EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.evidence.launches import LaunchKeeper
@@ -45,9 +46,10 @@ class RealizeCall(ABC):
 
     # *** what happens, in order
 
-    def start(self, sink: UOp) -> None:
-        """Nothing has run; `sink` is the graph that is to be computed."""
+    def start(self, sink: UOp, parts: Sequence[ChosenPart] = ()) -> None:
+        """Nothing has run; `sink` is the graph that is to be computed, `parts` are what its item assignments choose."""
         reason = find_no_values(sink) or self._start(sink)
+        self.reference.parts = parts
         if reason is not None:
             self.evidence.reference = None
             self.note_once(reason)

@@ -6,9 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from vmapdbg.child.evidence.chosen_parts import ChosenPart
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence, HeldBuffer
 from vmapdbg.child.evidence.launches import LaunchKeeper
+from vmapdbg.child.evidence.lost_writes import find_buffer
 from vmapdbg.child.evidence.packer import Packer
 from vmapdbg.child.evidence.packing import CannotPack
 from vmapdbg.child.evidence.sizes import find_variables
@@ -24,6 +26,8 @@ class ReferenceEvidence:
     def __init__(self, folder: EvidenceFolder, evidence: Evidence, launches: LaunchKeeper):
         self.folder, self.evidence, self.launches = folder, evidence, launches
         self.variables: dict[str, int] = {}
+        # what item assignments in its graph choose
+        self.parts: Sequence[ChosenPart] = ()
         self._inputs: Mapping[UOp, tuple[str, ...]] = {}
         # BUFFER -> the position of what it should hold when the kernels have run
         self._assigned: dict[UOp, int] = {}
@@ -80,7 +84,25 @@ class ReferenceEvidence:
                 launch = self.launches.find_writer(buffer.buffer)
                 self.held[buffer] = HeldBuffer(slot, now, False, launch=launch)
         self.evidence.held += self.held.values()
+        for part in self.parts:
+            self._keep_part(part)
         self._keep_changed()
+
+    def _keep_part(self, part: ChosenPart) -> None:
+        """Keeps what a buffer holds, as that of a tensor of which nothing is to change but what an index chooses."""
+        write, graph = part.write(), self.evidence.reference
+        buffer = None if write is None else find_buffer(write.src[0])
+        held = None if buffer is None else self.held.get(buffer)
+        if graph is None or buffer is None or held is None or len(self._inputs[buffer]) != 1:
+            return
+        slot, node = self._slots[buffer], graph.nodes[held.slot]
+        if slot is None or node.shape != (len(part.chosen),):
+            return
+        chosen = graph.add(Node("buffer", "bool", node.shape))
+        graph.inputs[chosen] = (self.folder.keep_data(part.chosen),)
+        right = graph.add(Node("where", node.dtype, node.shape, (chosen, held.slot, slot)))
+        shaped = graph.add(Node("reshape", node.dtype, part.shape, (right,)))
+        self.evidence.held.append(HeldBuffer(shaped, held.blobs, True, part_of=list(self.held).index(buffer)))
 
     def _keep_changed(self) -> None:
         """Keeps what Tensors hold now that the graph does not have, and that have changed."""

@@ -14,7 +14,7 @@ from typing import Any
 from vmapdbg.child.adapters.replays import find_buffer, watch_replays
 from vmapdbg.child.evidence.captured import CapturedCall, JitCall, make_captured
 from vmapdbg.child.evidence.folder import BlobsFull, EvidenceFolder
-from vmapdbg.child.evidence.graphs import Evidence, HeldBuffer, Sealed, pack_graph
+from vmapdbg.child.evidence.graphs import ChangedInput, Evidence, HeldBuffer, Sealed, pack_graph
 from vmapdbg.child.evidence.packer import Packer
 from vmapdbg.child.evidence.packing import CannotPack
 from vmapdbg.child.evidence.realize_call import RealizeCall
@@ -104,12 +104,14 @@ class ReplayWatcher:
         """Writes what each schedule of a replay that has just run read and wrote."""
         for index, call in enumerate(known.realized):
             evidence = Evidence(call.evidence.schedule, line, replay=known.replays, refused=call.evidence.refused)
-            packer = pack_replay(evidence, call, known.made[index], find_contents(inputs, index))
+            contents = find_contents(inputs, index)
+            packer = pack_replay(evidence, call, known.made[index], contents)
             try:
                 # an input that is assigned to is an output
                 call.keep_outputs(evidence, now)
                 if packer is not None:
                     evidence.held += self.keep_held(known, index, packer, now)
+                    evidence.changed += self.keep_changed(known, packer, contents, now)
             except BlobsFull:
                 known.reason = "there was no room for what they wrote"
                 return
@@ -125,6 +127,22 @@ class ReplayWatcher:
             if len(writes) == 1 and known.is_final(index, u.buffer) and known.has_memory(u):
                 names = self.folder.keep_all(now.get(id(u.buffer), u.buffer))
                 found.append(HeldBuffer(packer.add_after(u, writes), names, True))
+        return found
+
+    def keep_changed(
+        self, known: CapturedCall, packer: Packer, contents: Mapping[Any, tuple[str, ...]], now: Mapping[int, Any]
+    ) -> list[ChangedInput]:
+        """Returns what a schedule of a replay read in memory that the replay writes to, although nothing in the call
+        assigns to it, and that holds something else now; `contents` has what it read. Raises BlobsFull."""
+        found = []
+        touched = packer.find_touched()
+        for u, before in contents.items():
+            slot, buffer = packer.find_slot(u), now.get(id(u.buffer), u.buffer)
+            if slot is None or u in touched or known.does_write(u.buffer) or not known.does_write(buffer):
+                continue
+            after = self.folder.keep_all(buffer)
+            if after != before:
+                found.append(ChangedInput(slot, after[0], known.find_number(u.buffer)))
         return found
 
     def close(self) -> None:

@@ -3,6 +3,7 @@ so that it sees what stock tinygrad does wrong, too. A vmap scope is an axis mor
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -14,7 +15,7 @@ from vmapdbg.reference.graph import Graph
 from vmapdbg.reference.kinds import load
 from vmapdbg.reference.rounding import InDouble, count_roundings
 from vmapdbg.reference.value import Unknown, Value
-from vmapdbg.values.numbers import Array, encode
+from vmapdbg.values.numbers import ITEMSIZE, Array, encode
 from vmapdbg.values.tolerance import is_float
 
 DESCRIPTION = "the numpy reference"
@@ -123,6 +124,11 @@ class NumpyValues:
         dtype = node.dtype
         if self.precision is not None and is_float(dtype):
             dtype = "double"
+        try:
+            # a value may be a view, with an element in many places, which an array is not
+            self._evaluator.check_bytes(math.prod((*self.find_sizes(slot), *node.shape)) * ITEMSIZE[dtype])
+        except Unknown as refusal:
+            return str(refusal)
         return encode(self._arrange(slot, value), dtype)
 
     def _arrange(self, slot: int, value: Value) -> NDArray[np.generic]:

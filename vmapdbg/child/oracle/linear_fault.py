@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 
 from vmapdbg.check.result import KernelFault
 from vmapdbg.child.oracle.oracle import Read
-from vmapdbg.child.oracle.wrong_buffer import WrongBuffer, align_buffer, arrange, read_arguments
+from vmapdbg.child.oracle.wrong_buffer import (
+    REFUSED_BY_NUMPY,
+    WrongBuffer,
+    align_buffer,
+    arrange,
+    describe_refusal,
+    read_arguments,
+)
 from vmapdbg.reference.linear import LinearProgram, nest
 from vmapdbg.reference.linear_memory import LeavesMemory
 from vmapdbg.reference.linear_plan import count_numbers
@@ -47,9 +54,8 @@ def find_linear_fault(read: Read, wrong: WrongBuffer) -> KernelFault:
         return KernelFault("codegen", str(error))
     except Unknown as error:
         return KernelFault("lowering", str(error))
-    except (ValueError, TypeError, IndexError, KeyError, OverflowError, MemoryError) as error:
-        # numpy does not take a program that is not what it should be
-        return KernelFault("lowering", f"the reference failed: {type(error).__name__}: {error}")
+    except REFUSED_BY_NUMPY as error:
+        return KernelFault("lowering", describe_refusal(error))
 
 
 def _judge(program: LinearProgram, wrong: WrongBuffer, contents: Mapping[int, Array]) -> KernelFault:

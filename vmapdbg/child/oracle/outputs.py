@@ -13,7 +13,7 @@ from vmapdbg.child.evidence.graphs import HeldBuffer
 from vmapdbg.child.oracle.by_numpy import NumpyValues
 from vmapdbg.child.oracle.comparer import Again, Comparer
 from vmapdbg.child.oracle.oracle import Refused, Values
-from vmapdbg.child.oracle.stale_outputs import find_stale_value
+from vmapdbg.child.oracle.stale_outputs import find_overwritten, find_stale_value
 from vmapdbg.values.numbers import Array
 from vmapdbg.values.slices import take_slice
 
@@ -82,11 +82,13 @@ class OutputChecker:
         else:
             got, rows = self.take_rows(values, root, data, right.dtype, step)
         found = self.comparer.compare(self.oracle, "asked", values, root, got, right, again)
-        stale = None
+        stale, overwritten = None, ()
         if found.status == "wrong" and isinstance(values, NumpyValues) and got.shape == values.find_shape(root):
             is_got = functools.partial(_is_got, slot=root, got=got, terms=values.count_roundings(root))
             stale = find_stale_value(self.evidence, values, root, is_got)
-        return OutputCheck(number, right.shape, right.dtype, self.oracle, found, rows, stale=stale)
+            overwritten = find_overwritten(self.evidence, values, self.read, is_got)
+        check = OutputCheck(number, right.shape, right.dtype, self.oracle, found, rows, stale=stale)
+        return replace(check, overwritten=overwritten)
 
     def check_held(self, values: Values) -> list[OutputCheck]:
         """Checks what buffers of the snippet hold: those that it assigns to, and those that changed by themselves."""
@@ -101,13 +103,16 @@ class OutputChecker:
             got = Array(b"".join(map(self.read, held.blobs)), right.dtype, right.shape)
             again = functools.partial(_evaluate, slots=[held.slot], index=0)
             found = self.comparer.compare(self.oracle, "asked", values, held.slot, got, right, again)
+            own = number if held.part_of is None else held.part_of
             check = OutputCheck(
-                number, right.shape, right.dtype, self.oracle, found, None, name_held(held), held.is_written
+                own, right.shape, right.dtype, self.oracle, found, None, name_held(held), held.is_written
             )
             writer = self.evidence.find_written(held.launch)
             if writer is not None:
                 check = replace(check, writer=writer.kernel, writer_node=writer.node)
-            checks.append(check)
+            # what an index chooses is looked at only to tell of what is wrong
+            if held.part_of is None or found.status == "wrong":
+                checks.append(check)
         return checks
 
     # *** some rows of what is too large
@@ -154,6 +159,8 @@ def _evaluate(values: Values, slots: Sequence[int], index: int) -> Array | str:
 
 
 def name_held(held: HeldBuffer) -> CheckedKind:
+    if held.part_of is not None:
+        return "unchosen"
     if held.is_assigned:
         return "assigned"
     return "live" if held.is_live else "input"

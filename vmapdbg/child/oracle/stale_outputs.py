@@ -1,5 +1,6 @@
 """Tells whether a wrong value is what comes out where a buffer of the snippet is read after a write to it that it
-should be read before, or the other way round. Runs in the oracle.
+should be read before, or the other way round; and where a replay by TinyJit has written over what it reads. Runs in the
+oracle.
 
 It takes the graph alone, so it knows no kernel; where the kernels were looked at, `kernel_fault` knows more.
 """
@@ -9,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from vmapdbg.check.result import StaleValue
+from vmapdbg.check.result import OverwrittenInput, StaleValue
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.oracle.by_numpy import NumpyValues
+from vmapdbg.child.oracle.oracle import Read
 from vmapdbg.reference.graph import Graph, Node
+from vmapdbg.reference.kinds import load
 from vmapdbg.reference.value import Unknown, Value
 from vmapdbg.reference.writes import WRITES, find_view
+from vmapdbg.values.numbers import Array
 
 _COMES_AFTER = {"assign", "after"}
 _MOST_BUFFERS = 16
@@ -42,6 +46,24 @@ def find_stale_value(
             if is_got(values.replace(known)):
                 return StaleValue(_find_number(evidence, one), is_late)
     return None
+
+
+def find_overwritten(
+    evidence: Evidence, values: NumpyValues, read: Read, is_got: Callable[[NumpyValues], bool]
+) -> tuple[OverwrittenInput, ...]:
+    """Returns which inputs a replay has written over, where a wrong output is exactly what was got with what they held
+    afterwards: one of them, else all together; nothing where that does not prove it."""
+    now: dict[int, Value] = {}
+    for one in evidence.changed:
+        node = values.graph.nodes[one.slot]
+        now[one.slot] = Value(load(Array(read(one.blob), node.dtype, node.shape)))
+    choices = [(one,) for one in evidence.changed[:_MOST_BUFFERS]]
+    if len(evidence.changed) > 1:
+        choices.append(tuple(evidence.changed))
+    for chosen in choices:
+        if is_got(values.replace({one.slot: now[one.slot] for one in chosen})):
+            return tuple(OverwrittenInput(one.number) for one in chosen)
+    return ()
 
 
 def _list_written(graph: Graph) -> list[_Written]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from vmapdbg.check.result import StaleRead
 from vmapdbg.child.evidence.graphs import Evidence, KernelRun
 from vmapdbg.child.oracle.oracle import Read
-from vmapdbg.child.oracle.wrong_buffer import WrongBuffer, arrange, read_arguments
+from vmapdbg.child.oracle.wrong_buffer import REFUSED_BY_NUMPY, WrongBuffer, arrange, describe_refusal, read_arguments
 from vmapdbg.reference.kernel import Kernel
 from vmapdbg.reference.run_kernel import run_kernel
 from vmapdbg.reference.value import Unknown
@@ -74,9 +74,8 @@ def compute(
         written = run_kernel(kernel, read_arguments(kernel.dtypes, names, wrong.buffer, read))
     except Unknown as error:
         return str(error)
-    except (ValueError, TypeError, IndexError, OverflowError, MemoryError) as error:
-        # numpy does not take a kernel that is not what it should be
-        return f"the reference failed: {type(error).__name__}: {error}"
+    except REFUSED_BY_NUMPY as error:
+        return describe_refusal(error)
     scheduled = written.get(0)
     if scheduled is None:
         return "it does not write its first buffer"

@@ -33,6 +33,15 @@ class WrongBuffer:
     judge: Callable[[Array], Comparison]
 
 
+REFUSED_BY_NUMPY = (ValueError, TypeError, IndexError, KeyError, OverflowError, MemoryError)
+"""What numpy raises for a kernel or a program that is not what it should be."""
+
+
+def describe_refusal(error: Exception) -> str:
+    """Returns the sentence about one of these."""
+    return f"the reference failed: {type(error).__name__}: {error}"
+
+
 def read_arguments(
     dtypes: Mapping[int, str], names: tuple[str | None, ...], buffer: WrittenBuffer, read: Read
 ) -> dict[int, Array]:

@@ -15,7 +15,10 @@ POINTER_OPS = frozenset({"CAST", "BITCAST", "AFTER", "INDEX", "SHRINK"})
 
 
 def is_variable(u: UOp) -> bool:
-    return u.op.name == "DEFINE_VAR" or (u.op.name == "PARAM" and getattr(u.arg, "vmin_vmax", None) is not None)
+    if u.op.name != "PARAM":
+        return u.op.name == "DEFINE_VAR"
+    # its argument has the bounds of a variable; in the graphs of 0.13's scheduler its third and fourth source do
+    return getattr(u.arg, "vmin_vmax", None) is not None or len(u.src) > 3
 
 
 def is_memory(u: UOp) -> bool:
@@ -120,4 +123,7 @@ def loop_name(u: UOp) -> str:
         return f"{axis_letters.get(u.arg[-1], '')}idx{range_str(u)}"
     if u.op.name == "DEFINE_VAR":
         return str(u.arg[0])
+    if isinstance(u.arg, int):
+        # a variable of 0.13's scheduler: its name is the last source
+        return str(u.src[-1].arg)
     return str(getattr(u.arg, "name", u.arg))

@@ -21,8 +21,8 @@ from vmapdbg.render.check_sentences import (
     describe_maker,
     describe_misread,
     describe_stale,
-    describe_stale_value,
     describe_writer,
+    explain_value,
     find_failed_node,
     name_check,
     name_node,
@@ -133,8 +133,8 @@ def _format_output(view: CaptureView, check: ScheduleCheck, output: OutputCheck)
         node = index_of(view.capture.schedules[check.schedule]).node(output.writer_node)
         where = (view.places.format(node and node.line, "  [{}]"), "cyan")
         lines += page.wrap((sentence, "bold red"), where, indent=4, hang=2)
-    if output.stale is not None:
-        lines += page.wrap((describe_stale_value(output.stale), "bold red"), indent=4, hang=2)
+    for sentence in explain_value(output):
+        lines += page.wrap((sentence, "bold red"), indent=4, hang=2)
     if output.is_written is False:
         lines += page.wrap((NOT_WRITTEN, "bold red"), indent=4, hang=2)
     return lines + page.wrap((_describe_tolerance(found.tolerance), "dim"), indent=4, hang=2)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from vmapdbg.check.blame import LIVE_CHANGED, OVERWRITTEN, STALE_READ
+from vmapdbg.check.blame import LIVE_CHANGED, NOT_CHOSEN, OVERWRITTEN, STALE_READ
 from vmapdbg.check.suite import EndlessCall, WrongValue
 from vmapdbg.model.wording import format_plural
 from vmapdbg.render.run_check import RunCheckDocument, describe_endless
@@ -18,6 +18,7 @@ _MOST_REASONS = 12
 _NAMES = {
     OVERWRITTEN: "overwritten input",
     LIVE_CHANGED: "overwritten tensor",
+    NOT_CHOSEN: "written outside of the index",
     STALE_READ: "read at the wrong time",
 }
 
