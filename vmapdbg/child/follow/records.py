@@ -12,7 +12,8 @@ UOp = Any
 @dataclass
 class PassRun:
     """One rewrite of a whole graph by the scheduler: its name, the `file:line` that asks for it, the graph before and
-    after it. `rewrites` are what its rules made of what, in order; `context` is tinygrad's RewriteContext."""
+    after it. `rewrites` are what its rules made of what, in order; `context` is tinygrad's RewriteContext. `inner` are
+    the rewrites that made a kernel of a part of the graph meanwhile."""
 
     name: str
     place: str | None
@@ -20,6 +21,7 @@ class PassRun:
     context: Any
     after: UOp = None
     rewrites: list[tuple[UOp, UOp]] = field(default_factory=list)
+    inner: list[PassRun] = field(default_factory=list)
 
 
 @dataclass

@@ -16,7 +16,6 @@ from vmapdbg.child.evidence.packing import UNEXPECTED, CannotPack
 from vmapdbg.child.follow.compare import Judge
 from vmapdbg.child.follow.mixed_packer import MOVEMENT, STAGES, MixedPacker
 from vmapdbg.child.follow.records import PassRun
-from vmapdbg.reference.graph import Node
 from vmapdbg.reference.value import Unknown
 
 UOp = Any
@@ -65,7 +64,7 @@ class StepFinder:
     def find(self, nodes: KnownNodes) -> WrongRewrite | None:
         """Returns the first step that changes a value, None where none of those does that can be evaluated. `nodes`
         knows which node of the Capture a UOp stands for."""
-        if self._find_range_map() is None:
+        if find_range_map(self.run) is None:
             step = self._find_below(self.output, with_itself=True)
         else:
             step = self._find_ranged()
@@ -150,17 +149,10 @@ class StepFinder:
 
     # *** ranges
 
-    def _find_range_map(self) -> dict[UOp, Any] | None:
-        """Returns the ranges that the pass gives to each node of the tensor graph; None in any other pass."""
-        context = self.run.context
-        if context.bpm is None:
-            return None
-        return getattr(context.ctx, "range_map", None)
-
     def _find_ranged(self) -> Found | None:
         """Returns the first node of the tensor graph that has, at its ranges, another value than before; or whose
         buffer has."""
-        range_map = self._find_range_map()
+        range_map = find_range_map(self.run)
         assert range_map is not None
         buffers: dict[UOp, list[UOp]] = {}
         for u in self.run.after.toposort():
@@ -179,21 +171,11 @@ class StepFinder:
 
     def _pack_ranged(self, x: UOp, got: UOp, ranges: tuple[UOp, ...]) -> tuple[int, int]:
         """Packs a node at its ranges, and what became of it; a buffer of that at the ranges that it is closed over."""
-        right = self._index(self.packer.pack(x), ranges)
+        right = self.packer.add_indexed(self.packer.pack(x), ranges)
         found = self.packer.pack(got)
         if got.op.name in STAGES and got.src[0] is self.made[x]:
-            found = self._index(found, got.src[1:])
+            found = self.packer.add_indexed(found, got.src[1:])
         return right, found
-
-    def _index(self, held: int, indices: tuple[UOp, ...]) -> int:
-        """Adds a value as it is at some indices. Raises CannotPack."""
-        node = self.packer.graph.nodes[held]
-        places = tuple(self.packer.pack(index) for index in indices)
-        if len(places) != len(node.shape):
-            raise CannotPack("it has another number of axes than of ranges")
-        if not places:
-            return held
-        return self.packer.graph.add(Node("fetch", node.dtype, (), (held, *places)))
 
     # *** what was found
 
@@ -216,6 +198,14 @@ class StepFinder:
         """Returns what tinygrad calls the ranges that step ranges stand for."""
         found = (self.packer.find_range(name) for name in names)
         return tuple(r.render(simplify=False) for r in found if r is not None)
+
+
+def find_range_map(run: PassRun) -> dict[UOp, Any] | None:
+    """Returns the ranges that a pass gives to each node of the tensor graph; None for any other pass."""
+    context = run.context
+    if context.bpm is None:
+        return None
+    return getattr(context.ctx, "range_map", None)
 
 
 def find_rule_of(run: PassRun, old: UOp, new: UOp) -> str | None:
