@@ -41,7 +41,8 @@ def print_values(job: Job, subject: str | None, schedule: int | None, as_json: b
 
 
 def follow_job(job: Job, subject: str | None, schedule: int | None) -> tuple[Capture, ValueReport]:
-    """Runs the job, and evaluates its outputs after each pass. Ctrl-C ends that, and what is known is returned."""
+    """Runs the job, and evaluates its outputs after each pass, and the nodes that `subject` is about. Ctrl-C ends that,
+    and what is known is returned."""
     from vmapdbg.check.value_path import ValueReport
 
     with tempfile.TemporaryDirectory(prefix="vmapdbg-") as evidence:
@@ -58,8 +59,8 @@ def follow_job(job: Job, subject: str | None, schedule: int | None) -> tuple[Cap
 
 
 def choose_outputs(capture: Capture, report: ValueReport, subject: str, schedule: int | None) -> ValueReport:
-    """Returns the outputs that a node, the nodes of a line, or what a kernel computes goes into. Raises Failure where
-    there is no such."""
+    """Returns the outputs that a node, the nodes of a line, or what a kernel computes goes into, with these nodes.
+    Raises Failure where there is no such."""
     from vmapdbg.model.schedule_index import index_of
     from vmapdbg.why import explain
 
@@ -76,6 +77,6 @@ def choose_outputs(capture: Capture, report: ValueReport, subject: str, schedule
         index = index_of(capture.schedules[path.schedule])
         nodes = wanted.get(path.schedule, set())
         chosen = [o for o in path.outputs if o.node is not None and nodes & {o.node, *index.find_sources([o.node])}]
-        if chosen:
+        if chosen or path.nodes:
             paths.append(replace(path, outputs=tuple(chosen)))
     return replace(report, schedules=tuple(paths))

@@ -15,8 +15,8 @@ Replaced = Mapping[UOp, UOp]
 
 @dataclass(frozen=True)
 class Form:
-    """A UOp `u` that stands for a node: its `value` with its axes (`at` is None), or as it is at the indices `at`; a
-    `buffer` of that, closed over the ranges `closed`; or a `reader` of the buffer, at the indices `read`. `shape` is
+    """A UOp `u` that stands for a node: with its axes where `at` is None; else its `value` as it is at indices, `at`, a
+    `buffer` of that, closed over the ranges `closed`, or a `reader` of the buffer, at the indices `read`. `shape` is
     that of the buffer. `before` is what `u` was made from by the pass. `scopes` are the ranges of the scopes that the
     node is in, and what became of them."""
 
@@ -31,9 +31,9 @@ class Form:
 
     def add_right(self, packer: MixedPacker, right: int) -> int:
         """Adds what it should be, where `right` is what the node should be. Raises CannotPack."""
-        slot = right
-        if self.at is not None:
-            slot = self._rename_scopes(packer, packer.add_indexed(slot, self.at))
+        if self.at is None:
+            return right
+        slot = self._rename_scopes(packer, packer.add_indexed(right, self.at))
         if self.kind == "value":
             return slot
         slot = packer.add_closed(slot, self.closed, self.shape)

@@ -15,7 +15,7 @@ import numpy as np
 from vmapdbg.child.evidence.kernel_packer import KernelPacker
 from vmapdbg.child.follow.compare import Judge
 from vmapdbg.child.follow.forms import Form
-from vmapdbg.child.follow.mixed_packer import MixedPacker
+from vmapdbg.child.follow.mixed_packer import MEMORY, MixedPacker, find_buffer
 from vmapdbg.child.follow.order import OrderedKernels
 from vmapdbg.child.follow.records import PassRun
 from vmapdbg.reference.kinds import load
@@ -28,15 +28,23 @@ UOp = Any
 
 @dataclass(frozen=True)
 class KernelValue:
-    """A form of a node in a kernel, at the loops of the kernel; `stored` is what the kernel was made of in the end."""
+    """A form of a node in a kernel, at the loops of the kernel. The kernel was made of the UOp `stored` in the end, and
+    uses the `buffers`."""
 
     form: Form
     stored: UOp
+    buffers: frozenset[UOp]
 
     def find_launch(self, order: OrderedKernels) -> int | None:
         """Returns the number of the one launch of the kernel, None where there is none, or several."""
-        found = [number for number, launch in enumerate(order.launches) if self.stored in launch.ast.src]
+        found = [number for number, launch in enumerate(order.launches) if self._is_made(launch.ast)]
+        if len(found) > 1:
+            # kernels that are alike are told from each other by their buffers
+            found = [number for number in found if set(order.launches[number].buffers) == self.buffers]
         return found[0] if len(found) == 1 else None
+
+    def _is_made(self, ast: UOp) -> bool:
+        return ast is self.stored or self.stored in ast.src
 
     def evaluate(self, order: OrderedKernels, number: int, packer: MixedPacker, judge: Judge) -> Value:
         """Returns the value, its step ranges named as by `packer`. Raises Unknown and CannotPack."""
@@ -57,15 +65,18 @@ class KernelValue:
 def find_inside(forms: Sequence[Form], run: PassRun) -> Iterator[KernelValue]:
     """Yields what stands for a node inside of the kernels that a pass makes."""
     for form in forms:
-        # a buffer is outside of kernels
-        if form.kind == "buffer":
+        # memory is outside of kernels
+        if form.kind == "buffer" or form.u.op.name in MEMORY:
             continue
-        u = run.context.replace.get(form.u, form.u)
+        u = run.made.get(form.u, form.u)
         for inner in run.inner:
-            made = inner.context.replace
+            if any(one.op.name == "COPY" for one in inner.after.toposort()):
+                continue
+            made = inner.made
             found = made.get(u, made.get(form.u))
             if found is not None and found in inner.after.toposort():
-                yield KernelValue(form.move(made, found), inner.after)
+                buffers = frozenset(find_buffer(one) for one in made if one.op.name in {"AFTER", *MEMORY})
+                yield KernelValue(form.move(made, found), inner.after, buffers)
 
 
 def _read(held: Value | Unknown, dtype: str) -> Numbers:

@@ -19,6 +19,7 @@ from vmapdbg.reference.writes import find_view
 from vmapdbg.reference.writes import find_writes as list_writes
 
 STAGES = frozenset({"BUFFERIZE", "STAGE"})
+MEMORY = frozenset({"BUFFER", "PARAM", "DEFINE_GLOBAL"})
 MOVEMENT = frozenset({"RESHAPE", "EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP"})
 _LAUNCHES = frozenset({"KERNEL", "CALL"})
 

@@ -19,6 +19,7 @@ from vmapdbg.child.evidence.packing import UNEXPECTED, CannotPack
 from vmapdbg.child.follow.follow import ORDER, RUN, ScheduleFollower, doubt_first, settle
 from vmapdbg.child.follow.forms import Form, find_buffers, find_memory, follow_forms
 from vmapdbg.child.follow.inside import KernelValue, find_inside
+from vmapdbg.child.follow.mixed_packer import MEMORY, find_base
 from vmapdbg.child.follow.records import PassRun
 from vmapdbg.child.follow.steps import describe_uop, find_range_map
 from vmapdbg.child.oracle.wrong_buffer import align_buffer
@@ -29,6 +30,8 @@ from vmapdbg.values.numbers import encode, make_plain
 
 UOp = Any
 INSIDE = "its kernel as the scheduler made it"
+_MOST = 60
+"""How long the expression is at most that stands for a node."""
 _SHOWN = 8
 """How many elements are shown."""
 
@@ -62,16 +65,19 @@ class NodeFollower:
         return self._graphs[sink]
 
     def find_before(self, number: int, u: UOp) -> UOp | None:
-        """Returns what a UOp was before a pass; None where nothing was it, or where several were."""
+        """Returns what a UOp was before a pass: the one that it was made of; of several, itself, or the one with its
+        op. None where that is not known."""
         run = self.runs[number]
         if number not in self._made_from:
             made_from: dict[UOp, list[UOp]] = {}
             for old in self._list(run.before):
-                made_from.setdefault(run.context.replace.get(old), []).append(old)
+                made_from.setdefault(run.made.get(old), []).append(old)
             self._made_from[number] = made_from
         found = self._made_from[number].get(u, [])
         if u in found:
             return u
+        if len(found) > 1:
+            found = [old for old in found if old.op is u.op]
         return found[0] if len(found) == 1 else None
 
 
@@ -88,11 +94,15 @@ class _OneNode:
 
     def follow(self) -> NodePath:
         history, begins = self._trace_back()
+        if history[0].op.name == "STORE":
+            return NodePath(self.number, (), "void", (), reason="it is a write, which has no value of its own")
         try:
             self.right = self.packer.pack(history[0])
             value = self.judge.evaluate([self.right])[0]
             if isinstance(value, Unknown):
                 raise value
+            if value.mask.all() and value.mask.size:
+                raise Unknown("nobody has written its memory yet")
         except (CannotPack, Unknown, *UNEXPECTED) as error:
             return NodePath(self.number, (), str(self.u.dtype), (), reason=str(error))
         if begins:
@@ -128,29 +138,43 @@ class _OneNode:
         follower = self.follower
         assert follower.ranged is not None
         first = follower.runs[follower.ranged]
-        range_map: Any = find_range_map(first)
-        made = first.context.replace.get(self.u)
-        if self.u not in range_map or made is None:
+        start = self._find_start(first)
+        if start is None:
             return first.name
-        forms = [Form("value", made, self.u, tuple(range_map[self.u][1]), scopes=scopes)]
+        forms = [replace(start, scopes=scopes)]
         inside: list[KernelValue] = []
         for number, run in enumerate(follower.runs[follower.ranged :]):
             graph = follower.list_graph(run)
             before = forms
             if number:
-                forms = follow_forms(forms, run.context.replace, graph)
-            elif made not in graph:
-                forms = []
+                forms = follow_forms(forms, run.made, graph)
             forms = find_buffers(forms, graph, self.packer)
-            if not forms and not run.inner:
-                return run.name
             inside += find_inside(before, run)
             if forms:
                 self._judge_pass(run, forms)
+            elif not inside:
+                return run.name
+            else:
+                break
         for one in inside:
             self._judge_inside(one)
         self._judge_buffer(forms)
-        return None if inside or forms else follower.runs[-1].name
+        return None
+
+    def _find_start(self, run: PassRun) -> Form | None:
+        """Returns what stands for the node after the pass that gives ranges, None where nothing is known to."""
+        range_map: Any = find_range_map(run)
+        made = run.made.get(self.u)
+        if made is None or made not in self.follower.list_graph(run):
+            return None
+        if made.op.name in MEMORY:
+            # it keeps its axes
+            return Form("value", made, self.u)
+        if find_base(made).op.name == "AFTER":
+            return Form("buffer", made, self.u)
+        if self.u not in range_map:
+            return None
+        return Form("value", made, self.u, tuple(range_map[self.u][1]))
 
     # *** rows
 
@@ -159,7 +183,7 @@ class _OneNode:
         form, value = _choose(judged)
         if value.status == "wrong":
             self.wrong[len(self.rows)] = (run, form)
-        self.rows.append(replace(value, place=run.place, became=describe_uop(form.u)))
+        self.rows.append(replace(value, place=run.place, became=describe_uop(form.u, _MOST)))
 
     def _judge(self, name: str, kind: PassKind, compare: Callable[[], Difference | None]) -> PassValue:
         return self.schedule.judge_value(name, kind, compare)
@@ -193,7 +217,7 @@ class _OneNode:
             return self.judge.compare_value(right, one.evaluate(order, launch, self.packer, self.judge))
 
         value = self._judge(INSIDE, "kernel", compare)
-        self.rows.append(replace(value, became=describe_uop(one.form.u), kernel=kernel))
+        self.rows.append(replace(value, became=describe_uop(one.form.u, _MOST), kernel=kernel))
 
     def _judge_buffer(self, forms: Sequence[Form]) -> None:
         """Adds what the buffer of the node holds, when its kernel has run by numpy, and when it has run."""
@@ -231,7 +255,7 @@ class _OneNode:
         return self.judge.compare_value(self.right, Value(load(got), value.ranges))
 
     def _settle(self) -> tuple[PassValue, ...]:
-        """Returns the rows as they are told. What is inside of a kernel may be right, though what comes of it is not."""
+        """Returns the rows as they are told. A value in a kernel may be right, though what comes of it is not."""
         settled = iter(settle([row for row in self.rows if row.kind != "kernel"]))
         return tuple(row if row.kind == "kernel" else next(settled) for row in self.rows)
 

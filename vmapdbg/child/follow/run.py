@@ -45,12 +45,14 @@ def main() -> None:
     nodes = [find_nodes(schedules[one.schedule].passed, one) for one in followed]
     capture = mode.build(error, lambda: None)
     watcher.stop()
-    paths: list[SchedulePath] = []
-    write(request, capture, paths, stopped=bool(followed))
     asked: dict[int, tuple[int, ...]] = {}
+    chosen = list(zip(followed, nodes, strict=True))
     if request.subject is not None:
         asked = find_nodes_of(capture, request.subject, request.schedule)
-    for one, known in zip(followed, nodes, strict=True):
+        chosen = [(one, known) for one, known in chosen if one.schedule in asked]
+    paths: list[SchedulePath] = []
+    write(request, capture, paths, stopped=bool(chosen))
+    for number, (one, known) in enumerate(chosen, start=1):
         schedule = capture.schedules[one.schedule]
         try:
             follower = ScheduleFollower(one, known, mode.collector.folder.read_data, progress)
@@ -59,7 +61,7 @@ def main() -> None:
             reason = f"its graphs cannot be read: {type(unexpected).__name__}: {first_line(unexpected)}"
             path = SchedulePath(one.schedule, schedule.line, reason=reason)
         paths.append(add_lines(path, schedule))
-        write(request, capture, paths, stopped=one is not followed[-1])
+        write(request, capture, paths, stopped=number < len(chosen))
 
 
 def follow(follower: ScheduleFollower, schedule: model.Schedule, asked: Sequence[int]) -> SchedulePath:

@@ -48,7 +48,7 @@ class StepFinder:
 
     def __init__(self, run: PassRun, output: UOp, packer: MixedPacker, judge: Judge, progress: Progress):
         self.run, self.output, self.packer, self.judge, self.progress = run, output, packer, judge, progress
-        self.made: dict[UOp, UOp] = run.context.replace
+        self.made = run.made
         self.rewritten = dict(run.rewrites)
         self.tried = self.skipped = 0
         self._end = time.monotonic() + MOST_SECONDS
@@ -238,10 +238,10 @@ _NAMED = frozenset({"BUFFER", "PARAM", "DEFINE_GLOBAL"})
 _HIDDEN = frozenset({"DEVICE", "UNIQUE", "LUNIQUE"})
 
 
-def describe_uop(u: UOp) -> str:
+def describe_uop(u: UOp, most: int = _MOST) -> str:
     """Returns an expression of a UOp, as deep as there is room for."""
     texts = (_render(u, depth) for depth in reversed(range(1, _DEEPEST + 1)))
-    return next((text for text in texts if len(text) <= _MOST), _render(u, 1)[:_MOST])
+    return next((text for text in texts if len(text) <= most), _render(u, 1)[:most])
 
 
 def _render(u: UOp, depth: int) -> str:

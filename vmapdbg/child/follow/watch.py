@@ -98,7 +98,11 @@ class PassWatcher:
     def _keep_inner(self, outer: PassRun, rewrite: Callable[..., UOp], context: Any, root: UOp) -> UOp:
         """Keeps how a pass makes a kernel of a STORE."""
         run = PassRun(*find_name(sys._getframe(2)), root, context)
-        run.after = rewrite(context, root)
+        self._runs[id(context)] = run
+        try:
+            run.after = rewrite(context, root)
+        finally:
+            self._runs.pop(id(context), None)
         outer.inner.append(run)
         return run.after
 
