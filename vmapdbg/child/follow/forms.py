@@ -53,8 +53,18 @@ class Form:
         """Returns the form that `u` is after a rewrite, at what became of its ranges."""
         at, closed, read = (_move_all(indices, made) for indices in (self.at or (), self.closed, self.read))
         at = None if self.at is None else at
-        scopes = tuple((old, made.get(new, new)) for old, new in self.scopes)
+        scopes = tuple((old, _move(new, made)) for old, new in self.scopes)
         return replace(self, u=u, before=self.u, at=at, closed=closed, read=read, scopes=scopes)
+
+
+def make_value(x: UOp, u: UOp, ranges: Any, scopes: Iterable[UOp] = ()) -> Form:
+    """Returns what stands for the node `x` after the pass that gives it `ranges`, in tinygrad's form. `scopes` are the
+    ranges of scopes that its value depends on: the overlay binds them to the indices at which the scope is read."""
+    bound: dict[UOp, UOp] = dict(getattr(ranges, "ambient", {}))
+    if x.op.name == "VMAPIN":
+        bound |= {r: index for r, index in zip(x.src[1:], ranges[0], strict=True) if r.op.name == "RANGE"}
+    known = {**{r: r for r in scopes}, **{r: index for r, index in bound.items() if r in x.ranges}}
+    return Form("value", u, x, tuple(ranges[1]), scopes=tuple(known.items()))
 
 
 def _move_all(indices: Sequence[UOp], made: Replaced) -> tuple[UOp, ...]:

@@ -17,7 +17,7 @@ import numpy as np
 from vmapdbg.check.value_path import Difference, NodePath, PassKind, PassStatus, PassValue
 from vmapdbg.child.evidence.packing import UNEXPECTED, CannotPack
 from vmapdbg.child.follow.follow import ORDER, RUN, ScheduleFollower, doubt_first, settle
-from vmapdbg.child.follow.forms import Form, find_buffers, find_memory, follow_forms
+from vmapdbg.child.follow.forms import Form, find_buffers, find_memory, follow_forms, make_value
 from vmapdbg.child.follow.inside import KernelValue, find_inside
 from vmapdbg.child.follow.mixed_packer import MEMORY, find_base
 from vmapdbg.child.follow.records import PassRun
@@ -112,7 +112,7 @@ class _OneNode:
         for offset, u in enumerate(history[1:]):
             self._judge_pass(self.follower.runs[begins + offset], [Form("value", u, history[offset])])
         scopes = [self.packer.find_range(name) for name in value.ranges]
-        ended = self._follow_on(tuple((r, r) for r in scopes if r is not None))
+        ended = self._follow_on([r for r in scopes if r is not None])
         node = self.packer.graph.nodes[self.right]
         numbers, total = _show(value, node.dtype)
         steps = value.numbers.shape[: len(value.ranges)]
@@ -132,16 +132,16 @@ class _OneNode:
             history.insert(0, before)
         return history, 0
 
-    def _follow_on(self, scopes: tuple[tuple[UOp, UOp], ...]) -> str | None:
+    def _follow_on(self, scopes: Sequence[UOp]) -> str | None:
         """Adds the rows from the pass on that gives ranges. Returns the pass after which nothing stands for the node.
-        `scopes` are the ranges of the scopes that it is in, twice."""
+        `scopes` are the ranges of the scopes that its value depends on."""
         follower = self.follower
         assert follower.ranged is not None
         first = follower.runs[follower.ranged]
-        start = self._find_start(first)
+        start = self._find_start(first, scopes)
         if start is None:
             return first.name
-        forms = [replace(start, scopes=scopes)]
+        forms = [start]
         inside: list[KernelValue] = []
         for number, run in enumerate(follower.runs[follower.ranged :]):
             graph = follower.list_graph(run)
@@ -161,7 +161,7 @@ class _OneNode:
         self._judge_buffer(forms)
         return None
 
-    def _find_start(self, run: PassRun) -> Form | None:
+    def _find_start(self, run: PassRun, scopes: Sequence[UOp]) -> Form | None:
         """Returns what stands for the node after the pass that gives ranges, None where nothing is known to."""
         range_map: Any = find_range_map(run)
         made = run.made.get(self.u)
@@ -174,7 +174,7 @@ class _OneNode:
             return Form("buffer", made, self.u)
         if self.u not in range_map:
             return None
-        return Form("value", made, self.u, tuple(range_map[self.u][1]))
+        return make_value(self.u, made, range_map[self.u], scopes)
 
     # *** rows
 

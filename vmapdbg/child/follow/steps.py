@@ -14,6 +14,7 @@ from vmapdbg.child.diagnosis import KnownNodes
 from vmapdbg.child.diagnosis.rewrites import name_uop, shorten_place
 from vmapdbg.child.evidence.packing import UNEXPECTED, CannotPack
 from vmapdbg.child.follow.compare import Judge
+from vmapdbg.child.follow.forms import make_value
 from vmapdbg.child.follow.mixed_packer import MOVEMENT, STAGES, MixedPacker
 from vmapdbg.child.follow.records import PassRun
 from vmapdbg.reference.value import Unknown
@@ -161,7 +162,7 @@ class StepFinder:
         for x in self.output.toposort():
             if x not in range_map or x not in self.made or x.op.name in _VALUELESS:
                 continue
-            made, ranges = self.made[x], range_map[x][1]
+            made, ranges = self.made[x], range_map[x]
             for got in (made, *buffers.get(made, ())):
                 pack = functools.partial(self._pack_ranged, x, got, ranges)
                 difference = self._try(pack, with_more_ranges=True)
@@ -169,9 +170,9 @@ class StepFinder:
                     return Step("ranges", x, got), difference
         return None
 
-    def _pack_ranged(self, x: UOp, got: UOp, ranges: tuple[UOp, ...]) -> tuple[int, int]:
+    def _pack_ranged(self, x: UOp, got: UOp, ranges: Any) -> tuple[int, int]:
         """Packs a node at its ranges, and what became of it; a buffer of that at the ranges that it is closed over."""
-        right = self.packer.add_indexed(self.packer.pack(x), ranges)
+        right = make_value(x, got, ranges).add_right(self.packer, self.packer.pack(x))
         found = self.packer.pack(got)
         if got.op.name in STAGES and got.src[0] is self.made[x]:
             found = self.packer.add_indexed(found, got.src[1:])
