@@ -12,8 +12,8 @@ from typing import Literal
 from vmapdbg.model.capture import Capture, Kernel, Node, Schedule
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
+from vmapdbg.model.subjects import choose_numbered, find_named
 from vmapdbg.overview.kernels import find_distinct
-from vmapdbg.overview.selection import is_line
 
 Topic = Literal[
     # about a node
@@ -117,7 +117,7 @@ def explain(capture: Capture, subject: str | None, schedule: int | None) -> list
         told = [s for s in schedules if s.nodes and (s.index in again or schedule is not None)]
         return [explain_boundaries(s, again.get(s.index, ()) if schedule is None else ()) for s in told]
     if subject.isdecimal():
-        chosen = next((s for s in reversed(schedules) if s.kernels), schedules[-1])
+        chosen = choose_numbered(schedules)
         return [explain_node(chosen, find_node(chosen, int(subject)))]
     found = [explanation for s in schedules for explanation in explain_named(s, subject)]
     if not found:
@@ -138,14 +138,11 @@ def find_node(schedule: Schedule, node_id: int) -> Node:
 
 def explain_named(schedule: Schedule, name: str) -> Iterable[Explanation]:
     """Yields what there is about the kernels with a name, and about the nodes of a line of the user's code."""
-    for number, kernel in enumerate(schedule.kernels):
-        if kernel.name == name:
-            yield explain_kernel(schedule, number, kernel)
-    at_line = [n for n in schedule.nodes if n.line is not None and is_line(n.line, name)]
-    buffered = index_of(schedule).bufferizes
-    telling = [n for n in at_line if n.id in buffered or n.op in {"VMAPIN", "VMAPOUT", "REDUCE_AXIS", "REDUCE"}]
-    for node in telling or at_line[-1:]:
-        yield explain_node(schedule, node)
+    named = find_named(schedule, name)
+    for number in named.kernels:
+        yield explain_kernel(schedule, number, schedule.kernels[number])
+    for node_id in named.nodes:
+        yield explain_node(schedule, find_node(schedule, node_id))
 
 
 # *** a node

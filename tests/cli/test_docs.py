@@ -19,7 +19,9 @@ SHOWN = [
     block
     for page in (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
     for block in re.findall(
-        r"^```\n\$ vmapdbg ((?:lint|check|why|why --value) samples/.*?)^```", page.read_text("utf-8"), flags=re.M | re.S
+        r"^```\n\$ vmapdbg ((?:lint|check|why|why --value|why --value \d+) samples/.*?)^```",
+        page.read_text("utf-8"),
+        flags=re.M | re.S,
     )
 ]
 

@@ -116,3 +116,44 @@ def test_the_sample(tmp_path: Path) -> None:
     said = flatten(done.stdout)
     assert said.count("the first node that has another value by its ranges, in apply rangeify") == 3
     assert "3 of 5 outputs wrong" in said
+
+
+def test_the_own_value_of_a_node(tmp_path: Path) -> None:
+    code, said = follow(tmp_path, WRONG_RULE, "snippet.py:11", "snippet.py", "--json")
+    assert code == 1, said
+    nodes: list[dict[str, Any]] = json.loads(said)["schedules"][0]["nodes"]
+    found = {one["shape"][-1]: one for one in nodes}[1]
+    status = {one["name"]: one["status"] for one in found["passes"]}
+    assert status["apply rangeify"] == "right"
+    assert status["symbolic+reduce_collapse+debuf"] == "wrong"
+    assert status["its kernel as the scheduler made it"] == "wrong"
+    assert status["the kernels as they ran"] == "wrong"
+    assert found["numbers"] == [18.0, 45.0]
+    assert found["rewrite"]["rule"].endswith("snippet.py:7")
+    assert found["ended"] is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("node", "verdict", "kernels"),
+    [
+        ("48", "node ADD 48 wrong; 1 of 1 output wrong", ["right", "wrong"]),
+        ("45", "node REDUCE_AXIS 45 right; 1 of 1 output wrong", ["right"]),
+    ],
+)
+def test_nodes_of_the_sample(node: str, verdict: str, kernels: list[str], tmp_path: Path) -> None:
+    snippet = str(ROOT / "samples" / "lost_range.py")
+    arguments = ("--schedule", "2", "--patches", "all,-fuse-broadcast,-ambient-ranges")
+    done = run_tool("why", "--value", node, snippet, *arguments, cwd=tmp_path)
+    assert done.returncode == 1
+    said = flatten(done.stdout)
+    assert verdict in said
+    rows = [line for line in done.stdout.splitlines() if "as scheduled" in line]
+    assert [line.split("as scheduled")[1].split()[0] for line in rows] == kernels
+
+
+@pytest.mark.slow
+def test_a_node_that_does_not_exist(tmp_path: Path) -> None:
+    code, said = follow(tmp_path, RIGHT, "4711", "snippet.py")
+    assert code == 2, said
+    assert "there is no node 4711: schedule 1 has" in said

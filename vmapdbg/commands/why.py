@@ -23,7 +23,7 @@ from vmapdbg.render.format import format_ids
 @click.argument("subject", required=False)
 @click.argument("snippet", required=False)
 @click.option("--schedule", type=click.IntRange(min=0), help="Look only at this schedule.")
-@click.option("--value", is_flag=True, help="Follow the values of outputs through the passes of the scheduler.")
+@click.option("--value", is_flag=True, help="Follow values of SUBJECT and outputs through the scheduler's passes.")
 @click.option("--json", "as_json", is_flag=True, help="With --value: print one JSON document.")
 @job_options
 def why(
@@ -34,9 +34,9 @@ def why(
     Without SUBJECT: one line for each buffer between two kernels, and why they are not one. SNIPPET is a Python file
     or a saved capture; without it, the snippet of the last show.
 
-    With --value: the outputs that SUBJECT goes into (all of them without it), evaluated by numpy after each pass of
-    the scheduler. Where one is wrong: the first pass after which it is, and the first rewrite in it that changes a
-    value, with the file and line of its rule. The exit code is 1 then.
+    With --value: the own value of SUBJECT and the outputs that it goes into (all of them without it), evaluated by
+    numpy after each pass of the scheduler. Where one is wrong: the first pass after which it is, and the first rewrite
+    in it that changes a value, with the file and line of its rule. The exit code is 1 then.
 
     \b
     Examples:
@@ -44,6 +44,7 @@ def why(
       vmapdbg why 28 samples/ffn_overfusion.py
       vmapdbg why samples/ffn_overfusion.py:19
       vmapdbg why
+      vmapdbg why 48 --value
       vmapdbg why --value samples/lost_range.py --patches all,-ambient-ranges,-fuse-broadcast
     """
     if as_json and not value:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def print_values(job: Job, subject: str | None, schedule: int | None, as_json: bool) -> None:
     """Follows the values of a job, prints them, and ends with the exit code: 1 where one is wrong."""
-    capture, report = follow_job(job, schedule)
+    capture, report = follow_job(job, subject, schedule)
     if subject is not None and capture.schedules:
         report = choose_outputs(capture, report, subject, schedule)
     if as_json:
@@ -40,26 +40,27 @@ def print_values(job: Job, subject: str | None, schedule: int | None, as_json: b
         sys.exit(1)
 
 
-def follow_job(job: Job, schedule: int | None) -> tuple[Capture, ValueReport]:
-    """Runs the job, and evaluates its outputs after each pass. Ctrl-C ends that, and what is known is returned."""
+def follow_job(job: Job, subject: str | None, schedule: int | None) -> tuple[Capture, ValueReport]:
+    """Runs the job, and evaluates its outputs after each pass, and the nodes that `subject` is about. Ctrl-C ends that,
+    and what is known is returned."""
     from vmapdbg.check.value_path import ValueReport
 
     with tempfile.TemporaryDirectory(prefix="vmapdbg-") as evidence:
-        request = ValueRequest(job=job, evidence=evidence, schedule=schedule)
+        request = ValueRequest(job=job, evidence=evidence, schedule=schedule, subject=subject)
         with show_progress(f"following the values of {job.snippet}", late=True) as progress:
             text = ask_for_values(request, progress)
     data = json.loads(text)
-    from vmapdbg.model.store import parse_capture
+    from vmapdbg.model.store import build_capture
     from vmapdbg.render.sentences import fill_sentences
 
-    capture = fill_sentences(parse_capture(json.dumps(data["capture"]), job.snippet))
+    capture = fill_sentences(build_capture(data["capture"], job.snippet))
     refuse_overlay_error(capture)
     return capture, build_data(ValueReport, data["report"])
 
 
 def choose_outputs(capture: Capture, report: ValueReport, subject: str, schedule: int | None) -> ValueReport:
-    """Returns the outputs that a node, the nodes of a line, or what a kernel computes goes into. Raises Failure where
-    there is no such."""
+    """Returns the outputs that a node, the nodes of a line, or what a kernel computes goes into, with these nodes.
+    Raises Failure where there is no such."""
     from vmapdbg.model.schedule_index import index_of
     from vmapdbg.why import explain
 
@@ -76,6 +77,6 @@ def choose_outputs(capture: Capture, report: ValueReport, subject: str, schedule
         index = index_of(capture.schedules[path.schedule])
         nodes = wanted.get(path.schedule, set())
         chosen = [o for o in path.outputs if o.node is not None and nodes & {o.node, *index.find_sources([o.node])}]
-        if chosen:
+        if chosen or path.nodes:
             paths.append(replace(path, outputs=tuple(chosen)))
     return replace(report, schedules=tuple(paths))

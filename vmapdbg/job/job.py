@@ -114,9 +114,11 @@ class CheckRequest(Request):
 @dataclass(frozen=True, kw_only=True)
 class ValueRequest(Request):
     """Asks for the values of the outputs after each pass of the scheduler; `schedule` is the number of the only one
-    that is looked at, None: all of them."""
+    that is looked at, None: all of them. `subject` says which nodes are asked about, as it is typed: their own values
+    are followed, too."""
 
     schedule: int | None = None
+    subject: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from vmapdbg.model.capture import SCHEMA, Capture
 from vmapdbg.model.data import dump_document, from_data, list_fields
@@ -56,6 +57,11 @@ def parse_capture(text: str, name: str) -> Capture:
         raise StoreError(f"{name} is no vmapdbg capture: {error}") from error
     except RecursionError:
         raise StoreError(f"{name} is no vmapdbg capture: it is nested too deeply") from None
+    return build_capture(data, name)
+
+
+def build_capture(data: Any, name: str) -> Capture:
+    """Builds a capture from plain data, as JSON has it; `name` stands in the message of the StoreError it raises."""
     match data:
         case {"schema": int(schema)}:
             pass

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from vmapdbg.model.capture import Capture, Kernel, Schedule
 from vmapdbg.model.failure import Failure
+from vmapdbg.model.subjects import is_line
 from vmapdbg.model.wording import join_first
 from vmapdbg.overview.kernels import kernel_identity
 
@@ -18,12 +19,6 @@ class Selected:
 
     kernels: frozenset[int]
     nodes: frozenset[int]
-
-
-def is_line(line: str, asked: str) -> bool:
-    """Tells whether a line is the one that is asked for: `x.py:12` is also asked for as `samples/x.py:12` or by a
-    longer path."""
-    return line == asked or line.endswith("/" + asked) or asked.endswith("/" + line)
 
 
 def select_kernels(capture: Capture, asked: str, schedule: int | None) -> dict[int, Selected]:

@@ -28,12 +28,16 @@ def _say_nothing(found: Endless, loop: FrameType) -> None:
 
 class Watcher:
     """Watches the thread that it is made in, from `start` on. `tell` gets a line about a rewrite that takes long, and
-    an empty one when it is done; `ends` is called before a rewrite is stopped, with the frame of tinygrad's loop."""
+    an empty one when it is done; `ends` is called before a rewrite is stopped, with the frame of tinygrad's loop. It
+    looks every `period` seconds."""
 
     def __init__(
-        self, tell: Callable[[str], object], ends: Callable[[Endless, FrameType], object] = _say_nothing
+        self,
+        tell: Callable[[str], object],
+        ends: Callable[[Endless, FrameType], object] = _say_nothing,
+        period: float = _PERIOD,
     ) -> None:
-        self.tell, self.ends, self._watched = tell, ends, threading.get_ident()
+        self.tell, self.ends, self.period, self._watched = tell, ends, period, threading.get_ident()
         self._ended = threading.Event()
         self._context: Any = None
         self._suspected: Endless | None = None
@@ -47,7 +51,7 @@ class Watcher:
         self._ended.set()
 
     def _watch(self) -> None:
-        while not self._ended.wait(_PERIOD):
+        while not self._ended.wait(self.period):
             loop = find_loop(sys._current_frames().get(self._watched))
             context = None if loop is None else loop.f_locals.get("self")
             self._look(loop, context)
@@ -70,7 +74,7 @@ class Watcher:
             self._context = None
         elif found is not None:
             self._suspected = found
-        elif self._looks * _PERIOD >= _LONG:
+        elif self._looks * self.period >= _LONG:
             self.tell(f"{name_rewrite(loop)}, {len(context.replace):,} nodes done")
             self._told = True
 

@@ -202,6 +202,10 @@ class UOpPacker:
         """Returns the id of a RANGE, None for what is no RANGE: an axis that it does not stand for."""
         return self._name_range(r) if r.op.name == "RANGE" else None
 
+    def find_range(self, name: int) -> UOp | None:
+        """Returns the RANGE that a step range is."""
+        return next((r for r, known in self._ranges.items() if known == name), None)
+
     def _name_range(self, r: UOp) -> int:
         """Returns the id of a RANGE: its own, unless another one of another size has it."""
         if r not in self._ranges:

@@ -55,26 +55,30 @@ class Judge:
             raise value
         left, right = _match_axes(value, got)
         dtype = self.graph.nodes[expected].dtype
-        numbers = np.where(left.mask | right.mask, left.numbers, right.numbers)
-        wanted, real = encode(left.numbers, dtype), encode(numbers, dtype)
+        right_numbers, numbers = np.broadcast_arrays(left.numbers, right.numbers)
+        numbers = np.where(left.mask | right.mask, right_numbers, numbers)
+        wanted, real = encode(right_numbers, dtype), encode(numbers, dtype)
         found = compare(real, wanted, self._count_roundings(expected))
         if found.status == "wrong" and is_float(dtype):
-            found = excuse_rounding(real, wanted, found, self._measure_rounding(expected))
+            found = excuse_rounding(real, wanted, found, self._measure_rounding(expected, right))
         if found.status != "wrong" or found.index is None:
             return None
         assert found.got is not None
         assert found.expected is not None
         return Difference(found.index, found.got, found.expected, found.wrong, found.total)
 
-    def _measure_rounding(self, slot: int) -> Rounding:
-        """Returns a value in double precision, and by how much its own rounding moves it. Raises Unknown."""
+    def _measure_rounding(self, slot: int, got: Value) -> Rounding:
+        """Returns a value in double precision, and by how much its own rounding moves it, as it is beside what was got
+        in its place. Raises Unknown."""
         found: list[np.ndarray] = []
         for seed in (None, *SEEDS):
             evaluator = MixedEvaluator(self.graph, self.read, InDouble(self.graph, seed))
             value = evaluator.evaluate([slot])[0]
             if isinstance(value, Unknown):
                 raise value
-            found.append(value.numbers.astype(np.float64).ravel())
+            left, right = _match_axes(value, got)
+            spread, _ = np.broadcast_arrays(left.numbers, right.numbers)
+            found.append(spread.astype(np.float64).ravel())
         exact, *moved = found
         with np.errstate(invalid="ignore", over="ignore"):
             return Rounding(exact, np.fmax.reduce([np.abs(other - exact) for other in moved]))

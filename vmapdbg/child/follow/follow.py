@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from vmapdbg.check.value_path import Difference, OutputPath, PassKind, PassValue, SchedulePath
+from vmapdbg.check.value_path import Difference, OutputPath, PassKind, PassValue, SchedulePath, WrongRewrite
 from vmapdbg.child.adapters.launches import find_inputs
 from vmapdbg.child.diagnosis.known_nodes import PassNodes
 from vmapdbg.child.evidence.packing import UNEXPECTED, CannotPack
@@ -20,6 +20,7 @@ from vmapdbg.child.follow.mixed_packer import MixedPacker, find_base
 from vmapdbg.child.follow.order import OrderedKernels
 from vmapdbg.child.follow.outputs import Followed, choose_chains, follow_outputs
 from vmapdbg.child.follow.ran import find_real_value
+from vmapdbg.child.follow.records import PassRun
 from vmapdbg.child.follow.steps import MOST_SECONDS, Progress, StepFinder
 from vmapdbg.model.wording import first_line
 from vmapdbg.reference.kinds import load
@@ -30,6 +31,7 @@ UOp = Any
 _SHARDED = frozenset({"MULTI", "MSTACK", "MSELECT", "ALLREDUCE"})
 MOST_SECONDS_IN_ALL = 120
 """How long the values of a schedule are evaluated, the steps of a wrong pass apart."""
+_NO_STEP = "no single step of it that can be evaluated changes a value"
 ORDER = "the kernels in their order, by numpy"
 RUN = "the kernels as they ran"
 
@@ -103,7 +105,7 @@ class ScheduleFollower:
                 continue
             node = self.packer.graph.nodes[right]
             real = Value(load(Array(self.read(held.blobs[0]), node.dtype, node.shape)))
-            value = self._judge(RUN, "run", functools.partial(self.judge.compare_value, right, real))
+            value = self.judge_value(RUN, "run", functools.partial(self.judge.compare_value, right, real))
             if value.status == "wrong":
                 yield self._follow_buffer(follower, number, buffer, right, value)
 
@@ -116,7 +118,7 @@ class ScheduleFollower:
             def compare(sink: UOp = one.run.after) -> Difference | None:
                 return self.judge.compare(right, follower.pack_memory(sink, buffer))
 
-            passes.append(replace(self._judge(one.run.name, "rewrite", compare), place=one.run.place))
+            passes.append(replace(self.judge_value(one.run.name, "rewrite", compare), place=one.run.place))
         passes += [self._judge_held(buffer, right), real]
         node = self.packer.graph.nodes[right]
         path = OutputPath(number, node.shape, node.dtype, settle(passes), of="buffer")
@@ -138,7 +140,7 @@ class ScheduleFollower:
                 held = self.packer.pack(buffer)
             return self.judge.compare(right, held)
 
-        return self._judge(ORDER, "order", compare)
+        return self.judge_value(ORDER, "order", compare)
 
     def _find_own(self, leaf: UOp) -> UOp | None:
         """Returns the BUFFER of the snippet that a leaf of a graph stands for."""
@@ -161,7 +163,7 @@ class ScheduleFollower:
             pack = self.packer.pack_memory if followed.is_memory else self.packer.pack
             return self.judge.compare(self._find_right(number, right, followed.is_memory), pack(u))
 
-        return replace(self._judge(followed.run.name, "rewrite", compare), place=followed.run.place)
+        return replace(self.judge_value(followed.run.name, "rewrite", compare), place=followed.run.place)
 
     def _evaluate_order(self, number: int, right: int) -> PassValue:
         order = self.order
@@ -174,7 +176,7 @@ class ScheduleFollower:
             find = order.find_memory if is_memory else order.find_slot
             return self.judge.compare(self._find_right(number, right, is_memory), find(u))
 
-        return self._judge(ORDER, "order", compare)
+        return self.judge_value(ORDER, "order", compare)
 
     def _evaluate_run(self, number: int) -> PassValue:
         def compare() -> Difference | None:
@@ -184,9 +186,10 @@ class ScheduleFollower:
                 asked = find_base(asked)
             return self.judge.compare_value(self.packer.pack(asked), value)
 
-        return self._judge(RUN, "run", compare)
+        return self.judge_value(RUN, "run", compare)
 
-    def _judge(self, name: str, kind: PassKind, compare: Callable[[], Difference | None]) -> PassValue:
+    def judge_value(self, name: str, kind: PassKind, compare: Callable[[], Difference | None]) -> PassValue:
+        """Returns what is told of a value that `compare` finds right or wrong."""
         if time.monotonic() > self._end:
             reason = f"the schedule takes more than {MOST_SECONDS_IN_ALL} s to evaluate"
             return PassValue(name, None, "unknown", reason=reason, kind=kind)
@@ -232,19 +235,32 @@ class ScheduleFollower:
         output = before[first].get(path.number)
         if output is None:
             return replace(path, reason="the output is not found in the graph before it")
-        finder = StepFinder(self.followed[first].run, output, self.packer, self.judge, self.progress)
+        rewrite, reason = self.find_step(self.followed[first].run, output)
+        if rewrite is not None:
+            return replace(path, rewrite=rewrite)
+        return replace(path, reason=doubt_first(path.passes, first, reason))
+
+    def find_step(self, run: PassRun, u: UOp) -> tuple[WrongRewrite | None, str | None]:
+        """Returns the first step of a pass that gives a UOp of the graph before it another value, or why none is
+        known."""
+        finder = StepFinder(run, u, self.packer, self.judge, self.progress)
         try:
             rewrite = finder.find(self.nodes)
         except Exception as error:  # the steps are made anew, of which tinygrad may refuse one
-            return replace(path, reason=f"its steps cannot be looked at: {type(error).__name__}: {first_line(error)}")
+            return None, f"its steps cannot be looked at: {type(error).__name__}: {first_line(error)}"
         if rewrite is not None:
-            return replace(path, rewrite=rewrite)
+            return rewrite, None
         if finder.is_late:
-            return replace(path, reason=f"its steps take more than {MOST_SECONDS} s to evaluate")
-        reason = "no single step of it that can be evaluated changes a value"
-        if first and path.passes[first - 1].status == "unknown":
-            reason += ", and the value before it is not known: it may be an earlier pass"
-        return replace(path, reason=reason)
+            return None, f"its steps take more than {MOST_SECONDS} s to evaluate"
+        return None, _NO_STEP
+
+
+def doubt_first(passes: Sequence[PassValue], first: int, reason: str | None) -> str | None:
+    """Returns why no step is known by which a value gets wrong in the pass of number `first`: it may be an earlier one
+    that could not be evaluated."""
+    if reason == _NO_STEP and first and passes[first - 1].status == "unknown":
+        return f"{reason}, and the value before it is not known: it may be an earlier pass"
+    return reason
 
 
 def settle(passes: Sequence[PassValue]) -> tuple[PassValue, ...]:

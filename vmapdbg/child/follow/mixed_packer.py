@@ -7,7 +7,7 @@ that depends on ranges, and INDEX reads one; STOREs come next, and last the kern
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from vmapdbg.child.evidence.kernel_packer import pack_kernel
@@ -19,6 +19,7 @@ from vmapdbg.reference.writes import find_view
 from vmapdbg.reference.writes import find_writes as list_writes
 
 STAGES = frozenset({"BUFFERIZE", "STAGE"})
+MEMORY = frozenset({"BUFFER", "PARAM", "DEFINE_GLOBAL"})
 MOVEMENT = frozenset({"RESHAPE", "EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP"})
 _LAUNCHES = frozenset({"KERNEL", "CALL"})
 
@@ -63,9 +64,26 @@ class MixedPacker(Packer):
         numbers = tuple(self.pack(one) for one in self._find_sources(view)[1:])
         return getattr(self, f"_make_{view.op.name.lower()}")(view, (source, *numbers))
 
-    def find_range(self, name: int) -> UOp | None:
-        """Returns the RANGE that a step range is."""
-        return next((r for r, known in self._ranges.items() if known == name), None)
+    def add_indexed(self, held: int, indices: Sequence[UOp]) -> int:
+        """Adds a value with axes as it is at some indices, one for each axis. Raises CannotPack."""
+        node = self.graph.nodes[held]
+        places = tuple(map(self.pack, indices))
+        if len(places) != len(node.shape):
+            raise CannotPack("it has another number of axes than of ranges")
+        if not places:
+            return held
+        return self.graph.add(Node("fetch", node.dtype, (), (held, *places)))
+
+    def add_closed(self, value: int, ranges: Sequence[UOp], shape: tuple[int, ...]) -> int:
+        """Adds the buffer of a value that is closed over ranges; it may still depend on others. Raises CannotPack."""
+        for r in ranges:
+            self.pack(r)
+        names = tuple(map(self._name_axis, ranges))
+        return self.graph.add(Node("close", self.graph.nodes[value].dtype, shape, (value,), (names, None)))
+
+    def name_range(self, r: UOp) -> int:
+        """Returns the id of the step range that a RANGE is. Raises CannotPack."""
+        return self._name_range(r)
 
     # *** what a UOp is made from
 

@@ -24,12 +24,13 @@ _MEMORY = frozenset({"BUFFER", "PARAM"})
 
 class OrderedKernels:
     """The launches of one schedule. `held` has what each buffer holds when all have run, as positions in the packer's
-    graph."""
+    graph, and `given` what the arguments of each launch hold before it."""
 
     def __init__(self, created: Created, packer: MixedPacker):
         self.graph, self.packer = created.graph, packer
         self.launches = list(find_kernels(created.launches))
         self.held: dict[UOp, int] = {}
+        self.given: list[tuple[int, ...]] = []
 
     def run(self) -> None:
         """Adds the launches to the graph. Raises CannotPack."""
@@ -44,6 +45,14 @@ class OrderedKernels:
             return self.packer.pack_memory(u)
         return held
 
+    def list_writers(self, buffer: UOp) -> list[int]:
+        """Returns the numbers of the launches that write a buffer."""
+        return [
+            number
+            for number, launch in enumerate(self.launches)
+            if buffer in [launch.buffers[written] for written in self._list_written(launch)]
+        ]
+
     def find_slot(self, u: UOp) -> int:
         """Returns the position of what an output of the graph of kernels is in the end. Raises CannotPack."""
         base = find_base(u)
@@ -57,12 +66,13 @@ class OrderedKernels:
 
     def _run(self, launch: ScheduledKernel) -> None:
         slots = tuple(map(self._find_held, launch.buffers))
+        self.given.append(slots)
         nodes = self.packer.graph.nodes
         if launch.ast.op.name == "COPY":
             held = nodes[slots[0]]
             self.held[launch.buffers[0]] = self.packer.graph.add(Node("copy", held.dtype, held.shape, slots[1:2]))
             return
-        kernel = self._pack(launch)
+        kernel = self.pack(launch)
         numbers = tuple(range(len(slots)))
         written = dict.fromkeys(store.argument for store in kernel.stores)
         for asked in written:
@@ -70,7 +80,8 @@ class OrderedKernels:
             node = Node("launch", held.dtype, held.shape, slots, (kernel, asked, numbers))
             self.held[launch.buffers[asked]] = self.packer.graph.add(node)
 
-    def _pack(self, launch: ScheduledKernel) -> Kernel:
+    def pack(self, launch: ScheduledKernel) -> Kernel:
+        """Packs the kernel of a launch. Raises CannotPack."""
         if launch.ast.op.name != "SINK":
             raise CannotPack(f"the reference does not know a kernel that is {launch.ast.op.name}")
         return pack_kernel(launch.ast, {**self.packer.sizes.variables, **launch.variables})
@@ -124,8 +135,8 @@ class OrderedKernels:
                 reads=buffer.op.name,
                 size=int(buffer.shape[0]),
                 dtype=name_dtype(buffer.dtype),
-                reader_kernel=self._number_kernel(number),
-                writer_kernel=self._number_kernel(writer),
+                reader_kernel=self.number_kernel(number),
+                writer_kernel=self.number_kernel(writer),
             )
         return None
 
@@ -158,18 +169,18 @@ class OrderedKernels:
 
     def _list_written(self, launch: ScheduledKernel) -> list[int]:
         try:
-            return list(dict.fromkeys(store.argument for store in self._pack(launch).stores))
+            return list(dict.fromkeys(store.argument for store in self.pack(launch).stores))
         except CannotPack:
             return [0]
 
     def _list_read(self, launch: ScheduledKernel) -> list[int]:
         try:
-            kernel = self._pack(launch)
+            kernel = self.pack(launch)
         except CannotPack:
             return list(range(1, len(launch.buffers)))
         return sorted({node.arg for node in kernel.graph.nodes if node.op == "load"})
 
-    def _number_kernel(self, number: int) -> int | None:
+    def number_kernel(self, number: int) -> int | None:
         """Returns the number of the compute kernel of a launch: those that differ in a variable alone are one."""
         if not self.launches[number].is_compute:
             return None

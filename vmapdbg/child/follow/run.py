@@ -8,7 +8,8 @@ from __future__ import annotations
 import functools
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from vmapdbg.child.follow.collectors import FollowedCall, FollowingObserver, Fol
 from vmapdbg.child.follow.follow import ScheduleFollower
 from vmapdbg.child.follow.lines import add_lines
 from vmapdbg.child.follow.nodes import find_nodes
+from vmapdbg.child.follow.own import NodeFollower
 from vmapdbg.child.lifeline import hold
 from vmapdbg.child.modes import choose_mode
 from vmapdbg.child.run_snippet import run_in
@@ -25,6 +27,7 @@ from vmapdbg.job.job import ValueRequest, load_request
 from vmapdbg.model import capture as model
 from vmapdbg.model.data import to_data
 from vmapdbg.model.store import write_atomically
+from vmapdbg.model.subjects import find_nodes_of
 from vmapdbg.model.wording import first_line
 
 
@@ -42,17 +45,32 @@ def main() -> None:
     nodes = [find_nodes(schedules[one.schedule].passed, one) for one in followed]
     capture = mode.build(error, lambda: None)
     watcher.stop()
+    asked: dict[int, tuple[int, ...]] = {}
+    chosen = list(zip(followed, nodes, strict=True))
+    if request.subject is not None:
+        asked = find_nodes_of(capture, request.subject, request.schedule)
+        chosen = [(one, known) for one, known in chosen if one.schedule in asked]
     paths: list[SchedulePath] = []
-    write(request, capture, paths, stopped=bool(followed))
-    for one, known in zip(followed, nodes, strict=True):
+    write(request, capture, paths, stopped=bool(chosen))
+    for number, (one, known) in enumerate(chosen, start=1):
         schedule = capture.schedules[one.schedule]
         try:
-            path = ScheduleFollower(one, known, mode.collector.folder.read_data, progress).follow(schedule.line)
+            follower = ScheduleFollower(one, known, mode.collector.folder.read_data, progress)
+            path = follow(follower, schedule, asked.get(one.schedule, ()))
         except Exception as unexpected:  # the other schedules are followed all the same
             reason = f"its graphs cannot be read: {type(unexpected).__name__}: {first_line(unexpected)}"
             path = SchedulePath(one.schedule, schedule.line, reason=reason)
         paths.append(add_lines(path, schedule))
-        write(request, capture, paths, stopped=one is not followed[-1])
+        write(request, capture, paths, stopped=number < len(chosen))
+
+
+def follow(follower: ScheduleFollower, schedule: model.Schedule, asked: Sequence[int]) -> SchedulePath:
+    """Follows the outputs of a schedule, and the values of the nodes with the ids `asked`."""
+    path = follower.follow(schedule.line)
+    if path.reason is not None:
+        return path
+    nodes = NodeFollower(follower)
+    return replace(path, nodes=tuple(nodes.follow(number) for number in asked))
 
 
 def replace_collector(mode: Any, request: ValueRequest) -> None:

@@ -14,9 +14,9 @@ from vmapdbg.child.diagnosis import KnownNodes
 from vmapdbg.child.diagnosis.rewrites import name_uop, shorten_place
 from vmapdbg.child.evidence.packing import UNEXPECTED, CannotPack
 from vmapdbg.child.follow.compare import Judge
+from vmapdbg.child.follow.forms import make_value
 from vmapdbg.child.follow.mixed_packer import MOVEMENT, STAGES, MixedPacker
 from vmapdbg.child.follow.records import PassRun
-from vmapdbg.reference.graph import Node
 from vmapdbg.reference.value import Unknown
 
 UOp = Any
@@ -49,7 +49,7 @@ class StepFinder:
 
     def __init__(self, run: PassRun, output: UOp, packer: MixedPacker, judge: Judge, progress: Progress):
         self.run, self.output, self.packer, self.judge, self.progress = run, output, packer, judge, progress
-        self.made: dict[UOp, UOp] = run.context.replace
+        self.made = run.made
         self.rewritten = dict(run.rewrites)
         self.tried = self.skipped = 0
         self._end = time.monotonic() + MOST_SECONDS
@@ -65,7 +65,7 @@ class StepFinder:
     def find(self, nodes: KnownNodes) -> WrongRewrite | None:
         """Returns the first step that changes a value, None where none of those does that can be evaluated. `nodes`
         knows which node of the Capture a UOp stands for."""
-        if self._find_range_map() is None:
+        if find_range_map(self.run) is None:
             step = self._find_below(self.output, with_itself=True)
         else:
             step = self._find_ranged()
@@ -150,17 +150,10 @@ class StepFinder:
 
     # *** ranges
 
-    def _find_range_map(self) -> dict[UOp, Any] | None:
-        """Returns the ranges that the pass gives to each node of the tensor graph; None in any other pass."""
-        context = self.run.context
-        if context.bpm is None:
-            return None
-        return getattr(context.ctx, "range_map", None)
-
     def _find_ranged(self) -> Found | None:
         """Returns the first node of the tensor graph that has, at its ranges, another value than before; or whose
         buffer has."""
-        range_map = self._find_range_map()
+        range_map = find_range_map(self.run)
         assert range_map is not None
         buffers: dict[UOp, list[UOp]] = {}
         for u in self.run.after.toposort():
@@ -169,7 +162,7 @@ class StepFinder:
         for x in self.output.toposort():
             if x not in range_map or x not in self.made or x.op.name in _VALUELESS:
                 continue
-            made, ranges = self.made[x], range_map[x][1]
+            made, ranges = self.made[x], range_map[x]
             for got in (made, *buffers.get(made, ())):
                 pack = functools.partial(self._pack_ranged, x, got, ranges)
                 difference = self._try(pack, with_more_ranges=True)
@@ -177,23 +170,13 @@ class StepFinder:
                     return Step("ranges", x, got), difference
         return None
 
-    def _pack_ranged(self, x: UOp, got: UOp, ranges: tuple[UOp, ...]) -> tuple[int, int]:
+    def _pack_ranged(self, x: UOp, got: UOp, ranges: Any) -> tuple[int, int]:
         """Packs a node at its ranges, and what became of it; a buffer of that at the ranges that it is closed over."""
-        right = self._index(self.packer.pack(x), ranges)
+        right = make_value(x, got, ranges).add_right(self.packer, self.packer.pack(x))
         found = self.packer.pack(got)
         if got.op.name in STAGES and got.src[0] is self.made[x]:
-            found = self._index(found, got.src[1:])
+            found = self.packer.add_indexed(found, got.src[1:])
         return right, found
-
-    def _index(self, held: int, indices: tuple[UOp, ...]) -> int:
-        """Adds a value as it is at some indices. Raises CannotPack."""
-        node = self.packer.graph.nodes[held]
-        places = tuple(self.packer.pack(index) for index in indices)
-        if len(places) != len(node.shape):
-            raise CannotPack("it has another number of axes than of ranges")
-        if not places:
-            return held
-        return self.packer.graph.add(Node("fetch", node.dtype, (), (held, *places)))
 
     # *** what was found
 
@@ -216,6 +199,14 @@ class StepFinder:
         """Returns what tinygrad calls the ranges that step ranges stand for."""
         found = (self.packer.find_range(name) for name in names)
         return tuple(r.render(simplify=False) for r in found if r is not None)
+
+
+def find_range_map(run: PassRun) -> dict[UOp, Any] | None:
+    """Returns the ranges that a pass gives to each node of the tensor graph; None for any other pass."""
+    context = run.context
+    if context.bpm is None:
+        return None
+    return getattr(context.ctx, "range_map", None)
 
 
 def find_rule_of(run: PassRun, old: UOp, new: UOp) -> str | None:
@@ -248,10 +239,10 @@ _NAMED = frozenset({"BUFFER", "PARAM", "DEFINE_GLOBAL"})
 _HIDDEN = frozenset({"DEVICE", "UNIQUE", "LUNIQUE"})
 
 
-def describe_uop(u: UOp) -> str:
+def describe_uop(u: UOp, most: int = _MOST) -> str:
     """Returns an expression of a UOp, as deep as there is room for."""
     texts = (_render(u, depth) for depth in reversed(range(1, _DEEPEST + 1)))
-    return next((text for text in texts if len(text) <= _MOST), _render(u, 1)[:_MOST])
+    return next((text for text in texts if len(text) <= most), _render(u, 1)[:most])
 
 
 def _render(u: UOp, depth: int) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from vmapdbg.child.adapters.adapter import CREATED
 from vmapdbg.child.diagnosis.rewrites import shorten_place
 from vmapdbg.child.follow.records import Chain, Created, PassRun, Watched
 from vmapdbg.child.memory import name_dtype
@@ -21,6 +22,8 @@ SCHEDULERS = frozenset({"transform_to_call", "get_kernel_graph", "get_rangeify_m
 INDICES = frozenset({"index", "weakint"})
 """What numbers of places are, which are no values of the program."""
 _REWRITES = frozenset({"unified_rewrite", "walk_rewrite"})
+_KERNELS = frozenset({"STORE", "END"})
+"""What a kernel is made of."""
 _ENTRY = "graph_rewrite"
 _NAMELESS = "a rewrite without a name"
 
@@ -33,6 +36,8 @@ class PassWatcher:
         self.seen = Watched()
         # id of a RewriteContext -> the pass that it belongs to
         self._runs: dict[int, PassRun] = {}
+        # the pass that runs now
+        self._running: PassRun | None = None
 
     def watch(self) -> None:
         """Wraps what every rewrite of a graph goes through. Raises UnknownShape."""
@@ -45,9 +50,12 @@ class PassWatcher:
                 changes.wrap(context, "walk_rewrite", self._on_rewrite, "self", "root")
             changes.wrap(context, "pm_rewrite", self._on_rule, "self", "x")
             changes.wrap(context, "cached_bpm_rewrite", self._on_rule, "self", "x")
+        creator = CREATED.find()
         # without it the order of the kernels is not known
-        with contextlib.suppress(ImportError), load_patching().Changes("passes of the scheduler") as changes:
-            changes.wrap(find_creator(), "create_schedule", self._on_created, "sched_sink")
+        if creator is not None:
+            module, name = creator
+            with load_patching().Changes("passes of the scheduler") as changes:
+                changes.wrap(importlib.import_module(module), name, self._on_created, "sched_sink")
 
     def start(self) -> None:
         self.seen, self.is_on = Watched(), True
@@ -68,6 +76,8 @@ class PassWatcher:
         return made
 
     def _on_rewrite(self, rewrite: Callable[..., UOp], context: Any, root: UOp) -> UOp:
+        if self._running is not None and root.op.name in _KERNELS:
+            return self._keep_inner(self._running, rewrite, context, root)
         if not self.is_on or not is_whole(root):
             return rewrite(context, root)
         frame = find_scheduler(sys._getframe(1))
@@ -75,13 +85,25 @@ class PassWatcher:
             return rewrite(context, root)
         run = PassRun(*find_name(sys._getframe(1)), root, context)
         chain = self._find_chain(frame)
+        self._runs[id(context)] = self._running = run
+        try:
+            run.after = rewrite(context, root)
+        finally:
+            self._running = None
+            self._runs.pop(id(context), None)
+        # of one that raises nothing comes
+        chain.runs.append(run)
+        return run.after
+
+    def _keep_inner(self, outer: PassRun, rewrite: Callable[..., UOp], context: Any, root: UOp) -> UOp:
+        """Keeps how a pass makes a kernel of a STORE."""
+        run = PassRun(*find_name(sys._getframe(2)), root, context)
         self._runs[id(context)] = run
         try:
             run.after = rewrite(context, root)
         finally:
             self._runs.pop(id(context), None)
-        # of one that raises nothing comes
-        chain.runs.append(run)
+        outer.inner.append(run)
         return run.after
 
     def _on_rule(self, rewrite: Callable[..., UOp | None], context: Any, x: UOp) -> UOp | None:
@@ -96,15 +118,6 @@ class PassWatcher:
         if not chains or chains[-1].frame is not frame:
             chains.append(Chain(frame.f_code.co_name, frame))
         return chains[-1]
-
-
-def find_creator() -> Any:
-    """Returns the module of tinygrad's that puts kernels in order."""
-    try:
-        return importlib.import_module("tinygrad.engine.schedule")
-    except ImportError:
-        # since March 2026
-        return importlib.import_module("tinygrad.schedule")
 
 
 def is_whole(root: UOp) -> bool:

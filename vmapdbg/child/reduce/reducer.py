@@ -8,6 +8,7 @@ by a worker (`trial`) for each set; one that hangs is killed.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import pickle
 import select
@@ -89,6 +90,14 @@ class Reducer:
         # those of the schedule that is made smaller: a smaller graph must not differ by less than that one
         self.terms = 0
         self.wanted: Any = None
+        # roots of graphs that do not show it
+        self.refused: set[tuple[Any, ...]] = set()
+
+    @functools.cached_property
+    def replacements(self) -> Any:
+        from vmapdbg.child.reduce.replacements import Replacements
+
+        return Replacements()
 
     def close(self) -> None:
         for worker in self.workers:
@@ -144,28 +153,61 @@ class Reducer:
     def reduce(self, roots: list[Any]) -> list[Any]:
         from vmapdbg.child.reduce.shrink import LAST_STEPS, STEPS
 
-        for steps in (STEPS, LAST_STEPS, STEPS):
-            changed = True
-            while changed and time.monotonic() < self.end:
-                changed = False
-                for step in steps:
-                    while (smaller := self.take_step(step, roots)) is not None:
-                        roots, changed = smaller, True
+        last: list[Any] = []
+        while roots != last and time.monotonic() < self.end:
+            last = roots
+            for step in STEPS:
+                roots = self.repeat_step(step, roots)
+            roots = self.replace_nodes(roots)
+            if roots == last:
+                for step in LAST_STEPS:
+                    roots = self.repeat_step(step, roots)
+        return roots
+
+    def repeat_step(self, step: Any, roots: list[Any]) -> list[Any]:
+        """Returns the smallest graph that a step leads to, taken as often as it helps."""
+        while (smaller := self.take_step(step, roots)) is not None:
+            roots = smaller
         return roots
 
     def take_step(self, step: Any, roots: list[Any]) -> list[Any] | None:
         """Returns the first graph of a step that is smaller and still shows the difference, None for none."""
-        from vmapdbg.child.reduce.shrink import measure, plainer_numbers
+        from vmapdbg.child.reduce.shrink import plainer_numbers
 
-        size = measure(roots)
-        for candidate in step(roots):
+        # plainer numbers make no graph smaller, and run out
+        return next((made for made in step(roots) if self.is_kept(made, roots, step is plainer_numbers)), None)
+
+    def replace_nodes(self, roots: list[Any]) -> list[Any]:
+        """Returns the graph with nodes replaced where what is looked for does not depend on them."""
+        from tinygrad.uop.ops import UOp
+
+        from vmapdbg.child.reduce.replacements import replace_node
+
+        left = set(UOp.sink(*roots).toposort())
+        for u, made in self.replacements.list_all(roots):
             if time.monotonic() > self.end:
-                return None
-            # plainer numbers make no graph smaller, and run out
-            shrinks = measure(candidate) < size or (step is plainer_numbers and measure(candidate) == size)
-            if shrinks and self.compare(candidate) == self.wanted:
-                return candidate
-        return None
+                break
+            if u not in left:
+                continue
+            candidate = replace_node(roots, u, made)
+            if self.is_kept(candidate, roots):
+                roots = candidate
+                left = set(UOp.sink(*roots).toposort())
+        return roots
+
+    def is_kept(self, candidate: list[Any], roots: list[Any], may_be_as_large: bool = False) -> bool:
+        """Tells whether a graph is smaller than another one and still shows the difference."""
+        from vmapdbg.child.reduce.shrink import measure
+
+        if time.monotonic() > self.end or tuple(candidate) in self.refused:
+            return False
+        size, before = measure(candidate), measure(roots)
+        if not (size < before or (may_be_as_large and size == before)):
+            return False
+        if self.compare(candidate) == self.wanted:
+            return True
+        self.refused.add(tuple(candidate))
+        return False
 
     def compare(self, roots: list[Any]) -> Any:
         """Returns in what way the two sets of patches differ on a graph, or what is wrong with it where there is one
@@ -187,7 +229,7 @@ class Reducer:
         if not others:
             from vmapdbg.child.reduce.wrong_alone import find_fault
 
-            return find_fault(one, roots)
+            return find_fault(one, roots, self.wanted)
         return find_difference(one, others[0], self.request.by, self.terms)
 
 

@@ -21,44 +21,39 @@ Step = Callable[[Roots], Iterable[Roots]]
 
 
 def fewer_outputs(roots: Roots) -> Iterable[Roots]:
-    """Each output alone."""
-    if len(roots) > 1:
+    """Each output alone; then all but a half of them, but a quarter, ... but one."""
+    count = len(roots)
+    if count > 1:
         yield from ([root] for root in roots)
+    length = count // 2
+    while length and count > 2:
+        for first in range(0, count, length):
+            yield roots[:first] + roots[first + length :]
+        length //= 2
 
 
 def earlier_outputs(roots: Roots) -> Iterable[Roots]:
-    """What an output is made from in its place, the earliest first; a value inside scopes is collected over them."""
+    """What an output is made from in its place, the earliest first; a value inside scopes is collected over them. Of
+    many such some far apart come first."""
     for index, root in enumerate(roots):
-        for u in root.toposort():
-            if u is not root and _is_value(u) and u.op not in {Ops.BUFFER, Ops.CONST, Ops.COPY}:
-                collected = _collect(u)
-                if collected is not None and collected is not root:
-                    yield [*roots[:index], collected, *roots[index + 1 :]]
+        earlier = [u for u in root.toposort() if u is not root and is_value(u) and u.op not in _LEAVES]
+        for u in spread(earlier):
+            collected = _collect(u)
+            if collected is not None and collected is not root:
+                yield [*roots[:index], collected, *roots[index + 1 :]]
 
 
-def inputs_for_subgraphs(roots: Roots) -> Iterable[Roots]:
-    """A new input in the place of a node with all that it is made from, the largest first."""
-    sink = UOp.sink(*roots)
-    for u in reversed(list(sink.toposort())):
-        if u in roots or not _is_value(u) or u.op in {Ops.BUFFER, Ops.CONST, Ops.COPY} or _is_input(u):
-            continue
-        made = _make_input(u)
-        if made is not None:
-            yield list(sink.substitute({u: made}).src)
-
-
-def sources_for_nodes(roots: Roots) -> Iterable[Roots]:
-    """A node's own source in its place, where that has the same shape and dtype."""
-    sink = UOp.sink(*roots)
-    for u in reversed(list(sink.toposort())):
-        for s in dict.fromkeys(u.src if _is_value(u) else ()):
-            if _is_value(s) and s.dtype == u.dtype and s._shape == u._shape and s._device == u._device:
-                yield list(sink.substitute({u: s}).src)
+def spread(items: list[UOp]) -> list[UOp]:
+    """Returns some items in order, and then the others in order, where they are many."""
+    if len(items) <= _MANY:
+        return items
+    coarse = items[:: len(items) // _FIRST]
+    return [*coarse, *(u for u in items if u not in set(coarse))]
 
 
 def smaller_sizes(roots: Roots) -> Iterable[Roots]:
     """Each size of an axis made 2, or 3, wherever it stands. Inputs get new contents."""
-    sizes = {s for u in UOp.sink(*roots).toposort() if _is_value(u) for s in u.shape if isinstance(s, int) and s > 2}
+    sizes = {s for u in UOp.sink(*roots).toposort() if is_value(u) for s in u.shape if isinstance(s, int) and s > 2}
     for size in sorted(sizes, reverse=True):
         for smaller in (2, 3):
             if smaller < size and (made := _resize(roots, size, smaller)) is not None:
@@ -70,47 +65,43 @@ def plainer_numbers(roots: Roots) -> Iterable[Roots]:
     sink = UOp.sink(*roots)
     for u in sink.toposort():
         if u.op is Ops.BUFFER and isinstance(u.device, str):
-            plain = _count_up(u.arg, u.dtype)
+            plain = count_up(u.arg, u.dtype)
             if plain is not None and plain != read_buffer(u.buffer):
                 yield list(sink.substitute({u: make_buffer(u.device, u.arg, u.dtype, plain)}).src)
         elif u.op is Ops.CONST and dtypes.is_float(u.dtype) and u.arg not in (0.0, 1.0, -1.0, 2.0):
             yield list(sink.substitute({u: u.replace(arg=2.0)}).src)
 
 
-STEPS: tuple[Step, ...] = (fewer_outputs, earlier_outputs, inputs_for_subgraphs, sources_for_nodes)
-"""Each makes a graph of fewer nodes: they are repeated until none helps."""
+STEPS: tuple[Step, ...] = (fewer_outputs, earlier_outputs)
+"""Each makes a graph of fewer nodes, as do the replacements of `replacements`."""
 LAST_STEPS: tuple[Step, ...] = (smaller_sizes, plainer_numbers)
+_LEAVES = {Ops.BUFFER, Ops.CONST, Ops.COPY}
+_MANY = 100
+_FIRST = 16
 
 
 def count_nodes(roots: Roots) -> int:
-    return sum(_is_value(u) for u in UOp.sink(*roots).toposort())
+    return sum(is_value(u) for u in UOp.sink(*roots).toposort())
 
 
 def measure(roots: Roots) -> tuple[int, int]:
     """Returns what a reduction makes smaller: the nodes, then the elements of all of them."""
-    values = [u for u in UOp.sink(*roots).toposort() if _is_value(u)]
+    values = [u for u in UOp.sink(*roots).toposort() if is_value(u)]
     return len(values), sum(math.prod(s for s in u.shape if isinstance(s, int)) for u in values)
 
 
-def _is_value(u: UOp) -> bool:
+def is_value(u: UOp) -> bool:
     no_value = {Ops.DEVICE, Ops.UNIQUE, Ops.SINK, Ops.RANGE, Ops.DEFINE_VAR, Ops.BIND}
     return u.op not in no_value and u.dtype.scalar() != dtypes.index and u._shape is not None and u._device is not None
 
 
-def _is_input(u: UOp) -> bool:
-    """A BUFFER in some shape, and perhaps the slice of a scope of it."""
-    while u.op is Ops.RESHAPE or u.op.name == "VMAPIN":
-        u = u.src[0]
-    return u.op is Ops.BUFFER
-
-
-def _open_ranges(u: UOp) -> list[UOp]:
+def open_ranges(u: UOp) -> list[UOp]:
     return sorted(u.ranges, key=lambda r: -r.arg[0])
 
 
 def _collect(u: UOp) -> UOp | None:
     """The value with the RANGEs that are open in it as its first axes."""
-    ranges = _open_ranges(u)
+    ranges = open_ranges(u)
     if not ranges:
         return u
     if not all(isinstance(s, int) for s in u.shape):
@@ -119,21 +110,7 @@ def _collect(u: UOp) -> UOp | None:
     return enters.vmapout((*ranges, *[0] * len(u.shape)))
 
 
-def _make_input(u: UOp) -> UOp | None:
-    ranges = _open_ranges(u)
-    if not all(isinstance(s, int) for s in u.shape) or not isinstance(u.device, str):
-        return None
-    shape = (*(int(r.vmax) + 1 for r in ranges), *map(int, u.shape))
-    data = _count_up(math.prod(shape), u.dtype)
-    if data is None:
-        return None
-    made = make_buffer(u.device, math.prod(shape), u.dtype, data).reshape(shape)
-    if ranges:
-        made = made.vmapin((*ranges, *[0] * len(u.shape)))
-    return made
-
-
-def _count_up(size: int, dtype: Any) -> bytes | None:
+def count_up(size: int, dtype: Any) -> bytes | None:
     """The bytes of 1, 2, 3, ...; of 1, 0, 1, 0 for bools. None for a dtype that Python has no numbers of."""
     if dtype == dtypes.bool:
         return bytes((i + 1) % 2 for i in range(size))
@@ -149,7 +126,7 @@ def _resize(roots: Roots, size: int, smaller: int) -> Roots | None:
     try:
         for u in UOp.sink(*roots).toposort():
             built[u] = _resize_node(u, [built[s] for s in u.src], size, smaller)
-            if _is_value(u):
+            if is_value(u):
                 assert built[u].shape is not None
     except Exception:  # every op has its own way to say that shapes do not fit
         return None
@@ -164,7 +141,7 @@ def _resize_node(u: UOp, sources: list[UOp], size: int, smaller: int) -> UOp:
         count = int(scale(u.arg))
         if count == u.arg:
             return u
-        data = _count_up(count, u.dtype)
+        data = count_up(count, u.dtype)
         assert data is not None
         return make_buffer(str(u.device), count, u.dtype, data)
     if u.op is Ops.RANGE:

@@ -28,6 +28,8 @@ from vmapdbg.job.patches import format_patches
 from vmapdbg.model.capture import Output
 from vmapdbg.model.wording import first_line
 
+_PERIOD = 0.05
+"""Seconds between two looks at a rewrite that may never end: many graphs are tried that have one."""
 _DEVICES: dict[Any, Any] = {"NPY": "PYTHON"}
 """What numpy holds is read only, and no kernel runs on its device: this one holds it here."""
 
@@ -57,7 +59,7 @@ def main() -> None:
         recorder = Recorder()
         observe_with(recorder)
         lint = functools.partial(lint_recorded, recorder, job.target)
-    Watcher(lambda text: None).start()
+    Watcher(lambda text: None, period=_PERIOD).start()
     # stdout carries answers alone
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
