@@ -12,9 +12,10 @@ import click
 
 from vmapdbg.bisect import DEFAULT_RUNS, KINDS
 from vmapdbg.commands.baseline import capture_of
+from vmapdbg.commands.console import make_console
 from vmapdbg.commands.jobs import find_findings, find_job, find_plain_job, refuse_overlay_error
 from vmapdbg.commands.launcher import run_many
-from vmapdbg.commands.options import JobOptions, OutcomeType, job_options, make_console
+from vmapdbg.commands.options import JobOptions, OutcomeType, job_options
 from vmapdbg.commands.progress import show_progress
 from vmapdbg.job.job import Job
 from vmapdbg.job.patches import Patches

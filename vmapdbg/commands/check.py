@@ -11,16 +11,10 @@ from typing import TYPE_CHECKING
 import click
 
 from vmapdbg.check.oracles import DEFAULT, ORACLES
+from vmapdbg.commands.console import make_console
 from vmapdbg.commands.jobs import find_job, refuse_overlay_error
 from vmapdbg.commands.launcher import Streams, ask_child, run_job
-from vmapdbg.commands.options import (
-    JobOptions,
-    NamesType,
-    end_after,
-    job_options,
-    make_console,
-    tell_no_schedule,
-)
+from vmapdbg.commands.options import JobOptions, NamesType, end_after, job_options, tell_no_schedule
 from vmapdbg.commands.progress import show_progress
 from vmapdbg.job.job import CheckRequest, Job
 from vmapdbg.model.capture import Capture

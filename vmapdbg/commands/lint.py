@@ -8,15 +8,10 @@ from dataclasses import replace
 import click
 
 from vmapdbg.commands.baseline import capture_of, find_baseline, run_beside
+from vmapdbg.commands.console import make_console
 from vmapdbg.commands.jobs import capture_job, find_job, is_saved, refuse_overlay_error
 from vmapdbg.commands.launcher import ChildDied
-from vmapdbg.commands.options import (
-    JobOptions,
-    NamesType,
-    end_if_failed,
-    job_options,
-    make_console,
-)
+from vmapdbg.commands.options import JobOptions, NamesType, end_if_failed, job_options
 from vmapdbg.job.job import Job
 from vmapdbg.lint import CODES, NEED_BASELINE, RULES, lint_capture
 from vmapdbg.lint.ignores import split_ignored

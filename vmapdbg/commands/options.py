@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from vmapdbg.bisect import KERNEL_COUNT, KINDS
+from vmapdbg.commands.console import close_pager
 from vmapdbg.job.patches import PatchError, Patches, parse_patches
 from vmapdbg.job.targets import DEFAULT_TARGET, TARGETS
 from vmapdbg.model.capture import Capture
@@ -173,14 +174,6 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
 # *** what is printed, and how a command ends
 
 
-def make_console(stderr: bool = False) -> Any:
-    """Returns the console of stdout, or of stderr: width and colour from the terminal, plain when piped, NO_COLOR
-    honoured."""
-    from rich.console import Console
-
-    return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
-
-
 def tell_no_schedule(capture: Capture) -> None:
     """Says why there is nothing to see, unless the snippet failed: that is told already."""
     if capture.error is None:
@@ -196,6 +189,7 @@ _HUNG = frozenset({"ChildDied", "EndlessRewrite"})
 
 def end_after(capture: Capture) -> None:
     """Ends with the code of the snippet's failure, if it failed. Its traceback is on stderr already."""
+    close_pager()
     if capture.error is not None and capture.error.type == "SystemExit":
         click.echo(f"vmapdbg: {capture.snippet} exited with status {capture.error.message}", err=True)
     end_if_failed(capture)
@@ -203,6 +197,7 @@ def end_after(capture: Capture) -> None:
 
 def end_if_failed(capture: Capture) -> None:
     """Does the same where the snippet's exit status is printed already, or its child may have died."""
+    close_pager()
     if capture.error is not None:
         sys.exit(EXIT_CHILD if capture.error.type in _HUNG else EXIT_SNIPPET)
     if any(kernel.failed is not None for schedule in capture.schedules for kernel in schedule.kernels):

@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vmapdbg.commands.options import make_console
+from vmapdbg.commands.console import make_console
 from vmapdbg.commands.programs import Program, run_program
 from vmapdbg.job.job import LintedSchedule
 from vmapdbg.model.capture import SCHEMA, Finding

@@ -9,16 +9,9 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from vmapdbg.commands.console import make_console
 from vmapdbg.commands.jobs import find_shown
-from vmapdbg.commands.options import (
-    JobOptions,
-    NamesType,
-    ScheduleType,
-    end_after,
-    job_options,
-    make_console,
-    tell_no_schedule,
-)
+from vmapdbg.commands.options import JobOptions, NamesType, ScheduleType, end_after, job_options, tell_no_schedule
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.data import dump_document
 from vmapdbg.model.failure import Failure

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import click
 
+from vmapdbg.commands.console import make_console
 from vmapdbg.commands.jobs import find_capture, find_job, is_saved
-from vmapdbg.commands.options import (
-    JobOptions,
-    end_after,
-    job_options,
-    make_console,
-    tell_no_schedule,
-)
+from vmapdbg.commands.options import JobOptions, end_after, job_options, tell_no_schedule
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import index_of
