@@ -109,8 +109,8 @@ def run_snippet(request: Request, find_nodes: Callable[[], KnownNodes]) -> model
     main_module.__file__ = job.snippet
     main_module.__builtins__ = __builtins__  # type: ignore[attr-defined]
     sys.modules["__main__"] = main_module
-    sys.argv = [job.snippet, *job.arguments]
-    set_path(Path(job.snippet).resolve().parent, request.tinygrad)
+    sys.argv = [job.typed or job.snippet, *job.arguments]
+    set_path(job.folder, request.tinygrad)
     try:
         code = compile(Path(job.snippet).read_bytes(), job.snippet, "exec")
         exec(code, main_module.__dict__)

@@ -14,8 +14,9 @@ from vmapdbg.check.oracles import DEFAULT, ORACLES
 from vmapdbg.commands.console import make_console
 from vmapdbg.commands.jobs import find_job, refuse_overlay_error
 from vmapdbg.commands.launcher import Streams, ask_child, run_job
-from vmapdbg.commands.options import JobOptions, NamesType, end_after, job_options, tell_no_schedule
+from vmapdbg.commands.options import JobOptions, NamesType, SnippetCommand, end_after, job_options, tell_no_schedule
 from vmapdbg.commands.progress import show_progress
+from vmapdbg.commands.settings import find_settings
 from vmapdbg.job.job import CheckRequest, Job
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.data import build_data, dump_document
@@ -23,8 +24,10 @@ from vmapdbg.model.data import build_data, dump_document
 if TYPE_CHECKING:
     from vmapdbg.check.result import CheckReport
 
+_ELEMENTS = 2000
 
-@click.command()
+
+@click.command(cls=SnippetCommand)
 @click.argument("snippet", required=False)
 @click.option(
     "--oracle",
@@ -37,9 +40,8 @@ if TYPE_CHECKING:
 @click.option(
     "--elements",
     type=click.IntRange(min=1),
-    default=2000,
-    show_default=True,
-    help="Run at most this many graphs for one output; of a larger batch some elements are checked.",
+    help="Run at most this many graphs for one output; of a larger batch some elements are checked."
+    f"  [default: {_ELEMENTS}]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the findings and comparisons as one JSON document.")
 @job_options
@@ -47,7 +49,7 @@ def check(
     snippet: str | None,
     chosen: tuple[tuple[str, ...], ...],
     paranoid: bool,
-    elements: int,
+    elements: int | None,
     as_json: bool,
     options: JobOptions,
 ) -> None:
@@ -69,7 +71,9 @@ def check(
       vmapdbg check train.py --oracle stock,python --elements 500 --json
     """
     oracles = choose_oracles(chosen, paranoid)
-    capture, report = check_job(find_job(snippet, options), elements, oracles)
+    job = find_job(snippet, options)
+    limit = elements or find_settings(job.snippet).elements or _ELEMENTS
+    capture, report = check_job(job, limit, oracles)
     from vmapdbg.render.check_sentences import make_findings
 
     capture = replace(capture, findings=make_findings(capture, report))

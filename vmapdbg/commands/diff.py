@@ -9,13 +9,13 @@ import click
 from vmapdbg.commands.baseline import find_pair
 from vmapdbg.commands.console import make_console
 from vmapdbg.commands.diff_suite import SuiteFormat, SuiteOptions, diff_folders, find_folders
-from vmapdbg.commands.options import JobOptions, end_if_failed, job_options
+from vmapdbg.commands.options import JobOptions, SnippetCommand, end_if_failed, job_options
 from vmapdbg.model.data import dump_document
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import load_capture
 
 
-@click.command()
+@click.command(cls=SnippetCommand)
 @click.argument("inputs", nargs=-1)
 @click.option(
     "--baseline",

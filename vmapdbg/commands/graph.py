@@ -8,11 +8,11 @@ import click
 
 from vmapdbg.commands.baseline import find_pair
 from vmapdbg.commands.jobs import find_capture
-from vmapdbg.commands.options import JobOptions, end_after, job_options
+from vmapdbg.commands.options import JobOptions, SnippetCommand, end_after, job_options
 from vmapdbg.render.graph.stages import STAGES
 
 
-@click.command()
+@click.command(cls=SnippetCommand)
 @click.argument("snippet", required=False)
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="svg, png, pdf, dot or json.")
 @click.option(

@@ -19,12 +19,17 @@ class NothingRemembered(Failure):
 def remember_job(job: Job) -> None:
     """Writes the job. A directory that cannot be written is no reason to stop."""
     with contextlib.suppress(OSError, StoreError):
-        FOLDER.mkdir(exist_ok=True)
-        # the folder ignores itself, so that git never offers it for a commit
-        ignore = FOLDER / ".gitignore"
-        if not ignore.exists():
-            ignore.write_text("*\n", encoding="utf-8")
-        write_atomically(FOLDER / "last.json", dump_record(job, indent=1) + "\n")
+        write_atomically(make_folder() / "last.json", dump_record(job, indent=1) + "\n")
+
+
+def make_folder() -> Path:
+    """Returns the folder `.vmapdbg`, which is there then. Raises OSError."""
+    FOLDER.mkdir(exist_ok=True)
+    # the folder ignores itself, so that git never offers it for a commit
+    ignore = FOLDER / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n", encoding="utf-8")
+    return FOLDER
 
 
 def recall_job() -> Job:

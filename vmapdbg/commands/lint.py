@@ -11,7 +11,7 @@ from vmapdbg.commands.baseline import capture_of, find_baseline, run_beside
 from vmapdbg.commands.console import make_console
 from vmapdbg.commands.jobs import capture_job, find_job, is_saved, refuse_overlay_error
 from vmapdbg.commands.launcher import ChildDied
-from vmapdbg.commands.options import JobOptions, NamesType, end_if_failed, job_options
+from vmapdbg.commands.options import JobOptions, NamesType, SnippetCommand, end_if_failed, job_options
 from vmapdbg.job.job import Job
 from vmapdbg.lint import CODES, NEED_BASELINE, RULES, lint_capture
 from vmapdbg.lint.ignores import split_ignored
@@ -23,7 +23,7 @@ FORMATS = ("text", "concise", "json", "github", "sarif")
 CODES_TYPE = NamesType("code", CODES, str.upper)
 
 
-@click.command()
+@click.command(cls=SnippetCommand)
 @click.argument("snippet", required=False)
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="How to print.")
 @click.option("--select", type=CODES_TYPE, help="Look only for these: VD101,VD105.")

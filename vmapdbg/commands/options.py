@@ -104,6 +104,10 @@ class JobOptions:
     timeout: float | None
     tree: str | None = None
     python: str | None = None
+    arguments: tuple[str, ...] | None = None
+    """The snippet's own, after `--`."""
+    code: str | None = None
+    """Python code in the place of a snippet."""
 
 
 def make_patches_option(default: str | None) -> Callable[[Any], Any]:
@@ -137,6 +141,10 @@ class SecondsType(click.FloatRange):
 
 _timeout_option = click.option("--timeout", type=SecondsType(), help="Stop the snippet after this many seconds.")
 
+_code_option = click.option(
+    "-c", "code", metavar="CODE", help="Python code in the place of SNIPPET; - reads it from stdin."
+)
+
 tinygrad_option = click.option(
     "--tinygrad",
     "tree",
@@ -148,9 +156,28 @@ python_option = click.option(
 )
 
 
-def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command the options of a job; it gets them as `options`, one JobOptions."""
+_ARGUMENTS = "vmapdbg.arguments"
 
+
+class SnippetCommand(click.Command):
+    """A command that takes a snippet. What follows `--` are the snippet's own arguments, and none of the command's."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args:
+            end = args.index("--")
+            ctx.meta[_ARGUMENTS] = tuple(args[end + 1 :])
+            args = args[:end]
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        pieces = [piece for piece in super().collect_usage_pieces(ctx) if not piece.startswith("[ARGUMENTS]")]
+        return [*pieces, "[-- ARGUMENTS]"]
+
+
+def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a command the options of a job; it gets them as `options`, one JobOptions. Its class is SnippetCommand."""
+
+    @_code_option
     @_target_option
     @_job_patches_option
     @tinygrad_option
@@ -164,9 +191,12 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
         timeout: float | None,
         tree: str | None,
         python: str | None,
+        code: str | None,
         **more: Any,
     ) -> Any:
-        return command(*args, options=JobOptions(target, patches, timeout, tree, python), **more)
+        arguments = click.get_current_context().meta.get(_ARGUMENTS)
+        options = JobOptions(target, patches, timeout, tree, python, arguments, code)
+        return command(*args, options=options, **more)
 
     return take_options
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vmapdbg.commands.console import make_console
 from vmapdbg.commands.programs import Program, run_program
+from vmapdbg.commands.settings import find_settings
 from vmapdbg.job.job import LintedSchedule
 from vmapdbg.model.capture import SCHEMA, Finding
 from vmapdbg.model.data import build_data, dump_document
@@ -54,11 +56,12 @@ def run_and_lint(program: Program) -> RunDocument:
     target = program.job.target
     with tempfile.TemporaryDirectory(prefix="vmapdbg-lint-") as folder:
         status = run_program(program, VMAPDBG_LINT=folder, VMAPDBG_LINT_TARGET=target)
-        return sum_up(Path(folder), target, status)
+        codes = find_settings(program.job.snippet).choose_codes()
+        return sum_up(Path(folder), target, status, codes)
 
 
-def sum_up(folder: Path, target: str, status: int) -> RunDocument:
-    """Sums up the files of all processes; the same finding of two of them is one."""
+def sum_up(folder: Path, target: str, status: int, codes: Collection[str]) -> RunDocument:
+    """Sums up the files of all processes, their findings of some codes; the same finding of two of them is one."""
     from vmapdbg.lint.ignores import split_ignored
     from vmapdbg.render.lint_formats import RunDocument
 
@@ -70,6 +73,8 @@ def sum_up(folder: Path, target: str, status: int) -> RunDocument:
     found: dict[tuple[str, str, str | None], Finding] = {}
     for schedule in schedules:
         for finding in schedule.findings:
+            if finding.code not in codes:
+                continue
             found.setdefault((finding.code, finding.message, finding.line), finding)
     stay, ignored = split_ignored(found.values())
     return RunDocument(

@@ -11,7 +11,15 @@ import click
 
 from vmapdbg.commands.console import make_console
 from vmapdbg.commands.jobs import find_shown
-from vmapdbg.commands.options import JobOptions, NamesType, ScheduleType, end_after, job_options, tell_no_schedule
+from vmapdbg.commands.options import (
+    JobOptions,
+    NamesType,
+    ScheduleType,
+    SnippetCommand,
+    end_after,
+    job_options,
+    tell_no_schedule,
+)
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.data import dump_document
 from vmapdbg.model.failure import Failure
@@ -27,8 +35,8 @@ _SEE_MORE = (
 )
 
 
-@click.command()
-@click.argument("snippet")
+@click.command(cls=SnippetCommand)
+@click.argument("snippet", required=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option(
     "--only",
@@ -44,7 +52,7 @@ _SEE_MORE = (
 @click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Write the capture to a file, too.")
 @job_options
 def show(
-    snippet: str,
+    snippet: str | None,
     arguments: tuple[str, ...],
     only: tuple[str, ...] | None,
     schedule: int | Literal["all"] | None,
@@ -69,6 +77,8 @@ def show(
       vmapdbg show after.json --kernel r_32_64_4
       vmapdbg show after.json --line train.py:12 --only kernels,source
     """
+    if snippet is None and options.code is None:
+        raise click.UsageError("Missing argument 'SNIPPET'")
     if kernel is not None and line is not None:
         raise Failure("--kernel and --line: choose one")
     if save is not None:

@@ -58,7 +58,7 @@ def choose_tinygrad(job: Job) -> tuple[Job, str | None]:
         job = replace(job, tree=".")
         found = f"the tinygrad of this folder, {fetch_tree('.').title}"
     else:
-        installed = find_installed(job.snippet)
+        installed = find_installed(job.folder)
         if is_release(installed, TINYGRAD_VERSION):
             return job, None
         check_version(installed.version, str(installed.folder))
@@ -73,12 +73,12 @@ def _say_observed(found: str) -> None:
     click.echo(f"vmapdbg: observing {found}; the patches need the release {TINYGRAD_VERSION}", err=True)
 
 
-def find_installed(snippet: str) -> Tree:
-    """Returns the tinygrad that a snippet imports: from its own folder, else from where the tool's Python finds it.
-    Raises Failure where there is none."""
+def find_installed(folder: Path) -> Tree:
+    """Returns the tinygrad that a snippet imports: from the folder that it imports from first, else from where the
+    tool's Python finds it. Raises Failure where there is none."""
     # a child's path has the snippet's folder in the place of the working directory
     others = [entry for entry in sys.path if Path(entry or os.curdir).resolve() != Path.cwd()]
-    tree = find_imported([str(Path(snippet).resolve().parent), *others])
+    tree = find_imported([str(folder), *others])
     if tree is None:
         raise Failure(
             f"tinygrad is not installed: pip install tinygrad=={TINYGRAD_VERSION} for the patches; to look at another"
