@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shlex
 import sys
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -148,7 +150,24 @@ def capture_job(job: Job, quiet_stdout: bool = False) -> Capture:
     refuse_overlay_error(capture)
     if capture.error is not None and capture.error.type == "ChildDied":
         click.echo(f"vmapdbg: {capture.error.message}", err=True)
-    return add_findings(capture)
+    capture = add_findings(capture)
+    tell_mistakes(capture.findings)
+    return capture
+
+
+def tell_mistakes(findings: Iterable[Finding]) -> None:
+    """Says which comments in the files of some findings are to ignore a code and cannot."""
+    from vmapdbg.lint import CODES
+    from vmapdbg.lint.ignores import list_other_mistakes
+
+    for mistake in list_other_mistakes(findings, CODES):
+        _tell_mistake(mistake)
+
+
+@functools.cache
+def _tell_mistake(mistake: str) -> None:
+    """Says it once, however many captures a command looks at."""
+    click.echo(f"vmapdbg: {mistake}", err=True)
 
 
 def refuse_overlay_error(capture: Capture) -> None:

@@ -228,8 +228,16 @@ def end_after(capture: Capture) -> None:
 def end_if_failed(capture: Capture) -> None:
     """Does the same where the snippet's exit status is printed already, or its child may have died."""
     close_pager()
+    status = find_exit_code(capture)
+    if status:
+        sys.exit(status)
+
+
+def find_exit_code(capture: Capture) -> int:
+    """Returns the code of a snippet's failure, 0 where it did not fail."""
     if capture.error is not None:
-        sys.exit(EXIT_CHILD if capture.error.type in _HUNG else EXIT_SNIPPET)
+        return EXIT_CHILD if capture.error.type in _HUNG else EXIT_SNIPPET
     if any(kernel.failed is not None for schedule in capture.schedules for kernel in schedule.kernels):
         # the snippet did not need its program: nothing is known of it
-        sys.exit(EXIT_CHILD)
+        return EXIT_CHILD
+    return 0

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vmapdbg.commands.console import make_console
+from vmapdbg.commands.jobs import tell_mistakes
 from vmapdbg.commands.programs import Program, run_program
 from vmapdbg.commands.settings import find_settings
 from vmapdbg.job.job import LintedSchedule
@@ -42,6 +43,7 @@ def print_linted(linted: RunDocument) -> None:
     from vmapdbg.lint import RULES
     from vmapdbg.render.text.lint import print_run
 
+    tell_mistakes(linted.findings)
     counts = f"{linted.kernels:,} kernels of {linted.schedules:,} schedules"
     if linted.ignored:
         counts += f", {linted.ignored} ignored by comments"

@@ -1,6 +1,7 @@
 """The table `[tool.vmapdbg]` of a pyproject.toml: what a project wants where the command line says nothing.
 
-As ruff does it: that of the folder of the snippet, or of the nearest one above it whose pyproject.toml has such a table.
+As ruff does it: that in the folder of the snippet, or in the nearest one above it whose pyproject.toml has such a
+table.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from vmapdbg.model.capture import SCHEMA, Capture, Finding, Schedule, SnippetErr
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.vocabulary import DocumentKind
 from vmapdbg.render.graph.model import Graph
-from vmapdbg.render.lint_formats import LintDocument, RunDocument
+from vmapdbg.render.lint_formats import LintDocument, LintFilesDocument, RunDocument
 from vmapdbg.render.pattern_sentences import add_pattern_sentences
 from vmapdbg.render.run_check import RunCheckDocument
 from vmapdbg.render.value_document import ValueDocument
@@ -231,6 +231,7 @@ DOCUMENTS: dict[DocumentKind, type] = {
     "suite-diff": SuiteDiff,
     "graph": Graph,
     "lint": LintDocument,
+    "lint-files": LintFilesDocument,
     "run": RunDocument,
     "check": CheckDocument,
     "run-check": RunCheckDocument,
