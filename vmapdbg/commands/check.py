@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import click
 
 from vmapdbg.check.oracles import DEFAULT, ORACLES
-from vmapdbg.commands.console import make_console
+from vmapdbg.commands.console import close_pager, make_console
+from vmapdbg.commands.estimate import count_work, tell_estimate
 from vmapdbg.commands.jobs import find_job, refuse_overlay_error
-from vmapdbg.commands.launcher import Streams, ask_child, run_job
+from vmapdbg.commands.launcher import ChildDied, Streams, ask_checker, run_job
 from vmapdbg.commands.options import JobOptions, NamesType, SnippetCommand, end_after, job_options, tell_no_schedule
 from vmapdbg.commands.progress import show_progress
 from vmapdbg.commands.settings import find_settings
@@ -73,7 +74,7 @@ def check(
     oracles = choose_oracles(chosen, paranoid)
     job = find_job(snippet, options)
     limit = elements or find_settings(job.snippet).elements or _ELEMENTS
-    capture, report = check_job(job, limit, oracles)
+    capture, report, ended = check_job(job, limit, oracles)
     from vmapdbg.render.check_sentences import make_findings
 
     capture = replace(capture, findings=make_findings(capture, report))
@@ -87,6 +88,9 @@ def check(
         print_check(capture, report, make_console())
     else:
         tell_no_schedule(capture)
+    close_pager()
+    if ended is not None:
+        raise ended
     end_after(capture)
     if capture.findings:
         sys.exit(1)
@@ -100,20 +104,28 @@ def choose_oracles(chosen: tuple[tuple[str, ...], ...], paranoid: bool) -> tuple
     return tuple(name for name in ORACLES if name in names) or (DEFAULT,)
 
 
-def check_job(job: Job, limit: int, oracles: tuple[str, ...]) -> tuple[Capture, CheckReport]:
+def check_job(job: Job, limit: int, oracles: tuple[str, ...]) -> tuple[Capture, CheckReport, BaseException | None]:
     """Runs the job once, then has oracles compute in another child what it should have got.
 
-    What the snippet prints goes to stderr. `limit` is the most graphs that an oracle runs for one output.
+    What the snippet prints goes to stderr. `limit` is the most graphs that an oracle runs for one output. Returns what
+    ended the comparison early, too: then the report has what was compared by then. Raises ChildDied.
     """
     streams = Streams(stdout=sys.stderr.fileno())
     with tempfile.TemporaryDirectory(prefix="vmapdbg-") as evidence:
         with show_progress(f"working on {job.snippet}", late=True) as progress:
             capture = run_job(job, streams, ["vmapdbg.render.text.check"], evidence, progress)
         refuse_overlay_error(capture)
-        request = CheckRequest(job=job, evidence=evidence, limit=limit, oracles=oracles)
+        work = tuple(count_work(schedule) for schedule in capture.schedules)
+        request = CheckRequest(job=job, evidence=evidence, limit=limit, oracles=oracles, work=work)
         compared_with = " and ".join(ORACLES[name] for name in oracles)
+        # how fast the other oracles are depends on the snippet
+        if oracles == (DEFAULT,):
+            tell_estimate(work)
         with show_progress(f"comparing {job.snippet} with {compared_with}") as progress:
-            text = ask_child(request, f"the comparison with {compared_with}", job.timeout, progress)
+            text, ended = ask_checker(request, f"the comparison with {compared_with}", progress)
     from vmapdbg.check.result import CheckReport
 
-    return capture, build_data(CheckReport, json.loads(text))
+    report = build_data(CheckReport, json.loads(text))
+    if report.left and ended is None:
+        ended = ChildDied(f"the comparison with {compared_with} ended before it was done")
+    return capture, report, ended

@@ -293,7 +293,7 @@ def print_reports(linted: Sequence[Linted]) -> None:
             console.print()
     if len(linted) > 1:
         found = format_plural(sum(len(one.findings) for one in linted), "finding")
-        console.print(f"{found} in {format_plural(len(looked_at), 'file')}{describe_failures(linted)}")
+        console.print(f"{found} in {format_plural(len(linted), 'file')}{describe_failures(linted)}")
 
 
 def describe_failures(linted: Sequence[Linted]) -> str:

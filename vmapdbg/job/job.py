@@ -114,10 +114,12 @@ class Request:
 @dataclass(frozen=True, kw_only=True)
 class CheckRequest(Request):
     """Asks for a comparison of the evidence with oracles. `limit` is the most graphs that are run for one output;
-    `oracles` are names of `vmapdbg.check.oracles`."""
+    `oracles` are names of `vmapdbg.check.oracles`. `work` says for each schedule how much there is to compute, in any
+    unit: how long the rest takes is estimated by it."""
 
     limit: int
     oracles: tuple[str, ...]
+    work: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
