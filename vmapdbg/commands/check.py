@@ -115,12 +115,13 @@ def check_job(job: Job, limit: int, oracles: tuple[str, ...]) -> tuple[Capture, 
         with show_progress(f"working on {job.snippet}", late=True) as progress:
             capture = run_job(job, streams, ["vmapdbg.render.text.check"], evidence, progress)
         refuse_overlay_error(capture)
-        work = tuple(count_work(schedule) for schedule in capture.schedules)
-        request = CheckRequest(job=job, evidence=evidence, limit=limit, oracles=oracles, work=work)
-        compared_with = " and ".join(ORACLES[name] for name in oracles)
+        work: tuple[int, ...] = ()
         # how fast the other oracles are depends on the snippet
         if oracles == (DEFAULT,):
+            work = tuple(count_work(schedule) for schedule in capture.schedules)
             tell_estimate(work)
+        request = CheckRequest(job=job, evidence=evidence, limit=limit, oracles=oracles, work=work)
+        compared_with = " and ".join(ORACLES[name] for name in oracles)
         with show_progress(f"comparing {job.snippet} with {compared_with}") as progress:
             text, ended = ask_checker(request, f"the comparison with {compared_with}", progress)
     from vmapdbg.check.result import CheckReport

@@ -115,7 +115,7 @@ class Request:
 class CheckRequest(Request):
     """Asks for a comparison of the evidence with oracles. `limit` is the most graphs that are run for one output;
     `oracles` are names of `vmapdbg.check.oracles`. `work` says for each schedule how much there is to compute, in any
-    unit: how long the rest takes is estimated by it."""
+    unit: how long the rest takes is estimated by it. Empty where that is not known."""
 
     limit: int
     oracles: tuple[str, ...]

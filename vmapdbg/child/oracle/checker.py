@@ -28,8 +28,7 @@ from vmapdbg.model.store import write_atomically
 from vmapdbg.model.wording import format_seconds
 from vmapdbg.values.numbers import Array
 
-_WRITTEN = 1.0
-"""Seconds between two times that what is known is written."""
+_FREE, _SHARE = 1.0, 0.05
 _TOLD = 2.0
 """Seconds after which it is told how long the rest takes."""
 
@@ -43,21 +42,16 @@ def main() -> None:
     checks: list[ScheduleCheck] = []
     # an oracle that runs on tinygrad may not end either
     Watcher(lambda text: None).start()
-    rest = Rest([find_work(file, request.work) for file in files])
+    rest = Rest([find_work(file, request.work) for file in files if request.work])
+    written = Written(request)
     for count, file in enumerate(files, 1):
         write_atomically(request.progress, f"schedule {count} of {len(files)}{rest.describe()}")
         evidence: Evidence = pickle.loads(file.read_bytes())
         checks.append(Checker(evidence, folder, request.limit).check(request.oracles))
-        # who stops it has what was compared by then
-        if rest.count_done() or count == len(files):
-            write_report(request, checks, len(files) - count)
+        rest.done = count
+        written.update(checks, len(files) - count)
     if not files:
-        write_report(request, checks, 0)
-
-
-def write_report(request: CheckRequest, checks: Sequence[ScheduleCheck], left: int) -> None:
-    """Writes what was compared; `left` schedules were not yet."""
-    write_atomically(request.output, json.dumps(to_data(CheckReport(tuple(checks), left)), allow_nan=False))
+        written.update(checks, 0)
 
 
 def find_work(file: Path, work: Sequence[int]) -> int:
@@ -67,28 +61,38 @@ def find_work(file: Path, work: Sequence[int]) -> int:
 
 
 class Rest:
-    """How long the rest takes, by the work that is done: one number for each schedule in their order."""
+    """How long the rest takes, by the work that is done: one number for each schedule in their order; empty where that
+    is not known."""
 
     def __init__(self, work: Sequence[int]):
         self.work, self.done = list(work), 0
-        self.began = self.written = time.monotonic()
-
-    def count_done(self) -> bool:
-        """Counts one more schedule, and tells whether it is time to write what is known."""
-        self.done += 1
-        now = time.monotonic()
-        is_due = self.done == 1 or now - self.written > _WRITTEN
-        if is_due:
-            self.written = now
-        return is_due
+        self.began = time.monotonic()
 
     def describe(self) -> str:
-        """Returns `, about 2 min left`, nothing where too little is done to tell."""
+        """Returns `, about 2 min left`, nothing where too little is known to tell."""
         took = time.monotonic() - self.began
-        if not self.done or took < _TOLD:
+        if not self.work or not self.done or took < _TOLD:
             return ""
         left = took * sum(self.work[self.done :]) / sum(self.work[: self.done])
         return f", about {format_seconds(left)} left"
+
+
+class Written:
+    """The report so far, for whoever stops the comparison. To write it again and again takes a second of a run, and
+    then a twentieth of its time."""
+
+    def __init__(self, request: CheckRequest):
+        self.request = request
+        self.began, self.spent = time.monotonic(), 0.0
+
+    def update(self, checks: Sequence[ScheduleCheck], left: int) -> None:
+        """Writes what was compared; `left` schedules were not yet. The last of all is always written."""
+        began = time.monotonic()
+        if left and self.spent > max(_FREE, _SHARE * (began - self.began)):
+            return
+        text = json.dumps(to_data(CheckReport(tuple(checks), left)), allow_nan=False)
+        write_atomically(self.request.output, text)
+        self.spent += time.monotonic() - began
 
 
 class Checker:
