@@ -12,6 +12,7 @@ import click
 
 from vmapdbg.bisect import DEFAULT_RUNS, KINDS
 from vmapdbg.commands.baseline import capture_of
+from vmapdbg.commands.completion import offer_baselines, offer_files
 from vmapdbg.commands.console import make_console
 from vmapdbg.commands.jobs import find_findings, find_job, find_plain_job, refuse_overlay_error, settings_for
 from vmapdbg.commands.launcher import run_many
@@ -33,7 +34,7 @@ _SECONDS = 60
 
 
 @click.command(cls=SnippetCommand)
-@click.argument("snippet", required=False)
+@click.argument("snippet", required=False, shell_complete=offer_files)
 @click.option(
     "--by",
     "kind",
@@ -42,7 +43,12 @@ _SECONDS = 60
 )
 @click.option("--commits", "span", metavar="GOOD..BAD", help="Find the commit of tinygrad that changed the outcome.")
 @click.option("--decisions", is_flag=True, help="Find the single decision of the scheduler that makes it right again.")
-@click.option("--baseline", metavar="SPEC", help="With --decisions: what is right. As for diff: another tinygrad.")
+@click.option(
+    "--baseline",
+    shell_complete=offer_baselines,
+    metavar="SPEC",
+    help="With --decisions: what is right. As for diff: another tinygrad.",
+)
 @click.option("--on", "old_kind", type=click.Choice(KINDS), hidden=True, help="The old name of --by.")
 @click.option(
     "--runs",

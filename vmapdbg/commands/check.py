@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vmapdbg.check.oracles import DEFAULT, ORACLES
+from vmapdbg.commands.completion import offer_files
 from vmapdbg.commands.console import close_pager, make_console
 from vmapdbg.commands.estimate import count_work, tell_estimate
 from vmapdbg.commands.jobs import find_job, refuse_overlay_error
@@ -29,7 +30,7 @@ _ELEMENTS = 2000
 
 
 @click.command(cls=SnippetCommand)
-@click.argument("snippet", required=False)
+@click.argument("snippet", required=False, shell_complete=offer_files)
 @click.option(
     "--oracle",
     "chosen",

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import click
 
-from vmapdbg.commands.last_job import recall_job, remember_job
+from vmapdbg.commands.completion import list_names
+from vmapdbg.commands.last_job import recall_job, remember_job, remember_names
 from vmapdbg.commands.launcher import Streams, run_job
 from vmapdbg.commands.options import JobOptions
 from vmapdbg.commands.progress import show_progress
@@ -152,6 +153,7 @@ def capture_job(job: Job, quiet_stdout: bool = False) -> Capture:
         click.echo(f"vmapdbg: {capture.error.message}", err=True)
     capture = add_findings(capture)
     tell_mistakes(capture.findings)
+    remember_names(list_names(capture))
     return capture
 
 

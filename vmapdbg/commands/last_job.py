@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from pathlib import Path
 
 from vmapdbg.job.job import Job, dump_record, load_job
@@ -10,6 +11,8 @@ from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import StoreError, write_atomically
 
 FOLDER = Path(".vmapdbg")
+_NAMES = "names.json"
+_MOST_NAMES = 1000
 
 
 class NothingRemembered(Failure):
@@ -40,3 +43,18 @@ def recall_job() -> Job:
         raise NothingRemembered(
             "no SNIPPET given, and none is remembered here: run vmapdbg show SNIPPET first"
         ) from None
+
+
+def remember_names(names: dict[str, list[str]]) -> None:
+    """Writes what the shell can offer after this run: lists of names, by what they name."""
+    with contextlib.suppress(OSError, StoreError):
+        write_atomically(make_folder() / _NAMES, json.dumps({kind: names[kind][:_MOST_NAMES] for kind in names}))
+
+
+def recall_names() -> dict[str, list[str]]:
+    """Returns what was written last; empty lists where nothing was, or something else is there."""
+    known: dict[str, list[str]] = {"kernels": [], "lines": []}
+    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+        found = json.loads((FOLDER / _NAMES).read_text(encoding="utf-8"))
+        known = {kind: [str(name) for name in found.get(kind, ())] for kind in known}
+    return known

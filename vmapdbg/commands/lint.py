@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from vmapdbg.commands.baseline import capture_of, find_baseline, run_beside
+from vmapdbg.commands.completion import offer_baselines, offer_files
 from vmapdbg.commands.console import close_pager, get_display, make_console, set_display
 from vmapdbg.commands.jobs import (
     capture_job,
@@ -57,7 +58,7 @@ class Linted:
 
 
 @click.command(cls=SnippetCommand)
-@click.argument("snippets", nargs=-1, metavar="[SNIPPET]...")
+@click.argument("snippets", nargs=-1, shell_complete=offer_files, metavar="[SNIPPET]...")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="How to print.")
 @click.option(
     "-o",
@@ -68,7 +69,11 @@ class Linted:
 )
 @click.option("--select", type=CODES_TYPE, help="Look only for these: VD101,VD105.")
 @click.option("--ignore", type=CODES_TYPE, help="Do not look for these.")
-@click.option("--baseline", help="What VD103 and VD104 compare with, as for diff.  [default: none]")
+@click.option(
+    "--baseline",
+    shell_complete=offer_baselines,
+    help="What VD103 and VD104 compare with, as for diff.  [default: none]",
+)
 @click.option("--explain", type=CODES_TYPE, help="Print what a code means, and nothing else.")
 @job_options
 def lint(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from vmapdbg.bisect import KERNEL_COUNT, KINDS
+from vmapdbg.commands.completion import WORDS, offer, offer_files, offer_last, offer_patches
 from vmapdbg.commands.console import close_pager
 from vmapdbg.job.patches import PatchError, Patches, parse_patches
 from vmapdbg.job.targets import DEFAULT_TARGET, TARGETS
@@ -54,11 +55,7 @@ class NamesType(_ParamType):
         return names
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-        """Completes the last name of the list."""
-        from click.shell_completion import CompletionItem
-
-        before, comma, last = incomplete.rpartition(",")
-        return [CompletionItem(before + comma + name) for name in self.known if name.startswith(last)]
+        return offer_last(self.known, incomplete)
 
 
 class OutcomeType(_ParamType):
@@ -73,9 +70,7 @@ class OutcomeType(_ParamType):
         return text
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-        from click.shell_completion import CompletionItem
-
-        return [CompletionItem(kind) for kind in KINDS if kind.startswith(incomplete)]
+        return offer(KINDS, incomplete)
 
 
 class ScheduleType(_ParamType):
@@ -115,6 +110,7 @@ def make_patches_option(default: str | None) -> Callable[[Any], Any]:
         "--patches",
         type=PatchesType(),
         default=default,
+        shell_complete=offer_patches,
         help="Which patches are on: all, none, or a list such as all,-close-ranges.  [default: all]",
     )
 
@@ -149,10 +145,14 @@ tinygrad_option = click.option(
     "--tinygrad",
     "tree",
     metavar="VERSION|PATH|PATH@REV",
+    shell_complete=offer_files,
     help="Look at this tinygrad: a release, a checkout, or a revision of one.  [default: what Python imports here]",
 )
 python_option = click.option(
-    "--python", metavar="PATH", help="Run the snippet with this interpreter, which needs tinygrad and nothing of ours."
+    "--python",
+    metavar="PATH",
+    shell_complete=offer_files,
+    help="Run the snippet with this interpreter, which needs tinygrad and nothing of ours.",
 )
 
 
@@ -163,6 +163,7 @@ class SnippetCommand(click.Command):
     """A command that takes a snippet. What follows `--` are the snippet's own arguments, and none of the command's."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[WORDS] = tuple(args)
         if "--" in args:
             end = args.index("--")
             ctx.meta[_ARGUMENTS] = tuple(args[end + 1 :])

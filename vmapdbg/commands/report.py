@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from vmapdbg.commands.completion import offer_files
 from vmapdbg.commands.jobs import find_shown, is_saved
 from vmapdbg.commands.last_job import recall_job
 from vmapdbg.commands.options import JobOptions, SnippetCommand, end_after, job_options
@@ -18,7 +19,7 @@ _ENDINGS = (".html", ".htm")
 
 
 @click.command(cls=SnippetCommand)
-@click.argument("snippet", required=False)
+@click.argument("snippet", required=False, shell_complete=offer_files)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The HTML file to write.")
 @click.option("--time", "times", is_flag=True, help="Run what stays lazy, too, and time every launch.")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from vmapdbg.commands.completion import offer_files, offer_patches
 from vmapdbg.commands.jobs import apply_options, apply_settings, check_snippet
 from vmapdbg.commands.options import JobOptions, PatchesType, python_option, tinygrad_option
 from vmapdbg.commands.programs import Program
@@ -26,7 +27,10 @@ _NO_FILES = ("-m", "-c", "-")
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option(
-    "--patches", type=PatchesType(), help="Which patches are on: all, none, or a list.  [default: all, where they fit]"
+    "--patches",
+    type=PatchesType(),
+    shell_complete=offer_patches,
+    help="Which patches are on: all, none, or a list.  [default: all, where they fit]",
 )
 @tinygrad_option
 @python_option
@@ -42,7 +46,7 @@ _NO_FILES = ("-m", "-c", "-")
     "--check", "with_check", is_flag=True, help="Compare each value that is realized with the numpy reference."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print what --check found as one JSON document.")
-@click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("program", nargs=-1, shell_complete=offer_files, required=True, type=click.UNPROCESSED)
 def run(
     patches: Patches | None,
     tree: str | None,

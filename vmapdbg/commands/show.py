@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from vmapdbg.commands.completion import offer_files, offer_kernels, offer_lines
 from vmapdbg.commands.console import make_console
 from vmapdbg.commands.jobs import find_shown
 from vmapdbg.commands.options import (
@@ -36,7 +37,7 @@ _SEE_MORE = (
 
 
 @click.command(cls=SnippetCommand)
-@click.argument("snippet", required=False)
+@click.argument("snippet", required=False, shell_complete=offer_files)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option(
     "--only",
@@ -44,8 +45,12 @@ _SEE_MORE = (
     help=f"Print only these: {','.join(SECTIONS)}.",
 )
 @click.option("--schedule", type=ScheduleType(), help="Print only this schedule.")
-@click.option("--kernel", metavar="NAME|N", help="Print only this kernel, its source as it is.")
-@click.option("--line", metavar="FILE:N", help="Print only what this line of the snippet made.")
+@click.option(
+    "--kernel", shell_complete=offer_kernels, metavar="NAME|N", help="Print only this kernel, its source as it is."
+)
+@click.option(
+    "--line", shell_complete=offer_lines, metavar="FILE:N", help="Print only what this line of the snippet made."
+)
 @click.option("--time", "times", is_flag=True, help="Run what stays lazy, too, and time every launch.")
 @click.option("--all", "show_all", is_flag=True, help="Print the whole report of a long run, with every node.")
 @click.option("--json", "as_json", is_flag=True, help="Print the capture as one JSON document.")

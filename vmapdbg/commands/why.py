@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from vmapdbg.commands.completion import offer_files, offer_subjects
 from vmapdbg.commands.console import make_console
 from vmapdbg.commands.jobs import find_capture, find_job, is_saved
 from vmapdbg.commands.options import JobOptions, SnippetCommand, end_after, job_options, tell_no_schedule
@@ -15,8 +16,8 @@ from vmapdbg.render.format import format_ids
 
 
 @click.command(cls=SnippetCommand)
-@click.argument("subject", required=False)
-@click.argument("snippet", required=False)
+@click.argument("subject", required=False, shell_complete=offer_subjects)
+@click.argument("snippet", required=False, shell_complete=offer_files)
 @click.option("--schedule", type=click.IntRange(min=0), help="Look only at this schedule.")
 @click.option("--value", is_flag=True, help="Follow the values of outputs through the passes of the scheduler.")
 @click.option("--json", "as_json", is_flag=True, help="With --value: print one JSON document.")
