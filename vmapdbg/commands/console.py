@@ -127,7 +127,7 @@ def list_display_options() -> list[click.Option]:
 def make_console(stderr: bool = False) -> Any:
     """Returns the console of stdout, or of stderr: width and colour from the terminal and the options, plain when
     piped, NO_COLOR honoured. That of stdout is a pager where stdout is a terminal."""
-    from rich.console import Console
+    from vmapdbg.render.text.legible import LegibleConsole
 
     display = get_display()
     file = None
@@ -138,11 +138,11 @@ def make_console(stderr: bool = False) -> Any:
         more |= {"force_terminal": True, "no_color": False}
     if display.colour == "never":
         more |= {"color_system": None}
-    console = Console(stderr=stderr, highlight=False, markup=False, emoji=False, **more)
+    console = LegibleConsole(stderr=stderr, highlight=False, markup=False, emoji=False, **more)
     if display.colour == "always" and console.color_system is None:
         # a terminal without a name, or "dumb": the colours that all of them know
         more["color_system"] = "standard"
-        console = Console(stderr=stderr, highlight=False, markup=False, emoji=False, **more)
+        console = LegibleConsole(stderr=stderr, highlight=False, markup=False, emoji=False, **more)
     return console
 
 
