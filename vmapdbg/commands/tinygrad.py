@@ -16,9 +16,9 @@ from vmapdbg.commands.progress import show_progress
 from vmapdbg.job.job import Job
 from vmapdbg.job.patches import Patches
 from vmapdbg.model.failure import Failure
-from vmapdbg.overlay import TINYGRAD_VERSION
+from vmapdbg.overlay import TINYGRAD_SOURCE, TINYGRAD_VERSION, find_editable
 from vmapdbg.trees.find import find_tree
-from vmapdbg.trees.installed import find_imported, is_release
+from vmapdbg.trees.installed import find_imported, is_editable_release, is_release
 from vmapdbg.trees.tree import Tree, check_version, is_checkout, parse_name
 
 _OLDEST_PYTHON = (3, 11)
@@ -55,14 +55,23 @@ def choose_tinygrad(job: Job) -> tuple[Job, str | None]:
         return job, f"the tinygrad of {job.python}"
     # as `python snippet.py` takes it in a checkout that is on its path; so does everybody who works there
     if is_checkout(Path.cwd()):
+        if is_editable_release(Path.cwd(), TINYGRAD_SOURCE):
+            return replace(job, tree="."), None
         job = replace(job, tree=".")
         found = f"the tinygrad of this folder, {fetch_tree('.').title}"
     else:
         installed = find_installed(job.folder)
         if is_release(installed, TINYGRAD_VERSION):
             return job, None
+        if installed.folder == find_editable():
+            # named, because a folder of that name without an __init__.py would come first in the child
+            job = replace(job, tree=str(installed.folder))
+        if is_editable_release(installed.folder, TINYGRAD_SOURCE):
+            return job, None
         check_version(installed.version, str(installed.folder))
         found = f"tinygrad {installed.title} in {installed.folder}"
+        if installed.version == TINYGRAD_VERSION:
+            found += ", whose code is not that of the release"
     _say_observed(found)
     return job, found
 
