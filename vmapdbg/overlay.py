@@ -23,6 +23,8 @@ from vmapdbg.import_hook import OverlayError, PatchingFinder
 from vmapdbg.observer import Observer
 
 TINYGRAD_VERSION = "0.12.0"
+TINYGRAD_SOURCE = "84f45328b85930e3e9c1ddfee98e7d4553006344b77bc458f779f2628ce7e9d2"
+"""What `vmapdbg.trees.installed.hash_source` says of that release."""
 PATCHES_VARIABLE = "VMAPDBG_PATCHES"
 OBSERVE_VARIABLE = "VMAPDBG_OBSERVE"
 BOOTSTRAP_DIR = Path(__file__).parent / "bootstrap"
@@ -77,7 +79,25 @@ def installed_folder() -> Path:
     """Returns the folder of the installed tinygrad."""
     import importlib.metadata
 
-    return Path(str(importlib.metadata.distribution("tinygrad").locate_file("tinygrad")))
+    folder = Path(str(importlib.metadata.distribution("tinygrad").locate_file("tinygrad")))
+    editable = None if folder.exists() else find_editable()
+    return folder if editable is None else editable / "tinygrad"
+
+
+def find_editable() -> Path | None:
+    """Returns the checkout that tinygrad is installed from (`pip install -e`), None where it is not."""
+    import importlib.metadata
+    import json
+    from urllib.parse import unquote, urlsplit
+
+    for distribution in importlib.metadata.distributions(name="tinygrad"):
+        try:
+            found = json.loads(distribution.read_text("direct_url.json") or "{}")
+        except ValueError:
+            continue
+        if found.get("dir_info", {}).get("editable") and found["url"].startswith("file:"):
+            return Path(unquote(urlsplit(found["url"]).path)).resolve()
+    return None
 
 
 def check_found(spec: ModuleSpec) -> None:

@@ -273,6 +273,8 @@ class ScheduleCheck:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """All schedules of one run of a snippet."""
+    """All schedules of one run of a snippet. `left` counts those that were not compared because the comparison was
+    stopped."""
 
     schedules: tuple[ScheduleCheck, ...]
+    left: int = 0

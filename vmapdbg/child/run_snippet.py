@@ -12,23 +12,21 @@ import os
 import shutil
 import sys
 import time
-import traceback
 import types
 from collections.abc import Callable
 from pathlib import Path
 
 from vmapdbg import overlay
-from vmapdbg.child.diagnosis import EndlessRewrite, KnownNodes, Watcher, diagnose
+from vmapdbg.child.diagnosis import EndlessRewrite, KnownNodes, Watcher
 from vmapdbg.child.lazy import schedule_lazy
 from vmapdbg.child.lifeline import hold
 from vmapdbg.child.modes import Mode, choose_mode
-from vmapdbg.child.record.lines import find_user_file
 from vmapdbg.child.record.recording import find_passes
 from vmapdbg.child.shadow import Shadow
+from vmapdbg.child.snippet_error import explain_error, explain_exit
 from vmapdbg.job.job import Request, load_request
 from vmapdbg.model import capture as model
 from vmapdbg.model.store import dump_compact, write_atomically
-from vmapdbg.model.wording import first_line
 
 
 def main() -> None:
@@ -111,8 +109,8 @@ def run_snippet(request: Request, find_nodes: Callable[[], KnownNodes]) -> model
     main_module.__file__ = job.snippet
     main_module.__builtins__ = __builtins__  # type: ignore[attr-defined]
     sys.modules["__main__"] = main_module
-    sys.argv = [job.snippet, *job.arguments]
-    set_path(Path(job.snippet).resolve().parent, request.tinygrad)
+    sys.argv = [job.typed or job.snippet, *job.arguments]
+    set_path(job.folder, request.tinygrad)
     try:
         code = compile(Path(job.snippet).read_bytes(), job.snippet, "exec")
         exec(code, main_module.__dict__)
@@ -136,40 +134,6 @@ def set_path(folder: Path, tree: str) -> None:
     sys.path[0] = str(folder)
     if tree and (folder / "tinygrad").is_dir():
         sys.path.insert(0, tree)
-
-
-def explain_exit(ended: SystemExit) -> model.SnippetError | None:
-    status = ended.code
-    if status in (None, 0):
-        return None
-    # as Python does: a message goes to stderr, and the status is 1
-    if not isinstance(status, int):
-        print(status, file=sys.stderr)
-        status = 1
-    return model.SnippetError("SystemExit", str(status), None)
-
-
-def explain_error(error: BaseException, nodes: KnownNodes) -> model.SnippetError:
-    """Prints the snippet's own traceback, without the tool's frames, and returns what it says, and what tinygrad was
-    doing where it is tinygrad's."""
-    shown = traceback.TracebackException.from_exception(error)
-    strip_own_frames(shown)
-    print("".join(shown.format()), end="", file=sys.stderr)
-    frames = [frame for frame in reversed(shown.stack) if find_user_file(frame.filename)]
-    # code that was never a file may be what tinygrad compiled
-    frames.sort(key=lambda frame: frame.filename.startswith("<"))
-    line = next((f"{frame.filename}:{frame.lineno}" for frame in frames), None)
-    if isinstance(error, SyntaxError) and error.filename is not None:
-        line = f"{error.filename}:{error.lineno}"
-    return model.SnippetError(type(error).__name__, first_line(error), line, diagnose(error, nodes))
-
-
-def strip_own_frames(shown: traceback.TracebackException) -> None:
-    own = tuple(f"{folder.resolve()}{os.sep}" for folder in (Path(__file__).parent.parent, overlay.overlay_dir()))
-    shown.stack[:] = [f for f in shown.stack if not os.path.abspath(f.filename).startswith(own)]
-    for linked in (shown.__cause__, shown.__context__):
-        if linked is not None:
-            strip_own_frames(linked)
 
 
 def count_kernels(total: int, file: Path) -> Callable[[], None]:

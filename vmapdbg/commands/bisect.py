@@ -12,9 +12,11 @@ import click
 
 from vmapdbg.bisect import DEFAULT_RUNS, KINDS
 from vmapdbg.commands.baseline import capture_of
-from vmapdbg.commands.jobs import find_findings, find_job, find_plain_job, refuse_overlay_error
+from vmapdbg.commands.completion import offer_baselines, offer_files
+from vmapdbg.commands.console import make_console
+from vmapdbg.commands.jobs import find_findings, find_job, find_plain_job, refuse_overlay_error, settings_for
 from vmapdbg.commands.launcher import run_many
-from vmapdbg.commands.options import JobOptions, OutcomeType, job_options, make_console
+from vmapdbg.commands.options import JobOptions, OutcomeType, SnippetCommand, job_options
 from vmapdbg.commands.progress import show_progress
 from vmapdbg.job.job import Job
 from vmapdbg.job.patches import Patches
@@ -28,10 +30,11 @@ if TYPE_CHECKING:
     from vmapdbg.bisect.search import Reduced, Search
 
 DEFAULT_KIND: OutcomeKind = "values"
+_SECONDS = 60
 
 
-@click.command()
-@click.argument("snippet", required=False)
+@click.command(cls=SnippetCommand)
+@click.argument("snippet", required=False, shell_complete=offer_files)
 @click.option(
     "--by",
     "kind",
@@ -40,22 +43,23 @@ DEFAULT_KIND: OutcomeKind = "values"
 )
 @click.option("--commits", "span", metavar="GOOD..BAD", help="Find the commit of tinygrad that changed the outcome.")
 @click.option("--decisions", is_flag=True, help="Find the single decision of the scheduler that makes it right again.")
-@click.option("--baseline", metavar="SPEC", help="With --decisions: what is right. As for diff: another tinygrad.")
+@click.option(
+    "--baseline",
+    shell_complete=offer_baselines,
+    metavar="SPEC",
+    help="With --decisions: what is right. As for diff: another tinygrad.",
+)
 @click.option("--on", "old_kind", type=click.Choice(KINDS), hidden=True, help="The old name of --by.")
 @click.option(
     "--runs",
     type=click.IntRange(min=2),
-    default=DEFAULT_RUNS,
-    show_default=True,
-    help="Run the snippet at most about so often.",
+    help=f"Run the snippet at most about so often.  [default: {DEFAULT_RUNS}]",
 )
 @click.option("--reduce", "with_snippet", is_flag=True, help="Write a small snippet that still shows the difference.")
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="The file for it; default: stdout."
 )
-@click.option(
-    "--seconds", type=click.FloatRange(min=1), default=60, show_default=True, help="Reduce for at most so long."
-)
+@click.option("--seconds", type=click.FloatRange(min=1), help=f"Reduce for at most so long.  [default: {_SECONDS}]")
 @click.option("--json", "as_json", is_flag=True, help="Print the search as one JSON document.")
 @job_options
 def bisect(
@@ -65,10 +69,10 @@ def bisect(
     decisions: bool,
     baseline: str | None,
     old_kind: OutcomeKind | None,
-    runs: int,
+    runs: int | None,
     with_snippet: bool,
     output: Path | None,
-    seconds: float,
+    seconds: float | None,
     as_json: bool,
     options: JobOptions,
 ) -> None:
@@ -103,6 +107,8 @@ def bisect(
             raise Failure("-o is the file for --reduce")
         check_output(output, snippet)
     kind = kind or old_kind or DEFAULT_KIND
+    settings = settings_for(snippet, options)
+    runs = runs or settings.runs or DEFAULT_RUNS
     if decisions:
         if span is not None or with_snippet:
             raise Failure("--decisions goes with neither --commits nor --reduce")
@@ -117,7 +123,7 @@ def bisect(
         sys.exit(show_history(snippet, span, kind, options, as_json))
     reduction = None
     if with_snippet:
-        reduction = Reduction(output, seconds)
+        reduction = Reduction(output, seconds or settings.seconds or _SECONDS)
     sys.exit(show_patches(snippet, kind, runs, reduction, options, as_json))
 
 

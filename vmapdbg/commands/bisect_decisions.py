@@ -12,9 +12,10 @@ import click
 from vmapdbg.bisect.decisions import Choices, DecisionSearch, DecisionSearcher, list_forceable
 from vmapdbg.bisect.outcome import Outcomes, describe_end, find_wrong_schedule
 from vmapdbg.commands.baseline import capture_of, find_baseline
+from vmapdbg.commands.console import make_console
 from vmapdbg.commands.jobs import find_findings, find_job
 from vmapdbg.commands.launcher import run_many
-from vmapdbg.commands.options import JobOptions, make_console
+from vmapdbg.commands.options import JobOptions
 from vmapdbg.commands.progress import Progress, show_progress
 from vmapdbg.job.job import Job, Run
 from vmapdbg.model.capture import SCHEMA, Capture

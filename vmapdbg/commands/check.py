@@ -11,17 +11,14 @@ from typing import TYPE_CHECKING
 import click
 
 from vmapdbg.check.oracles import DEFAULT, ORACLES
+from vmapdbg.commands.completion import offer_files
+from vmapdbg.commands.console import close_pager, make_console
+from vmapdbg.commands.estimate import count_work, tell_estimate
 from vmapdbg.commands.jobs import find_job, refuse_overlay_error
-from vmapdbg.commands.launcher import Streams, ask_child, run_job
-from vmapdbg.commands.options import (
-    JobOptions,
-    NamesType,
-    end_after,
-    job_options,
-    make_console,
-    tell_no_schedule,
-)
+from vmapdbg.commands.launcher import ChildDied, Streams, ask_checker, run_job
+from vmapdbg.commands.options import JobOptions, NamesType, SnippetCommand, end_after, job_options, tell_no_schedule
 from vmapdbg.commands.progress import show_progress
+from vmapdbg.commands.settings import find_settings
 from vmapdbg.job.job import CheckRequest, Job
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.data import build_data, dump_document
@@ -29,9 +26,11 @@ from vmapdbg.model.data import build_data, dump_document
 if TYPE_CHECKING:
     from vmapdbg.check.result import CheckReport
 
+_ELEMENTS = 2000
 
-@click.command()
-@click.argument("snippet", required=False)
+
+@click.command(cls=SnippetCommand)
+@click.argument("snippet", required=False, shell_complete=offer_files)
 @click.option(
     "--oracle",
     "chosen",
@@ -43,9 +42,8 @@ if TYPE_CHECKING:
 @click.option(
     "--elements",
     type=click.IntRange(min=1),
-    default=2000,
-    show_default=True,
-    help="Run at most this many graphs for one output; of a larger batch some elements are checked.",
+    help="Run at most this many graphs for one output; of a larger batch some elements are checked."
+    f"  [default: {_ELEMENTS}]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the findings and comparisons as one JSON document.")
 @job_options
@@ -53,7 +51,7 @@ def check(
     snippet: str | None,
     chosen: tuple[tuple[str, ...], ...],
     paranoid: bool,
-    elements: int,
+    elements: int | None,
     as_json: bool,
     options: JobOptions,
 ) -> None:
@@ -75,7 +73,9 @@ def check(
       vmapdbg check train.py --oracle stock,python --elements 500 --json
     """
     oracles = choose_oracles(chosen, paranoid)
-    capture, report = check_job(find_job(snippet, options), elements, oracles)
+    job = find_job(snippet, options)
+    limit = elements or find_settings(job.snippet).elements or _ELEMENTS
+    capture, report, ended = check_job(job, limit, oracles)
     from vmapdbg.render.check_sentences import make_findings
 
     capture = replace(capture, findings=make_findings(capture, report))
@@ -89,6 +89,9 @@ def check(
         print_check(capture, report, make_console())
     else:
         tell_no_schedule(capture)
+    close_pager()
+    if ended is not None:
+        raise ended
     end_after(capture)
     if capture.findings:
         sys.exit(1)
@@ -102,20 +105,29 @@ def choose_oracles(chosen: tuple[tuple[str, ...], ...], paranoid: bool) -> tuple
     return tuple(name for name in ORACLES if name in names) or (DEFAULT,)
 
 
-def check_job(job: Job, limit: int, oracles: tuple[str, ...]) -> tuple[Capture, CheckReport]:
+def check_job(job: Job, limit: int, oracles: tuple[str, ...]) -> tuple[Capture, CheckReport, BaseException | None]:
     """Runs the job once, then has oracles compute in another child what it should have got.
 
-    What the snippet prints goes to stderr. `limit` is the most graphs that an oracle runs for one output.
+    What the snippet prints goes to stderr. `limit` is the most graphs that an oracle runs for one output. Returns what
+    ended the comparison early, too: then the report has what was compared by then. Raises ChildDied.
     """
     streams = Streams(stdout=sys.stderr.fileno())
     with tempfile.TemporaryDirectory(prefix="vmapdbg-") as evidence:
         with show_progress(f"working on {job.snippet}", late=True) as progress:
             capture = run_job(job, streams, ["vmapdbg.render.text.check"], evidence, progress)
         refuse_overlay_error(capture)
-        request = CheckRequest(job=job, evidence=evidence, limit=limit, oracles=oracles)
+        work: tuple[int, ...] = ()
+        # how fast the other oracles are depends on the snippet
+        if oracles == (DEFAULT,):
+            work = tuple(count_work(schedule) for schedule in capture.schedules)
+            tell_estimate(work)
+        request = CheckRequest(job=job, evidence=evidence, limit=limit, oracles=oracles, work=work)
         compared_with = " and ".join(ORACLES[name] for name in oracles)
         with show_progress(f"comparing {job.snippet} with {compared_with}") as progress:
-            text = ask_child(request, f"the comparison with {compared_with}", job.timeout, progress)
+            text, ended = ask_checker(request, f"the comparison with {compared_with}", progress)
     from vmapdbg.check.result import CheckReport
 
-    return capture, build_data(CheckReport, json.loads(text))
+    report = build_data(CheckReport, json.loads(text))
+    if report.left and ended is None:
+        ended = ChildDied(f"the comparison with {compared_with} ended before it was done")
+    return capture, report, ended

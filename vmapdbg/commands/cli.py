@@ -12,10 +12,13 @@ from typing import Any, NoReturn
 import click
 
 from vmapdbg import __version__
+from vmapdbg.commands.console import list_display_options
 from vmapdbg.model.failure import EXIT_USAGE, Failure
 
 COMMANDS = ("bisect", "check", "diff", "graph", "lint", "patches", "report", "run", "schema", "show", "why")
 """Each is a function in the module of its name."""
+_NOT_PRINTING = frozenset({"graph", "report", "schema"})
+"""These write files, or a document for programs: they have no options about printing."""
 
 
 class Stopped(KeyboardInterrupt):
@@ -50,7 +53,8 @@ class Commands(click.Group):
         # for a name that is none, click looks among all for one that is spelled alike
         wanted = [cmd_name] if cmd_name in COMMANDS else COMMANDS
         for name in wanted:
-            self.commands[name] = getattr(importlib.import_module(f"vmapdbg.commands.{name}"), name)
+            if name not in self.commands:
+                self.commands[name] = load_command(name)
         return self.commands.get(cmd_name)
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
@@ -91,12 +95,27 @@ class Commands(click.Group):
         sys.exit(status if isinstance(status, int) else 0)
 
 
+def load_command(name: str) -> click.Command:
+    command: click.Command = getattr(importlib.import_module(f"vmapdbg.commands.{name}"), name)
+    if name not in _NOT_PRINTING:
+        command.params += list_display_options()
+    return command
+
+
 def drop_stdout() -> None:
     """Has what is still to be written go nowhere: Python would try it once more at its end, and print a traceback."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Commands,
+    params=list_display_options(),
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="vmapdbg")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """See what tinygrad's scheduler did to a program, and why."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())

@@ -7,17 +7,20 @@ import sys
 import click
 
 from vmapdbg.commands.baseline import find_pair
+from vmapdbg.commands.completion import offer_baselines, offer_files
+from vmapdbg.commands.console import make_console
 from vmapdbg.commands.diff_suite import SuiteFormat, SuiteOptions, diff_folders, find_folders
-from vmapdbg.commands.options import JobOptions, end_if_failed, job_options, make_console
+from vmapdbg.commands.options import JobOptions, SnippetCommand, end_if_failed, job_options
 from vmapdbg.model.data import dump_document
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import load_capture
 
 
-@click.command()
-@click.argument("inputs", nargs=-1)
+@click.command(cls=SnippetCommand)
+@click.argument("inputs", nargs=-1, shell_complete=offer_files)
 @click.option(
     "--baseline",
+    shell_complete=offer_baselines,
     is_flag=False,
     flag_value="",
     help="The before: none (every switchable patch off), stock (no overlay), a patch list, another tinygrad (VERSION,"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from vmapdbg.commands.options import make_console
+from vmapdbg.commands.console import make_console
 from vmapdbg.model.data import dump_document
 from vmapdbg.model.failure import EXIT_USAGE, Failure
 from vmapdbg.model.wording import join_first

@@ -7,13 +7,14 @@ from pathlib import Path
 import click
 
 from vmapdbg.commands.baseline import find_pair
+from vmapdbg.commands.completion import offer_baselines, offer_files
 from vmapdbg.commands.jobs import find_capture
-from vmapdbg.commands.options import JobOptions, end_after, job_options
+from vmapdbg.commands.options import JobOptions, SnippetCommand, end_after, job_options
 from vmapdbg.render.graph.stages import STAGES
 
 
-@click.command()
-@click.argument("snippet", required=False)
+@click.command(cls=SnippetCommand)
+@click.argument("snippet", required=False, shell_complete=offer_files)
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="svg, png, pdf, dot or json.")
 @click.option(
     "--stage",
@@ -29,7 +30,7 @@ from vmapdbg.render.graph.stages import STAGES
     "--fold", type=click.IntRange(0, 3), help="How much to fold: 0 nothing, 3 most; default: what the size asks for."
 )
 @click.option("--diff", "with_baseline", is_flag=True, help="Draw the baseline over it: removed red, added green.")
-@click.option("--baseline", help="The before of --diff, as for diff.  [default: none]")
+@click.option("--baseline", shell_complete=offer_baselines, help="The before of --diff, as for diff.  [default: none]")
 @job_options
 def graph(
     snippet: str | None,

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shlex
 import sys
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from vmapdbg.commands.last_job import recall_job, remember_job
+from vmapdbg.commands.completion import list_names
+from vmapdbg.commands.last_job import recall_job, remember_job, remember_names
 from vmapdbg.commands.launcher import Streams, run_job
 from vmapdbg.commands.options import JobOptions
 from vmapdbg.commands.progress import show_progress
+from vmapdbg.commands.settings import Settings, find_settings
 from vmapdbg.commands.tinygrad import settle_job
+from vmapdbg.commands.typed import find_typed
 from vmapdbg.job.job import Job
 from vmapdbg.job.patches import ALL, spell_patches
 from vmapdbg.job.targets import DEFAULT_TARGET
@@ -32,12 +37,14 @@ def is_saved(snippet: str | None) -> bool:
 def find_shown(
     snippet: str | None, options: JobOptions, arguments: tuple[str, ...], times: bool, quiet_stdout: bool
 ) -> Capture:
-    """Returns the capture of a run of the snippet with its arguments, timed or not, or the saved one. Raises Failure
-    for a saved one with what would do nothing."""
+    """Returns the capture of a run of the snippet, timed or not, or the saved one. `arguments` come before those after
+    `--`. Raises Failure for a saved one with what would do nothing."""
+    if arguments:
+        options = replace(options, arguments=(*arguments, *(options.arguments or ())))
     if not is_saved(snippet):
-        job = replace(find_job(snippet, options, arguments), times=times)
+        job = replace(find_job(snippet, options), times=times)
         return capture_job(job, quiet_stdout=quiet_stdout)
-    if arguments or times:
+    if times:
         raise Failure(f"{snippet} is a saved capture: it takes no arguments and no --time")
     return find_capture(snippet, options)
 
@@ -47,23 +54,33 @@ def find_capture(snippet: str | None, options: JobOptions) -> Capture:
 
     Raises Failure for a saved one with an option of the job, which would do nothing."""
     if snippet is not None and is_saved(snippet):
-        if any(value is not None for value in vars(options).values()):
-            raise Failure(f"{snippet} is a saved capture: it was made with its own patches, target and tinygrad")
+        refuse_options(snippet, options)
         return load_capture(snippet)
     return capture_job(find_job(snippet, options), quiet_stdout=True)
 
 
-def find_job(snippet: str | None, options: JobOptions, arguments: tuple[str, ...] = ()) -> Job:
+def refuse_options(saved: str, options: JobOptions) -> None:
+    """Raises Failure where there are options, which would do nothing with a saved capture."""
+    if options.arguments:
+        raise Failure(f"{saved} is a saved capture: it takes no arguments and no --time")
+    if options.code is not None:
+        find_typed(saved, options.code)
+    if any(value is not None for value in vars(options).values()):
+        raise Failure(f"{saved} is a saved capture: it was made with its own patches, target and tinygrad")
+
+
+def find_job(snippet: str | None, options: JobOptions) -> Job:
     """Returns the job for a snippet, which is remembered, or the remembered one with the options that are given in
     place of its own. Its tinygrad is there: see `settle_job`."""
-    return settle_job(find_plain_job(snippet, options, arguments), options.patches)
+    return settle_job(find_plain_job(snippet, options), options.patches)
 
 
-def find_plain_job(snippet: str | None, options: JobOptions, arguments: tuple[str, ...] = ()) -> Job:
+def find_plain_job(snippet: str | None, options: JobOptions) -> Job:
     """Does the same, and leaves open which tinygrad it runs on."""
+    snippet, typed = find_typed(snippet, options.code)
     if snippet is not None:
         check_snippet(snippet)
-        job = apply_options(Job(snippet, arguments), options)
+        job = apply_options(apply_settings(Job(snippet, typed=typed)), options)
         remember_job(job)
         return job
     job = recall_job()
@@ -91,8 +108,26 @@ def describe_choices(job: Job) -> str:
 
 def apply_options(job: Job, options: JobOptions) -> Job:
     """Returns the job with the options that are given."""
-    given = {name: value for name, value in vars(options).items() if value is not None}
+    given = {name: value for name, value in vars(options).items() if value is not None and name != "code"}
     return replace(job, **given)
+
+
+def settings_for(snippet: str | None, options: JobOptions) -> Settings:
+    """Returns the settings for what is given as SNIPPET, or for the remembered snippet. Raises Failure."""
+    if snippet is None:
+        snippet = recall_job().snippet if options.code is None else "-c"
+    return find_settings(snippet)
+
+
+def apply_settings(job: Job) -> Job:
+    """Returns the job with what the pyproject.toml of its snippet says."""
+    settings = find_settings(job.snippet)
+    return replace(
+        job,
+        target=settings.target or job.target,
+        patches=job.patches if settings.patches is None else settings.patches,
+        timeout=settings.timeout,
+    )
 
 
 def check_snippet(snippet: str) -> None:
@@ -103,6 +138,8 @@ def check_snippet(snippet: str) -> None:
         raise Failure(f"there is no file {snippet}")
     if not os.access(path, os.R_OK):
         raise Failure(f"{snippet} cannot be read")
+    if path.suffix == ".ipynb":
+        raise Failure(f"{snippet} is a notebook: jupyter nbconvert --to script {snippet} makes a Python file of it")
 
 
 def capture_job(job: Job, quiet_stdout: bool = False) -> Capture:
@@ -114,7 +151,25 @@ def capture_job(job: Job, quiet_stdout: bool = False) -> Capture:
     refuse_overlay_error(capture)
     if capture.error is not None and capture.error.type == "ChildDied":
         click.echo(f"vmapdbg: {capture.error.message}", err=True)
-    return add_findings(capture)
+    capture = add_findings(capture)
+    tell_mistakes(capture.findings)
+    remember_names(list_names(capture))
+    return capture
+
+
+def tell_mistakes(findings: Iterable[Finding]) -> None:
+    """Says which comments in the files of some findings are to ignore a code and cannot."""
+    from vmapdbg.lint import CODES
+    from vmapdbg.lint.ignores import list_other_mistakes
+
+    for mistake in list_other_mistakes(findings, CODES):
+        _tell_mistake(mistake)
+
+
+@functools.cache
+def _tell_mistake(mistake: str) -> None:
+    """Says it once, however many captures a command looks at."""
+    click.echo(f"vmapdbg: {mistake}", err=True)
 
 
 def refuse_overlay_error(capture: Capture) -> None:
@@ -124,11 +179,13 @@ def refuse_overlay_error(capture: Capture) -> None:
 
 
 def add_findings(capture: Capture) -> Capture:
-    """Returns the capture with what lint finds in it alone, without what a comment on the user's line takes out."""
+    """Returns the capture with what lint finds in it alone, without what a comment on the user's line or the
+    settings take out."""
     from vmapdbg.lint import lint_capture
     from vmapdbg.lint.ignores import split_ignored
 
-    return replace(capture, findings=split_ignored(lint_capture(capture))[0])
+    codes = find_settings(capture.snippet).choose_codes()
+    return replace(capture, findings=split_ignored(lint_capture(capture, codes=codes))[0])
 
 
 def find_findings(capture: Capture) -> tuple[Finding, ...]:

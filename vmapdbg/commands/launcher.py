@@ -81,9 +81,7 @@ def run_job(
         return fill_sentences(capture)
 
 
-def ask_child(
-    request: CheckRequest | ReduceRequest, name: str, timeout: float | None, progress: Progress | None
-) -> str:
+def ask_child(request: ReduceRequest, name: str, timeout: float | None, progress: Progress | None) -> str:
     """Has a child, in a process without the overlay, do what is asked for; `name` is what it is called in errors.
 
     Returns the JSON text of its result. Raises ChildDied.
@@ -99,20 +97,41 @@ def ask_child(
 def ask_for_values(request: ValueRequest, progress: Progress | None) -> str:
     """Has a child follow the values of a snippet, and returns the JSON text of its result. Ctrl-C ends the child; what
     it has written by then is returned. Raises ChildDied."""
+    text, ended = _ask_until_stopped(request, request.job.snippet, progress, ["vmapdbg.render.text.value_path"])
+    if isinstance(ended, ChildDied):
+        print(f"vmapdbg: {ended}", file=sys.stderr)
+    return text
+
+
+def ask_checker(request: CheckRequest, name: str, progress: Progress | None) -> tuple[str, BaseException | None]:
+    """Has a child compare the evidence, in a process without the overlay; `name` is what it is called in errors.
+
+    Returns the JSON text of what it has, and why that is not everything: a ChildDied, or a KeyboardInterrupt. Raises
+    them where it has nothing.
+    """
+    return _ask_until_stopped(request, name, progress, ())
+
+
+def _ask_until_stopped(
+    request: CheckRequest | ValueRequest, name: str, progress: Progress | None, imports: Sequence[str]
+) -> tuple[str, BaseException | None]:
     job = request.job
+    patches = job.patches if isinstance(request, ValueRequest) else None
     with _make_folder() as folder:
         request = add_tree(replace(request, folder=folder))
         # stdout carries what the tool was asked for
-        process = start_child(request, job.patches, Streams(stdout=sys.stderr.fileno()))
+        process = start_child(request, patches, Streams(stdout=sys.stderr.fileno()))
+        ended: BaseException | None = None
         try:
-            died = wait_for(process, request, job.snippet, job.timeout, progress, ["vmapdbg.render.text.value_path"])
+            died = wait_for(process, request, name, job.timeout, progress, imports)
             if died:
-                print(f"vmapdbg: {died}", file=sys.stderr)
-        except KeyboardInterrupt as ended:
+                ended = ChildDied(died)
+        except KeyboardInterrupt as interrupted:
             # a signal that asks the tool to end is one, too
-            if type(ended) is not KeyboardInterrupt or not request.output.exists():
+            if type(interrupted) is not KeyboardInterrupt or not request.output.exists():
                 raise
-        return request.output.read_text(encoding="utf-8")
+            ended = interrupted
+        return request.output.read_text(encoding="utf-8"), ended
 
 
 def _make_folder() -> tempfile.TemporaryDirectory[str]:

@@ -2,51 +2,92 @@
 
 from __future__ import annotations
 
+import io
 import sys
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import click
 
 from vmapdbg.commands.baseline import capture_of, find_baseline, run_beside
-from vmapdbg.commands.jobs import capture_job, find_job, is_saved, refuse_overlay_error
-from vmapdbg.commands.launcher import ChildDied
-from vmapdbg.commands.options import (
-    JobOptions,
-    NamesType,
-    end_if_failed,
-    job_options,
-    make_console,
+from vmapdbg.commands.completion import offer_baselines, offer_files
+from vmapdbg.commands.console import close_pager, get_display, make_console, set_display
+from vmapdbg.commands.jobs import (
+    capture_job,
+    check_snippet,
+    find_job,
+    is_saved,
+    refuse_options,
+    refuse_overlay_error,
+    settings_for,
+    tell_mistakes,
 )
+from vmapdbg.commands.options import JobOptions, NamesType, SnippetCommand, find_exit_code, job_options
 from vmapdbg.job.job import Job
 from vmapdbg.lint import CODES, NEED_BASELINE, RULES, lint_capture
-from vmapdbg.lint.ignores import split_ignored
+from vmapdbg.lint.ignores import list_mistakes, split_ignored
 from vmapdbg.model.capture import Capture, Finding
-from vmapdbg.model.failure import Failure
-from vmapdbg.model.store import load_capture
+from vmapdbg.model.data import dump_document
+from vmapdbg.model.failure import EXIT_CHILD, Failure
+from vmapdbg.model.store import StoreError, check_output, load_capture, write_output
+from vmapdbg.model.wording import format_plural
 
 FORMATS = ("text", "concise", "json", "github", "sarif")
 CODES_TYPE = NamesType("code", CODES, str.upper)
+_FILE_WIDTH = 80
+"""Columns of a text in a file, whatever the terminal has."""
 
 
-@click.command()
-@click.argument("snippet", required=False)
+@dataclass(frozen=True)
+class Linted:
+    """What lint found in one file. `notes` is what there is to say about the runs; `died` says how the child ended
+    where there is no capture."""
+
+    capture: Capture
+    findings: tuple[Finding, ...] = ()
+    ignored: int = 0
+    notes: tuple[str, ...] = ()
+    died: str | None = None
+
+    @property
+    def exit_code(self) -> int:
+        if self.died is not None:
+            return EXIT_CHILD
+        return find_exit_code(self.capture) or int(bool(self.findings))
+
+
+@click.command(cls=SnippetCommand)
+@click.argument("snippets", nargs=-1, shell_complete=offer_files, metavar="[SNIPPET]...")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="How to print.")
+@click.option(
+    "-o",
+    "--output-file",
+    "output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write it there, not to stdout.",
+)
 @click.option("--select", type=CODES_TYPE, help="Look only for these: VD101,VD105.")
 @click.option("--ignore", type=CODES_TYPE, help="Do not look for these.")
-@click.option("--baseline", help="What VD103 and VD104 compare with, as for diff.  [default: none]")
+@click.option(
+    "--baseline",
+    shell_complete=offer_baselines,
+    help="What VD103 and VD104 compare with, as for diff.  [default: none]",
+)
 @click.option("--explain", type=CODES_TYPE, help="Print what a code means, and nothing else.")
 @job_options
 def lint(
-    snippet: str | None,
+    snippets: tuple[str, ...],
     form: str,
+    output: Path | None,
     select: tuple[str, ...] | None,
     ignore: tuple[str, ...] | None,
     baseline: str | None,
     explain: tuple[str, ...] | None,
     options: JobOptions,
 ) -> None:
-    """Find faults in the kernels of SNIPPET without running them: overlapping stores, open ranges, addresses outside a
-    buffer.
+    """Find faults in the kernels of each SNIPPET without running them: overlapping stores, open ranges, addresses
+    outside a buffer.
 
     SNIPPET is a Python file or a saved capture; without it, the snippet of the last show. A comment
     `# vmapdbg: ignore[VD104]` on a line of yours takes that code out for the line. Ends with 1 when there are findings.
@@ -54,39 +95,85 @@ def lint(
     \b
     Examples:
       vmapdbg lint samples/lost_range.py --patches all,-ambient-ranges
-      vmapdbg lint model.py --target metal --select VD101,VD102
-      vmapdbg lint capture.json --format sarif
+      vmapdbg lint model.py train.py --target metal --select VD101,VD102
+      vmapdbg lint capture.json --format sarif --output-file lint.sarif
       vmapdbg lint --explain VD101
     """
     if explain is not None:
         print_explained(explain)
         return
-    codes = tuple(code for code in select or CODES if code not in (ignore or ()))
+    names: tuple[str | None, ...] = snippets or (None,)
+    if options.code is not None and len(names) > 1:
+        raise Failure("-c CODE is the snippet: it takes no files")
+    chosen = [choose_codes(name, select, ignore, options) for name in names]
+    check_files(snippets, output)
+    linted = [lint_file(name, baseline, codes, options) for name, codes in zip(names, chosen, strict=True)]
+    if len(linted) == 1 and linted[0].died is not None:
+        click.echo(f"vmapdbg: {linted[0].died}", err=True)
+    else:
+        show_linted(form, linted, output)
+    sys.exit(max(one.exit_code for one in linted))
+
+
+def choose_codes(
+    name: str | None, select: tuple[str, ...] | None, ignore: tuple[str, ...] | None, options: JobOptions
+) -> tuple[str, ...]:
+    """Returns the codes to look for in a file: what the command line says, and where it does not, the settings. Raises
+    Failure where none is left."""
+    codes = settings_for(name, options).choose_codes(select, ignore)
     if not codes:
         raise Failure("--select and --ignore leave no code to look for")
-    capture, before, notes = find_captures(snippet, baseline, codes, options)
+    return tuple(codes)
+
+
+def check_files(snippets: Sequence[str], output: Path | None) -> None:
+    """Raises Failure, before anything runs, where a snippet cannot be run or a comment in it ignores no code, and where
+    the output cannot be written."""
+    if output is not None:
+        check_output(output)
+    for snippet in snippets:
+        if output is not None:
+            check_output(output, snippet)
+        if snippet == "-" or is_saved(snippet):
+            continue
+        check_snippet(snippet)
+        refuse_mistakes(snippet)
+
+
+def refuse_mistakes(snippet: str) -> None:
+    """Raises Failure for a comment that is to ignore a code and cannot."""
+    for mistake in list_mistakes(snippet, CODES):
+        raise Failure(mistake)
+
+
+def lint_file(name: str | None, baseline: str | None, codes: tuple[str, ...], options: JobOptions) -> Linted:
+    """Returns what lint finds in a file; None is the snippet of the last show."""
+    linted = find_captures(name, baseline, codes, options)
+    if isinstance(linted, Linted):
+        return linted
+    capture, before, notes = linted
     findings, ignored = split_ignored(lint_capture(capture, before, codes))
-    notes += explain_failed(capture)
-    print_findings(form, capture, findings, len(ignored), notes)
-    end_if_failed(capture)
-    if findings:
-        sys.exit(1)
+    tell_mistakes(findings)
+    return Linted(capture, findings, len(ignored), (*notes, *explain_failed(capture)))
 
 
 def find_captures(
     snippet: str | None, baseline: str | None, codes: tuple[str, ...], options: JobOptions
-) -> tuple[Capture, Capture | None, list[str]]:
-    """Returns the capture, the baseline's where one is needed, and what there is to say about them."""
+) -> tuple[Capture, Capture | None, list[str]] | Linted:
+    """Returns the capture, the baseline's where one is needed, and what there is to say about them; what is known where
+    the child died."""
     if snippet is not None and is_saved(snippet):
+        refuse_options(snippet, options)
         return read_captures(snippet, baseline)
     job = find_job(snippet, options)
+    refuse_mistakes(job.snippet)
     if not NEED_BASELINE.intersection(codes) or is_same(job, baseline):
         return capture_job(job, quiet_stdout=True), None, []
     runs = run_beside(job, baseline or "none")
     before, capture = capture_of(runs[0], job), capture_of(runs[1], job)
     refuse_overlay_error(capture)
     if runs[1].died is not None:
-        raise ChildDied(runs[1].died)
+        return Linted(capture, died=runs[1].died)
     notes: list[str] = []
     # the baseline that nobody asked for may fail: without its patches a vmap scope often does
     if baseline is not None and before.error is not None and capture.error is None:
@@ -138,32 +225,96 @@ def explain_failed(capture: Capture) -> list[str]:
     return notes
 
 
-def print_findings(form: str, capture: Capture, findings: tuple[Finding, ...], ignored: int, notes: list[str]) -> None:
-    from vmapdbg.render.lint_formats import dump_github, dump_json, dump_sarif
+# *** what is printed
 
-    for note in notes:
-        click.echo(f"vmapdbg: {note}", err=True)
+
+def show_linted(form: str, linted: Sequence[Linted], output: Path | None) -> None:
+    """Prints what was found, or writes it to a file. Raises StoreError where it cannot be written: it is printed
+    then."""
+    for one in linted:
+        for note in one.notes:
+            click.echo(f"vmapdbg: {note}", err=True)
+        if one.died is not None:
+            click.echo(f"vmapdbg: {one.died}", err=True)
+    if output is None:
+        print_linted(form, linted)
+        close_pager()
+        return
+    text = io.StringIO()
+    set_display(file=text, width=get_display().width or _FILE_WIDTH)
+    print_linted(form, linted)
+    try:
+        write_output(output, text.getvalue())
+    except StoreError:
+        sys.stdout.write(text.getvalue())
+        raise
+
+
+def print_linted(form: str, linted: Sequence[Linted]) -> None:
+    """Prints what was found in some files, in the form that is asked for."""
+    from vmapdbg.render.lint_formats import dump_github, dump_sarif
+
+    findings = [finding for one in linted for finding in one.findings]
     if form == "json":
-        sys.stdout.write(dump_json(capture, findings, ignored))
+        write_document(dump_linted(linted))
     elif form == "sarif":
-        sys.stdout.write(dump_sarif(findings, RULES))
+        write_document(dump_sarif(findings, RULES))
     elif form == "github":
-        sys.stdout.write(dump_github(findings, RULES))
-    else:
-        from vmapdbg.render.text.lint import Report, print_concise, print_text
+        write_document(dump_github(findings, RULES))
+    elif form == "concise":
+        from vmapdbg.render.text.lint import print_concise
 
-        if form == "concise":
-            print_concise(findings, make_console(), capture.snippet)
-        else:
-            titles = {rule.code: rule.name for rule in RULES}
-            print_text(Report(replace(capture, findings=findings), findings, ignored, titles), make_console())
+        for one in linted:
+            print_concise(one.findings, make_console(), one.capture.snippet)
+    else:
+        print_reports(linted)
+
+
+def write_document(text: str) -> None:
+    """Writes a document for a program to stdout, or to the file of --output-file."""
+    (get_display().file or sys.stdout).write(text)
+
+
+def dump_linted(linted: Sequence[Linted]) -> str:
+    from vmapdbg.render.lint_formats import dump_json_of_files, make_lint_document
+
+    documents = [make_lint_document(one.capture, one.findings, one.ignored) for one in linted]
+    if len(documents) == 1:
+        return dump_document(documents[0])
+    return dump_json_of_files(documents)
+
+
+def print_reports(linted: Sequence[Linted]) -> None:
+    """Prints a block for each file, and of several the sum."""
+    from vmapdbg.render.text.lint import Report, print_text
+
+    console = make_console()
+    titles = {rule.code: rule.name for rule in RULES}
+    looked_at = [one for one in linted if one.died is None]
+    for one in looked_at:
+        capture = replace(one.capture, findings=one.findings)
+        print_text(Report(capture, one.findings, one.ignored, titles), console)
+        if len(linted) > 1:
+            console.print()
+    if len(linted) > 1:
+        found = format_plural(sum(len(one.findings) for one in linted), "finding")
+        console.print(f"{found} in {format_plural(len(linted), 'file')}{describe_failures(linted)}")
+
+
+def describe_failures(linted: Sequence[Linted]) -> str:
+    """Returns `, 2 files failed`, nothing where none did."""
+    failed = sum(one.exit_code > 1 for one in linted)
+    if not failed:
+        return ""
+    return f", {format_plural(failed, 'file')} failed"
 
 
 def print_explained(codes: tuple[str, ...]) -> None:
     from vmapdbg.render.text.lint import print_explanation
 
+    console = make_console()
     for number, code in enumerate(codes):
         if number:
-            click.echo()
+            console.print()
         rule = next(rule for rule in RULES if rule.code == code)
-        print_explanation(rule.code, rule.name, rule.severity, rule.explanation, make_console())
+        print_explanation(rule.code, rule.name, rule.severity, rule.explanation, console)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from vmapdbg.bisect import KERNEL_COUNT, KINDS
+from vmapdbg.commands.completion import WORDS, offer, offer_files, offer_last, offer_patches
+from vmapdbg.commands.console import close_pager
 from vmapdbg.job.patches import PatchError, Patches, parse_patches
 from vmapdbg.job.targets import DEFAULT_TARGET, TARGETS
 from vmapdbg.model.capture import Capture
@@ -53,11 +55,7 @@ class NamesType(_ParamType):
         return names
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-        """Completes the last name of the list."""
-        from click.shell_completion import CompletionItem
-
-        before, comma, last = incomplete.rpartition(",")
-        return [CompletionItem(before + comma + name) for name in self.known if name.startswith(last)]
+        return offer_last(self.known, incomplete)
 
 
 class OutcomeType(_ParamType):
@@ -72,9 +70,7 @@ class OutcomeType(_ParamType):
         return text
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-        from click.shell_completion import CompletionItem
-
-        return [CompletionItem(kind) for kind in KINDS if kind.startswith(incomplete)]
+        return offer(KINDS, incomplete)
 
 
 class ScheduleType(_ParamType):
@@ -103,6 +99,10 @@ class JobOptions:
     timeout: float | None
     tree: str | None = None
     python: str | None = None
+    arguments: tuple[str, ...] | None = None
+    """The snippet's own, after `--`."""
+    code: str | None = None
+    """Python code in the place of a snippet."""
 
 
 def make_patches_option(default: str | None) -> Callable[[Any], Any]:
@@ -110,6 +110,7 @@ def make_patches_option(default: str | None) -> Callable[[Any], Any]:
         "--patches",
         type=PatchesType(),
         default=default,
+        shell_complete=offer_patches,
         help="Which patches are on: all, none, or a list such as all,-close-ranges.  [default: all]",
     )
 
@@ -136,20 +137,48 @@ class SecondsType(click.FloatRange):
 
 _timeout_option = click.option("--timeout", type=SecondsType(), help="Stop the snippet after this many seconds.")
 
+_code_option = click.option(
+    "-c", "code", metavar="CODE", help="Python code in the place of SNIPPET; - reads it from stdin."
+)
+
 tinygrad_option = click.option(
     "--tinygrad",
     "tree",
     metavar="VERSION|PATH|PATH@REV",
+    shell_complete=offer_files,
     help="Look at this tinygrad: a release, a checkout, or a revision of one.  [default: what Python imports here]",
 )
 python_option = click.option(
-    "--python", metavar="PATH", help="Run the snippet with this interpreter, which needs tinygrad and nothing of ours."
+    "--python",
+    metavar="PATH",
+    shell_complete=offer_files,
+    help="Run the snippet with this interpreter, which needs tinygrad and nothing of ours.",
 )
 
 
-def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command the options of a job; it gets them as `options`, one JobOptions."""
+_ARGUMENTS = "vmapdbg.arguments"
 
+
+class SnippetCommand(click.Command):
+    """A command that takes a snippet. What follows `--` are the snippet's own arguments, and none of the command's."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[WORDS] = tuple(args)
+        if "--" in args:
+            end = args.index("--")
+            ctx.meta[_ARGUMENTS] = tuple(args[end + 1 :])
+            args = args[:end]
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        pieces = [piece for piece in super().collect_usage_pieces(ctx) if not piece.startswith("[ARGUMENTS]")]
+        return [*pieces, "[-- ARGUMENTS]"]
+
+
+def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a command the options of a job; it gets them as `options`, one JobOptions. Its class is SnippetCommand."""
+
+    @_code_option
     @_target_option
     @_job_patches_option
     @tinygrad_option
@@ -163,22 +192,17 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
         timeout: float | None,
         tree: str | None,
         python: str | None,
+        code: str | None,
         **more: Any,
     ) -> Any:
-        return command(*args, options=JobOptions(target, patches, timeout, tree, python), **more)
+        arguments = click.get_current_context().meta.get(_ARGUMENTS)
+        options = JobOptions(target, patches, timeout, tree, python, arguments, code)
+        return command(*args, options=options, **more)
 
     return take_options
 
 
 # *** what is printed, and how a command ends
-
-
-def make_console(stderr: bool = False) -> Any:
-    """Returns the console of stdout, or of stderr: width and colour from the terminal, plain when piped, NO_COLOR
-    honoured."""
-    from rich.console import Console
-
-    return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
 
 
 def tell_no_schedule(capture: Capture) -> None:
@@ -196,6 +220,7 @@ _HUNG = frozenset({"ChildDied", "EndlessRewrite"})
 
 def end_after(capture: Capture) -> None:
     """Ends with the code of the snippet's failure, if it failed. Its traceback is on stderr already."""
+    close_pager()
     if capture.error is not None and capture.error.type == "SystemExit":
         click.echo(f"vmapdbg: {capture.snippet} exited with status {capture.error.message}", err=True)
     end_if_failed(capture)
@@ -203,8 +228,17 @@ def end_after(capture: Capture) -> None:
 
 def end_if_failed(capture: Capture) -> None:
     """Does the same where the snippet's exit status is printed already, or its child may have died."""
+    close_pager()
+    status = find_exit_code(capture)
+    if status:
+        sys.exit(status)
+
+
+def find_exit_code(capture: Capture) -> int:
+    """Returns the code of a snippet's failure, 0 where it did not fail."""
     if capture.error is not None:
-        sys.exit(EXIT_CHILD if capture.error.type in _HUNG else EXIT_SNIPPET)
+        return EXIT_CHILD if capture.error.type in _HUNG else EXIT_SNIPPET
     if any(kernel.failed is not None for schedule in capture.schedules for kernel in schedule.kernels):
         # the snippet did not need its program: nothing is known of it
-        sys.exit(EXIT_CHILD)
+        return EXIT_CHILD
+    return 0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from vmapdbg.commands.options import make_console, patches_option
+from vmapdbg.commands.console import make_console
+from vmapdbg.commands.options import patches_option
 from vmapdbg.job.patches import PATCHES, Patches, patch_states
 
 

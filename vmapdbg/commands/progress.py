@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Generator
 from typing import Any
 
-from vmapdbg.commands.options import make_console
+from vmapdbg.commands.console import make_console
 
 Progress = Callable[[str], object]
 """Gets a line about how far the work is."""

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import click
 
+from vmapdbg.commands.completion import offer_files
 from vmapdbg.commands.jobs import find_shown, is_saved
 from vmapdbg.commands.last_job import recall_job
-from vmapdbg.commands.options import JobOptions, end_after, job_options
+from vmapdbg.commands.options import JobOptions, SnippetCommand, end_after, job_options
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import check_output, write_output
@@ -17,8 +18,8 @@ from vmapdbg.model.store import check_output, write_output
 _ENDINGS = (".html", ".htm")
 
 
-@click.command()
-@click.argument("snippet", required=False)
+@click.command(cls=SnippetCommand)
+@click.argument("snippet", required=False, shell_complete=offer_files)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The HTML file to write.")
 @click.option("--time", "times", is_flag=True, help="Run what stays lazy, too, and time every launch.")
@@ -37,7 +38,7 @@ def report(snippet: str | None, arguments: tuple[str, ...], output: Path, times:
     """
     # before the snippet runs
     check_page(output, snippet)
-    if snippet is None:
+    if snippet is None and options.code is None:
         check_page(output, recall_job().snippet)
     capture = find_shown(snippet, options, arguments, times, quiet_stdout=True)
     write_report(capture, output, snippet if is_saved(snippet) else None)

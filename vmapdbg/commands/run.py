@@ -8,22 +8,29 @@ from pathlib import Path
 
 import click
 
-from vmapdbg.commands.jobs import check_snippet
-from vmapdbg.commands.options import PatchesType, python_option, tinygrad_option
+from vmapdbg.commands.completion import offer_files, offer_patches
+from vmapdbg.commands.jobs import apply_options, apply_settings, check_snippet
+from vmapdbg.commands.options import JobOptions, PatchesType, python_option, tinygrad_option
 from vmapdbg.commands.programs import Program
 from vmapdbg.commands.run_check import run_and_check
 from vmapdbg.commands.run_lint import run_and_print
 from vmapdbg.commands.run_save import run_and_save
 from vmapdbg.commands.tinygrad import settle_job
 from vmapdbg.job.job import Job
-from vmapdbg.job.patches import ALL, Patches
+from vmapdbg.job.patches import Patches
 from vmapdbg.job.targets import DEFAULT_TARGET, TARGETS
 from vmapdbg.model.failure import Failure
+
+_NO_FILES = ("-m", "-c", "-")
+"""What Python takes in the place of a script's name."""
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option(
-    "--patches", type=PatchesType(), help="Which patches are on: all, none, or a list.  [default: all, where they fit]"
+    "--patches",
+    type=PatchesType(),
+    shell_complete=offer_patches,
+    help="Which patches are on: all, none, or a list.  [default: all, where they fit]",
 )
 @tinygrad_option
 @python_option
@@ -31,7 +38,6 @@ from vmapdbg.model.failure import Failure
 @click.option(
     "--target",
     type=click.Choice(list(TARGETS)),
-    default=DEFAULT_TARGET,
     help=f"What --lint and --save render kernels for.  [default: {DEFAULT_TARGET}]",
 )
 @click.option("--lint-output", type=click.Path(dir_okay=False, path_type=Path), help="Write them as JSON, too.")
@@ -40,20 +46,21 @@ from vmapdbg.model.failure import Failure
     "--check", "with_check", is_flag=True, help="Compare each value that is realized with the numpy reference."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print what --check found as one JSON document.")
-@click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("program", nargs=-1, shell_complete=offer_files, required=True, type=click.UNPROCESSED)
 def run(
     patches: Patches | None,
     tree: str | None,
     python: str | None,
     with_lint: bool,
-    target: str,
+    target: str | None,
     lint_output: Path | None,
     save: Path | None,
     with_check: bool,
     as_json: bool,
     program: tuple[str, ...],
 ) -> None:
-    """Run a program on patched tinygrad, or on another one: SCRIPT [ARGS] or -m MODULE [ARGS].
+    """Run a program on patched tinygrad, or on another one: SCRIPT [ARGS], -m MODULE [ARGS], -c CODE [ARGS], or - for
+    stdin.
 
     Python processes that it starts (pytest-xdist workers, spawn, BEAM) get the same tinygrad and the same patches.
 
@@ -71,13 +78,13 @@ def run(
         raise Failure("--check is for a run of its own: without --lint and --save")
     if as_json and not with_check:
         raise Failure("--json prints what --check found: give both, or --lint-output FILE")
-    if program == ("-m",):
-        raise Failure("-m needs the name of a module")
-    if program[0] != "-m":
+    if program in (("-m",), ("-c",)):
+        raise Failure({"-m": "-m needs the name of a module", "-c": "-c needs code"}[program[0]])
+    if program[0] not in _NO_FILES:
         check_snippet(program[0])
-    # a module is looked for in the working directory first
-    script = "-m" if program[0] == "-m" else program[0]
-    job = Job(script, program[1:], target, ALL if patches is None else patches, tree=tree or "", python=python or "")
+    # what is no file is looked for in the working directory first
+    plain = apply_settings(Job(program[0], program[1:], tree=tree or "", python=python or ""))
+    job = apply_options(plain, JobOptions(target, patches, None))
     asked = Program(program, settle_job(job, patches))
     # what is buffered would be lost when the program takes the place of this process
     sys.stdout.flush()

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vmapdbg.check.suite import PARTS, Judged, ProgramCheck, sum_up
-from vmapdbg.commands.options import make_console
+from vmapdbg.commands.console import make_console
 from vmapdbg.commands.programs import Program, run_program
 from vmapdbg.commands.progress import Progress, show_progress
 from vmapdbg.model.data import build_data, dump_document

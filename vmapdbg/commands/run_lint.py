@@ -8,11 +8,14 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vmapdbg.commands.options import make_console
+from vmapdbg.commands.console import make_console
+from vmapdbg.commands.jobs import tell_mistakes
 from vmapdbg.commands.programs import Program, run_program
+from vmapdbg.commands.settings import find_settings
 from vmapdbg.job.job import LintedSchedule
 from vmapdbg.model.capture import SCHEMA, Finding
 from vmapdbg.model.data import build_data, dump_document
@@ -40,6 +43,7 @@ def print_linted(linted: RunDocument) -> None:
     from vmapdbg.lint import RULES
     from vmapdbg.render.text.lint import print_run
 
+    tell_mistakes(linted.findings)
     counts = f"{linted.kernels:,} kernels of {linted.schedules:,} schedules"
     if linted.ignored:
         counts += f", {linted.ignored} ignored by comments"
@@ -54,11 +58,12 @@ def run_and_lint(program: Program) -> RunDocument:
     target = program.job.target
     with tempfile.TemporaryDirectory(prefix="vmapdbg-lint-") as folder:
         status = run_program(program, VMAPDBG_LINT=folder, VMAPDBG_LINT_TARGET=target)
-        return sum_up(Path(folder), target, status)
+        codes = find_settings(program.job.snippet).choose_codes()
+        return sum_up(Path(folder), target, status, codes)
 
 
-def sum_up(folder: Path, target: str, status: int) -> RunDocument:
-    """Sums up the files of all processes; the same finding of two of them is one."""
+def sum_up(folder: Path, target: str, status: int, codes: Collection[str]) -> RunDocument:
+    """Sums up the files of all processes, their findings of some codes; the same finding of two of them is one."""
     from vmapdbg.lint.ignores import split_ignored
     from vmapdbg.render.lint_formats import RunDocument
 
@@ -70,6 +75,8 @@ def sum_up(folder: Path, target: str, status: int) -> RunDocument:
     found: dict[tuple[str, str, str | None], Finding] = {}
     for schedule in schedules:
         for finding in schedule.findings:
+            if finding.code not in codes:
+                continue
             found.setdefault((finding.code, finding.message, finding.line), finding)
     stay, ignored = split_ignored(found.values())
     return RunDocument(

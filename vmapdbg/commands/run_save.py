@@ -66,7 +66,7 @@ def find_versions(job: Job) -> Versions:
     python = platform.python_version()
     if job.patches is not None:
         return Versions(__version__, TINYGRAD_VERSION, python)
-    tree = find_tree(job.tree) if job.tree else find_installed(job.snippet)
+    tree = find_tree(job.tree) if job.tree else find_installed(job.folder)
     return Versions(__version__, tree.version or "unknown", python, tree=job.tree, commit=tree.commit)
 
 

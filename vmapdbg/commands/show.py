@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from vmapdbg.commands.completion import offer_files, offer_kernels, offer_lines
+from vmapdbg.commands.console import make_console
 from vmapdbg.commands.jobs import find_shown
 from vmapdbg.commands.options import (
     JobOptions,
     NamesType,
     ScheduleType,
+    SnippetCommand,
     end_after,
     job_options,
-    make_console,
     tell_no_schedule,
 )
 from vmapdbg.model.capture import Capture
@@ -34,8 +36,8 @@ _SEE_MORE = (
 )
 
 
-@click.command()
-@click.argument("snippet")
+@click.command(cls=SnippetCommand)
+@click.argument("snippet", required=False, shell_complete=offer_files)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option(
     "--only",
@@ -43,15 +45,19 @@ _SEE_MORE = (
     help=f"Print only these: {','.join(SECTIONS)}.",
 )
 @click.option("--schedule", type=ScheduleType(), help="Print only this schedule.")
-@click.option("--kernel", metavar="NAME|N", help="Print only this kernel, its source as it is.")
-@click.option("--line", metavar="FILE:N", help="Print only what this line of the snippet made.")
+@click.option(
+    "--kernel", shell_complete=offer_kernels, metavar="NAME|N", help="Print only this kernel, its source as it is."
+)
+@click.option(
+    "--line", shell_complete=offer_lines, metavar="FILE:N", help="Print only what this line of the snippet made."
+)
 @click.option("--time", "times", is_flag=True, help="Run what stays lazy, too, and time every launch.")
 @click.option("--all", "show_all", is_flag=True, help="Print the whole report of a long run, with every node.")
 @click.option("--json", "as_json", is_flag=True, help="Print the capture as one JSON document.")
 @click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Write the capture to a file, too.")
 @job_options
 def show(
-    snippet: str,
+    snippet: str | None,
     arguments: tuple[str, ...],
     only: tuple[str, ...] | None,
     schedule: int | Literal["all"] | None,
@@ -76,6 +82,8 @@ def show(
       vmapdbg show after.json --kernel r_32_64_4
       vmapdbg show after.json --line train.py:12 --only kernels,source
     """
+    if snippet is None and options.code is None:
+        raise click.UsageError("Missing argument 'SNIPPET'")
     if kernel is not None and line is not None:
         raise Failure("--kernel and --line: choose one")
     if save is not None:

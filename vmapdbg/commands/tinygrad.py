@@ -16,9 +16,9 @@ from vmapdbg.commands.progress import show_progress
 from vmapdbg.job.job import Job
 from vmapdbg.job.patches import Patches
 from vmapdbg.model.failure import Failure
-from vmapdbg.overlay import TINYGRAD_VERSION
+from vmapdbg.overlay import TINYGRAD_SOURCE, TINYGRAD_VERSION, find_editable
 from vmapdbg.trees.find import find_tree
-from vmapdbg.trees.installed import find_imported, is_release
+from vmapdbg.trees.installed import find_imported, is_editable_release, is_release
 from vmapdbg.trees.tree import Tree, check_version, is_checkout, parse_name
 
 _OLDEST_PYTHON = (3, 11)
@@ -55,14 +55,23 @@ def choose_tinygrad(job: Job) -> tuple[Job, str | None]:
         return job, f"the tinygrad of {job.python}"
     # as `python snippet.py` takes it in a checkout that is on its path; so does everybody who works there
     if is_checkout(Path.cwd()):
+        if is_editable_release(Path.cwd(), TINYGRAD_SOURCE):
+            return replace(job, tree="."), None
         job = replace(job, tree=".")
         found = f"the tinygrad of this folder, {fetch_tree('.').title}"
     else:
-        installed = find_installed(job.snippet)
+        installed = find_installed(job.folder)
         if is_release(installed, TINYGRAD_VERSION):
+            return job, None
+        if installed.folder == find_editable():
+            # named, because a folder of that name without an __init__.py would come first in the child
+            job = replace(job, tree=str(installed.folder))
+        if is_editable_release(installed.folder, TINYGRAD_SOURCE):
             return job, None
         check_version(installed.version, str(installed.folder))
         found = f"tinygrad {installed.title} in {installed.folder}"
+        if installed.version == TINYGRAD_VERSION:
+            found += ", whose code is not that of the release"
     _say_observed(found)
     return job, found
 
@@ -73,12 +82,12 @@ def _say_observed(found: str) -> None:
     click.echo(f"vmapdbg: observing {found}; the patches need the release {TINYGRAD_VERSION}", err=True)
 
 
-def find_installed(snippet: str) -> Tree:
-    """Returns the tinygrad that a snippet imports: from its own folder, else from where the tool's Python finds it.
-    Raises Failure where there is none."""
+def find_installed(folder: Path) -> Tree:
+    """Returns the tinygrad that a snippet imports: from the folder that it imports from first, else from where the
+    tool's Python finds it. Raises Failure where there is none."""
     # a child's path has the snippet's folder in the place of the working directory
     others = [entry for entry in sys.path if Path(entry or os.curdir).resolve() != Path.cwd()]
-    tree = find_imported([str(Path(snippet).resolve().parent), *others])
+    tree = find_imported([str(folder), *others])
     if tree is None:
         raise Failure(
             f"tinygrad is not installed: pip install tinygrad=={TINYGRAD_VERSION} for the patches; to look at another"

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import click
 
+from vmapdbg.commands.completion import offer_files, offer_subjects
+from vmapdbg.commands.console import make_console
 from vmapdbg.commands.jobs import find_capture, find_job, is_saved
-from vmapdbg.commands.options import (
-    JobOptions,
-    end_after,
-    job_options,
-    make_console,
-    tell_no_schedule,
-)
+from vmapdbg.commands.options import JobOptions, SnippetCommand, end_after, job_options, tell_no_schedule
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import index_of
@@ -19,9 +15,9 @@ from vmapdbg.model.wording import inflect
 from vmapdbg.render.format import format_ids
 
 
-@click.command()
-@click.argument("subject", required=False)
-@click.argument("snippet", required=False)
+@click.command(cls=SnippetCommand)
+@click.argument("subject", required=False, shell_complete=offer_subjects)
+@click.argument("snippet", required=False, shell_complete=offer_files)
 @click.option("--schedule", type=click.IntRange(min=0), help="Look only at this schedule.")
 @click.option("--value", is_flag=True, help="Follow values of SUBJECT and outputs through the scheduler's passes.")
 @click.option("--json", "as_json", is_flag=True, help="With --value: print one JSON document.")
@@ -49,7 +45,7 @@ def why(
     """
     if as_json and not value:
         raise click.UsageError("--json is for --value")
-    if snippet is None and subject is not None and subject.endswith((".py", ".json")):
+    if snippet is None and subject is not None and (subject == "-" or subject.endswith((".py", ".json"))):
         subject, snippet = None, subject
     if value:
         if is_saved(snippet):

@@ -35,7 +35,8 @@ class Job:
     `timeout` is in seconds, None waits for ever. With `values` the tensors that the snippet realizes are read into the
     Capture. `tree` names the tinygrad (see `vmapdbg.trees.tree`), and `python` the interpreter; empty ones are those
     that the tool itself has. `choices` are made in place of the scheduler's own. With
-    `times` every launch is waited for and timed, and what the snippet leaves lazy is run.
+    `times` every launch is waited for and timed, and what the snippet leaves lazy is run. `typed` is `-c` or `-` where
+    the snippet is a file of the tool's with code that was typed or came from stdin.
     """
 
     snippet: str
@@ -48,6 +49,14 @@ class Job:
     python: str = ""
     choices: tuple[Choice, ...] = ()
     times: bool = False
+    typed: str = ""
+
+    @property
+    def folder(self) -> Path:
+        """The folder that the snippet imports from first, as Python has it: its own, or the working directory."""
+        if self.typed:
+            return Path.cwd()
+        return Path(self.snippet).resolve().parent
 
     @property
     def patch_states(self) -> dict[str, bool]:
@@ -105,10 +114,12 @@ class Request:
 @dataclass(frozen=True, kw_only=True)
 class CheckRequest(Request):
     """Asks for a comparison of the evidence with oracles. `limit` is the most graphs that are run for one output;
-    `oracles` are names of `vmapdbg.check.oracles`."""
+    `oracles` are names of `vmapdbg.check.oracles`. `work` says for each schedule how much there is to compute, in any
+    unit: how long the rest takes is estimated by it. Empty where that is not known."""
 
     limit: int
     oracles: tuple[str, ...]
+    work: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

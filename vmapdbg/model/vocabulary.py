@@ -24,6 +24,7 @@ DocumentKind = Literal[
     "bisect-decisions",
     "run-check",
     "why-value",
+    "lint-files",
 ]
 """What a JSON document is; there is a JSON Schema for each."""
 

@@ -53,3 +53,11 @@ def shorten_commit(commit: str) -> str:
     """Returns a commit as git describes it with 12 digits: `3f2a91c7d0be`, `3f2a91c7d0be-dirty`."""
     digits, dash, dirty = commit.partition("-")
     return f"{digits[:12]}{dash}{dirty}"
+
+
+def format_seconds(seconds: float) -> str:
+    """Returns `8 s`, `3 min`, `2 h`, of at least a second."""
+    for size, unit in ((3600, "h"), (60, "min")):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(seconds, 1):.0f} s"

@@ -15,7 +15,7 @@ from vmapdbg.model.capture import SCHEMA, Capture, Finding, Schedule, SnippetErr
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.vocabulary import DocumentKind
 from vmapdbg.render.graph.model import Graph
-from vmapdbg.render.lint_formats import LintDocument, RunDocument
+from vmapdbg.render.lint_formats import LintDocument, LintFilesDocument, RunDocument
 from vmapdbg.render.pattern_sentences import add_pattern_sentences
 from vmapdbg.render.run_check import RunCheckDocument
 from vmapdbg.render.value_document import ValueDocument
@@ -26,7 +26,8 @@ from vmapdbg.suite.result import SuiteDiff
 
 @dataclass(frozen=True)
 class CheckDocument:
-    """What `vmapdbg check --json` prints: the head of the capture, how each schedule compares, and the findings."""
+    """What `vmapdbg check --json` prints: the head of the capture, how each schedule compares, and the findings.
+    `left` counts the schedules that were not compared because the comparison was stopped."""
 
     schema: Literal[1]
     kind: Literal["check"]
@@ -37,6 +38,7 @@ class CheckDocument:
     error: SnippetError | None
     schedules: tuple[ScheduleCheck, ...]
     findings: tuple[Finding, ...]
+    left: int = 0
 
 
 def make_check_document(capture: Capture, report: CheckReport) -> CheckDocument:
@@ -51,6 +53,7 @@ def make_check_document(capture: Capture, report: CheckReport) -> CheckDocument:
         error=capture.error,
         schedules=add_pattern_sentences(report).schedules,
         findings=capture.findings,
+        left=report.left,
     )
 
 
@@ -231,6 +234,7 @@ DOCUMENTS: dict[DocumentKind, type] = {
     "suite-diff": SuiteDiff,
     "graph": Graph,
     "lint": LintDocument,
+    "lint-files": LintFilesDocument,
     "run": RunDocument,
     "check": CheckDocument,
     "run-check": RunCheckDocument,

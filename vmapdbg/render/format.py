@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from vmapdbg.model.capture import Capture
+from vmapdbg.model.place import split_place
+from vmapdbg.model.wording import format_known
 
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
 _PREFIXES = ((10**15, "P"), (10**12, "T"), (10**9, "G"))
@@ -120,7 +122,7 @@ class Places:
     """
 
     def __init__(self, places: Iterable[str | None], snippet: str) -> None:
-        files = {_split_place(place)[0] for place in places if place is not None}
+        files = {split_place(place)[0] for place in places if place is not None}
         self._short = {file: _shorten(file, files) for file in sorted(files)}
         self._snippet = snippet
         self.full = {short: file for file, short in self._short.items() if short != file}
@@ -134,29 +136,23 @@ class Places:
         """Returns one place, short, in `form`; nothing for None. With `brief` one in the snippet is only `:number`."""
         if place is None:
             return ""
-        file, number = _split_place(place)
+        file, number = split_place(place)
+        line = format_known(":{}", number)
         if brief and file == self._snippet:
-            return form.format(number)
-        return form.format(self._short.get(file, file) + number)
+            return form.format(line)
+        return form.format(self._short.get(file, file) + line)
 
     def format_all(self, places: Iterable[str]) -> str:
         """Returns several places by file, lines in order: `a.py:9, 12; b.py:3`."""
         lines: dict[str, set[str]] = {}
         for place in places:
-            file, number = _split_place(place)
-            lines.setdefault(self._short.get(file, file), set()).add(number.removeprefix(":"))
+            file, number = split_place(place)
+            lines.setdefault(self._short.get(file, file), set()).add(format_known("{}", number))
         return "; ".join(f"{file}:{', '.join(_sort_numbers(lines[file]))}" for file in sorted(lines))
 
 
 def _sort_numbers(numbers: set[str]) -> list[str]:
     return sorted(numbers, key=lambda number: (len(number), number))
-
-
-def _split_place(place: str) -> tuple[str, str]:
-    file, colon, number = place.rpartition(":")
-    if not colon or not number.isdigit():
-        return place, ""
-    return file, colon + number
 
 
 def _collect_places(capture: Capture) -> Iterator[str | None]:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vmapdbg import __version__
-from vmapdbg.lint.ignores import split_place
 from vmapdbg.lint.rule import Rule
 from vmapdbg.model.capture import SCHEMA, Capture, Finding, SnippetError, Versions
 from vmapdbg.model.data import dump_document
+from vmapdbg.model.place import split_place
 from vmapdbg.model.wording import format_known
 
 
@@ -30,6 +30,15 @@ class LintDocument:
     error: SnippetError | None
     findings: tuple[Finding, ...]
     ignored: int
+
+
+@dataclass(frozen=True)
+class LintFilesDocument:
+    """What `vmapdbg lint --format json` prints about several files: what it prints about each."""
+
+    schema: Literal[1]
+    kind: Literal["lint-files"]
+    files: tuple[LintDocument, ...]
 
 
 @dataclass(frozen=True)
@@ -53,9 +62,9 @@ class RunDocument:
     findings: tuple[Finding, ...]
 
 
-def dump_json(capture: Capture, findings: Sequence[Finding], ignored: int) -> str:
+def make_lint_document(capture: Capture, findings: Sequence[Finding], ignored: int) -> LintDocument:
     """Returns the document of some findings of a capture."""
-    document = LintDocument(
+    return LintDocument(
         schema=SCHEMA,
         kind="lint",
         versions=capture.versions,
@@ -66,7 +75,14 @@ def dump_json(capture: Capture, findings: Sequence[Finding], ignored: int) -> st
         findings=tuple(findings),
         ignored=ignored,
     )
-    return dump_document(document)
+
+
+def dump_json(capture: Capture, findings: Sequence[Finding], ignored: int) -> str:
+    return dump_document(make_lint_document(capture, findings, ignored))
+
+
+def dump_json_of_files(documents: Sequence[LintDocument]) -> str:
+    return dump_document(LintFilesDocument(schema=SCHEMA, kind="lint-files", files=tuple(documents)))
 
 
 def dump_github(findings: Sequence[Finding], rules: Sequence[Rule]) -> str:
@@ -75,8 +91,8 @@ def dump_github(findings: Sequence[Finding], rules: Sequence[Rule]) -> str:
     lines: list[str] = []
     for finding in findings:
         rule = known[finding.code]
-        place = split_place(finding.line)
-        where = "" if place is None else f"file={_property(place[0])},line={place[1]},"
+        file, number = split_place(finding.line or "")
+        where = "" if number is None else f"file={_property(file)},line={number},"
         title = _property(f"{finding.code} {rule.name}")
         text = finding.message + format_known(" - try: {}", finding.advice)
         lines.append(f"::{rule.severity} {where}title={title}::{_message(text)}\n")
@@ -125,9 +141,8 @@ def _sarif_result(finding: Finding, rule: Rule, order: Sequence[str]) -> dict[st
         "message": {"text": text},
         "properties": {"kernel": finding.kernel, "node": finding.node, "schedule": finding.schedule},
     }
-    place = split_place(finding.line)
-    if place is not None:
-        file, number = place
+    file, number = split_place(finding.line or "")
+    if number is not None:
         uri = Path(file).as_uri() if Path(file).is_absolute() else Path(file).as_posix()
         location = {"artifactLocation": {"uri": uri}, "region": {"startLine": number}}
         result["locations"] = [{"physicalLocation": location}]

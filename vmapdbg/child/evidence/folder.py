@@ -57,3 +57,8 @@ class EvidenceFolder:
     def find_files(self) -> list[Path]:
         """Returns the file of each schedule in order, those of its replays after it."""
         return sorted(self.path.glob("schedule-*.pickle"))
+
+
+def schedule_of(file: Path) -> int:
+    """Returns the number of the schedule that a file of `EvidenceFolder.write` is about."""
+    return int(file.name.removeprefix("schedule-")[:6])

@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import pickle
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from vmapdbg.check.result import BufferCheck, CheckReport, Comparison, ExpectedOutput, OutputCheck, ScheduleCheck
 from vmapdbg.child.diagnosis import EndlessRewrite, Watcher
-from vmapdbg.child.evidence.folder import EvidenceFolder
+from vmapdbg.child.evidence.folder import EvidenceFolder, schedule_of
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.lifeline import hold
 from vmapdbg.child.oracle.comparer import Comparer
@@ -24,7 +25,12 @@ from vmapdbg.child.oracle.outputs import OutputChecker
 from vmapdbg.job.job import CheckRequest, load_request
 from vmapdbg.model.data import to_data
 from vmapdbg.model.store import write_atomically
+from vmapdbg.model.wording import format_seconds
 from vmapdbg.values.numbers import Array
+
+_FREE, _SHARE = 1.0, 0.05
+_TOLD = 2.0
+"""Seconds after which it is told how long the rest takes."""
 
 
 def main() -> None:
@@ -33,14 +39,60 @@ def main() -> None:
     assert request.evidence is not None
     folder = EvidenceFolder(Path(request.evidence))
     files = folder.find_files()
-    checks = []
+    checks: list[ScheduleCheck] = []
     # an oracle that runs on tinygrad may not end either
     Watcher(lambda text: None).start()
+    rest = Rest([find_work(file, request.work) for file in files if request.work])
+    written = Written(request)
     for count, file in enumerate(files, 1):
-        write_atomically(request.progress, f"schedule {count} of {len(files)}")
+        write_atomically(request.progress, f"schedule {count} of {len(files)}{rest.describe()}")
         evidence: Evidence = pickle.loads(file.read_bytes())
         checks.append(Checker(evidence, folder, request.limit).check(request.oracles))
-    write_atomically(request.output, json.dumps(to_data(CheckReport(tuple(checks))), allow_nan=False))
+        rest.done = count
+        written.update(checks, len(files) - count)
+    if not files:
+        written.update(checks, 0)
+
+
+def find_work(file: Path, work: Sequence[int]) -> int:
+    """Returns how much there is to compute for the evidence of a file, which is at least something."""
+    schedule = schedule_of(file)
+    return 1 + (work[schedule] if schedule < len(work) else 0)
+
+
+class Rest:
+    """How long the rest takes, by the work that is done: one number for each schedule in their order; empty where that
+    is not known."""
+
+    def __init__(self, work: Sequence[int]):
+        self.work, self.done = list(work), 0
+        self.began = time.monotonic()
+
+    def describe(self) -> str:
+        """Returns `, about 2 min left`, nothing where too little is known to tell."""
+        took = time.monotonic() - self.began
+        if not self.work or not self.done or took < _TOLD:
+            return ""
+        left = took * sum(self.work[self.done :]) / sum(self.work[: self.done])
+        return f", about {format_seconds(left)} left"
+
+
+class Written:
+    """The report so far, for whoever stops the comparison. To write it again and again takes a second of a run, and
+    then a twentieth of its time."""
+
+    def __init__(self, request: CheckRequest):
+        self.request = request
+        self.began, self.spent = time.monotonic(), 0.0
+
+    def update(self, checks: Sequence[ScheduleCheck], left: int) -> None:
+        """Writes what was compared; `left` schedules were not yet. The last of all is always written."""
+        began = time.monotonic()
+        if left and self.spent > max(_FREE, _SHARE * (began - self.began)):
+            return
+        text = json.dumps(to_data(CheckReport(tuple(checks), left)), allow_nan=False)
+        write_atomically(self.request.output, text)
+        self.spent += time.monotonic() - began
 
 
 class Checker:

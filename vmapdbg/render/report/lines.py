@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from vmapdbg.model.capture import Capture, Finding, Node, Realized, Schedule
+from vmapdbg.model.place import split_place
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.overview.lines import LineCost, count_lines
 from vmapdbg.render.report.code import Part, split_python
 from vmapdbg.render.report.nodes import NodeKey
-from vmapdbg.render.report.sources import SourceFile, split_line
+from vmapdbg.render.report.sources import SourceFile
 from vmapdbg.render.sentences import Names, say_briefly
 
 _AROUND = 12
@@ -132,14 +133,14 @@ def view_source(file: SourceFile, notes: Iterable[LineNotes]) -> SourceView:
     lines = [] if file.text is None else split_python(file.text)
     unplaced: list[LineNotes] = []
     for note in notes:
-        name, number = split_line(note.line)
+        name, number = split_place(note.line)
         if name != file.name:
             continue
         if number is None or not 0 < number <= len(lines):
             unplaced.append(note)
         else:
             placed[number] = note
-    unplaced.sort(key=lambda note: split_line(note.line)[1] or 0)
+    unplaced.sort(key=lambda note: split_place(note.line)[1] or 0)
     return SourceView(file, _choose_lines(lines, placed), unplaced)
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from vmapdbg.model.place import split_place
+
 _MOST_BYTES = 400_000
 """Of a larger file nothing is shown: it is no source that somebody reads."""
 
@@ -20,21 +22,13 @@ class SourceFile:
     note: str = ""
 
 
-def split_line(line: str) -> tuple[str, int | None]:
-    """Returns file and number of a `file:12`; no number where there is none."""
-    name, colon, number = line.rpartition(":")
-    if not colon or not (number.isascii() and number.isdigit()):
-        return line, None
-    return name, int(number)
-
-
 def read_sources(lines: Iterable[str], snippet: str, saved_at: float | None = None) -> list[SourceFile]:
     """Reads the files that some lines name, the snippet first.
 
     `saved_at` is when a saved capture was written, in seconds since 1970; None where the snippet has just run. A saved
     capture may come from somebody else: of the files that it names only Python's own are put into a page.
     """
-    names = sorted({split_line(line)[0] for line in lines}, key=lambda name: (name != snippet, name))
+    names = sorted({split_place(line)[0] for line in lines}, key=lambda name: (name != snippet, name))
     return [_read(name, saved_at) for name in names]
 
 

@@ -58,7 +58,8 @@ def _format_verdict(view: CaptureView, report: CheckReport) -> list[Text]:
     elif not outputs:
         verdict = ("nothing was compared", "bold yellow")
     else:
-        verdict = (f"{format_plural(len(outputs), 'output')}, all right", "bold green")
+        so_far = " so far" if report.left else ""
+        verdict = (f"{format_plural(len(outputs), 'output')}, all right{so_far}", "bold green")
     head: list[Part] = [(view.capture.snippet, "bold"), "  ", verdict]
     lost = sum(len(check.lost) for check in report.schedules)
     if lost:
@@ -67,6 +68,11 @@ def _format_verdict(view: CaptureView, report: CheckReport) -> list[Text]:
         head.append((f", {format_plural(failed, 'schedule')} failed", "bold red"))
     oracles = [name for key, name in ORACLES.items() if any(output.oracle == key for output in outputs)]
     lines = page.wrap(*head, hang=2)
+    if report.left:
+        sentence = (
+            f"stopped: {format_plural(report.left, 'schedule')} of {len(report.schedules) + report.left} not compared"
+        )
+        lines += page.wrap((sentence, "yellow"), indent=2, hang=2)
     if oracles:
         sentence = f"compared with {' and '.join(oracles)} ({format_plural(runs, 'graph')} run)"
         lines += page.wrap((sentence, "dim"), indent=2, hang=2)

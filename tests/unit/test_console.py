@@ -1,0 +1,114 @@
+"""Where a command prints: colours that can be read, the width that is asked for, the pager that is chosen."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from rich.color import Color
+from rich.style import Style
+from rich.syntax import ANSI_DARK
+
+from vmapdbg.commands.console import Display, choose_pager, make_console, set_display
+from vmapdbg.render.text.legible import LEGIBLE, make_legible
+
+TEXT = Path(__file__).parent.parent.parent / "vmapdbg" / "render" / "text"
+_COLOURS = r"(?:bright_)?(?:red|green|yellow|blue|magenta|cyan|black|white)"
+
+
+def measure_contrast(one: tuple[int, int, int], other: tuple[int, int, int]) -> float:
+    """The contrast of the Web Content Accessibility Guidelines: 1 to 21; 3 is enough for what stands out anyhow."""
+
+    def luminance(colour: tuple[int, int, int]) -> float:
+        parts = [c / 255 for c in colour]
+        linear = [p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    darker, lighter = sorted((luminance(one), luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def list_styles() -> set[str]:
+    """Every style that has a colour and stands in a renderer, and those of highlighted source."""
+    words = rf'"((?:bold |dim |reverse )*{_COLOURS})"'
+    found = {style for file in TEXT.glob("*.py") for style in re.findall(words, file.read_text(encoding="utf-8"))}
+    return found | {str(style) for style in ANSI_DARK.values() if style.color is not None}
+
+
+def test_there_are_styles() -> None:
+    assert {"bold red", "yellow", "cyan", "bright_blue"} <= list_styles()
+
+
+@pytest.mark.parametrize("style", sorted(list_styles()))
+def test_colours_are_legible_on_white_and_on_black(style: str) -> None:
+    shown = make_legible(Style.parse(style))
+    assert shown.color is not None
+    triplet = shown.color.get_truecolor()
+    for background in ((255, 255, 255), (0, 0, 0)):
+        assert measure_contrast(tuple(triplet), background) >= 3, (style, triplet, background)
+    # bold and the like stay
+    assert shown.without_color == Style.parse(style).without_color
+
+
+def test_a_colour_has_one_place() -> None:
+    assert len(set(LEGIBLE.values())) == len(LEGIBLE)
+    assert all(Color.parse(name).number is not None for name in LEGIBLE)
+
+
+def render(text: str, style: str, **display: object) -> str:
+    file = io.StringIO()
+    with click.Context(click.Command("show")):
+        set_display(file=file, **display)
+        make_console().print(text, style=style)
+    return file.getvalue()
+
+
+def test_colours_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    assert render("x", "bold red") == "x\n"
+    assert render("x", "bold red", colour="never") == "x\n"
+    assert "\x1b[" in render("x", "bold red", colour="always")
+    monkeypatch.setenv("NO_COLOR", "1")
+    # the command line says more than the environment
+    assert "\x1b[1;31mx" in render("x", "bold red", colour="always")
+
+
+def test_the_width_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    assert render("word " * 10, "", width=25).count("\n") == 2
+
+
+@pytest.mark.parametrize(
+    ("environment", "on_terminal", "pager"),
+    [
+        ({}, True, "less"),
+        ({}, False, None),
+        ({"PAGER": "more -s"}, True, "more -s"),
+        ({"PAGER": ""}, True, None),
+        ({"PAGER": "cat"}, True, None),
+        ({"PAGER": "no-such-program -x"}, True, None),
+        ({"NO_PAGER": "1"}, True, None),
+        ({"TERM": "dumb"}, True, None),
+    ],
+)
+def test_the_pager_is_chosen_as_git_does(
+    environment: dict[str, str],
+    on_terminal: bool,
+    pager: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name in ("PAGER", "NO_PAGER"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"TERM": "xterm", **environment}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: on_terminal, raising=False)
+    monkeypatch.setattr("shutil.which", lambda program: None if program.startswith("no-such") else program)
+    assert choose_pager(Display()) == pager
+    assert choose_pager(Display(paged=False)) is None
+    told = "there is no program no-such-program, which PAGER names" in capsys.readouterr().err
+    assert told == ("no-such-program" in environment.get("PAGER", ""))
