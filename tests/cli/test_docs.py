@@ -1,5 +1,8 @@
-"""The Python blocks of the pages in docs/ run as they stand there, in order, and print what the lines `#> ` say. What
-`lint`, `check`, `why` and `why --value` are shown to print, they print.
+"""What the README and the pages in docs/ print is what is printed.
+
+The Python blocks of a page run as they stand there, in order, and print what the lines `#> ` say. A block that begins
+with `$ vmapdbg ... samples/...` is printed by that command; one below `<!-- prints: COMMAND -->` has some lines of what
+that prints, with `...` where others are left out, and `<!-- NAME ... -->` above it is the program NAME.
 """
 
 from __future__ import annotations
@@ -9,21 +12,61 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
-from tool import ROOT, RunSample
+from tool import ROOT, RunSample, run_tool
 
 DOCS = ROOT / "docs"
-PAGES = sorted(page for page in DOCS.glob("*.md") if "```python\nimport vmapdbg.patched" in page.read_text("utf-8"))
+TEXTS = {page.name: page.read_text("utf-8") for page in (ROOT / "README.md", *sorted(DOCS.glob("*.md")))}
+PAGES = sorted(name for name, text in TEXTS.items() if "```python\nimport vmapdbg.patched" in text)
 SHOWN = [
     block
-    for page in (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
+    for text in TEXTS.values()
     for block in re.findall(
-        r"^```\n\$ vmapdbg ((?:lint|check|why|why --value|why --value \d+) samples/.*?)^```",
-        page.read_text("utf-8"),
-        flags=re.M | re.S,
+        r"^```\n\$ vmapdbg ((?:lint|check|why|why --value|why --value \d+) samples/.*?)^```", text, re.M | re.S
     )
 ]
+BLOCK = re.compile(r"(?:^<!-- (?P<mark>[^\n]*) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S)
+PROGRAM = re.compile(r"^<!-- (\w+\.py)\n(.*?)^-->$", re.M | re.S)
+LOST = "all,-ambient-ranges"
+# what is not printed by this tool, or by nothing that can be run here: page, beginning of the block
+NOT_PRINTED = {
+    ("README.md", "vmapdbg show SNIPPET"): "what can be typed",
+    ("lint.md", "vmapdbg lint [SNIPPET"): "what can be typed",
+    ("report.md", "%load_ext"): "a cell of a notebook",
+    ("report.md", "%%vmapdbg"): "a cell of a notebook",
+    ("suite.md", "7 of 31 tests changed"): "part of tinygrad's own test_ops.py, which needs torch",
+    ("tinygrads.md", "any one of these 7 decisions"): "a search; tests/releases/test_decisions.py makes one like it",
+}
+
+
+class Printed(NamedTuple):
+    """A block that a command prints."""
+
+    page: str
+    command: str
+    text: str
+
+
+def list_printed() -> list[Printed]:
+    found = [(page, block) for page, text in TEXTS.items() for block in BLOCK.finditer(text)]
+    marked = [(page, block) for page, block in found if (block["mark"] or "").startswith("prints: ")]
+    return [Printed(page, block["mark"].removeprefix("prints: "), block["text"]) for page, block in marked]
+
+
+def test_every_block_is_printed_by_something_that_a_test_runs() -> None:
+    """A block without a language is output. Who adds one says here how it is printed, or why it cannot be tried."""
+    left = dict(NOT_PRINTED)
+    for page, text in TEXTS.items():
+        for block in BLOCK.finditer(text):
+            marked = (block["mark"] or "").startswith(("prints: ", "python: ", "fault: ", "vmapdbg lint samples/"))
+            known = [key for key in left if key[0] == page and block["text"].startswith(key[1])]
+            for key in known:
+                del left[key]
+            if not block["language"] and not marked and not known:
+                assert block["text"].removeprefix("$ vmapdbg ") in SHOWN, (page, block["text"][:200])
+    assert not left
 
 
 def test_there_are_pages() -> None:
@@ -37,13 +80,65 @@ def test_shown_output(block: str, run_sample: RunSample) -> None:
     assert run_sample(*shlex.split(command)).stdout.startswith(expected.rstrip("\n"))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_page(page: Path, tmp_path: Path) -> None:
-    program = "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), flags=re.M | re.S))
+@pytest.mark.slow
+@pytest.mark.parametrize("printed", list_printed(), ids=lambda printed: " ".join(printed.command.split()[:6]))
+def test_marked_output(printed: Printed, tmp_path: Path) -> None:
+    for name in ("samples", "tests"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    for name, program in PROGRAM.findall(TEXTS[printed.page]):
+        (tmp_path / name).write_text(program, "utf-8")
+    words = shlex.split(printed.command)
+    start = words.index("vmapdbg")
+    variables = dict(word.split("=", 1) for word in words[:start])
+    done = run_tool(*words[start + 1 :], cwd=tmp_path, **variables)
+    rest = (done.stdout + done.stderr).splitlines()
+    for part in read_parts(printed.text):
+        place = find_part(rest, part)
+        assert place is not None, (part, "\n".join(rest))
+        rest = rest[place + len(part) :]
+
+
+@pytest.mark.slow
+def test_the_reduced_snippet_shows_the_difference(tmp_path: Path) -> None:
+    (program,) = re.findall(r"^```python\n(# Reduced from .*?)^```", TEXTS["check.md"], flags=re.M | re.S)
+    (tmp_path / "small.py").write_text(program, "utf-8")
+    printed = [run_tool("run", "--patches", spec, "small.py", cwd=tmp_path).stdout for spec in ("all", LOST)]
+    assert all(out.startswith("out [[[") for out in printed)
+    assert printed[0] != printed[1]
+
+
+def read_parts(text: str) -> list[list[str]]:
+    """The lines of a block, without the command on top, where some are left out in several parts."""
+    parts: list[list[str]] = [[]]
+    for line in text.splitlines():
+        if line.strip() == "...":
+            parts.append([])
+        elif not line.startswith("$ "):
+            parts[-1].append(line)
+    return parts
+
+
+def find_part(lines: list[str], part: list[str]) -> int | None:
+    """Returns where the lines of a part stand one after the other; how far in they stand is not looked at."""
+    wanted = [line.strip() for line in part]
+    shown = [line.strip() for line in lines]
+    return next((i for i in range(len(shown)) if shown[i : i + len(wanted)] == wanted), None)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page(page: str, tmp_path: Path) -> None:
+    program = "\n".join(re.findall(r"^```python\n(.*?)^```", TEXTS[page], flags=re.M | re.S))
     expected = re.findall(r"^#> (.*)$", program, flags=re.M)
+    last = [block for block in BLOCK.finditer(TEXTS[page]) if (block["mark"] or "").startswith("python: ")]
+    for block in last:
+        program += "\n" + block["mark"].removeprefix("python: ") + "\n"
     (tmp_path / "page.py").write_text(program, "utf-8")
     done = subprocess.run([sys.executable, "page.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    printed = done.stdout.splitlines()
+    printed = done.stdout
+    if last:
+        shown = "".join(block["text"] for block in last)
+        assert printed.endswith(shown)
+        printed = printed.removesuffix(shown)
     if expected:
-        assert printed == expected
+        assert printed.splitlines() == expected
