@@ -150,7 +150,7 @@ def print_part(compared: Comparison, part: Part) -> None:
         select_changed_kernels,
         select_changed_line,
     )
-    from vmapdbg.render.text.diff import print_diff
+    from vmapdbg.render.text.diff import print_diff, print_selected
 
     found, selected = compared.diff, None
     if part.kernel is not None:
@@ -164,4 +164,7 @@ def print_part(compared: Comparison, part: Part) -> None:
 
         print_diff_overview(compared, make_console(), _SEE_MORE)
         return
-    print_diff(found, make_console(), show_all=part.show_all, unified=part.unified, selected=selected)
+    if selected is None:
+        print_diff(found, make_console(), show_all=part.show_all, unified=part.unified)
+    else:
+        print_selected(found, selected, make_console(), show_all=part.show_all, unified=part.unified)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from vmapdbg.diff.nodes import HashConsing, number_values
 from vmapdbg.diff.pairing import match_by_levels, match_in_order, share
@@ -13,6 +13,8 @@ from vmapdbg.model.capture import Schedule
 _LEAST_ALIKE = 0.3
 # Nor below this share of nodes of a kind, whatever they are computed from.
 _LEAST_OF_A_KIND = 0.5
+# That two schedules of two edits are asked for at the same line counts as so large a share.
+_SAME_LINE = 0.25
 # How far two changed schedules may stand from each other: a run can make thousands.
 _WINDOW = 64
 
@@ -30,11 +32,18 @@ def match_schedules(
     counts = [[_count_values(item, cons) for item in side] for side in (before, after)]
     graphs = [{i: cons(*sorted(count.items())) for i, count in enumerate(side)} for side in counts]
     matched = match_by_levels([graphs[0]], [graphs[1]])
-    matched |= _match_alike(counts[0], counts[1], matched, _LEAST_ALIKE)
+    lines = same_lines or {}
+
+    def is_same_line(i: int, j: int) -> bool:
+        # of one program the lines say nothing that the graphs do not
+        line = before[i].line
+        return bool(lines) and line is not None and lines.get(line, line) == after[j].line
+
+    matched |= _match_alike(counts[0], counts[1], matched, _LEAST_ALIKE, is_same_line)
     # an edit near the inputs changes what nearly every node computes
     kinds = [[_count_kinds(item, cons) for item in side] for side in (before, after)]
-    matched |= _match_alike(kinds[0], kinds[1], matched, _LEAST_OF_A_KIND)
-    matched |= _match_empty(before, after, matched, same_lines or {})
+    matched |= _match_alike(kinds[0], kinds[1], matched, _LEAST_OF_A_KIND, is_same_line)
+    matched |= _match_empty(before, after, matched, lines)
     return _order_pairs(len(before), len(after), matched)
 
 
@@ -47,7 +56,11 @@ def _count_kinds(schedule: Schedule, cons: HashConsing) -> Counter[int]:
 
 
 def _match_alike(
-    before: Sequence[Counter[int]], after: Sequence[Counter[int]], matched: dict[int, int], least: float
+    before: Sequence[Counter[int]],
+    after: Sequence[Counter[int]],
+    matched: dict[int, int],
+    least: float,
+    is_same_line: Callable[[int, int], bool],
 ) -> dict[int, int]:
     taken = set(matched.values())
     rest_before = [i for i in range(len(before)) if i not in matched]
@@ -58,7 +71,7 @@ def _match_alike(
         for other, j in enumerate(rest_after[first : row + _WINDOW], first):
             alike = share((before[i] & after[j]).total(), before[i].total() + after[j].total())
             if alike >= least:
-                scored.append((-alike, abs(row - other), i, j))
+                scored.append((-alike - _SAME_LINE * is_same_line(i, j), abs(row - other), i, j))
     return match_in_order((i, j) for _, _, i, j in sorted(scored))
 
 

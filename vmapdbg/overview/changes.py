@@ -11,6 +11,9 @@ from vmapdbg.overview.decisions import RealizedCount, count_realized
 from vmapdbg.overview.kernels import MOST_KERNELS, MOST_NODES, kernel_identity, sum_times
 from vmapdbg.overview.lines import LineCost, count_lines
 
+_MOST_SOURCE = 1000
+"""So many lines of source in changed kernels are still printed."""
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -132,8 +135,16 @@ def count_changed_nodes(schedules: Sequence[ScheduleDiff]) -> int:
 
 
 def is_long_diff(diff: CaptureDiff) -> bool:
-    """Tells whether more changed than one looks through: by the limits that make a run long, of what changed."""
-    return len(group_changes(diff)) > MOST_KERNELS or count_changed_nodes(find_distinct_changes(diff)) > MOST_NODES
+    """Tells whether more changed than one looks through: by the limits that make a run long, of what changed, or by the
+    source of the kernels that did."""
+    groups = group_changes(diff)
+    if len(groups) > MOST_KERNELS or count_changed_nodes(find_distinct_changes(diff)) > MOST_NODES:
+        return True
+    return sum(map(_count_source, groups)) > _MOST_SOURCE
+
+
+def _count_source(group: ChangeGroup) -> int:
+    return sum(side.kernel.source.count("\n") for side in (*group.change.before, *group.change.after))
 
 
 # *** lines and rules

@@ -32,30 +32,16 @@ _MOST_OUTPUTS = 8
 _BRIEF_SIGNS = {"unchanged": ("=", "dim"), "only before": ("-", BEFORE), "only after": ("+", AFTER)}
 
 
-def print_diff(
-    diff: CaptureDiff,
-    console: Console,
-    *,
-    show_all: bool = False,
-    unified: bool = False,
-    selected: Sequence[SelectedChange] | None = None,
-) -> None:
+def print_diff(diff: CaptureDiff, console: Console, *, show_all: bool = False, unified: bool = False) -> None:
     """Prints a diff: first the verdict in one line, then only what changed.
 
     `show_all` prints what is the same, too, and folds nothing. Changed source stands side by side from 100 columns
-    on, below that, or where one side has none, in one column; with `unified` as hunks. `selected` has all that is to be
-    printed of the schedules; None prints everything.
+    on, below that, or where one side has none, in one column; with `unified` as hunks.
     """
     page = Page(console, show_all=show_all)
     places = Places(collect_places(diff), diff.after.snippet)
-    page.show(page.wrap(format_verdict(page, diff), hang=2))
-    page.show([*format_sides(page, diff), *format_errors(page, diff, places), *format_printed(page, diff)])
-    page.show(format_findings(page, diff, places))
+    print_head(page, diff, places)
     listing = DiffListing(unified=unified)
-    if selected is not None:
-        for item in selected:
-            _print_schedule(DiffView(diff, item.part, page, places, item.whole), listing)
-        return
     waiting: list[tuple[ScheduleDiff, str]] = []
     for schedule, reason in _find_brief(diff, show_all=show_all):
         if reason:
@@ -65,6 +51,30 @@ def print_diff(
         waiting = []
         _print_schedule(DiffView(diff, schedule, page, places), listing)
     page.show(_format_brief(page, waiting))
+
+
+def print_selected(
+    diff: CaptureDiff,
+    selected: Sequence[SelectedChange],
+    console: Console,
+    *,
+    show_all: bool = False,
+    unified: bool = False,
+) -> None:
+    """Prints a part of a diff, in the same form."""
+    page = Page(console, show_all=show_all)
+    places = Places(collect_places(diff), diff.after.snippet)
+    print_head(page, diff, places)
+    listing = DiffListing(unified=unified)
+    for item in selected:
+        _print_schedule(DiffView(diff, item.part, page, places, item.whole), listing)
+
+
+def print_head(page: Page, diff: CaptureDiff, places: Places) -> None:
+    """Prints the verdict, the sides, and what they printed."""
+    page.show(page.wrap(format_verdict(page, diff), hang=2))
+    page.show([*format_sides(page, diff), *format_errors(page, diff, places), *format_printed(page, diff)])
+    page.show(format_findings(page, diff, places))
 
 
 def collect_places(diff: CaptureDiff) -> Iterator[str | None]:
@@ -176,7 +186,7 @@ def _format_legend(view: DiffView) -> list[Text]:
     page, schedule = view.page, view.schedule
     if not schedule.is_pair or not (schedule.nodes or schedule.removed_ranges or schedule.added_ranges):
         return []
-    shown = _find_shown_ranges(schedule)
+    shown = _find_shown_ranges(schedule, is_one_snippet=view.diff.same_snippet)
     moved = [f"{one} -> {other}" for one, other in schedule.renamed.items() if one != other and one in shown]
     lines: list[Text] = []
     if moved:
@@ -191,10 +201,10 @@ def _format_legend(view: DiffView) -> list[Text]:
     return lines
 
 
-def _find_shown_ranges(schedule: ScheduleDiff) -> Container[str]:
-    """Returns the ranges of before that a legend is for: all of them, or of two tinygrads, where a realize point more
-    gives all others another number, those that something has which changed."""
-    if not schedule.folded_before:
+def _find_shown_ranges(schedule: ScheduleDiff, *, is_one_snippet: bool) -> Container[str]:
+    """Returns the ranges of before that a legend is for: all of them, or of two tinygrads or two snippets, where a
+    realize point more gives all others another number, those that something has which changed."""
+    if not schedule.folded_before and is_one_snippet:
         return schedule.renamed
     nodes = [*(item.before for item in schedule.nodes), *schedule.nodes_only_before]
     texts = [name for node in nodes for name in (*(node.in_ranges or ()), *(node.out_ranges or ()))]

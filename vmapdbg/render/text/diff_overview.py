@@ -26,15 +26,8 @@ from vmapdbg.overview.changes import (
 )
 from vmapdbg.render.format import Places, format_bytes, format_count, format_seconds, round_count
 from vmapdbg.render.sentences import Names, say_briefly
-from vmapdbg.render.text.diff import collect_places, format_output
-from vmapdbg.render.text.diff_head import (
-    describe_totals,
-    format_errors,
-    format_findings,
-    format_printed,
-    format_sides,
-    format_verdict,
-)
+from vmapdbg.render.text.diff import collect_places, format_output, print_head
+from vmapdbg.render.text.diff_head import describe_totals
 from vmapdbg.render.text.diff_view import AFTER, BEFORE, MARKS, DiffView, format_ratio
 from vmapdbg.render.text.layout import Column, Page, Part, Row, lay_out_table
 
@@ -74,19 +67,17 @@ def print_diff_overview(comparison: Comparison, console: Console, hidden: str) -
     """Prints the verdict, the sides, and what changed most; `hidden` says how to see the rest, and is printed last."""
     page, diff = Page(console), comparison.diff
     overview = _Overview(comparison, page)
-    page.show(page.wrap(format_verdict(page, diff), hang=2))
-    errors = format_errors(page, diff, overview.places)
-    page.show([*format_sides(page, diff), *errors, *format_printed(page, diff)])
+    print_head(page, diff, overview.places)
     sections = (
         overview.format_totals(),
         overview.format_values(),
         overview.format_kernels(),
         overview.format_lines(),
         overview.format_rules(),
+        page.wrap((hidden, "dim"), hang=2),
     )
     for section in filter(None, sections):
         page.show([Text(), *section])
-    page.show([*format_findings(page, diff, overview.places), Text(), *page.wrap((hidden, "dim"), hang=2)])
 
 
 class _Overview:
@@ -215,12 +206,14 @@ class _Overview:
 
     def say_relation(self, group: ChangeGroup) -> list[Text]:
         change = group.change
-        words = {"fused-from": ("fused from", change.before), "split-into": ("split into", change.after)}
-        if change.status not in words:
+        if change.status == "fused-from":
+            word, sides = "fused from ", change.before
+        elif change.status == "split-into":
+            word, sides = "split into ", change.after
+        else:
             return []
-        word, sides = words[change.status]
         names = join_first([side.kernel.name for side in sides], _MOST_NAMES)
-        return [self.page.join((f"{word} ", "bold"), names)]
+        return [self.page.join((word, "bold"), names)]
 
     def format_places(self, lines: Sequence[str]) -> str:
         shown = self.places.format_all(lines[:_MOST_PLACES])
