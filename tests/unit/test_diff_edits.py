@@ -35,8 +35,8 @@ STORED = softmax_like((*INPUTS, make_node(2, "CONTIGUOUS", src=(1,), line="a.py:
 
 
 def compare(before: Sequence[Node], after: Sequence[Node], lines: dict[str, str] | None = None) -> ScheduleDiff:
-    sides = [make_capture(make_schedule(nodes=tuple(nodes))) for nodes in (before, after)]
-    (schedule,) = diff_captures(*sides, same_lines=lines).schedules
+    one, other = (make_capture(make_schedule(nodes=tuple(nodes))) for nodes in (before, after))
+    (schedule,) = diff_captures(one, other, same_lines=lines).schedules
     return schedule
 
 

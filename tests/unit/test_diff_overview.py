@@ -81,7 +81,7 @@ def test_the_largest_change_stands_first() -> None:
                 pair = times[2 * number : 2 * number + 2]
                 kernels = [replace(k, measured=Measured(1, t, t, t)) for k, t in zip(kernels, pair, strict=True)]
             sides.append(make_capture(replace(side, nodes=nodes, kernels=tuple(kernels))))
-        return [group.change.after[0].kernel.name for group in group_changes(compare(*sides).diff)]
+        return [group.change.after[0].kernel.name for group in group_changes(compare(sides[0], sides[1]).diff)]
 
     assert rank(None) == ["b2", "a2"]
     assert rank((1e-3, 1e-3, 9e-3, 1e-3)) == ["a2", "b2"]
@@ -162,10 +162,11 @@ def test_a_long_diff_has_many_programs_or_many_nodes_or_much_source() -> None:
     assert is_long_diff(many(13))
     assert is_long_diff(many(2, source_lines=260))
     assert not is_long_diff(many(2, source_lines=240))
-    ranged = [
-        make_schedule(nodes=tuple(make_node(n, "ADD", ranges=(r,)) for n in range(251))) for r in ("r0", "(r0*2)")
-    ]
-    assert is_long_diff(diff_captures(*map(make_capture, ranged)))
+    before, after = (
+        make_capture(make_schedule(nodes=tuple(make_node(n, "ADD", ranges=(name,)) for n in range(251))))
+        for name in ("r0", "(r0*2)")
+    )
+    assert is_long_diff(diff_captures(before, after))
 
 
 def test_what_did_not_change_makes_no_diff_longer() -> None:

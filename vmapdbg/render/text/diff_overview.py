@@ -199,10 +199,9 @@ class _Overview:
         before, after = group.change.before, group.change.after
         if len(before) == len(after) == 1:
             return self.change(before[0].kernel.name, after[0].kernel.name)
-        sides = after or before
-        if len(sides) > 1:
-            sides = before
-        return self.page.text(sides[0].kernel.name, "bold")
+        # of several that became one, that one names the change
+        alone = next(side for sides in (after, before) if len(sides) == 1 for side in sides)
+        return self.page.text(alone.kernel.name, "bold")
 
     def say_relation(self, group: ChangeGroup) -> list[Text]:
         change = group.change
