@@ -93,8 +93,8 @@ def draw_schedule(
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a page that has two: `name` is `before` or `after`, `rows` has for the number of each kernel what it is
-    in the page, `name_node` what the page calls a node."""
+    """One side of a page that has two: `name` is `before` or `after`, `rows` has for the number of each kernel what it
+    is in the page, `name_node` what the page calls a node."""
 
     name: str
     rows: Mapping[int, Row]
@@ -218,9 +218,7 @@ class _Link:
     mark: str = ""
 
 
-def _find_links(
-    graph: Graph, schedule: Schedule, group_of: Mapping[str, int], side: Side | None
-) -> dict[str, _Link]:
+def _find_links(graph: Graph, schedule: Schedule, group_of: Mapping[str, int], side: Side | None) -> dict[str, _Link]:
     drawn = {node.id for node in graph.nodes}
     found: dict[str, _Link] = {}
     rows = {name: Row((number,)) for name, number in group_of.items()}
