@@ -73,6 +73,36 @@ def test_diff_finds_the_lost_range_and_the_wrong_values(tmp_path: Path) -> None:
     assert "\x1b" not in done.stdout
 
 
+PLAIN = """
+from tinygrad import Tensor
+x = Tensor.ones(4, 8).contiguous().realize()
+y = x.exp()
+print(y.sum(1).numpy())
+"""
+
+
+def test_two_edits_of_a_program_are_compared(tmp_path: Path) -> None:
+    """Their lines have other numbers, and one of them stores what the other does not."""
+    (tmp_path / "old.py").write_text(PLAIN, encoding="utf-8")
+    (tmp_path / "new.py").write_text("# stored\n" + PLAIN.replace("exp()", "exp().contiguous()"), encoding="utf-8")
+    done = run_tool("diff", "old.py", "new.py", "--exit-code", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "values equal" in " ".join(done.stdout.split())
+    assert "before  old.py" in done.stdout
+    assert "after   new.py" in done.stdout
+    assert "1 only after, outputs first" in done.stdout
+    # the line that both have is one
+    assert "  new.py:6 =" in done.stdout
+    for name in ("old", "new"):
+        run_tool("show", f"{name}.py", "--save", f"{name}.json", cwd=tmp_path)
+    saved = run_tool("diff", "old.json", "new.json", cwd=tmp_path)
+    assert "before  old.json, old.py" in saved.stdout
+    assert "  new.py:6 =" in saved.stdout
+    (tmp_path / "new.py").write_text("changed since", encoding="utf-8")
+    changed = run_tool("diff", "old.json", "new.json", "--json", cwd=tmp_path)
+    assert json.loads(changed.stdout)["same_lines"] == {}
+
+
 def test_diff_without_a_difference_says_so_and_exits_zero(tmp_path: Path) -> None:
     vmap = "--patches=ambient-ranges,nested-ranges,close-ranges"  # there is no vmap scope in it
     done = run_tool("diff", XSUM, vmap, "--baseline=stock", "--exit-code", cwd=tmp_path)
@@ -125,6 +155,16 @@ BAD = [
     (["diff", "missing.py"], "no file missing.py"),
     (["diff", "a.py", "b.py", "c.py"], "one snippet, two saved captures or two saved runs"),
     (["diff", "ok.py", "--baseline=soup"], "'soup'"),
+    (["diff", "ok.py", "missing.py"], "no file missing.py"),
+    (["diff", "missing.py", "ok.py"], "no file missing.py"),
+    (["diff", "ok.py", "ok.py", "--baseline=none"], "with two of them there is no --baseline"),
+    (["diff", "ok.py", "all.json"], "a saved capture, which can only be the before"),
+    (["diff", "all.json", "all.json", "--target", "metal"], "saved captures were made with their own"),
+    (["diff", "all.json", "all.json", "--kernel", "r_nonsense"], "no kernel r_nonsense"),
+    (["diff", "all.json", "all.json", "--line", "a.py:999"], "no node is made at a.py:999"),
+    (["diff", "all.json", "all.json", "--schedule", "7"], "no schedule 7"),
+    (["diff", "all.json", "all.json", "--kernel", "0", "--line", "a.py:1"], "choose one"),
+    (["diff", "all.json", "all.json", "--kernel", "0", "--json"], "not for --json"),
     (["diff", "ok.py", "--baseline=missing.json"], "cannot read missing.json"),
     (["diff", "broken.json", "broken.json"], "no vmapdbg capture"),
     (["diff", "future.json", "future.json"], "newer than the 1"),

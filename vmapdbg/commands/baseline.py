@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from vmapdbg import __version__
-from vmapdbg.commands.jobs import add_findings, find_job
+from vmapdbg.commands.jobs import add_findings, check_snippet, find_job, is_saved
 from vmapdbg.commands.launcher import run_pair, run_quietly
 from vmapdbg.commands.options import JobOptions
 from vmapdbg.commands.progress import show_progress
@@ -22,10 +23,21 @@ from vmapdbg.trees.tree import TreeError, parse_name
 _NEEDED = ("vmapdbg.diff", "vmapdbg.render.text.diff", "vmapdbg.values.close")
 
 
-def find_pair(
-    snippet: str | None, baseline: str | None, options: JobOptions
-) -> tuple[Capture, Capture, tuple[str, str] | None]:
-    """Returns before, after, and what the snippet printed on both where it ran.
+@dataclass(frozen=True)
+class Sides:
+    """Before and after. `printed` is what the snippet printed on both, None where one did not run; `names` are the
+    files that they were read from, empty for one that ran. `same_lines` has for lines of before where they stand after,
+    where their snippets are two files."""
+
+    before: Capture
+    after: Capture
+    printed: tuple[str, str] | None = None
+    names: tuple[str, str] = ("", "")
+    same_lines: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def find_pair(snippet: str | None, baseline: str | None, options: JobOptions) -> Sides:
+    """Returns a snippet beside its baseline.
 
     `snippet` is None for the remembered one, or a saved capture where the baseline is another. `baseline` is None where
     none is named.
@@ -33,14 +45,72 @@ def find_pair(
     if snippet is not None and snippet.endswith(".json"):
         if baseline is None or not baseline.endswith(".json"):
             raise Failure("a saved capture is compared with another one: vmapdbg diff before.json after.json")
-        return load_capture(baseline), load_capture(snippet), None
+        return load_sides(baseline, snippet)
     job = replace(find_job(snippet, options), values=True)
     baseline = baseline or choose_baseline(job)
     before, after = run_beside(job, baseline)
-    printed = None
-    if not baseline.endswith(".json"):
-        printed = decode(before.stdout), decode(after.stdout)
-    return capture_of(before, job), capture_of(after, job), printed
+    if baseline.endswith(".json"):
+        return Sides(capture_of(before, job), capture_of(after, job), names=(baseline, ""))
+    return Sides(capture_of(before, job), capture_of(after, job), (decode(before.stdout), decode(after.stdout)))
+
+
+def find_edits(before: str, after: str, options: JobOptions) -> Sides:
+    """Returns two snippets, which are run, or two saved captures. Raises Failure."""
+    if is_saved(before) and is_saved(after):
+        if any(value is not None for value in vars(options).values()):
+            raise Failure("saved captures were made with their own patches, target and tinygrad")
+        return load_sides(before, after)
+    if is_saved(before):
+        return find_pair(after, before, options)
+    if is_saved(after):
+        raise Failure(f"{after} is a saved capture, which can only be the before: vmapdbg diff {after} {before}")
+    check_snippet(before)
+    job = replace(find_job(after, options), values=True)
+    other = replace(job, snippet=before)
+    # as they are when they run
+    texts = read_text(before), read_text(after)
+    with show_progress(f"running {before} and {after}") as progress:
+        runs = run_pair(other, job, _NEEDED, progress)
+    tell_printed(runs[1])
+    sides = capture_of(runs[0], other), capture_of(runs[1], job)
+    printed = decode(runs[0].stdout), decode(runs[1].stdout)
+    return Sides(*sides, printed, same_lines=find_same_lines(*sides, *texts))
+
+
+def load_sides(before: str, after: str) -> Sides:
+    """Reads two saved captures. Of two snippets that are still there as they were, lines are matched."""
+    sides = load_capture(before), load_capture(after)
+    texts = (read_unchanged(side.snippet, name) for side, name in zip(sides, (before, after), strict=True))
+    return Sides(*sides, names=(before, after), same_lines=find_same_lines(*sides, *texts))
+
+
+def find_same_lines(before: Capture, after: Capture, text: str | None, other: str | None) -> dict[str, str]:
+    """Returns for lines of the one snippet those of the other; none where it is one file, or a text is not known."""
+    if before.snippet == after.snippet or text is None or other is None:
+        return {}
+    from vmapdbg.diff.lines import match_lines
+
+    return match_lines(text, other, (before.snippet, after.snippet))
+
+
+def read_text(snippet: str) -> str | None:
+    """Returns the text of a snippet, None where it cannot be read."""
+    try:
+        return Path(snippet).read_text(encoding="utf-8", errors="replace").replace("\r\n", "\n")
+    except (OSError, ValueError):
+        return None
+
+
+def read_unchanged(snippet: str, capture: str) -> str | None:
+    """Returns the text of the snippet of a saved capture, None where it has changed since, or is no file of Python's: a
+    capture may be somebody else's."""
+    path = Path(snippet)
+    try:
+        if path.suffix != ".py" or not path.is_file() or path.stat().st_mtime > Path(capture).stat().st_mtime:
+            return None
+    except (OSError, ValueError):
+        return None
+    return read_text(snippet)
 
 
 def decode(output: bytes) -> str:
@@ -59,10 +129,14 @@ def run_beside(job: Job, baseline: str) -> tuple[Run, Run]:
         other = find_baseline(job, baseline)
         with show_progress(f"running {job.snippet} twice") as progress:
             before, after = run_pair(other, job, _NEEDED, progress)
-    # not while they run: what the two print would mix
-    sys.stderr.buffer.write(after.stdout + after.stderr)
-    sys.stderr.flush()
+    tell_printed(after)
     return before, after
+
+
+def tell_printed(run: Run) -> None:
+    """Writes to stderr what a snippet printed. Not while both run: what they print would mix."""
+    sys.stderr.buffer.write(run.stdout + run.stderr)
+    sys.stderr.flush()
 
 
 def choose_baseline(job: Job) -> str:

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-from vmapdbg.commands.baseline import find_pair
+from vmapdbg.commands.baseline import find_edits, find_pair
 from vmapdbg.commands.completion import offer_baselines, offer_files
 from vmapdbg.commands.console import make_console
 from vmapdbg.commands.diff_suite import SuiteFormat, SuiteOptions, diff_folders, find_folders
-from vmapdbg.commands.options import JobOptions, SnippetCommand, end_if_failed, job_options
+from vmapdbg.commands.options import JobOptions, ScheduleType, SnippetCommand, end_if_failed, job_options
 from vmapdbg.model.data import dump_document
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.store import load_capture
+
+if TYPE_CHECKING:
+    from vmapdbg.overview.changes import Comparison
+
+_SEE_MORE = (
+    "A part of the changes: --kernel NAME, --line FILE:N, --schedule N. All changes: --schedule all; with what is the"
+    " same: --all. As a page: -o report.html. Save runs with vmapdbg show --save run.json, and compare two such files."
+)
 
 
 @click.command(cls=SnippetCommand)
@@ -26,6 +35,9 @@ from vmapdbg.model.store import load_capture
     help="The before: none (every switchable patch off), stock (no overlay), a patch list, another tinygrad (VERSION,"
     " @REV or PATH), or a saved capture.  [default: none; @HEAD for a changed checkout]",
 )
+@click.option("--schedule", type=ScheduleType(), help="Print the changes of this schedule, or of all.")
+@click.option("--kernel", metavar="NAME|N", help="Print only this kernel, and its nodes.")
+@click.option("--line", metavar="FILE:N", help="Print only what this line of the snippet made.")
 @click.option("--all", "show_all", is_flag=True, help="Print what did not change, too.")
 @click.option("--unified", is_flag=True, help="Print changed source in one column.")
 @click.option("--json", "as_json", is_flag=True, help="Print the differences as one JSON document.")
@@ -36,6 +48,9 @@ from vmapdbg.model.store import load_capture
 def diff(
     inputs: tuple[str, ...],
     baseline: str | None,
+    schedule: int | Literal["all"] | None,
+    kernel: str | None,
+    line: str | None,
     show_all: bool,
     unified: bool,
     as_json: bool,
@@ -44,45 +59,112 @@ def diff(
     form: SuiteFormat | None,
     options: JobOptions,
 ) -> None:
-    """Show what the patches change: INPUTS is a SNIPPET, or two saved captures, or two runs that `run --save` saved, or
-    nothing for the last snippet.
+    """Show what the patches change, or an edit: INPUTS is a SNIPPET, or two of them, or two saved captures, or two runs
+    that `run --save` saved, or nothing for the last snippet.
 
-    Both sides run at the same time; what the snippet prints on them is compared, too.
+    Both sides run at the same time; what the snippet prints on them is compared, too. Of a long diff an overview is
+    shown: the kernels and lines that changed most.
 
     \b
     Examples:
       vmapdbg diff --baseline
       vmapdbg diff samples/ffn_overfusion.py --baseline=all,-fusion-guard
       vmapdbg diff samples/softmax.py --baseline=stock --exit-code
+      vmapdbg diff old.py new.py
       vmapdbg diff model.py --tinygrad 0.14.0 --baseline=0.13.0
       vmapdbg diff model.py --baseline=@master
-      vmapdbg diff before.json after.json --json
+      vmapdbg diff before.json after.json --line model.py:12
       vmapdbg diff before_dir after_dir --exit-code
     """
     # `--baseline snippet.py` means `snippet.py --baseline`
     if baseline is not None and baseline.endswith(".py"):
         inputs, baseline = (baseline, *inputs), None
     if len(inputs) > 2:
-        raise Failure("diff takes one snippet, two saved captures or two saved runs")
+        raise Failure("diff takes one snippet, two saved captures or two saved runs, or two snippets")
+    part = Part(schedule, kernel, line, show_all, unified)
     if folders := find_folders(inputs):
+        part.refuse("two saved runs: --test has one in full")
         asked = SuiteOptions(test, form, as_json=as_json, show_all=show_all, unified=unified, exit_code=exit_code)
         diff_folders(*folders, asked)
         return
     if test is not None or form is not None:
         raise Failure("--test and --format are for two saved runs: vmapdbg diff BEFORE_DIR AFTER_DIR")
-    if len(inputs) == 2:
-        before, after, printed = load_capture(inputs[0]), load_capture(inputs[1]), None
-    else:
-        before, after, printed = find_pair(next(iter(inputs), None), baseline or None, options)
-    from vmapdbg.diff import diff_captures
-
-    found = diff_captures(before, after, printed)
+    if kernel is not None and line is not None:
+        raise Failure("--kernel and --line: choose one")
     if as_json:
-        sys.stdout.write(dump_document(found))
+        part.refuse("--json, which has the whole")
+    compared = compare_inputs(inputs, baseline, options)
+    if as_json:
+        sys.stdout.write(dump_document(compared.diff))
     else:
-        from vmapdbg.render.text.diff import print_diff
-
-        print_diff(found, make_console(), show_all=show_all, unified=unified)
-    end_if_failed(after)
-    if exit_code and not found.is_empty:
+        print_part(compared, part)
+    end_if_failed(compared.after)
+    if exit_code and not compared.diff.is_empty:
         sys.exit(1)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Which part of a diff is asked for; None where nothing is said."""
+
+    schedule: int | Literal["all"] | None
+    kernel: str | None
+    line: str | None
+    show_all: bool
+    unified: bool
+
+    def refuse(self, what: str) -> None:
+        """Raises Failure where a part is asked for, with what it cannot be a part of."""
+        for name in ("schedule", "kernel", "line"):
+            if getattr(self, name) is not None:
+                raise Failure(f"--{name} is for a diff as text, not for {what}")
+
+    @property
+    def number(self) -> int | None:
+        """The index of the one schedule that is asked for."""
+        return self.schedule if isinstance(self.schedule, int) else None
+
+
+def compare_inputs(inputs: tuple[str, ...], baseline: str | None, options: JobOptions) -> Comparison:
+    """Runs or reads both sides, and compares them. Raises Failure."""
+    if len(inputs) == 2:
+        if baseline:
+            raise Failure(f"{inputs[0]} is compared with {inputs[1]}: with two of them there is no --baseline")
+        pair = find_edits(inputs[0], inputs[1], options)
+    else:
+        pair = find_pair(next(iter(inputs), None), baseline or None, options)
+    from vmapdbg.diff import diff_captures
+    from vmapdbg.overview.changes import Comparison
+
+    found = diff_captures(pair.before, pair.after, pair.printed, pair.names, pair.same_lines)
+    return Comparison(pair.before, pair.after, found)
+
+
+def print_part(compared: Comparison, part: Part) -> None:
+    """Prints what is asked for of a diff: all that changed, of a long one an overview. Raises Failure for a part that
+    it does not have."""
+    from vmapdbg.overview.changes import is_long_diff
+    from vmapdbg.overview.diff_selection import (
+        SelectedChange,
+        select_change,
+        select_changed_kernels,
+        select_changed_line,
+    )
+    from vmapdbg.render.text.diff import print_diff, print_selected
+
+    found, selected = compared.diff, None
+    if part.kernel is not None:
+        selected = select_changed_kernels(found, part.kernel, part.number)
+    elif part.line is not None:
+        selected = select_changed_line(found, part.line, part.number)
+    elif part.number is not None:
+        selected = [SelectedChange(item, item) for item in select_change(found, part.number)]
+    elif part.schedule is None and not part.show_all and is_long_diff(found):
+        from vmapdbg.render.text.diff_overview import print_diff_overview
+
+        print_diff_overview(compared, make_console(), _SEE_MORE)
+        return
+    if selected is None:
+        print_diff(found, make_console(), show_all=part.show_all, unified=part.unified)
+    else:
+        print_selected(found, selected, make_console(), show_all=part.show_all, unified=part.unified)

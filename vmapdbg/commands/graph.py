@@ -58,7 +58,8 @@ def graph(
     check_path(output)
     other = None
     if with_baseline:
-        other, capture, _ = find_pair(snippet, baseline, options)
+        pair = find_pair(snippet, baseline, options)
+        other, capture = pair.before, pair.after
     else:
         capture = find_capture(snippet, options)
     notes = write_graph(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from vmapdbg.diff.changes import choose_renaming, compare_bufferizes, compare_nodes, compare_vmap_map
+from vmapdbg.diff.edits import match_edits
 from vmapdbg.diff.kernels import compare_kernels
 from vmapdbg.diff.neutral import Reading, read_neutrally, read_plainly
 from vmapdbg.diff.nodes import have_same_graph, match_nodes
@@ -19,27 +20,36 @@ from vmapdbg.model.capture import Capture, Finding, Range, Schedule
 _NOTHING = Schedule(-1, None, 0, (), (), (), (), (), ())
 
 
-def diff_captures(before: Capture, after: Capture, printed: tuple[str, str] | None = None) -> CaptureDiff:
-    """Compares two captures; `printed` is what their snippets wrote to stdout.
+def diff_captures(
+    before: Capture,
+    after: Capture,
+    printed: tuple[str, str] | None = None,
+    names: tuple[str, str] = ("", ""),
+    same_lines: Mapping[str, str] | None = None,
+) -> CaptureDiff:
+    """Compares two captures; `printed` is what their snippets wrote to stdout, `names` are the files that they were
+    read from, and `same_lines` maps lines of before to those of after, where their snippets are two files.
 
     The same captures give the same diff, and `diff_captures(c, c)` is empty. Captures of different snippets are
     compared as well as they can be; so are those of two tinygrads, by what their ops mean.
     """
     read = read_plainly if have_same_tinygrad(before.versions, after.versions) else read_neutrally
     left, right = ([read(schedule) for schedule in side.schedules] for side in (before, after))
-    pairs = match_schedules([item.compared for item in left], [item.compared for item in right])
-    schedules = tuple(_diff_schedules(_find(left, i), _find(right, j)) for i, j in pairs)
+    lines = dict(same_lines or {})
+    pairs = match_schedules([item.compared for item in left], [item.compared for item in right], lines)
+    schedules = tuple(_diff_schedules(_find(left, i), _find(right, j), lines) for i, j in pairs)
     return CaptureDiff(
         schema=DIFF_SCHEMA,
         kind="diff",
-        before=_describe_side(before, left),
-        after=_describe_side(after, right),
+        before=_describe_side(before, left, names[0]),
+        after=_describe_side(after, right, names[1]),
         same_snippet=before.snippet == after.snippet,
         values=find_worst(item.values for item in schedules),
         printed=printed and compare_printed(*printed),
         schedules=schedules,
-        findings_gone=_subtract_findings(before.findings, after.findings),
-        findings_new=_subtract_findings(after.findings, before.findings),
+        findings_gone=_subtract_findings(before.findings, after.findings, lines),
+        findings_new=_subtract_findings(after.findings, before.findings, {new: old for old, new in lines.items()}),
+        same_lines=lines,
     )
 
 
@@ -47,13 +57,20 @@ def _find(readings: list[Reading], position: int | None) -> Reading | None:
     return None if position is None else readings[position]
 
 
-def _subtract_findings(some: tuple[Finding, ...], others: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """Kernels and nodes may have other names on the other side: the code and the user's line tell findings apart."""
+def _subtract_findings(
+    some: tuple[Finding, ...], others: tuple[Finding, ...], lines: Mapping[str, str]
+) -> tuple[Finding, ...]:
+    """Kernels and nodes may have other names on the other side: the code and the user's line tell findings apart.
+    `lines` maps those of `some` to those of the others."""
     known = {(found.code, found.line) for found in others}
-    return tuple(found for found in some if (found.code, found.line) not in known)
+    return tuple(found for found in some if (found.code, _translate(found.line, lines)) not in known)
 
 
-def _describe_side(capture: Capture, readings: Iterable[Reading]) -> Side:
+def _translate(line: str | None, lines: Mapping[str, str]) -> str | None:
+    return None if line is None else lines.get(line, line)
+
+
+def _describe_side(capture: Capture, readings: Iterable[Reading], name: str) -> Side:
     return Side(
         snippet=capture.snippet,
         target=capture.target,
@@ -63,6 +80,7 @@ def _describe_side(capture: Capture, readings: Iterable[Reading]) -> Side:
         schedules=len(capture.schedules),
         totals=sum_totals(item.measured for item in readings),
         mode=capture.mode,
+        name=name,
     )
 
 
@@ -82,7 +100,7 @@ def sum_totals(schedules: Iterable[Schedule]) -> Totals:
     )
 
 
-def _diff_schedules(before: Reading | None, after: Reading | None) -> ScheduleDiff:
+def _diff_schedules(before: Reading | None, after: Reading | None, lines: Mapping[str, str]) -> ScheduleDiff:
     one, other = before or read_plainly(_NOTHING), after or read_plainly(_NOTHING)
     if have_same_graph(one.schedule, other.schedule):
         # nothing is written in another way: no node has to be left out
@@ -92,13 +110,14 @@ def _diff_schedules(before: Reading | None, after: Reading | None) -> ScheduleDi
     if loosely:
         twins = {twin: node for node, twin in nodes.items()}
         one, other = one.leave_out(other, nodes), other.leave_out(one, twins)
-    return restore_shown(_compare(one, other, nodes), one, other)
+    edited = {} if loosely else match_edits(one.compared, other.compared, nodes, lines)
+    return restore_shown(_compare(one, other, nodes | edited, edited), one, other)
 
 
-def _compare(one: Reading, other: Reading, nodes: Mapping[int, int]) -> ScheduleDiff:
+def _compare(one: Reading, other: Reading, nodes: Mapping[int, int], edited: Container[int]) -> ScheduleDiff:
     left, right = one.compared, other.compared
     renaming = choose_renaming(left, right, nodes)
-    changes, same = compare_nodes(left, right, renaming)
+    changes, same = compare_nodes(left, right, renaming, edited)
     matched = set(nodes.values())
     outputs = compare_outputs(left, right)
     index_before, totals_before = _identify(one)

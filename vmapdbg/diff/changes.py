@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from difflib import SequenceMatcher
 
@@ -38,9 +38,10 @@ def choose_renaming(before: Schedule, after: Schedule, nodes: Mapping[int, int])
 
 
 def compare_nodes(
-    before: Schedule, after: Schedule, renaming: Renaming
+    before: Schedule, after: Schedule, renaming: Renaming, edited: Container[int] = ()
 ) -> tuple[tuple[NodeChange, ...], tuple[SameNode, ...]]:
-    """Returns the matched nodes that changed, and those that did not, by their ids after."""
+    """Returns the matched nodes that changed, and those that did not, by their ids after. `edited` are the nodes of
+    before that need not compute what their partners do."""
     nodes_after = index_of(after).nodes
     changes: list[NodeChange] = []
     same: list[SameNode] = []
@@ -48,7 +49,10 @@ def compare_nodes(
         if node.id not in renaming.nodes:
             continue
         other = nodes_after[renaming.nodes[node.id]]
-        if changed := _find_changed(node, other, renaming):
+        changed = _find_changed(node, other, renaming)
+        if node.id in edited and tuple(map(renaming.nodes.get, node.src)) != other.src:
+            changed = (*changed, "src")
+        if changed:
             changes.append(NodeChange(node, other, changed))
         else:
             same.append(SameNode(node.id, other.id, other.op, other.shape, other.out_ranges, other.line))

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from vmapdbg.model.capture import Bufferize, Finding, Kernel, Node, Range, SnippetError, Versions
@@ -41,7 +41,8 @@ class Totals:
 
 @dataclass(frozen=True)
 class Side:
-    """One capture: what it is of, how it ended, and the totals of its schedules."""
+    """One capture: what it is of, how it ended, and the totals of its schedules. `name` is the file that it was read
+    from, empty after a run."""
 
     snippet: str
     target: str
@@ -51,11 +52,13 @@ class Side:
     schedules: int
     totals: Totals
     mode: Mode = "overlay"
+    name: str = ""
 
 
 @dataclass(frozen=True)
 class NodeChange:
-    """A node that is on both sides and was treated differently; `changed` names the fields that differ."""
+    """A node that is on both sides and was treated differently; `changed` names the fields that differ. `src` is one of
+    two edits of a program: the node stands in the same place, and reads something else."""
 
     before: Node
     after: Node
@@ -242,7 +245,8 @@ class CaptureDiff:
     `values` is `different` where any output is, else `close` or `equal` where at least one was compared, else
     `unknown`. `printed` is None where nobody recorded it. `schedules` are in the order of after, those of before
     alone where they stood. `findings_gone` are what lint finds before and not after, `findings_new` the other way
-    round.
+    round. `same_lines` has for lines of before where they stand after, of two edits of a program: lines that are the
+    same, and edited ones that are alike.
     """
 
     schema: Literal[1]
@@ -255,6 +259,7 @@ class CaptureDiff:
     schedules: tuple[ScheduleDiff, ...]
     findings_gone: tuple[Finding, ...] = ()
     findings_new: tuple[Finding, ...] = ()
+    same_lines: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
     def is_empty(self) -> bool:

@@ -128,7 +128,7 @@ Rule = Annotated[
 
 # *** a diff
 
-NodeField = Literal["in_ranges", "out_ranges", "ambient", "realized"]
+NodeField = Literal["in_ranges", "out_ranges", "ambient", "realized", "src"]
 BufferizeField = Literal["closed_ranges", "ambient", "size", "bytes", "addrspace", "outcome", "reason"]
 KernelField = Literal[
     "source", "global_size", "local_size", "local_bytes", "threads", "launches", "executed_ops", "bytes"

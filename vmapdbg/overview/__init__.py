@@ -4,6 +4,8 @@
     lines.py     what each line of the user's code comes to
     methods.py   what each method of Tensor that is called comes to
     decisions.py how often each rule realized a node, and kept or removed a buffer
+    selection.py the part of a run that somebody asks for
+    changes.py   what changed between two runs, and what that comes to
 
 All of it comes from a Capture, and needs no tinygrad.
 """

@@ -95,7 +95,8 @@ def group_kernels(capture: Capture) -> list[KernelGroup]:
     return sorted(map(_make_group, groups.values()), key=lambda group: (-group.seconds, -group.ops, -group.bytes))
 
 
-def _sum_times(measured: Measured | None) -> float:
+def sum_times(measured: Measured | None) -> float:
+    """Returns how many seconds the launches of a kernel took together, each the median; 0 where none was timed."""
     if measured is None:
         return 0
     return measured.launches * measured.median
@@ -109,6 +110,6 @@ def _make_group(members: Iterable[tuple[Place, Kernel]]) -> KernelGroup:
         launches=sum(kernel.launches for kernel in kernels),
         ops=sum(kernel.executed_ops for kernel in kernels),
         bytes=sum(kernel.bytes for kernel in kernels),
-        seconds=_sum_times(kernels[0].measured),
+        seconds=sum_times(kernels[0].measured),
         lines=tuple(dict.fromkeys(line for kernel in kernels for line in kernel.lines)),
     )

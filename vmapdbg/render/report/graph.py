@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from xml.etree import ElementTree
 
@@ -53,17 +53,34 @@ class Picture:
     note: str
 
 
-def draw_schedule(capture: Capture, schedule: Schedule, groups: Sequence[KernelGroup], again: int = 0) -> Picture:
+@dataclass(frozen=True)
+class Row:
+    """What a kernel of a schedule is in the page: the numbers of its rows there, and what is changed about it (the name
+    of a CSS class, empty for nothing)."""
+
+    numbers: tuple[int, ...]
+    mark: str = ""
+
+
+def draw_schedule(
+    capture: Capture,
+    schedule: Schedule,
+    groups: Sequence[KernelGroup],
+    again: int = 0,
+    side: Side | None = None,
+) -> Picture:
     """Returns the drawing of a schedule; `groups` are the kernels of the page, `again` counts the later schedules that
-    have the same kernels."""
+    have the same kernels. `side` says what of a page with two sides this is one of."""
     title = f"schedule {schedule.index}"
     if again:
         title += f" and {again} like it"
+    if side is not None:
+        title += f", {side.name}"
     try:
         whole = build_kernel_graph(DrawnSchedule(capture, schedule), None, 1, title)
         numbers = _number_kernels(schedule, groups)
         graph, note = _fold(whole, numbers)
-        links = _find_links(graph, schedule, numbers)
+        links = _find_links(graph, schedule, numbers, side)
         programs = {name: groups[number] for name, number in numbers.items()}
         total = sum(group.ops for group in groups)
         drawn = draw_dot(_write_dot(graph, schedule, programs, total), "svg", _SECONDS)
@@ -72,6 +89,16 @@ def draw_schedule(capture: Capture, schedule: Schedule, groups: Sequence[KernelG
     except TooSlow:
         return Picture(schedule.index, title, "", f"not drawn: the layout took more than {_SECONDS:g} seconds")
     return Picture(schedule.index, title, _clean_svg(drawn.decode("utf-8"), graph, links), note)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a page that has two: `name` is `before` or `after`, `rows` has for the number of each kernel what it
+    is in the page, `name_node` what the page calls a node."""
+
+    name: str
+    rows: Mapping[int, Row]
+    name_node: Callable[[int], str]
 
 
 def _number_kernels(schedule: Schedule, groups: Sequence[KernelGroup]) -> dict[str, int]:
@@ -188,21 +215,31 @@ class _Link:
     kernels: tuple[int, ...]
     node: str
     says: str
+    mark: str = ""
 
 
-def _find_links(graph: Graph, schedule: Schedule, group_of: Mapping[str, int]) -> dict[str, _Link]:
+def _find_links(graph: Graph, schedule: Schedule, group_of: Mapping[str, int], side: Side | None) -> dict[str, _Link]:
     drawn = {node.id for node in graph.nodes}
     found: dict[str, _Link] = {}
+    rows = {name: Row((number,)) for name, number in group_of.items()}
+    if side is not None:
+        rows = {name: side.rows.get(int(name.removeprefix("kernel")), Row(())) for name in group_of}
     for node in graph.nodes:
         if node.kind == "repeat":
             hidden = _find_hidden(node, schedule, drawn)
-            programs = dict.fromkeys(group_of[name] for name in hidden)
-            found[node.id] = _Link(tuple(programs), "", "; ".join(node.lines))
+            programs = dict.fromkeys(number for name in hidden for number in rows[name].numbers)
+            mark = next((rows[name].mark for name in hidden if rows[name].mark), "")
+            found[node.id] = _Link(tuple(programs), "", "; ".join(node.lines), mark)
         elif node.kind == "kernel":
-            found[node.id] = _Link((group_of[node.id],), "", f"kernel {node.lines[0]}")
+            row = rows[node.id]
+            found[node.id] = _Link(row.numbers, "", f"kernel {node.lines[0]}", row.mark)
         else:
             member = next(iter(node.members), None)
-            name = "" if member is None else name_node((schedule.index, member))
+            name = ""
+            if member is not None and side is not None:
+                name = side.name_node(member)
+            elif member is not None:
+                name = name_node((schedule.index, member))
             found[node.id] = _Link((), name, f"buffer {node.lines[0]}")
     return found
 
@@ -247,6 +284,8 @@ def _name_box(node: GraphNode, link: _Link) -> dict[str, str]:
     classes = ["box", node.kind]
     if node.alert:
         classes.append("alert")
+    if link.mark:
+        classes.append(link.mark)
     if node.kind == "kernel":
         classes.append(f"w{round(node.weight * _SHADES)}")
     named = {"class": " ".join(classes), "tabindex": "0", "role": "button", "aria-label": clean_text(link.says)}

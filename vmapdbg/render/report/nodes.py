@@ -76,7 +76,7 @@ def explain_group(group: KernelGroup, capture: Capture, texts: Texts) -> tuple[i
     """Returns the title of a kernel and what was decided about it, as numbers of texts."""
     place = group.places[0]
     schedule = capture.schedules[place.schedule]
-    return _say(schedule, explain_kernel(schedule, place.number, group.kernel), texts)
+    return say_steps(schedule, explain_kernel(schedule, place.number, group.kernel), texts)
 
 
 def describe_nodes(
@@ -98,19 +98,21 @@ def describe_nodes(
         outcome = made.outcome if made is not None else ""
         title, steps = -1, None
         if outcome or node.realized is not None or texts.size < _MOST_CHARACTERS:
-            title, steps = _say(schedule, explain_node(schedule, node), texts)
+            title, steps = say_steps(schedule, explain_node(schedule, node), texts)
         line = lines.get(node.line or "", -1)
-        what = texts.number(_describe(node))
+        what = texts.number(describe_node(node))
         described[name_node(key)] = [what, line, nodes[key], outcome, title, steps]
     return described
 
 
-def _describe(node: Node) -> str:
+def describe_node(node: Node) -> str:
+    """Returns `ADD  (4, 5)  float`."""
     words = (node.op, format_shape(node.shape), format_known("{}", node.dtype))
     return "  ".join(filter(None, words))
 
 
-def _say(schedule: Schedule, explanation: Explanation, texts: Texts) -> tuple[int, Steps]:
+def say_steps(schedule: Schedule, explanation: Explanation, texts: Texts) -> tuple[int, Steps]:
+    """Returns the title of an explanation and its steps, as numbers of texts."""
     sentences = Sentences(schedule, explanation)
     steps: Steps = []
     for step in explanation.steps:

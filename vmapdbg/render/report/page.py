@@ -50,6 +50,11 @@ def render_report(capture: Capture, files: Sequence[SourceFile], made: str = "")
     `files` are the user's, as `read_sources` returns them; `made` says when and from what the report is.
     """
     report = _Report(capture, files)
+    return fill_template("page.html.jinja", report, report.make_data(), capture=capture, made=made)
+
+
+def fill_template(name: str, report: object, data: object, **values: object) -> str:
+    """Returns a template of this folder filled in. `data` is for the script, `report` what the template asks for."""
     style, script = _read("page.css"), _read("page.js")
     environment = Environment(
         loader=PackageLoader("vmapdbg.render.report", ""),
@@ -60,14 +65,13 @@ def render_report(capture: Capture, files: Sequence[SourceFile], made: str = "")
         lstrip_blocks=True,
     )
     environment.filters |= _FILTERS  # pyright: ignore[reportUnknownMemberType]
-    return environment.get_template("page.html.jinja").render(
+    return environment.get_template(name).render(
         report=report,
-        capture=capture,
-        made=made,
         policy=_make_policy(style, script),
         style=Markup(style),
         script=Markup(script),
-        data=Markup(_dump(report.make_data())),
+        data=Markup(_dump(data)),
+        **values,
     )
 
 

@@ -11,6 +11,7 @@ from rich.text import Text
 from vmapdbg.diff import CaptureDiff, ScheduleDiff, ValueDiff
 from vmapdbg.diff.naming import find_ranges
 from vmapdbg.model.wording import format_known, format_plural, inflect
+from vmapdbg.overview.diff_selection import SelectedChange
 from vmapdbg.render.format import Places, format_ids, format_shape
 from vmapdbg.render.text.diff_bufferizes import format_bufferizes
 from vmapdbg.render.text.diff_head import (
@@ -38,10 +39,8 @@ def print_diff(diff: CaptureDiff, console: Console, *, show_all: bool = False, u
     on, below that, or where one side has none, in one column; with `unified` as hunks.
     """
     page = Page(console, show_all=show_all)
-    places = Places(_collect_places(diff), diff.after.snippet)
-    page.show(page.wrap(format_verdict(page, diff), hang=2))
-    page.show([*format_sides(page, diff), *format_errors(page, diff, places), *format_printed(page, diff)])
-    page.show(format_findings(page, diff, places))
+    places = Places(collect_places(diff), diff.after.snippet)
+    print_head(page, diff, places)
     listing = DiffListing(unified=unified)
     waiting: list[tuple[ScheduleDiff, str]] = []
     for schedule, reason in _find_brief(diff, show_all=show_all):
@@ -54,7 +53,32 @@ def print_diff(diff: CaptureDiff, console: Console, *, show_all: bool = False, u
     page.show(_format_brief(page, waiting))
 
 
-def _collect_places(diff: CaptureDiff) -> Iterator[str | None]:
+def print_selected(
+    diff: CaptureDiff,
+    selected: Sequence[SelectedChange],
+    console: Console,
+    *,
+    show_all: bool = False,
+    unified: bool = False,
+) -> None:
+    """Prints a part of a diff, in the same form."""
+    page = Page(console, show_all=show_all)
+    places = Places(collect_places(diff), diff.after.snippet)
+    print_head(page, diff, places)
+    listing = DiffListing(unified=unified)
+    for item in selected:
+        _print_schedule(DiffView(diff, item.part, page, places, item.whole), listing)
+
+
+def print_head(page: Page, diff: CaptureDiff, places: Places) -> None:
+    """Prints the verdict, the sides, and what they printed."""
+    page.show(page.wrap(format_verdict(page, diff), hang=2))
+    page.show([*format_sides(page, diff), *format_errors(page, diff, places), *format_printed(page, diff)])
+    page.show(format_findings(page, diff, places))
+
+
+def collect_places(diff: CaptureDiff) -> Iterator[str | None]:
+    """Yields every line that a diff names."""
     for side in (diff.before, diff.after):
         yield side.error and side.error.line
     yield from (found.line for found in (*diff.findings_gone, *diff.findings_new))
@@ -141,9 +165,7 @@ def _print_schedule(view: DiffView, listing: DiffListing) -> None:
 
 def _format_heading(view: DiffView) -> list[Text]:
     page, schedule = view.page, view.schedule
-    line = view.change(view.places.format(schedule.line_before), view.places.format(schedule.line_after))
-    if schedule.line_before is None or schedule.line_after is None:
-        line = page.text(view.places.format(schedule.line_after or schedule.line_before))
+    line = view.line(schedule.line_before, schedule.line_after)
     parts: list[Part] = [(f"== schedule {_format_index(schedule)}", "bold")]
     if line.plain:
         parts += ["  ", line]
@@ -164,7 +186,7 @@ def _format_legend(view: DiffView) -> list[Text]:
     page, schedule = view.page, view.schedule
     if not schedule.is_pair or not (schedule.nodes or schedule.removed_ranges or schedule.added_ranges):
         return []
-    shown = _find_shown_ranges(schedule)
+    shown = _find_shown_ranges(schedule, is_one_snippet=view.diff.same_snippet)
     moved = [f"{one} -> {other}" for one, other in schedule.renamed.items() if one != other and one in shown]
     lines: list[Text] = []
     if moved:
@@ -179,10 +201,10 @@ def _format_legend(view: DiffView) -> list[Text]:
     return lines
 
 
-def _find_shown_ranges(schedule: ScheduleDiff) -> Container[str]:
-    """Returns the ranges of before that a legend is for: all of them, or of two tinygrads, where a realize point more
-    gives all others another number, those that something has which changed."""
-    if not schedule.folded_before:
+def _find_shown_ranges(schedule: ScheduleDiff, *, is_one_snippet: bool) -> Container[str]:
+    """Returns the ranges of before that a legend is for: all of them, or of two tinygrads or two snippets, where a
+    realize point more gives all others another number, those that something has which changed."""
+    if not schedule.folded_before and is_one_snippet:
         return schedule.renamed
     nodes = [*(item.before for item in schedule.nodes), *schedule.nodes_only_before]
     texts = [name for node in nodes for name in (*(node.in_ranges or ()), *(node.out_ranges or ()))]
@@ -231,13 +253,14 @@ def _format_values(view: DiffView) -> list[Text]:
     lines = page.head("Values", title)
     first = page.choose_first(shown, _MOST_OUTPUTS)
     for item in first:
-        lines += page.wrap(_format_output(view, item), indent=2, hang=4)
+        lines += page.wrap(format_output(view, item), indent=2, hang=4)
     if len(first) < len(shown):
         lines += page.wrap((f"... {len(shown) - len(first)} more: --all shows them", "dim"), indent=2)
     return lines
 
 
-def _format_output(view: DiffView, item: ValueDiff) -> Text:
+def format_output(view: DiffView, item: ValueDiff) -> Text:
+    """Returns how an output differs: `output 0 (4,) float: different at [0]: 1 -> 2; ...`."""
     page = view.page
     style = STATUS_STYLES.get(item.status, "")
     shape = view.change(format_shape(item.shape_before) or "none", format_shape(item.shape_after) or "none")

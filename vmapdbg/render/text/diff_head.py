@@ -129,6 +129,8 @@ def format_sides(page: Page, diff: CaptureDiff) -> list[Text]:
     both, only_before, only_after = [after.snippet], list[str](), list[str]()
     if not diff.same_snippet:
         both, only_before, only_after = [], [before.snippet], [after.snippet]
+    if before.name != after.name:
+        only_before, only_after = [before.name, *only_before], [after.name, *only_after]
     for one, other in zip(_label_side(before), _label_side(after), strict=True):
         if one == other:
             both.append(one)

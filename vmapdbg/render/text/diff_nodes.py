@@ -151,6 +151,9 @@ def _describe_node(view: DiffView, node: Node, changed: Sequence[str], *, before
         parts.append(page.join(("ambient ", "dim"), names or "none"))
     if "realized" in changed:
         parts.append(_describe_realized(view, node, before=before))
+    if "src" in changed:
+        names = view.names_before if before else view.names_after
+        parts.append(page.join(("reads ", "dim"), ", ".join(map(names.label, node.src)) or "nothing"))
     return Text(" | ").join(parts)
 
 

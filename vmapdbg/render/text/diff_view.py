@@ -54,17 +54,31 @@ class NamesAfter(Names):
 class DiffView:
     """A schedule of a diff, the page it is printed on, and the ranges of before in the names of after."""
 
-    def __init__(self, diff: CaptureDiff, schedule: ScheduleDiff, page: Page, places: Places) -> None:
+    def __init__(
+        self, diff: CaptureDiff, schedule: ScheduleDiff, page: Page, places: Places, whole: ScheduleDiff | None = None
+    ) -> None:
+        """`whole` is the schedule where `schedule` is only what is selected of it."""
+        whole = whole or schedule
         self.diff = diff
         self.schedule = schedule
         self.page = page
         self.places = places
-        lone = (item.name for item in schedule.removed_ranges)
-        self.renaming = Renaming(schedule.renamed, schedule.pair_nodes(), lone)
-        ops = {item.before: item.op for item in schedule.same_nodes}
-        ops |= {item.before.id: item.before.op for item in schedule.nodes}
-        ops |= {node.id: node.op for node in (*schedule.nodes_only_before, *schedule.folded_before)}
+        lone = (item.name for item in whole.removed_ranges)
+        self.renaming = Renaming(whole.renamed, whole.pair_nodes(), lone)
+        ops = {item.before: item.op for item in whole.same_nodes}
+        ops |= {item.before.id: item.before.op for item in whole.nodes}
+        ops |= {node.id: node.op for node in (*whole.nodes_only_before, *whole.folded_before)}
         self.names_before = NamesAfter(ops, self.renaming)
+        ops_after = {item.after: item.op for item in whole.same_nodes}
+        ops_after |= {item.after.id: item.after.op for item in whole.nodes}
+        ops_after |= {node.id: node.op for node in (*whole.nodes_only_after, *whole.folded_after)}
+        self.names_after = Names(lambda node: ops_after.get(node, "?"))
+
+    def line(self, before: str | None, after: str | None) -> Text:
+        """Returns the user's line of both sides, as one where it is the same."""
+        if before is None or after is None or self.diff.same_lines.get(before, before) == after:
+            return self.page.text(self.places.format(after or before))
+        return self.change(self.places.format(before), self.places.format(after))
 
     @property
     def buffer_op(self) -> str:
