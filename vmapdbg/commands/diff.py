@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -12,7 +13,9 @@ from vmapdbg.commands.baseline import find_edits, find_pair
 from vmapdbg.commands.completion import offer_baselines, offer_files
 from vmapdbg.commands.console import make_console
 from vmapdbg.commands.diff_suite import SuiteFormat, SuiteOptions, diff_folders, find_folders
+from vmapdbg.commands.last_job import recall_job
 from vmapdbg.commands.options import JobOptions, ScheduleType, SnippetCommand, end_if_failed, job_options
+from vmapdbg.commands.report import check_page, write_diff_report
 from vmapdbg.model.data import dump_document
 from vmapdbg.model.failure import Failure
 
@@ -39,6 +42,12 @@ _SEE_MORE = (
 @click.option("--kernel", metavar="NAME|N", help="Print only this kernel, and its nodes.")
 @click.option("--line", metavar="FILE:N", help="Print only what this line of the snippet made.")
 @click.option("--all", "show_all", is_flag=True, help="Print what did not change, too.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Write both sides as one HTML page, and print the verdict alone.",
+)
 @click.option("--unified", is_flag=True, help="Print changed source in one column.")
 @click.option("--json", "as_json", is_flag=True, help="Print the differences as one JSON document.")
 @click.option("--exit-code", is_flag=True, help="End with 1 when there are differences.")
@@ -52,6 +61,7 @@ def diff(
     kernel: str | None,
     line: str | None,
     show_all: bool,
+    output: Path | None,
     unified: bool,
     as_json: bool,
     exit_code: bool,
@@ -82,7 +92,14 @@ def diff(
     if len(inputs) > 2:
         raise Failure("diff takes one snippet, two saved captures or two saved runs, or two snippets")
     part = Part(schedule, kernel, line, show_all, unified)
+    if output is not None:
+        # before anything runs
+        part.refuse("the page of -o")
+        for snippet in inputs or find_remembered(options):
+            check_page(output, snippet)
     if folders := find_folders(inputs):
+        if output is not None:
+            raise Failure("two saved runs have no page: --format github is Markdown")
         part.refuse("two saved runs: --test has one in full")
         asked = SuiteOptions(test, form, as_json=as_json, show_all=show_all, unified=unified, exit_code=exit_code)
         diff_folders(*folders, asked)
@@ -94,10 +111,15 @@ def diff(
     if as_json:
         part.refuse("--json, which has the whole")
     compared = compare_inputs(inputs, baseline, options)
+    if output is not None:
+        write_diff_report(compared, output)
+        click.echo(f"vmapdbg: wrote {output}", err=True)
     if as_json:
         sys.stdout.write(dump_document(compared.diff))
-    else:
+    elif output is None:
         print_part(compared, part)
+    else:
+        print_head_alone(compared)
     end_if_failed(compared.after)
     if exit_code and not compared.diff.is_empty:
         sys.exit(1)
@@ -138,6 +160,18 @@ def compare_inputs(inputs: tuple[str, ...], baseline: str | None, options: JobOp
 
     found = diff_captures(pair.before, pair.after, pair.printed, pair.names, pair.same_lines)
     return Comparison(pair.before, pair.after, found)
+
+
+def find_remembered(options: JobOptions) -> tuple[str, ...]:
+    """Returns the snippet that is run where none is named."""
+    return () if options.code is not None else (recall_job().snippet,)
+
+
+def print_head_alone(compared: Comparison) -> None:
+    """Prints the verdict and the sides: the rest is in the page."""
+    from vmapdbg.render.text.diff import print_verdict
+
+    print_verdict(compared.diff, make_console())
 
 
 def print_part(compared: Comparison, part: Part) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +15,10 @@ from vmapdbg.commands.options import JobOptions, SnippetCommand, end_after, job_
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import check_output, write_output
+
+if TYPE_CHECKING:
+    from vmapdbg.overview.changes import Comparison
+    from vmapdbg.render.report.sources import SourceFile
 
 _ENDINGS = (".html", ".htm")
 
@@ -51,6 +56,22 @@ def check_page(output: Path, snippet: str | None) -> None:
     if output.suffix.lower() not in _ENDINGS:
         raise Failure(f"{output}: the ending must be .html")
     check_output(output, snippet)
+
+
+def write_diff_report(compared: Comparison, output: Path) -> None:
+    """Writes the page of two captures. Those that were read from files have theirs in the diff."""
+    from vmapdbg.render.report.diff_page import render_diff_report
+    from vmapdbg.render.report.lines import list_lines
+    from vmapdbg.render.report.sources import read_sources
+
+    files: list[list[SourceFile]] = []
+    made: list[str] = []
+    for capture, side in ((compared.before, compared.diff.before), (compared.after, compared.diff.after)):
+        saved_at = Path(side.name).stat().st_mtime if side.name else None
+        files.append(read_sources(list_lines(capture), capture.snippet, saved_at))
+        when = datetime.now() if saved_at is None else datetime.fromtimestamp(saved_at)
+        made.append(f"{'run' if saved_at is None else 'saved'} {when.strftime('%Y-%m-%d %H:%M')}")
+    write_output(output, render_diff_report(compared, files[0], files[1], ", ".join(dict.fromkeys(made))))
 
 
 def write_report(capture: Capture, output: Path, saved: str | None) -> None:

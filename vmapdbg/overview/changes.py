@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vmapdbg.diff import CaptureDiff, KernelChange, KernelSide, ScheduleDiff
@@ -177,11 +177,15 @@ def _amounts(cost: LineCost) -> tuple[int, ...]:
 
 def compare_lines(comparison: Comparison) -> list[LineChange]:
     """Returns the lines whose kernels or realized nodes changed, the largest change of work first."""
-    same = comparison.diff.same_lines
-    before = {same.get(cost.line, cost.line): cost for cost in count_lines(comparison.before)}
-    after = {cost.line: cost for cost in count_lines(comparison.after)}
+    before = count_lines_of(comparison.before, comparison.diff.same_lines)
+    after = count_lines_of(comparison.after, {})
     pairs = (LineChange(n, before.get(n, LineCost(n)), after.get(n, LineCost(n))) for n in {**before, **after})
     return sorted((pair for pair in pairs if pair.is_changed), key=lambda pair: pair.rank)
+
+
+def count_lines_of(capture: Capture, same_lines: Mapping[str, str]) -> dict[str, LineCost]:
+    """Returns what each line of a run comes to, by its name in `same_lines`, else by its own."""
+    return {same_lines.get(cost.line, cost.line): cost for cost in count_lines(capture)}
 
 
 @dataclass(frozen=True)

@@ -252,6 +252,11 @@ def _find_hidden(repeat: GraphNode, schedule: Schedule, drawn: Collection[str]) 
     return [name for name in alone if members.intersection(named[name].outputs)]
 
 
+def find_drawn_names(picture_svg: str) -> list[str]:
+    """Returns what the page calls the nodes that boxes of a drawing stand for: `0:48`, `b0:48` for one of before."""
+    return re.findall(r'data-node="(b?\d+:\d+)"', picture_svg)
+
+
 def find_drawn_nodes(picture_svg: str) -> Iterable[tuple[int, int]]:
     """Yields the nodes that boxes of a drawing stand for."""
     for schedule, node in re.findall(r'data-node="(\d+):(\d+)"', picture_svg):

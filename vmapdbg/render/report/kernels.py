@@ -88,11 +88,12 @@ def _view(
     if len(shown) < len(source):
         left = len(source) - len(shown)
         cut = f"{left:,} characters of the source are not in the page: vmapdbg show --kernel {kernel.name} has them"
-    code = _view_source(kernel, place, shown, found.get((place.schedule, place.number), ()))
+    code = view_source(kernel, place, shown, found.get((place.schedule, place.number), ()))
     return KernelView(number, group, code, cut, _list_facts(group), list(find_limits(group)), merge_findings(own))
 
 
-def _view_source(kernel: Kernel, place: Place, source: str, findings: Sequence[Finding]) -> list[CodeLine]:
+def view_source(kernel: Kernel, place: Place, source: str, findings: Sequence[Finding]) -> list[CodeLine]:
+    """Returns the lines of a kernel's source; `findings` are those about it."""
     if not source:
         return []
     codes: dict[int | None, list[str]] = defaultdict(list)

@@ -46,7 +46,7 @@
     if (kind === "kernel" || (kind === "node" && found.kernels.length === 1)) openKernel(found.kernels[0]);
     all("tr[data-line]").forEach((row) => mark(row, isLine.has(+row.dataset.line), kind === "line"));
     all("details[data-kernel]").forEach((row) => mark(row, isKernel.has(+row.dataset.kernel), kind === "kernel"));
-    all("li[data-node], .nodes button[data-node]").forEach((row) => mark(row, isNode.has(row.dataset.node), kind === "node"));
+    all(".link[data-node], .nodes button[data-node]").forEach((row) => mark(row, isNode.has(row.dataset.node), kind === "node"));
     all(".box").forEach((box) => {
       const inside = (box.dataset.kernels || "").split(" ").filter(Boolean).map(Number);
       const lit = isNode.has(box.dataset.node) || inside.some((number) => isKernel.has(number));
@@ -103,7 +103,7 @@
       why.append(listKernels(lines[id].kernels), listNodes(lines[id].nodes, "those with a buffer first"));
     } else {
       const subject = kind === "kernel" ? kernels[id] : nodes.get(id);
-      why.append(make("h4", "", subject.title >= 0 ? data.texts[subject.title] : `node ${id.split(":")[1]}  ${subject.what}`));
+      why.append(make("h4", "", subject.title >= 0 ? data.texts[subject.title] : `node ${numberOf(id)}  ${subject.what}`));
       if (subject.steps) why.append(listSteps(subject.steps));
       else why.append(make("p", "muted", "It has no buffer of its own. The page would be too large with more: vmapdbg why has it."));
     }
@@ -121,8 +121,12 @@
   }
 
   // ids repeat from schedule to schedule
-  const schedules = new Set([...nodes.keys()].map((key) => key.split(":")[0]));
-  const numberOf = (key) => schedules.size > 1 ? key : key.split(":")[1];
+  const schedules = new Set([...nodes.keys()].map((key) => key.replace("b", "").split(":")[0]));
+  // of a page with two sides `b0:48` is node 48 of before
+  function numberOf(key) {
+    const plain = key.replace("b", ""), number = schedules.size > 1 ? plain : plain.split(":")[1];
+    return plain === key ? number : `${number} before`;
+  }
 
   function listKernels(numbers) {
     const box = make("p", "from");
@@ -347,7 +351,7 @@
     else if (event.key === "ArrowDown" && event.target === $("search")) { event.preventDefault(); $("hits").querySelector("button")?.focus(); }
     else if (event.key === "Enter" && event.target === $("search")) $("hits").querySelector("button")?.click();
     else if (event.key === "ArrowDown" || event.key === "ArrowUp") { if (!isTyping && step(event.key === "ArrowDown" ? 1 : -1)) event.preventDefault(); }
-    else if ((event.key === "Enter" || event.key === " ") && event.target.matches(".box, li.link")) { event.preventDefault(); event.target.dispatchEvent(new MouseEvent("click", { bubbles: true })); }
+    else if ((event.key === "Enter" || event.key === " ") && event.target.matches(".box, .link")) { event.preventDefault(); event.target.dispatchEvent(new MouseEvent("click", { bubbles: true })); }
     else if (!isTyping && zoomKeys[event.key] && shown()) zoomKeys[event.key]();
   });
 
@@ -361,6 +365,6 @@
   if (document.querySelector("figure[data-picture]")) showPicture(0);
   window.addEventListener("resize", () => { zooms.clear(); const svg = shown(); if (svg) startView(svg); });
 
-  const asked = /^#(line|kernel|node)=([\d:]+)$/.exec(location.hash);
+  const asked = /^#(line|kernel|node)=(b?[\d:]+)$/.exec(location.hash);
   if (asked) select(asked[1], asked[1] === "node" ? asked[2] : +asked[2]);
 })();

@@ -70,6 +70,11 @@ def print_selected(
         _print_schedule(DiffView(diff, item.part, page, places, item.whole), listing)
 
 
+def print_verdict(diff: CaptureDiff, console: Console) -> None:
+    """Prints the verdict, the sides and the findings alone."""
+    print_head(Page(console), diff, Places(collect_places(diff), diff.after.snippet))
+
+
 def print_head(page: Page, diff: CaptureDiff, places: Places) -> None:
     """Prints the verdict, the sides, and what they printed."""
     page.show(page.wrap(format_verdict(page, diff), hang=2))
