@@ -3,6 +3,7 @@ that gets the value of another one (seed 000: of the last one) is seen."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -295,7 +296,10 @@ def test_function(name: str, dtype: type, size: int, in_axis: int, out_axis: int
     check_map(FUNCTIONS[name], x, in_axis=in_axis, out_axis=out_axis)
 
 
-@pytest.mark.parametrize(("dtype", "size", "in_axis", "out_axis"), [(F32, 3, 1, 0), (F64, 2, 0, -1)])
+@pytest.mark.parametrize(
+    ("dtype", "size", "in_axis", "out_axis"),
+    [(F32, 3, 1, 0), pytest.param(F64, 2, 0, -1, marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize("name", FLOAT_FUNCTIONS)
 def test_float_function(name: str, dtype: type, size: int, in_axis: int, out_axis: int) -> None:
     x = at_axis(numbers(size, 4, 6, dtype=dtype), in_axis)
@@ -345,7 +349,7 @@ SOME = ["index after reduce and stack", "contiguous", "cumsum", "sum", "transpos
 
 
 @BOTH
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 7])
+@pytest.mark.parametrize("size", [1, 3, *[pytest.param(size, marks=pytest.mark.slow) for size in (2, 5, 7)]])
 @pytest.mark.parametrize("name", SOME)
 def test_batch_size(name: str, size: int, axis_type: AxisType) -> None:
     check_map(FUNCTIONS[name], numbers(size, 4, 6), axis_type=axis_type)
@@ -355,8 +359,14 @@ def two_d(x: Tensor) -> Tensor:
     return (x @ weight(x, int(x.shape[-1]), 3)).contiguous() - x.sum()
 
 
-@pytest.mark.parametrize("in_axis", [0, 1, 2, -1, -2, -3])
-@pytest.mark.parametrize("out_axis", [0, 1, 2, -1, -2, -3])
+# each of both in every run, all pairs of them where there is time
+@pytest.mark.parametrize(
+    ("in_axis", "out_axis"),
+    [
+        pytest.param(i, o, marks=() if (i - o) % 6 == 1 else pytest.mark.slow)
+        for i, o in itertools.product((0, 1, 2, -1, -2, -3), repeat=2)
+    ],
+)
 def test_any_in_axis_and_out_axis(in_axis: int, out_axis: int) -> None:
     check_map(two_d, numbers(3, 5, 2), in_axis=in_axis, out_axis=out_axis)
 

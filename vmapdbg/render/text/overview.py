@@ -38,7 +38,7 @@ _NEARLY = 0.75
 """From this part of a limit on it is said."""
 
 _KERNEL_COLUMNS = (
-    Column("kernel", comfort=20, most=40),
+    Column("kernel", comfort=18, most=40),
     Column("times", right=True, comfort=5),
     Column("median", right=True, comfort=7),
     Column("of all", right=True, comfort=6),
@@ -48,7 +48,7 @@ _KERNEL_COLUMNS = (
     Column("of all", right=True, comfort=6),
     Column("redundancy", right=True, comfort=10, leaves=2, optional=True),
     Column("threads", right=True, comfort=7, leaves=1, optional=True),
-    Column("lines", comfort=16, most=40, leaves=3),
+    Column("lines", comfort=18, most=40, leaves=3),
 )
 _LINE_COLUMNS = (
     Column("line", comfort=16, most=40),
