@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TypeVar
 
+from vmapdbg.commands.programs import ONE_THREAD
 from vmapdbg.commands.progress import Progress
 from vmapdbg.job.job import CheckRequest, Job, ReduceRequest, Request, Run, ValueRequest, dump_record
 from vmapdbg.job.patches import Patches, format_patches
@@ -89,7 +90,7 @@ def ask_child(request: ReduceRequest, name: str, timeout: float | None, progress
     with _make_folder() as folder:
         request = add_tree(replace(request, folder=folder))
         # stdout carries what the tool was asked for
-        process = start_child(request, None, Streams(stdout=sys.stderr.fileno()))
+        process = start_child(request, None, Streams(stdout=sys.stderr.fileno()), **ONE_THREAD)
         wait_for(process, request, name, timeout, progress)
         return request.output.read_text(encoding="utf-8")
 
@@ -200,15 +201,18 @@ def add_tree(request: R) -> R:
     return replace(request, tinygrad=str(tree.folder), commit=tree.commit)
 
 
-def start_child(request: Request, patches: Patches | None, streams: Streams) -> subprocess.Popen[bytes]:
-    """Starts the child for a request; `patches` is None for a process without the overlay."""
+def start_child(
+    request: Request, patches: Patches | None, streams: Streams, **defaults: str
+) -> subprocess.Popen[bytes]:
+    """Starts the child for a request; `patches` is None for a process without the overlay. `defaults` are variables of
+    its environment that it gets where the user has not set them."""
     # the child may write to the same stdout: what was printed before stays before
     sys.stdout.flush()
     spec = None if patches is None else format_patches(patches)
     lifeline, held = os.pipe()
     process = subprocess.Popen(
         [*find_starter(request.job), _MODULES[type(request)], dump_record(replace(request, lifeline=lifeline))],
-        env=child_environment(spec, dict(os.environ), request.tinygrad),
+        env=child_environment(spec, {**defaults, **os.environ}, request.tinygrad),
         stdout=streams.stdout,
         stderr=streams.stderr,
         # a group of its own, so that all that the snippet starts can be stopped with it

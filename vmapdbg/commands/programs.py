@@ -14,6 +14,10 @@ from vmapdbg.job.patches import format_patches
 from vmapdbg.overlay import child_environment
 from vmapdbg.trees.find import find_tree
 
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "VECLIB_MAXIMUM_THREADS": "1"}
+"""For who computes by numpy beside a program: its matrices are small, and where others want the cores several threads
+wait for each other many times as long as they multiply."""
+
 
 @dataclass(frozen=True)
 class Program:

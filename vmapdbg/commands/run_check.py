@@ -18,7 +18,7 @@ from pathlib import Path
 
 from vmapdbg.check.suite import PARTS, Judged, ProgramCheck, sum_up
 from vmapdbg.commands.console import make_console
-from vmapdbg.commands.programs import Program, run_program
+from vmapdbg.commands.programs import ONE_THREAD, Program, run_program
 from vmapdbg.commands.progress import Progress, show_progress
 from vmapdbg.model.data import build_data, dump_document
 from vmapdbg.model.failure import EXIT_CHILD
@@ -43,7 +43,10 @@ def run_and_check(program: Program, as_json: bool) -> int:
         for part in PARTS:
             (root / part).mkdir()
         judge = subprocess.Popen(
-            [sys.executable, "-m", "vmapdbg.child.oracle.judge", folder], stdout=sys.stderr, start_new_session=True
+            [sys.executable, "-m", "vmapdbg.child.oracle.judge", folder],
+            env={**ONE_THREAD, **os.environ},
+            stdout=sys.stderr,
+            start_new_session=True,
         )
         try:
             status = run_program(program, stdout=sys.stderr if as_json else None, VMAPDBG_CHECK=folder)
