@@ -114,7 +114,7 @@ def describe_overwritten(overwritten: Sequence[OverwrittenInput]) -> str:
 
 def explain_value(output: OutputCheck) -> list[str]:
     """Returns sentences about when a wrong value was read, where that is known."""
-    sentences = []
+    sentences: list[str] = []
     if output.stale is not None:
         sentences.append(describe_stale_value(output.stale))
     if output.overwritten:

@@ -57,9 +57,9 @@ def find_overwritten(
     for one in evidence.changed:
         node = values.graph.nodes[one.slot]
         now[one.slot] = Value(load(Array(read(one.blob), node.dtype, node.shape)))
-    choices = [(one,) for one in evidence.changed[:_MOST_BUFFERS]]
+    choices = [[one] for one in evidence.changed[:_MOST_BUFFERS]]
     if len(evidence.changed) > 1:
-        choices.append(tuple(evidence.changed))
+        choices.append(evidence.changed)
     for chosen in choices:
         if is_got(values.replace({one.slot: now[one.slot] for one in chosen})):
             return tuple(OverwrittenInput(one.number) for one in chosen)
