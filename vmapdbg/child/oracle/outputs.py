@@ -97,23 +97,33 @@ class OutputChecker:
         checks = []
         kept = values.evaluate([held.slot for held in self.evidence.held])
         for number, (held, right) in enumerate(zip(self.evidence.held, kept, strict=True)):
-            if isinstance(right, str):
+            if held.part_of is not None:
+                checks += self.check_part(values, held, held.part_of, right)
+            elif isinstance(right, str):
                 self.unchecked.append(f"buffer {number} that it writes: {right}")
-                continue
-            got = Array(b"".join(map(self.read, held.blobs)), right.dtype, right.shape)
-            again = functools.partial(_evaluate, slots=[held.slot], index=0)
-            found = self.comparer.compare(self.oracle, "asked", values, held.slot, got, right, again)
-            own = number if held.part_of is None else held.part_of
-            check = OutputCheck(
-                own, right.shape, right.dtype, self.oracle, found, None, name_held(held), held.is_written
-            )
-            writer = self.evidence.find_written(held.launch)
-            if writer is not None:
-                check = replace(check, writer=writer.kernel, writer_node=writer.node)
-            # what an index chooses is looked at only to tell of what is wrong
-            if held.part_of is None or found.status == "wrong":
-                checks.append(check)
+            else:
+                checks.append(self.check_buffer(values, held, number, right))
         return checks
+
+    def check_buffer(self, values: Values, held: HeldBuffer, number: int, right: Array) -> OutputCheck:
+        got = Array(b"".join(map(self.read, held.blobs)), right.dtype, right.shape)
+        again = functools.partial(_evaluate, slots=[held.slot], index=0)
+        found = self.comparer.compare(self.oracle, "asked", values, held.slot, got, right, again)
+        of = name_held(held)
+        check = OutputCheck(number, right.shape, right.dtype, self.oracle, found, None, of, held.is_written)
+        writer = self.evidence.find_written(held.launch)
+        if writer is not None:
+            check = replace(check, writer=writer.kernel, writer_node=writer.node)
+        return check
+
+    def check_part(self, values: Values, held: HeldBuffer, number: int, right: Array | str) -> list[OutputCheck]:
+        """Checks what an item assignment changed. Only what is wrong is told: the assigned buffer tells the rest."""
+        if isinstance(right, str):
+            return []
+        told = len(self.unchecked)
+        check = self.check_buffer(values, held, number, right)
+        del self.unchecked[told:]
+        return [check] if check.comparison.status == "wrong" else []
 
     # *** some rows of what is too large
 
