@@ -160,6 +160,21 @@ def test_width_and_colour(tmp_path: Path) -> None:
     assert plain == run_tool("show", "run.json", "--color=never", cwd=tmp_path).stdout
 
 
+@pytest.mark.parametrize(
+    "command", [["show", "run.json", "--all"], ["diff", "run.json", "run.json", "--all"], ["patches"]]
+)
+def test_a_reader_that_has_seen_enough_is_no_finding(command: list[str], tmp_path: Path) -> None:
+    """As `vmapdbg diff ... | head -1`: 1 would mean that there are findings."""
+    (tmp_path / "a.py").write_text(CODE, encoding="utf-8")
+    run_tool("show", "a.py", "--save", "run.json", cwd=tmp_path)
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as stdout:
+        arguments = [sys.executable, "-m", "vmapdbg", *command]
+        done = subprocess.run(arguments, cwd=tmp_path, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 # *** how a snippet ends
 
 
