@@ -96,7 +96,7 @@ def find_editable() -> Path | None:
         except ValueError:
             continue
         if found.get("dir_info", {}).get("editable") and found["url"].startswith("file:"):
-            return Path(unquote(urlsplit(found["url"]).path)).resolve()
+            return Path(unquote(urlsplit(str(found["url"])).path)).resolve()
     return None
 
 

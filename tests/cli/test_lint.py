@@ -7,19 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
+from lost import LOST, OFF
 from tool import ROOT, RunSample, run_tool
 
-OFF = ("--patches", "all,-ambient-ranges")
 SAMPLE = str(ROOT / "samples" / "lost_range.py")
 # a range is lost, and nothing runs
-LOST = """
-from tinygrad import Tensor, UOp, dtypes
-from tinygrad.uop.ops import AxisType
-keep, batch = UOp.const(dtypes.index, 0), UOp.range(3, -1, AxisType.LOOP)
-x = Tensor.empty(3, 4).vmapin((batch, keep))
-y = (x.sum() + 1).contiguous().expand(5){comment}
-out = (y * 2).vmapout((batch, keep))
-"""
 
 
 def write(folder: Path, comment: str = "", name: str = "a.py") -> None:

@@ -5,14 +5,15 @@ The tool runs on a pseudo-terminal of its own, and gets the key as a person type
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import select
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -72,21 +73,26 @@ class Terminal:
         return self.process.wait(HANGS)
 
 
-@contextmanager
-def run_on_terminal(*arguments: str, folder: Path) -> Iterator[Terminal]:
-    """Runs the tool with stdin and stderr on a terminal, stdout to nowhere, and its temporary files in FOLDER/tmp."""
+@contextlib.contextmanager
+def run_on_terminal(
+    *arguments: str, folder: Path, to_stdout: Path | None = Path(os.devnull), **variables: str
+) -> Iterator[Terminal]:
+    """Runs the tool with stdin and stderr on a terminal, stdout to a file, None: to the terminal, and its temporary
+    files in FOLDER/tmp. `variables` are added to the environment."""
     (folder / "tmp").mkdir(exist_ok=True)
     master, slave = pty.openpty()
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
-    process = subprocess.Popen(
-        [sys.executable, "-c", START, *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": path, "TMPDIR": str(folder / "tmp"), "TERM": "xterm", "COLUMNS": "100"},
-        stdin=slave,
-        stdout=subprocess.DEVNULL,
-        stderr=slave,
-        start_new_session=True,
-    )
+    ours = {"PYTHONPATH": path, "TMPDIR": str(folder / "tmp"), "TERM": "xterm", "COLUMNS": "100"}
+    with contextlib.ExitStack() as stack:
+        process = subprocess.Popen(
+            [sys.executable, "-c", START, *arguments],
+            cwd=folder,
+            env={**os.environ, **ours, **variables},
+            stdin=slave,
+            stdout=slave if to_stdout is None else stack.enter_context(to_stdout.open("wb")),
+            stderr=slave,
+            start_new_session=True,
+        )
     os.close(slave)
     try:
         yield Terminal(process, master)
@@ -156,3 +162,52 @@ def test_kernels_are_counted_once_the_snippet_is_done(tmp_path: Path) -> None:
         assert terminal.wait() == 0
     assert b"of 150 kernels" in terminal.shown
     assert SHOW_CURSOR in terminal.shown
+
+
+# one schedule that is compared at once, and one that is not
+QUICK_AND_SLOW = "from tinygrad import Tensor\n(Tensor.empty(3) * 0 + 1).realize()\n" + MANY_STEPS
+UNROLLED = ["check", "slow.py", "--oracle", "stock", "--elements", "1000000"]
+
+
+def test_ctrl_c_shows_what_is_compared_by_then(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(QUICK_AND_SLOW, encoding="utf-8")
+    with run_on_terminal(*UNROLLED, folder=tmp_path, to_stdout=tmp_path / "out") as terminal:
+        terminal.wait_for(b"schedule 4 of 4")
+        os.write(terminal.master, CTRL_C)
+        assert terminal.wait() == 130
+    shown = (tmp_path / "out").read_text(encoding="utf-8")
+    assert re.match(r"slow\.py  \d outputs, all right so far\n  stopped: 1 of 4 schedules not compared\n", shown), shown
+    assert terminal.shown.rstrip().endswith(b"vmapdbg: interrupted")
+    assert running_in(tmp_path) == []
+    assert left_in(tmp_path / "tmp") == []
+
+
+def test_an_estimate_is_told_only_on_a_terminal(tmp_path: Path) -> None:
+    """Before it starts, and while it runs."""
+    (tmp_path / "slow.py").write_text(
+        "from tinygrad import Tensor\nfor _ in range(40): (Tensor.empty(3000, 3000) + 1).realize()\n",
+        encoding="utf-8",
+    )
+    with run_on_terminal("check", "slow.py", folder=tmp_path) as terminal:
+        assert terminal.wait() == 0
+    assert re.search(rb"vmapdbg: 40 schedules to compare, roughly \d+ (s|min); Ctrl-C shows", terminal.shown)
+
+
+def test_the_pager_shows_the_report_and_not_what_the_snippet_prints(tmp_path: Path) -> None:
+    """A pager that is left before its end leaves the exit code as it is."""
+    (tmp_path / "a.py").write_text("print('printed')\n" + MANY_KERNELS, encoding="utf-8")
+    arguments = ["show", "a.py", "--all"]
+    with run_on_terminal(*arguments, folder=tmp_path, to_stdout=None, PAGER="sed s/^/paged:/") as terminal:
+        assert terminal.wait() == 0
+    assert b"printed\r\n" in terminal.shown
+    assert b"paged:printed" not in terminal.shown
+    assert b"\r\npaged:" in terminal.shown
+    assert b"\x1b[" in terminal.shown.partition(b"paged:")[2]
+    with run_on_terminal(*arguments, folder=tmp_path, to_stdout=None, PAGER="head -n 1") as terminal:
+        assert terminal.wait() == 0
+    assert b"Traceback" not in terminal.shown
+    with run_on_terminal(
+        *arguments, "--no-pager", folder=tmp_path, to_stdout=None, PAGER="sed s/^/paged:/"
+    ) as terminal:
+        assert terminal.wait() == 0
+    assert b"paged:" not in terminal.shown

@@ -49,7 +49,11 @@ def test_colours_are_legible_on_white_and_on_black(style: str) -> None:
     assert shown.color is not None
     triplet = shown.color.get_truecolor()
     for background in ((255, 255, 255), (0, 0, 0)):
-        assert measure_contrast(tuple(triplet), background) >= 3, (style, triplet, background)
+        assert measure_contrast((triplet.red, triplet.green, triplet.blue), background) >= 3, (
+            style,
+            triplet,
+            background,
+        )
     # bold and the like stay
     assert shown.without_color == Style.parse(style).without_color
 

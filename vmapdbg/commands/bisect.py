@@ -13,7 +13,7 @@ import click
 from vmapdbg.bisect import DEFAULT_RUNS, KINDS
 from vmapdbg.commands.baseline import capture_of
 from vmapdbg.commands.completion import offer_baselines, offer_files
-from vmapdbg.commands.console import make_console
+from vmapdbg.commands.console import close_pager, make_console
 from vmapdbg.commands.jobs import find_findings, find_job, find_plain_job, refuse_overlay_error, settings_for
 from vmapdbg.commands.launcher import run_many
 from vmapdbg.commands.options import JobOptions, OutcomeType, SnippetCommand, job_options
@@ -160,6 +160,7 @@ def show_patches(
 
         print_bisect(job.snippet, kind, search, outcomes, make_console())
     if reduction is not None and reduced is not None:
+        close_pager()
         write_reduced(reduced, reduction.output, as_json)
     return int(not search.is_uniform)
 

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 import click
 
 from vmapdbg.check.oracles import DEFAULT, ORACLES
+from vmapdbg.commands.ask import ask_checker
 from vmapdbg.commands.completion import offer_files
 from vmapdbg.commands.console import close_pager, make_console
 from vmapdbg.commands.estimate import count_work, tell_estimate
 from vmapdbg.commands.jobs import find_job, refuse_overlay_error
-from vmapdbg.commands.launcher import ChildDied, Streams, ask_checker, run_job
+from vmapdbg.commands.launcher import ChildDied, Streams, run_job
 from vmapdbg.commands.options import JobOptions, NamesType, SnippetCommand, end_after, job_options, tell_no_schedule
 from vmapdbg.commands.progress import show_progress
 from vmapdbg.commands.settings import find_settings

@@ -57,6 +57,14 @@ class Commands(click.Group):
                 self.commands[name] = load_command(name)
         return self.commands.get(cmd_name)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # click would end with 1, which means findings
+            drop_stdout()
+            sys.exit(0)
+
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
         if sys.stdout is None:
             # closed by who started the tool, where nothing that it shows would be seen

@@ -94,6 +94,12 @@ def _take(field: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     return set_field
 
 
+def _take_no_pager(_: click.Context, __: click.Parameter, value: bool) -> None:
+    # not given after the command, it may be given before
+    if value:
+        set_display(paged=False)
+
+
 def list_display_options() -> list[click.Option]:
     """Returns the options about printing, which every command that prints for people has, and the tool itself."""
     return [
@@ -112,13 +118,10 @@ def list_display_options() -> list[click.Option]:
             help="Columns.  [default: those of the terminal]",
         ),
         click.Option(
-            ["--no-pager", "unpaged"],
+            ["--no-pager"],
             is_flag=True,
-            default=None,
             expose_value=False,
-            callback=lambda context, option, value: _take("paged")(
-                context, option, None if value is None else not value
-            ),
+            callback=_take_no_pager,
             help="Print to the terminal at once, not through $PAGER (less -FRX).",
         ),
     ]

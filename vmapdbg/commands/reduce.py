@@ -11,9 +11,10 @@ from pathlib import Path
 
 from vmapdbg.bisect.outcome import describe_end
 from vmapdbg.bisect.search import Reduced, Search
+from vmapdbg.commands.ask import ask_child
 from vmapdbg.commands.check import check_job
 from vmapdbg.commands.jobs import find_findings
-from vmapdbg.commands.launcher import Streams, ask_child, run_job, run_many
+from vmapdbg.commands.launcher import Streams, run_job, run_many
 from vmapdbg.commands.progress import show_progress
 from vmapdbg.diff.values import estimate_terms
 from vmapdbg.job.job import Job, ReduceRequest, Run

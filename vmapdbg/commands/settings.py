@@ -103,7 +103,7 @@ def _read_target(value: Any) -> str:
 
 
 def _read_name(value: Any, noun: str, known: Collection[str]) -> str:
-    if value not in known:
+    if not isinstance(value, str) or value not in known:
         raise ValueError(f"unknown {noun} {value!r}: choose from {', '.join(known)}")
     return value
 

@@ -8,9 +8,9 @@ import tempfile
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from vmapdbg.commands.ask import ask_for_values
 from vmapdbg.commands.console import make_console
 from vmapdbg.commands.jobs import refuse_overlay_error
-from vmapdbg.commands.launcher import ask_for_values
 from vmapdbg.commands.options import end_after, tell_no_schedule
 from vmapdbg.commands.progress import show_progress
 from vmapdbg.job.job import Job, ValueRequest

@@ -69,10 +69,8 @@ def _format_verdict(view: CaptureView, report: CheckReport) -> list[Text]:
     oracles = [name for key, name in ORACLES.items() if any(output.oracle == key for output in outputs)]
     lines = page.wrap(*head, hang=2)
     if report.left:
-        sentence = (
-            f"stopped: {format_plural(report.left, 'schedule')} of {len(report.schedules) + report.left} not compared"
-        )
-        lines += page.wrap((sentence, "yellow"), indent=2, hang=2)
+        total = format_plural(len(report.schedules) + report.left, "schedule")
+        lines += page.wrap((f"stopped: {report.left} of {total} not compared", "yellow"), indent=2, hang=2)
     if oracles:
         sentence = f"compared with {' and '.join(oracles)} ({format_plural(runs, 'graph')} run)"
         lines += page.wrap((sentence, "dim"), indent=2, hang=2)

@@ -30,6 +30,10 @@ class LegibleConsole(Console):
     def get_style(self, name: str | Style, *, default: Style | str | None = None) -> Style:
         return make_legible(super().get_style(name, default=default))
 
+    def on_broken_pipe(self) -> None:
+        """Leaves it to the tool what it ends with when the reader of a pipe has seen enough: rich ends with 1."""
+        raise
+
 
 @functools.cache
 def make_legible(style: Style) -> Style:

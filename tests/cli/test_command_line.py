@@ -1,0 +1,208 @@
+"""What is typed: no command, code in the place of a file, arguments of the snippet, how is printed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tool import HANGS, ROOT, find_path, name_device, run_tool
+
+from vmapdbg.commands.cli import COMMANDS
+
+CODE = "import sys\nfrom tinygrad import Tensor\nprint(sys.argv)\nx = Tensor.empty(3) + 1\n"
+
+
+def pipe_in(text: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Runs the tool with a text on its stdin."""
+    command = [sys.executable, "-m", "vmapdbg", *arguments]
+    environment = {**name_device(), **os.environ, "PYTHONPATH": find_path(), "COLUMNS": "80"}
+    return subprocess.run(
+        command, cwd=cwd, env=environment, input=text, capture_output=True, text=True, timeout=HANGS, check=False
+    )
+
+
+def test_without_a_command_the_help_is_shown(tmp_path: Path) -> None:
+    done = run_tool(cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Usage: ")
+    assert all(f"\n  {name} " in done.stdout for name in COMMANDS)
+
+
+# *** code in the place of a file
+
+
+def test_code_is_a_snippet(tmp_path: Path) -> None:
+    """Its lines have a file, which the next command finds; it imports from the working directory."""
+    (tmp_path / "mine.py").write_text("SIZE = 3\n", encoding="utf-8")
+    code = CODE.replace("(3)", "(mine.SIZE)").replace("import sys\n", "import sys, mine\n")
+    done = run_tool("show", "-c", code, "--only", "kernels", "--", "--steps", "4", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("['-c', '--steps', '4']\n")
+    assert re.search(r"lines code-[0-9a-f]{8}\.py:4", done.stdout)
+    why = run_tool("why", "E_3", cwd=tmp_path)
+    assert why.returncode == 0
+    assert re.search(r"using \.vmapdbg/code-[0-9a-f]{8}\.py, from the last show with -- --steps 4", why.stderr)
+    # other arguments in the place of those
+    assert "['-c', 'b']" in run_tool("why", "E_3", "--", "b", cwd=tmp_path).stderr
+    assert "['-c']" in run_tool("why", "E_3", "--", cwd=tmp_path).stderr
+
+
+def test_stdin_is_a_snippet(tmp_path: Path) -> None:
+    done = pipe_in(CODE, "why", "E_3", "-", "--", "a", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "['-', 'a']" in done.stderr
+    assert done.stdout.startswith("kernel E_3 #0")
+    done = pipe_in(CODE, "lint", "-", "--format", "json", cwd=tmp_path)
+    assert (done.returncode, json.loads(done.stdout)["findings"]) == (0, [])
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["diff", "--baseline"],
+        ["graph", "-o", "out.json"],
+        ["report", "-o", "out.html"],
+        ["check"],
+        ["bisect", "--by", "kernels", "--runs", "2"],
+        ["why", "--value"],
+        ["lint"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_every_command_takes_code_and_arguments(command: list[str], tmp_path: Path) -> None:
+    code = f"import sys\nopen('ran', 'a').write(str(sys.argv) + chr(10))\n{CODE}"
+    done = run_tool(*command, "-c", code, "--", "--lr", "1", cwd=tmp_path)
+    assert done.returncode in (0, 1), done.stderr
+    assert set((tmp_path / "ran").read_text().splitlines()) == {"['-c', '--lr', '1']"}
+
+
+def test_code_in_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / ".vmapdbg").write_text("a file where the folder should be", encoding="utf-8")
+    done = run_tool("show", "-c", CODE, "--only", "kernels", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "E_3" in done.stdout
+    assert (tmp_path / ".vmapdbg").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "printed"),
+    [(("-c", "import sys; print(sys.argv)", "a"), "['-c', 'a']\n"), (("-m", "mine", "a"), "mine.py', 'a']\n")],
+)
+def test_run_takes_code(arguments: tuple[str, ...], printed: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("import sys; print(sys.argv)\n", encoding="utf-8")
+    done = run_tool("run", *arguments, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith(printed)
+
+
+def test_run_takes_stdin(tmp_path: Path) -> None:
+    done = pipe_in("import sys; print(sys.argv)", "run", "-", "a", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "['-', 'a']\n"), done.stderr
+
+
+NOTEBOOK = "a.ipynb is a notebook: jupyter nbconvert --to script a.ipynb makes a Python file of it"
+WRONG = [
+    (["show", "a.ipynb"], NOTEBOOK),
+    (["run", "a.ipynb"], NOTEBOOK),
+    (["lint", "ok.py", "a.ipynb"], NOTEBOOK),
+    (["show", "ok.py", "-c", "1"], "-c CODE is the snippet, and ok.py is another one: give one of them"),
+    (["why", "1", "ok.py", "-c", "1"], "-c CODE is the snippet, and ok.py is another one: give one of them"),
+    (["lint", "ok.py", "ok.py", "-c", "1"], "-c CODE is the snippet: it takes no files"),
+    (["show", "-c"], "Option '-c' requires an argument"),
+    (["run", "-c"], "-c needs code"),
+    (["show", "-"], "- is stdin, and stdin is closed"),
+    (["show", "run.json", "--", "a"], "run.json is a saved capture: it takes no arguments and no --time"),
+    (
+        ["graph", "run.json", "-o", "x.svg", "--", "a"],
+        "run.json is a saved capture: it takes no arguments and no --time",
+    ),
+    (
+        ["lint", "run.json", "--target", "metal"],
+        "run.json is a saved capture: it was made with its own patches, target",
+    ),
+    (["--color", "blue"], "Invalid value for '--color': 'blue' is not one of 'auto', 'always', 'never'"),
+    (["patches", "--width", "3"], "Invalid value for '--width': 3 is not in the range x>=20"),
+    (["schema", "lint", "--width", "30"], "No such option '--width'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), WRONG, ids=[" ".join(case[0]) for case in WRONG])
+def test_what_is_typed_wrongly_is_one_line(arguments: list[str], words: str, tmp_path: Path) -> None:
+    for name in ("a.ipynb", "ok.py", "run.json"):
+        (tmp_path / name).write_text("open('ran', 'w')", encoding="utf-8")
+    command = ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-m", "vmapdbg", *arguments]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"vmapdbg: {words}")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "ran").exists()
+
+
+# *** how is printed
+
+
+def test_width_and_colour(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(CODE, encoding="utf-8")
+    run_tool("show", "a.py", "--save", "run.json", cwd=tmp_path)
+    narrow = run_tool("show", "run.json", "--width", "60", cwd=tmp_path).stdout
+    wide = run_tool("--width", "160", "show", "run.json", cwd=tmp_path).stdout
+    assert max(map(len, narrow.splitlines())) <= 60
+    assert max(map(len, wide.splitlines())) > 80
+    assert "\x1b[" not in wide
+    coloured = run_tool("show", "run.json", "--color=always", cwd=tmp_path, TERM="xterm-256color", NO_COLOR="1").stdout
+    assert "\x1b[" in coloured
+    plain = re.sub(r"\x1b\[[\d;]*m", "", coloured)
+    assert plain == run_tool("show", "run.json", "--color=never", cwd=tmp_path).stdout
+
+
+@pytest.mark.parametrize(
+    "command", [["show", "run.json", "--all"], ["diff", "run.json", "run.json", "--all"], ["patches"]]
+)
+def test_a_reader_that_has_seen_enough_is_no_finding(command: list[str], tmp_path: Path) -> None:
+    """As `vmapdbg diff ... | head -1`: 1 would mean that there are findings."""
+    (tmp_path / "a.py").write_text(CODE, encoding="utf-8")
+    run_tool("show", "a.py", "--save", "run.json", cwd=tmp_path)
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as stdout:
+        arguments = [sys.executable, "-m", "vmapdbg", *command]
+        done = subprocess.run(arguments, cwd=tmp_path, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# *** how a snippet ends
+
+
+def test_an_endless_recursion_is_printed_as_python_prints_it(tmp_path: Path) -> None:
+    text = "from tinygrad import Tensor\nx = Tensor.empty(4)\nfor _ in range(20000): x = x + 1\nx.realize()\n"
+    (tmp_path / "chain.py").write_text(text, encoding="utf-8")
+    done = run_tool("show", "chain.py", cwd=tmp_path)
+    plain = run_tool("run", "chain.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.splitlines()[-1].startswith("RecursionError: maximum recursion depth exceeded")
+    assert len(done.stderr.splitlines()) < 3100
+    assert str(ROOT / "vmapdbg") not in done.stderr
+    assert len(plain.stderr.splitlines()) == len(done.stderr.splitlines())
+
+
+def test_linked_errors_are_printed_as_python_prints_them(tmp_path: Path) -> None:
+    text = "def f():\n  raise KeyError('a')\ntry:\n  f()\nexcept KeyError as e:\n  raise ValueError('b') from e\n"
+    (tmp_path / "a.py").write_text(text, encoding="utf-8")
+    plain = subprocess.run([sys.executable, "a.py"], cwd=tmp_path, capture_output=True, text=True, check=False).stderr
+    assert run_tool("show", "a.py", cwd=tmp_path).stderr == plain.replace(f"{tmp_path}/", "")
+
+
+@pytest.mark.parametrize("release", [[], ["--tinygrad", "0.13.0"]], ids=["overlay", "0.13.0"])
+def test_a_device_that_is_not_there_names_the_target(release: list[str], tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("from tinygrad import Tensor\n(Tensor([1.0]) + 1).realize()\n", encoding="utf-8")
+    done = run_tool("show", "a.py", *release, cwd=tmp_path, DEV="METAL")
+    assert done.returncode == 3
+    assert (
+        "vmapdbg: tinygrad cannot open the device METAL here; run it on another device, and --target metal shows its"
+        " source for METAL on any machine\n"
+    ) in done.stderr

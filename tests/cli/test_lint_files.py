@@ -1,0 +1,161 @@
+"""`vmapdbg lint` of several files, into a file, and what the examples in docs/ make of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from lost import LOST, OFF
+from tool import ROOT, run_tool
+
+from vmapdbg.commands.cli import main
+from vmapdbg.lint import RULES
+
+EXAMPLES = ROOT / "docs" / "examples"
+
+
+def write(folder: Path) -> None:
+    (folder / "a.py").write_text(LOST.format(comment=""), encoding="utf-8")
+    (folder / "good.py").write_text("from tinygrad import Tensor\nx = Tensor.empty(3) + 1\n", encoding="utf-8")
+    (folder / "dies.py").write_text("1 / 0\n", encoding="utf-8")
+    (folder / "exits.py").write_text("import os\nos._exit(3)\n", encoding="utf-8")
+
+
+def test_several_files(tmp_path: Path) -> None:
+    write(tmp_path)
+    done = run_tool("lint", "a.py", "good.py", *OFF, cwd=tmp_path)
+    assert done.returncode == 1
+    blocks = done.stdout.split("\n\n")
+    assert [block.split()[0] for block in blocks] == ["a.py", "a.py:6", "good.py", "1"]
+    assert blocks[-1] == "1 finding in 2 files\n"
+
+
+def test_a_file_that_fails_leaves_the_others(tmp_path: Path) -> None:
+    """The worst of the exit codes is that of all."""
+    write(tmp_path)
+    done = run_tool("lint", "dies.py", "a.py", *OFF, cwd=tmp_path)
+    assert done.returncode == 3
+    assert done.stdout.endswith("\n1 finding in 2 files, 1 file failed\n")
+    assert "ZeroDivisionError" in done.stderr
+    done = run_tool("lint", "exits.py", "a.py", *OFF, "--format", "json", cwd=tmp_path)
+    assert done.returncode == 4
+    assert "exits.py ended the process with status 3" in done.stderr
+    document = json.loads(done.stdout)
+    assert (document["kind"], [one["snippet"] for one in document["files"]]) == ("lint-files", ["exits.py", "a.py"])
+    assert [[found["code"] for found in one["findings"]] for one in document["files"]] == [[], ["VD101"]]
+    assert document["files"][0]["error"]["type"] == "ChildDied"
+
+
+@pytest.mark.parametrize("form", ["text", "concise", "json", "github", "sarif"])
+def test_a_file_has_what_stdout_would(form: str, tmp_path: Path) -> None:
+    write(tmp_path)
+    run_tool("show", "a.py", *OFF, "--save", "run.json", cwd=tmp_path)
+    printed = run_tool("lint", "run.json", "--format", form, cwd=tmp_path)
+    written = run_tool("lint", "run.json", "--format", form, "--output-file", "out", cwd=tmp_path)
+    assert (written.returncode, written.stdout) == (1, "")
+    assert (tmp_path / "out").read_text(encoding="utf-8") == printed.stdout != ""
+
+
+IGNORED = [
+    ("# vmapdbg: ignore[VD999]", "a.py:6: unknown code 'VD999' in ignore[VD999]: choose from VD101, VD102"),
+    ("# vmapdbg: ignore[VD101,VD1]", "a.py:6: unknown code 'VD1' in ignore[VD101,VD1]: choose from"),
+    ("# vmapdbg: ignore[]", "a.py:6: unknown code '' in ignore[]"),
+    ("# vmapdbg: ignore[VD101", "a.py:6: # vmapdbg: ignore[VD101 has no ] at its end"),
+]
+WRONG = [
+    (["good.py", "gone.py"], "there is no file gone.py"),
+    (["good.py", "."], ". is a directory"),
+    (["good.py", "-o", "good.py"], "cannot write good.py: it is the snippet"),
+    (["good.py", "-o", "no/out.txt"], "cannot write no/out.txt: there is no such folder"),
+    (["good.py", "-o", "folder"], "Invalid value for '-o' / '--output-file': File 'folder' is a directory"),
+]
+
+
+@pytest.mark.parametrize(("comment", "words"), IGNORED, ids=[comment for comment, _ in IGNORED])
+def test_a_comment_that_ignores_no_code_is_told(comment: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("open('ran', 'w')\n\n\n\n\nx = 1  " + comment + "\n", encoding="utf-8")
+    done = run_tool("lint", "a.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"vmapdbg: {words}")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_comment_in_quotes_is_none(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("x = '# vmapdbg: ignore[VD999]'\n", encoding="utf-8")
+    assert run_tool("lint", "a.py", cwd=tmp_path).returncode == 0
+
+
+def test_a_comment_in_another_file_is_told_with_the_findings(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(LOST.format(comment="  # vmapdbg: ignore[VD999]"), encoding="utf-8")
+    (tmp_path / "a.py").write_text("from mine import out\n", encoding="utf-8")
+    done = run_tool("lint", "a.py", *OFF, cwd=tmp_path)
+    assert (done.returncode, "mine.py:6  VD101" in done.stdout) == (1, True)
+    assert done.stderr.count("vmapdbg: mine.py:6: unknown code 'VD999' in ignore[VD999]") == 1
+
+
+@pytest.mark.parametrize(("arguments", "words"), WRONG, ids=[" ".join(case[0]) for case in WRONG])
+def test_bad_input_is_told_before_anything_runs(arguments: list[str], words: str, tmp_path: Path) -> None:
+    write(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "good.py").write_text("open('ran', 'w')\n", encoding="utf-8")
+    done = run_tool("lint", *arguments, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"vmapdbg: {words}")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "ran").exists()
+
+
+# *** the examples
+
+
+def test_the_problem_matcher_reads_findings(tmp_path: Path) -> None:
+    """Each rule by one of the two, with its severity; the words of GitHub's fields are those that it knows."""
+    matchers = json.loads((EXAMPLES / "vmapdbg-matcher.json").read_text(encoding="utf-8"))["problemMatcher"]
+    assert len({matcher["owner"] for matcher in matchers}) == len(matchers) == 2
+    write(tmp_path)
+    printed = run_tool("lint", "a.py", *OFF, "--format", "concise", cwd=tmp_path).stdout
+    assert printed.count("\n") == 1
+    for rule in RULES:
+        line = printed.strip().replace("VD101", rule.code)
+        read = [(matcher, re.fullmatch(matcher["pattern"][0]["regexp"], line)) for matcher in matchers]
+        ((matcher, found),) = [(matcher, found) for matcher, found in read if found is not None]
+        pattern = matcher["pattern"][0]
+        assert matcher["severity"] == rule.severity
+        assert (found[pattern["file"]], found[pattern["line"]], found[pattern["code"]]) == ("a.py", "6", rule.code)
+        assert found[pattern["message"]].startswith("kernel r_")
+
+
+def read_commands(file: Path, key: str) -> list[list[str]]:
+    """The commands of ours that a YAML file has under a key."""
+    found = re.findall(rf"^[ -]*{key}: (vmapdbg .*)$", file.read_text(encoding="utf-8"), re.M)
+    return [shlex.split(command)[1:] for command in found]
+
+
+@pytest.mark.parametrize(
+    ("file", "key"),
+    [(EXAMPLES / "lint.yml", "run"), (ROOT / ".pre-commit-hooks.yaml", "entry")],
+    ids=["workflow", "hook"],
+)
+def test_the_commands_of_the_examples_are_ours(file: Path, key: str) -> None:
+    commands = read_commands(file, key)
+    assert commands
+    for name, *arguments in commands:
+        command = main.get_command(main.make_context("vmapdbg", [name]), name)
+        assert command is not None
+        context = command.make_context(name, [*arguments, "a.py"])
+        assert context.params["form"] in ("concise", "github", "sarif")
+
+
+def test_the_hook_is_whole() -> None:
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+    assert {"id", "name", "entry", "language"} <= set(hook)
+    assert hook["language"] == "python"
+    # it runs what it is given: by itself no file
+    assert not re.search(hook["files"], "a.py")
+    workflow = yaml.safe_load((EXAMPLES / "lint.yml").read_text(encoding="utf-8"))
+    assert workflow["jobs"]["lint"]["steps"]
