@@ -203,16 +203,16 @@ class _OneNode:
         return right, got
 
     def _judge_inside(self, one: KernelValue) -> None:
-        order = self.schedule.order
-        refused = self.schedule.order_refused
-        launch = order and one.find_launch(order)
-        kernel = None if order is None or launch is None else order.number_kernel(launch)
+        """Adds the value inside of a kernel."""
+        kernel: int | None = None
 
         def compare() -> Difference | None:
+            nonlocal kernel
+            order = self.schedule.order
             if order is None:
-                raise Unknown(refused)
-            if launch is None:
-                raise Unknown("its launch is not known")
+                raise Unknown(self.schedule.order_refused)
+            launch = one.find_launch(order)
+            kernel = order.number_kernel(launch)
             right = one.form.add_right(self.packer, self.right)
             return self.judge.compare_value(right, one.evaluate(order, launch, self.packer, self.judge))
 
