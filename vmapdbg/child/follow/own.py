@@ -8,6 +8,7 @@ Where they do not say it nothing stands for the node any more, and the path ends
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -51,7 +52,10 @@ class NodeFollower:
     def follow(self, number: int) -> NodePath:
         """Returns how the value of the node with an id goes through the passes."""
         u = self._uops.get(number)
-        if u is None or self.ranged is None or u not in self._list(self.runs[self.ranged].before):
+        if self.ranged is None:
+            reason = "tinygrad had the schedule in its cache: no pass gave its nodes ranges"
+            return NodePath(number, (), "", (), reason=reason)
+        if u is None or u not in self._list(self.runs[self.ranged].before):
             return NodePath(number, (), "", (), reason="the graph that was given ranges does not have it")
         return _OneNode(self, number, u).follow()
 
@@ -198,6 +202,8 @@ class _OneNode:
         """Returns a value and what was got in place of it, in the shape of the latter: memory has one axis."""
         nodes = self.packer.graph.nodes
         shape = nodes[got].shape
+        if math.prod(nodes[right].shape) != math.prod(shape):
+            raise CannotPack("what stands for it has another size")
         if nodes[right].shape != shape:
             right = self.packer.graph.add(Node("reshape", nodes[right].dtype, shape, (right,)))
         return right, got
