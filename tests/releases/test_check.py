@@ -302,7 +302,7 @@ def test_the_first_wrong_buffer_on_several_devices_is_named(release: str, tree: 
     done = check(tree, tmp_path, SHARDED)
     assert done.returncode == 1, done.stdout + done.stderr
     said = " ".join(done.stdout.split())
-    assert re.search(r"first wrong buffer: \w+ \d+ \(2, 2, 3\) float written by \S+ #1", said), said
+    assert re.search(r"first wrong buffer: \w+ \d+ \(2, 2, 3\) float, written by \S+ #1", said), said
     assert "[snippet.py:10]" in said
     # from 0.13 on one call runs a kernel on all devices
     told = "the kernel as scheduled computes the same wrong values" in said
