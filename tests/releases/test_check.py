@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -280,3 +281,47 @@ def test_a_wrong_write_to_a_part_of_a_buffer_is_named(tree: Path, tmp_path: Path
     printed = " ".join(done.stdout.split())
     assert "first wrong buffer: " in printed, printed
     assert SAME_VALUES in printed, printed
+
+
+# a product that a rewrite makes a sum of, on each of two devices, between right values; then all-reduced
+SHARDED = """from tinygrad import Tensor, dtypes
+from tinygrad.schedule import rangeify
+from tinygrad.uop.ops import Ops, PatternMatcher, UPat
+where = ("CPU:0", "CPU:1")
+a = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0], [1.0, 1.0, 2.0]]).shard(where, axis=0).realize()
+def change(x, c):
+  return x + c if c.arg == 5.0 and dtypes.is_float(x.dtype) else None
+rangeify.symbolic = PatternMatcher([(UPat(Ops.MUL, src=[UPat.var("x"), UPat.cvar("c")]), change)]) + rangeify.symbolic
+right = (a + 1).sum(1, keepdim=True).contiguous()
+wrong = (a - right * 5).contiguous()
+(wrong + right).sum().realize()
+"""
+
+
+def test_the_first_wrong_buffer_on_several_devices_is_named(release: str, tree: Path, tmp_path: Path) -> None:
+    done = check(tree, tmp_path, SHARDED)
+    assert done.returncode == 1, done.stdout + done.stderr
+    said = " ".join(done.stdout.split())
+    assert re.search(r"first wrong buffer: \w+ \d+ \(2, 2, 3\) float, written by \S+ #1", said), said
+    assert "[snippet.py:10]" in said
+    # from 0.13 on one call runs a kernel on all devices
+    told = "the kernel as scheduled computes the same wrong values" in said
+    assert told == (release == "0.12.0")
+
+
+# values of many kinds on two devices, each a buffer between kernels
+SHARDED_RIGHT = """from tinygrad import Tensor
+where = ("CPU:0", "CPU:1")
+a = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0], [1.0, 1.0, 2.0]]).shard(where, axis=0).realize()
+w = Tensor([[1.0, 2.0, 3.0], [0.0, 1.0, 1.0], [2.0, 1.0, 0.5]]).shard(where).realize()
+y = (a @ w).softmax(1)
+((y.sum(0, keepdim=True) * a).contiguous() + 1).sum(0).realize()
+(a.reshape(2, 2, 3).sum(1).contiguous() * 3).to("CPU").realize()
+"""
+
+
+def test_what_is_on_several_devices_is_compared(tree: Path, tmp_path: Path) -> None:
+    done = check(tree, tmp_path, SHARDED_RIGHT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "all right" in done.stdout
+    assert "not checked" not in done.stdout, done.stdout

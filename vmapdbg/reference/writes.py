@@ -85,7 +85,15 @@ def _changes_size(graph: Graph, node: Node) -> bool:
 
 def is_whole(graph: Graph, view: View) -> bool:
     """Tells whether a view shows all its memory, in order."""
-    return all(graph.nodes[slot].op in {"reshape", "same", "after", "assign"} for slot in view.path)
+    return all(_shows_all(graph, slot) for slot in view.path)
+
+
+def _shows_all(graph: Graph, slot: int) -> bool:
+    node = graph.nodes[slot]
+    if node.op == "shrink":
+        # 0.14 writes the shape that memory has there
+        return node.shape == graph.nodes[node.src[0]].shape
+    return node.op in {"reshape", "same", "after", "assign"}
 
 
 def fill(value: Value, seen: tuple[int, ...], whole: tuple[int, ...]) -> Value:

@@ -22,6 +22,15 @@ def take_slice(source: Array, fixed: Mapping[int, int]) -> Array:
     return Array(part.tobytes(), source.dtype, part.shape)
 
 
+def put_slice(whole: Array, fixed: Mapping[int, int], part: Array) -> Array:
+    """Returns an array with another slice at the given number along each axis of `fixed`."""
+    itemsize = ITEMSIZE[whole.dtype]
+    elements = view_elements(whole.data, itemsize).reshape(whole.shape).copy()
+    wanted = tuple(fixed.get(axis, slice(None)) for axis in range(len(whole.shape)))
+    elements[wanted] = view_elements(part.data, itemsize).reshape(part.shape)
+    return Array(elements.tobytes(), whole.dtype, whole.shape)
+
+
 def join_slices(slices: Sequence[Array], axes: Sequence[int], sizes: Sequence[int]) -> Array:
     """Returns the array that slices are made of: `axes` are those of the result that tell them apart, of these `sizes`.
 

@@ -10,6 +10,8 @@ from typing import Any, Protocol
 from vmapdbg.child.adapters.matchers import WatchedMatcher
 
 UOp = Any
+DEVICE_NUMBER = "_device_num"
+"""The variable that tells the devices of a sharded tensor from each other."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class _ExecItems:
 
     def on_schedule(self, run: Callable[..., Any], schedule: list[Any], var_vals: Any = None, **options: Any) -> Any:
         known = dict(var_vals or {})
-        self.listener.begins([Step(item.ast, known | item.fixedvars, bool(item.fixedvars)) for item in schedule])
+        self.listener.begins([self._make_step(item, known) for item in schedule])
         self.indices = {id(item): index for index, item in enumerate(schedule)}
         # each is taken off the schedule before it is compiled; held, so that its id is not that of another one
         items = list(schedule)
@@ -87,6 +89,11 @@ class _ExecItems:
             raise
         finally:
             self.indices = {}
+
+    def _make_step(self, item: Any, known: Mapping[str, int]) -> Step:
+        # each of several devices has memory of its own
+        is_repeated = bool(item.fixedvars.keys() - {DEVICE_NUMBER})
+        return Step(item.ast, {**known, **item.fixedvars}, is_repeated)
 
     def on_run(self, run: Callable[..., Any], item: Any, *arguments: Any, **options: Any) -> Any:
         index = self.indices.get(id(item))

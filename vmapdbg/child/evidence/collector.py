@@ -95,7 +95,8 @@ class Collector(ABC):
             self.call = None
             schedules = self.recorder.schedules
             if len(schedules) > before:
-                call.evidence.schedule, call.evidence.line = len(schedules) - 1, schedules[-1].line
+                own = before if call.is_first else len(schedules) - 1
+                call.evidence.schedule, call.evidence.line = own, schedules[own].line
             call.write()
         return result
 

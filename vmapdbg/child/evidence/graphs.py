@@ -79,7 +79,8 @@ class WrittenBuffer:
     buffer has among the buffers. `launch` wrote it, `kernel` is the number of the compute kernel, None for a copy.
     `closed` has the id of each range of the BUFFERIZE as the pass made it (None: an axis of size 1), `stored` the same
     of the one that was stored, with the size. `is_memory`: the buffer is one that was there before, and the root of the
-    graph is all that it holds, not only what the kernel writes of it. `run` is what the kernel is, and what it read."""
+    graph is all that it holds, not only what the kernel writes of it. `run` is what the kernel is, and what it read.
+    `parts`: it is on several devices, and these are its parts on each of them, which it has one after the other."""
 
     node: int
     kernel: int | None
@@ -91,6 +92,7 @@ class WrittenBuffer:
     is_memory: bool = False
     run: KernelRun = KernelRun(refused="it was not kept")
     launch: int | None = None
+    parts: tuple[WrittenBuffer, ...] = ()
 
 
 T = TypeVar("T")

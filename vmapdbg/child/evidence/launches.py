@@ -24,6 +24,15 @@ from vmapdbg.reference.kernel import Kernel
 UOp = Any
 
 
+@dataclass(frozen=True)
+class KeptWrite:
+    """What a launch wrote: the names of the contents, one for each of its devices, the dtype, and the size on one."""
+
+    names: tuple[str, ...]
+    dtype: str
+    size: int
+
+
 @dataclass(eq=False)
 class PartOfMemory:
     """What a part of memory held, as far as that was seen, in order. `is_known`: it holds the last of them now."""
@@ -68,8 +77,7 @@ class LaunchKeeper:
     def __init__(self, folder: EvidenceFolder):
         self.folder = folder
         self.steps: Sequence[Step] = ()
-        # launch -> contents, dtype, size of what it wrote
-        self.written: dict[int, tuple[str, str, int]] = {}
+        self.written: dict[int, KeptWrite] = {}
         self.is_full = self.holds = False
         self.outputs: list[Any] = []
         # the launch that raised
@@ -118,19 +126,20 @@ class LaunchKeeper:
             self._note_write(buffers[number], index)
         if self.holds:
             self.outputs += buffers[:1]
-        if index >= len(self.steps) or self.is_full or _is_sharded(buffers) or not buffers:
+        if index >= len(self.steps) or self.is_full or not buffers or None in buffers:
             return
         if self._is_repeated(index, buffers):
             return
-        written = buffers[0]
+        written = list_parts(buffers[0])
         try:
-            name = self.folder.keep_buffer(written)
+            names = tuple(map(self.folder.keep_buffer, written))
         except BlobsFull:
             self.is_full = True
             return
-        self._memory.note(written, name, index)
+        for one, name in zip(written, names, strict=True):
+            self._memory.note(one, name, index)
         self._programs[index] = uops
-        self.written[index] = (name, name_dtype(written.dtype), written.size)
+        self.written[index] = KeptWrite(names, name_dtype(written[0].dtype), written[0].size)
 
     def fails(self, index: int) -> None:
         """A launch raises, or what compiles it."""

@@ -11,7 +11,7 @@ from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.evidence.packer import Packer
 from vmapdbg.child.evidence.packing import CannotPack
-from vmapdbg.child.evidence.passed import find_observed, number_kernels, pack_buffers
+from vmapdbg.child.evidence.passed import choose_packable, find_observed, group_observed, number_kernels, pack_buffers
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.evidence.sizes import Sizes
 from vmapdbg.child.extract.observed_view import find_nodes
@@ -40,21 +40,21 @@ class ObservedCall(RealizeCall):
 
     def fail(self, error: BaseException, nodes: KnownNodes, passes: Sequence[ObservedPass | None]) -> None:
         super().fail(error, nodes, passes)
-        passed, index = self._find_passed(passes), self.launches.failed
-        if passed is None or index is None:
+        groups, index = self._group_launches(passes), self.launches.failed
+        kernel = next((number for number, launches in enumerate(groups or ()) if index in launches), None)
+        passed = passes[0] if passes else None
+        if passed is None or kernel is None:
             return
-        self.evidence.failed_kernel = number_kernels(passed)[index]
-        node = passed.kernels[index].node
+        self.evidence.failed_kernel = number_kernels(passed)[kernel]
+        node = passed.kernels[kernel].node
         if node is not None:
             self.evidence.failed_node = nodes.find(node)
 
-    def _find_passed(self, passes: Sequence[ObservedPass | None]) -> ObservedPass | None:
-        """Returns the record of the pass, None where it is not that of the kernels that ran: tinygrad runs others, as
-        for each of several devices."""
-        passed = passes[0] if len(passes) == 1 else None
-        if passed is None or len(passed.kernels) != len(self.launches.steps):
+    def _group_launches(self, passes: Sequence[ObservedPass | None]) -> list[tuple[int, ...]] | None:
+        """Returns the launches of each kernel of the first pass, None where they are not those that ran."""
+        if not passes:
             return None
-        return passed
+        return group_observed(passes, [step.ast for step in self.launches.steps])
 
     def _keep_values(self) -> None:
         self.evidence.values = [None] * len(self.roots)
@@ -73,16 +73,23 @@ class ObservedCall(RealizeCall):
                 self.made[u] = root
 
     def _pack_passed(self, passes: Sequence[ObservedPass | None]) -> None:
-        passed = self._find_passed(passes)
+        passed = passes[0] if passes else None
         if passed is None or self.scheduled is None:
             return
+        groups = self._group_launches(passes)
+        if groups is None:
+            return
+        if len(passes) > 1:
+            self.is_first = True
         ids = {u: number for number, u in enumerate(find_nodes(passed))}
-        found = list(find_observed(passed, ids, self.launches.written))
+        found = find_observed(passed, ids, self.launches.written, groups)
         # from 0.13 on the graph of the pass calls a variable by its place among the arguments
         places = {f"p{place}": Sizes({}).find(u) for place, u in enumerate(self.scheduled.src[1:])}
         variables = {name: number for name, number in places.items() if number is not None}
-        packer = Packer(self._find_contents(passed), self.reference.variables | variables)
-        pack_buffers(self.evidence, found, self.launches, packer)
+        variables = self.reference.variables | variables
+        contents = self._find_contents(passed)
+        chosen, self.evidence.passed_refused = choose_packable(found, Packer(contents, variables))
+        pack_buffers(self.evidence, chosen, self.launches, Packer(contents, variables))
 
     # *** what replays of the call ask, too
 

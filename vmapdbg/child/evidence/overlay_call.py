@@ -11,7 +11,7 @@ from vmapdbg.child.evidence.folder import BlobsFull, EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence, Sealed, pack_graph
 from vmapdbg.child.evidence.obstacles import find_obstacle
 from vmapdbg.child.evidence.packer import Packer
-from vmapdbg.child.evidence.passed import NodeBuffer, find_dimensions, list_range_ids, pack_buffers
+from vmapdbg.child.evidence.passed import NodeBuffer, find_dimensions, group_launches, list_range_ids, pack_buffers
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.memory import read_buffer
 from vmapdbg.child.record.recorder import PassRecord
@@ -41,7 +41,9 @@ class OverlayCall(RealizeCall):
         passed, index = self._find_passed(passes), self.launches.failed
         if passed is None or index is None:
             return
-        written, self.evidence.failed_kernel = passed.items[index]
+        groups = self._group_launches(passed) or []
+        item = next(number for number, launches in enumerate(groups) if index in launches)
+        written, self.evidence.failed_kernel = passed.items[item]
         self.evidence.failed_node = passed.find_ids().get(passed.buffers.get(written))
 
     # *** what replays of the call ask, too
@@ -83,9 +85,12 @@ class OverlayCall(RealizeCall):
     def _find_passed(self, passes: Sequence[PassRecord | None]) -> PassRecord | None:
         """Returns the record of the pass, None where it is not that of the kernels that ran."""
         passed = passes[-1] if passes else None
-        if passed is None or len(passed.items) != len(self.launches.steps):
+        if passed is None or self._group_launches(passed) is None:
             return None
         return passed
+
+    def _group_launches(self, passed: PassRecord) -> list[tuple[int, ...]] | None:
+        return group_launches([written for written, _ in passed.items], len(self.launches.steps))
 
     def _pack_passed(self, passes: Sequence[PassRecord | None]) -> None:
         passed = self._find_passed(passes)
@@ -97,20 +102,24 @@ class OverlayCall(RealizeCall):
             nodes = [one.node for one in found]
             self.evidence.passed = Sealed(pack_graph(nodes, lambda u: (find_contents(u) or (None,))[0]))
         pack_buffers(self.evidence, found, self.launches, Packer(find_contents, self.reference.variables))
-        self.evidence.range_names = {r.arg[0]: r.render(simplify=False) for r in passed.scope_ranges}
+        self.evidence.range_names |= {r.arg[0]: r.render(simplify=False) for r in passed.scope_ranges}
 
     def _find_buffers(self, passed: PassRecord) -> Iterator[NodeBuffer]:
         """Yields the buffers of nodes that were kept."""
         ids = passed.find_ids()
-        for index in sorted(self.launches.written):
-            written, kernel = passed.items[index]
+        for (written, kernel), launches in zip(passed.items, self._group_launches(passed) or (), strict=False):
+            if any(launch not in self.launches.written for launch in launches):
+                continue
+            # the ids of scopes are those of devices
+            if len(launches) > 1 and passed.scope_ranges:
+                continue
             node, stored = passed.buffers.get(written), passed.stored.get(written)
             made = passed.bufferizes.get(node)
             if node is None or stored is None or made is None:
                 continue
             closed = list_range_ids(made.buffer.src[1:])
             dimensions = tuple(find_dimensions(stored, closed))
-            yield NodeBuffer(index, kernel, node, ids[node], closed, dimensions)
+            yield NodeBuffer(launches, kernel, node, ids[node], closed, dimensions)
 
 
 def expand_view(data: bytes, view: Any) -> bytes | None:

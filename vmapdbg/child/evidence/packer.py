@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from vmapdbg.child.evidence.packing import REDUCES, SAME, CannotPack, UOp, UOpPacker, name_reduce
+from vmapdbg.child.evidence.packing import REDUCES, SAME, CannotPack, UOp, UOpPacker, is_device, name_reduce
 from vmapdbg.reference.graph import DEVICES, Node
 from vmapdbg.reference.writes import WRITES, find_view
 
@@ -77,7 +77,7 @@ class Packer(UOpPacker):
             return []
         if op in _MOVEMENT:
             return [u.src[0], *(one for one in self._find_numbers(u) if not isinstance(one, int))]
-        if op in {"COPY", "ALLREDUCE", "MULTI", "BITCAST", "CAST", "BIND", "REDUCE", *_SCOPES, *SAME}:
+        if op in {"COPY", "ALLREDUCE", "MULTI", "UNSHARD", "BITCAST", "CAST", "BIND", "REDUCE", *_SCOPES, *SAME}:
             return list(u.src[:1])
         if op in {"ASSIGN", "STORE"}:
             return list(u.src[:2])
@@ -159,6 +159,13 @@ class Packer(UOpPacker):
     def _make_multi(self, u: UOp, src: tuple[int, ...]) -> int:
         self.graph.ranges[DEVICES] = len(u.device)
         return self._add("shards", u, src, u.arg)
+
+    def _make_unshard(self, u: UOp, src: tuple[int, ...]) -> int:
+        """What is MULTI since 0.14: it may be sharded along several axes, and over loops."""
+        if len(u.arg) != 1 or not is_device(u.src[1]):
+            raise CannotPack("it is sharded over more than the devices")
+        self._name_range(u.src[1])
+        return self._add("shards", u, src, u.arg[0])
 
     def _make_mselect(self, u: UOp, src: tuple[int, ...]) -> int:
         return self._add("shard", u, src, u.arg)

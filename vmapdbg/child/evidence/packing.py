@@ -8,7 +8,7 @@ from typing import Any
 
 from vmapdbg.child.evidence.sizes import Sizes, Unsized
 from vmapdbg.child.memory import name_dtype
-from vmapdbg.reference.graph import Graph, Node
+from vmapdbg.reference.graph import DEVICES, Graph, Node
 from vmapdbg.values.numbers import ITEMSIZE
 from vmapdbg.values.tolerance import is_float
 
@@ -208,6 +208,8 @@ class UOpPacker:
 
     def _name_range(self, r: UOp) -> int:
         """Returns the id of a RANGE: its own, unless another one of another size has it."""
+        if is_device(r):
+            self._ranges[r], self.graph.ranges[DEVICES] = DEVICES, self.sizes.need(r.src[0])
         if r not in self._ranges:
             name = r.arg[0]
             while name in self.graph.ranges:
@@ -217,6 +219,11 @@ class UOpPacker:
                 raise CannotPack("the size of a scope is not a number")
             self._ranges[r], self.graph.ranges[name] = name, size
         return self._ranges[r]
+
+
+def is_device(r: UOp) -> bool:
+    """Tells whether a RANGE is that of the devices of a sharded tensor, which is one since 0.14."""
+    return r.op.name == "RANGE" and r.arg[-1].name == "DEVICE"
 
 
 def name_reduce(u: UOp) -> str:

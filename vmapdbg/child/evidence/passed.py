@@ -3,17 +3,18 @@ the pass whose value that should be. Runs in the child."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from vmapdbg.child.evidence.graphs import Evidence, WrittenBuffer
-from vmapdbg.child.evidence.launches import LaunchKeeper
+from vmapdbg.child.evidence.graphs import Evidence, KernelRun, WrittenBuffer
+from vmapdbg.child.evidence.launches import KeptWrite, LaunchKeeper
 from vmapdbg.child.evidence.packer import Packer
 from vmapdbg.child.evidence.packing import CannotPack
 from vmapdbg.child.record.observe import ObservedPass
-from vmapdbg.reference.graph import Node
+from vmapdbg.reference.graph import DEVICES, Node
 from vmapdbg.reference.writes import find_view, is_whole
 
 UOp = Any
@@ -22,11 +23,11 @@ _WRITES = {"ASSIGN", "STORE"}
 
 @dataclass(frozen=True)
 class NodeBuffer:
-    """The buffer of a node: the number of the launch that writes it and that of its compute kernel (None for a copy),
-    the node and its id in the Capture, the id of each range that was closed, and of each that was stored, with its
-    size. See `WrittenBuffer`."""
+    """The buffer of a node: the numbers of the launches that write it (until 0.12 there is one for each of several
+    devices) and that of its compute kernel (None for a copy), the node and its id in the Capture, the id of each range
+    that was closed, and of each that was stored, with its size. See `WrittenBuffer`."""
 
-    launch: int
+    launches: tuple[int, ...]
     kernel: int | None
     node: UOp
     id: int
@@ -46,11 +47,62 @@ def pack_buffers(evidence: Evidence, found: Sequence[NodeBuffer], keeper: Launch
         evidence.passed_refused = str(error)
     known: dict[Any, int] = {}
     for one, is_memory in zip(found, in_memory, strict=True):
-        blob, dtype, size = keeper.written[one.launch]
-        run = keeper.pack_run(one.launch, evidence.kernels, known)
-        evidence.buffers.append(
-            WrittenBuffer(one.id, one.kernel, one.closed, one.stored, dtype, size, blob, is_memory, run, one.launch)
-        )
+        parts = list(_list_parts(one, is_memory, evidence, keeper, known))
+        if len(parts) > 1:
+            evidence.range_names.setdefault(DEVICES, "device")
+        evidence.buffers.append(parts[0] if len(parts) == 1 else _join_parts(parts, keeper))
+
+
+def choose_packable(found: Iterable[NodeBuffer], packer: Packer) -> tuple[list[NodeBuffer], str | None]:
+    """Returns the buffers whose values the reference can compute, and why others cannot be. Those come after a call of
+    a function, which stands in their graph."""
+    chosen: list[NodeBuffer] = []
+    refused: str | None = None
+    for one in found:
+        try:
+            find_root(packer, one.node)
+        except CannotPack as error:
+            refused = str(error)
+        else:
+            chosen.append(one)
+    return chosen, refused
+
+
+def _list_parts(
+    one: NodeBuffer, is_memory: bool, evidence: Evidence, keeper: LaunchKeeper, known: dict[Any, int]
+) -> Iterator[WrittenBuffer]:
+    """Yields what was written of the buffer of a node on each of its devices."""
+    for launch in one.launches:
+        kept = keeper.written[launch]
+        run = KernelRun(refused="it is launched on several devices at once")
+        if len(kept.names) == 1:
+            run = keeper.pack_run(launch, evidence.kernels, known)
+        for name in kept.names:
+            yield WrittenBuffer(
+                one.id, one.kernel, one.closed, one.stored, kept.dtype, kept.size, name, is_memory, run, launch
+            )
+
+
+def _join_parts(parts: Sequence[WrittenBuffer], keeper: LaunchKeeper) -> WrittenBuffer:
+    """Returns the buffer that is on several devices as one, the devices first. Raises BlobsFull."""
+    first = parts[0]
+    data = b"".join(keeper.folder.read_data(part.blob) for part in parts)
+    stored = ((DEVICES, len(parts)), *first.stored)
+    run = KernelRun(refused="it is on several devices")
+    blob = keeper.folder.keep_data(data)
+    return replace(first, stored=stored, size=first.size * len(parts), blob=blob, run=run, parts=tuple(parts))
+
+
+def group_launches(written: Sequence[UOp], count: int) -> list[tuple[int, ...]] | None:
+    """Returns for each kernel of a pass the numbers of its launches out of `count`: one, or one for each of the devices
+    of what it writes. None where they are others, as of kernels that another pass made."""
+    if len(written) == count:
+        return [(number,) for number in range(count)]
+    sizes = [len(u.device) if isinstance(u.device, tuple) else 1 for u in written]
+    if sum(sizes) != count:
+        return None
+    ends = list(itertools.accumulate(sizes))
+    return [tuple(range(end - size, end)) for end, size in zip(ends, sizes, strict=True)]
 
 
 def find_root(packer: Packer, node: UOp) -> tuple[int, bool]:
@@ -90,21 +142,42 @@ def list_range_ids(ranges: Sequence[UOp]) -> tuple[int | None, ...]:
 # *** an observed tinygrad
 
 
-def find_observed(passed: ObservedPass, ids: Mapping[UOp, int], written: Mapping[int, Any]) -> Iterator[NodeBuffer]:
-    """Yields the buffers of a run of the pass of stock tinygrad. `written` has a size, third, for each launch."""
+def group_observed(passes: Sequence[ObservedPass | None], asts: Sequence[UOp]) -> list[tuple[int, ...]] | None:
+    """Returns for each kernel of the first pass the numbers of its launches out of those of some ASTs; the other passes
+    are of functions that it calls, whose kernels run in their place. None where that is not known."""
+    first, *others = passes
+    if first is None:
+        return None
+    if not others:
+        return group_launches([kernel.buffers[0] for kernel in first.kernels], len(asts))
+    called = {kernel.ast for one in others if one is not None for kernel in one.kernels}
+    own = {kernel.ast for kernel in first.kernels}
+    found = [number for number, ast in enumerate(asts) if ast in own]
+    if None in others or called & own or [asts[number] for number in found] != [kernel.ast for kernel in first.kernels]:
+        return None
+    return [(number,) for number in found]
+
+
+def find_observed(
+    passed: ObservedPass,
+    ids: Mapping[UOp, int],
+    written: Mapping[int, KeptWrite],
+    groups: Sequence[tuple[int, ...]],
+) -> Iterator[NodeBuffer]:
+    """Yields the buffers of a run of the pass of stock tinygrad, with the launches of each of its kernels."""
     numbers = number_kernels(passed)
-    for launch, kernel in enumerate(passed.kernels):
+    for number, (launches, kernel) in enumerate(zip(groups, passed.kernels, strict=True)):
         node = kernel.node
-        if node is None or node not in ids or launch not in written:
+        if node is None or node not in ids or any(launch not in written for launch in launches):
             continue
         made = next((b for b in passed.buffers if b.node is node and b.buffer is kernel.buffers[0]), None)
         closed: tuple[int | None, ...] = (None,) * len(node.shape)
-        stored: tuple[tuple[int | None, int], ...] = ((None, written[launch][2]),)
+        stored: tuple[tuple[int | None, int], ...] = ((None, written[launches[0]].size),)
         if made is not None:
             closed = list_range_ids(made.stage.src[1:])
             last = [verdict.stage for verdict in made.verdicts.values() if verdict.outcome == "stored"]
             stored = tuple(find_dimensions((last or [made.stage])[-1], closed))
-        yield NodeBuffer(launch, numbers[launch], node, ids[node], closed, stored)
+        yield NodeBuffer(launches, numbers[number], node, ids[node], closed, stored)
 
 
 def number_kernels(passed: ObservedPass) -> list[int | None]:

@@ -38,6 +38,8 @@ class RealizeCall(ABC):
         self.inputs: dict[UOp, tuple[str, ...]] = {}
         # whether its graph can be packed, for other inputs too, be it that its values are kept or not
         self.is_packed = False
+        # whether its schedule is the first of those that it makes: the others are of functions that it calls
+        self.is_first = False
         # what the scheduler was given, and what TinyJit keeps of it to run it later
         self.scheduled: UOp = None
         self.captured: UOp = None
@@ -76,6 +78,8 @@ class RealizeCall(ABC):
         """The call returns; `passes` are the runs of the pass that its schedules came from, None for one that nobody
         saw."""
         if not self.evidence.is_kept:
+            if self.evidence.reference_refused is not None:
+                self.note_once(self.evidence.reference_refused)
             return
         if self.launches.is_full:
             self.note_once("buffers between its kernels were not kept: there was no room")

@@ -35,13 +35,15 @@ class KernelValue:
     stored: UOp
     buffers: frozenset[UOp]
 
-    def find_launch(self, order: OrderedKernels) -> int | None:
-        """Returns the number of the one launch of the kernel, None where there is none, or several."""
+    def find_launch(self, order: OrderedKernels) -> int:
+        """Returns the number of the one launch of the kernel. Raises Unknown where there is none, or several."""
         found = [number for number, launch in enumerate(order.launches) if self._is_made(launch.ast)]
         if len(found) > 1:
             # kernels that are alike are told from each other by their buffers
             found = [number for number in found if set(order.launches[number].buffers) == self.buffers]
-        return found[0] if len(found) == 1 else None
+        if len(found) != 1:
+            raise Unknown("its kernel is launched several times" if found else "its kernel is not among the launches")
+        return found[0]
 
     def _is_made(self, ast: UOp) -> bool:
         return ast is self.stored or self.stored in ast.src

@@ -8,6 +8,7 @@ Where they do not say it nothing stands for the node any more, and the path ends
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -51,7 +52,10 @@ class NodeFollower:
     def follow(self, number: int) -> NodePath:
         """Returns how the value of the node with an id goes through the passes."""
         u = self._uops.get(number)
-        if u is None or self.ranged is None or u not in self._list(self.runs[self.ranged].before):
+        if self.ranged is None:
+            reason = "tinygrad had the schedule in its cache: no pass gave its nodes ranges"
+            return NodePath(number, (), "", (), reason=reason)
+        if u is None or u not in self._list(self.runs[self.ranged].before):
             return NodePath(number, (), "", (), reason="the graph that was given ranges does not have it")
         return _OneNode(self, number, u).follow()
 
@@ -198,21 +202,23 @@ class _OneNode:
         """Returns a value and what was got in place of it, in the shape of the latter: memory has one axis."""
         nodes = self.packer.graph.nodes
         shape = nodes[got].shape
+        if math.prod(nodes[right].shape) != math.prod(shape):
+            raise CannotPack("what stands for it has another size")
         if nodes[right].shape != shape:
             right = self.packer.graph.add(Node("reshape", nodes[right].dtype, shape, (right,)))
         return right, got
 
     def _judge_inside(self, one: KernelValue) -> None:
-        order = self.schedule.order
-        refused = self.schedule.order_refused
-        launch = order and one.find_launch(order)
-        kernel = None if order is None or launch is None else order.number_kernel(launch)
+        """Adds the value inside of a kernel."""
+        kernel: int | None = None
 
         def compare() -> Difference | None:
+            nonlocal kernel
+            order = self.schedule.order
             if order is None:
-                raise Unknown(refused)
-            if launch is None:
-                raise Unknown("its launch is not known")
+                raise Unknown(self.schedule.order_refused)
+            launch = one.find_launch(order)
+            kernel = order.number_kernel(launch)
             right = one.form.add_right(self.packer, self.right)
             return self.judge.compare_value(right, one.evaluate(order, launch, self.packer, self.judge))
 

@@ -12,14 +12,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 
+import numpy as np
+
 from vmapdbg.check.misread import find_steps_read
 from vmapdbg.check.result import BufferCheck, Comparison, KernelFault, Misread
 from vmapdbg.child.evidence.graphs import Evidence, WrittenBuffer
 from vmapdbg.child.oracle.kernel_fault import find_kernel_fault
 from vmapdbg.child.oracle.oracle import Read, Values
 from vmapdbg.child.oracle.wrong_buffer import WrongBuffer, align_buffer
+from vmapdbg.reference.graph import DEVICES
+from vmapdbg.values.close import find_close
 from vmapdbg.values.numbers import Array, decode
-from vmapdbg.values.slices import take_slice
+from vmapdbg.values.slices import put_slice, take_slice
 from vmapdbg.values.tolerance import Tolerance
 
 
@@ -39,14 +43,26 @@ class Walk:
     def walk_back(self) -> list[BufferCheck]:
         """Compares the buffers in the order of the schedule, up to the first wrong one."""
         checks: list[BufferCheck] = []
-        for index, buffer in enumerate(self.evidence.buffers):
-            check, values = self.check_buffer(self.values.roots[index], buffer)
-            if check.comparison is not None and check.comparison.status == "wrong":
+        for index, whole in enumerate(self.evidence.buffers):
+            slot = self.values.roots[index]
+            buffer, check, values = self.check_parts(slot, whole)
+            if _is_wrong(check):
+                assert check.comparison is not None
                 assert values is not None
-                fault = self.find_fault(index, check.comparison.tolerance, *values)
+                fault = self.find_fault(slot, buffer, check.comparison.tolerance, *values)
                 return [*checks, replace(self.explain(index, check, checks, *values), fault=fault)]
             checks.append(check)
         return checks
+
+    def check_parts(
+        self, slot: int, buffer: WrittenBuffer
+    ) -> tuple[WrittenBuffer, BufferCheck, tuple[Array, Array] | None]:
+        """Returns the check of a buffer, as `check_buffer`, with what was checked: where it should be the same on each
+        of several devices, the first of its parts that is wrong, or the first of them."""
+        if not buffer.parts or DEVICES in self.values.find_ambient(slot):
+            return buffer, *self.check_buffer(slot, buffer)
+        checked = [(part, *self.check_buffer(slot, part)) for part in buffer.parts]
+        return next((one for one in checked if _is_wrong(one[1])), checked[0])
 
     def check_buffer(self, slot: int, buffer: WrittenBuffer) -> tuple[BufferCheck, tuple[Array, Array] | None]:
         """Returns the check of a buffer, and where it was compared what was got and what is right."""
@@ -75,12 +91,22 @@ class Walk:
 
     # *** who made the fault
 
-    def find_fault(self, index: int, tolerance: Tolerance, got: Array, right: Array) -> KernelFault:
-        slot, buffer = self.values.roots[index], self.evidence.buffers[index]
+    def find_fault(
+        self, slot: int, buffer: WrittenBuffer, tolerance: Tolerance, got: Array, right: Array
+    ) -> KernelFault:
         ambient = self.values.find_ambient(slot)
 
         def judge(found: Array) -> Comparison:
             return self.compare(slot, found, right)
+
+        if buffer.parts:
+            device = find_wrong_device(got, right, ambient.index(DEVICES), tolerance)
+            buffer, step = buffer.parts[device], {ambient.index(DEVICES): device}
+            whole, ambient = right, tuple(r for r in ambient if r != DEVICES)
+            got, right = take_slice(got, step), take_slice(right, step)
+
+            def judge(found: Array) -> Comparison:
+                return self.compare(slot, put_slice(whole, step, found), whole)
 
         wrong = WrongBuffer(buffer, got, right, ambient, tolerance, judge)
         return find_kernel_fault(self.evidence, self.read, wrong)
@@ -113,6 +139,8 @@ class Walk:
     def find_misread(self, index: int, source: int, comparison: Comparison, got: Array, right: Array) -> Misread | None:
         slot, source_slot = self.values.roots[index], self.values.roots[source]
         sizes = self.values.find_sizes(source_slot)
+        if DEVICES in (*self.values.find_ambient(slot), *self.values.find_ambient(source_slot)):
+            return None
         if math.prod(sizes) < 2 or math.prod(sizes) * self.values.count_batch(slot) > self.limit:
             return None
         whole = self.values.evaluate_batch(source_slot)
@@ -137,3 +165,14 @@ class Walk:
             step=steps[first],
             read=steps[instead],
         )
+
+
+def find_wrong_device(got: Array, right: Array, axis: int, tolerance: Tolerance) -> int:
+    """Returns the first of the devices along an axis whose part of a buffer is wrong."""
+    is_close = find_close(decode(got), decode(right), tolerance).reshape(right.shape)
+    others = tuple(other for other in range(len(right.shape)) if other != axis)
+    return int(np.argmin(is_close.all(axis=others)))
+
+
+def _is_wrong(check: BufferCheck) -> bool:
+    return check.comparison is not None and check.comparison.status == "wrong"

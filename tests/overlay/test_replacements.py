@@ -1,0 +1,84 @@
+"""What `bisect --reduce` puts in the place of nodes. A failure means that it stops at a program that is larger than it
+must be, or tries what is no smaller."""
+
+from __future__ import annotations
+
+from tinygrad import Tensor, dtypes
+from tinygrad.uop.ops import UOp
+
+from vmapdbg.child.reduce.replacements import Replacements, count_gains, list_sources, replace_node
+from vmapdbg.child.reduce.shrink import count_nodes, earlier_outputs, fewer_outputs, measure
+
+
+def make() -> tuple[Tensor, Tensor]:
+    """A sum and what is made of it; the sum is read twice."""
+    x = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]).realize()
+    total = (x * 2).sum(1)
+    return total, (total + 1) * total
+
+
+def count_reached(root: UOp, without: UOp) -> int:
+    return len(root.toposort(lambda u: u is not without))
+
+
+def test_what_goes_with_a_node_is_what_nothing_else_reads() -> None:
+    _, out = make()
+    gains = count_gains([out.uop])
+    left = {u: count_reached(out.uop, u) for u in gains}
+    whole = len(out.uop.toposort())
+    assert {u: whole - gain for u, gain in gains.items()} == left
+
+
+def test_the_largest_cut_comes_first() -> None:
+    _, out = make()
+    gains = count_gains([out.uop])
+    order = [gains[u] for u, _ in Replacements().list_all([out.uop])]
+    assert order == sorted(order, reverse=True)
+
+
+def test_replacements_have_the_shape_and_dtype_of_the_node() -> None:
+    _, out = make()
+    ways = list(Replacements().list_all([out.uop]))
+    assert {"BUFFER", "CONST"} <= {v.op.name for _, made in ways for v in made.toposort()}
+    for u, made in ways:
+        assert (made.shape, made.dtype) == (u.shape, u.dtype)
+        (smaller,) = replace_node([out.uop], u, made)
+        assert smaller.shape == out.uop.shape
+
+
+def test_an_input_for_a_node_is_the_same_when_it_is_asked_for_again() -> None:
+    total, _ = make()
+    replacements = Replacements()
+    assert next(replacements.list_for(total.uop)) is next(replacements.list_for(total.uop))
+
+
+def test_a_chain_of_movements_and_casts_has_a_way_past_it() -> None:
+    x = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]).realize()
+    chain = x.pad(((0, 2), (0, 0))).reshape(12).shrink(((0, 6),)).reshape(2, 3)
+    made = list_sources(chain.uop)
+    assert any(count_nodes([one]) < count_nodes([chain.uop]) - 2 for one in made)
+    casts = x.cast(dtypes.int).cast(dtypes.bool).cast(dtypes.float)
+    assert x.uop in list_sources(casts.uop)
+
+
+def test_outputs_are_left_out_one_by_one_and_in_halves() -> None:
+    roots = [Tensor([float(i)]).realize().uop for i in range(4)]
+    tried = [tuple(made) for made in fewer_outputs(roots)]
+    assert all((root,) in tried for root in roots)
+    assert (roots[0], roots[1]) in tried
+    assert (roots[0], roots[1], roots[3]) in tried
+
+
+def test_of_many_earlier_values_some_far_apart_come_first() -> None:
+    u: UOp = Tensor([1.0, 2.0]).realize().uop
+    for _ in range(300):
+        u = u + u
+    tried = [len(made[0].toposort()) for made in earlier_outputs([u])]
+    assert max(tried[:20]) > 250
+    assert sorted(set(tried)) == sorted(tried)
+
+
+def test_a_constant_is_smaller_than_what_it_stands_for() -> None:
+    total, out = make()
+    (smaller,) = replace_node([out.uop], total.uop, total.uop.const_like(1))
+    assert measure([smaller]) < measure([out.uop])
