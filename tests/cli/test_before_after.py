@@ -27,6 +27,7 @@ def captures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_three_lines_work_one_after_the_other(tmp_path: Path) -> None:
     (tmp_path / "snippet.py").write_text(Path(LOST).read_text(encoding="utf-8"), encoding="utf-8")
     assert run_tool("show", "snippet.py", cwd=tmp_path).returncode == 0
@@ -52,6 +53,7 @@ def test_nothing_remembered_is_one_line(tmp_path: Path) -> None:
         ]
 
 
+@pytest.mark.slow
 def test_baseline_may_stand_on_either_side_of_the_snippet(tmp_path: Path) -> None:
     (tmp_path / "small.py").write_text(SMALL, encoding="utf-8")
     left = run_tool("diff", "small.py", "--baseline", "--json", cwd=tmp_path)
@@ -103,6 +105,7 @@ def test_two_edits_of_a_program_are_compared(tmp_path: Path) -> None:
     assert json.loads(changed.stdout)["same_lines"] == {}
 
 
+@pytest.mark.slow
 def test_diff_without_a_difference_says_so_and_exits_zero(tmp_path: Path) -> None:
     vmap = "--patches=ambient-ranges,nested-ranges,close-ranges"  # there is no vmap scope in it
     done = run_tool("diff", XSUM, vmap, "--baseline=stock", "--exit-code", cwd=tmp_path)

@@ -28,6 +28,7 @@ def bisect(folder: Path, *arguments: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_each_decision_that_makes_it_two_kernels(folder: Path) -> None:
     code, output, _ = bisect(folder, "snippet.py", "--decisions", "--patches", "none", "--by", "2 kernels")
     assert code == 1
@@ -46,6 +47,7 @@ def test_runs_are_limited_and_that_is_said(folder: Path) -> None:
     assert output.startswith("snippet.py  2 runs, by 2 kernels\n")
 
 
+@pytest.mark.slow
 def test_there_is_nothing_to_mend(folder: Path) -> None:
     code, output, _ = bisect(folder, "snippet.py", "--decisions", "--patches", "none")
     assert code == 0
@@ -70,9 +72,10 @@ REFUSED = [
         ("lazy.py", "--patches", "none"),
         "lazy.py realizes nothing: there are no values to compare (--by kernels, or .realize())",
     ),
-    (
+    pytest.param(
         ("seedless.py", "--patches", "none"),
         "two runs of the same program differ: fix its seed (Tensor.manual_seed) first",
+        marks=pytest.mark.slow,
     ),
 ]
 

@@ -126,6 +126,7 @@ def test_damaged_file_is_left_out_and_no_exit_code_hides_it(folder: Path) -> Non
 PROGRAM = "from tinygrad import Tensor\nprint((Tensor.ones(4).contiguous() + 1).sum().item())\n"
 
 
+@pytest.mark.slow
 def test_a_program_is_saved_under_its_name_and_stays_as_it_is(tmp_path: Path) -> None:
     """Kernels are counted in their names, and what is printed at DEBUG=2 and 4 is the program's own."""
     (tmp_path / "a.py").write_text(PROGRAM, encoding="utf-8")

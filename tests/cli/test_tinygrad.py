@@ -103,6 +103,7 @@ def test_diff_in_a_changed_checkout_is_with_its_last_commit(checkout: Path, tmp_
     assert done.stdout.startswith("kernels 2 -> 1, ")
 
 
+@pytest.mark.slow
 def test_bisect_finds_the_commit(checkout: Path) -> None:
     done = run_tool("bisect", "snippet.py", "--commits", "HEAD~3..HEAD", "--by", "1 kernel", cwd=checkout)
     assert done.returncode == 1, done.stderr
@@ -112,6 +113,7 @@ def test_bisect_finds_the_commit(checkout: Path) -> None:
     assert found.endswith("a relu of its own")
 
 
+@pytest.mark.slow
 def test_an_interpreter_that_has_nothing_of_ours(checkout: Path, bare_python: Path, tmp_path: Path) -> None:
     (tmp_path / "snippet.py").write_text(SNIPPET, encoding="utf-8")
     options = ("--python", str(bare_python), "--tinygrad", str(checkout))
