@@ -18,6 +18,7 @@ from vmapdbg.child.follow.watch import PassWatcher
 from vmapdbg.overlay import load_patching
 
 UOp = Any
+_SHARDED = frozenset({"MULTI", "UNSHARD", "MSTACK", "MSELECT", "ALLREDUCE"})
 
 
 @dataclass
@@ -30,6 +31,11 @@ class FollowedCall:
     scheduled: UOp = None
     seen: Watched = field(default_factory=Watched)
     origin: Mapping[UOp, UOp] = field(default_factory=dict)
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether its graph has values on several devices at once."""
+        return any(u.op.name in _SHARDED for u in self.scheduled.toposort())
 
     @property
     def schedule(self) -> int:

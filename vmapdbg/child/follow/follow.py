@@ -28,7 +28,6 @@ from vmapdbg.reference.value import Unknown, Value
 from vmapdbg.values.numbers import Array
 
 UOp = Any
-_SHARDED = frozenset({"MULTI", "MSTACK", "MSELECT", "ALLREDUCE"})
 MOST_SECONDS_IN_ALL = 120
 """How long the values of a schedule are evaluated, the steps of a wrong pass apart."""
 _NO_STEP = "no single step of it that can be evaluated changes a value"
@@ -55,14 +54,19 @@ class ScheduleFollower:
         if one.scheduled.op.name != "CALL":
             self._before = find_inputs(one.scheduled, [])
 
-    def follow(self, line: str | None) -> SchedulePath:
+    def prepare(self) -> str | None:
+        """Finds what has to be evaluated. Returns why it cannot be."""
         if not self.chains:
-            return SchedulePath(self.one.schedule, line, reason="tinygrad had it in its cache: no pass ran")
-        if is_sharded(self.one.scheduled):
-            return SchedulePath(self.one.schedule, line, reason="its values are spread over several devices")
+            return "tinygrad had it in its cache: no pass ran"
+        if self.one.is_sharded:
+            return "its values are spread over several devices"
         self.outputs, self.followed = follow_outputs(self.chains)
         self.packer.find_memory(one.run.after for one in self.followed)
         self._run_in_order()
+        return None
+
+    def follow(self, line: str | None) -> SchedulePath:
+        """Follows the outputs, and the buffers of the snippet that are wrong in the end."""
         paths = [self.follow_output(number, u) for number, u in self.outputs.items()]
         return SchedulePath(self.one.schedule, line, (*paths, *self._follow_buffers()))
 
@@ -275,11 +279,6 @@ def _doubt(one: PassValue) -> PassValue:
         return one
     reason = "it was evaluated wrongly: it is right again after a later pass"
     return replace(one, status="unknown", difference=None, reason=reason)
-
-
-def is_sharded(scheduled: UOp) -> bool:
-    """Tells whether a graph has values on several devices at once."""
-    return any(u.op.name in _SHARDED for u in scheduled.toposort())
 
 
 def make_packer(one: FollowedCall) -> MixedPacker:

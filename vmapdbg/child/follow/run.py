@@ -66,11 +66,13 @@ def main() -> None:
 
 def follow(follower: ScheduleFollower, schedule: model.Schedule, asked: Sequence[int]) -> SchedulePath:
     """Follows the outputs of a schedule, and the values of the nodes with the ids `asked`."""
-    path = follower.follow(schedule.line)
-    if path.reason is not None:
-        return path
+    refused = follower.prepare()
+    if refused is not None:
+        return SchedulePath(schedule.index, schedule.line, reason=refused)
     nodes = NodeFollower(follower)
-    return replace(path, nodes=tuple(nodes.follow(number) for number in asked))
+    # what is asked about comes first, as time is bounded
+    own = tuple(nodes.follow(number) for number in asked)
+    return replace(follower.follow(schedule.line), nodes=own)
 
 
 def replace_collector(mode: Any, request: ValueRequest) -> None:

@@ -44,6 +44,11 @@ def main() -> None:
     write_atomically(request.output, json.dumps(result))
 
 
+_HANGS = "it hangs"
+_SHORTEST = 4.0
+"""The fewest seconds after which a graph is taken to hang: a process may have to be started."""
+
+
 class Worker:
     """A process that runs graphs with the patches of one job; `request` is what its reducer is asked for."""
 
@@ -60,11 +65,12 @@ class Worker:
         with contextlib.suppress(BrokenPipeError):
             write_frame(self.process.stdin, question)
 
-    def receive(self) -> Trial:
-        ready, _, _ = select.select([self.process.stdout], [], [], self.request.hang)
+    def receive(self, seconds: float) -> Trial:
+        """Returns what came of the graph that was sent; it hangs where that takes longer."""
+        ready, _, _ = select.select([self.process.stdout], [], [], seconds)
         if not ready:
             self.close()
-            return Trial("it hangs", (), ())
+            return Trial(_HANGS, (), ())
         answer = read_frame(self.process.stdout)
         if answer is None:
             self.close()
@@ -90,6 +96,8 @@ class Reducer:
         # those of the schedule that is made smaller: a smaller graph must not differ by less than that one
         self.terms = 0
         self.wanted: Any = None
+        # seconds after which a graph is taken to hang
+        self.patience = request.hang
         # roots of graphs that do not show it
         self.refused: set[tuple[Any, ...]] = set()
 
@@ -145,7 +153,11 @@ class Reducer:
             contents = {name: folder.read_data(name) for name in set(graph.blobs.values())}
             roots = build_graph(graph, contents)
             self.terms = self.request.terms[evidence.schedule]
+            start = time.monotonic()
             self.wanted = self.compare(roots)
+            # a smaller graph that takes much longer shows something else
+            if _HANGS not in str(self.wanted):
+                self.patience = min(self.request.hang, max(_SHORTEST, 5 * (time.monotonic() - start)))
             if self.wanted is not None:
                 return evidence.schedule, roots
         return None
@@ -225,7 +237,7 @@ class Reducer:
             write_atomically(self.request.progress, f"{self.tried} graphs tried")
         for worker in self.workers:
             worker.send(question)
-        one, *others = [worker.receive() for worker in self.workers]
+        one, *others = [worker.receive(self.patience) for worker in self.workers]
         if not others:
             from vmapdbg.child.reduce.wrong_alone import find_fault
 
