@@ -80,3 +80,12 @@ def test_a_process_that_the_snippet_forks_reports_nothing(tmp_path: Path) -> Non
     done = run_tool("show", write(tmp_path, BEGINS + ends), "--json", cwd=tmp_path)
     assert done.returncode == 0
     assert [len(schedule["kernels"]) for schedule in json.loads(done.stdout)["schedules"]] == [1, 1]
+
+
+def test_what_ran_before_is_checked(tmp_path: Path) -> None:
+    ends, words = DEATHS["exit"]
+    text = "from tinygrad import Tensor\n(Tensor([1.0, 2.0]) + 1).realize()\n(Tensor([4.0]) * 3).realize()\n"
+    done = run_tool("check", write(tmp_path, text + ends), cwd=tmp_path)
+    assert done.returncode == 4
+    assert done.stdout.startswith("snippet.py  2 outputs, all right\n")
+    assert done.stderr == f"vmapdbg: snippet.py {words}\n"

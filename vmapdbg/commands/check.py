@@ -15,7 +15,7 @@ from vmapdbg.commands.ask import ask_checker
 from vmapdbg.commands.completion import offer_files
 from vmapdbg.commands.console import close_pager, make_console
 from vmapdbg.commands.estimate import count_work, tell_estimate
-from vmapdbg.commands.jobs import find_job, refuse_overlay_error
+from vmapdbg.commands.jobs import find_job, refuse_overlay_error, tell_death
 from vmapdbg.commands.launcher import ChildDied, Streams, run_job
 from vmapdbg.commands.options import JobOptions, NamesType, SnippetCommand, end_after, job_options, tell_no_schedule
 from vmapdbg.commands.progress import show_progress
@@ -115,8 +115,9 @@ def check_job(job: Job, limit: int, oracles: tuple[str, ...]) -> tuple[Capture, 
     streams = Streams(stdout=sys.stderr.fileno())
     with tempfile.TemporaryDirectory(prefix="vmapdbg-") as evidence:
         with show_progress(f"working on {job.snippet}", late=True) as progress:
-            capture = run_job(job, streams, ["vmapdbg.render.text.check"], evidence, progress)
+            capture = run_job(job, streams, ["vmapdbg.render.text.check"], evidence, progress, shadow=True)
         refuse_overlay_error(capture)
+        tell_death(capture)
         work: tuple[int, ...] = ()
         # how fast the other oracles are depends on the snippet
         if oracles == (DEFAULT,):

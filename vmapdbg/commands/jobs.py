@@ -149,12 +149,17 @@ def capture_job(job: Job, quiet_stdout: bool = False) -> Capture:
         # what prints the report takes a third of a second to import
         capture = run_job(job, streams, ["vmapdbg.render.text.capture"], progress=progress, shadow=True)
     refuse_overlay_error(capture)
-    if capture.error is not None and capture.error.type == "ChildDied":
-        click.echo(f"vmapdbg: {capture.error.message}", err=True)
+    tell_death(capture)
     capture = add_findings(capture)
     tell_mistakes(capture.findings)
     remember_names(list_names(capture))
     return capture
+
+
+def tell_death(capture: Capture) -> None:
+    """Says how the child died that left this capture, if it did."""
+    if capture.error is not None and capture.error.type == "ChildDied":
+        click.echo(f"vmapdbg: {capture.error.message}", err=True)
 
 
 def tell_mistakes(findings: Iterable[Finding]) -> None:
