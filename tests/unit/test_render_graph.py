@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from captures import failed_snippet, long_graph, lost_range, make_capture, make_kernel, make_node, make_schedule
 
-from vmapdbg.model.capture import Capture, Realized
+from vmapdbg.model.capture import Bufferize, Capture, Realized
 from vmapdbg.model.store import StoreError
 from vmapdbg.render.graph import draw as graph_draw
 from vmapdbg.render.graph.model import GraphError
@@ -180,6 +180,23 @@ def test_repeated_layers_are_opened_by_around(tmp_path: Path) -> None:
     assert {name for name in near if name.startswith("node")} == {f"node{number}" for number in range(298, 303)}
     table = draw_svg(capture, tmp_path, stage="ranges")
     assert "the same 19 more times" in text_of(table["node400"])
+
+
+def test_what_is_folded_most_has_only_the_buffers_that_were_kept(tmp_path: Path) -> None:
+    """One that was removed is no buffer. At the other levels it is drawn, with what removed it."""
+    realized = Realized((0,), "ending-ranges", "")
+    nodes = (
+        make_node(0, "BUFFER"),
+        make_node(1, "REDUCE_AXIS", src=(0,), realized=realized),
+        make_node(2, "REDUCE_AXIS", src=(1,), realized=realized),
+        make_node(3, "ADD", src=(2,)),
+    )
+    made = [Bufferize(n, ("r0",), (), 4, 32, "GLOBAL", how, "") for n, how in ((1, "kept"), (2, "removed"))]
+    capture = make_capture(make_schedule(nodes=nodes, bufferizes=tuple(made)))
+    assert {"bufferize1", "bufferize2"} <= draw_svg(capture, tmp_path, fold=2).keys()
+    most = draw_svg(capture, tmp_path, fold=3)
+    assert "bufferize1" in most
+    assert "bufferize2" not in most
 
 
 def test_more_than_one_can_look_at_is_cut(tmp_path: Path) -> None:

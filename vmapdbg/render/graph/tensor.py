@@ -45,7 +45,7 @@ def build_tensor_graph(after: DrawnSchedule, before: DrawnSchedule | None, level
     """Returns the tensor graph of a schedule folded to `level`; with `before`, of both laid over each other."""
     items = collect_items(after, before)
     folding = fold_items(items, level)
-    draft = _Draft(folding, after, before)
+    draft = _Draft(folding, after, before, with_removed=level < LEVELS[-1])
     draft.draw()
     graph = Graph(
         stage="tensor",
@@ -61,10 +61,12 @@ def build_tensor_graph(after: DrawnSchedule, before: DrawnSchedule | None, level
 
 
 class _Draft:
-    """Nodes and edges as they come."""
+    """Nodes and edges as they come. Without `with_removed`, a BUFFERIZE that both sides removed is not drawn."""
 
-    def __init__(self, folding: Folding, after: DrawnSchedule, before: DrawnSchedule | None) -> None:
-        self.folding, self.after, self.before = folding, after, before
+    def __init__(
+        self, folding: Folding, after: DrawnSchedule, before: DrawnSchedule | None, with_removed: bool
+    ) -> None:
+        self.folding, self.after, self.before, self.with_removed = folding, after, before, with_removed
         self.nodes: list[GraphNode] = []
         self.edges: list[GraphEdge] = []
         self.groups = {group.key: group for group in folding.groups}
@@ -104,8 +106,11 @@ class _Draft:
         name, kind = name_node(last), group.kind
         self.nodes.append(GraphNode(name, kind, label, tooltip, members, scope, last.mark, realized=realized))
         if group.kind != "repeat":
-            for buffer in last.buffers:
+            for buffer in self._list_drawn(last):
                 self._draw_buffer(buffer, last)
+
+    def _list_drawn(self, item: Item) -> list[BufferMark]:
+        return [b for b in item.buffers if self.with_removed or b.kept or b.mark != COMMON or b.lost]
 
     def _draw_buffer(self, buffer: BufferMark, item: Item) -> None:
         drawn, mark = self.drawn_of(buffer.mark), buffer.mark
@@ -141,7 +146,7 @@ class _Draft:
         """Readers of a buffer read the BUFFERIZE: that of the patched side where the sides differ."""
         if maker.kind == "repeat" or item.key != maker.key:
             return name_node(maker.last), "data"
-        drawn = [buffer for buffer in item.buffers if buffer.mark != REMOVED or item.mark == REMOVED]
+        drawn = [buffer for buffer in self._list_drawn(item) if buffer.mark != REMOVED or item.mark == REMOVED]
         if not drawn:
             return name_node(item), "data"
         return name_buffer(drawn[0]), drawn[0].bufferize.outcome
