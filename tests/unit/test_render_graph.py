@@ -191,8 +191,9 @@ def test_what_is_folded_most_has_only_the_buffers_that_were_kept(tmp_path: Path)
         make_node(2, "REDUCE_AXIS", src=(1,), realized=realized),
         make_node(3, "ADD", src=(2,)),
     )
-    made = [Bufferize(n, ("r0",), (), 4, 32, "GLOBAL", how, "") for n, how in ((1, "kept"), (2, "removed"))]
-    capture = make_capture(make_schedule(nodes=nodes, bufferizes=tuple(made)))
+    kept = Bufferize(1, ("r0",), (), 4, 32, "GLOBAL", "kept", "")
+    removed = Bufferize(2, ("r0",), (), 4, 32, "GLOBAL", "removed", "")
+    capture = make_capture(make_schedule(nodes=nodes, bufferizes=(kept, removed)))
     assert {"bufferize1", "bufferize2"} <= draw_svg(capture, tmp_path, fold=2).keys()
     most = draw_svg(capture, tmp_path, fold=3)
     assert "bufferize1" in most
