@@ -7,6 +7,7 @@ import sys
 import pytest
 from captures import make_node, make_schedule
 
+from vmapdbg.child.oracle.checker import Rest
 from vmapdbg.commands.estimate import count_work, tell_estimate
 
 
@@ -43,3 +44,16 @@ def test_the_estimate(
     monkeypatch.setattr(sys.stderr, "isatty", lambda: on_terminal, raising=False)
     tell_estimate(work)
     assert capsys.readouterr().err == told
+
+
+def test_the_rest_is_told_by_the_work_that_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    rest, unknown = Rest([1, 3, 12]), Rest([])
+    assert rest.describe() == ""
+    now, rest.done, unknown.done = 101.0, 1, 1
+    # too early to tell
+    assert rest.describe() == ""
+    now, rest.done = 140.0, 2
+    assert rest.describe() == ", about 2 min left"
+    assert unknown.describe() == ""
