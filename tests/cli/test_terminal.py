@@ -182,28 +182,18 @@ def test_ctrl_c_shows_what_is_compared_by_then(tmp_path: Path) -> None:
     assert left_in(tmp_path / "tmp") == []
 
 
-def test_an_estimate_is_told_only_on_a_terminal(tmp_path: Path) -> None:
-    """Before it starts, and while it runs."""
-    (tmp_path / "slow.py").write_text(
-        "from tinygrad import Tensor\nfor _ in range(40): (Tensor.empty(3000, 3000) + 1).realize()\n",
-        encoding="utf-8",
-    )
-    with run_on_terminal("check", "slow.py", folder=tmp_path) as terminal:
-        assert terminal.wait() == 0
-    assert re.search(rb"vmapdbg: 40 schedules to compare, roughly \d+ (s|min); Ctrl-C shows", terminal.shown)
-
-
 def test_the_pager_shows_the_report_and_not_what_the_snippet_prints(tmp_path: Path) -> None:
     """A pager that is left before its end leaves the exit code as it is."""
-    (tmp_path / "a.py").write_text("print('printed')\n" + MANY_KERNELS, encoding="utf-8")
-    arguments = ["show", "a.py", "--all"]
+    text = "print('printed')\nfrom tinygrad import Tensor\nx = Tensor.empty(3) + 1\n"
+    (tmp_path / "a.py").write_text(text, encoding="utf-8")
+    arguments = ["show", "a.py"]
     with run_on_terminal(*arguments, folder=tmp_path, to_stdout=None, PAGER="sed s/^/paged:/") as terminal:
         assert terminal.wait() == 0
     assert b"printed\r\n" in terminal.shown
     assert b"paged:printed" not in terminal.shown
     assert b"\r\npaged:" in terminal.shown
     assert b"\x1b[" in terminal.shown.partition(b"paged:")[2]
-    with run_on_terminal(*arguments, folder=tmp_path, to_stdout=None, PAGER="head -n 1") as terminal:
+    with run_on_terminal(*arguments, folder=tmp_path, to_stdout=None, PAGER="true") as terminal:
         assert terminal.wait() == 0
     assert b"Traceback" not in terminal.shown
     with run_on_terminal(

@@ -12,7 +12,7 @@ from vmapdbg.model.capture import Schedule
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
 from vmapdbg.model.wording import format_plural, format_seconds
 
-# how fast numpy computes graphs: within a factor of four on the programs of bench/checked
+# how fast numpy computes graphs, for a rough estimate: on the programs of bench/checked it is up to five times off
 _ELEMENTS_A_SECOND, _SECONDS_EACH = 3e7, 0.05
 _PRODUCTS = 10
 """So many elements of a product that is summed up take as long as one of anything else: a matrix product."""
