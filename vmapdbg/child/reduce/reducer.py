@@ -151,7 +151,8 @@ class Reducer:
         outputs = ((number, roots, roots) for number, roots in graphs)
         earlier = ((number, roots, made) for number, roots in graphs for made in earlier_outputs(roots))
         for number, whole, roots in itertools.chain(outputs, earlier):
-            if time.monotonic() > self.end:
+            # whole schedules are all tried, however long that takes
+            if roots is not whole and time.monotonic() > self.end:
                 return None
             self.terms = self.request.terms[number]
             start = time.monotonic()
