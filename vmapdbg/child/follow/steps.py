@@ -49,7 +49,7 @@ class StepFinder:
 
     def __init__(self, run: PassRun, output: UOp, packer: MixedPacker, judge: Judge, progress: Progress):
         self.run, self.output, self.packer, self.judge, self.progress = run, output, packer, judge, progress
-        self.made = run.made
+        self.made: dict[UOp, UOp] = run.context.replace
         self.rewritten = dict(run.rewrites)
         self.tried = self.skipped = 0
         self._end = time.monotonic() + MOST_SECONDS

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import json
 import pickle
 import select
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -122,8 +124,8 @@ class Reducer:
         start = self.find_start()
         if start is None:
             return {"reason": self.explain_nothing()}
-        schedule, roots = start
-        before = count_nodes(roots)
+        schedule, whole, roots = start
+        before = count_nodes(whole)
         roots = self.reduce(roots)
         facts = {"before": before, "after": count_nodes(roots), "tried": self.tried, "schedule": schedule}
         comment = self.request.comment.format(**facts)
@@ -140,8 +142,31 @@ class Reducer:
             "all sets of patches end alike, and no single schedule fails or has wrong values when it is run by itself"
         )
 
-    def find_start(self) -> tuple[int, list[Any]] | None:
-        """The first schedule that shows the difference."""
+    def find_start(self) -> tuple[int, list[Any], list[Any]] | None:
+        """The first schedule that shows the difference, or the first value on the way to its outputs that does: a later
+        schedule may read it. With its number, and the roots of all of it."""
+        from vmapdbg.child.reduce.shrink import earlier_outputs
+
+        graphs = list(self.read_graphs())
+        outputs = ((number, roots, roots) for number, roots in graphs)
+        earlier = ((number, roots, made) for number, roots in graphs for made in earlier_outputs(roots))
+        for number, whole, roots in itertools.chain(outputs, earlier):
+            # whole schedules are all tried, however long that takes
+            if roots is not whole and time.monotonic() > self.end:
+                return None
+            self.terms = self.request.terms[number]
+            start = time.monotonic()
+            self.wanted = self.compare(roots)
+            if self.wanted is None:
+                continue
+            # a smaller graph that takes much longer shows something else
+            if _HANGS not in str(self.wanted):
+                self.patience = min(self.request.hang, max(_SHORTEST, 5 * (time.monotonic() - start)))
+            return number, whole, roots
+        return None
+
+    def read_graphs(self) -> Iterator[tuple[int, list[Any]]]:
+        """Yields the number of each schedule, and the roots of its graph."""
         assert self.request.evidence is not None
         folder = EvidenceFolder(Path(self.request.evidence))
         for file in folder.find_files():
@@ -151,16 +176,7 @@ class Reducer:
                 continue
             graph = evidence.graph.get()
             contents = {name: folder.read_data(name) for name in set(graph.blobs.values())}
-            roots = build_graph(graph, contents)
-            self.terms = self.request.terms[evidence.schedule]
-            start = time.monotonic()
-            self.wanted = self.compare(roots)
-            # a smaller graph that takes much longer shows something else
-            if _HANGS not in str(self.wanted):
-                self.patience = min(self.request.hang, max(_SHORTEST, 5 * (time.monotonic() - start)))
-            if self.wanted is not None:
-                return evidence.schedule, roots
-        return None
+            yield evidence.schedule, build_graph(graph, contents)
 
     def reduce(self, roots: list[Any]) -> list[Any]:
         from vmapdbg.child.reduce.shrink import LAST_STEPS, STEPS
