@@ -20,6 +20,8 @@ from vmapdbg.render.report.kernels import CodeLine, view_source
 _MOST_SOURCE = 40_000
 """So many characters of the source of a change are in the page, of both sides together."""
 _MOST_OF_ALL = 600_000
+_A_LINE = 60
+"""What stands around a line in the page counts as so many characters more."""
 _AROUND = 3
 """Lines further than this from a change are left out."""
 _SIGNS = {"unchanged": "=", "only-before": "-", "only-after": "+"}
@@ -130,7 +132,7 @@ def _compare_kernels(before: Kernel, after: Kernel) -> list[tuple[str, str, str]
 def _measure(group: ChangeGroup) -> int:
     change = group.change
     sides = change.after if change.status == "unchanged" else (*change.before, *change.after)
-    return sum(len(side.kernel.source) for side in sides)
+    return sum(len(side.kernel.source) + _A_LINE * side.kernel.source.count("\n") for side in sides)
 
 
 def _list_rows(group: ChangeGroup, findings: Mapping[str, Sequence[Finding]]) -> list[CodeRow]:

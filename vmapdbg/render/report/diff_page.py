@@ -37,7 +37,7 @@ from vmapdbg.why import explain_kernel, explain_node
 
 _MOST_PAIRS = 3
 """So many pairs of schedules are drawn, those with the largest change of work."""
-_MOST_CHARACTERS = 500_000
+_MOST_CHARACTERS = 300_000
 """So much is said about nodes; then only nodes that changed are explained."""
 _MARKS = {"changed": "changed", "only-before": "gone", "only-after": "new", "fused-from": "changed"}
 _MARKS |= {"split-into": "changed"}
@@ -144,8 +144,8 @@ class _DiffReport:
     # *** nodes and lines
 
     def _find_nodes(self) -> dict[str, tuple[Capture, NodeKey, list[int]]]:
-        """Returns the nodes of the kernels, and those that changed, by what the page calls them, with the numbers of the
-        kernels that compute them."""
+        """Returns the nodes of the kernels, and those that changed, by what the page calls them, with the numbers of
+        the kernels that compute them."""
         found: dict[str, tuple[Capture, NodeKey, list[int]]] = {}
 
         def add(capture: Capture, key: NodeKey, name: str, numbers: Iterable[int] = ()) -> None:
