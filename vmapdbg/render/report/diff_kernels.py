@@ -73,10 +73,8 @@ def view_changes(groups: Sequence[ChangeGroup], findings: Mapping[str, Sequence[
         if rows and size <= left:
             view.rows = rows
             left -= size
-        elif _count_source(group):
-            view.cut = (
-                f"{_count_source(group):,} characters of source are not in the page: vmapdbg diff --kernel has them"
-            )
+        elif count := _count_source(group):
+            view.cut = f"{count:,} characters of source are not in the page: vmapdbg diff --kernel has them"
     return views
 
 
