@@ -39,8 +39,14 @@ _MOST_PAIRS = 3
 """So many pairs of schedules are drawn, those with the largest change of work."""
 _MOST_CHARACTERS = 300_000
 """So much is said about nodes; then only nodes that changed are explained."""
-_MARKS = {"changed": "changed", "only-before": "gone", "only-after": "new", "fused-from": "changed"}
-_MARKS |= {"split-into": "changed"}
+_MARKS = {
+    "changed": "changed",
+    "fused-from": "changed",
+    "split-into": "changed",
+    "only-before": "gone",
+    "only-after": "new",
+}
+"""The CSS class of a box whose kernel has a status."""
 
 
 def render_diff_report(
@@ -278,12 +284,7 @@ class _DiffReport:
         return [clean_text(view.name or "(failed)"), lines, title, steps]
 
     def _describe_nodes(self, texts: Texts) -> dict[str, list[object]]:
-        twins = {
-            name: (index, node)
-            for index, names in self.names.items()
-            if index is not None
-            for node, name in names.items()
-        }
+        twins = {name: (index, node) for index, names in self.names.items() for node, name in names.items()}
         described: dict[str, list[object]] = {}
         for name, (side, key, numbers) in self.nodes.items():
             schedule = self.schedules[side][key[0]]
