@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from captures import long_graph, lost_range, make_capture, make_kernel, make_node, make_schedule
+from opened import EVIL, Opened
 
 from vmapdbg.model.capture import Capture, Finding
 from vmapdbg.notebook import Report
@@ -21,31 +22,6 @@ from vmapdbg.render.report.page import render_report
 from vmapdbg.render.report.sources import SourceFile
 
 pytestmark = pytest.mark.browser
-EVIL = "</script><img src=x onerror=document.title='hacked'>"
-
-
-class Opened:
-    """A report that a browser shows; `said` is what its console got."""
-
-    def __init__(self, browser: Any, path: Path, **options: Any) -> None:
-        self.said: list[str] = []
-        self.asked: list[str] = []
-        self.page = browser.new_page(viewport={"width": 1280, "height": 800}, **options)
-        self.page.on("console", lambda message: self.said.append(message.text))
-        self.page.on("pageerror", lambda error: self.said.append(str(error)))
-        self.page.on("request", lambda request: self.asked.append(request.url))
-        self.page.goto(path.as_uri())
-
-    def lit(self, selector: str) -> list[str]:
-        """The data of the elements that are lit."""
-        script = "all => all.filter(e => e.classList.contains('lit')).map(e => Object.values(e.dataset)[0])"
-        return self.page.eval_on_selector_all(selector, script)
-
-    def click_line(self, number: int) -> None:
-        self.page.click(f"tr[data-line='{number}'] td:first-child button")
-
-    def text(self, selector: str) -> str:
-        return self.page.inner_text(selector)
 
 
 def write(folder: Path, capture: Capture, *files: SourceFile) -> Path:

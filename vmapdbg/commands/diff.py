@@ -42,12 +42,7 @@ _SEE_MORE = (
 @click.option("--kernel", metavar="NAME|N", help="Print only this kernel, and its nodes.")
 @click.option("--line", metavar="FILE:N", help="Print only what this line of the snippet made.")
 @click.option("--all", "show_all", is_flag=True, help="Print what did not change, too.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help="Write both sides as one HTML page, and print the verdict alone.",
-)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write an HTML page; print the verdict alone.")
 @click.option("--unified", is_flag=True, help="Print changed source in one column.")
 @click.option("--json", "as_json", is_flag=True, help="Print the differences as one JSON document.")
 @click.option("--exit-code", is_flag=True, help="End with 1 when there are differences.")
@@ -92,34 +87,28 @@ def diff(
     if len(inputs) > 2:
         raise Failure("diff takes one snippet, two saved captures or two saved runs, or two snippets")
     part = Part(schedule, kernel, line, show_all, unified)
-    if output is not None:
-        # before anything runs
-        part.refuse("the page of -o")
-        for snippet in inputs or find_remembered(options):
-            check_page(output, snippet)
     if folders := find_folders(inputs):
+        part.refuse("two saved runs: --test has one in full")
         if output is not None:
             raise Failure("two saved runs have no page: --format github is Markdown")
-        part.refuse("two saved runs: --test has one in full")
         asked = SuiteOptions(test, form, as_json=as_json, show_all=show_all, unified=unified, exit_code=exit_code)
         diff_folders(*folders, asked)
         return
     if test is not None or form is not None:
         raise Failure("--test and --format are for two saved runs: vmapdbg diff BEFORE_DIR AFTER_DIR")
-    if kernel is not None and line is not None:
-        raise Failure("--kernel and --line: choose one")
-    if as_json:
-        part.refuse("--json, which has the whole")
+    part.check(output, as_json=as_json)
+    if output is not None:
+        # before anything runs
+        for snippet in inputs or find_remembered(options):
+            check_page(output, snippet)
     compared = compare_inputs(inputs, baseline, options)
     if output is not None:
         write_diff_report(compared, output)
         click.echo(f"vmapdbg: wrote {output}", err=True)
     if as_json:
         sys.stdout.write(dump_document(compared.diff))
-    elif output is None:
-        print_part(compared, part)
     else:
-        print_head_alone(compared)
+        print_part(compared, part, output)
     end_if_failed(compared.after)
     if exit_code and not compared.diff.is_empty:
         sys.exit(1)
@@ -140,6 +129,15 @@ class Part:
         for name in ("schedule", "kernel", "line"):
             if getattr(self, name) is not None:
                 raise Failure(f"--{name} is for a diff as text, not for {what}")
+
+    def check(self, output: Path | None, *, as_json: bool) -> None:
+        """Raises Failure where parts are asked for that do not go together."""
+        if self.kernel is not None and self.line is not None:
+            raise Failure("--kernel and --line: choose one")
+        if as_json:
+            self.refuse("--json, which has the whole")
+        if output is not None:
+            self.refuse("the page of -o")
 
     @property
     def number(self) -> int | None:
@@ -167,16 +165,9 @@ def find_remembered(options: JobOptions) -> tuple[str, ...]:
     return () if options.code is not None else (recall_job().snippet,)
 
 
-def print_head_alone(compared: Comparison) -> None:
-    """Prints the verdict and the sides: the rest is in the page."""
-    from vmapdbg.render.text.diff import print_verdict
-
-    print_verdict(compared.diff, make_console())
-
-
-def print_part(compared: Comparison, part: Part) -> None:
-    """Prints what is asked for of a diff: all that changed, of a long one an overview. Raises Failure for a part that
-    it does not have."""
+def print_part(compared: Comparison, part: Part, output: Path | None) -> None:
+    """Prints what is asked for of a diff: all that changed, of a long one an overview; beside a page the verdict alone.
+    Raises Failure for a part that it does not have."""
     from vmapdbg.overview.changes import is_long_diff
     from vmapdbg.overview.diff_selection import (
         SelectedChange,
@@ -184,8 +175,11 @@ def print_part(compared: Comparison, part: Part) -> None:
         select_changed_kernels,
         select_changed_line,
     )
-    from vmapdbg.render.text.diff import print_diff, print_selected
+    from vmapdbg.render.text.diff import print_diff, print_selected, print_verdict
 
+    if output is not None:
+        print_verdict(compared.diff, make_console())
+        return
     found, selected = compared.diff, None
     if part.kernel is not None:
         selected = select_changed_kernels(found, part.kernel, part.number)

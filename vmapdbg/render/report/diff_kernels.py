@@ -17,9 +17,12 @@ from vmapdbg.render.format import format_bytes, format_dims
 from vmapdbg.render.report.code import Part
 from vmapdbg.render.report.kernels import CodeLine, view_source
 
-_MOST_SOURCE = 40_000
-"""So many characters of the source of a change are in the page, of both sides together."""
-_MOST_OF_ALL = 600_000
+_MOST_SOURCE = 200_000
+"""A change with more characters of source, of both sides together, is not compared line by line."""
+_MOST_OF_ALL = 500_000
+"""So many characters of the source of all changes are in the page, those of the largest first."""
+_A_LINE = 60
+"""What stands around a line in the page counts as so many characters more."""
 _AROUND = 3
 """Lines further than this from a change are left out."""
 _SIGNS = {"unchanged": "=", "only-before": "-", "only-after": "+"}
@@ -63,13 +66,15 @@ def view_changes(groups: Sequence[ChangeGroup], findings: Mapping[str, Sequence[
     views: list[ChangeView] = []
     left = _MOST_OF_ALL
     for number, group in enumerate(groups):
-        views.append(_view(number, group))
-        size = _measure(group)
-        if size > min(left, _MOST_SOURCE):
-            views[-1].cut = f"{size:,} characters of source are not in the page: vmapdbg diff --kernel has them"
-            continue
-        left -= size
-        views[-1].rows = _list_rows(group, findings)
+        view = _view(number, group)
+        views.append(view)
+        rows = _list_rows(group, findings) if left and _count_source(group) <= _MOST_SOURCE else []
+        size = sum(map(_measure, rows))
+        if rows and size <= left:
+            view.rows = rows
+            left -= size
+        elif count := _count_source(group):
+            view.cut = f"{count:,} characters of source are not in the page: vmapdbg diff --kernel has them"
     return views
 
 
@@ -127,10 +132,15 @@ def _compare_kernels(before: Kernel, after: Kernel) -> list[tuple[str, str, str]
 # *** source
 
 
-def _measure(group: ChangeGroup) -> int:
+def _count_source(group: ChangeGroup) -> int:
     change = group.change
     sides = change.after if change.status == "unchanged" else (*change.before, *change.after)
     return sum(len(side.kernel.source) for side in sides)
+
+
+def _measure(row: CodeRow) -> int:
+    lines = [line for line in (row.before, row.after) if line is not None]
+    return sum(_A_LINE + sum(len(text) for _, text in line.parts) for line in lines)
 
 
 def _list_rows(group: ChangeGroup, findings: Mapping[str, Sequence[Finding]]) -> list[CodeRow]:

@@ -37,10 +37,16 @@ from vmapdbg.why import explain_kernel, explain_node
 
 _MOST_PAIRS = 3
 """So many pairs of schedules are drawn, those with the largest change of work."""
-_MOST_CHARACTERS = 500_000
+_MOST_CHARACTERS = 300_000
 """So much is said about nodes; then only nodes that changed are explained."""
-_MARKS = {"changed": "changed", "only-before": "gone", "only-after": "new", "fused-from": "changed"}
-_MARKS |= {"split-into": "changed"}
+_MARKS = {
+    "changed": "changed",
+    "fused-from": "changed",
+    "split-into": "changed",
+    "only-before": "gone",
+    "only-after": "new",
+}
+"""The CSS class of a box whose kernel has a status."""
 
 
 def render_diff_report(
@@ -58,6 +64,11 @@ class _DiffReport:
     def __init__(self, comparison: Comparison, before: Sequence[SourceFile], after: Sequence[SourceFile]) -> None:
         self.comparison, self.diff = comparison, comparison.diff
         self.before, self.after = comparison.before, comparison.after
+        # for each side its schedules by their indices
+        self.schedules = {
+            name: {schedule.index: schedule for schedule in capture.schedules}
+            for name, capture in (("before", self.before), ("after", self.after))
+        }
         every = group_changes(self.diff, unchanged=True)
         self.groups = sorted(every, key=lambda group: group.change.status == "unchanged")
         self.changed = sum(group.change.status != "unchanged" for group in self.groups)
@@ -114,14 +125,14 @@ class _DiffReport:
         groups = group_kernels(self.before), group_kernels(self.after)
         jobs: list[tuple[Capture, int, Sequence[KernelGroup], Side]] = []
         for item in chosen:
-            if item.before is not None:
-                jobs.append((self.before, item.before, groups[0], self._make_side("before", item.before)))
             if item.after is not None:
                 jobs.append((self.after, item.after, groups[1], self._make_side("after", item.after)))
+            if item.before is not None:
+                jobs.append((self.before, item.before, groups[0], self._make_side("before", item.before)))
 
         def draw(job: tuple[Capture, int, Sequence[KernelGroup], Side]) -> Picture:
             capture, index, kernels, side = job
-            return draw_schedule(capture, capture.schedules[index], kernels, side=side)
+            return draw_schedule(capture, self.schedules[side.name][index], kernels, side=side)
 
         # each is laid out by a process of its own
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -135,43 +146,43 @@ class _DiffReport:
 
     def _choose_drawn(self) -> list[ScheduleDiff]:
         """The schedules with the largest change, one of each kind; where nothing changed those with most work."""
-        by_change: dict[str, ScheduleDiff] = {}
+        by_change: dict[tuple[str, ...], ScheduleDiff] = {}
         for group in self.groups:
             for place in group.places[:1]:
-                by_change.setdefault(repr(place.schedule.kernels), place.schedule)
+                kernels = place.schedule.kernels
+                names = tuple(side.kernel.name for change in kernels for side in (*change.before, *change.after))
+                by_change.setdefault(names, place.schedule)
         return list(by_change.values())[:_MOST_PAIRS]
 
     # *** nodes and lines
 
-    def _find_nodes(self) -> dict[str, tuple[Capture, NodeKey, list[int]]]:
-        """Returns the nodes of the kernels, and those that changed, by what the page calls them, with the numbers of the
-        kernels that compute them."""
-        found: dict[str, tuple[Capture, NodeKey, list[int]]] = {}
+    def _find_nodes(self) -> dict[str, tuple[str, NodeKey, list[int]]]:
+        """Returns the nodes of the kernels, and those that changed, by what the page calls them: the side that each is
+        of, and the numbers of the kernels that compute it."""
+        found: dict[str, tuple[str, NodeKey, list[int]]] = {}
 
-        def add(capture: Capture, key: NodeKey, name: str, numbers: Iterable[int] = ()) -> None:
-            if index_of(capture.schedules[key[0]]).node(key[1]) is None:
+        def add(side: str, key: NodeKey, name: str, numbers: Iterable[int] = ()) -> None:
+            if index_of(self.schedules[side][key[0]]).node(key[1]) is None:
                 return
-            known = found.setdefault(name, (capture, key, []))[2]
+            known = found.setdefault(name, (side, key, []))[2]
             known += [number for number in numbers if number not in known]
 
         for item in self.diff.schedules:
             for node in _list_changed(item, "after"):
-                add(self.after, (item.after or 0, node), name_node((item.after or 0, node)))
+                add("after", (item.after or 0, node), name_node((item.after or 0, node)))
             for node in _list_changed(item, "before"):
-                add(self.before, (item.before or 0, node), self.name_before((item.before or 0, node)))
+                add("before", (item.before or 0, node), self.name_before((item.before or 0, node)))
         for number, group in enumerate(self.groups):
             # kernels of other layers are the same programs: the first stands for all of them
             schedule = group.places[0].schedule
             for name, index, sides in reversed(_list_sides(schedule, group.change)):
-                capture = self.after if name == "after" else self.before
                 for side in sides:
                     for node in dict.fromkeys((*side.kernel.nodes, *side.kernel.outputs)):
                         key = index, node
-                        add(capture, key, name_node(key) if name == "after" else self.name_before(key), [number])
+                        add(name, key, name_node(key) if name == "after" else self.name_before(key), [number])
         for picture in self.pictures:
             for name in find_drawn_names(picture.svg):
-                key = _read_name(name)
-                add(self.before if name.startswith("b") else self.after, key, name)
+                add("before" if name.startswith("b") else "after", _read_name(name), name)
         return found
 
     def _collect_notes(self) -> dict[str, DiffNotes]:
@@ -240,9 +251,9 @@ class _DiffReport:
     def list_rules(self) -> list[tuple[int, int, str]]:
         rows: list[tuple[int, int, str]] = []
         for change in compare_realized(self.comparison):
-            count, capture = change.after or change.before, self.after if change.after else self.before
+            count, side = change.after or change.before, "after" if change.after else "before"
             assert count is not None, "a rule that neither side has is none"
-            names = Names(index_of(capture.schedules[count.schedule]).op)
+            names = Names(index_of(self.schedules[side][count.schedule]).op)
             rows.append((*change.nodes, say_briefly(count.rule, count.reason, names)))
         return rows
 
@@ -267,23 +278,16 @@ class _DiffReport:
     def _describe_kernel(self, view: ChangeView, texts: Texts) -> list[Any]:
         change, place = view.group.change, view.group.places[0].schedule
         lines = [number for line in view.group.lines if (number := self.line_number(line)) is not None]
-        capture, index, side = self.after, place.after, next(iter(change.after), None)
-        if side is None:
-            capture, index, side = self.before, place.before, change.before[0]
-        schedule = capture.schedules[index or 0]
+        name, index, sides = next(item for item in reversed(_list_sides(place, change)) if item[2])
+        side, schedule = sides[0], self.schedules[name][index]
         title, steps = say_steps(schedule, explain_kernel(schedule, side.number, side.kernel), texts)
         return [clean_text(view.name or "(failed)"), lines, title, steps]
 
     def _describe_nodes(self, texts: Texts) -> dict[str, list[object]]:
-        twins = {
-            name: (index, node)
-            for index, names in self.names.items()
-            if index is not None
-            for node, name in names.items()
-        }
+        twins = {name: (index, node) for index, names in self.names.items() for node, name in names.items()}
         described: dict[str, list[object]] = {}
-        for name, (capture, key, numbers) in self.nodes.items():
-            schedule = capture.schedules[key[0]]
+        for name, (side, key, numbers) in self.nodes.items():
+            schedule = self.schedules[side][key[0]]
             index = index_of(schedule)
             node = index.nodes[key[1]]
             made = index.bufferizes.get(node.id)
@@ -301,7 +305,7 @@ class _DiffReport:
         """Has what was decided before stand above what was decided after, where they differ."""
         if twin is None:
             return steps
-        schedule = self.before.schedules[twin[0]]
+        schedule = self.schedules["before"][twin[0]]
         _, old = say_steps(schedule, explain_node(schedule, index_of(schedule).nodes[twin[1]]), texts)
         if old == steps:
             return steps

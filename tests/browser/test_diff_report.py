@@ -1,0 +1,154 @@
+"""The report of two sides in a real browser: before and after are linked as the parts of a page of one side are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from captures import make_capture, make_kernel, make_node, make_schedule
+from opened import EVIL, Opened
+
+from vmapdbg.diff import diff_captures
+from vmapdbg.diff.lines import match_lines
+from vmapdbg.model.capture import Capture, Finding, Realized
+from vmapdbg.overview.changes import Comparison
+from vmapdbg.render.report.diff_page import render_diff_report
+from vmapdbg.render.report.sources import SourceFile
+
+pytestmark = pytest.mark.browser
+OLD = "import tinygrad\n\nx = (a * b).sum()\ny = x + 1\n"
+NEW = "import tinygrad\n# kept\n\nx = (a * b).sum().contiguous()\ny = x + 1\n"
+
+
+def make_program(file: str, sum_line: int, number: str, ops: int) -> Capture:
+    source = f"void r_64(float* data0) {{\n  int same = 1;\n  data0[0] = {number}+data0[1];\n}}\n"
+    first, second = f"{file}:{sum_line}", f"{file}:{sum_line + 1}"
+    nodes = [
+        make_node(2, "MUL", line=first),
+        make_node(3, "REDUCE", src=(2,), line=first, realized=Realized((0,), "ending-ranges", "")),
+        make_node(5, "ADD", src=(3,), line=second),
+    ]
+    kernels = (
+        make_kernel("r_64", source, key=number, nodes=(2, 3), outputs=(3,), lines=(first,), executed_ops=ops),
+        make_kernel("E_64", key="bb", nodes=(5,), outputs=(5,), lines=(second,), executed_ops=100),
+    )
+    if file == "old.py":
+        # a node that after does not have
+        nodes.append(make_node(9, "LOG2", src=(2,), line=first))
+        kernels = (replace(kernels[0], nodes=(2, 3, 9)), kernels[1])
+    return make_capture(make_schedule(nodes=tuple(nodes), kernels=kernels), snippet=file)
+
+
+def write(folder: Path, before: Capture, after: Capture, *files: SourceFile) -> Path:
+    path = folder / "report.html"
+    lines = match_lines(OLD, NEW, ("old.py", "new.py"))
+    comparison = Comparison(before, after, diff_captures(before, after, same_lines=lines))
+    left, right = files or (SourceFile("old.py", OLD), SourceFile("new.py", NEW))
+    path.write_text(render_diff_report(comparison, [left], [right]), encoding="utf-8")
+    return path
+
+
+SIDES = make_program("old.py", 3, "1.0f", 900), make_program("new.py", 4, "2.0f", 300)
+
+
+@pytest.fixture
+def opened(browser: Any, tmp_path: Path) -> Iterator[Opened]:
+    report = Opened(browser, write(tmp_path, *SIDES))
+    yield report
+    assert report.said == []
+    assert [url for url in report.asked if not url.startswith("file:")] == []
+    report.page.close()
+
+
+def test_a_line_lights_up_its_kernel_on_both_sides(opened: Opened) -> None:
+    opened.click_line(0)
+    assert opened.lit("details[data-kernel]") == ["0"]
+    assert opened.lit("tr[data-line]") == ["0"]
+    assert opened.page.locator(".box.kernel.lit").count() == 2
+
+
+def test_a_kernel_shows_what_changed_in_its_source(opened: Opened) -> None:
+    opened.page.click("details.kernel summary")
+    assert opened.lit("tr[data-line]") == ["0"]
+    shown = opened.text("details.kernel .sides")
+    assert "1.0f" in shown
+    assert "2.0f" in shown
+    assert opened.page.locator("details.kernel .sides .mk").count() == 2
+
+
+def test_sides_stand_beside_each_other_where_there_is_room(opened: Opened) -> None:
+    opened.page.click("details.kernel summary")
+
+    def find_places() -> list[float]:
+        boxes = [opened.page.locator(f".pair:not(.same) code.{side}").first.bounding_box() for side in ("old", "fresh")]
+        return [box["y"] for box in boxes]
+
+    above, below = find_places()
+    assert above < below
+    opened.page.set_viewport_size({"width": 2560, "height": 900})
+    assert len(set(find_places())) == 1
+
+
+def test_the_drawing_of_either_side_is_chosen(opened: Opened) -> None:
+    titles = opened.page.locator("#schedule option").all_inner_texts()
+    assert titles == ["schedule 0, after", "schedule 0, before"]
+    opened.page.select_option("#schedule", label="schedule 0, before")
+    assert opened.page.locator("figure:not([hidden])").get_attribute("data-picture") == "1"
+    opened.page.locator("figure:not([hidden]) .box.kernel.changed").click()
+    assert opened.lit("details[data-kernel]") == ["0"]
+
+
+def test_a_node_of_before_alone_is_found_and_explained(opened: Opened) -> None:
+    opened.page.fill("#search", "log2")
+    opened.page.wait_for_selector("#hits button")
+    assert "9 before" in opened.text("#hits")
+    opened.page.keyboard.press("Enter")
+    assert "LOG2" in opened.text("#why")
+    assert opened.page.evaluate("location.hash") == "#node=b0:9"
+
+
+def test_an_address_of_a_node_of_before_opens_at_its_place(browser: Any, tmp_path: Path) -> None:
+    report = Opened(browser, write(tmp_path, *SIDES))
+    report.page.goto((tmp_path / "report.html").as_uri() + "#node=b0:9")
+    report.page.reload()
+    assert "LOG2" in report.text("#why")
+
+
+def test_keys_go_through_kernels_and_lines(opened: Opened) -> None:
+    opened.page.locator("details.kernel summary").first.focus()
+    opened.page.keyboard.press("ArrowDown")
+    opened.page.keyboard.press("Enter")
+    assert opened.lit("details[data-kernel]") == ["1"]
+    opened.page.keyboard.press("Escape")
+    assert opened.lit("details[data-kernel]") == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 2560])
+def test_the_page_follows_the_system(scheme: str, width: int, browser: Any, tmp_path: Path) -> None:
+    report = Opened(browser, write(tmp_path, *SIDES), color_scheme=scheme)
+    report.page.set_viewport_size({"width": width, "height": 900})
+    shade = report.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    brightness = sum(int(part) for part in shade.removeprefix("rgb(").removesuffix(")").split(","))
+    assert (brightness > 380) == (scheme == "light")
+    assert report.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert report.said == []
+
+
+def test_hostile_names_stay_text(browser: Any, tmp_path: Path) -> None:
+    sides: list[Capture] = []
+    for name in ("a", "b"):
+        finding = Finding("VD101", EVIL, 3, f"{EVIL}:{name}", EVIL, 0, 0, 1, EVIL)
+        kernel = make_kernel(EVIL + name, EVIL + name, nodes=(3,), outputs=(3,), lines=(f"{EVIL}:1",))
+        schedule = make_schedule(nodes=(make_node(3, EVIL, arg=name, line=f"{EVIL}:1"),), kernels=(kernel,))
+        sides.append(replace(make_capture(schedule), snippet=EVIL, findings=(finding,)))
+    report = Opened(browser, write(tmp_path, sides[0], sides[1], SourceFile(EVIL, EVIL), SourceFile(EVIL, EVIL)))
+    report.page.click("details.kernel summary")
+    report.page.fill("#search", "img")
+    report.page.wait_for_timeout(100)
+    assert report.page.locator("img").count() == 0
+    assert report.page.title() != "hacked"
+    assert report.said == []

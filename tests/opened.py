@@ -1,0 +1,32 @@
+"""A page that a browser shows, for tests of what Chromium makes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+EVIL = "</script><img src=x onerror=document.title='hacked'>"
+
+
+class Opened:
+    """A report that a browser shows; `said` is what its console got."""
+
+    def __init__(self, browser: Any, path: Path, **options: Any) -> None:
+        self.said: list[str] = []
+        self.asked: list[str] = []
+        self.page = browser.new_page(viewport={"width": 1280, "height": 800}, **options)
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.goto(path.as_uri())
+
+    def lit(self, selector: str) -> list[str]:
+        """The data of the elements that are lit."""
+        script = "all => all.filter(e => e.classList.contains('lit')).map(e => Object.values(e.dataset)[0])"
+        return self.page.eval_on_selector_all(selector, script)
+
+    def click_line(self, number: int) -> None:
+        self.page.locator(f"tr[data-line='{number}'] td.num button").first.click()
+
+    def text(self, selector: str) -> str:
+        return self.page.inner_text(selector)

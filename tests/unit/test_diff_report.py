@@ -1,0 +1,213 @@
+"""The report of two sides: what of a diff is in the page, and that nothing of a user's is more than text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from captures import failed_snippet, long_graph, lost_range, make_capture, make_kernel, make_node, make_schedule
+from click.testing import CliRunner
+from diff_captures import draw_capture, mutate_capture
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_report import EVIL, Page, read_data
+
+from vmapdbg.commands.cli import main
+from vmapdbg.diff import diff_captures
+from vmapdbg.diff.lines import match_lines
+from vmapdbg.model.capture import Capture, Finding, Realized, Reason
+from vmapdbg.model.store import save_capture
+from vmapdbg.overview.changes import Comparison
+from vmapdbg.render.report.diff_page import render_diff_report
+from vmapdbg.render.report.sources import SourceFile
+
+OLD = "import tinygrad\n\nx = (a * b).sum()\ny = x + 1\n"
+NEW = "import tinygrad\n# kept\n\nx = (a * b).sum().contiguous()\ny = x + 1\n"
+LINES = match_lines(OLD, NEW, ("old.py", "new.py"))
+
+
+def make_program(file: str, sum_line: int, body: str, ops: int) -> Capture:
+    """Two kernels of two lines; the first has the body and the ops."""
+    source = f"void r_64(float* data0) {{\n  int same = 1;\n{body}}}\n"
+    first, second = f"{file}:{sum_line}", f"{file}:{sum_line + 1}"
+    nodes = (
+        make_node(2, "MUL", line=first),
+        make_node(
+            3, "REDUCE", src=(2,), line=first, realized=Realized((0,), "ending-ranges", "", (Reason("ending-ranges"),))
+        ),
+        make_node(5, "ADD", src=(3,), line=second),
+    )
+    kernels = (
+        make_kernel("r_64", source, key=body, nodes=(2, 3), outputs=(3,), lines=(first,), executed_ops=ops, bytes=64),
+        make_kernel("E_64", key="bb", nodes=(5,), outputs=(5,), lines=(second,), executed_ops=100, bytes=300),
+    )
+    return make_capture(make_schedule(nodes=nodes, kernels=kernels), snippet=file)
+
+
+BEFORE = make_program("old.py", 3, "  data0[0] = 1.0f+data0[1];\n", 900)
+AFTER = make_program("new.py", 4, "  data0[0] = 2.0f+data0[1];\n", 300)
+
+
+def render(before: Capture = BEFORE, after: Capture = AFTER, *files: SourceFile) -> str:
+    comparison = Comparison(before, after, diff_captures(before, after, same_lines=LINES))
+    left, right = files or (SourceFile("old.py", OLD), SourceFile("new.py", NEW))
+    return render_diff_report(comparison, [left], [right])
+
+
+def test_page_loads_nothing_and_runs_only_its_own_script() -> None:
+    text = render()
+    page = Page(text)
+    policy = page.find("meta", **{"http-equiv": "Content-Security-Policy"})[0]["content"] or ""
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert not {tag for tag, _ in page.elements} & {"link", "img", "iframe", "object", "a", "form"}
+    assert not [a for _, a in page.elements if {"src", "href", "style", "xlink:href"} & a.keys()]
+    assert not [name for _, a in page.elements for name in a if name.startswith("on")]
+
+
+def test_changes_stand_first_and_what_is_the_same_last() -> None:
+    text = render()
+    assert [kernel[0] for kernel in read_data(text)["kernels"]] == ["r_64", "E_64"]
+    rows = re.findall(r'<details class="kernel (\S+)"', text)
+    assert rows == ["changed", "unchanged"]
+    assert "1 change, the largest first" in Page(text).text
+
+
+def test_totals_have_both_sides_and_the_ratio() -> None:
+    text = " ".join(Page(render()).text.split())
+    assert "ops 1,000 → 400 0.40x" in text
+    assert "before old.py" in text
+    assert "after new.py" in text
+
+
+def test_both_edits_of_a_file_are_one_listing() -> None:
+    """Lines that moved are one row with both numbers, an edited one is removed and added."""
+    page = Page(render())
+    rows = [a for a in page.find("tr") if "data-line" in a or (a.get("class") or "") in ("added", "removed", "same")]
+    assert [(a.get("class") or "").split()[-2:] for a in rows if "data-line" in a] == [
+        ["added", "moved"],
+        ["has", "same"],
+    ]
+    assert [a.get("class") for a in rows].count("removed") == 1
+    text = " ".join(page.text.split())
+    assert "900 → 300 0.33x" in text
+
+
+def test_lines_kernels_and_nodes_are_linked() -> None:
+    text = render()
+    data = read_data(text)
+    numbers = {line[1]: number for number, line in enumerate(data["lines"])}
+    assert set(numbers) == {"new.py:4", "new.py:5"}
+    assert [kernel[1] for kernel in data["kernels"]] == [[numbers["new.py:4"]], [numbers["new.py:5"]]]
+    assert {key: (node[1], node[2]) for key, node in data["nodes"].items()} == {
+        "0:2": (numbers["new.py:4"], [0]),
+        "0:3": (numbers["new.py:4"], [0]),
+        "0:5": (numbers["new.py:5"], [1]),
+    }
+    boxes = [a for tag, a in Page(text).elements if tag == "g" and "box" in (a.get("class") or "").split()]
+    # both sides are drawn
+    assert sorted(box.get("data-kernels") or "" for box in boxes if box.get("data-kernels")) == ["0", "0", "1", "1"]
+    assert sum("changed" in (box.get("class") or "").split() for box in boxes) == 2
+
+
+def test_a_node_of_one_side_is_told_from_one_of_the_other() -> None:
+    extra = make_node(9, "CONTIGUOUS", src=(3,), line="old.py:3", realized=Realized((0,), "always", ""))
+    schedule = BEFORE.schedules[0]
+    kernels = (replace(schedule.kernels[0], nodes=(2, 3, 9), outputs=(9,)), schedule.kernels[1])
+    before = replace(BEFORE, schedules=(replace(schedule, nodes=(*schedule.nodes, extra), kernels=kernels),))
+    nodes = read_data(render(before))["nodes"]
+    assert "b0:9" in nodes
+    assert "0:9" not in nodes
+
+
+def test_source_is_marked_where_it_changed() -> None:
+    page = Page(render())
+    assert len(page.find("span", **{"class": "mk"})) == 2
+    text = " ".join(page.text.split())
+    assert "1.0f +data0[1]" in text.replace("1.0f+", "1.0f +")
+    assert len(page.find("div", **{"class": "pair"})) == 1
+
+
+def test_findings_that_are_new_or_gone_stand_on_top_and_at_their_line() -> None:
+    gone = replace(BEFORE, findings=(Finding("VD104", "r_64", 3, "old.py:3", "much work", 0, 0, 1, ""),))
+    new = replace(AFTER, findings=(Finding("VD101", "r_64", 3, "new.py:5", "lost", 0, 0, 1, ""),))
+    text = " ".join(Page(render(gone, new)).text.split())
+    assert "Findings: 1 gone, 1 new" in text
+    assert "no more VD104: much work" in text
+    assert "new: VD101 lost" in text
+
+
+def test_what_a_user_names_is_text() -> None:
+    def build(name: str) -> Capture:
+        kernel = make_kernel(EVIL + name, f"{EVIL}{name}\n", nodes=(3,), outputs=(3,), lines=(f"{EVIL}:3",))
+        why = Realized((0,), EVIL + name, EVIL)  # type: ignore[arg-type]
+        node = make_node(3, EVIL + name, arg=EVIL, dtype=EVIL, line=f"{EVIL}:3", realized=why)
+        finding = Finding("VD101", EVIL, 3, f"{EVIL}:{len(name)}", EVIL, 0, 0, 1, EVIL)
+        schedule = make_schedule(nodes=(node,), kernels=(kernel,))
+        return replace(make_capture(schedule, snippet=EVIL + name), findings=(finding,))
+
+    before, after = build("a"), build("bb")
+    found = diff_captures(before, after, (EVIL, EVIL + "x"), names=(EVIL, EVIL + "y"))
+    files = [SourceFile(EVIL, f"\n\n{EVIL}", EVIL)], [SourceFile(EVIL, f"\n{EVIL}\n", EVIL)]
+    text = render_diff_report(Comparison(before, after, found), *files, EVIL)
+    page = Page(text)
+    assert not page.find("img")
+    assert "{{ 7*7 }}" in page.text
+    assert len(re.findall("</script>", text)) == 2
+    assert len(re.findall("<!--", text)) == 0
+    assert not set(text) & set("\x00\x1b\u202e\ud800")
+    text.encode("utf-8")
+
+
+@settings(max_examples=5, deadline=None)
+@given(draw_capture(), st.integers(0, 10**6))
+def test_every_diff_has_a_page(capture: Capture, seed: int) -> None:
+    render(capture, mutate_capture(capture, seed))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (lost_range(fixed=False), lost_range()),
+        (lost_range(), failed_snippet()),
+        (failed_snippet(), failed_snippet()),
+        (make_capture(), long_graph()),
+    ],
+    ids=["fixed", "failed", "both-failed", "from-nothing"],
+)
+def test_any_sides_have_a_page(before: Capture, after: Capture) -> None:
+    data = read_data(render(before, after))
+    for _, lines, title, _ in data["kernels"]:
+        assert all(0 <= line < len(data["lines"]) for line in lines)
+        assert 0 <= title < len(data["texts"])
+
+
+def test_two_saved_captures_are_written_as_a_page(tmp_path: Path) -> None:
+    for name, capture in (("a.json", BEFORE), ("b.json", AFTER)):
+        save_capture(capture, tmp_path / name)
+    output = tmp_path / "report.html"
+    done = CliRunner().invoke(main, ["diff", str(tmp_path / "a.json"), str(tmp_path / "b.json"), "-o", str(output)])
+    assert done.exit_code == 0, done.output
+    text = Page(output.read_text("utf-8")).text
+    assert "a.json" in text
+    assert "this file is not here" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-o", "report.txt"], "the ending must be .html"),
+        (["-o", "no/such.html"], "there is no such folder"),
+        (["-o", "page.html", "--kernel", "0"], "not for the page of -o"),
+    ],
+)
+def test_outputs_are_refused_before_the_run(
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.py").write_text("open('ran', 'w')\n")
+    done = CliRunner().invoke(main, ["diff", "s.py", *arguments])
+    assert done.exit_code == 2
+    assert said in done.output
+    assert not (tmp_path / "ran").exists()
