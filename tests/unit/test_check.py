@@ -138,6 +138,24 @@ def test_an_element_that_moved_little_by_chance_is_taken_to_move_as_others_do() 
     assert excuse_rounding(got, expected, found, moved_little).status == "wrong"
 
 
+def test_an_element_is_taken_to_move_by_the_share_of_its_value_that_others_do() -> None:
+    """After an exp of sums each moves by the same share, whatever its size: 26 elements of a softmax were wrong."""
+    expected = floats([1.0, 1e-3, 1e-4, 1e-5])
+    spread = [1e-8, 2e-8, 2e-9, 2e-10]
+    rounding = Rounding(exact=[1.0, 1e-3, 1e-4, 1e-5], spread=spread)
+
+    def judge(largest: float) -> str:
+        got = floats([largest, 1e-3, 1e-4, 1e-5])
+        return excuse_rounding(got, expected, compare(got, expected, 0), rounding).status
+
+    assert compare(floats([1.0 + 1.2e-4]), floats([1.0]), 0).status == "wrong"
+    assert judge(1.0 + 6e-5) == "rounding"
+    assert judge(1.0 + 1.2e-4) == "wrong"
+    # however much the others move: they may be what is left of larger numbers
+    rounding = Rounding(exact=rounding.exact, spread=[1e-8, 1e-6, 1e-4, 1e-5])
+    assert judge(1.001) == "wrong"
+
+
 def test_a_value_that_is_right_where_a_step_to_the_expected_one_is_too_large_is_excused() -> None:
     """The gradient of a sigmoid is 0 * inf where its exp is too large, and tinygrad computes it without that."""
     got, expected = floats([0.0, 1.0]), floats([math.nan, math.inf])

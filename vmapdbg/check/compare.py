@@ -27,6 +27,9 @@ class Rounding:
 # How much further than the expected value the one that was got may be from the exact one, where both only round: the
 # expected one may be near by luck.
 _LUCK = 8
+# In an array of numbers that come of others by cancelling, the middle one may move by any share of itself: what a large
+# one beside it may move is bounded, in relative tolerances.
+_MOST_SHARE = 4
 
 
 def compare(got: Array, expected: Array, terms: int) -> Comparison:
@@ -71,12 +74,19 @@ def find_middle(numbers: NDArray[np.float64]) -> float:
     return float(np.median(finite)) if finite.size else 0.0
 
 
+def find_middle_share(moved: NDArray[np.float64], exact: NDArray[np.float64]) -> float:
+    """Returns the median of what each number moves, as a share of it; 0.0 where there is none."""
+    known = np.isfinite(moved) & np.isfinite(exact) & (exact != 0)
+    return find_middle(moved[known] / np.abs(exact[known]))
+
+
 def excuse_rounding(got: Array, expected: Array, found: Comparison, rounding: Rounding) -> Comparison:
     """Compares again, allowing for the rounding of the computation itself.
 
     An element is put down to rounding where it is no further from the `exact` value than 8 times what `expected` is
     from it plus what the exact value moves, plus the tolerance. A few runs may move one element of many hardly at all,
-    by chance: each is taken to move at least as far as the middle one. What is got and is not finite is not excused;
+    by chance: each is taken to move at least as far as the middle one, and by at least the share of its value that the
+    middle one does, up to 4 times the tolerance. What is got and is not finite is not excused;
     where only `expected` is not, a step on the way to it was too large for its dtype, and tinygrad may have rewritten
     the graph into one without that step.
     """
@@ -84,7 +94,8 @@ def excuse_rounding(got: Array, expected: Array, found: Comparison, rounding: Ro
     offsets = find_wrong(ours, theirs, found.tolerance)
     left, right = widen(ours[offsets]), widen(theirs[offsets])
     exact, moved = np.asarray(rounding.exact)[offsets], np.asarray(rounding.spread)
-    spread = np.fmax(moved[offsets], find_middle(moved))
+    share = min(find_middle_share(moved, np.asarray(rounding.exact)), _MOST_SHARE * found.tolerance.relative)
+    spread = np.fmax(moved[offsets], np.fmax(find_middle(moved), share * np.abs(exact)))
     # what is not finite is put aside first, and what is infinite less another is NaN
     with np.errstate(invalid="ignore", over="ignore"):
         luck = np.where(np.isfinite(right), np.abs(right - exact), 0)
