@@ -83,6 +83,7 @@ print(y.sum(1).numpy())
 """
 
 
+@pytest.mark.slow
 def test_two_edits_of_a_program_are_compared(tmp_path: Path) -> None:
     """Their lines have other numbers, and one of them stores what the other does not."""
     (tmp_path / "old.py").write_text(PLAIN, encoding="utf-8")

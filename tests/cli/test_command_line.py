@@ -178,6 +178,7 @@ def test_a_reader_that_has_seen_enough_is_no_finding(command: list[str], tmp_pat
 # *** how a snippet ends
 
 
+@pytest.mark.slow
 def test_an_endless_recursion_is_printed_as_python_prints_it(tmp_path: Path) -> None:
     text = "from tinygrad import Tensor\nx = Tensor.empty(4)\nfor _ in range(20000): x = x + 1\nx.realize()\n"
     (tmp_path / "chain.py").write_text(text, encoding="utf-8")

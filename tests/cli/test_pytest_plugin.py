@@ -72,6 +72,7 @@ def test_vmapped():
 """
 
 
+@pytest.mark.slow
 def test_what_is_scheduled_outside_of_a_block_is_computed_as_without_the_plugin(tmp_path: Path) -> None:
     """No fixture, no block: every report of the scheduler goes to nobody, the attempts of the fusion guard included."""
     (tmp_path / "test_a.py").write_text(OUTSIDE, encoding="utf-8")

@@ -18,6 +18,7 @@ def write(folder: Path, table: str) -> None:
     (folder / "src" / "a.py").write_text(LOST.format(comment=""), encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_settings_are_those_of_the_snippets_folder(tmp_path: Path) -> None:
     write(tmp_path, TABLE)
     elsewhere = tmp_path / "elsewhere"

@@ -182,6 +182,7 @@ def test_ctrl_c_shows_what_is_compared_by_then(tmp_path: Path) -> None:
     assert left_in(tmp_path / "tmp") == []
 
 
+@pytest.mark.slow
 def test_the_pager_shows_the_report_and_not_what_the_snippet_prints(tmp_path: Path) -> None:
     """A pager that is left before its end leaves the exit code as it is."""
     text = "print('printed')\nfrom tinygrad import Tensor\nx = Tensor.empty(3) + 1\n"

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent.parent
 
 PROGRAM = """
@@ -28,6 +30,7 @@ def schedule(folder: Path, patches: str, hash_seed: int) -> tuple[int, str, int,
     return tuple(json.loads(done.stdout))
 
 
+@pytest.mark.slow
 def test_a_random_graph_settles_in_the_same_kernels_each_time(tmp_path: Path) -> None:
     kernels, digest, runs, most = schedule(tmp_path, "all", 1)
     assert schedule(tmp_path, "all", 2) == (kernels, digest, runs, most)

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -221,8 +222,26 @@ def _wait_for_shadow(process: subprocess.Popen[bytes], output: Path) -> None:
 
 
 def import_all(modules: Sequence[str]) -> None:
-    for name in modules:
-        importlib.import_module(name)
+    """Imports modules. Ctrl-C waits for that: where it comes while a dataclass is made, Python ends by the signal,
+    whatever exit code is asked for later."""
+    with _hold_interrupt():
+        for name in modules:
+            importlib.import_module(name)
+
+
+@contextlib.contextmanager
+def _hold_interrupt() -> Generator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held: list[int] = []
+    known = signal.signal(signal.SIGINT, lambda number, _: held.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, known)
+    if held:
+        raise KeyboardInterrupt
 
 
 def _report_progress(process: subprocess.Popen[bytes], file: Path, end: float, progress: Progress) -> None:
