@@ -50,6 +50,10 @@ class Maker:
         shape = np.broadcast_shapes(*(self.node(source).shape for source in sources))
         return self.graph.add(Node(op, dtype or self.node(sources[-1]).dtype, shape, sources, arg))
 
+    def view_as(self, op: str, source: int, dtype: str) -> int:
+        """A cast or a bitcast to a dtype of the same size."""
+        return self.graph.add(Node(op, dtype, self.node(source).shape, (source,)))
+
     def reduce(self, op: str, source: int, axes: tuple[int, ...], keep: bool = True) -> int:
         before = self.node(source).shape
         kept = tuple(1 if axis in axes else size for axis, size in enumerate(before))
