@@ -69,7 +69,7 @@ def test_rows_of_what_is_padded_are_lowered(tmp_path: Path) -> None:
     [
         ([], {"numpy"}),
         (["--oracle", "python", "--oracle", "numpy,stock"], {"numpy", "stock", "python"}),
-        (["--paranoid"], {"stock", "python"}),
+        pytest.param(["--paranoid"], {"stock", "python"}, marks=pytest.mark.slow),
     ],
 )
 def test_the_oracles_that_are_asked_for(options: list[str], oracles: set[str], tmp_path: Path) -> None:

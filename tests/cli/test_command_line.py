@@ -64,15 +64,17 @@ def test_stdin_is_a_snippet(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        ["diff", "--baseline"],
-        ["graph", "-o", "out.json"],
-        ["report", "-o", "out.html"],
-        ["check"],
-        ["bisect", "--by", "kernels", "--runs", "2"],
-        ["why", "--value"],
-        ["lint"],
+        pytest.param(command, id=command[0], marks=() if command[0] == "lint" else pytest.mark.slow)
+        for command in (
+            ["diff", "--baseline"],
+            ["graph", "-o", "out.json"],
+            ["report", "-o", "out.html"],
+            ["check"],
+            ["bisect", "--by", "kernels", "--runs", "2"],
+            ["why", "--value"],
+            ["lint"],
+        )
     ],
-    ids=lambda command: command[0],
 )
 def test_every_command_takes_code_and_arguments(command: list[str], tmp_path: Path) -> None:
     code = f"import sys\nopen('ran', 'a').write(str(sys.argv) + chr(10))\n{CODE}"

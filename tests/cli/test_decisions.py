@@ -40,6 +40,7 @@ def test_each_decision_that_makes_it_two_kernels(folder: Path) -> None:
     assert "not all tried" not in said
 
 
+@pytest.mark.slow
 def test_runs_are_limited_and_that_is_said(folder: Path) -> None:
     options = ("--decisions", "--patches", "none", "--by", "2 kernels", "--runs", "2")
     _, output, _ = bisect(folder, "snippet.py", *options)

@@ -173,6 +173,7 @@ def test_run_keeps_the_programs_own_code(tmp_path: Path) -> None:
     assert "VD101" in done.stderr
 
 
+@pytest.mark.slow
 def test_run_hears_of_processes_that_the_program_starts(tmp_path: Path) -> None:
     """As pytest-xdist's workers, and they may end without exit handlers."""
     (tmp_path / "work.py").write_text(REALIZES + "import os\nos._exit(0)\n", encoding="utf-8")
@@ -184,6 +185,7 @@ def test_run_hears_of_processes_that_the_program_starts(tmp_path: Path) -> None:
     assert "of 2 schedules" in done.stderr
 
 
+@pytest.mark.slow
 def test_run_changes_nothing_of_the_program(tmp_path: Path) -> None:
     """tinygrad numbers kernels of one name in a process; DEBUG prints the names."""
     text = "from tinygrad import Tensor, Device\nDevice.DEFAULT = 'PYTHON'\n"

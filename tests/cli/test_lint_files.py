@@ -49,7 +49,9 @@ def test_a_file_that_fails_leaves_the_others(tmp_path: Path) -> None:
     assert document["files"][0]["error"]["type"] == "ChildDied"
 
 
-@pytest.mark.parametrize("form", ["text", "concise", "json", "github", "sarif"])
+@pytest.mark.parametrize(
+    "form", ["text", *[pytest.param(form, marks=pytest.mark.slow) for form in ("concise", "json", "github", "sarif")]]
+)
 def test_a_file_has_what_stdout_would(form: str, tmp_path: Path) -> None:
     write(tmp_path)
     run_tool("show", "a.py", *OFF, "--save", "run.json", cwd=tmp_path)

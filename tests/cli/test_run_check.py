@@ -108,6 +108,7 @@ graph_rewrite(UOp.variable("a", 1, 9).cast(dtypes.float).sin(), around, name="th
 """
 
 
+@pytest.mark.slow
 def test_a_rewrite_without_end_is_stopped_and_explained(folder: Path) -> None:
     (folder / "endless.py").write_text(ENDLESS)
     done = run_tool("run", "--check", "endless.py", cwd=folder, COLUMNS="200")

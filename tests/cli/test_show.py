@@ -266,7 +266,13 @@ for _ in range(20):
 """
 
 
-@pytest.mark.parametrize("tree", [[], ["--tinygrad", "0.12.0"]], ids=["patched", "observed"])
+@pytest.mark.parametrize(
+    "tree",
+    [
+        pytest.param([], id="patched"),
+        pytest.param(["--tinygrad", "0.12.0"], id="observed", marks=pytest.mark.slow),
+    ],
+)
 def test_of_a_long_run_an_overview_is_shown_and_all_on_request(tmp_path: Path, tree: list[str]) -> None:
     snippet = tmp_path / "snippet.py"
     snippet.write_text("from tinygrad import Tensor\n" + LAYERS, encoding="utf-8")
@@ -284,7 +290,14 @@ def test_of_a_long_run_an_overview_is_shown_and_all_on_request(tmp_path: Path, t
     assert run_tool("show", str(saved), cwd=tmp_path).stdout == page
 
 
-@pytest.mark.parametrize("tree", [[], ["--tinygrad", "0.12.0"], ["--tinygrad", "0.14.0"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "tree",
+    [
+        pytest.param([], id="patched"),
+        pytest.param(["--tinygrad", "0.12.0"], id="0.12.0", marks=pytest.mark.slow),
+        pytest.param(["--tinygrad", "0.14.0"], id="0.14.0", marks=pytest.mark.slow),
+    ],
+)
 def test_launches_are_timed_also_of_what_stays_lazy_and_what_tinyjit_replays(tmp_path: Path, tree: list[str]) -> None:
     text = (
         "@TinyJit\ndef f(x): return (x * 2).realize()\nfor _ in range(5): f(Tensor.ones(16).contiguous().realize())\n"

@@ -156,6 +156,7 @@ def test_a_stopped_tool_leaves_no_process_and_no_file(tmp_path: Path) -> None:
     assert left_in(tmp_path / "tmp") == []
 
 
+@pytest.mark.slow
 def test_kernels_are_counted_once_the_snippet_is_done(tmp_path: Path) -> None:
     (tmp_path / "many.py").write_text(MANY_KERNELS, encoding="utf-8")
     with run_on_terminal("show", "many.py", folder=tmp_path) as terminal:

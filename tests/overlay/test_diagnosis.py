@@ -88,6 +88,7 @@ def test_where_an_endless_rewrite_was_stopped_makes_no_difference() -> None:
     assert (crash.rewrite, crash.rule) == ("there and back", None)
 
 
+@pytest.mark.slow
 def test_what_takes_long_and_ends_is_let_be() -> None:
     """A chain of 3,000 nodes is rewritten while the watcher looks on."""
     watcher = Watcher(lambda text: None)

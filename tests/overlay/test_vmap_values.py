@@ -874,7 +874,9 @@ def check_gradients(loss: Callable[..., Tensor], *arrays: np.ndarray) -> None:
 GX, GW = numbers(3, 4, dtype=F64), numbers(4, 4, dtype=F64, seed=1)
 
 
-@pytest.mark.parametrize("name", GRADIENTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "sort" else name for name in GRADIENTS]
+)
 def test_backward_through_a_scope(name: str) -> None:
     fn = GRADIENTS[name]
     check_gradients(lambda m, x, w: m(fn, (0, None))(x, w).square().sum(), GX, GW)
@@ -902,7 +904,9 @@ def test_backward_through_nested_scopes(name: str) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("name", ["softmax", "relu", "contiguous", "stack and index", "sort"])
+@pytest.mark.parametrize(
+    "name", ["softmax", "relu", "contiguous", "stack and index", pytest.param("sort", marks=pytest.mark.slow)]
+)
 def test_vmap_of_a_gradient(name: str, axis_type: AxisType) -> None:
     fn = GRADIENTS[name]
     check_map(lambda a, w: tuple(fn(a, w).gradient(a, w)), GX, GW, in_axis=(0, None), axis_type=axis_type)
