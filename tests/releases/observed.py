@@ -64,6 +64,7 @@ def describe_program(path: str, recorder: Any) -> dict[str, Any]:
 def describe_schedule(schedule: Any) -> dict[str, Any]:
     passed = schedule.passed
     ids = {u: number for number, u in enumerate(passed.toposort)}
+    lines = {u: origin.line for u, origin in passed.origins.items()}
     return {
         "line": schedule.line,
         "cached": schedule.cached,
@@ -71,7 +72,7 @@ def describe_schedule(schedule: Any) -> dict[str, Any]:
         "realized": [describe_realized(passed, node, ids) for node in passed.realized],
         "buffers": [describe_buffer(passed, buffer, ids) for buffer in passed.buffers],
         "kernels": [{"compute": k.is_compute, "node": ids.get(k.node)} for k in passed.kernels],
-        "nodes": [{"op": u.op.name, "line": passed.lines.get(u)} for u in passed.toposort],
+        "nodes": [{"op": u.op.name, "line": lines.get(u)} for u in passed.toposort],
     }
 
 
