@@ -63,6 +63,9 @@ class Running:
   randomness: str = "error"
   enter: Callable[[Any], Any] = lambda x: x
 
+  @property
+  def is_differentiated(self) -> bool: return self.size is None
+
 running: ContextVar[tuple[Running, ...]] = ContextVar("running", default=())
 
 @contextmanager

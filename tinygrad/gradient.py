@@ -22,18 +22,19 @@ def put_slice_back(grad:UOp, vmapin:UOp, around:dict) -> UOp:
 
 def enter_scope(ctx:UOp, ret:UOp) -> tuple: return (UOp(Ops.VMAPIN, ctx.dtype, (ctx,)+ret.src[1:]),)+(None,)*(len(ret.src)-1)
 
-vmap_gradient = PatternMatcher([(UPat(Ops.VMAPIN, name="ret"), leave_scope), (UPat(Ops.VMAPOUT, name="ret"), enter_scope)])
+# stock never asks for that of an ASSIGN
+def pass_to_value(ctx:UOp, ret:UOp) -> tuple: return (None, ctx)+(None,)*(len(ret.src)-2)
+
+vmap_gradient = PatternMatcher([(UPat(Ops.VMAPIN, name="ret"), leave_scope), (UPat(Ops.VMAPOUT, name="ret"), enter_scope),
+                                (UPat(Ops.ASSIGN, name="ret"), pass_to_value)])
 
 def find_path(root:UOp, targets:set[UOp], named:frozenset[UOp]) -> list[UOp]:
   """The nodes between the targets and root, sources first. Stock ends at each ASSIGN; inside a scope an ASSIGN is the value that it writes."""
-  ends = (Ops.DETACH, Ops.ASSIGN)
   on_path: dict[UOp, None] = {}
   for u in root.toposort():
-    if u.op in ends and not is_inner_assign(u, named): continue
+    if u.op is Ops.DETACH or (u.op is Ops.ASSIGN and not any(r in named for r in u.ranges)): continue
     if any(s in targets or s in on_path for s in u.src): on_path[u] = None
   return list(on_path)
-
-def is_inner_assign(u:UOp, named:frozenset[UOp]) -> bool: return u.op is Ops.ASSIGN and any(r in named for r in u.ranges)
 
 def sum_over(grad:UOp, ranges:list[UOp]) -> UOp:
   """The sum of an inner gradient over steps of RANGEs: (4,) inside a scope of size 3 is (3, 4) after VMAPOUT, and (4,) summed."""
@@ -53,7 +54,7 @@ def compute_gradient(root:UOp, root_grad:UOp, targets:set[UOp]) -> dict[UOp, UOp
   grads = {root: root_grad}
   for node in reversed(find_path(root, targets, named)):
     if node not in grads: continue
-    of_srcs = (None, grads[node])+(None,)*(len(node.src)-2) if node.op is Ops.ASSIGN else gradients_of_sources(node, grads[node], around)
+    of_srcs = gradients_of_sources(node, grads[node], around)
     for src,grad in zip(node.src, of_srcs, strict=True):
       if grad is None: continue
       grad = sum_over(grad, [r for r in grad.ranges if r in named and r not in src.ranges and r not in around])

@@ -33,10 +33,13 @@ OUTSIDE_BASES = {Ops.BUFFER, Ops.VMAPIN, Ops.MSTACK}
 
 def refuse_outside(name:str, target, ranges:list[UOp], functions:list[Running]) -> None:
   """Refuses a write to `target` of what depends on the RANGEs of scopes, and on the inputs of functions that run."""
-  if ranges and (target.uop.base.op in OUTSIDE_BASES or any(is_older(target, f.first) for f in functions if f.size is not None)):
+  is_memory = target.uop.base.op in OUTSIDE_BASES
+  outside = [f for f in functions if is_memory or is_older(target, f.first)]
+  # a scope by hand has no function
+  if ranges and (is_memory or any(not f.is_differentiated for f in outside)):
     raise VmapScopeError(f"{name} to a tensor of shape {target.shape} from outside the vmap scope of {name_ranges(ranges)}: every element would write"
                          " the same memory; write to a tensor made inside the scope, x.contiguous() or x*1 make one")
-  if any(f.size is None and (target.uop.base.op in OUTSIDE_BASES or is_older(target, f.first)) for f in functions):
+  if is_differentiated(outside):
     raise RuntimeError(f"{name} to a tensor of shape {target.shape} from outside of a function that is differentiated: its derivative would be lost;"
                        " write to a .clone() that the function makes of it")
 
@@ -53,9 +56,9 @@ def functions_of(*us:UOp) -> list[Running]:
   # a RANGE has to be open, a mark may be anywhere below
   opened = {r for u in us for r in u.ranges}
   below = UOp.sink(*us).toposort() if is_differentiated(functions) else {}
-  return [f for f in functions if any(x in (below if f.size is None else opened) for x in f.inputs)]
+  return [f for f in functions if any(x in (below if f.is_differentiated else opened) for x in f.inputs)]
 
-def is_differentiated(functions:Iterable[Running]) -> bool: return any(f.size is None for f in functions)
+def is_differentiated(functions:Iterable[Running]) -> bool: return any(f.is_differentiated for f in functions)
 
 def assign(self, x):
   if not isinstance(x, Tensor) or x.uop is self.uop: return stock_assign(self, x)

@@ -29,7 +29,7 @@ def jvp(fn:Callable, primals:Any, tangents:Any, has_aux:bool=False) -> tuple:
   primals = as_tensors(primals)
   tangents = take_tangents("jvp", "primals", primals, "tangents", tangents)
   marked, out, aux = call_differentiated("jvp", fn, primals, has_aux=has_aux)
-  pushed = push_forward(out, {x.uop:t.uop for (_,x),(_,t) in zip(leaves(marked), leaves(tangents))})
+  pushed = push_along(out, marked, tangents)
   return unmark((out, pushed, aux) if has_aux else (out, pushed), marked)
 
 def linearize(fn:Callable, *primals:Any, has_aux:bool=False) -> tuple:
@@ -43,9 +43,12 @@ def linearize(fn:Callable, *primals:Any, has_aux:bool=False) -> tuple:
   marked, out, aux = call_differentiated("linearize", fn, primals, has_aux=has_aux)
   def along(*tangents:Any) -> Any:
     tangents = take_tangents("linearize", "primals", primals, "tangents", tangents)
-    return unmark(push_forward(out, {x.uop:t.uop for (_,x),(_,t) in zip(leaves(marked), leaves(tangents))}), marked)
-  value = unmark(out, marked)
-  return (value, along, unmark(aux, marked)) if has_aux else (value, along)
+    return unmark(push_along(out, marked, tangents), marked)
+  value, aux = unmark((out, aux), marked)
+  return (value, along, aux) if has_aux else (value, along)
+
+def push_along(out:Any, inputs:Any, tangents:Any) -> Any:
+  return push_forward(out, {x.uop:t.uop for (_,x),(_,t) in zip(leaves(inputs), leaves(tangents))})
 
 def jvp_of(outputs:Any, inputs:Any, tangents:Any) -> Any:
   """The derivative of Tensors that exist already: of `outputs` along `tangents` of `inputs`, all of them a Tensor or a tuple, list or dict of Tensors.
@@ -79,9 +82,8 @@ def take_tangents(fn:str, of:str, primals:Any, name:str, tangents:Any) -> Any:
   taken = [Tensor(t, dtype=x.dtype) if isinstance(x, Tensor) and type(t) in {int, float} else as_tensor(t) for x,(_,t) in zip(likes, leaves(tangents))]
   tangents = replace_leaves(tangents, iter(taken))
   for (path,x),(below,t) in zip(leaves(primals, of), leaves(tangents, name)):
-    for where,v in ((path, x), (below, t)):
-      if not isinstance(v, Tensor): raise TypeError(f"{fn}: {where} is {v!r} of type {type(v).__name__}, not a Tensor")
-    if not x.is_floating_point(): raise TypeError(f"{fn}: {path} of shape {x.shape} is {x.dtype.name}, and only floats have a derivative")
+    check_inputs(fn, path, x)
+    if not isinstance(t, Tensor): raise TypeError(f"{fn}: {below} is {t!r} of type {type(t).__name__}, not a Tensor")
     if x.shape != t.shape or x.dtype != t.dtype:
       raise ValueError(f"{fn}: {below} of shape {t.shape} and {t.dtype.name} is no tangent of {path}, which has shape {x.shape} and {x.dtype.name}")
   return tangents

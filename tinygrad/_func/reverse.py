@@ -3,7 +3,7 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable
 from tinygrad.tensor import Tensor
-from tinygrad.uop.ops import Ops
+from tinygrad.uop.ops import Ops, UOp
 from tinygrad_overlay._func.jvp import check_function, check_inputs, take_tangents
 from tinygrad_overlay._func.marked import call_differentiated, unmark
 from tinygrad_overlay._func.tree import leaves, replace_leaves
@@ -37,8 +37,8 @@ def value_and_grad(fn:Callable, argnums:Argnums=0, has_aux:bool=False) -> Callab
       got = f"shape {y.shape} and {y.dtype.name}" if isinstance(y, Tensor) else f"type {type(y).__name__}"
       raise ValueError(f"{name}: the result must be one float, not of {got}; jacrev and vjp take any result")
     found = pull_back(name, [(y.reshape(()), Tensor.ones((), dtype=y.dtype, device=y.device))], marked)
-    value, found = unmark((y, found), marked)
-    return ((value, unmark(aux, marked)) if has_aux else value), found if isinstance(argnums, (tuple, list)) else found[0]
+    value, found, aux = unmark((y, found, aux), marked)
+    return ((value, aux) if has_aux else value), found if isinstance(argnums, (tuple, list)) else found[0]
   return wrapped
 
 def vjp(fn:Callable, *primals:Any, has_aux:bool=False) -> tuple:
@@ -54,8 +54,8 @@ def vjp(fn:Callable, *primals:Any, has_aux:bool=False) -> tuple:
   def back(cotangent:Any) -> tuple:
     cotangent = take_tangents("vjp", "result", out, "cotangent", cotangent)
     return unmark(pull_back("vjp", [(y, ct) for (_,y),(_,ct) in zip(leaves(out), leaves(cotangent))], marked), marked)
-  value = unmark(out, marked)
-  return (value, back, unmark(aux, marked)) if has_aux else (value, back)
+  value, aux = unmark((out, aux), marked)
+  return (value, back, aux) if has_aux else (value, back)
 
 def call_at(name:str, fn:Callable, args:tuple, kwargs:dict, argnums:Argnums, has_aux:bool) -> tuple[list, Any, Any]:
   """Calls `fn` on arguments of which those in `argnums` are marked. Returns (these, the result, aux or None)."""
@@ -76,18 +76,13 @@ def pull_back(name:str, outputs:list[tuple[Tensor, Tensor]], inputs:Any) -> tupl
   # a sum of all has one walk back through what they share
   terms = [(y*ct).sum() for y,ct in outputs if y.is_floating_point()]
   total = functools.reduce(lambda a,b: a+b, terms) if terms else None
-  if total is None or not found: of_leaf = [zeros_like(x) for x in found]
-  else: of_leaf = total.gradient(*found, materialize_grads=True)
+  of_leaf = [x.zeros_like() for x in found] if total is None else total.gradient(*found, materialize_grads=True)
   return tuple(replace_leaves(inputs, iter(of_leaf)))
-
-def zeros_like(x:Tensor) -> Tensor: return Tensor(x.uop.const_like(0), device=x.device)
 
 def refuse_writes(name:str, outputs:list[Tensor], inputs:list[Tensor]) -> None:
   """A gradient ends at an ASSIGN that somebody else than Tensor.assign made: it would be lost."""
-  marks = {x.uop for x in inputs}
-  moving: set = set(marks)
-  for y in outputs:
-    for u in y.uop.toposort():
-      if u in moving or u.op is Ops.DETACH or not any(s in moving for s in u.src): continue
-      moving.add(u)
-      if u.op is Ops.ASSIGN and not u.ranges: raise NotImplementedError(f"{name}: {describe_place(u)} has no derivative rule")
+  moving = {x.uop for x in inputs}
+  for u in UOp.sink(*[y.uop for y in outputs]).toposort():
+    if u.op is Ops.DETACH or not any(s in moving for s in u.src): continue
+    moving.add(u)
+    if u.op is Ops.ASSIGN and not u.ranges: raise NotImplementedError(f"{name}: {describe_place(u)} has no derivative rule")

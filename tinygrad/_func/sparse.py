@@ -10,7 +10,7 @@ from tinygrad_overlay._func.lazy_numpy import need_scipy, np
 from tinygrad_overlay._func.marked import call_differentiated, unmark
 from tinygrad_overlay._func.pattern import SparsityPattern
 from tinygrad_overlay._func.sparsity import find_rows
-from tinygrad_overlay._func.tree import is_node, leaves
+from tinygrad_overlay._func.tree import STATIC, is_node, leaves
 from tinygrad_overlay._func.vmap import vmap
 
 FORMATS = ("coo", "csr", "dense")
@@ -21,9 +21,9 @@ class SparseCOO:
 
   `values` is a lazy Tensor of shape (nnz,), `rows` and `cols` are numpy int64 arrays.
   """
-  shape: tuple[int, int] = field(metadata={"static": True})
-  rows: Any = field(metadata={"static": True})
-  cols: Any = field(metadata={"static": True})
+  shape: tuple[int, int] = field(metadata=STATIC)
+  rows: Any = field(metadata=STATIC)
+  cols: Any = field(metadata=STATIC)
   values: Tensor
 
   def toscipy(self):
@@ -36,9 +36,9 @@ class SparseCSR:
 
   `values` is a lazy Tensor of shape (nnz,), `indptr` (m+1,) and `indices` (nnz,) are numpy int64 arrays.
   """
-  shape: tuple[int, int] = field(metadata={"static": True})
-  indptr: Any = field(metadata={"static": True})
-  indices: Any = field(metadata={"static": True})
+  shape: tuple[int, int] = field(metadata=STATIC)
+  indptr: Any = field(metadata=STATIC)
+  indices: Any = field(metadata=STATIC)
   values: Tensor
 
   def toscipy(self):

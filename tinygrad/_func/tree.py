@@ -17,6 +17,9 @@ def register_pytree(cls:type, flatten:Callable[[Any], tuple], unflatten:Callable
   if cls in registered or issubclass(cls, (tuple, list, dict)): raise ValueError(f"register_pytree: {cls.__name__} is known already")
   registered[cls] = (flatten, unflatten)
 
+# the metadata of a dataclass's field that is no child
+STATIC = {"static": True}
+
 def is_node(tree:Any) -> bool:
   return tree is None or isinstance(tree, (tuple, list, dict)) or type(tree) in registered or is_dataclass(tree)
 
@@ -41,7 +44,9 @@ def sorted_keys(tree:dict) -> list: return sorted(tree, key=lambda k: (str(type(
 def rebuild(tree:Any, new:list) -> Any:
   """A node like `tree` with other children."""
   if tree is None: return None
-  if type(tree) in registered: return registered[type(tree)][1](registered[type(tree)][0](tree)[1], tuple(new))
+  if type(tree) in registered:
+    flatten, unflatten = registered[type(tree)]
+    return unflatten(flatten(tree)[1], tuple(new))
   if isinstance(tree, dict):
     # an OrderedDict has its order, a defaultdict its factory
     ret = copy.copy(tree)

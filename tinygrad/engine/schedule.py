@@ -33,18 +33,19 @@ def complete_create_schedule_with_vars(big_sink:UOp) -> tuple[dict[UOp, UOp], li
   """Stock's, on a graph without what tinygrad.func alone knows: marks, and RANGEs with an id that no other call has."""
   if not _state.process.made_marks and not _state.process.made_ranges: return stock_complete_create_schedule_with_vars(big_sink)
   toposort = big_sink.toposort()
-  if (marks:=graph.find_marks(toposort)) and any(f.size is None for f in _state.running.get()): refuse_marked(big_sink)
-  for x in big_sink.src: refuse_escaped(x)
+  if (marks:=graph.find_marks(toposort)) and any(f.is_differentiated for f in _state.running.get()): refuse_marked(big_sink)
+  refuse_escaped(big_sink)
   if not (names:={**marks, **_scopes.name_own_ranges(toposort)}): return stock_complete_create_schedule_with_vars(big_sink)
   new = graph.replace_nodes([big_sink], names)
   becomes_map, schedule, var_vals = stock_complete_create_schedule_with_vars(new[big_sink])
   return {**becomes_map, **{old:becomes_map[u] for old,u in new.items() if u in becomes_map}}, schedule, var_vals
 
-def refuse_escaped(x:UOp) -> None:
+def refuse_escaped(big_sink:UOp) -> None:
   inside = {r for f in _state.running.get() for r in f.inputs}
-  if not (left:=[r for r in x.ranges if _scopes.is_own(r) and r not in inside]): return
-  raise _scopes.VmapScopeError(f"{_scopes.describe_place(x)} cannot be realized: it was made inside a function that vmap mapped ({_scopes.name_ranges(left)}),"
-                               " and kept when that returned; leave the scope first, with VMAPOUT or as a result of the mapped function")
+  for x in big_sink.src:
+    if not (left:=[r for r in x.ranges if _scopes.is_own(r) and r not in inside]): continue
+    raise _scopes.VmapScopeError(f"{_scopes.describe_place(x)} cannot be realized: it was made inside a function that vmap mapped ({_scopes.name_ranges(left)}),"
+                                 " and kept when that returned; leave the scope first, with VMAPOUT or as a result of the mapped function")
 
 def refuse_marked(big_sink:UOp) -> None:
   x = next(s for s in big_sink.src if graph.find_marks(s.toposort()))
