@@ -19,7 +19,7 @@ def grad(fn:Callable, argnums:Argnums=0, has_aux:bool=False) -> Callable:
   of its argument. With `has_aux` the function returns (result, aux), and (gradient, aux) is returned. What the result does not depend on has a
   gradient of zeros. Raises TypeError for what is no float, ValueError for a result of more than one element and argnums that do not fit.
   """
-  of_both = value_and_grad(fn, argnums, has_aux)
+  of_both = differentiated("grad", fn, argnums, has_aux)
   @functools.wraps(fn)
   def wrapped(*args:Any, **kwargs:Any) -> Any:
     value, found = of_both(*args, **kwargs)
@@ -28,7 +28,9 @@ def grad(fn:Callable, argnums:Argnums=0, has_aux:bool=False) -> Callable:
 
 def value_and_grad(fn:Callable, argnums:Argnums=0, has_aux:bool=False) -> Callable:
   """As `grad`, and the function returns (result, gradient), with `has_aux` ((result, aux), gradient)."""
-  name = "value_and_grad"
+  return differentiated("value_and_grad", fn, argnums, has_aux)
+
+def differentiated(name:str, fn:Callable, argnums:Argnums, has_aux:bool) -> Callable:
   check_function(name, fn)
   @functools.wraps(fn)
   def wrapped(*args:Any, **kwargs:Any) -> Any:
