@@ -138,6 +138,11 @@ def _take(x: Tensor, axis: int, i: int) -> Tensor:
     return x[(slice(None),) * axis + (i,)]
 
 
+def same(got: Tensor, want: Any) -> None:
+    """Doubles that differ by rounding at most."""
+    np.testing.assert_allclose(got.numpy(), want, rtol=1e-9, atol=1e-12)
+
+
 def numbers(*shape: int, dtype: Any = np.float32, seed: int = 0) -> np.ndarray:
     """Returns numbers that differ in every place: between -4 and 4, for unsigned types from 0."""
     rng = np.random.default_rng([seed, *shape])

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
-from scopes import numbers
+from scopes import numbers, same
 from tinygrad import Tensor
 from tinygrad.func import vmap
 
 METHODS = pytest.mark.parametrize("method", ["ranges", "pad_reduce"])
 X = numbers(3, 4, dtype=np.float64)
-
-
-def same(got: Tensor, want: Any) -> None:
-    np.testing.assert_allclose(got.numpy(), want, rtol=1e-9, atol=1e-12)
 
 
 @METHODS

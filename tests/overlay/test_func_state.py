@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scopes import numbers
+from scopes import numbers, same
 from tinygrad import Tensor, nn
 from tinygrad.func import hessian, jacfwd, jacobian, jacrev, jvp, vmap
 from tinygrad_overlay.schedule._scopes import VmapScopeError
@@ -57,10 +57,6 @@ FUNCTIONS: dict[str, tuple[Function, Any]] = {
     "setitem of a constant": (set_in_zeros, [[0, 0, 0], [5, 0, 0], [0, 0, 0]]),
     "setitem by a list": (set_by_list, [[np.exp(X[0]), 0, 0], [0, 1, 0], [0, np.exp(X[1]), 0]]),
 }
-
-
-def same(got: Tensor, want: Any) -> None:
-    np.testing.assert_allclose(got.numpy(), want, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("derivative", [jacfwd, jacrev, lambda f: lambda x: jacobian(f, x, mode="rev")])

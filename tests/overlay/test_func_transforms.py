@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scopes import numbers
+from scopes import numbers, same
 from tinygrad import Tensor, TinyJit, dtypes
 from tinygrad.func import (
     grad,
@@ -30,10 +30,6 @@ from tinygrad_overlay.schedule._scopes import VmapScopeError
 
 A, B = numbers(3, 4, dtype=np.float64), numbers(3, 4, dtype=np.float64, seed=1)
 V = numbers(4, dtype=np.float64, seed=2)
-
-
-def same(got: Tensor, want: Any) -> None:
-    np.testing.assert_allclose(got.numpy(), want, rtol=1e-9, atol=1e-12)
 
 
 def loss(w: Tensor, x: Tensor) -> Tensor:
