@@ -542,3 +542,39 @@ def test_code_generation_is_told_from_what_comes_after_it(part: str, tmp_path: P
     assert told in report["findings"][0]["message"]
     found = [buffer["fault"] for check in report["schedules"] for buffer in check["buffers"] if buffer["fault"]]
     assert [fault["made_by"] for fault in found] == [{"renderer": "compiler"}.get(part, "codegen")]
+
+
+# a scope by hand, whose RANGE has the id -1, beside two devices; a loop of that id
+SCOPE_AND_DEVICES = """
+    from tinygrad import Tensor
+    from tinygrad.uop.ops import AxisType, Ops, UOp
+    x = Tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]).realize()
+    scope = UOp.range(3, -1, AxisType.LOOP)
+    inside = ((x.vmapin((scope, UOp.const(scope.dtype, 0))) + 1).contiguous() * 2).sum().vmapout((scope,))
+    shards = Tensor([1.0, 2.0, 3.0, 4.0]).shard(("CPU:0", "CPU:1"), 0).realize()
+    doubled = ((shards * 2 + 1).contiguous() * FACTOR).contiguous()
+    Tensor.realize(inside, doubled.sum())
+    ones = Tensor.ones(2).contiguous().realize()
+    repeated = Tensor(ones.uop.reduce(UOp.range(3, -1, AxisType.OUTER), arg=Ops.ADD))
+    Tensor.realize(repeated, shards - 3)
+"""
+# a product that a rewrite makes a sum of
+CHANGED_PRODUCT = """
+    from tinygrad.schedule import rangeify
+    from tinygrad.uop.ops import Ops, PatternMatcher, UPat
+    rule = UPat(Ops.MUL, src=[UPat.var("x"), UPat.cvar("c")]), lambda x, c: x + c if c.arg == 5.0 else None
+    rangeify.symbolic = PatternMatcher([rule]) + rangeify.symbolic
+"""
+
+
+def test_a_scope_beside_several_devices_is_no_wrong_value(tmp_path: Path) -> None:
+    program = textwrap.dedent(SCOPE_AND_DEVICES.replace("FACTOR", "5.0"))
+    done = run_tool("check", write(tmp_path, program), cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "all right" in done.stdout
+    done = run_tool("check", write(tmp_path, textwrap.dedent(CHANGED_PRODUCT) + program), cwd=tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    said = " ".join(done.stdout.split())
+    assert "first wrong buffer: CONTIGUOUS" in said, said
+    assert "(2, 2) float" in said, said
+    assert "not compared" not in said, said

@@ -11,8 +11,8 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-DEVICES = -1
-"""The id of the step range that counts the devices of a sharded tensor."""
+DEVICES = 1 << 62
+"""The id of the step range that counts the devices of a sharded tensor: one that no RANGE has."""
 
 OPS = {
     # values that come from nowhere

@@ -110,9 +110,6 @@ class OverlayCall(RealizeCall):
         for (written, kernel), launches in zip(passed.items, self._group_launches(passed) or (), strict=False):
             if any(launch not in self.launches.written for launch in launches):
                 continue
-            # the ids of scopes are those of devices
-            if len(launches) > 1 and passed.scope_ranges:
-                continue
             node, stored = passed.buffers.get(written), passed.stored.get(written)
             made = passed.bufferizes.get(node)
             if node is None or stored is None or made is None:

@@ -12,7 +12,7 @@ from typing import Any
 from vmapdbg.child.evidence.graphs import Evidence, KernelRun, WrittenBuffer
 from vmapdbg.child.evidence.launches import KeptWrite, LaunchKeeper
 from vmapdbg.child.evidence.packer import Packer
-from vmapdbg.child.evidence.packing import CannotPack
+from vmapdbg.child.evidence.packing import CannotPack, is_device
 from vmapdbg.child.record.observe import ObservedPass
 from vmapdbg.reference.graph import DEVICES, Node
 from vmapdbg.reference.writes import find_view, is_whole
@@ -45,11 +45,10 @@ def pack_buffers(evidence: Evidence, found: Sequence[NodeBuffer], keeper: Launch
         evidence.reference_passed = packer.graph
     except CannotPack as error:
         evidence.passed_refused = str(error)
+    evidence.range_names[DEVICES] = "device"
     known: dict[Any, int] = {}
     for one, is_memory in zip(found, in_memory, strict=True):
         parts = list(_list_parts(one, is_memory, evidence, keeper, known))
-        if len(parts) > 1:
-            evidence.range_names.setdefault(DEVICES, "device")
         evidence.buffers.append(parts[0] if len(parts) == 1 else _join_parts(parts, keeper))
 
 
@@ -127,7 +126,7 @@ def find_dimensions(stored: UOp, closed: tuple[int | None, ...]) -> Iterator[tup
     tinygrad flattens the dimensions of a buffer into one, an expression of the ranges in their order.
     """
     for r, size in zip(stored.src[1:], map(int, stored.shape), strict=True):
-        inner = {u.arg[0]: int(u.vmax) + 1 for u in r.ranges}
+        inner = {find_range_id(u): int(u.vmax) + 1 for u in r.ranges}
         ordered = [(name, inner[name]) for name in closed if name in inner]
         if math.prod(n for _, n in ordered) == size and len(ordered) == len(inner):
             yield from ordered
@@ -136,7 +135,12 @@ def find_dimensions(stored: UOp, closed: tuple[int | None, ...]) -> Iterator[tup
 
 
 def list_range_ids(ranges: Sequence[UOp]) -> tuple[int | None, ...]:
-    return tuple(r.arg[0] if r.op.name == "RANGE" else None for r in ranges)
+    return tuple(find_range_id(r) if r.op.name == "RANGE" else None for r in ranges)
+
+
+def find_range_id(r: UOp) -> int:
+    """Returns the id that the step range of a RANGE has, where no other RANGE has taken it."""
+    return DEVICES if is_device(r) else r.arg[0]
 
 
 # *** an observed tinygrad

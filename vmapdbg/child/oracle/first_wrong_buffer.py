@@ -139,7 +139,7 @@ class Walk:
     def find_misread(self, index: int, source: int, comparison: Comparison, got: Array, right: Array) -> Misread | None:
         slot, source_slot = self.values.roots[index], self.values.roots[source]
         sizes = self.values.find_sizes(source_slot)
-        # the name of the devices' axis may be that of a scope, too
+        # each device reads memory of its own: they are no scope whose steps may be mixed up
         if self.evidence.buffers[index].parts or self.evidence.buffers[source].parts:
             return None
         if math.prod(sizes) < 2 or math.prod(sizes) * self.values.count_batch(slot) > self.limit:
