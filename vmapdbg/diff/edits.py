@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
 from vmapdbg.diff.nodes import HashConsing
 from vmapdbg.diff.ops import SAME_VALUE
-from vmapdbg.diff.pairing import match_by_levels
+from vmapdbg.diff.pairing import match_by_levels, match_in_order
 from vmapdbg.model.capture import Node, Schedule
 from vmapdbg.model.schedule_index import index_of
 
@@ -118,12 +118,7 @@ class _Matcher:
             for pair in fresh:
                 votes.update(self._list_candidates(*pair))
             ranked = sorted(votes, key=lambda pair: (-votes[pair], not self._is_line(pair), *_place(pair)))
-            chosen: dict[int, int] = {}
-            taken: set[int] = set()
-            for one, other in ranked:
-                if one not in chosen and other not in taken:
-                    chosen[one] = other
-                    taken.add(other)
+            chosen = match_in_order(ranked)
             self._add(chosen)
             fresh = list(chosen.items())
 

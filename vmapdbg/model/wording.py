@@ -17,6 +17,12 @@ def inflect(count: int, noun: str, plural: str | None = None) -> str:
     return plural or noun + "s"
 
 
+def count_shown(shown: int, known: int, noun: str) -> str:
+    """Returns `3 kernels`, and `2 of 3 kernels` where not all that are known are shown."""
+    every = format_plural(known, noun)
+    return every if shown == known else f"{shown} of {every}"
+
+
 def first_line(error: BaseException) -> str:
     """Returns the first line of an error's message, which may be empty."""
     return next(iter(str(error).splitlines()), "")

@@ -1,6 +1,6 @@
 """What a whole run comes to, as data: which kernels, lines of the user and reasons make up most of it.
 
-    kernels.py   equal kernels as one, with what they come to together
+    kernels.py   what kernels come to together, and equal ones as one
     lines.py     what each line of the user's code comes to
     methods.py   what each method of Tensor that is called comes to
     decisions.py how often each rule realized a node, and kept or removed a buffer

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from vmapdbg.diff import CaptureDiff, KernelChange, KernelSide, ScheduleDiff
 from vmapdbg.model.capture import Capture, Kernel
 from vmapdbg.overview.decisions import RealizedCount, count_realized
-from vmapdbg.overview.kernels import MOST_KERNELS, MOST_NODES, kernel_identity, sum_times
+from vmapdbg.overview.kernels import MOST_KERNELS, MOST_NODES, Work, kernel_identity, sum_times
 from vmapdbg.overview.lines import LineCost, count_lines
 
 _MOST_SOURCE = 1000
@@ -25,20 +25,13 @@ class Comparison:
 
 
 @dataclass
-class Cost:
+class Cost(Work):
     """What some kernels come to. `seconds` is what those that were timed took, 0 where none was."""
 
-    kernels: int = 0
-    launches: int = 0
-    ops: int = 0
-    bytes: int = 0
     seconds: float = 0
 
     def add(self, kernel: Kernel) -> None:
-        self.kernels += 1
-        self.launches += kernel.launches
-        self.ops += kernel.executed_ops
-        self.bytes += kernel.bytes
+        super().add(kernel)
         self.seconds += sum_times(kernel.measured)
 
 

@@ -1,4 +1,4 @@
-"""Equal kernels as one, with what they come to together."""
+"""What kernels come to together, and equal ones as one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from vmapdbg.model.capture import Capture, Kernel, Measured
+
+
+@dataclass(kw_only=True)
+class Work:
+    """What some kernels come to together: how many they are, their launches, ops and bytes."""
+
+    kernels: int = 0
+    launches: int = 0
+    ops: int = 0
+    bytes: int = 0
+
+    def add(self, kernel: Kernel) -> None:
+        """Counts one kernel more."""
+        self.kernels += 1
+        self.launches += kernel.launches
+        self.ops += kernel.executed_ops
+        self.bytes += kernel.bytes
 
 
 @dataclass(frozen=True)

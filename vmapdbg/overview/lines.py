@@ -5,19 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vmapdbg.model.capture import Capture
+from vmapdbg.overview.kernels import Work
 
 
 @dataclass
-class LineCost:
+class LineCost(Work):
     """The kernels that compute a value of a line: how many, their launches, ops and bytes, and how many nodes of
     the line are realized. A kernel counts for each line that it computes a value of, so that the lines of a run sum up
     to more than the run."""
 
     line: str
-    kernels: int = 0
-    launches: int = 0
-    ops: int = 0
-    bytes: int = 0
     realized: int = 0
 
 
@@ -30,11 +27,8 @@ def count_lines(capture: Capture) -> list[LineCost]:
 
     for schedule in capture.schedules:
         for kernel in schedule.kernels:
-            for line in map(at, kernel.lines):
-                line.kernels += 1
-                line.launches += kernel.launches
-                line.ops += kernel.executed_ops
-                line.bytes += kernel.bytes
+            for line in kernel.lines:
+                at(line).add(kernel)
         for node in schedule.nodes:
             if node.realized is not None and node.line is not None:
                 at(node.line).realized += 1

@@ -7,21 +7,18 @@ from dataclasses import dataclass, field
 from vmapdbg.model.capture import Capture, Kernel, Schedule
 from vmapdbg.model.ops import MOVEMENT
 from vmapdbg.model.schedule_index import index_of
+from vmapdbg.overview.kernels import Work
 
 _COMPUTES_NOTHING = MOVEMENT | {"CONST", "VCONST", "BUFFER", "PARAM", "VMAPIN", "VMAPOUT"}
 
 
 @dataclass
-class MethodCost:
+class MethodCost(Work):
     """The kernels that compute a value of a method: how many, their launches, ops and bytes, how many nodes of
     the method are realized, and the user's lines that call it. A kernel counts for each method that it computes a value
     of, so that the methods of a run sum up to more than the run. What only moves a value (a reshape) computes none."""
 
     method: str
-    kernels: int = 0
-    launches: int = 0
-    ops: int = 0
-    bytes: int = 0
     realized: int = 0
     lines: dict[str, None] = field(default_factory=dict[str, None])
 
@@ -38,10 +35,7 @@ def count_methods(capture: Capture) -> list[MethodCost]:
         for kernel in schedule.kernels:
             for method, lines in _list_computed(kernel, schedule).items():
                 cost = of(method)
-                cost.kernels += 1
-                cost.launches += kernel.launches
-                cost.ops += kernel.executed_ops
-                cost.bytes += kernel.bytes
+                cost.add(kernel)
                 cost.lines |= lines
         for node in schedule.nodes:
             if node.realized is not None and node.method is not None:

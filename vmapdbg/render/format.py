@@ -150,6 +150,12 @@ class Places:
             lines.setdefault(self._short.get(file, file), set()).add(format_known("{}", number))
         return "; ".join(f"{file}:{', '.join(_sort_numbers(lines[file]))}" for file in sorted(lines))
 
+    def format_first(self, places: Sequence[str], most: int) -> str:
+        """Returns the first places as `format_all` does, and how many more there are."""
+        shown = self.format_all(places[:most])
+        more = len(places) - most
+        return f"{shown} and {more} more" if more > 0 else shown
+
 
 def _sort_numbers(numbers: set[str]) -> list[str]:
     return sorted(numbers, key=lambda number: (len(number), number))

@@ -70,10 +70,8 @@ def fold_items(items: list[Item], level: int) -> Folding:
     if level == 0:
         return folding
     # the layers of a network, then those of its gradient
-    repeated: Folding | None = folding
-    while repeated is not None:
+    while (repeated := _fold_repeats(folding)) is not None:
         folding = repeated
-        repeated = _fold_repeats(folding)
     return folding
 
 

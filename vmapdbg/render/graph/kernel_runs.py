@@ -15,10 +15,8 @@ _REPEATED = "repeated kernels and buffers"
 
 def fold_kernels(graph: Graph) -> Graph:
     """Returns the graph with the repeated runs of kernels, and the buffers between them, drawn once."""
-    repeated: Graph | None = graph
-    while repeated is not None:
+    while (repeated := _fold_longest_run(graph)) is not None:
         graph = repeated
-        repeated = _fold_longest_run(graph)
     return graph
 
 

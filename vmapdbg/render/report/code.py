@@ -1,8 +1,8 @@
-"""Source text cut into lines, and lines into coloured parts."""
+"""Source text cut into lines, lines into coloured parts, and which lines are shown."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVariableType]
 from pygments.token import Comment, Keyword, Name, Number, String
@@ -23,6 +23,19 @@ _CLASSES = (
 )
 _MOST_COLOURED = 60_000
 """A longer text, in characters, stays plain: its colours would be most of the page."""
+
+
+def choose_near(count: int, told: Iterable[int], around: int) -> Iterator[tuple[int, int]]:
+    """Yields which of `count` lines, from 0, are at most `around` from one of `told`, each with how many are left out
+    before it."""
+    near = {number + step for number in told for step in range(-around, around + 1)}
+    gap = 0
+    for number in range(count):
+        if number in near:
+            yield number, gap
+            gap = 0
+        else:
+            gap += 1
 
 
 def split_python(text: str) -> list[Sequence[Part]]:

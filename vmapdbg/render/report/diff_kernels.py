@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -14,7 +13,7 @@ from vmapdbg.model.wording import format_plural, join_first
 from vmapdbg.overview.changes import ChangeGroup
 from vmapdbg.overview.kernels import Place
 from vmapdbg.render.format import format_bytes, format_dims
-from vmapdbg.render.report.code import Part
+from vmapdbg.render.report.code import Part, choose_near
 from vmapdbg.render.report.kernels import CodeLine, view_source
 
 _MOST_SOURCE = 200_000
@@ -197,18 +196,12 @@ def _split(text: str, marks: Sequence[Mark]) -> list[Part]:
 
 def _fold(rows: Sequence[CodeRow]) -> list[CodeRow]:
     """Leaves out the equal lines that are far from any other."""
-    near: dict[int, bool] = defaultdict(bool)
-    for number, row in enumerate(rows):
-        if not row.same:
-            near.update(dict.fromkeys(range(number - _AROUND, number + _AROUND + 1), True))
+    changed = [number for number, row in enumerate(rows) if not row.same]
     shown: list[CodeRow] = []
-    gap = 0
-    for number, row in enumerate(rows):
-        if not near[number]:
-            gap += 1
-            continue
-        shown.append(replace(row, gap=gap))
-        gap = 0
-    if gap:
-        shown.append(CodeRow(gap=gap))
+    end = 0
+    for number, gap in choose_near(len(rows), changed, _AROUND):
+        shown.append(replace(rows[number], gap=gap))
+        end = number + 1
+    if end < len(rows):
+        shown.append(CodeRow(gap=len(rows) - end))
     return shown

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 
 from vmapdbg.model.capture import Finding
 from vmapdbg.model.place import split_place
 from vmapdbg.overview.changes import LineChange
-from vmapdbg.render.report.code import Part, split_python
+from vmapdbg.render.report.code import Part, choose_near, split_python
 from vmapdbg.render.report.lines import LineNotes
 from vmapdbg.render.report.sources import SourceFile
 
@@ -133,19 +133,8 @@ def _split(file: SourceFile) -> list[Sequence[Part]]:
 def _leave_out(lines: Sequence[DiffLine]) -> list[DiffLine]:
     if len(lines) <= _SHORT:
         return [*lines]
-    near: set[int] = set()
-    for number, line in enumerate(lines):
-        if line.notes is not None or line.kind != "same":
-            near.update(range(number - _AROUND, number + _AROUND + 1))
-    shown: list[DiffLine] = []
-    gap = 0
-    for number, line in enumerate(lines):
-        if number not in near:
-            gap += 1
-            continue
-        shown.append(DiffLine(line.kind, line.before, line.after, line.parts, line.notes, gap))
-        gap = 0
-    return shown
+    told = [number for number, line in enumerate(lines) if line.notes is not None or line.kind != "same"]
+    return [replace(lines[number], gap=gap) for number, gap in choose_near(len(lines), told, _AROUND)]
 
 
 def number_lines(before: Iterable[str], after: Iterable[str], same: Mapping[str, str]) -> dict[str, int]:

@@ -9,7 +9,7 @@ from vmapdbg.model.capture import Capture, Finding, Node, Realized, Schedule
 from vmapdbg.model.place import split_place
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.overview.lines import LineCost, count_lines
-from vmapdbg.render.report.code import Part, split_python
+from vmapdbg.render.report.code import Part, choose_near, split_python
 from vmapdbg.render.report.nodes import NodeKey
 from vmapdbg.render.report.sources import SourceFile
 from vmapdbg.render.sentences import Names, say_briefly
@@ -145,13 +145,6 @@ def view_source(file: SourceFile, notes: Iterable[LineNotes]) -> SourceView:
 
 
 def _choose_lines(lines: Sequence[Sequence[Part]], placed: dict[int, LineNotes]) -> list[SourceLine]:
-    near = {number + step for number in placed for step in range(-_AROUND, _AROUND + 1)}
-    chosen: list[SourceLine] = []
-    gap = 0
-    for number, parts in enumerate(lines, start=1):
-        if len(lines) > _SHORT and number not in near:
-            gap += 1
-            continue
-        chosen.append(SourceLine(number, parts, placed.get(number), gap))
-        gap = 0
-    return chosen
+    told = [number - 1 for number in placed] if len(lines) > _SHORT else range(len(lines))
+    shown = choose_near(len(lines), told, _AROUND)
+    return [SourceLine(i + 1, lines[i], placed.get(i + 1), gap) for i, gap in shown]

@@ -11,7 +11,7 @@ from rich.text import Text
 from vmapdbg.diff import ScheduleDiff
 from vmapdbg.model.capture import Reason
 from vmapdbg.model.schedule_index import index_of
-from vmapdbg.model.wording import format_plural, join_first
+from vmapdbg.model.wording import count_shown, format_plural, join_first
 from vmapdbg.overview.changes import (
     ChangeGroup,
     Comparison,
@@ -165,9 +165,7 @@ class _Overview:
         shown = self.groups[:_MOST_KERNELS]
         is_timed = any(group.before.seconds and group.after.seconds for group in self.groups)
         what = "time" if is_timed else "work"
-        count = format_plural(len(self.groups), "change")
-        if len(shown) < len(self.groups):
-            count = f"{len(shown)} of {count}"
+        count = count_shown(len(shown), len(self.groups), "change")
         title = f"{count}, the largest of {what} first; equal ones, the layers of a network, are one"
         return self.page.head("Kernels", title) + lay_out_table(
             self.page, _KERNEL_COLUMNS, [self.format_group(group) for group in shown]
@@ -185,7 +183,7 @@ class _Overview:
             seconds,
             self.compare_sides(group, before.ops, after.ops, round_count),
             self.compare_sides(group, before.bytes, after.bytes, format_bytes),
-            (self.format_places(list(group.lines)), "dim"),
+            (self.places.format_first(list(group.lines), _MOST_PLACES), "dim"),
         ]
         return Row(cells, notes=self.say_relation(group))
 
@@ -214,11 +212,6 @@ class _Overview:
         names = join_first([side.kernel.name for side in sides], _MOST_NAMES)
         return [self.page.join((word, "bold"), names)]
 
-    def format_places(self, lines: Sequence[str]) -> str:
-        shown = self.places.format_all(lines[:_MOST_PLACES])
-        more = len(lines) - _MOST_PLACES
-        return f"{shown} and {more} more" if more > 0 else shown
-
     # *** lines
 
     def format_lines(self) -> list[Text]:
@@ -226,9 +219,7 @@ class _Overview:
         if not changes:
             return []
         shown = changes[:_MOST_LINES]
-        count = format_plural(len(changes), "line")
-        if len(shown) < len(changes):
-            count = f"{len(shown)} of {count}"
+        count = count_shown(len(shown), len(changes), "line")
         title = f"{count} changed, the largest change of work first; a kernel counts for each of its lines"
         rows = [self.format_line(change) for change in shown]
         return self.page.head("Lines", title) + lay_out_table(self.page, _LINE_COLUMNS, rows)

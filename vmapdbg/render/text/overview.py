@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cached_property
 
 from rich.text import Text
@@ -11,7 +11,7 @@ from rich.text import Text
 from vmapdbg.lint import RULES
 from vmapdbg.model.capture import Finding
 from vmapdbg.model.schedule_index import index_of
-from vmapdbg.model.wording import format_known, format_plural
+from vmapdbg.model.wording import count_shown, format_known, format_plural
 from vmapdbg.overview.decisions import RealizedCount, count_outcomes, count_realized
 from vmapdbg.overview.kernels import KernelGroup, Totals, find_distinct, group_kernels, sum_groups
 from vmapdbg.overview.lines import LineCost, count_lines
@@ -120,7 +120,7 @@ class _Overview:
     def format_kernels(self) -> list[Text]:
         shown = self.groups[:_MOST_KERNELS]
         how = "longest first" if self.totals.seconds else "most work first"
-        title = _describe_part(len(shown), len(self.groups), "kernel", how)
+        title = f"{count_shown(len(shown), len(self.groups), 'kernel')}, {how}"
         rows = [self.format_kernel(group) for group in shown]
         return self.page.head("Kernels", title) + lay_out_table(self.page, _KERNEL_COLUMNS, rows) + self.rank_by_bytes()
 
@@ -137,14 +137,9 @@ class _Overview:
             format_share(group.bytes, self.totals.bytes),
             format_redundancy(kernel.redundancy),
             format_count(kernel.threads),
-            (self.format_places(group.lines), "dim"),
+            (self.places.format_first(group.lines, _MOST_PLACES), "dim"),
         ]
         return Row(cells, notes=[(note, "bold yellow") for note in find_limits(group)])
-
-    def format_places(self, lines: Sequence[str]) -> str:
-        shown = self.places.format_all(lines[:_MOST_PLACES])
-        more = len(lines) - _MOST_PLACES
-        return f"{shown} and {more} more" if more > 0 else shown
 
     def rank_by_bytes(self) -> list[Text]:
         """The order by bytes, where another kernel is first in it."""
@@ -163,7 +158,7 @@ class _Overview:
         if not counted:
             return []
         shown = counted[:_MOST_LINES]
-        title = _describe_part(len(shown), len(counted), "line", "a kernel counts for each of its lines")
+        title = f"{count_shown(len(shown), len(counted), 'line')}, a kernel counts for each of its lines"
         rows = [self.format_line(line) for line in shown]
         return self.page.head("Lines", title) + lay_out_table(self.page, _LINE_COLUMNS, rows)
 
@@ -187,13 +182,13 @@ class _Overview:
         if not counted:
             return []
         shown = counted[:_MOST_METHODS]
-        how = "a kernel counts for each of which it computes a value"
-        title = _describe_part(len(shown), len(counted), "method", how)
+        count = count_shown(len(shown), len(counted), "method")
+        title = f"{count}, a kernel counts for each of which it computes a value"
         rows = [self.format_method(cost) for cost in shown]
         return self.page.head("Methods", title) + lay_out_table(self.page, _METHOD_COLUMNS, rows)
 
     def format_method(self, cost: MethodCost) -> Row:
-        places = self.format_places(list(cost.lines))
+        places = self.places.format_first(list(cost.lines), _MOST_PLACES)
         return Row([(cost.method, "bold"), *self.format_cost(cost), (places, "dim")])
 
     # *** decisions
@@ -248,12 +243,6 @@ def find_limits(group: KernelGroup) -> Iterable[str]:
         yield f"executes each op that the graph asks for {kernel.redundancy:,.1f} times"
     if kernel.local_limit and kernel.local_bytes >= _NEARLY * kernel.local_limit:
         yield f"LOCAL memory: {kernel.local_bytes:,} of {kernel.local_limit:,} bytes"
-
-
-def _describe_part(shown: int, known: int, noun: str, how: str) -> str:
-    if shown == known:
-        return f"{format_plural(known, noun)}, {how}"
-    return f"{shown} of {format_plural(known, noun)}, {how}"
 
 
 def _format_distinct(count: int, distinct: int) -> str:

@@ -9,7 +9,7 @@ from itertools import chain
 from rich.text import Text
 
 from vmapdbg.model.capture import Node, Range, Realized
-from vmapdbg.model.wording import format_plural, inflect
+from vmapdbg.model.wording import count_shown, format_plural, inflect
 from vmapdbg.render.format import format_ids, format_shape
 from vmapdbg.render.text.layout import Column, Page, Row, lay_out_table
 from vmapdbg.render.text.view import NOTE, VMAP, ScheduleView
@@ -49,9 +49,7 @@ def format_range_map(view: ScheduleView) -> list[Text]:
     hidden = len(view.nodes) - len(shown)
     if not view.nodes:
         return view.page.head("Range map", "empty")
-    count = format_plural(len(view.nodes), "node")
-    if hidden:
-        count = f"{len(shown)} of {count}"
+    count = count_shown(len(shown), len(view.nodes), "node")
     lines = view.page.wrap(("Range map", "bold"), (f"  {count}, outputs first", "dim"))
     lines += _format_legend(view, shown)
     rows = [_format_node(view, node, sources) for node, sources in _find_sources(view, shown)]
