@@ -113,11 +113,17 @@ def apply_options(job: Job, options: JobOptions) -> Job:
     return replace(job, **given)
 
 
+def find_name(snippet: str | None, options: JobOptions) -> str | None:
+    """Returns what is given as SNIPPET, else the remembered snippet; None for code after -c. Raises
+    NothingRemembered."""
+    if snippet is None and options.code is None:
+        return recall_job().snippet
+    return snippet
+
+
 def settings_for(snippet: str | None, options: JobOptions) -> Settings:
     """Returns the settings for what is given as SNIPPET, or for the remembered snippet. Raises Failure."""
-    if snippet is None:
-        snippet = recall_job().snippet if options.code is None else "-c"
-    return find_settings(snippet)
+    return find_settings(find_name(snippet, options) or "-c")
 
 
 def apply_settings(job: Job) -> Job:
