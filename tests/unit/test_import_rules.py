@@ -105,6 +105,7 @@ NOT_IMPORTED = (
     ("vmapdbg.commands.cli", "vmapdbg.commands.show"),
     (EVERY_COMMAND, "rich"),
     (EVERY_COMMAND, "vmapdbg.diff"),
+    ("vmapdbg.commands.show", "hashlib"),
     ("vmapdbg.child.modes.overlay", "vmapdbg.child.record.observe"),
     ("vmapdbg.child.modes.overlay", "vmapdbg.child.extract"),
     ("vmapdbg.child.modes.overlay", "vmapdbg.child.evidence"),

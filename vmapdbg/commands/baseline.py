@@ -42,14 +42,14 @@ def find_pair(snippet: str | None, baseline: str | None, options: JobOptions) ->
     `snippet` is None for the remembered one, or a saved capture where the baseline is another. `baseline` is None where
     none is named.
     """
-    if snippet is not None and snippet.endswith(".json"):
-        if baseline is None or not baseline.endswith(".json"):
+    if is_saved(snippet):
+        if not is_saved(baseline):
             raise Failure("a saved capture is compared with another one: vmapdbg diff before.json after.json")
         return load_sides(baseline, snippet)
     job = replace(find_job(snippet, options), values=True)
     baseline = baseline or choose_baseline(job)
     before, after = run_beside(job, baseline)
-    if baseline.endswith(".json"):
+    if is_saved(baseline):
         return Sides(capture_of(before, job), capture_of(after, job), names=(baseline, ""))
     return Sides(capture_of(before, job), capture_of(after, job), (decode(before.stdout), decode(after.stdout)))
 
@@ -123,7 +123,7 @@ def run_beside(job: Job, baseline: str) -> tuple[Run, Run]:
 
     `baseline` is `none`, `stock`, a patch list, another tinygrad, or a saved capture.
     """
-    if baseline.endswith(".json"):
+    if is_saved(baseline):
         before, after = Run(load_capture(baseline), None), run_quietly(job)
     else:
         other = find_baseline(job, baseline)

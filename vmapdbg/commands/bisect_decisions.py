@@ -13,7 +13,7 @@ from vmapdbg.bisect.decisions import Choices, DecisionSearch, DecisionSearcher, 
 from vmapdbg.bisect.outcome import Outcomes, describe_end, find_wrong_schedule
 from vmapdbg.commands.baseline import capture_of, find_baseline
 from vmapdbg.commands.console import make_console
-from vmapdbg.commands.jobs import find_findings, find_job
+from vmapdbg.commands.jobs import find_findings, find_job, is_saved
 from vmapdbg.commands.launcher import run_many
 from vmapdbg.commands.options import JobOptions
 from vmapdbg.commands.progress import Progress, show_progress
@@ -78,7 +78,7 @@ def show_decisions(
     """Looks for decisions and prints what was found. Returns the exit code."""
     if baseline is not None and kind not in RIGHT_OR_WRONG:
         raise Failure("--baseline is what is right: with --decisions it is for --by values and --by crash")
-    if baseline is not None and baseline.endswith(".json"):
+    if is_saved(baseline):
         raise Failure("--baseline is run, for its values: a saved capture has none")
     job = find_observed(snippet, options)
     found = find_decisions(job, kind, budget, baseline)

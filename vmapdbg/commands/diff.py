@@ -13,7 +13,7 @@ from vmapdbg.commands.baseline import find_edits, find_pair
 from vmapdbg.commands.completion import offer_baselines, offer_files
 from vmapdbg.commands.console import make_console
 from vmapdbg.commands.diff_suite import SuiteFormat, SuiteOptions, diff_folders, find_folders
-from vmapdbg.commands.last_job import recall_job
+from vmapdbg.commands.jobs import find_name
 from vmapdbg.commands.options import JobOptions, ScheduleType, SnippetCommand, end_if_failed, job_options
 from vmapdbg.commands.report import check_page, write_diff_report
 from vmapdbg.model.data import dump_document
@@ -99,8 +99,8 @@ def diff(
     part.check(output, as_json=as_json)
     if output is not None:
         # before anything runs
-        for snippet in inputs or find_remembered(options):
-            check_page(output, snippet)
+        for snippet in inputs or (None,):
+            check_page(output, find_name(snippet, options))
     compared = compare_inputs(inputs, baseline, options)
     if output is not None:
         write_diff_report(compared, output)
@@ -158,11 +158,6 @@ def compare_inputs(inputs: tuple[str, ...], baseline: str | None, options: JobOp
 
     found = diff_captures(pair.before, pair.after, pair.printed, pair.names, pair.same_lines)
     return Comparison(pair.before, pair.after, found)
-
-
-def find_remembered(options: JobOptions) -> tuple[str, ...]:
-    """Returns the snippet that is run where none is named."""
-    return () if options.code is not None else (recall_job().snippet,)
 
 
 def print_part(compared: Comparison, part: Part, output: Path | None) -> None:

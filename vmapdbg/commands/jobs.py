@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeGuard
 
 import click
 
@@ -29,7 +30,7 @@ from vmapdbg.model.store import load_capture
 from vmapdbg.model.wording import format_known
 
 
-def is_saved(snippet: str | None) -> bool:
+def is_saved(snippet: str | None) -> TypeGuard[str]:
     """Tells whether what is given in the place of a snippet is a saved capture."""
     return snippet is not None and snippet.endswith(".json")
 
@@ -53,7 +54,7 @@ def find_capture(snippet: str | None, options: JobOptions) -> Capture:
     """Returns the capture of a saved file, or of a run of the snippet; what it prints goes to stderr.
 
     Raises Failure for a saved one with an option of the job, which would do nothing."""
-    if snippet is not None and is_saved(snippet):
+    if is_saved(snippet):
         refuse_options(snippet, options)
         return load_capture(snippet)
     return capture_job(find_job(snippet, options), quiet_stdout=True)
@@ -112,11 +113,17 @@ def apply_options(job: Job, options: JobOptions) -> Job:
     return replace(job, **given)
 
 
+def find_name(snippet: str | None, options: JobOptions) -> str | None:
+    """Returns what is given as SNIPPET, else the remembered snippet; None for code after -c. Raises
+    NothingRemembered."""
+    if snippet is None and options.code is None:
+        return recall_job().snippet
+    return snippet
+
+
 def settings_for(snippet: str | None, options: JobOptions) -> Settings:
     """Returns the settings for what is given as SNIPPET, or for the remembered snippet. Raises Failure."""
-    if snippet is None:
-        snippet = recall_job().snippet if options.code is None else "-c"
-    return find_settings(snippet)
+    return find_settings(find_name(snippet, options) or "-c")
 
 
 def apply_settings(job: Job) -> Job:

@@ -140,7 +140,7 @@ def find_captures(
 ) -> tuple[Capture, Capture | None, list[str]] | Linted:
     """Returns the capture, the baseline's where one is needed, and what there is to say about them; what is known where
     the child died."""
-    if snippet is not None and is_saved(snippet):
+    if is_saved(snippet):
         refuse_options(snippet, options)
         return read_captures(snippet, baseline)
     job = find_job(snippet, options)
@@ -165,7 +165,7 @@ def find_captures(
 def read_captures(file: str, baseline: str | None) -> tuple[Capture, Capture | None, list[str]]:
     """Does the same for a saved capture."""
     capture = load_capture(file)
-    if baseline is not None and not baseline.endswith(".json"):
+    if baseline is not None and not is_saved(baseline):
         raise Failure("a saved capture needs a saved baseline: --baseline FILE.json")
     before = None if baseline is None else load_capture(baseline)
     return capture, before, explain_missing(capture, file)
@@ -175,7 +175,7 @@ def is_same(job: Job, baseline: str | None) -> bool:
     """Tells whether the baseline is the job itself. An observed tinygrad has none of its own."""
     if baseline is None:
         return not job.patches
-    return not baseline.endswith(".json") and find_baseline(job, baseline) == job
+    return not is_saved(baseline) and find_baseline(job, baseline) == job
 
 
 def explain_missing(capture: Capture, file: str) -> list[str]:

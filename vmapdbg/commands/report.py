@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vmapdbg.commands.completion import offer_files
-from vmapdbg.commands.jobs import find_shown, is_saved
-from vmapdbg.commands.last_job import recall_job
+from vmapdbg.commands.jobs import find_name, find_shown, is_saved
 from vmapdbg.commands.options import JobOptions, SnippetCommand, end_after, job_options
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.failure import Failure
@@ -43,8 +42,8 @@ def report(snippet: str | None, arguments: tuple[str, ...], output: Path, times:
     """
     # before the snippet runs
     check_page(output, snippet)
-    if snippet is None and options.code is None:
-        check_page(output, recall_job().snippet)
+    if snippet is None:
+        check_page(output, find_name(snippet, options))
     capture = find_shown(snippet, options, arguments, times, quiet_stdout=True)
     write_report(capture, output, snippet if is_saved(snippet) else None)
     click.echo(f"vmapdbg: wrote {output}", err=True)

@@ -7,7 +7,6 @@ that commands without a snippet find it again.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import sys
 import tempfile
 from pathlib import Path
@@ -46,6 +45,9 @@ def read_stdin() -> bytes:
 def keep_code(code: bytes) -> str:
     """Writes code to a file and returns its name. The same code has the same file: another run with other code, at the
     same time, has another."""
+    # most commands have a file: none of them waits for this import
+    import hashlib
+
     name = f"code-{hashlib.sha256(code).hexdigest()[:8]}.py"
     try:
         file = make_folder() / name

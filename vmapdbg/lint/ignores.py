@@ -43,6 +43,9 @@ def list_mistakes(name: str, known: Collection[str]) -> Iterator[str]:
     """Yields a sentence for each comment of a file that ignores nothing because of how it is written: with a code that
     is none of those known, or without the end of its list. A file that cannot be read as Python has none."""
     text = "\n".join(read_lines(name))
+    # most files have no such comment, and to tokenize them takes longer than to see that
+    if _COMMENT.search(text) is None:
+        return
     try:
         # not the lines as such: a text in quotes is no comment
         comments = [

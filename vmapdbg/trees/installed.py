@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -43,6 +42,9 @@ def is_editable_release(folder: Path, source: str) -> bool:
 
 def hash_source(folder: Path) -> str:
     """Returns the hash of the package in a folder: of its Python files, those apart that tinygrad generates."""
+    # few have such an install: nobody else waits for this import
+    import hashlib
+
     package = folder / "tinygrad"
     found = hashlib.sha256()
     for file in sorted(package.rglob("*.py"), key=lambda file: file.relative_to(package).as_posix()):
