@@ -15,6 +15,7 @@ from tinygrad_overlay.schedule import _pass
 from tinygrad_overlay.schedule._local import count_elements, find_over_budget
 from tinygrad_overlay.schedule._pass import Attempt, MadeKernel, Pass
 from tinygrad_overlay.schedule._refusals import Refusal
+from tinygrad_overlay.schedule._reuse import find_reused
 
 # an attempt runs all stages; what has not settled after so many is left unfused. Graphs of 10,000 nodes settle in three or four.
 MAX_ATTEMPTS = 8
@@ -25,21 +26,26 @@ Run = Callable[[], Result]
 
 def settle(run:Run) -> Result:
   """Returns what `run`, all the stages, returns under the realize points that are found to be needed."""
-  if not _state.patches & {"fuse-broadcast", "local-budget"}: return make_attempt(run, Attempt())[1]
-  realize_points: dict[UOp, Refusal] = {}
-  stock = StockAttempt(run)
+  if not _state.patches & {"fuse-broadcast", "local-budget", "realize-reused"}: return make_attempt(run, Attempt())[1]
+  made, ret = make_attempt(run, Attempt(is_judged=True))
+  reused = find_reused(made) if "realize-reused" in _state.patches else {}
+  realize_points = {x:r for x,r in reused.items() if r.rule == "stored-once"}
+  stock = StockAttempt(run, realize_points, reused)
   for rounds in range(MAX_ATTEMPTS-1):
-    made, ret = make_attempt(run, Attempt(realize_points, is_judged=True, rounds=rounds))
+    if rounds or reused:
+      _state.observer.pass_repeats()
+      made, ret = make_attempt(run, Attempt(realize_points, is_judged=True, rounds=rounds, reused=reused))
     if not (refused:=judge(made, stock)): return ret
     # the last look: none is left to be tried
     if rounds == MAX_ATTEMPTS-2: refused = {**leave_unfused(made), **refused}
     realize_points = {**realize_points, **refused}
-    _state.observer.pass_repeats()
     if stock.is_made and realize_points.keys() >= made.fused.keys() and not find_over_budget(stock.get()):
       # no fusion pays: what stock's stages made is there already, unless somebody wants to see it made
       if not _state.observer.listens: return stock.take_result()
-      return make_attempt(run, Attempt({**made.refused, **realize_points}, keeps_all=True, is_judged=True))[1]
-  return make_attempt(run, Attempt(realize_points, is_judged=True, rounds=MAX_ATTEMPTS-1))[1]
+      _state.observer.pass_repeats()
+      return make_attempt(run, Attempt({**made.refused, **realize_points}, keeps_all=True, is_judged=True, reused=reused))[1]
+  _state.observer.pass_repeats()
+  return make_attempt(run, Attempt(realize_points, is_judged=True, rounds=MAX_ATTEMPTS-1, reused=reused))[1]
 
 def judge(made:Attempt, stock:StockAttempt) -> dict[UOp, Refusal]:
   """Returns the nodes at which the realize point is to be put back, and why."""
@@ -83,8 +89,8 @@ def make_attempt(run:Run, new:Attempt) -> tuple[Attempt, Result]:
 class StockAttempt:
   """What the stages make with every realize point in place: the kernels that a fusion is compared with. It is made when it is asked for, once, and
   nobody is told of it."""
-  def __init__(self, run:Run):
-    self.run = run
+  def __init__(self, run:Run, realize_points:dict[UOp, Refusal], reused:dict[UOp, Refusal]):
+    self.run, self.realize_points, self.reused = run, realize_points, reused
     self.made: tuple[Pass, Attempt, Result]|None = None
 
   @property
@@ -94,7 +100,7 @@ class StockAttempt:
     if self.made is None:
       observer, _state.observer = _state.observer, _state.nobody
       try:
-        attempt, ret = make_attempt(self.run, Attempt(keeps_all=True, is_judged=True))
+        attempt, ret = make_attempt(self.run, Attempt(self.realize_points, keeps_all=True, is_judged=True, reused=self.reused))
         self.made = _pass.current, attempt, ret
       finally: _state.observer = observer
     return self.made[1]

@@ -30,6 +30,9 @@ class Attempt:
   rounds: int = 0
   toposort: dict[UOp, None] = field(default_factory=dict)
   consumers: dict[UOp, dict[UOp, None]] = field(default_factory=dict)
+  ctx: VmapContext = field(default_factory=VmapContext)
+  # node that stock lets its readers compute again -> what it costs to store it (_reuse.py); those that are stored are among `realize_points`
+  reused: dict[UOp, Refusal] = field(default_factory=dict)
   # node -> its axes that are realized all the same: none, or those of a LOCAL buffer
   fused: dict[UOp, list[int]] = field(default_factory=dict)
   # node -> why a realize point stands there

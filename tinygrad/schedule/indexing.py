@@ -246,7 +246,7 @@ def run_rangeify(tsink:UOp, debug:bool=False) -> tuple[UOp, IndexingContext]:
     ctx.vmap_map = find_ambient_ranges(toposort, scope_ranges)
   attempt = _pass.begin_rangeify(ctx, scope_ranges).attempt
   with cpu_profile("consumer map in rangeify", "TINY"): consumers = consumer_map_from_toposort(toposort)
-  attempt.toposort, attempt.consumers = toposort, consumers
+  attempt.toposort, attempt.consumers, attempt.ctx = toposort, consumers, ctx
   free_ranges = find_free_ranges(consumers, scope_ranges)
   forced = find_realized(toposort, free_ranges)
   ctx.realize_map.update((x, None) for x in forced)

@@ -69,6 +69,7 @@ RealizedReason = Annotated[
         "fusion-guard",
         "local-budget",
         "fuse-broadcast",
+        "realize-reused",
         # without the overlay
         "stock",
         "decided-at",
@@ -105,6 +106,9 @@ Rule = Annotated[
         "fewer-threads",
         "slower",
         "no-faster",
+        # a value that its readers would compute again; also about a BUFFERIZE
+        "stored-once",
+        "over-memory",
         # a BUFFERIZE is kept or removed
         "never-removed",  # numbers: op
         "not-removable",
