@@ -20,9 +20,11 @@ from tinygrad_overlay.schedule._pass import Attempt, MadeKernel
 from tinygrad_overlay.schedule._ranges import Ranges
 from tinygrad_overlay.schedule._refusals import Refusal
 
-# the loops are counted before the opts of the target, which let unrolled steps share a value: less than a fifth is no gain for sure. And a kernel
-# more is to be scheduled, compiled and launched: less than ten launches is not worth it
-MIN_GAIN, MIN_LAUNCHES = 0.2, 10
+# the opts of the target unroll up to two loops of the output, and the steps that are unrolled share what does not depend on them
+UNROLLED_STEPS, UNROLLED_LOOPS = 4, 2
+# the model is not exact: less than a quarter is no gain for sure. And a kernel more is to be scheduled, compiled and launched: what saves less than
+# ten launches is not worth it
+MIN_GAIN, MIN_LAUNCHES = 0.25, 10
 # all the buffers that are stored for the sake of their readers take at most as much memory as the other buffers of the schedule, or so many bytes
 FREE_BYTES = 64 << 20
 
@@ -212,7 +214,9 @@ def count_executed(depends:frozenset[UOp], around:Ranges, ren:Renderer) -> int:
   """How often a value is computed: codegen puts it into the innermost loop that it depends on, so in all loops around that one too. The loops of the
   output are threads where the target has many: each computes it."""
   inner = max((i for i,r in enumerate(around) if r in depends), default=-1)
-  return count_steps(r for i,r in enumerate(around) if i <= inner or (ren.has_local and r.arg[-1] is AxisType.LOOP))
+  runs = [r for i,r in enumerate(around) if i <= inner or (ren.has_local and r.arg[-1] is AxisType.LOOP)]
+  shared = [min(size(r), UNROLLED_STEPS) for r in runs if r not in depends and r.arg[-1] is AxisType.LOOP][:UNROLLED_LOOPS]
+  return count_steps(runs)//math.prod(shared)
 
 def count_all(x:UOp) -> int: return count_elements(x, range(len(x.shape)))
 def count_bytes(x:UOp) -> int: return count_all(x)*x.dtype.itemsize if x._shape is not None else 0
