@@ -59,24 +59,19 @@ def find_index(unequal:UOp, r:UOp) -> UOp|None:
   """Returns the one value of `r` at which the two sides are equal, as an index."""
   for counter,other in (unequal.src, unequal.src[::-1]):
     if r not in counter.ranges or r in other.ranges or not dtypes.is_int(other.dtype): continue
-    terms = list(split_sum(counter))
-    counting = [t for t in terms if r in t.ranges]
-    if len(counting) != 1 or (sign:=find_sign(counting[0], r)) is None: continue
-    rest = sum((t.cast(dtypes.index) for t in terms if t is not counting[0]), start=UOp.const(dtypes.index, 0))
-    return ((other.cast(dtypes.index)-rest)*sign).simplify()
+    counting = [(t, sign) for t,sign in split_sum(counter) if r in t.ranges]
+    if [t for t,_ in counting] != [r]: continue
+    rest = [t.cast(dtypes.index)*sign for t,sign in split_sum(counter) if t is not r]
+    return ((other.cast(dtypes.index)-sum(rest, start=UOp.const(dtypes.index, 0)))*counting[0][1]).simplify()
   return None
 
-def find_sign(term:UOp, r:UOp) -> int|None:
-  if term is r: return 1
-  if term.op is Ops.MUL and term.src[0] is r and term.src[1].op is Ops.CONST and term.src[1].arg == -1: return -1
-  return None
-
-def split_sum(x:UOp) -> Iterator[UOp]:
-  """Yields the terms of an integer sum. A cast that would change its value stays in a term."""
-  if x.op is Ops.CAST and fits(x.src[0], x.dtype): yield from split_sum(x.src[0])
+def split_sum(x:UOp, sign:int=1) -> Iterator[tuple[UOp, int]]:
+  """Yields the terms of an integer sum, each with 1 or -1. A cast or a sum that may wrap around is a term."""
+  if x.op is Ops.CAST and fits(x.src[0], x.dtype): yield from split_sum(x.src[0], sign)
+  elif x.op is Ops.MUL and fits(x, x.dtype) and x.src[1].op is Ops.CONST and x.src[1].arg == -1: yield from split_sum(x.src[0], -sign)
   elif x.op is Ops.ADD and fits(x, x.dtype):
-    for s in x.src: yield from split_sum(s)
-  else: yield x
+    for s in x.src: yield from split_sum(s, sign)
+  else: yield x, sign
 
 def fits(x:UOp, dtype) -> bool:
   """Whether an integer has its value in `dtype` too: nothing wraps around."""

@@ -17,6 +17,8 @@ from tinygrad_overlay.codegen._gather import pick_elements
 
 # nodes that are looked at for a comparison with an index: a gather has a few dozen
 MAX_NODES = 500
+# a BITCAST may have another shape than its source
+ELEMENTWISE = GroupOp.Elementwise-{Ops.BITCAST}
 
 def leave_whole(reduce:UOp, x:UOp) -> UOp|None:
   """Returns what takes the place of a REDUCE_AXIS of `x` that stock would split: itself where it is a gather, None where it is none.
@@ -50,7 +52,7 @@ def walk_values(x:UOp) -> Iterator[UOp]:
 
 def find_values(u:UOp) -> tuple[UOp, ...]:
   """The sources of an op that a kernel computes element by element."""
-  if u.op in GroupOp.Elementwise: return u.src
+  if u.op in ELEMENTWISE: return u.src
   return u.src[:1] if u.op in GroupOp.Movement else ()
 
 @dataclass
@@ -67,7 +69,7 @@ class Indexed:
     if u.op is Ops.CONST: return UOp.const(u.dtype, u.arg)
     if len(self.made) < MAX_NODES:
       if u.op in GroupOp.Movement: return self.move(u, ranges)
-      if u.op in GroupOp.Elementwise: return UOp(u.op, u.dtype, tuple(self.value(s, ranges) for s in u.src), u.arg)
+      if u.op in ELEMENTWISE: return UOp(u.op, u.dtype, tuple(self.value(s, ranges) for s in u.src), u.arg)
       if u.op is Ops.REDUCE_AXIS and is_counted(u): return self.count(u, ranges)
     return UOp(Ops.NOOP, u.dtype, arg=len(self.made)).index(*ranges)
 
@@ -86,4 +88,4 @@ class Indexed:
 
 def is_counted(u:UOp) -> bool:
   """Whether a REDUCE_AXIS is made of constants alone."""
-  return all(s.op in GroupOp.Elementwise or s.op in GroupOp.Movement or s.op is Ops.CONST for s in walk_values(u.src[0]))
+  return all(s.op in ELEMENTWISE or s.op in GroupOp.Movement or s.op is Ops.CONST for s in walk_values(u.src[0]))
