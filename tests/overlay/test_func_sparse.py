@@ -78,6 +78,29 @@ def test_count_of_known_matrices(dense: np.ndarray, columns: int, rows: int) -> 
     assert (color(pattern).count, color(pattern, "row").count) == (columns, rows)
 
 
+def color_by_sets(dense: np.ndarray) -> list[int]:
+    """Greedy, largest first, one row after the other: what `color` does, with nothing done at once."""
+    full = dense.sum(axis=1)
+    order = np.argsort(-(dense * np.maximum(full - 1, 0)[:, None]).sum(axis=0), kind="stable")
+    colors = [-1] * dense.shape[1]
+    for j in order.tolist():
+        used = {colors[k] for i in np.nonzero(dense[:, j])[0] for k in np.nonzero(dense[i])[0]}
+        colors[j] = next(c for c in range(len(colors) + 1) if c not in used)
+    return colors
+
+
+@pytest.mark.parametrize("partition", ["column", "row"])
+@pytest.mark.parametrize(
+    ("m", "n", "density"), [(90, 70, 0.9), (150, 100, 0.5), (200, 60, 0.2), (60, 80, 0.05), (0, 3, 0)]
+)
+def test_colours_of_full_and_of_equal_rows(m: int, n: int, density: float, partition: str) -> None:
+    """Rows that are alike are looked at once, full columns by whole words: the colours are those of the plain rule."""
+    dense = np.random.default_rng(m).random((m, n)) < density
+    dense[m // 2 :] = dense[: m - m // 2]
+    matrix = dense if partition == "column" else dense.T
+    assert color(make_pattern(dense), partition).colors.tolist() == color_by_sets(matrix)
+
+
 def test_largest_first() -> None:
     """A tree of columns: in the order of their numbers it takes a third colour, largest first it takes two."""
     edges = [(0, 2), (1, 3), (2, 3), (2, 4), (3, 5)]

@@ -13,6 +13,7 @@ from scopes import numbers
 from tinygrad import Tensor, TinyJit, dtypes
 from tinygrad.func import SparsityPattern, color, jacobian_sparsity, jvp, sparse_jacobian, vmap
 from tinygrad.uop.ops import KernelInfo, UOp
+from tinygrad_overlay._func import pattern as places
 
 F64 = np.float64
 Step = Callable[[Tensor], Tensor]
@@ -263,6 +264,25 @@ def test_pattern_is_sorted_and_checked() -> None:
     with pytest.raises(ValueError, match="2 rows and 1 cols"):
         SparsityPattern((2, 3), [0, 1], [3])
     assert SparsityPattern((0, 0), [], []).nnz == 0
+
+
+def test_a_pattern_keeps_its_places() -> None:
+    """The arrays that it is made of stay their owner's, and what they become later is not the pattern's."""
+    rows, cols = np.array([0, 1]), np.array([1, 2])
+    pattern = SparsityPattern((2, 3), rows, cols)
+    rows[0], cols[0] = 1, 0
+    assert (pattern.rows.tolist(), pattern.cols.tolist()) == ([0, 1], [1, 2])
+    with pytest.raises(ValueError, match="read-only"):
+        pattern.rows[0] = 1
+
+
+def test_a_long_pattern_is_sorted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only its last place is out of order, where one part ends and the next begins."""
+    monkeypatch.setattr(places, "CHUNK", 4)
+    cols = [0, 1, 2, 3, 4, 5, 6, 7, 7]
+    pattern = SparsityPattern((1, 8), [0] * 9, cols)
+    assert pattern.cols.tolist() == cols[:8]
+    assert SparsityPattern((1, 8), [0] * 5, [0, 1, 2, 4, 3]).cols.tolist() == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("width", [20, 78])

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 from tinygrad_overlay._func.lazy_numpy import np
-from tinygrad_overlay._func.pattern import SparsityPattern
+from tinygrad_overlay._func.pattern import SparsityPattern, split_places
 
 PARTITIONS = ("column", "row")
 
@@ -30,26 +30,68 @@ def color(pattern:SparsityPattern, partition:str="column") -> Coloring:
   """Colours the columns (or rows) of a pattern so that no two of one colour have a nonzero in the same row (or column).
 
   Greedy, largest first: in the order of how many neighbours a column has, each counted for each row that it shares with the column. It takes time in
-  proportion to the nonzeros times the colours. The result has at least as many colours as the fullest row has nonzeros, and often just as many.
+  proportion to the nonzeros of the rows that differ. The result has at least as many colours as the fullest row has nonzeros, and often just as many.
   Raises ValueError for another partition.
   """
   check_partition("color", partition)
-  (m, n), (ours, others) = pattern.shape, (pattern.cols, pattern.rows)
-  if partition == "row": m, n, ours, others = n, m, others, ours
-  neighbours = np.bincount(ours, weights=np.bincount(others, minlength=m)[others]-1, minlength=n)
-  by_column = others[np.argsort(ours, kind="stable")].tolist()
-  ends = np.cumsum(np.bincount(ours, minlength=n)).tolist()
-  # one integer for each row: bit c is set when a column of colour c has a nonzero there
-  taken = [0]*m
+  n = pattern.shape[1 if partition == "column" else 0]
+  cols, sizes, counts = merge_equal_rows(pattern, partition)
+  neighbours = np.bincount(cols, weights=np.repeat(counts*(sizes-1), sizes), minlength=n)
+  rows = np.repeat(np.arange(len(sizes)), sizes)[np.argsort(cols, kind="stable")]
+  ends = np.cumsum(np.bincount(cols, minlength=n)).tolist()
+  taken = TakenByWord(len(sizes)) if len(cols) > MANY*n else TakenByNumber(len(sizes))
   colors = np.zeros(n, np.int64)
-  for j in np.argsort(-neighbours, kind="stable").tolist():
-    rows = by_column[ends[j-1] if j else 0:ends[j]]
-    used = 0
-    for i in rows: used |= taken[i]
-    free = ~used&(used+1)
-    for i in rows: taken[i] |= free
-    colors[j] = free.bit_length()-1
+  for j in np.argsort(-neighbours, kind="stable").tolist(): colors[j] = taken.take_first(rows[ends[j-1] if j else 0:ends[j]])
   return Coloring(partition, colors)
+
+def merge_equal_rows(pattern:SparsityPattern, partition:str) -> tuple[Any, Any, Any]:
+  """Returns (cols, sizes, counts): the different rows of the pattern one after the other, how many columns each has, and how often it is there.
+
+  "row" swaps rows and columns. Equal rows keep the same columns apart, so one of them is enough: a dense matrix has one.
+  """
+  rows, cols = pattern.rows, pattern.cols
+  if partition == "row":
+    order = np.argsort(cols, kind="stable")
+    rows, cols = cols[order], rows[order]
+  ends = np.flatnonzero(np.append(rows[1:] != rows[:-1], True))+1 if len(rows) else np.zeros(0, np.int64)
+  counts: dict[bytes, int] = {}
+  start = 0
+  for end in ends.tolist():
+    key = cols[start:end].astype(np.int32).tobytes()
+    counts[key] = counts.get(key, 0)+1
+    start = end
+  sizes = np.fromiter((len(key)//4 for key in counts), np.int64, len(counts))
+  return np.frombuffer(b"".join(counts), np.int32), sizes, np.fromiter(counts.values(), np.int64, len(counts))
+
+# nonzeros of a column from which on numpy is faster than a loop
+MANY = 32
+
+class TakenByNumber:
+  """The colours that each row has: one integer for each, bit c is set when a column of colour c has a nonzero there."""
+  def __init__(self, rows:int): self.taken = [0]*rows
+  def take_first(self, rows) -> int:
+    """Gives the rows the first colour that none of them has, and returns it."""
+    used, rows = 0, rows.tolist()
+    for i in rows: used |= self.taken[i]
+    free = ~used&(used+1)
+    for i in rows: self.taken[i] |= free
+    return free.bit_length()-1
+
+class TakenByWord:
+  """The same as an array (rows, words of 64 colours), for columns with many nonzeros."""
+  def __init__(self, rows:int): self.taken = np.zeros((rows, 1), np.uint64)
+  def take_first(self, rows) -> int:
+    used = np.bitwise_or.reduce(self.taken[rows], axis=0)
+    word = int(np.argmax(used != FULL))
+    if used[word] == FULL:
+      word = len(used)
+      self.taken = np.concatenate([self.taken, np.zeros_like(self.taken)], axis=1)
+      used = np.append(used, np.zeros_like(used))
+    bit = (~int(used[word])&(int(used[word])+1)).bit_length()-1
+    self.taken[rows, word] |= np.uint64(1<<bit)
+    return word*64+bit
+
+FULL = (1<<64)-1
 
 def check_partition(name:str, partition:Any) -> None:
   if partition not in PARTITIONS: raise ValueError(f'{name}: partition is "column" or "row", not {partition!r}')
@@ -57,7 +99,10 @@ def check_partition(name:str, partition:Any) -> None:
 def find_clash(pattern:SparsityPattern, coloring:Coloring) -> tuple[int, int, int]|None:
   """Returns (i, a, b) for two columns a and b of one colour that both have a nonzero in row i, or None. "row" swaps the two."""
   ours, others = (pattern.cols, pattern.rows) if coloring.partition == "column" else (pattern.rows, pattern.cols)
-  keys = others*max(coloring.count, 1)+coloring.colors[ours]
+  keys = np.empty(len(ours), np.int32 if max(pattern.shape)*coloring.count < 2**31 else np.int64)
+  for part in split_places(len(ours)): keys[part] = others[part]*coloring.count+coloring.colors[ours[part]]
+  in_order = np.sort(keys)
+  if not (in_order[1:] == in_order[:-1]).any(): return None
   order = np.argsort(keys, kind="stable")
-  at = np.nonzero(keys[order][1:] == keys[order][:-1])[0]
-  return (int(others[order[at[0]]]), int(ours[order[at[0]]]), int(ours[order[at[0]+1]])) if len(at) else None
+  at = int(np.flatnonzero(in_order[1:] == in_order[:-1])[0])
+  return int(others[order[at]]), int(ours[order[at]]), int(ours[order[at+1]])

@@ -44,6 +44,17 @@ class IndexSets:
     shift = self.starts[ids]-(np.cumsum(sizes)-sizes)
     return self.columns[np.repeat(shift, sizes)+np.arange(sizes.sum())], sizes
 
+  def gather_rows(self, ids):
+    """Returns (rows, columns) of the members of the sets, one set a row: int64, read-only. They are all that it holds at once."""
+    sizes = self.sizes[ids]
+    rows, columns = np.repeat(np.arange(len(ids)), sizes), np.empty(sizes.sum(), np.int64)
+    end = 0
+    for part in split_rows(np.arange(len(ids)), sizes):
+      start, end = end, end+int(sizes[part].sum())
+      columns[start:end] = self.gather(ids[part])[0]
+    rows.flags.writeable = columns.flags.writeable = False
+    return rows, columns
+
   def unite(self, rows, ids, count:int):
     """Returns (count,) ids: for each row the union of its sets, NONE where it has none. `rows` is sorted, as long as `ids`."""
     ret = np.full(count, NONE, np.int32)
@@ -80,14 +91,15 @@ class IndexSets:
     order = np.argsort(at[0]*len(self.sizes)+ids[at], kind="stable")
     return np.where(zero, np.int32(ZERO), self.unite(at[0][order], ids[at][order], len(ids)))
 
-# members of a union that are sorted at once, in memory of 8 bytes each
-CHUNK = 1<<24
+# members of sets that are looked at together, in memory of 8 bytes each
+CHUNK = 1<<20
 
 def split_rows(rows, sizes):
   """Cuts sorted rows into slices of about CHUNK members, never inside a row."""
-  start = 0
+  start, ends = 0, np.cumsum(sizes)
   while start < len(rows):
-    stop = int(np.searchsorted(np.cumsum(sizes[start:]), CHUNK))+start+1
+    before = ends[start-1] if start else 0
+    stop = int(np.searchsorted(ends, before+CHUNK))+1
     stop = int(np.searchsorted(rows, rows[min(stop, len(rows))-1], side="right"))
     yield slice(start, stop)
     start = stop

@@ -2,6 +2,7 @@
 from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
+from tinygrad_overlay._func.index_sets import sort_unique
 from tinygrad_overlay._func.lazy_numpy import need_scipy, np
 
 @dataclass(frozen=True, eq=False)
@@ -16,15 +17,16 @@ class SparsityPattern:
   cols: Any
 
   def __post_init__(self):
-    rows, cols = (np.asarray(v, dtype=np.int64).reshape(-1) for v in (self.rows, self.cols))
+    rows, cols = as_integers(self.rows), as_integers(self.cols)
     m, n = self.shape
     if len(rows) != len(cols): raise ValueError(f"SparsityPattern: {len(rows)} rows and {len(cols)} cols were given, each place has one of both")
     if len(rows) and (min(rows.min(), cols.min()) < 0 or rows.max() >= m or cols.max() >= n):
       raise ValueError(f"SparsityPattern: rows {rows.min()} to {rows.max()} and cols {cols.min()} to {cols.max()} do not fit in shape {self.shape}")
-    offsets = np.unique(rows*max(n, 1)+cols)
-    for name,value in (("shape", (int(m), int(n))), ("rows", offsets//max(n, 1)), ("cols", offsets%max(n, 1))):
-      if name != "shape": value.flags.writeable = False
-      object.__setattr__(self, name, value)
+    if not is_sorted(rows, cols):
+      offsets = sort_unique(rows*max(n, 1)+cols)
+      rows, cols = offsets//max(n, 1), offsets%max(n, 1)
+    rows.flags.writeable = cols.flags.writeable = False
+    for name,value in (("shape", (int(m), int(n))), ("rows", rows), ("cols", cols)): object.__setattr__(self, name, value)
 
   @property
   def nnz(self) -> int:
@@ -58,6 +60,25 @@ class SparsityPattern:
   def __str__(self) -> str:
     m, n = self.shape
     return f"{m} x {n}, {self.nnz} nonzeros ({self.nnz/max(m*n, 1):.2%})\n{self.render()}".rstrip("\n")
+
+def as_integers(values:Any) -> Any:
+  """1D int64: a copy, but of what nobody can write to."""
+  if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype == np.int64 and values.flags.owndata and not values.flags.writeable:
+    return values
+  return np.array(values, dtype=np.int64).reshape(-1)
+
+# places that are looked at together, in memory of a few bytes each
+CHUNK = 1<<20
+
+def split_places(count:int) -> list[slice]: return [slice(start, min(start+CHUNK, count)) for start in range(0, count, CHUNK)]
+
+def is_sorted(rows, cols) -> bool:
+  """Whether the places are in the order of rows, then columns, each once."""
+  for part in split_places(len(rows)):
+    # with the one that the next part begins with
+    r, c = rows[part.start:part.stop+1], cols[part.start:part.stop+1]
+    if not ((r[:-1] < r[1:]) | ((r[:-1] == r[1:]) & (c[:-1] < c[1:]))).all(): return False
+  return True
 
 # (row, column) of the dot that each bit of a Braille character stands for
 BRAILLE_DOTS = ((0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1), (3, 0), (3, 1))

@@ -82,7 +82,7 @@ def sparse_jacobian(fn:Callable, x:Tensor, pattern:SparsityPattern|None=None, co
   if pattern is None: pattern = pattern_of(y, marked)
   check_pattern(pattern, (int(y.shape[0]), int(x.numel())))
   if coloring is None: coloring = default_coloring(pattern)
-  check_coloring(pattern, coloring)
+  else: check_coloring(pattern, coloring)
   # of an empty pattern nothing is computed, and nothing read
   if pattern.nnz: compressed = unmark(compress(y, marked, coloring), marked).contiguous().reshape(-1)
   else: compressed = Tensor.zeros(1, dtype=y.dtype, device=x.device)

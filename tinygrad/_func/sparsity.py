@@ -46,8 +46,7 @@ class Propagation:
       if u in moving and u not in self.found: self.found[u] = self.without_derivative(u, self.push(u))
       for s in set(u.src):
         if last[s] is u and s is not out: self.found.pop(s, None)
-    columns, sizes = self.sets.gather(self.over_steps(self.found[out]).reshape(-1))
-    return np.repeat(np.arange(len(sizes)), sizes), columns.astype(np.int64)
+    return self.sets.gather_rows(self.over_steps(self.found[out]).reshape(-1))
 
   def find_moving(self) -> set[UOp]:
     """The nodes that move with x, those among them that have no derivative too."""

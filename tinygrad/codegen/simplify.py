@@ -1,13 +1,15 @@
-"""A store that reduces rows and broadcasts over them is not cut where a comparison cuts its range (patch fuse-broadcast).
+"""A gather is one load (patch whole-gathers, _gather.py), and a store that reduces rows and broadcasts over them is not cut where a comparison cuts
+its range (patch fuse-broadcast).
 
 On the CPU stock makes a store for each part of the range, with the same REDUCE ranges in all: their loops would begin once and end several times,
 which never ends in codegen. Stock has that fault in plain sums too; those stay as they are.
 """
 from __future__ import annotations
 from types import ModuleType
-from tinygrad.uop.ops import Ops, UOp
+from tinygrad.uop.ops import Ops, PatternMatcher, UOp, UPat
 from tinygrad_overlay import _state
 from tinygrad_overlay._patching import Changes
+from tinygrad_overlay.codegen._gather import collapse_gather
 
 def cut_store_range(ctx, store:UOp, r:UOp):
   if "fuse-broadcast" in _state.patches and reduces_rows(store): return None
@@ -23,3 +25,6 @@ def patch(module:ModuleType) -> None:
   with Changes("fuse-broadcast") as changes:
     stock_cut_store_range = changes.expect(module, "cut_store_range", "ctx", "store", "r")
     changes.replace_rule(module, "pm_split_store", stock_cut_store_range, cut_store_range)
+    changes.by = "whole-gathers"
+    rule = (UPat(Ops.REDUCE, arg=Ops.ADD, src=(UPat.var("u"),), allow_any_len=True, name="red"), collapse_gather)
+    changes.add_rules(module, "pm_load_collapse", PatternMatcher([rule]))

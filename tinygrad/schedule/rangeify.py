@@ -1,4 +1,5 @@
-"""What happens to a BUFFERIZE after the pass: removed, or stored, and by which kernel (patches close-ranges, vmap-ops; seeds 003, 004)."""
+"""What happens to a BUFFERIZE after the pass: removed, or stored, and by which kernel (patches close-ranges, vmap-ops; seeds 003, 004).
+Before it: which reduce is split in two kernels (patch whole-gathers)."""
 from __future__ import annotations
 from types import ModuleType
 from tinygrad.dtype import AddrSpace
@@ -8,6 +9,14 @@ from tinygrad_overlay import _state
 from tinygrad_overlay._patching import Changes, check
 from tinygrad_overlay.schedule import _fusion, _pass, indexing
 from tinygrad_overlay.schedule._row_values import is_computed_again
+from tinygrad_overlay.schedule._split import leave_whole
+
+# *** splitting a reduce
+
+def split_reduceop(reduce:UOp, x:UOp) -> UOp|None:
+  """Stock splits a large reduce in two kernels; a gather stays whole."""
+  if (split:=stock_split_reduceop(reduce, x)) is None or (whole:=leave_whole(reduce, x)) is None: return split
+  return None if whole is reduce else whole
 
 # *** removing a buffer
 
@@ -109,7 +118,7 @@ def strip_device(c:UOp) -> UOp|None:
   return c.replace(src=()) if c.src else None
 
 def patch(module:ModuleType) -> None:
-  global stock_remove_noop_bufferize, stock_remove_bufferize, stock_bufferize_to_store, stock_renumber_range, stock_tag_uop, stock_split_store, stock_get_rangeify_map
+  global stock_split_reduceop, stock_remove_noop_bufferize, stock_remove_bufferize, stock_bufferize_to_store, stock_renumber_range, stock_tag_uop, stock_split_store, stock_get_rangeify_map
   with Changes("vmap-ops, fuse-broadcast, fusion-guard") as changes:
     # imported from indexing.py, where it has been replaced
     check(module.run_rangeify is indexing.run_rangeify, module, "run_rangeify", "that of indexing.py", "another one")
@@ -130,6 +139,9 @@ def patch(module:ModuleType) -> None:
     stock_split_store = changes.replace(module, "split_store", split_store, "ctx", "x")
     stock_get_rangeify_map = changes.replace(module, "get_rangeify_map", get_rangeify_map, "sink")
     changes.replace_rule(module, "split_kernels", stock_split_store, split_store)
+    changes.by = "whole-gathers"
+    stock_split_reduceop = changes.replace(module, "split_reduceop", split_reduceop, "reduce", "x")
+    changes.replace_rule(module, "earliest_rewrites", stock_split_reduceop, split_reduceop)
     changes.by = "vmap-ops"
     stock_tag_uop = changes.replace(module, "tag_uop", tag_uop, "ctx", "x")
     changes.replace_rule(module, "add_tags", stock_tag_uop, tag_uop)

@@ -1,0 +1,79 @@
+"""A gather is a loop that adds one element and zeros: which element that is (patch whole-gathers).
+
+tinygrad writes x[i], gather, an embedding, a loss by labels as a REDUCE over all r of `where(r == i, x[r], 0)`. Stock's load collapse makes a load of it
+where there is one REDUCE range and a plain `where`. Here all of these are: several index tensors (x[i, j]), bools, and the product with a one-hot.
+"""
+from __future__ import annotations
+from typing import Iterator
+from tinygrad.dtype import dtypes
+from tinygrad.uop.ops import Ops, UOp
+from tinygrad_overlay import _state
+
+def collapse_gather(red:UOp, u:UOp) -> UOp|None:
+  """Returns the REDUCE `red` of `u` without the ranges that are compared with an index, None where there is none."""
+  if "whole-gathers" not in _state.patches or red.dtype != u.dtype: return None
+  left = [r for r in red.src[1:] if r.op is Ops.RANGE]
+  if len(left) < len(red.src)-1 or not any(x.op is Ops.CMPNE for x in u.toposort()): return None
+  value, left = pick_elements(u, left)
+  if len(left) == len(red.src)-1: return None
+  return red.replace(src=(value, *left)) if left else value
+
+def pick_elements(value:UOp, ranges:list[UOp]) -> tuple[UOp, list[UOp]]:
+  """Returns what the sum of `value` over the ranges adds up over those that are left, and these."""
+  left = []
+  for r in ranges:
+    if (picked:=pick_element(value, r)) is None: left.append(r)
+    else: value = picked
+  return value, left
+
+def pick_element(value:UOp, r:UOp) -> UOp|None:
+  """Returns the sum of `value` over `r`, where all but one of its elements are zero; None where that is not known."""
+  depending = value.toposort(gate=lambda x: r in x.ranges)
+  if any(x.op in {Ops.STORE, Ops.REDUCE} for x in depending): return None
+  for unequal in find_zeroing(value):
+    if (at:=find_index(unequal, r)) is None: continue
+    inside = (at >= 0) & (at < r.src[0])
+    equal = {unequal: unequal.const_like(False)}
+    # the load is not made where the index is out of bounds
+    loads = {x:x.substitute({**equal, r:at.valid(inside)}) for x in depending if x.op is Ops.INDEX}
+    return inside.where(value.substitute({**equal, **loads, r:at}), value.const_like(0))
+  return None
+
+def find_zeroing(value:UOp) -> Iterator[UOp]:
+  """Yields the CMPNEs that make `value` zero where they are true."""
+  match value.op:
+    case Ops.MUL | Ops.AND:
+      for s in value.src: yield from find_zeroing(s)
+    case Ops.CAST: yield from find_zeroing(value.src[0])
+    case Ops.WHERE if is_zero(value.src[2]):
+      for s in value.src[:2]: yield from find_zeroing(s)
+    case Ops.WHERE if is_zero(value.src[1]):
+      if value.src[0].op is Ops.CMPNE: yield value.src[0]
+      yield from find_zeroing(value.src[2])
+    # what is not unequal is equal
+    case Ops.CMPNE if value.src[0].op is Ops.CMPNE and value.src[1].op is Ops.CONST and value.src[1].arg is True: yield value.src[0]
+
+def is_zero(x:UOp) -> bool: return x.op is Ops.CONST and x.arg == 0
+
+def find_index(unequal:UOp, r:UOp) -> UOp|None:
+  """Returns the one value of `r` at which the two sides are equal, as an index."""
+  for counter,other in (unequal.src, unequal.src[::-1]):
+    if r not in counter.ranges or r in other.ranges or not dtypes.is_int(other.dtype): continue
+    counting = [(t, sign) for t,sign in split_sum(counter) if r in t.ranges]
+    if [t for t,_ in counting] != [r]: continue
+    rest = [t.cast(dtypes.index)*sign for t,sign in split_sum(counter) if t is not r]
+    return ((other.cast(dtypes.index)-sum(rest, start=UOp.const(dtypes.index, 0)))*counting[0][1]).simplify()
+  return None
+
+def split_sum(x:UOp, sign:int=1) -> Iterator[tuple[UOp, int]]:
+  """Yields the terms of an integer sum, each with 1 or -1. A cast or a sum that may wrap around is a term."""
+  if x.op is Ops.CAST and fits(x.src[0], x.dtype): yield from split_sum(x.src[0], sign)
+  elif x.op is Ops.MUL and fits(x, x.dtype) and x.src[1].op is Ops.CONST and x.src[1].arg == -1: yield from split_sum(x.src[0], -sign)
+  elif x.op is Ops.ADD and fits(x, x.dtype):
+    for s in x.src: yield from split_sum(s, sign)
+  else: yield x, sign
+
+def fits(x:UOp, dtype) -> bool:
+  """Whether an integer has its value in `dtype` too: nothing wraps around."""
+  if not dtypes.is_int(x.dtype) or not dtypes.is_int(dtype): return False
+  return dtype == dtypes.index or (dtype.min <= x.vmin and x.vmax <= dtype.max)
