@@ -55,7 +55,8 @@ class Watcher:
         # source of a program -> the AST that it was made of
         self.asts: dict[str, Any] = {}
         self.found: dict[bytes, Measured] = {}
-        get_program, launch = realize.get_program, realize.CompiledRunner.__call__
+        module: Any = realize
+        get_program, launch = module.get_program, module.CompiledRunner.__call__
 
         def get_and_note(ast: Any, renderer: Any) -> Any:
             program = get_program(ast, renderer)
@@ -69,7 +70,7 @@ class Watcher:
                 self.note(runner, ast, min(times) * 1e9)
             return launch(runner, rawbufs, var_vals, wait)
 
-        realize.get_program, realize.CompiledRunner.__call__ = get_and_note, launch_and_measure
+        module.get_program, module.CompiledRunner.__call__ = get_and_note, launch_and_measure
 
     def note(self, runner: Any, ast: Any, measured: float) -> None:
         from tinygrad import Device

@@ -1,4 +1,6 @@
-"""Programs as people write them, at sizes that take milliseconds: name -> what makes a function of no arguments that runs one call, compiled.
+"""Programs as people write them, at sizes that take milliseconds.
+
+Name -> what makes a function of no arguments that runs one call, compiled.
 
 Measured by `bench.fusion` beside its patterns: a schedule is right when these are never slower for it.
 """
@@ -15,7 +17,7 @@ BATCH, TOKENS, WIDTH, HEADS = 1, 256, 512, 8
 HEAD = WIDTH // HEADS
 
 
-def weight(*shape: int, dtype: str | None = None) -> Any:
+def weight(*shape: Any, dtype: str | None = None) -> Any:
     """Returns a small random tensor that has memory."""
     from tinygrad import Tensor
 
@@ -155,8 +157,11 @@ class ConvolutionalNet:
         self.head = nn.Linear(32 * 5 * 5, 10)
 
     def __call__(self, x: Any) -> Any:
-        x = self.first(x).relu().max_pool2d()
-        return self.head(self.second(x).relu().max_pool2d().flatten(1))
+        for convolution in (self.first, self.second):
+            # Any: asked for indices, it would return two tensors
+            pooled: Any = convolution(x).relu().max_pool2d()
+            x = pooled
+        return self.head(x.flatten(1))
 
 
 def make_training(model: Any, optimizer: Any, images: Any, labels: Any) -> Run:
@@ -244,7 +249,12 @@ def make_bicycle() -> Run:
     z = weight(7 * (STEPS + 1) - 2 + 1)
     pattern = jacobian_sparsity(find_gaps, z)
     coloring = color(pattern)
-    return compile_calls(lambda given: sparse_jacobian(find_gaps, given, pattern, coloring).values, z)
+
+    def find_values(given: Any) -> Any:
+        found: Any = sparse_jacobian(find_gaps, given, pattern, coloring)
+        return found.values
+
+    return compile_calls(find_values, z)
 
 
 # *** matmuls of small numbers

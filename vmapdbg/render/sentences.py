@@ -178,7 +178,7 @@ def _say_unknown(reason: Reason, names: Names) -> str:
 
 
 def _count_up(numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """Adds to the numbers of the overlay's decisions what their sentences say of them: a ratio, microseconds, the kernels."""
+    """Adds to the numbers of a decision of the overlay what its sentence says of them: ratio, microseconds, kernels."""
     known = dict(numbers)
     if "stock_kernels" in known:
         fused, stock = (format_plural(known[name], "kernel") for name in ("kernels", "stock_kernels"))
