@@ -20,6 +20,8 @@ Make = Callable[[], Tensor]
 @pytest.fixture
 def found(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Any]]:
     """What is said of each value in the schedules of a test, with its node."""
+    # what other tests found out is not found out again
+    monkeypatch.setattr(_state.process, "parts", {})
     listed: list[tuple[Any, Any]] = []
     find_reused = _reuse.Reuse.choose
 

@@ -23,11 +23,27 @@ MAX_ATTEMPTS = 8
 # what `run` returns: node of the tensor graph -> what takes its place
 Result = dict[UOp, UOp]
 Run = Callable[[], Result]
+# why realize points stand, and what is said of values that are computed again
+Decisions = tuple[dict[UOp, Refusal], dict[UOp, Refusal]]
 
-def settle(run:Run) -> Result:
-  """Returns what `run`, all the stages, returns under the realize points that are found to be needed."""
+def settle(sink:UOp, run_stages:Callable[[UOp], Result]) -> Result:
+  """Returns what all stages return for the graph of `sink` under the realize points that are found to be needed."""
+  def run() -> Result: return run_stages(sink)
   if not _state.patches & {"fuse-broadcast", "local-budget", "realize-reused"}: return make_attempt(run, Attempt())[1]
-  made, ret = make_attempt(run, Attempt(is_judged=True))
+  def settle_part(part:UOp) -> Decisions: return settle_whole(lambda: run_stages(part))[0]
+  made, ret = make_attempt(run, Attempt(is_judged=True, settle_part=settle_part))
+  if not made.is_decided: return settle_whole(run, (made, ret))[1]
+  for rounds in range(1, MAX_ATTEMPTS):
+    # parts that share a kernel may not fit together
+    if not (refused:=judge_kernels(made)): break
+    if rounds == MAX_ATTEMPTS-1: refused = {**leave_unfused(made), **refused}
+    _state.observer.pass_repeats()
+    made, ret = make_attempt(run, Attempt({**made.realize_points, **refused}, is_judged=True, rounds=rounds, reused=made.reused))
+  return ret
+
+def settle_whole(run:Run, first:tuple[Attempt, Result]|None=None) -> tuple[Decisions, Result]:
+  """Decides about a graph as a whole: by attempts that run all stages, of which `first` may be there already."""
+  made, ret = first or make_attempt(run, Attempt(is_judged=True))
   reused = find_reused(made) if "realize-reused" in _state.patches else {}
   realize_points = {x:r for x,r in reused.items() if r.rule == "stored-once"}
   stock = StockAttempt(run, realize_points, reused)
@@ -35,28 +51,34 @@ def settle(run:Run) -> Result:
     if rounds or reused:
       _state.observer.pass_repeats()
       made, ret = make_attempt(run, Attempt(realize_points, is_judged=True, rounds=rounds, reused=reused))
-    if not (refused:=judge(made, stock)): return ret
+    if not (refused:=judge(made, stock)): return (realize_points, reused), ret
     # the last look: none is left to be tried
     if rounds == MAX_ATTEMPTS-2: refused = {**leave_unfused(made), **refused}
     realize_points = {**realize_points, **refused}
     if stock.is_made and realize_points.keys() >= made.fused.keys() and not find_over_budget(stock.get()):
       # no fusion pays: what stock's stages made is there already, unless somebody wants to see it made
-      if not _state.observer.listens: return stock.take_result()
+      if not _state.observer.listens: return (realize_points, reused), stock.take_result()
       _state.observer.pass_repeats()
-      return make_attempt(run, Attempt({**made.refused, **realize_points}, keeps_all=True, is_judged=True, reused=reused))[1]
+      every = {**made.refused, **realize_points}
+      return (every, reused), make_attempt(run, Attempt(every, keeps_all=True, is_judged=True, reused=reused))[1]
   _state.observer.pass_repeats()
-  return make_attempt(run, Attempt(realize_points, is_judged=True, rounds=MAX_ATTEMPTS-1, reused=reused))[1]
+  return (realize_points, reused), make_attempt(run, Attempt(realize_points, is_judged=True, rounds=MAX_ATTEMPTS-1, reused=reused))[1]
 
 def judge(made:Attempt, stock:StockAttempt) -> dict[UOp, Refusal]:
   """Returns the nodes at which the realize point is to be put back, and why."""
+  refused = judge_kernels(made)
+  if "fusion-guard" in _state.patches and any(x not in made.realize_points for x in made.fused):
+    from tinygrad_overlay.schedule._guard import find_losses  # it needs codegen, which imports the scheduler
+    refused = {**find_losses(made, stock.get()), **refused}
+  return refused
+
+def judge_kernels(made:Attempt) -> dict[UOp, Refusal]:
+  """The same, by the kernels alone: those that do not fit, or that codegen cannot put in order."""
   refused: dict[UOp, Refusal] = {}
   if "local-budget" in _state.patches: refused.update(find_over_budget(made))
   if any(runs_reduce_twice(k.ast) for k in made.kernels):
     again = Refusal("fuse-broadcast", "reduce-at-two-places")
     refused.update((x, again) for x in find_tried(made) if x not in made.realize_points)
-  if "fusion-guard" in _state.patches and any(x not in made.realize_points for x in made.fused):
-    from tinygrad_overlay.schedule._guard import find_losses  # it needs codegen, which imports the scheduler
-    refused = {**find_losses(made, stock.get()), **refused}
   return refused
 
 def find_tried(made:Attempt) -> list[UOp]: return [*made.fused, *made.local_ranges.values()]

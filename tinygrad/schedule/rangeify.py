@@ -99,6 +99,7 @@ def add_buffers(ctx, x:UOp, idx:UOp): return bufferize_to_store(ctx, x, idx, all
 
 def tag_uop(ctx:list[UOp], x:UOp) -> UOp|None:
   ret = stock_tag_uop(ctx, x)
+  _pass.current.tagged = ctx
   if ret is not None: _state.observer.uop_tagged(ctx)
   return ret
 
@@ -111,7 +112,7 @@ def split_store(ctx:list[UOp], x:UOp) -> UOp|None:
 
 def get_rangeify_map(sink:UOp) -> dict[UOp, UOp]:
   """All stages from tensor graph to kernels; they run again where a fusion does not pay (patches fusion-guard, local-budget)."""
-  return _fusion.settle(lambda: stock_get_rangeify_map(sink))
+  return _fusion.settle(sink, stock_get_rangeify_map)
 
 def strip_device(c:UOp) -> UOp|None:
   # what is folded under a LOCAL buffer takes over its device, and a constant in a kernel has none
