@@ -64,7 +64,8 @@ class Parts:
   def __init__(self, walked:Attempt, forced:dict[UOp, tuple[str, UOp]], settle:Settle):
     self.walked, self.forced, self.settle = walked, forced, settle
     self.realize_map = walked.ctx.realize_map
-    self.budget = max(FREE_NODES, SHARE*len(walked.toposort))
+    self.limit = self.budget = max(FREE_NODES, int(SHARE*len(walked.toposort)))
+    self.seen: set[tuple] = set()
 
   def decide(self) -> Decisions:
     realize_points: dict[UOp, Refusal] = {}
@@ -135,20 +136,21 @@ class Parts:
     """What was decided in one that is alike; else it is scheduled."""
     if not part.is_plain or (alone:=self.cut_out(part)) is None: return self.leave(part)
     sink, nodes = alone
-    known, key = process.parts, (_state.patches, sink.key)
-    if key not in known:
-      # constants are in the part that reads them
+    key = (_state.patches, sink.key)
+    # one that is known from another graph counts, too: a schedule is the same whatever was scheduled before it
+    if key not in self.seen:
       if len(nodes) > self.budget: return self.leave(part)
       self.budget -= len(nodes)
-      known[key] = self.place(self.settle(sink), list(nodes.values()))
-    if (found:=known[key]) is None: return self.leave(part)
+      self.seen.add(key)
+    if key not in process.parts: process.parts[key] = self.place(self.settle(sink), list(nodes.values()))
+    if (found:=process.parts[key]) is None: return self.leave(part)
     order = list(nodes)
     points, again = ({order[i]:refusal for i,refusal in places.items()} for places in found)
     return points, again
 
   def leave(self, part:Part) -> Decisions:
     """It is scheduled as by stock."""
-    refusal = Refusal("fusion-guard", "not-tried", {"nodes": len(part.nodes)})
+    refusal = Refusal("fusion-guard", "not-tried", {"nodes": len(part.nodes), "limit": self.limit})
     return {x:refusal for x in part.nodes if x in self.walked.fused or x in self.walked.row_values}, {}
 
   def cut_out(self, part:Part) -> tuple[UOp, dict[UOp, UOp]]|None:

@@ -100,6 +100,7 @@ Rule = Annotated[
         "local-read-often",
         "reduce-at-two-places",
         "not-settled",
+        "not-tried",
         "codegen-fails",
         "no-kernel-saved",
         "more-work",

@@ -216,6 +216,7 @@ _SENTENCES: dict[str, str | Say] = {
     ),
     "reduce-at-two-places": "its kernel would run the loop of one reduce at two places",
     "not-settled": "not settled after {attempts} attempts",
+    "not-tried": "not tried: it is in a part of {nodes:,} nodes, and parts of {limit:,} nodes are tried in one graph",
     "codegen-fails": "{fused}, but codegen fails on it ({error})",
     "no-kernel-saved": "{fused}: it saves no kernel",
     "more-work": (
