@@ -1,10 +1,11 @@
-"""What fusion brings on the CPU device: `python -m bench.fusion [--rounds N] [PATTERN ...]`.
+"""What fusion brings on the CPU device: `python -m bench.fusion [--rounds N] [--torch PYTHON] [NAME ...]`.
 
 For each pattern of `bench.fusion_patterns` and each program of `bench.programs`: the time of one call with all patches
 over that without those that choose what is stored, which is stock's schedule; and for the patterns the same with seed
 002's change alone (`fuse-broadcast` without `local-budget` and `fusion-guard`), so that the table shows what the guard
-is for. Each side is a process; they take turns, so that a machine that slows down slows all of them. A figure
-is a ratio of the least times: what else runs on the machine only ever adds to a time.
+is for. With `--torch`, an interpreter that has torch, the programs stand beside PyTorch with as many threads. Each side
+is a process; they take turns, so that a machine that slows down slows all of them. A figure is a ratio of the least
+times: what else runs on the machine only ever adds to a time.
 
 Exit status 1: one is slower than 1.02 of none, softmax or RMSNorm is not under 0.85, the rotary program not under 0.15,
 or, where all are measured, their geometric mean not under 0.8.
@@ -13,6 +14,7 @@ or, where all are measured, their geometric mean not under 0.8.
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import subprocess
 import sys
@@ -21,7 +23,7 @@ from bench.fusion_patterns import PATTERNS
 from bench.programs import PROGRAMS
 from bench.sides import ROOT, UNFUSED, side_environment
 
-SEED = "seed"
+SEED, TORCH = "seed", "torch"
 SIDES = {"none": UNFUSED, SEED: "all,-fusion-guard,-local-budget,-realize-reused", "all": "all"}
 # a slower pattern is one that the guard should have refused; two percent is what repeated runs of one program differ by
 MOST = 1.02
@@ -30,12 +32,16 @@ MEAN = 0.8
 
 
 class Side:
-    """A process that runs the patterns under one state of the patches."""
+    """A process that runs the patterns and programs under one state of the patches, or the programs by PyTorch."""
 
-    def __init__(self, spec: str):
+    def __init__(self, spec: str, torch: str | None = None):
+        command = [sys.executable, "-m", "bench.fusion_patterns"]
+        if spec == TORCH:
+            assert torch is not None
+            command = [torch, str(ROOT / "bench" / "programs_torch.py")]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "bench.fusion_patterns"],
-            env=side_environment(spec),
+            command,
+            env=dict(os.environ) if spec == TORCH else side_environment(spec),
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -75,16 +81,19 @@ def ratio(times: dict[str, list[float]], side: str) -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", default=[*PATTERNS, *PROGRAMS], metavar="NAME", help="default: all of them")
+    parser.add_argument("--torch", metavar="PYTHON", help="an interpreter that has torch")
     parser.add_argument("--rounds", type=int, default=9, help="measurements of each side")
     arguments = parser.parse_args()
     failed, ratios = [], []
-    print(f"{'':22s} {'kernels':^14s} {'ms':>8s} {'time / none':>15s}")
+    print(f"{'':22s} {'kernels':^14s} {'ms':>8s} {'time / none':>15s} {'all / torch':>12s}")
     print(f"{'':22s} {'none seed all':^14s} {'none':>8s} {'seed':>7s} {'all':>7s}")
     shared = {name: Side(spec) for name, spec in SIDES.items()}
     for name in arguments.names:
         most = GAINS.get(name, MOST)
         # a program is much memory, and what the seed's change makes of one may take minutes
         sides = shared if name in PATTERNS else {side: Side(SIDES[side]) for side in SIDES if side != SEED}
+        if arguments.torch is not None and name in PROGRAMS:
+            sides[TORCH] = Side(TORCH, arguments.torch)
         found = compare(name, sides, most, arguments.rounds)
         ratios.append(found["all"])
         if found["all"] > most:
@@ -110,7 +119,7 @@ def compare(name: str, sides: dict[str, Side], most: float, rounds: int) -> dict
     for _ in range(3):
         if ratio(times, "all") <= most:
             break
-        others = {side: Side(SIDES[side]) for side in sides}
+        others = {side: Side(SIDES[side]) for side in sides if side != TORCH}
         for other in others.values():
             other.ask("prepare", name)
         for side, more in measure(others, name, rounds).items():
@@ -119,7 +128,8 @@ def compare(name: str, sides: dict[str, Side], most: float, rounds: int) -> dict
     found = {side: ratio(times, side) for side in sides}
     shown = " ".join(f"{counts.get(side, ''):>4}" for side in SIDES)
     seed = f"{found[SEED]:7.2f}" if SEED in found else " " * 7
-    print(f"{name:22s} {shown} {min(times['none']) * 1e3:8.2f} {seed} {found['all']:7.2f}", flush=True)
+    torch = f"{found['all'] / found[TORCH]:12.1f}" if TORCH in found else ""
+    print(f"{name:22s} {shown} {min(times['none']) * 1e3:8.2f} {seed} {found['all']:7.2f} {torch}", flush=True)
     return found
 
 
