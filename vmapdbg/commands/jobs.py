@@ -40,14 +40,20 @@ def find_shown(
 ) -> Capture:
     """Returns the capture of a run of the snippet, timed or not, or the saved one. `arguments` come before those after
     `--`. Raises Failure for a saved one with what would do nothing."""
-    if arguments:
-        options = replace(options, arguments=(*arguments, *(options.arguments or ())))
+    options = add_arguments(options, arguments)
     if not is_saved(snippet):
         job = replace(find_job(snippet, options), times=times)
         return capture_job(job, quiet_stdout=quiet_stdout)
     if times:
         raise Failure(f"{snippet} is a saved capture: it takes no arguments and no --time")
     return find_capture(snippet, options)
+
+
+def add_arguments(options: JobOptions, arguments: tuple[str, ...]) -> JobOptions:
+    """Returns the options with arguments of the snippet's that stand before those after `--`."""
+    if not arguments:
+        return options
+    return replace(options, arguments=(*arguments, *(options.arguments or ())))
 
 
 def find_capture(snippet: str | None, options: JobOptions) -> Capture:

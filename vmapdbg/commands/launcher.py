@@ -98,10 +98,13 @@ def run_pair(before: Job, after: Job, imports: Sequence[str], progress: Progress
         return runs[0].result(), runs[1].result()
 
 
-def run_many(jobs: Sequence[Job], done: Callable[[], object]) -> list[Run]:
-    """Runs jobs, as many at the same time as there are cores, and calls `done` after each. Runs are in their order."""
-    with _run_at_once(os.cpu_count() or 1) as pool:
-        runs = [pool.submit(run_quietly, job) for job in jobs]
+def run_many(
+    jobs: Sequence[Job], done: Callable[[], object], most: int | None = None, shadow: bool = False
+) -> list[Run]:
+    """Runs jobs and calls `done` after each: `most` at the same time, or as many as there are cores. Runs are in their
+    order. With `shadow` a child that dies leaves what it captured, as in `run_job`."""
+    with _run_at_once(most or os.cpu_count() or 1) as pool:
+        runs = [pool.submit(run_quietly, job, shadow=shadow) for job in jobs]
         for _ in as_completed(runs):
             done()
         return [run.result() for run in runs]
@@ -118,12 +121,12 @@ def _run_at_once(most: int) -> Generator[ThreadPoolExecutor]:
             raise
 
 
-def run_quietly(job: Job, progress: Progress | None = None) -> Run:
-    """Runs a job and keeps what its snippet prints."""
+def run_quietly(job: Job, progress: Progress | None = None, shadow: bool = False) -> Run:
+    """Runs a job and keeps what its snippet prints. `shadow` is that of `run_job`."""
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         capture, died = None, None
         try:
-            capture = run_job(job, Streams(stdout, stderr), progress=progress)
+            capture = run_job(job, Streams(stdout, stderr), progress=progress, shadow=shadow)
         except ChildDied as error:
             died = str(error)
         stdout.seek(0)

@@ -49,12 +49,17 @@ def render_report(capture: Capture, files: Sequence[SourceFile], made: str = "")
 
     `files` are the user's, as `read_sources` returns them; `made` says when and from what the report is.
     """
-    report = _Report(capture, files)
-    return fill_template("page.html.jinja", report, report.make_data(), capture=capture, made=made)
+    report, texts = Report(capture, files), Texts()
+    data = {**report.make_data(texts), "texts": texts.list_all()}
+    return fill_template("page.html.jinja", report, data, capture=capture, made=made)
 
 
-def fill_template(name: str, report: object, data: object, **values: object) -> str:
-    """Returns a template of this folder filled in. `data` is for the script, `report` what the template asks for."""
+def fill_template(name: str, report: object, data: object, cut: str = "", frame: str = "", **values: object) -> str:
+    """Returns a template of this folder filled in. `data` is for the script, `report` what the template asks for.
+
+    `frame` is put before and after what changes from state to state of the patches, and `cut` between parts of it that
+    may be equal in two states.
+    """
     style, script = _read("page.css"), _read("page.js")
     environment = Environment(
         loader=PackageLoader("vmapdbg.render.report", ""),
@@ -71,6 +76,8 @@ def fill_template(name: str, report: object, data: object, **values: object) -> 
         style=Markup(style),
         script=Markup(script),
         data=Markup(_dump(data)),
+        cut=Markup(cut),
+        frame=Markup(frame),
         **values,
     )
 
@@ -122,8 +129,8 @@ class RuleRow:
     bytes: int
 
 
-class _Report:
-    """What the template asks for."""
+class Report:
+    """What the template asks for about a capture."""
 
     def __init__(self, capture: Capture, files: Sequence[SourceFile]) -> None:
         self.capture = capture
@@ -207,13 +214,12 @@ class _Report:
 
     # *** for the script
 
-    def make_data(self) -> dict[str, Any]:
-        texts = Texts()
+    def make_data(self, texts: Texts) -> dict[str, Any]:
         numbers = {line: note.number for line, note in self.notes.items()}
         kernels = [self._describe_kernel(view, texts) for view in self.kernels]
         nodes = describe_nodes(self.nodes, self.capture, numbers, texts)
         lines = [[clean_text(self.place(line)), clean_text(line)] for line in self.notes]
-        return {"lines": lines, "kernels": kernels, "nodes": nodes, "texts": texts.list_all()}
+        return {"lines": lines, "kernels": kernels, "nodes": nodes}
 
     def _describe_kernel(self, view: KernelView, texts: Texts) -> list[Any]:
         title, steps = explain_group(view.group, self.capture, texts)
