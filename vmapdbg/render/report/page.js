@@ -188,7 +188,8 @@
   // *** the drawing
 
   const zooms = new Map();
-  const shown = () => document.querySelector("figure:not([hidden]) .graph");
+  // of a page with two sides both
+  const shown = () => all(".drawing:not([hidden]) .graph");
   const wholeBox = (svg) => svg.dataset.box.split(/[\s,]+/).map(Number);
 
   function setView(svg, view) {
@@ -218,13 +219,17 @@
   }
 
   function showLitBox(from) {
-    if (from && from.closest && from.closest(".graph")) return;
+    const graph = from && from.closest && from.closest(".graph");
     // the drawing with most of it; of those that have as much the one that is seen
-    const figures = all("figure[data-picture]").map((figure) => ({ figure, count: all(".lit", figure).length - figure.hidden / 2 }));
-    const best = figures.sort((a, b) => b.count - a.count)[0];
+    const drawings = all(".drawing").map((drawing) => ({ drawing, count: all(".lit", drawing).length - drawing.hidden / 2 }));
+    const best = drawings.sort((a, b) => b.count - a.count)[0];
     if (!best || best.count <= 0) return;
-    showPicture(+best.figure.dataset.picture);
-    moveTo(best.figure.querySelector(".chosen") || best.figure.querySelector(".lit"));
+    if (!graph) showPicture(+best.drawing.dataset.picture);
+    // the one that was clicked stays where it is; what belongs to it on the other side comes into view
+    for (const other of shown()) {
+      const lit = other.querySelector(".chosen") || other.querySelector(".lit");
+      if (lit && other !== graph) moveTo(lit);
+    }
   }
 
   function moveTo(element) {
@@ -236,10 +241,9 @@
   }
 
   function showPicture(number) {
-    all("figure[data-picture]").forEach((figure) => { figure.hidden = +figure.dataset.picture !== number; });
+    all(".drawing").forEach((drawing) => { drawing.hidden = +drawing.dataset.picture !== number; });
     if ($("schedule")) $("schedule").value = String(number);
-    const svg = shown();
-    if (svg && !zooms.has(svg)) startView(svg);
+    shown().filter((svg) => !zooms.has(svg)).forEach(startView);
   }
 
   function watchDrawing(svg) {
@@ -346,9 +350,10 @@
   }
   const kindOf = (row) => row.matches("tr") ? "tr.has" : row.matches("details") ? "details.kernel" : "li";
 
-  const zoomKeys = { "+": () => zoom(shown(), 0.8), "=": () => zoom(shown(), 0.8), "-": () => zoom(shown(), 1.25), 0: () => fit() };
-  function fit() {
-    const svg = shown(), [x, y, w, h] = wholeBox(svg), size = svg.getBoundingClientRect();
+  const zoomAll = (factor) => shown().forEach((svg) => zoom(svg, factor));
+  const zoomKeys = { "+": () => zoomAll(0.8), "=": () => zoomAll(0.8), "-": () => zoomAll(1.25), 0: () => shown().forEach(fit) };
+  function fit(svg) {
+    const [x, y, w, h] = wholeBox(svg), size = svg.getBoundingClientRect();
     const scale = Math.min(size.width / w, size.height / h);
     setView(svg, [x + (w - size.width / scale) / 2, y + (h - size.height / scale) / 2, size.width / scale, size.height / scale]);
   }
@@ -363,21 +368,21 @@
     else if (event.key === "Enter" && event.target === $("search")) $("hits").querySelector("button")?.click();
     else if (event.key === "ArrowDown" || event.key === "ArrowUp") { if (!isTyping && step(event.key === "ArrowDown" ? 1 : -1)) event.preventDefault(); }
     else if ((event.key === "Enter" || event.key === " ") && event.target.matches(".box, .link")) { event.preventDefault(); event.target.dispatchEvent(new MouseEvent("click", { bubbles: true })); }
-    else if (!isTyping && zoomKeys[event.key] && shown()) zoomKeys[event.key]();
+    else if (!isTyping && zoomKeys[event.key]) zoomKeys[event.key]();
   });
 
   $("search").addEventListener("input", search);
   $("search").addEventListener("focus", search);
-  window.addEventListener("resize", () => { zooms.clear(); const svg = shown(); if (svg) startView(svg); });
+  window.addEventListener("resize", () => { zooms.clear(); shown().forEach(startView); });
 
   // what is put in anew with each state
   function start() {
-    $("in").addEventListener("click", () => shown() && zoom(shown(), 0.8));
-    $("out").addEventListener("click", () => shown() && zoom(shown(), 1.25));
-    $("fit").addEventListener("click", () => shown() && fit());
+    $("in").addEventListener("click", () => zoomAll(0.8));
+    $("out").addEventListener("click", () => zoomAll(1.25));
+    $("fit").addEventListener("click", () => shown().forEach(fit));
     $("schedule")?.addEventListener("change", (event) => showPicture(+event.target.value));
     all(".graph").forEach(watchDrawing);
-    if (document.querySelector("figure[data-picture]")) showPicture(0);
+    if (document.querySelector(".drawing")) showPicture(0);
   }
 
   // *** patches as switches

@@ -25,7 +25,7 @@ from vmapdbg.overview.kernels import KernelGroup, Totals, find_distinct, group_k
 from vmapdbg.overview.methods import MethodCost, count_methods
 from vmapdbg.render.format import Places, format_bytes, format_count, format_seconds, format_share, round_count
 from vmapdbg.render.graph.dot import clean_text
-from vmapdbg.render.report.graph import Picture, draw_schedule, find_drawn_nodes
+from vmapdbg.render.report.graph import draw_schedule, find_drawn_nodes
 from vmapdbg.render.report.kernels import KernelView, merge_findings, view_kernels
 from vmapdbg.render.report.lines import LineNotes, SourceView, collect_notes, list_lines, view_source
 from vmapdbg.render.report.nodes import (
@@ -37,6 +37,7 @@ from vmapdbg.render.report.nodes import (
     find_telling,
     name_node,
 )
+from vmapdbg.render.report.pictures import Drawing, Picture
 from vmapdbg.render.report.sources import SourceFile
 from vmapdbg.render.sentences import Names, say_briefly
 
@@ -138,7 +139,7 @@ class Report:
         self.totals: Totals = sum_groups(self.groups)
         self.methods: list[MethodCost] = count_methods(capture)
         self.kernels: list[KernelView] = view_kernels(self.groups, capture)
-        self.pictures, self.undrawn = self._draw()
+        self.drawings, self.undrawn = self._draw()
         self.nodes = self._find_nodes()
         self.notes: dict[str, LineNotes] = collect_notes(capture, self.nodes)
         self.places = Places(list_lines(capture), capture.snippet)
@@ -146,7 +147,7 @@ class Report:
         self.findings = merge_findings(capture.findings)
         self.rule_names = {rule.code: rule.name for rule in RULES}
 
-    def _draw(self) -> tuple[list[Picture], int]:
+    def _draw(self) -> tuple[list[Drawing], int]:
         again = find_distinct(self.capture)
         chosen = [s for s in self.capture.schedules if s.index in again and s.kernels]
         chosen.sort(key=lambda s: -sum(kernel.executed_ops for kernel in s.kernels))
@@ -157,15 +158,15 @@ class Report:
 
         # each is laid out by a process of its own
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            drawn = list(pool.map(draw, shown))
+            drawn = [Drawing((picture,)) for picture in pool.map(draw, shown)]
         return drawn, len(chosen) - len(drawn)
 
     def _find_nodes(self) -> dict[NodeKey, list[int]]:
         nodes = find_nodes(self.groups, self.capture)
         for key in find_telling(self.capture):
             nodes.setdefault(key, [])
-        for picture in self.pictures:
-            for key in find_drawn_nodes(picture.svg):
+        for drawing in self.drawings:
+            for key in find_drawn_nodes(drawing.pictures[0].svg):
                 nodes.setdefault(key, [])
         known = (key for key in nodes if index_of(self.capture.schedules[key[0]]).node(key[1]) is not None)
         return {key: nodes[key] for key in known}
