@@ -43,7 +43,10 @@ def find_shown(
     options = add_arguments(options, arguments)
     if not is_saved(snippet):
         job = replace(find_job(snippet, options), times=times)
-        return capture_job(job, quiet_stdout=quiet_stdout)
+        capture = capture_job(job, quiet_stdout=quiet_stdout)
+        if times:
+            tell_untimed(capture)
+        return capture
     if times:
         raise Failure(f"{snippet} is a saved capture: it takes no arguments and no --time")
     return find_capture(snippet, options)
@@ -167,6 +170,16 @@ def capture_job(job: Job, quiet_stdout: bool = False) -> Capture:
     tell_mistakes(capture.findings)
     remember_names(list_names(capture))
     return capture
+
+
+def tell_untimed(*captures: Capture) -> None:
+    """Says that times were asked for and there are none, unless a snippet failed: that is told already."""
+    kernels = [kernel for capture in captures for schedule in capture.schedules for kernel in schedule.kernels]
+    failed = any(capture.error is not None for capture in captures)
+    if failed or not kernels or any(kernel.measured is not None for kernel in kernels):
+        return
+    target = captures[-1].target
+    click.echo(f"vmapdbg: no kernel was timed: what ran is not the source for {target} that is shown", err=True)
 
 
 def tell_death(capture: Capture) -> None:

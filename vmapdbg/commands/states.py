@@ -9,7 +9,7 @@ import click
 
 from vmapdbg.commands.baseline import capture_of, tell_printed
 from vmapdbg.commands.completion import list_names
-from vmapdbg.commands.jobs import find_job, is_saved, refuse_overlay_error, tell_mistakes
+from vmapdbg.commands.jobs import find_job, is_saved, refuse_overlay_error, tell_mistakes, tell_untimed
 from vmapdbg.commands.last_job import remember_names
 from vmapdbg.commands.launcher import run_many
 from vmapdbg.commands.options import JobOptions
@@ -43,6 +43,8 @@ def capture_states(snippet: str | None, options: JobOptions, times: bool) -> lis
         found.append((state, capture))
         _tell_failure(state, capture)
     first = found[0][1]
+    if times:
+        tell_untimed(first)
     tell_mistakes(first.findings)
     remember_names(list_names(first))
     return found

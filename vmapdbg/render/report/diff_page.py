@@ -82,6 +82,7 @@ class _DiffReport:
         self.rule_names = {rule.code: rule.name for rule in RULES}
         self.undrawn = 0
         self.ratio, self.write_count, self.write_bytes = ratio, round_count, format_bytes
+        self.write_seconds = format_seconds
         self.gone = merge_findings(self.diff.findings_gone)
         self.new = merge_findings(self.diff.findings_new)
 
@@ -222,9 +223,15 @@ class _DiffReport:
         return changed, len(self.diff.schedules)
 
     def side_amount(self, group: ChangeGroup, what: str) -> str:
-        """What the kernels of a change that is on one side alone come to: `ops` or `bytes`."""
+        """What the kernels of a change that is on one side alone come to: `ops`, `bytes` or `seconds`."""
         cost = group.after if group.change.after else group.before
+        if what == "seconds":
+            return format_seconds(cost.seconds) if cost.seconds else ""
         return round_count(cost.ops) if what == "ops" else format_bytes(cost.bytes)
+
+    def is_timed(self) -> bool:
+        """Whether a kernel was timed on both sides."""
+        return any(group.before.seconds and group.after.seconds for group in self.groups)
 
     # *** for the script
 
