@@ -209,13 +209,13 @@ def refuse_overlay_error(capture: Capture) -> None:
         raise Failure(capture.error.message)
 
 
-def add_findings(capture: Capture) -> Capture:
+def add_findings(capture: Capture, file: str | None = None) -> Capture:
     """Returns the capture with what lint finds in it alone, without what a comment on the user's line or the
-    settings take out."""
+    settings take out. The settings are those of `file`, of the snippet where none is named."""
     from vmapdbg.lint import lint_capture
     from vmapdbg.lint.ignores import split_ignored
 
-    codes = find_settings(capture.snippet).choose_codes()
+    codes = find_settings(capture.snippet if file is None else file).choose_codes()
     return replace(capture, findings=split_ignored(lint_capture(capture, codes=codes))[0])
 
 
