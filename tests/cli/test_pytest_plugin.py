@@ -205,13 +205,10 @@ def test_what_is_ignored_is_that_of_the_folder_of_the_test(tmp_path: Path) -> No
     [
         ('target = "abacus"', "target in [tool.vmapdbg]: unknown target 'abacus'"),
         ('patches = "nonsense"', "patches in [tool.vmapdbg]: unknown patch 'nonsense'"),
-        ("target = [", "pyproject.toml: "),
         ("colour = 1", "unknown key 'colour' in [tool.vmapdbg]"),
     ],
 )
 def test_a_mistake_in_the_table_is_one_line(tmp_path: Path, line: str, words: str) -> None:
-    # pytest reads pyproject.toml for itself, and would refuse one that is no TOML, were there no pytest.ini
-    (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     write_table(tmp_path, line, text="def test_a(): pass\n")
     done = run_pytest(tmp_path, "--vmapdbg", "tests")
     assert done.returncode == 4
