@@ -18,7 +18,7 @@ def test_the_kernels_of_both_sides_are_timed(tmp_path: Path) -> None:
     (tmp_path / "new.py").write_text(RUNS.replace("softmax()", "softmax().contiguous().exp()"), "utf-8")
     done = run_tool("diff", "old.py", "new.py", "--time", "--json", "-o", "change.html", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.splitlines()[0] == "vmapdbg: running old.py and new.py 3 times on each side, in turns"
+    assert done.stderr.splitlines()[0] == "vmapdbg: running old.py and new.py, 3 times each, in turns"
     found = json.loads(done.stdout)
     assert all(0 < found[side]["totals"]["seconds"] < 10 for side in ("before", "after"))
     kernels = [

@@ -98,28 +98,34 @@ def test_a_failure_with_all_patches_is_that_of_the_command(tmp_path: Path) -> No
     assert "ended by ValueError" in read_states(tmp_path / "all.html")[0][1]
 
 
-@pytest.mark.parametrize(("more", "most"), [([], 2), (["--time"], 1)])
-def test_two_children_run_at_once_and_timed_ones_alone(
-    more: list[str], most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("times", [False, True])
+def test_two_children_run_at_once_and_timed_ones_take_turns(
+    times: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[tuple[Sequence[Job], int]] = []
+    asked: list[Sequence[Job]] = []
 
     def run_many(jobs: Sequence[Job], done: object, most: int, shadow: bool) -> list[Run]:
-        asked.append((jobs, most))
+        assert (most, shadow, times) == (2, True, False)
+        return run_in_turns(jobs)
+
+    def run_in_turns(jobs: Sequence[Job], name: str = "") -> list[Run]:
+        asked.append(jobs)
         return [Run(lost_range(), None, stdout=b"printed\n") for _ in jobs]
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(states, "run_many", run_many)
+    monkeypatch.setattr(states, "run_in_turns", run_in_turns)
     (tmp_path / "net.py").write_text("print('ran')\n")
+    more = ["--time"] if times else []
     done = CliRunner().invoke(
         main, ["report", "net.py", "-o", "all.html", "--patches-all", *more, "--", "--steps", "1"]
     )
     assert done.exit_code == 0, done.output
     assert done.output.count("printed") == 1
-    ((jobs, at_once),) = asked
-    assert at_once == most
+    assert ("no kernel was timed" in done.output) == times
+    (jobs,) = asked
     assert [job.patches for job in jobs] == [state.patches for state in list_states()]
-    assert {(job.times, job.arguments) for job in jobs} == {(bool(more), ("--steps", "1"))}
+    assert {(job.times, job.arguments) for job in jobs} == {(times, ("--steps", "1"))}
     assert len(read_states(tmp_path / "all.html")) == len(SWITCHABLE) + 2
 
 

@@ -47,14 +47,14 @@ def test_sides_take_turns_and_a_kernel_has_the_median_of_its_runs(
 ) -> None:
     machine = Machine({"before": [9.0, 2.0, 3.0], "after": [1.0, 7.0, 1.5]})
     monkeypatch.setattr(turns, "run_quietly", machine.run)
-    before, after = run_in_turns(JOBS[0], JOBS[1], "net.py")
+    before, after = run_in_turns(JOBS, "net.py")
     assert machine.ran == ["before", "after"] * 3
     assert [run.schedules[0].kernels[0].measured for run in (before, after)] == [
         Measured(5, 3.0, 2.0, 9.0, 3),
         Measured(5, 1.5, 1.0, 7.0, 3),
     ]
     assert (before.stdout, after.stdout) == (b"before", b"after")
-    assert capsys.readouterr().err == "vmapdbg: running net.py 3 times on each side, in turns\n"
+    assert capsys.readouterr().err == "vmapdbg: running net.py, 3 times each, in turns\n"
 
 
 @pytest.mark.parametrize("failed", [Run(failed_snippet(), None), Run(None, "it died")])
@@ -66,7 +66,7 @@ def test_a_side_that_fails_is_not_run_again(failed: Run, monkeypatch: pytest.Mon
         return Run(make(timed("E_4", 1.0)), None) if job.patches else failed
 
     monkeypatch.setattr(turns, "run_quietly", run)
-    before, after = run_in_turns(JOBS[0], JOBS[1], "net.py")
+    before, after = run_in_turns(JOBS, "net.py")
     assert ran == [False, True, True, True]
     assert before == failed
     assert after.schedules[0].kernels[0].measured == Measured(1, 1.0, 1.0, 1.0, 3)
@@ -74,7 +74,7 @@ def test_a_side_that_fails_is_not_run_again(failed: Run, monkeypatch: pytest.Mon
 
 def test_kernels_without_times_stay_without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "run_quietly", lambda _: Run(make(make_kernel("E_4")), None))
-    before, _ = run_in_turns(JOBS[0], JOBS[1], "net.py")
+    before, _ = run_in_turns(JOBS, "net.py")
     assert before.schedules[0].kernels[0].measured is None
 
 

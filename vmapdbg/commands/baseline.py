@@ -145,9 +145,11 @@ def run_beside(job: Job, baseline: str) -> tuple[Run, Run]:
 
 def run_both(before: Job, after: Job, name: str) -> tuple[Run, Run]:
     """Runs two jobs at the same time, timed ones in turns; `name` is for what is said of it."""
+    is_one = before.snippet == after.snippet
     if after.times:
-        return run_in_turns(before, after, name)
-    with show_progress(f"running {name}" if before.snippet != after.snippet else f"running {name} twice") as progress:
+        first, second = run_in_turns((before, after), f"{name} on both sides" if is_one else name)
+        return first, second
+    with show_progress(f"running {name} twice" if is_one else f"running {name}") as progress:
         return run_pair(before, after, _NEEDED, progress)
 
 

@@ -14,6 +14,7 @@ from vmapdbg.commands.last_job import remember_names
 from vmapdbg.commands.launcher import run_many
 from vmapdbg.commands.options import JobOptions
 from vmapdbg.commands.progress import show_progress
+from vmapdbg.commands.turns import run_in_turns
 from vmapdbg.job.job import Job, Run
 from vmapdbg.job.patches import ALL
 from vmapdbg.job.states import PatchState, list_states
@@ -27,14 +28,14 @@ _MOST = 2
 def capture_states(snippet: str | None, options: JobOptions, times: bool) -> list[tuple[PatchState, Capture]]:
     """Runs the snippet, or the last one, with all patches on, with none, and without each of them.
 
-    Timed runs come one after the other. What the snippet prints with all patches on goes to stderr; how another run
+    Timed runs take turns. What the snippet prints with all patches on goes to stderr; how another run
     failed is a line there. Raises Failure where the patches cannot be switched.
     """
     _refuse(snippet, options)
     job = replace(find_job(snippet, replace(options, patches=ALL)), times=times)
     states = list_states()
     jobs = [replace(job, patches=state.patches) for state in states]
-    runs = _run(job.snippet, jobs, 1 if times else _MOST)
+    runs = run_in_turns(jobs, f"{job.snippet} with and without each patch") if times else _run(job.snippet, jobs)
     tell_printed(runs[0])
     found: list[tuple[PatchState, Capture]] = []
     for state, run, made in zip(states, runs, jobs, strict=True):
@@ -57,7 +58,7 @@ def _refuse(snippet: str | None, options: JobOptions) -> None:
         raise Failure("--patches and --patches-all: choose one")
 
 
-def _run(name: str, jobs: Sequence[Job], most: int) -> list[Run]:
+def _run(name: str, jobs: Sequence[Job]) -> list[Run]:
     click.echo(f"vmapdbg: running {name} {len(jobs)} times, with all that it does", err=True)
     done = 0
     with show_progress(f"running {name} with and without each patch") as progress:
@@ -68,7 +69,7 @@ def _run(name: str, jobs: Sequence[Job], most: int) -> list[Run]:
             if progress is not None:
                 progress(f"{done} of {len(jobs)} runs")
 
-        return run_many(jobs, count, most, shadow=True)
+        return run_many(jobs, count, _MOST, shadow=True)
 
 
 def _tell_failure(state: PatchState, capture: Capture) -> None:

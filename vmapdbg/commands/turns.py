@@ -1,4 +1,4 @@
-"""Runs two jobs in turns, so that what else the machine does falls on both, and nothing of one slows the other."""
+"""Runs jobs in turns, so that what else the machine does falls on all of them, and none slows another."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _TURNS = 3
 """A kernel that a snippet launches once is timed so often: a ratio of two single launches is mostly noise."""
 
 
-def run_in_turns(before: Job, after: Job, name: str) -> tuple[Run, Run]:
-    """Runs two timed jobs, one after the other, again and again. The runs that it returns are the first of each side;
-    their kernels have the times of all. A side that fails is not run again. `name` is for what is said of it."""
-    click.echo(f"vmapdbg: running {name} {_TURNS} times on each side, in turns", err=True)
-    sides: tuple[list[Run], list[Run]] = [], []
+def run_in_turns(jobs: Sequence[Job], name: str) -> list[Run]:
+    """Runs timed jobs, one after the other, again and again. The runs that it returns are the first of each job; their
+    kernels have the times of all. A job that fails is not run again. `name` is for what is said of it."""
+    click.echo(f"vmapdbg: running {name}, {_TURNS} times each, in turns", err=True)
+    sides: list[list[Run]] = [[] for _ in jobs]
     with show_progress(f"timing {name}") as progress:
         for turn in range(_TURNS):
-            for runs, job in zip(sides, (before, after), strict=True):
+            for runs, job in zip(sides, jobs, strict=True):
                 if progress is not None:
                     progress(f"turn {turn + 1} of {_TURNS}")
                 if all(run.capture is not None and run.capture.error is None for run in runs):
                     runs.append(run_quietly(job))
-    return _join(sides[0]), _join(sides[1])
+    return [_join(runs) for runs in sides]
 
 
 def _join(runs: Sequence[Run]) -> Run:

@@ -101,7 +101,8 @@ class _States:
         count, more = format_plural(after.kernels, "kernel"), after.kernels - before.kernels
         said = [f"{count} ({more:+,})" if more else count]
         if _count_programs(first) == _count_programs(capture):
-            said = [f"the same {count}"]
+            # what they took differs, too, but by chance alone
+            return f"the same {count}"
         return ", ".join([*said, *_list_ratios(before, after)])
 
     # *** for the script
