@@ -254,11 +254,14 @@ def _report_progress(process: subprocess.Popen[bytes], file: Path, end: float, p
 
 
 def stop_group(process: subprocess.Popen[bytes]) -> None:
+    """Ends a child with all that it has started; one that is ended stays as it is."""
+    held = _running.get(process)
+    if held is None:
+        return
     kill_group(process)
     process.wait()
-    held = _running.pop(process, None)
-    if held is not None:
-        os.close(held)
+    del _running[process]
+    os.close(held)
 
 
 def stop_all() -> None:
