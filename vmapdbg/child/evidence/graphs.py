@@ -171,8 +171,8 @@ class Evidence:
     `failed_kernel` the number of the compute kernel that did and `failed_node` the id of the node whose buffer it
     writes; `is_endless` where it was stopped, in a rewrite that has no end. `replay` counts the replays by TinyJit,
     from 1: what the kernels of the schedule made of other inputs. `lost` are writes to what it reads that no schedule
-    has, `cut` are gradients that an ASSIGN cuts off. `changed` is what a replay reads that changed meanwhile. `asked` is
-    the name of the `Asked` that went ahead of it, None where none did."""
+    has, `cut` are gradients that an ASSIGN cuts off. `changed` is what a replay reads that changed meanwhile. `asked`
+    is the name of the `Asked` that went ahead of it, None where none did."""
 
     schedule: int
     line: str | None

@@ -54,14 +54,14 @@ def main() -> None:
     hold(request.lifeline)
     # an oracle that runs on tinygrad may not end either
     Watcher(lambda text: None).start()
-    comparison = Comparison(request)
+    checker = RunChecker(request)
     if request.oracles == ("numpy",) and count_cores() > 1:
         # a thread can have a priority of its own, and a process cannot get its own back
         with ThreadPoolExecutor(1, initializer=lower_priority) as pool:
-            pool.submit(comparison.work_beside).result()
+            pool.submit(checker.work_beside).result()
     while not request.over.exists():
         time.sleep(_LOOK)
-    comparison.finish()
+    checker.finish()
 
 
 def count_cores() -> int:
@@ -77,7 +77,7 @@ def lower_priority() -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
 
 
-class Comparison:
+class RunChecker:
     """Compares the schedules of a run."""
 
     def __init__(self, request: CheckRequest):
