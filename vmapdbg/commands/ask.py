@@ -49,6 +49,12 @@ class Comparison:
     process: subprocess.Popen[bytes]
     request: CheckRequest
 
+    def list_compared(self) -> set[int]:
+        """Returns the numbers of the schedules that it has compared while the snippet ran."""
+        if not self.request.compared.exists():
+            return set()
+        return set(map(int, self.request.compared.read_text(encoding="utf-8").split()))
+
     def ask(self, work: Sequence[int], name: str, progress: Progress | None) -> tuple[str, BaseException | None]:
         """Has it compare the rest: the snippet is done. `work` is for `CheckRequest.over`, `name` is what the
         comparison is called in errors.

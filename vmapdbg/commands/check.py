@@ -126,7 +126,8 @@ def check_job(job: Job, limit: int, oracles: tuple[str, ...]) -> tuple[Capture, 
         # how fast the other oracles are depends on the snippet
         if oracles == (DEFAULT,):
             work = tuple(count_work(schedule) for schedule in capture.schedules)
-            tell_estimate(work)
+            done = comparison.list_compared()
+            tell_estimate([amount for schedule, amount in enumerate(work) if schedule not in done])
         compared_with = " and ".join(ORACLES[name] for name in oracles)
         with show_progress(f"comparing {job.snippet} with {compared_with}") as progress:
             text, ended = comparison.ask(work, f"the comparison with {compared_with}", progress)

@@ -126,6 +126,11 @@ class CheckRequest(Request):
         empty where that is not known."""
         return Path(self.folder) / "over"
 
+    @property
+    def compared(self) -> Path:
+        """A file with the number of each schedule that was compared before the snippet was done, a line for each."""
+        return Path(self.folder) / "compared"
+
 
 @dataclass(frozen=True, kw_only=True)
 class ValueRequest(Request):

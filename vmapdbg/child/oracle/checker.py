@@ -118,6 +118,8 @@ class RunChecker:
         # whether stock tinygrad can do it is asked when the snippet is done
         if evidence.failed is None:
             self.checks[file.name] = self.compare(evidence)
+            with self.request.compared.open("a", encoding="utf-8") as compared:
+                compared.write(f"{evidence.schedule}\n")
 
     def compare(self, evidence: Evidence) -> ScheduleCheck:
         check = Checker(evidence, self.folder, self.request.limit, self.ahead).check(self.request.oracles)
