@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> EvidenceFolder:
 def make_graph(folder: EvidenceFolder) -> Graph:
     """A chain of matrix products whose rows are made to add up to one."""
     maker = Maker()
-    rows = maker.input(np.random.default_rng(1).random((9, 9)), "float")
+    rows = total = maker.input(np.random.default_rng(1).random((9, 9)), "float")
     for _ in range(3):
         left, right = maker.view("reshape", rows, (9, 9, 1)), maker.view("reshape", rows, (1, 9, 9))
         wide = [maker.view("expand", one, (9, 9, 9)) for one in (left, right)]
