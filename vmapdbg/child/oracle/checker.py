@@ -55,12 +55,16 @@ def main() -> None:
     # an oracle that runs on tinygrad may not end either
     Watcher(lambda text: None).start()
     checker = RunChecker(request)
-    if request.oracles == ("numpy",) and count_cores() > 1:
-        # a thread can have a priority of its own, and a process cannot get its own back
-        with ThreadPoolExecutor(1, initializer=lower_priority) as pool:
-            pool.submit(checker.work_beside).result()
-    while not request.over.exists():
-        time.sleep(_LOOK)
+    # a thread can have a priority of its own, and a process cannot get its own back
+    with ThreadPoolExecutor(1, initializer=lower_priority) as pool:
+        beside = None
+        if request.oracles == ("numpy",) and count_cores() > 1:
+            beside = pool.submit(checker.work_beside)
+        while not request.over.exists():
+            time.sleep(_LOOK)
+        if beside is not None:
+            checker.report_so_far()
+            beside.result()
     checker.finish()
 
 
@@ -87,6 +91,7 @@ class RunChecker:
         # name of the file of a schedule -> what came of it
         self.checks: dict[str, ScheduleCheck] = {}
         self.waiting: list[str] = []
+        self.written = Written(request)
         self._read = 0
 
     # *** the snippet runs
@@ -128,6 +133,14 @@ class RunChecker:
 
     # *** the snippet is done
 
+    def report_so_far(self) -> None:
+        """Writes the report of what was compared beside the snippet, which another thread may still be at."""
+        files = self.folder.find_files()
+        checks = self.list_checks(files)
+        if checks:
+            self.written.update(checks, len(files) - len(checks))
+            self.tell(len(checks), len(files), "")
+
     def finish(self) -> None:
         """Compares the rest, and writes the report."""
         self.read_news()
@@ -135,19 +148,22 @@ class RunChecker:
         work = json.loads(self.request.over.read_text(encoding="utf-8"))
         left = [file for file in files if file.name not in self.checks]
         rest = Rest([find_work(file, work) for file in left if work])
-        written = Written(self.request)
-        for done, file in enumerate(left):
-            count = len(files) - len(left) + done + 1
-            write_atomically(self.request.progress, f"schedule {count} of {len(files)}{rest.describe()}")
+        for done, file in enumerate(left, len(files) - len(left)):
+            self.tell(done, len(files), rest.describe())
             self.checks[file.name] = self.compare(pickle.loads(file.read_bytes()))
-            rest.done = done + 1
-            written.update(self.list_checks(files), len(files) - count)
+            rest.done += 1
+            self.written.update(self.list_checks(files), len(files) - done - 1)
         if not left:
-            written.update(self.list_checks(files), 0)
+            self.written.update(self.list_checks(files), 0)
+
+    def tell(self, done: int, count: int, rest: str) -> None:
+        """Says how far it is: so many schedules of all."""
+        write_atomically(self.request.progress, f"schedule {done + 1} of {count}{rest}")
 
     def list_checks(self, files: Sequence[Path]) -> list[ScheduleCheck]:
         """Returns what came of the schedules so far, in their order."""
-        return [self.checks[file.name] for file in files if file.name in self.checks]
+        found = [self.checks.get(file.name) for file in files]
+        return [check for check in found if check is not None]
 
 
 def find_work(file: Path, work: Sequence[int]) -> int:
