@@ -248,7 +248,7 @@ def permute(array: np.ndarray, rng: np.random.Generator) -> Moved:
 
 def flip(array: np.ndarray, rng: np.random.Generator) -> Moved:
     flipped = tuple(bool(f) for f in rng.integers(0, 2, array.ndim))
-    return Ops.FLIP, flipped, np.flip(array, [a for a, f in enumerate(flipped) if f])
+    return Ops.FLIP, flipped, np.flip(array, tuple(a for a, f in enumerate(flipped) if f))
 
 
 def pad(array: np.ndarray, rng: np.random.Generator) -> Moved:
