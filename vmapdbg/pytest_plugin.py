@@ -7,6 +7,9 @@ Off by default, and then it costs nothing: no overlay, no tinygrad, tests that u
     assert_kernels(n)        the last capture has n kernels
     assert_no_findings()     lint finds nothing in it
     assert_schedule_matches("name")   it is as in the snapshot file; `--vmapdbg-update` writes the file
+
+What the command line leaves open the table `[tool.vmapdbg]` of a pyproject.toml says: `target` and `patches` that of
+pytest's rootdir, because all tests are one process; `select` and `ignore` that of the test's file.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("vmapdbg", "vmapdbg: schedules of tinygrad")
     group.addoption("--vmapdbg", action="store_true", help="Install vmapdbg's fixtures, and its patches if they fit.")
     group.addoption("--vmapdbg-patches", metavar="SPEC", help="Which patches are on (default: all).")
-    group.addoption("--vmapdbg-target", default="c", metavar="TARGET", help="Render kernels for it (default: c).")
+    group.addoption("--vmapdbg-target", metavar="TARGET", help="Render kernels for it (default: c).")
     group.addoption("--vmapdbg-update", action="store_true", help="Write the snapshots of assert_schedule_matches.")
 
 
@@ -40,27 +44,30 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Installs the overlay before any conftest can import tinygrad; in an xdist worker too."""
     options = early_config.known_args_namespace
     if getattr(options, "vmapdbg", False):
-        early_config.stash[_RECORD] = install(options.vmapdbg_patches, options.vmapdbg_target)
+        early_config.stash[_RECORD] = install(options.vmapdbg_patches, options.vmapdbg_target, early_config.rootpath)
 
 
-def install(spec: str | None, target: str) -> Record:
-    """Has the tinygrad that the tests import looked at, and returns what records a block of them. Raises
-    pytest.UsageError, with one line."""
+def install(spec: str | None, target: str | None, root: Path) -> Record:
+    """Has the tinygrad that the tests import looked at, and returns what records a block of them. `root` is the folder
+    whose settings count where `spec` or `target` is None. Raises pytest.UsageError, with one line."""
+    from vmapdbg.commands.jobs import apply_settings
     from vmapdbg.commands.tinygrad import settle_job
     from vmapdbg.import_hook import OverlayError
     from vmapdbg.job.job import Job
-    from vmapdbg.job.patches import ALL, parse_patches
+    from vmapdbg.job.patches import parse_patches
     from vmapdbg.job.targets import TARGETS
     from vmapdbg.model.failure import Failure
 
-    if target not in TARGETS:
+    if target is not None and target not in TARGETS:
         raise pytest.UsageError(f"--vmapdbg-target: {target!r} is none of {', '.join(TARGETS)}")
     try:
         asked = None if spec is None else parse_patches(spec)
-        job = settle_job(Job("tests", patches=ALL if asked is None else asked), asked)
+        job = apply_settings(Job(str(root / "tests")))
+        job = replace(job, target=target or job.target, patches=job.patches if asked is None else asked)
+        job = settle_job(job, asked)
         if job.patches is None:
-            return observe(target)
-        return install_overlay(job.patches, target)
+            return observe(job.target)
+        return install_overlay(job.patches, job.target)
     except (Failure, OverlayError, RuntimeError) as error:
         raise pytest.UsageError(f"--vmapdbg: {error}") from None
 
@@ -144,12 +151,17 @@ class Session:
     @contextmanager
     def capture(self) -> Generator[Captured]:
         from vmapdbg.commands.jobs import add_findings
+        from vmapdbg.model.failure import Failure
         from vmapdbg.render.sentences import fill_sentences
 
         captured = Captured()
         with self.config.stash[_RECORD](captured):
             yield captured
-        captured.built = add_findings(fill_sentences(captured.capture))
+        try:
+            captured.built = add_findings(fill_sentences(captured.capture), str(self.test_file))
+        except Failure as error:
+            # a table between the test and pytest's rootdir
+            pytest.fail(f"vmapdbg: {error}", pytrace=False)
         self.last = captured
 
     def need_last(self) -> Captured:

@@ -92,13 +92,94 @@ def test_sides_stand_beside_each_other_where_there_is_room(opened: Opened) -> No
     assert len(set(find_places())) == 1
 
 
-def test_the_drawing_of_either_side_is_chosen(opened: Opened) -> None:
-    titles = opened.page.locator("#schedule option").all_inner_texts()
-    assert titles == ["schedule 0, after", "schedule 0, before"]
-    opened.page.select_option("#schedule", label="schedule 0, before")
-    assert opened.page.locator("figure:not([hidden])").get_attribute("data-picture") == "1"
-    opened.page.locator("figure:not([hidden]) .box.kernel.changed").click()
+def find_drawing(report: Opened, side: str) -> Any:
+    """The drawing of a side that is shown."""
+    return report.page.locator(".drawing:not([hidden]) figure").filter(has=report.page.locator(f".side.{side}"))
+
+
+def is_in_view(box: Any, graph: Any) -> bool:
+    place, frame = box.bounding_box(), graph.bounding_box()
+    across = frame["x"] - 1 <= place["x"] and place["x"] + place["width"] <= frame["x"] + frame["width"] + 1
+    return across and frame["y"] - 1 <= place["y"] and place["y"] + place["height"] <= frame["y"] + frame["height"] + 1
+
+
+@pytest.mark.parametrize(("side", "other"), [("before", "after"), ("after", "before")])
+def test_a_kernel_of_one_drawing_lights_up_in_the_other(side: str, other: str, opened: Opened) -> None:
+    find_drawing(opened, side).locator(".box.kernel.changed").click()
     assert opened.lit("details[data-kernel]") == ["0"]
+    lit = find_drawing(opened, other).locator(".box.lit")
+    assert lit.count() == 1
+    assert "r_64" in lit.text_content()
+
+
+def test_a_buffer_of_one_drawing_lights_up_in_the_other(opened: Opened) -> None:
+    find_drawing(opened, "before").locator("[data-node='0:3']").click()
+    assert find_drawing(opened, "before").locator(".lit.chosen").count() == 1
+    assert find_drawing(opened, "after").locator(".lit.chosen").get_attribute("data-node") == "0:3"
+    assert opened.text("#why h4").startswith("node 3")
+
+
+@pytest.mark.parametrize("width", [500, 1280, 2560])
+def test_both_drawings_are_seen_at_once(width: int, opened: Opened) -> None:
+    """Beside each other; on a page that is not wide enough one below the other."""
+    opened.page.set_viewport_size({"width": width, "height": 900})
+    before, after = (find_drawing(opened, side).locator(".graph").bounding_box() for side in ("before", "after"))
+    assert min(before["width"], after["width"], before["height"], after["height"]) > 80
+    assert before["x"] + before["width"] <= after["x"]
+
+
+def test_on_a_narrow_page_the_drawings_are_stacked(opened: Opened) -> None:
+    opened.page.set_viewport_size({"width": 360, "height": 900})
+    before, after = (find_drawing(opened, side).bounding_box() for side in ("before", "after"))
+    assert before["y"] + before["height"] <= after["y"]
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def make_chain(file: str, count: int, number: str, last_only: int = 0) -> Capture:
+    """A chain of kernels, too long to be seen whole; all of them have another source on each side."""
+    # no two are alike: repeated kernels would be one box
+    nodes = [make_node(i, f"OP{i}", (4 + i,), src=(i - 1,) if i else (), line=f"{file}:3") for i in range(count)]
+    kernels = tuple(
+        make_kernel(f"E_{i}", f"void E_{i}() {{ {number}; }}\n", key=f"{number} {i}", nodes=(i,), outputs=(i,))
+        for i in range(count)
+    )
+    schedules = [make_schedule(nodes=tuple(nodes), kernels=kernels)]
+    if last_only:
+        alone = make_kernel("r_9", key=number, executed_ops=last_only)
+        schedules.append(make_schedule(1, nodes=(make_node(0, "MUL", (77,)),), kernels=(alone,)))
+    return make_capture(*schedules, snippet=file)
+
+
+def test_what_belongs_together_comes_into_view_in_both_drawings(browser: Any, tmp_path: Path) -> None:
+    report = Opened(browser, write(tmp_path, make_chain("old.py", 30, "1"), make_chain("new.py", 30, "2")))
+    boxes = {side: find_drawing(report, side).get_by_label("kernel #29 E_29") for side in ("before", "after")}
+    graphs = {side: find_drawing(report, side).locator(".graph") for side in boxes}
+    assert not any(is_in_view(boxes[side], graphs[side]) for side in boxes)
+    # Tab brings a box into view, Enter selects it
+    boxes["before"].focus()
+    report.page.keyboard.press("Enter")
+    for side in boxes:
+        assert "lit" in boxes[side].get_attribute("class")
+        assert is_in_view(boxes[side], graphs[side]), side
+    # and so does a row of the kernels
+    report.page.keyboard.press("Escape")
+    report.page.locator("details.kernel summary").filter(has_text="E_0").first.click()
+    for side in boxes:
+        first = find_drawing(report, side).get_by_label("kernel #0 E_0")
+        assert is_in_view(first, graphs[side]), side
+    assert report.said == []
+
+
+def test_a_schedule_of_one_side_alone_says_so(browser: Any, tmp_path: Path) -> None:
+    report = Opened(browser, write(tmp_path, make_chain("old.py", 2, "1"), make_chain("new.py", 2, "2", last_only=900)))
+    titles = report.page.locator("#schedule option").all_inner_texts()
+    assert titles == ["schedule 1, only after", "schedule 0"]
+    assert report.page.locator(".drawing:not([hidden]) figure").count() == 1
+    report.page.select_option("#schedule", label="schedule 0")
+    assert report.page.locator(".drawing:not([hidden]) figure").count() == 2
+    report.page.locator("details.kernel summary").filter(has_text="r_9").click()
+    assert report.page.input_value("#schedule") == "0"
+    assert report.said == []
 
 
 def test_a_node_of_before_alone_is_found_and_explained(opened: Opened) -> None:

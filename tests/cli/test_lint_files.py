@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 from lost import LOST, OFF
+from rendered import print_to_text
 from tool import ROOT, run_tool
 
 from vmapdbg.commands.cli import main
 from vmapdbg.lint import RULES
+from vmapdbg.model.capture import Finding
+from vmapdbg.render.text.lint import print_concise
 
 EXAMPLES = ROOT / "docs" / "examples"
 
@@ -129,6 +132,18 @@ def test_the_problem_matcher_reads_findings(tmp_path: Path) -> None:
         assert matcher["severity"] == rule.severity
         assert (found[pattern["file"]], found[pattern["line"]], found[pattern["code"]]) == ("a.py", "6", rule.code)
         assert found[pattern["message"]].startswith("kernel r_")
+
+
+def test_the_problem_matcher_reads_a_finding_without_a_line() -> None:
+    """It names the snippet alone; GitHub takes a line that is not there for none."""
+    matchers = json.loads((EXAMPLES / "vmapdbg-matcher.json").read_text(encoding="utf-8"))["problemMatcher"]
+    for rule in RULES:
+        finding = Finding(rule.code, "r_4", None, None, "reads x of a.py:3: it is lost")
+        line = print_to_text(lambda console, found=finding: print_concise([found], console, "my net.py"))
+        (found,) = filter(None, (re.fullmatch(matcher["pattern"][0]["regexp"], line.strip()) for matcher in matchers))
+        assert found.groups() == ("my net.py", None, rule.code, "reads x of a.py:3: it is lost")
+    said = "my net.py: 2 findings in 3 kernels, target c"
+    assert not any(re.fullmatch(matcher["pattern"][0]["regexp"], said) for matcher in matchers)
 
 
 def read_commands(file: Path, key: str) -> list[list[str]]:

@@ -153,6 +153,72 @@ def test_bad_use_is_one_line(tmp_path: Path, arguments: list[str], words: str) -
     assert words in line
 
 
+FAULT = LOST.replace("{check}", "assert_no_findings()")
+
+
+def write_table(folder: Path, lines: str, test: str = "tests/test_a.py", text: str = FAULT) -> None:
+    (folder / "pyproject.toml").write_text(f"[tool.vmapdbg]\n{lines}\n[tool.pytest.ini_options]\n", encoding="utf-8")
+    (folder / test).parent.mkdir(parents=True, exist_ok=True)
+    (folder / test).write_text(text, encoding="utf-8")
+
+
+def test_the_table_of_the_project_counts(tmp_path: Path) -> None:
+    """Its patches let the fault in, and what it ignores is no finding; it is found from anywhere in the project."""
+    write_table(tmp_path, 'patches = "all,-ambient-ranges"')
+    done = run_pytest(tmp_path, "--vmapdbg", "tests")
+    assert (done.returncode, "VD101" in done.stdout) == (1, True), done.stdout
+    write_table(tmp_path, 'patches = "all,-ambient-ranges"\nignore = ["VD101"]')
+    done = run_pytest(tmp_path / "tests", "--vmapdbg")
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
+def test_the_command_line_counts_more_than_the_table(tmp_path: Path) -> None:
+    shows = "def test_a(capture):\n    from tinygrad import Tensor\n    with capture() as c:\n"
+    shows += "        (Tensor.empty(4, 4) + 1).schedule()\n    print(c.kernels[0].target, c.capture.patches)\n"
+    write_table(tmp_path, 'target = "metal"\npatches = "none"', text=shows)
+    done = run_pytest(tmp_path, "-s", "--vmapdbg", "tests")
+    assert "metal {" in done.stdout
+    assert "'close-ranges': False" in done.stdout
+    done = run_pytest(tmp_path, "-s", "--vmapdbg", "--vmapdbg-target", "wgsl", "--vmapdbg-patches", "all", "tests")
+    assert "wgsl {" in done.stdout
+    assert "'close-ranges': True" in done.stdout
+
+
+@pytest.mark.slow
+def test_what_is_ignored_is_that_of_the_folder_of_the_test(tmp_path: Path) -> None:
+    """As for a snippet: the nearest table counts, here without anything that is ignored, there with a mistake."""
+    write_table(tmp_path, 'patches = "all,-ambient-ranges"\nignore = ["VD101"]', "one/test_a.py")
+    for folder, table in (("two", "[tool.vmapdbg]\n"), ("three", "[tool.vmapdbg]\nignore = ['VD999']\n")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "pyproject.toml").write_text(table, encoding="utf-8")
+        (tmp_path / folder / f"test_{folder}.py").write_text(FAULT, encoding="utf-8")
+    done = run_pytest(tmp_path, "--vmapdbg", "one", "two", "three")
+    summary = done.stdout.partition("short test summary")[2]
+    assert "2 failed, 1 passed" in summary
+    assert "two/test_two.py::test_lost - Failed: 1 finding:" in summary
+    assert "three/pyproject.toml: ignore in [tool.vmapdbg]: unknown code 'VD999'" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('target = "abacus"', "target in [tool.vmapdbg]: unknown target 'abacus'"),
+        ('patches = "nonsense"', "patches in [tool.vmapdbg]: unknown patch 'nonsense'"),
+        ("colour = 1", "unknown key 'colour' in [tool.vmapdbg]"),
+    ],
+)
+def test_a_mistake_in_the_table_is_one_line(tmp_path: Path, line: str, words: str) -> None:
+    write_table(tmp_path, line, text="def test_a(): pass\n")
+    done = run_pytest(tmp_path, "--vmapdbg", "tests")
+    assert done.returncode == 4
+    (said,) = [line for line in done.stderr.splitlines() if line]
+    assert said.startswith("ERROR: --vmapdbg: ")
+    assert words in said
+    # without the option nobody reads the table
+    assert run_pytest(tmp_path, "tests").returncode == 0
+
+
 def test_a_check_without_a_capture(tmp_path: Path) -> None:
     (tmp_path / "test_a.py").write_text("def test_a(assert_kernels): assert_kernels(1)\n", encoding="utf-8")
     assert "nothing was captured in this test yet" in run_pytest(tmp_path, "--vmapdbg").stdout

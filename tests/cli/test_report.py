@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+from captures import lost_range
+from click.testing import CliRunner
 from tool import ROOT, run_tool
+
+from vmapdbg.commands import states
+from vmapdbg.commands.cli import main
+from vmapdbg.job.job import Job, Run
+from vmapdbg.job.patches import SWITCHABLE
+from vmapdbg.job.states import list_states
 
 
 def test_a_run_becomes_a_page(tmp_path: Path) -> None:
@@ -39,3 +51,105 @@ def test_the_snippet_is_never_written_over(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "it is the snippet" in done.stderr
     assert snippet.read_text() == "print('ran')\n"
+
+
+def read_states(page: Path) -> list[list[Any]]:
+    """For each state the number of its page, what is said of it, and which switches are on."""
+    found = re.search(r'id="data">(.*?)</script>', page.read_text("utf-8"), flags=re.S)
+    assert found is not None
+    return json.loads(found[1])["states"]
+
+
+@pytest.mark.slow
+def test_each_state_of_the_patches_is_run(tmp_path: Path) -> None:
+    """The snippet fails without one patch, dies without another: told in a line each, and the others are there."""
+    (tmp_path / "net.py").write_text(
+        """import os
+from tinygrad import Tensor
+print("with", os.environ["VMAPDBG_PATCHES"])
+x = Tensor.empty(256, 256).softmax()
+on = os.environ["VMAPDBG_PATCHES"].split(",")
+if "none" not in on and "nested-ranges" not in on: raise ValueError("nested[red]")
+if "none" not in on and "local-budget" not in on: x.realize(); os._exit(7)
+"""
+    )
+    done = run_tool("report", "net.py", "-o", "all.html", "--patches-all", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.splitlines() == [
+        f"vmapdbg: running net.py {len(SWITCHABLE) + 2} times, with all that it does",
+        f"with {','.join(SWITCHABLE)}",
+        "vmapdbg: without nested-ranges: ValueError: nested[red]",
+        "vmapdbg: without local-budget: net.py ended the process with status 7",
+        "vmapdbg: wrote all.html",
+    ]
+    said = [words for _, words, _ in read_states(tmp_path / "all.html")]
+    assert said[:2] == ["Shown: all patches on, 2 kernels", "Shown: no patch on, 3 kernels"]
+    assert "Shown: without fuse-broadcast, 3 kernels" in said
+    assert "Shown: without nested-ranges, 0 kernels, ended by ValueError" in said
+    assert "Shown: without local-budget, 2 kernels, ended by ChildDied" in said
+
+
+@pytest.mark.slow
+def test_a_failure_with_all_patches_is_that_of_the_command(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text("from tinygrad import Tensor\nTensor.empty(3).reshape(4)\n")
+    done = run_tool("report", "net.py", "-o", "all.html", "--patches-all", cwd=tmp_path)
+    assert done.returncode == 3
+    assert done.stderr.count("Traceback") == 1
+    assert "ended by ValueError" in read_states(tmp_path / "all.html")[0][1]
+
+
+@pytest.mark.parametrize("times", [False, True])
+def test_two_children_run_at_once_and_timed_ones_take_turns(
+    times: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Sequence[Job]] = []
+
+    def run_many(jobs: Sequence[Job], done: object, most: int, shadow: bool) -> list[Run]:
+        assert (most, shadow, times) == (2, True, False)
+        return run_in_turns(jobs)
+
+    def run_in_turns(jobs: Sequence[Job], name: str = "") -> list[Run]:
+        asked.append(jobs)
+        return [Run(lost_range(), None, stdout=b"printed\n") for _ in jobs]
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(states, "run_many", run_many)
+    monkeypatch.setattr(states, "run_in_turns", run_in_turns)
+    (tmp_path / "net.py").write_text("print('ran')\n")
+    more = ["--time"] if times else []
+    done = CliRunner().invoke(
+        main, ["report", "net.py", "-o", "all.html", "--patches-all", *more, "--", "--steps", "1"]
+    )
+    assert done.exit_code == 0, done.output
+    assert done.output.count("printed") == 1
+    assert ("no kernel was timed" in done.output) == times
+    (jobs,) = asked
+    assert [job.patches for job in jobs] == [state.patches for state in list_states()]
+    assert {(job.times, job.arguments) for job in jobs} == {(times, ("--steps", "1"))}
+    assert len(read_states(tmp_path / "all.html")) == len(SWITCHABLE) + 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["net.py", "--patches", "none"], "--patches and --patches-all: choose one"),
+        (
+            ["run.json"],
+            "run.json is a saved capture, of one state of the patches: --patches-all runs a snippet",
+        ),
+        (["none.py"], "there is no file none.py"),
+        (["net.py", "--tinygrad", "tree"], "the patches need tinygrad 0.12.0 beside vmapdbg: "),
+    ],
+)
+def test_what_has_no_switches_is_refused(arguments: list[str], said: str, tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text("print('ran')\n")
+    package = tmp_path / "tree" / "tinygrad"
+    package.mkdir(parents=True)
+    for name in ("__init__.py", "tensor.py"):
+        (package / name).write_text("")
+    (tmp_path / "tree" / "pyproject.toml").write_text('[project]\nname = "tinygrad"\nversion = "0.13.0"\n')
+    done = run_tool("report", *arguments, "-o", "all.html", "--patches-all", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"vmapdbg: {said}")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "all.html").exists()

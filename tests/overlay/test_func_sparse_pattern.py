@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from scopes import numbers
 from tinygrad import Tensor, TinyJit, dtypes
 from tinygrad.func import SparsityPattern, color, jacobian_sparsity, jvp, sparse_jacobian, vmap
-from tinygrad.uop.ops import KernelInfo, UOp
+from tinygrad.uop.ops import KernelInfo, Ops, UOp
 from tinygrad_overlay._func import pattern as places
+from tinygrad_overlay._func import sparsity
+from tinygrad_overlay._func.few_ids import FewIds, move_few
 
 F64 = np.float64
 Step = Callable[[Tensor], Tensor]
@@ -113,6 +115,160 @@ def test_pattern_is_exact(name: str) -> None:
     pattern = jacobian_sparsity(EXACT[name], vector(6))
     _, dense = dense_at_points(EXACT[name], 6)
     np.testing.assert_array_equal(pattern.todense(), (dense != 0).any(axis=0))
+
+
+# *** where nearly all is zero: what an index picks, and what is added up by index
+
+PLACES = Tensor([4, 0, 4, 9, -1])
+OTHERS = Tensor([1, 1, 0, 3, 2])
+
+
+def scatter(x: Tensor, axis: int, reduce: Any = "sum") -> Tensor:
+    """The five numbers of a row are added up in four; the fourth place, 9, and -1 are no place."""
+    values = (x * x.flip(0))[:5].sin()
+    shape, index = ((4, 2), PLACES.reshape(5, 1)) if axis == 0 else ((2, 4), PLACES.reshape(1, 5))
+    spread = index.expand(5, 2) if axis == 0 else index.expand(2, 5)
+    return Tensor.zeros(*shape, dtype=dtypes.float64).scatter_reduce(
+        axis, spread, values.reshape(index.shape).expand(spread.shape), reduce
+    )
+
+
+INDEXED: dict[str, Step] = {
+    "gather": lambda x: x.reshape(2, 3).gather(1, Tensor([[2, 0], [1, 1]])).flatten(),
+    "rows": lambda x: x.reshape(3, 2)[Tensor([2, 0, 2])].flatten() ** 2,
+    "columns": lambda x: x.reshape(2, 3)[:, Tensor([2, 0])].flatten(),
+    "two_indices": lambda x: x.reshape(2, 3)[Tensor([1, 0, 1]), Tensor([2, 2, 0])],
+    "two_indices_apart": lambda x: x.reshape(3, 1, 2)[Tensor([1, 0]), :, Tensor([1, 1])].flatten(),
+    "index_of_two_axes": lambda x: (x * 2)[Tensor([[1, 5], [0, 1]])].flatten().cumsum(),
+    "one_hot": lambda x: (Tensor([3, 1]).one_hot(6) * x).sum(1),
+    "one_hot_matmul": lambda x: (Tensor([3, 1]).one_hot(6).cast(dtypes.float64) @ x.reshape(6, 1)).flatten(),
+    "one_hot_of_x": lambda x: (Tensor([3, 1]).one_hot(6) * x).flatten(),
+    "one_hot_padded": lambda x: (
+        (Tensor([3, 1]).one_hot(6) * x).pad((1, 0))[:, 2:].flip(1).reshape(5, 2).permute(1, 0).flatten()
+    ),
+    "one_hot_and_zeros": lambda x: (
+        (Tensor([3, 1, 9]).one_hot(6) * Tensor([0.0, 1, 1, 0, 1, 1])).cast(dtypes.float64) * x
+    ).sum(1),
+    "scatter_rows": lambda x: scatter(x, 0).flatten(),
+    "scatter_columns": lambda x: scatter(x, 1).flatten(),
+    "scatter_mean": lambda x: scatter(x, 1, "mean").flatten(),
+    "scatter_max": lambda x: scatter(x, 1, "amax").flatten(),
+    "assembly": lambda x: Tensor.zeros(6, dtype=dtypes.float64).scatter_reduce(
+        0, OTHERS, (x[OTHERS] - x[:5]).sin(), "sum"
+    ),
+    "scatter_product": lambda x: scatter(x, 1, "prod").flatten(),
+    "nothing": lambda x: (Tensor([9, -1]).one_hot(6) * x).sum(1) + x[:2],
+    "set": lambda x: Tensor.zeros(4, dtype=dtypes.float64).scatter(0, OTHERS, x[:5]),
+}
+
+
+@pytest.mark.parametrize("name", [*EXACT, *INDEXED])
+def test_what_is_mostly_zero_has_the_same_pattern(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a large product with a one-hot only the nonzeros are looked at; here of each."""
+    program = {**EXACT, **INDEXED}[name]
+    whole = jacobian_sparsity(program, vector(6))
+    monkeypatch.setattr(sparsity, "MANY", 1)
+    monkeypatch.setattr(sparsity, "PART", 1)
+    few = jacobian_sparsity(program, vector(6))
+    np.testing.assert_array_equal(few.todense(), whole.todense())
+    if name in INDEXED:
+        _, dense = dense_at_points(program, 6)
+        missed = (dense != 0).any(axis=0) & ~few.todense()
+        assert not missed.any(), np.argwhere(missed)
+
+
+def test_an_assembly_grows_with_its_nonzeros(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The forces of a chain of springs, added up at their ends: no array of springs times nodes is made."""
+    n = 20_000
+    first = Tensor(np.arange(n - 1, dtype=np.int32)).realize()
+
+    def forces(x: Tensor) -> Tensor:
+        force = (x[first + 1] - x[first]).sin()
+        return (
+            Tensor.zeros(n, dtype=dtypes.float64)
+            .scatter_reduce(0, first, force, "sum")
+            .scatter_reduce(0, first + 1, -force, "sum")
+        )
+
+    monkeypatch.setattr(FewIds, "dense", in_few_places)
+    pattern = jacobian_sparsity(forces, vector(n))
+    rows = np.arange(n)
+    want = SparsityPattern(
+        (n, n), np.concatenate([rows, rows[1:], rows[:-1]]), np.concatenate([rows, rows[:-1], rows[1:]])
+    )
+    np.testing.assert_array_equal(pattern.rows, want.rows)
+    np.testing.assert_array_equal(pattern.cols, want.cols)
+
+
+def in_few_places(few: FewIds) -> Any:
+    assert np.prod([size for size, places in zip(few.shape, few.at, strict=True) if places is not None]) < 100_000
+    return dense(few)
+
+
+dense = FewIds.dense
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_few_ids_move_as_arrays_do(data: st.DataObject) -> None:
+    """A place that is moved wrongly is a wrong pattern."""
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    shape = data.draw(st.sampled_from([(4, 6), (2, 3, 4), (12,), (3, 1, 4), (1, 12, 1)]))
+    repeated = data.draw(st.lists(st.sampled_from(range(len(shape))), max_size=1))
+    kept = [1 if a in repeated else size for a, size in enumerate(shape)]
+    array = np.broadcast_to(rng.integers(0, 5, kept).astype(np.int32) * (rng.random(kept) < 0.5), shape)
+    first = array[tuple(slice(0, 1) if a in repeated else slice(None) for a in range(len(shape)))]
+    at = np.nonzero(first)
+    few = FewIds(shape, tuple(None if size == 1 else p for size, p in zip(kept, at, strict=True)), first[at])
+    np.testing.assert_array_equal(few.dense(), array)
+    for name in data.draw(st.lists(st.sampled_from(sorted(MOVES)), min_size=1, max_size=5)):
+        op, marg, array = MOVES[name](array, rng)
+        few = move_few(few, op, marg, array.shape)
+        np.testing.assert_array_equal(few.dense(), array)
+
+
+Moved = tuple[Ops, Any, np.ndarray]
+
+
+def reshape(array: np.ndarray, rng: np.random.Generator) -> Moved:
+    sizes = [s for s in ((array.size,), (array.size // 2, 2), (2, -1), (1, -1, 3), (-1, 1, 4)) if fits(array.size, s)]
+    chosen = array.reshape(sizes[rng.integers(len(sizes))])
+    return Ops.RESHAPE, chosen.shape, chosen
+
+
+def fits(size: int, shape: tuple[int, ...]) -> bool:
+    known = int(np.prod([s for s in shape if s > 0]))
+    return size % known == 0 if -1 in shape else size == known
+
+
+def permute(array: np.ndarray, rng: np.random.Generator) -> Moved:
+    order = tuple(int(a) for a in rng.permutation(array.ndim))
+    return Ops.PERMUTE, order, array.transpose(order)
+
+
+def flip(array: np.ndarray, rng: np.random.Generator) -> Moved:
+    flipped = tuple(bool(f) for f in rng.integers(0, 2, array.ndim))
+    return Ops.FLIP, flipped, np.flip(array, tuple(a for a, f in enumerate(flipped) if f))
+
+
+def pad(array: np.ndarray, rng: np.random.Generator) -> Moved:
+    bounds = [(int(low), int(high)) for low, high in rng.integers(0, 2, (array.ndim, 2))]
+    return Ops.PAD, bounds, np.pad(array, bounds)
+
+
+def shrink(array: np.ndarray, rng: np.random.Generator) -> Moved:
+    bounds = [
+        (0, size) if size < 3 else (int(rng.integers(0, 2)), size - int(rng.integers(0, 2))) for size in array.shape
+    ]
+    return Ops.SHRINK, bounds, array[tuple(slice(*b) for b in bounds)]
+
+
+def expand(array: np.ndarray, rng: np.random.Generator) -> Moved:
+    shape = tuple(2 if size == 1 else size for size in array.shape)
+    return Ops.EXPAND, shape, np.broadcast_to(array, shape)
+
+
+MOVES = {"reshape": reshape, "permute": permute, "flip": flip, "pad": pad, "shrink": shrink, "expand": expand}
 
 
 def test_known_counts() -> None:

@@ -116,8 +116,10 @@ def test_what_the_page_says() -> None:
 
 
 def test_measured_times_are_compared() -> None:
+    """A program was timed over all its launches: the three layers are two programs of six launches each."""
+
     def time(capture: Capture, seconds: float) -> Capture:
-        kernels = tuple(replace(k, measured=Measured(2, seconds, 0, 1)) for k in capture.schedules[0].kernels)
+        kernels = tuple(replace(k, measured=Measured(6, seconds, 0, 1)) for k in capture.schedules[0].kernels)
         return replace(capture, schedules=(replace(capture.schedules[0], kernels=kernels),))
 
     timed = compare(time(BEFORE, 0.002), time(AFTER, 0.001))

@@ -3,31 +3,30 @@
 The value of a node is an array with one id for each of its elements, that of a set of columns in a table (`index_sets.py`): the elements of
 x that it can move with. Movement ops move the ids, as views where numpy has one; elementwise ops unite sets pair by pair, each distinct
 pair once; a reduce unites those along its axes. A value inside a vmap scope has the RANGEs that it varies over as first axes, so VMAPIN and
-VMAPOUT only name and place axes.
+VMAPOUT only name and place axes. Of a large product with a one-hot, as in a gather or a scatter, only what is not zero is kept (`few_ids.py`).
 
 ZERO marks elements that are zero whatever x is: PAD makes them, constants have them, and a product with one of them depends on nothing.
 """
 from __future__ import annotations
-import itertools, math
-from dataclasses import dataclass
+import math
+from dataclasses import replace
 from typing import Any
 from tinygrad.dtype import dtypes
 from tinygrad.engine import realize
 from tinygrad.tensor import Tensor
 from tinygrad.uop.ops import GroupOp, Ops, UOp
+from tinygrad_overlay._func.few_ids import FewIds, find_equal, move_few, multiply, reduce_few
 from tinygrad_overlay._func.index_sets import NONE, ZERO, IndexSets
 from tinygrad_overlay._func.lazy_numpy import np
+from tinygrad_overlay._func.set_ids import MOVEMENT, SetIds, align, along_strides, batch_shape, everywhere, fixed, has_zero, prod, smallest, with_ones
 from tinygrad_overlay.schedule._scopes import collect_batch, describe_place
-
-@dataclass(frozen=True)
-class SetIds:
-  """The ids of a node's sets: `ids` has one axis for each of `ranges`, then those of the node."""
-  ranges: tuple[UOp, ...]
-  ids: Any
 
 def find_rows(out:UOp, x:UOp) -> tuple[Any, Any]:
   """Returns (rows, cols), sorted: for each element of `out`, by its offset, the elements of `x` that it can move with."""
   return Propagation(x, out).find_rows(out)
+
+# elements of a value from which on it is worth to know that few of them are not zero, and one of how many these are at most
+MANY, PART = 1<<12, 8
 
 class Propagation:
   def __init__(self, x:UOp, out:UOp):
@@ -35,7 +34,10 @@ class Propagation:
     self.toposort = list(out.toposort())
     self.constants: dict[UOp, SetIds] = {}
     each = self.sets.add_sets(np.arange(x.size), np.ones(x.size, np.int64))
-    self.found: dict[UOp, SetIds] = {x: SetIds((), each.reshape(x.shape))}
+    self.found: dict[UOp, SetIds|FewIds] = {x: SetIds((), each.reshape(x.shape))}
+    # of constants
+    self.known_few: dict[UOp, FewIds|None] = {}
+    self.numbers: dict[UOp, Any] = {}
 
   def find_rows(self, out:UOp) -> tuple[Any, Any]:
     moving = self.find_moving()
@@ -46,7 +48,7 @@ class Propagation:
       if u in moving and u not in self.found: self.found[u] = self.without_derivative(u, self.push(u))
       for s in set(u.src):
         if last[s] is u and s is not out: self.found.pop(s, None)
-    return self.sets.gather_rows(self.over_steps(self.found[out]).reshape(-1))
+    return self.sets.gather_rows(self.over_steps(self.of(out)).reshape(-1))
 
   def find_moving(self) -> set[UOp]:
     """The nodes that move with x, those among them that have no derivative too."""
@@ -55,13 +57,15 @@ class Propagation:
       if any(s in moving for s in u.src): moving.add(u)
     return moving
 
-  def without_derivative(self, u:UOp, value:SetIds) -> SetIds:
+  def without_derivative(self, u:UOp, value:SetIds|FewIds) -> SetIds|FewIds:
     # integers and bools only jump, and so does TRUNC
     if dtypes.is_float(u.dtype.scalar()) and u.op not in {Ops.DETACH, Ops.TRUNC}: return value
+    if isinstance(value, FewIds): return replace(value, ids=np.minimum(value.ids, NONE))
     return SetIds(value.ranges, along_strides(lambda ids: np.minimum(ids, NONE), value.ids))
 
-  def push(self, u:UOp) -> SetIds:
+  def push(self, u:UOp) -> SetIds|FewIds:
     """The sets of a node of which a source moves with x."""
+    if (few:=self.push_few(u)) is not None: return few
     if u.op in MOVEMENT: return MOVEMENT[u.op](u, self.of(u.src[0]))
     if u.op is Ops.BITCAST: return everywhere(NONE, u)
     if u.op in UNCHANGED: return self.of(u.src[0])
@@ -82,7 +86,7 @@ class Propagation:
 
   def of(self, u:UOp, exact:bool=False) -> SetIds:
     """The sets of a source. `exact` asks for all zeros of a constant; without it, for those found without running a kernel."""
-    if u in self.found: return self.found[u]
+    if (found:=self.found.get(u)) is not None: return SetIds((), found.dense()) if isinstance(found, FewIds) else found
     # 1/20 is a number, and needs no kernel
     if u._shape == (): u = u.simplify()
     if u.op is Ops.CONST: return everywhere(ZERO if u.arg == 0 else NONE, u)
@@ -93,6 +97,56 @@ class Propagation:
     return self.constants[u]
 
   def of_factor(self, u:UOp) -> SetIds: return self.of(u, exact=True)
+
+  # *** where nearly all is zero
+
+  def push_few(self, u:UOp) -> FewIds|SetIds|None:
+    """The sets of a node whose elements are known to be nearly all zero, and of a sum of these. None: it is none."""
+    first = u.src[0]
+    if isinstance(few:=self.found.get(first), FewIds):
+      if u.op in UNCHANGED: return few
+      if is_movement(u): return move_few(few, u.op, u.marg, fixed(u, u.shape))
+      if u.op is Ops.REDUCE_AXIS and u.arg[0] is not Ops.MUL: return self.fill(reduce_few(self.sets, few, u.arg[1]))
+    if u.op in {Ops.MUL, Ops.AND}: return self.multiply_few(*u.src)
+    if u.op is Ops.WHERE and first not in self.found and is_zero(u.src[2]): return self.multiply_few(*u.src[:2])
+    return None
+
+  def multiply_few(self, a:UOp, b:UOp) -> FewIds|None:
+    few_a, few_b = self.few(a), self.few(b)
+    if few_a is None and few_b is None: return None
+    if few_a is not None and few_b is not None: return multiply(self.sets, few_a, few_b)
+    few, other = (few_a, b) if few_a is not None else (few_b, a)
+    value = self.of(other, exact=True)
+    return None if value.ranges or few is None else multiply(self.sets, few, value.ids)
+
+  def few(self, u:UOp) -> FewIds|None:
+    """What `found` has of a node, if that is few; of a constant, if it is few."""
+    if u in self.found: return found if isinstance(found:=self.found[u], FewIds) else None
+    if u not in self.known_few: self.known_few[u] = self.find_few(u)
+    return self.known_few[u]
+
+  def find_few(self, u:UOp) -> FewIds|None:
+    """A constant that compares an index with an arange, or is made of one that does."""
+    if not is_fixed(u) or (size:=math.prod(fixed(u, u.shape))) < MANY or u.ranges: return None
+    if (sides:=find_compared(u)) is not None: return find_equal(self.numbers_of(sides[0]), self.numbers_of(sides[1]), size//PART)
+    if is_movement(u) and (few:=self.few(u.src[0])) is not None: return move_few(few, u.op, u.marg, fixed(u, u.shape))
+    if u.op in {Ops.CAST, Ops.CONTIGUOUS} and not dtypes.is_float(u.src[0].dtype): return self.few(u.src[0])
+    if u.op in {Ops.MUL, Ops.AND}: return self.multiply_few(*u.src)
+    if u.op is Ops.WHERE and is_zero(u.src[2]): return self.multiply_few(*u.src[:2])
+    return None
+
+  def numbers_of(self, u:UOp) -> Any:
+    """The integers of a constant. They are computed by tinygrad, before they are moved."""
+    if is_movement(u): return MOVEMENT[u.op](u, SetIds((), self.numbers_of(u.src[0]))).ids
+    if u not in self.numbers:
+      check_not_captured(u)
+      self.numbers[u] = Tensor(u, device=u.device).contiguous().numpy()
+    return self.numbers[u]
+
+  def fill(self, few:FewIds) -> FewIds|SetIds:
+    """An array of all elements, where these are not many."""
+    size = math.prod(size for size,p in zip(few.shape, few.at) if p is not None)
+    return SetIds((), few.dense()) if size < max(MANY, PART*len(few.ids)) else few
 
   # *** elementwise
 
@@ -146,103 +200,38 @@ class Propagation:
     ret = self.sets.reduce(rows, op is Ops.MUL).reshape(with_ones(small.shape, axes))
     return np.broadcast_to(ret, with_ones(ids.shape, axes))
 
-# *** arrays
+# *** constants
 
-def prod(shape:tuple[int, ...], axes) -> int: return math.prod(shape[a] for a in axes)
-def with_ones(shape:tuple[int, ...], axes) -> list[int]: return [1 if a in axes else size for a,size in enumerate(shape)]
+def is_movement(u:UOp) -> bool: return u.op in GroupOp.Movement and is_fixed(u) and is_fixed(u.src[0]) and not any(s.ranges for s in u.src[1:])
+def is_fixed(u:UOp) -> bool: return u._shape is not None and all(isinstance(s, int) for s in u.shape)
+def is_zero(u:UOp) -> bool: return u.base.op is Ops.CONST and u.base.arg == 0
 
-def everywhere(i:int, u:UOp) -> SetIds: return SetIds((), np.broadcast_to(np.int32(i), u._shape or ()))
-def smallest(ids):
-  """A part of the array that has all of its values: one element along each axis that it repeats along."""
-  return ids[tuple(slice(0, 1) if size > 1 and stride == 0 else slice(None) for size,stride in zip(ids.shape, ids.strides))]
-def has_zero(ids) -> bool: return bool((smallest(ids) == ZERO).any())
+def find_compared(u:UOp) -> tuple[UOp, ...]|None:
+  """The two sides of `a == b`, which tinygrad writes as `(a != b) != True`."""
+  if u.op is not Ops.CMPNE or not is_true(u.src[1]): return None
+  unequal = u.src[0]
+  # a bool is cast to int and back before it is negated
+  while unequal.op is Ops.CAST: unequal = unequal.src[0]
+  return unequal.src if unequal.op is Ops.CMPNE and dtypes.is_int(unequal.src[0].dtype) else None
 
-def align(values) -> tuple[tuple[UOp, ...], list]:
-  """Returns all ranges of the values, and their arrays with an axis for each of them, broadcast to one shape."""
-  ranges = tuple(sorted({r for v in values for r in v.ranges}, key=lambda r: r.arg[:-1], reverse=True))
-  arrays = []
-  for v in values:
-    own = np.transpose(v.ids, [v.ranges.index(r) for r in ranges if r in v.ranges]+list(range(len(v.ranges), v.ids.ndim)))
-    arrays.append(own[tuple(slice(None) if r in v.ranges else None for r in ranges)])
-  shape = np.broadcast_shapes(*[a.shape for a in arrays])
-  return ranges, [np.broadcast_to(a, shape) for a in arrays]
+def is_true(u:UOp) -> bool:
+  while u.op in {Ops.CAST, Ops.RESHAPE, Ops.EXPAND}: u = u.src[0]
+  return u.op is Ops.CONST and u.arg is True
 
-def along_strides(fn, *arrays):
-  """fn(*arrays), element by element, worked out once where all arrays repeat along an axis."""
-  shape = arrays[0].shape
-  one = tuple(slice(0, 1) if size > 1 and all(a.strides[axis] == 0 for a in arrays) else slice(None) for axis,size in enumerate(shape))
-  return np.broadcast_to(fn(*[a[one] for a in arrays]), shape)
-
-def evaluate(u:UOp) -> SetIds:
-  """ZERO where a node that does not depend on x is zero, NONE elsewhere. It is computed by tinygrad."""
+def check_not_captured(u:UOp) -> None:
   if realize.capturing:
     raise RuntimeError(f"jacobian_sparsity: {describe_place(u)} is computed while TinyJit captures, and the pattern would be that of this call alone;"
                        " call jacobian_sparsity before, and give the pattern to sparse_jacobian")
+
+def evaluate(u:UOp) -> SetIds:
+  """ZERO where a node that does not depend on x is zero, NONE elsewhere. It is computed by tinygrad."""
+  check_not_captured(u)
   # one axis for each open RANGE, as SetIds has them
   ranges = tuple(u.ranges)
   nonzero = u.ne(u.const_like(0)) if u.dtype != dtypes.bool else u
   values = Tensor(collect_batch(nonzero, list(ranges)) if ranges else nonzero, device=u.device).contiguous().numpy()
   return SetIds(ranges, np.broadcast_to(np.int32(NONE), values.shape) if values.all() else values.astype(np.int32)*NONE)
 
-# *** movement: views of the ids where there is one
-
-def reshape(u:UOp, value:SetIds) -> SetIds: return SetIds(value.ranges, value.ids.reshape(batch_shape(value)+fixed(u, u.shape)))
-def expand(u:UOp, value:SetIds) -> SetIds: return SetIds(value.ranges, np.broadcast_to(value.ids, batch_shape(value)+fixed(u, u.shape)))
-def batch_shape(value:SetIds) -> tuple[int, ...]: return value.ids.shape[:len(value.ranges)]
-
-def permute(u:UOp, value:SetIds) -> SetIds:
-  batch = len(value.ranges)
-  order: Any = u.marg
-  return SetIds(value.ranges, value.ids.transpose(list(range(batch))+[batch+a for a in order]))
-
-def flip(u:UOp, value:SetIds) -> SetIds:
-  return SetIds(value.ranges, value.ids[..., *[slice(None, None, -1) if f else slice(None) for f in u.marg]])
-
-def shrink(u:UOp, value:SetIds) -> SetIds:
-  return at_each_step(u, value, lambda ids, marg: ids[..., *[slice(*bounds) for bounds in marg]])
-
-def pad(u:UOp, value:SetIds) -> SetIds:
-  return at_each_step(u, value, lambda ids, marg: np.pad(ids, [(0, 0)]*(ids.ndim-len(marg))+list(marg), constant_values=ZERO))
-
-def at_each_step(u:UOp, value:SetIds, move) -> SetIds:
-  """A SHRINK or PAD by bounds that may depend on RANGEs: then the result has an axis for each of those."""
-  steps = tuple({r:None for s in u.src[1:] for r in s.ranges})
-  bounds_of_axes: Any = u.marg
-  if not steps: return SetIds(value.ranges, move(value.ids, [fixed(u, bounds) for bounds in bounds_of_axes]))
-  known, rest = tuple(r for r in value.ranges if r in steps), tuple(r for r in value.ranges if r not in steps)
-  ids = value.ids.transpose([*map(value.ranges.index, known+rest), *range(len(value.ranges), value.ids.ndim)])
-  counts, moved = count_steps(steps), []
-  for step in itertools.product(*map(range, counts)):
-    at = {r:r.const_like(i) for r,i in zip(steps, step)}
-    moved.append(move(ids[tuple(at[r].arg for r in known)], [bounds_at(u, bounds, at) for bounds in bounds_of_axes]))
-  return SetIds(steps+rest, np.stack(moved).reshape(*counts, *moved[0].shape))
-
-def count_steps(ranges:tuple[UOp, ...]) -> tuple[int, ...]: return tuple(int(r.vmax)+1 for r in ranges)
-
-def bounds_at(u:UOp, bounds, at:dict[UOp, UOp]) -> tuple[int, ...]:
-  return fixed(u, [b.substitute(at).ssimplify() if isinstance(b, UOp) else b for b in bounds])
-
-def fixed(u:UOp, sizes) -> tuple[int, ...]:
-  if all(isinstance(s, int) for s in sizes): return tuple(sizes)
-  raise NotImplementedError(f"jacobian_sparsity: {describe_place(u)} has a symbolic size, and there is no pattern for all of its values")
-
-def vmapin(u:UOp, value:SetIds) -> SetIds:
-  batch = len(value.ranges)
-  mapped = {r:batch+a for a,r in enumerate(u.src[1:]) if r.op is Ops.RANGE}
-  stay = [a for a in range(value.ids.ndim) if a not in mapped.values()]
-  return SetIds((*mapped, *value.ranges), value.ids.transpose([*mapped.values(), *stay]))
-
-def vmapout(u:UOp, value:SetIds) -> SetIds:
-  ended = [r for r in u.src[1:] if r.op is Ops.RANGE]
-  batch = tuple(r for r in value.ranges if r not in ended)
-  axis_of, inner = {r:a for a,r in enumerate(value.ranges)}, iter(range(len(value.ranges), value.ids.ndim))
-  # a value that does not vary over a RANGE is the same at each step of it: it has no axis for it, None
-  order = [axis_of[r] for r in batch]+[axis_of.get(r) if r in ended else next(inner) for r in u.src[1:]]
-  ids = value.ids.transpose([a for a in order if a is not None])[tuple(None if a is None else slice(None) for a in order)]
-  return SetIds(batch, np.broadcast_to(ids, count_steps(batch)+fixed(u, u.shape)))
-
-MOVEMENT = {Ops.RESHAPE:reshape, Ops.EXPAND:expand, Ops.PERMUTE:permute, Ops.FLIP:flip, Ops.SHRINK:shrink, Ops.PAD:pad,
-            Ops.VMAPIN:vmapin, Ops.VMAPOUT:vmapout}
 # zero of zero, and each element depends on what its source does
 UNCHANGED = {Ops.CONTIGUOUS, Ops.CONTIGUOUS_BACKWARD, Ops.DETACH, Ops.COPY, Ops.CAST, Ops.NEG, Ops.SIN, Ops.SQRT, Ops.TRUNC}
 # op -> how many of its first sources make the whole zero where they are zero

@@ -4,6 +4,7 @@ It may be imported before the overlay is installed: tinygrad is imported when it
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 
@@ -33,6 +34,7 @@ def make_buffer(device: str, size: int, dtype: Any, data: bytes) -> Any:
     return u
 
 
+@functools.cache
 def name_dtype(dtype: Any) -> str:
     """Returns the name that a dtype has in a Capture: `float`, `float.vec(4)`."""
     return str(dtype).removeprefix("dtypes.")

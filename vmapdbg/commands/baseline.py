@@ -12,6 +12,7 @@ from vmapdbg.commands.launcher import run_pair, run_quietly
 from vmapdbg.commands.options import JobOptions
 from vmapdbg.commands.progress import show_progress
 from vmapdbg.commands.tinygrad import fetch_tree
+from vmapdbg.commands.turns import run_in_turns
 from vmapdbg.job.job import Job, Run
 from vmapdbg.job.patches import PatchError, parse_patches
 from vmapdbg.model.capture import SCHEMA, Capture, SnippetError, Versions
@@ -36,17 +37,19 @@ class Sides:
     same_lines: dict[str, str] = field(default_factory=dict[str, str])
 
 
-def find_pair(snippet: str | None, baseline: str | None, options: JobOptions) -> Sides:
+def find_pair(snippet: str | None, baseline: str | None, options: JobOptions, times: bool = False) -> Sides:
     """Returns a snippet beside its baseline.
 
     `snippet` is None for the remembered one, or a saved capture where the baseline is another. `baseline` is None where
-    none is named.
+    none is named. With `times` the launches of both are timed. Raises Failure.
     """
+    if times:
+        refuse_saved(snippet, baseline)
     if is_saved(snippet):
         if not is_saved(baseline):
             raise Failure("a saved capture is compared with another one: vmapdbg diff before.json after.json")
         return load_sides(baseline, snippet)
-    job = replace(find_job(snippet, options), values=True)
+    job = replace(find_job(snippet, options), values=True, times=times)
     baseline = baseline or choose_baseline(job)
     before, after = run_beside(job, baseline)
     if is_saved(baseline):
@@ -54,8 +57,18 @@ def find_pair(snippet: str | None, baseline: str | None, options: JobOptions) ->
     return Sides(capture_of(before, job), capture_of(after, job), (decode(before.stdout), decode(after.stdout)))
 
 
-def find_edits(before: str, after: str, options: JobOptions) -> Sides:
-    """Returns two snippets, which are run, or two saved captures. Raises Failure."""
+def refuse_saved(*names: str | None) -> None:
+    """Raises Failure where a side would not run: what it took, it took at another time."""
+    for name in names:
+        if is_saved(name):
+            raise Failure(f"--time runs both sides, and {name} is a saved capture: save them with show --time --save")
+
+
+def find_edits(before: str, after: str, options: JobOptions, times: bool = False) -> Sides:
+    """Returns two snippets, which are run, or two saved captures. With `times` the launches of both are timed. Raises
+    Failure."""
+    if times:
+        refuse_saved(before, after)
     if is_saved(before) and is_saved(after):
         if any(value is not None for value in vars(options).values()):
             raise Failure("saved captures were made with their own patches, target and tinygrad")
@@ -65,12 +78,11 @@ def find_edits(before: str, after: str, options: JobOptions) -> Sides:
     if is_saved(after):
         raise Failure(f"{after} is a saved capture, which can only be the before: vmapdbg diff {after} {before}")
     check_snippet(before)
-    job = replace(find_job(after, options), values=True)
+    job = replace(find_job(after, options), values=True, times=times)
     other = replace(job, snippet=before)
     # as they are when they run
     texts = read_text(before), read_text(after)
-    with show_progress(f"running {before} and {after}") as progress:
-        runs = run_pair(other, job, _NEEDED, progress)
+    runs = run_both(other, job, f"{before} and {after}")
     tell_printed(runs[1])
     sides = capture_of(runs[0], other), capture_of(runs[1], job)
     printed = decode(runs[0].stdout), decode(runs[1].stdout)
@@ -126,11 +138,19 @@ def run_beside(job: Job, baseline: str) -> tuple[Run, Run]:
     if is_saved(baseline):
         before, after = Run(load_capture(baseline), None), run_quietly(job)
     else:
-        other = find_baseline(job, baseline)
-        with show_progress(f"running {job.snippet} twice") as progress:
-            before, after = run_pair(other, job, _NEEDED, progress)
+        before, after = run_both(find_baseline(job, baseline), job, job.snippet)
     tell_printed(after)
     return before, after
+
+
+def run_both(before: Job, after: Job, name: str) -> tuple[Run, Run]:
+    """Runs two jobs at the same time, timed ones in turns; `name` is for what is said of it."""
+    is_one = before.snippet == after.snippet
+    if after.times:
+        first, second = run_in_turns((before, after), f"{name} on both sides" if is_one else name)
+        return first, second
+    with show_progress(f"running {name} twice" if is_one else f"running {name}") as progress:
+        return run_pair(before, after, _NEEDED, progress)
 
 
 def tell_printed(run: Run) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import tempfile
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vmapdbg.check.oracles import DEFAULT, ORACLES
-from vmapdbg.commands.ask import ask_checker
+from vmapdbg.commands.ask import start_comparison
 from vmapdbg.commands.completion import offer_files
 from vmapdbg.commands.console import close_pager, make_console
 from vmapdbg.commands.estimate import count_work, tell_estimate
@@ -107,13 +108,16 @@ def choose_oracles(chosen: tuple[tuple[str, ...], ...], paranoid: bool) -> tuple
 
 
 def check_job(job: Job, limit: int, oracles: tuple[str, ...]) -> tuple[Capture, CheckReport, BaseException | None]:
-    """Runs the job once, then has oracles compute in another child what it should have got.
+    """Runs the job once, and has oracles compute in another child what it should have got, meanwhile and afterwards.
 
     What the snippet prints goes to stderr. `limit` is the most graphs that an oracle runs for one output. Returns what
     ended the comparison early, too: then the report has what was compared by then. Raises ChildDied.
     """
     streams = Streams(stdout=sys.stderr.fileno())
-    with tempfile.TemporaryDirectory(prefix="vmapdbg-") as evidence:
+    with contextlib.ExitStack() as stack:
+        evidence = stack.enter_context(tempfile.TemporaryDirectory(prefix="vmapdbg-"))
+        request = CheckRequest(job=job, evidence=evidence, limit=limit, oracles=oracles)
+        comparison = stack.enter_context(start_comparison(request))
         with show_progress(f"working on {job.snippet}", late=True) as progress:
             capture = run_job(job, streams, ["vmapdbg.render.text.check"], evidence, progress, shadow=True)
         refuse_overlay_error(capture)
@@ -122,11 +126,11 @@ def check_job(job: Job, limit: int, oracles: tuple[str, ...]) -> tuple[Capture, 
         # how fast the other oracles are depends on the snippet
         if oracles == (DEFAULT,):
             work = tuple(count_work(schedule) for schedule in capture.schedules)
-            tell_estimate(work)
-        request = CheckRequest(job=job, evidence=evidence, limit=limit, oracles=oracles, work=work)
+            done = comparison.list_compared()
+            tell_estimate([amount for schedule, amount in enumerate(work) if schedule not in done])
         compared_with = " and ".join(ORACLES[name] for name in oracles)
         with show_progress(f"comparing {job.snippet} with {compared_with}") as progress:
-            text, ended = ask_checker(request, f"the comparison with {compared_with}", progress)
+            text, ended = comparison.ask(work, f"the comparison with {compared_with}", progress)
     from vmapdbg.check.result import CheckReport
 
     report = build_data(CheckReport, json.loads(text))

@@ -13,7 +13,7 @@ from vmapdbg.commands.baseline import find_edits, find_pair
 from vmapdbg.commands.completion import offer_baselines, offer_files
 from vmapdbg.commands.console import make_console
 from vmapdbg.commands.diff_suite import SuiteFormat, SuiteOptions, diff_folders, find_folders
-from vmapdbg.commands.jobs import find_name
+from vmapdbg.commands.jobs import find_name, tell_untimed
 from vmapdbg.commands.options import JobOptions, ScheduleType, SnippetCommand, end_if_failed, job_options
 from vmapdbg.commands.report import check_page, write_diff_report
 from vmapdbg.model.data import dump_document
@@ -43,6 +43,7 @@ _SEE_MORE = (
 @click.option("--line", metavar="FILE:N", help="Print only what this line of the snippet made.")
 @click.option("--all", "show_all", is_flag=True, help="Print what did not change, too.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write an HTML page; print the verdict alone.")
+@click.option("--time", "times", is_flag=True, help="Run what stays lazy, too, and time every launch on both sides.")
 @click.option("--unified", is_flag=True, help="Print changed source in one column.")
 @click.option("--json", "as_json", is_flag=True, help="Print the differences as one JSON document.")
 @click.option("--exit-code", is_flag=True, help="End with 1 when there are differences.")
@@ -57,6 +58,7 @@ def diff(
     line: str | None,
     show_all: bool,
     output: Path | None,
+    times: bool,
     unified: bool,
     as_json: bool,
     exit_code: bool,
@@ -67,15 +69,15 @@ def diff(
     """Show what the patches change, or an edit: INPUTS is a SNIPPET, or two of them, or two saved captures, or two runs
     that `run --save` saved, or nothing for the last snippet.
 
-    Both sides run at the same time; what the snippet prints on them is compared, too. Of a long diff an overview is
-    shown: the kernels and lines that changed most.
+    Both sides run at the same time, with --time in turns; what the snippet prints on them is compared, too. Of a long
+    diff an overview is shown: the kernels and lines that changed most.
 
     \b
     Examples:
       vmapdbg diff --baseline
       vmapdbg diff samples/ffn_overfusion.py --baseline=all,-fusion-guard
       vmapdbg diff samples/softmax.py --baseline=stock --exit-code
-      vmapdbg diff old.py new.py
+      vmapdbg diff old.py new.py --time
       vmapdbg diff model.py --tinygrad 0.14.0 --baseline=0.13.0
       vmapdbg diff model.py --baseline=@master
       vmapdbg diff before.json after.json --line model.py:12
@@ -89,8 +91,7 @@ def diff(
     part = Part(schedule, kernel, line, show_all, unified)
     if folders := find_folders(inputs):
         part.refuse("two saved runs: --test has one in full")
-        if output is not None:
-            raise Failure("two saved runs have no page: --format github is Markdown")
+        refuse_for_folders(output, times)
         asked = SuiteOptions(test, form, as_json=as_json, show_all=show_all, unified=unified, exit_code=exit_code)
         diff_folders(*folders, asked)
         return
@@ -101,7 +102,7 @@ def diff(
         # before anything runs
         for snippet in inputs or (None,):
             check_page(output, find_name(snippet, options))
-    compared = compare_inputs(inputs, baseline, options)
+    compared = compare_inputs(inputs, baseline, options, times)
     if output is not None:
         write_diff_report(compared, output)
         click.echo(f"vmapdbg: wrote {output}", err=True)
@@ -112,6 +113,14 @@ def diff(
     end_if_failed(compared.after)
     if exit_code and not compared.diff.is_empty:
         sys.exit(1)
+
+
+def refuse_for_folders(output: Path | None, times: bool) -> None:
+    """Raises Failure where something is asked for that two saved runs of a test-suite do not have."""
+    if output is not None:
+        raise Failure("two saved runs have no page: --format github is Markdown")
+    if times:
+        raise Failure("--time runs both sides, and these are saved runs of a test-suite")
 
 
 @dataclass(frozen=True)
@@ -145,14 +154,16 @@ class Part:
         return self.schedule if isinstance(self.schedule, int) else None
 
 
-def compare_inputs(inputs: tuple[str, ...], baseline: str | None, options: JobOptions) -> Comparison:
+def compare_inputs(inputs: tuple[str, ...], baseline: str | None, options: JobOptions, times: bool) -> Comparison:
     """Runs or reads both sides, and compares them. Raises Failure."""
     if len(inputs) == 2:
         if baseline:
             raise Failure(f"{inputs[0]} is compared with {inputs[1]}: with two of them there is no --baseline")
-        pair = find_edits(inputs[0], inputs[1], options)
+        pair = find_edits(inputs[0], inputs[1], options, times)
     else:
-        pair = find_pair(next(iter(inputs), None), baseline or None, options)
+        pair = find_pair(next(iter(inputs), None), baseline or None, options, times)
+    if times:
+        tell_untimed(pair.before, pair.after)
     from vmapdbg.diff import diff_captures
     from vmapdbg.overview.changes import Comparison
 

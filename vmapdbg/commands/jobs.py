@@ -40,14 +40,23 @@ def find_shown(
 ) -> Capture:
     """Returns the capture of a run of the snippet, timed or not, or the saved one. `arguments` come before those after
     `--`. Raises Failure for a saved one with what would do nothing."""
-    if arguments:
-        options = replace(options, arguments=(*arguments, *(options.arguments or ())))
+    options = add_arguments(options, arguments)
     if not is_saved(snippet):
         job = replace(find_job(snippet, options), times=times)
-        return capture_job(job, quiet_stdout=quiet_stdout)
+        capture = capture_job(job, quiet_stdout=quiet_stdout)
+        if times:
+            tell_untimed(capture)
+        return capture
     if times:
         raise Failure(f"{snippet} is a saved capture: it takes no arguments and no --time")
     return find_capture(snippet, options)
+
+
+def add_arguments(options: JobOptions, arguments: tuple[str, ...]) -> JobOptions:
+    """Returns the options with arguments of the snippet's that stand before those after `--`."""
+    if not arguments:
+        return options
+    return replace(options, arguments=(*arguments, *(options.arguments or ())))
 
 
 def find_capture(snippet: str | None, options: JobOptions) -> Capture:
@@ -163,6 +172,16 @@ def capture_job(job: Job, quiet_stdout: bool = False) -> Capture:
     return capture
 
 
+def tell_untimed(*captures: Capture) -> None:
+    """Says that times were asked for and there are none, unless a snippet failed: that is told already."""
+    kernels = [kernel for capture in captures for schedule in capture.schedules for kernel in schedule.kernels]
+    failed = any(capture.error is not None for capture in captures)
+    if failed or not kernels or any(kernel.measured is not None for kernel in kernels):
+        return
+    target = captures[-1].target
+    click.echo(f"vmapdbg: no kernel was timed: what ran is not the source for {target} that is shown", err=True)
+
+
 def tell_death(capture: Capture) -> None:
     """Says how the child died that left this capture, if it did."""
     if capture.error is not None and capture.error.type == "ChildDied":
@@ -190,13 +209,13 @@ def refuse_overlay_error(capture: Capture) -> None:
         raise Failure(capture.error.message)
 
 
-def add_findings(capture: Capture) -> Capture:
+def add_findings(capture: Capture, file: str | None = None) -> Capture:
     """Returns the capture with what lint finds in it alone, without what a comment on the user's line or the
-    settings take out."""
+    settings take out. The settings are those of `file`, of the snippet where none is named."""
     from vmapdbg.lint import lint_capture
     from vmapdbg.lint.ignores import split_ignored
 
-    codes = find_settings(capture.snippet).choose_codes()
+    codes = find_settings(capture.snippet if file is None else file).choose_codes()
     return replace(capture, findings=split_ignored(lint_capture(capture, codes=codes))[0])
 
 

@@ -23,7 +23,7 @@ from vmapdbg.job.job import CheckRequest, Job, ReduceRequest, Request, Run, Valu
 from vmapdbg.job.patches import Patches, format_patches
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.failure import EXIT_CHILD, Failure
-from vmapdbg.model.store import load_capture
+from vmapdbg.model.store import StoreError, load_capture
 from vmapdbg.overlay import BOOTSTRAP_DIR, child_environment
 from vmapdbg.trees.find import find_tree
 
@@ -72,14 +72,35 @@ def run_job(
     with make_folder() as folder:
         request = add_tree(Request(job=job, folder=folder, evidence=evidence, shadow=shadow))
         process = start_child(request, job.patches, streams)
+        early = EarlyCapture(process, request.output)
+        early.start()
         died = wait_for(process, request, job.snippet, job.timeout, progress, imports)
         # rich is imported with it: only when there is something to show
         from vmapdbg.render.sentences import fill_sentences
 
-        capture = load_capture(request.output)
+        early.join()
+        capture = early.capture or load_capture(request.output)
         if died and capture.error is not None:
             capture = replace(capture, error=replace(capture.error, message=died + capture.error.message))
         return fill_sentences(capture)
+
+
+class EarlyCapture(threading.Thread):
+    """Loads the Capture of a child as soon as it is there: the child takes a while to end, since all that the snippet
+    made is let go of. `capture` is None where the child ended without one, or it cannot be read."""
+
+    def __init__(self, process: subprocess.Popen[bytes], output: Path):
+        super().__init__(daemon=True)
+        self.process, self.output = process, output
+        self.capture: Capture | None = None
+
+    def run(self) -> None:
+        while not self.output.exists():
+            if self.process.poll() is not None:
+                return
+            time.sleep(_POLL / 10)
+        with contextlib.suppress(StoreError):
+            self.capture = load_capture(self.output)
 
 
 def make_folder() -> tempfile.TemporaryDirectory[str]:
@@ -98,10 +119,13 @@ def run_pair(before: Job, after: Job, imports: Sequence[str], progress: Progress
         return runs[0].result(), runs[1].result()
 
 
-def run_many(jobs: Sequence[Job], done: Callable[[], object]) -> list[Run]:
-    """Runs jobs, as many at the same time as there are cores, and calls `done` after each. Runs are in their order."""
-    with _run_at_once(os.cpu_count() or 1) as pool:
-        runs = [pool.submit(run_quietly, job) for job in jobs]
+def run_many(
+    jobs: Sequence[Job], done: Callable[[], object], most: int | None = None, shadow: bool = False
+) -> list[Run]:
+    """Runs jobs and calls `done` after each: `most` at the same time, or as many as there are cores. Runs are in their
+    order. With `shadow` a child that dies leaves what it captured, as in `run_job`."""
+    with _run_at_once(most or os.cpu_count() or 1) as pool:
+        runs = [pool.submit(run_quietly, job, shadow=shadow) for job in jobs]
         for _ in as_completed(runs):
             done()
         return [run.result() for run in runs]
@@ -118,12 +142,12 @@ def _run_at_once(most: int) -> Generator[ThreadPoolExecutor]:
             raise
 
 
-def run_quietly(job: Job, progress: Progress | None = None) -> Run:
-    """Runs a job and keeps what its snippet prints."""
+def run_quietly(job: Job, progress: Progress | None = None, shadow: bool = False) -> Run:
+    """Runs a job and keeps what its snippet prints. `shadow` is that of `run_job`."""
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         capture, died = None, None
         try:
-            capture = run_job(job, Streams(stdout, stderr), progress=progress)
+            capture = run_job(job, Streams(stdout, stderr), progress=progress, shadow=shadow)
         except ChildDied as error:
             died = str(error)
         stdout.seek(0)
@@ -254,11 +278,14 @@ def _report_progress(process: subprocess.Popen[bytes], file: Path, end: float, p
 
 
 def stop_group(process: subprocess.Popen[bytes]) -> None:
+    """Ends a child with all that it has started; one that is ended stays as it is."""
+    held = _running.get(process)
+    if held is None:
+        return
     kill_group(process)
     process.wait()
-    held = _running.pop(process, None)
-    if held is not None:
-        os.close(held)
+    del _running[process]
+    os.close(held)
 
 
 def stop_all() -> None:

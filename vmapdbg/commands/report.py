@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,8 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from vmapdbg.commands.completion import offer_files
-from vmapdbg.commands.jobs import find_name, find_shown, is_saved
+from vmapdbg.commands.jobs import add_arguments, find_name, find_shown, is_saved
 from vmapdbg.commands.options import JobOptions, SnippetCommand, end_after, job_options
+from vmapdbg.commands.states import capture_states
+from vmapdbg.job.states import PatchState
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import check_output, write_output
@@ -27,8 +30,11 @@ _ENDINGS = (".html", ".htm")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The HTML file to write.")
 @click.option("--time", "times", is_flag=True, help="Run what stays lazy, too, and time every launch.")
+@click.option("--patches-all", "switches", is_flag=True, help="Run it without each patch, too: the page has switches.")
 @job_options
-def report(snippet: str | None, arguments: tuple[str, ...], output: Path, times: bool, options: JobOptions) -> None:
+def report(
+    snippet: str | None, arguments: tuple[str, ...], output: Path, times: bool, switches: bool, options: JobOptions
+) -> None:
     """Write what the scheduler did with SNIPPET as one HTML page: your source, the graph, the kernels, linked.
 
     SNIPPET is a Python file, a saved capture, or the last snippet. ARGUMENTS after -- are the snippet's own. The page
@@ -38,14 +44,20 @@ def report(snippet: str | None, arguments: tuple[str, ...], output: Path, times:
     Examples:
       vmapdbg report samples/lost_range.py -o report.html
       vmapdbg report train.py -o report.html --time -- --steps 1
+      vmapdbg report train.py -o report.html --patches-all
       vmapdbg report after.json -o report.html
     """
     # before the snippet runs
     check_page(output, snippet)
     if snippet is None:
         check_page(output, find_name(snippet, options))
-    capture = find_shown(snippet, options, arguments, times, quiet_stdout=True)
-    write_report(capture, output, snippet if is_saved(snippet) else None)
+    if switches:
+        states = capture_states(snippet, add_arguments(options, arguments), times)
+        write_states(states, output)
+        capture = states[0][1]
+    else:
+        capture = find_shown(snippet, options, arguments, times, quiet_stdout=True)
+        write_report(capture, output, snippet if is_saved(snippet) else None)
     click.echo(f"vmapdbg: wrote {output}", err=True)
     end_after(capture)
 
@@ -71,6 +83,18 @@ def write_diff_report(compared: Comparison, output: Path) -> None:
         when = datetime.now() if saved_at is None else datetime.fromtimestamp(saved_at)
         made.append(f"{'run' if saved_at is None else 'saved'} {when.strftime('%Y-%m-%d %H:%M')}")
     write_output(output, render_diff_report(compared, files[0], files[1], ", ".join(dict.fromkeys(made))))
+
+
+def write_states(states: Sequence[tuple[PatchState, Capture]], output: Path) -> None:
+    """Writes the page of captures that ran with other patches each, all of them first."""
+    from vmapdbg.render.report.lines import list_lines
+    from vmapdbg.render.report.sources import read_sources
+    from vmapdbg.render.report.states import render_states
+
+    now = datetime.now().strftime("%Y-%m-%d %H:%M")
+    lines = dict.fromkeys(line for _, capture in states for line in list_lines(capture))
+    files = read_sources(lines, states[0][1].snippet)
+    write_output(output, render_states(states, files, f"run {now}"))
 
 
 def write_report(capture: Capture, output: Path, saved: str | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
+from dataclasses import replace
 
 from vmapdbg.diff.changes import choose_renaming, compare_bufferizes, compare_nodes, compare_vmap_map
 from vmapdbg.diff.edits import match_edits
@@ -15,6 +16,7 @@ from vmapdbg.diff.result import DIFF_SCHEMA, CaptureDiff, ScheduleDiff, Side, To
 from vmapdbg.diff.schedules import match_schedules
 from vmapdbg.diff.values import compare_outputs, compare_printed, find_worst
 from vmapdbg.model.capture import Capture, Finding, Range, Schedule
+from vmapdbg.model.times import sum_programs
 
 # What stands for a schedule that a side does not have: all of the other side's is then only there.
 _NOTHING = Schedule(-1, None, 0, (), (), (), (), (), ())
@@ -78,10 +80,14 @@ def _describe_side(capture: Capture, readings: Iterable[Reading], name: str) -> 
         versions=capture.versions,
         error=capture.error,
         schedules=len(capture.schedules),
-        totals=sum_totals(item.measured for item in readings),
+        totals=replace(sum_totals(item.measured for item in readings), seconds=_sum_seconds(capture)),
         mode=capture.mode,
         name=name,
     )
+
+
+def _sum_seconds(capture: Capture) -> float | None:
+    return sum_programs(kernel for schedule in capture.schedules for kernel in schedule.kernels)
 
 
 def sum_totals(schedules: Iterable[Schedule]) -> Totals:

@@ -28,7 +28,8 @@ DIFF_SCHEMA: Literal[1] = 1
 @dataclass(frozen=True)
 class Totals:
     """Sums over kernels, except `local_bytes` and `threads`: the most that one kernel has. `buffer_bytes` are the
-    GLOBAL BUFFERIZEs that were kept."""
+    GLOBAL BUFFERIZEs that were kept. `seconds` is what the launches of the kernels that were timed took, each the
+    median; None where none was, and of one schedule: a program is timed over the whole run."""
 
     kernels: int
     copies: int
@@ -37,6 +38,7 @@ class Totals:
     local_bytes: int
     threads: int
     buffer_bytes: int
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)

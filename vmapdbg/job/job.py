@@ -113,13 +113,23 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckRequest(Request):
-    """Asks for a comparison of the evidence with oracles. `limit` is the most graphs that are run for one output;
-    `oracles` are names of `vmapdbg.check.oracles`. `work` says for each schedule how much there is to compute, in any
-    unit: how long the rest takes is estimated by it. Empty where that is not known."""
+    """Asks for a comparison of the evidence with oracles, while it is being written. `limit` is the most graphs that
+    are run for one output; `oracles` are names of `vmapdbg.check.oracles`."""
 
     limit: int
     oracles: tuple[str, ...]
-    work: tuple[int, ...] = ()
+
+    @property
+    def over(self) -> Path:
+        """A file that the tool writes when the snippet is done and all the evidence is there. It is JSON: how much
+        there is to compute for each schedule, in any unit. How long the rest takes is estimated by it; the list is
+        empty where that is not known."""
+        return Path(self.folder) / "over"
+
+    @property
+    def compared(self) -> Path:
+        """A file with the number of each schedule that was compared before the snippet was done, a line for each."""
+        return Path(self.folder) / "compared"
 
 
 @dataclass(frozen=True, kw_only=True)

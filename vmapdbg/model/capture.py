@@ -247,12 +247,14 @@ class BufferArg:
 @dataclass(frozen=True)
 class Measured:
     """How long the launches of a kernel took in this run, by the device's own clock: how many were timed, and the
-    median, the shortest and the longest, in seconds."""
+    median, the shortest and the longest, in seconds. Of several `runs` (a diff takes turns) `launches` are those of
+    one, and `median` is the median of theirs."""
 
     launches: int
     median: float
     least: float
     most: float
+    runs: int = 1
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vmapdbg.diff import CaptureDiff, KernelChange, KernelSide, ScheduleDiff
 from vmapdbg.model.capture import Capture, Kernel
+from vmapdbg.model.times import sum_times
 from vmapdbg.overview.decisions import RealizedCount, count_realized
-from vmapdbg.overview.kernels import MOST_KERNELS, MOST_NODES, Work, kernel_identity, sum_times
+from vmapdbg.overview.kernels import MOST_KERNELS, MOST_NODES, Work, kernel_identity
 from vmapdbg.overview.lines import LineCost, count_lines
 
 _MOST_SOURCE = 1000
@@ -30,9 +32,10 @@ class Cost(Work):
 
     seconds: float = 0
 
-    def add(self, kernel: Kernel) -> None:
-        super().add(kernel)
-        self.seconds += sum_times(kernel.measured)
+    def add_one_of(self, kernel: Kernel, places: int) -> None:
+        """Adds a kernel, and of the time of its program, which is that of all its `places`, the share of one."""
+        self.add(kernel)
+        self.seconds += sum_times(kernel.measured) / places
 
 
 @dataclass(frozen=True)
@@ -68,14 +71,15 @@ def group_changes(diff: CaptureDiff, *, unchanged: bool = False) -> list[ChangeG
     """Returns the kernels that are not the same on both sides, the largest change first. `unchanged` returns those that
     are the same, too."""
     groups: dict[object, ChangeGroup] = {}
+    before, after = _count_programs(diff)
     for schedule in diff.schedules:
         for position, change in enumerate(schedule.kernels):
             if change.status == "unchanged" and not unchanged:
                 continue
             group = groups.setdefault(_identify(change), ChangeGroup(change))
             group.places.append(Place(schedule, position))
-            _add(group.before, change.before)
-            _add(group.after, change.after)
+            _add(group.before, change.before, before)
+            _add(group.after, change.after, after)
             group.lines |= dict.fromkeys(find_lines(diff, change))
     return sorted(groups.values(), key=lambda group: group.rank)
 
@@ -96,17 +100,29 @@ def _identify(change: KernelChange) -> object:
     return change.status, repr(programs)
 
 
-def _add(cost: Cost, sides: Iterable[KernelSide]) -> None:
+def _count_programs(diff: CaptureDiff) -> tuple[Counter[str], Counter[str]]:
+    """How many kernels of each side are one program, by their source."""
+    before, after = Counter[str](), Counter[str]()
+    for schedule in diff.schedules:
+        # one that was split stands in one change, and so does one that others were fused into
+        sides = [(change.before, change.after) for change in schedule.kernels]
+        before.update({side.number: side.kernel.source for one, _ in sides for side in one}.values())
+        after.update({side.number: side.kernel.source for _, other in sides for side in other}.values())
+    return before, after
+
+
+def _add(cost: Cost, sides: Iterable[KernelSide], programs: Mapping[str, int]) -> None:
     for side in sides:
-        cost.add(side.kernel)
+        cost.add_one_of(side.kernel, programs[side.kernel.source])
 
 
 def sum_kernels(capture: Capture) -> Cost:
     """Returns what all kernels of a run come to."""
     cost = Cost()
-    for schedule in capture.schedules:
-        for kernel in schedule.kernels:
-            cost.add(kernel)
+    kernels = [kernel for schedule in capture.schedules for kernel in schedule.kernels]
+    programs = Counter(kernel.source for kernel in kernels)
+    for kernel in kernels:
+        cost.add_one_of(kernel, programs[kernel.source])
     return cost
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from vmapdbg.model.capture import Capture, Kernel, Measured
+from vmapdbg.model.capture import Capture, Kernel
+from vmapdbg.model.times import sum_times
 
 
 @dataclass(kw_only=True)
@@ -110,13 +111,6 @@ def group_kernels(capture: Capture) -> list[KernelGroup]:
             place = Place(schedule.index, number)
             groups.setdefault((kernel_identity(kernel), kernel.name), []).append((place, kernel))
     return sorted(map(_make_group, groups.values()), key=lambda group: (-group.seconds, -group.ops, -group.bytes))
-
-
-def sum_times(measured: Measured | None) -> float:
-    """Returns how many seconds the launches of a kernel took together, each the median; 0 where none was timed."""
-    if measured is None:
-        return 0
-    return measured.launches * measured.median
 
 
 def _make_group(members: Iterable[tuple[Place, Kernel]]) -> KernelGroup:

@@ -1,17 +1,29 @@
-"""The folder with what the oracle is to compute again: a file for each schedule, and the contents of buffers."""
+"""The folder with what the oracle is to compute again: a file for each schedule, and the contents of buffers.
+
+    asked.pickle            the graph of the schedule that runs now, before it runs
+    schedule-NUMBER.pickle  all of a schedule that ran, or of a replay of it
+    written                 the name of each of these files, a line for each time that one is written
+    blobs/                  contents of buffers, each of them there before a file names it
+
+Each of the pickled files is there as a whole: the oracle reads them while the snippet goes on.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import pickle
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from vmapdbg.child.evidence.graphs import Evidence
+from vmapdbg.child.evidence.graphs import Asked, Evidence
 from vmapdbg.child.memory import read_buffer
+from vmapdbg.reference.graph import Graph
 
 ROOM = 1 << 30
 """The most bytes of buffers that are kept of one run."""
+ASKED = "asked.pickle"
 
 
 class BlobsFull(Exception):
@@ -24,6 +36,7 @@ class EvidenceFolder:
 
     def __init__(self, path: Path):
         self.path, self.room = path, ROOM
+        self._asked = 0
         (path / "blobs").mkdir(exist_ok=True)
 
     def keep_data(self, data: bytes) -> str:
@@ -51,12 +64,39 @@ class EvidenceFolder:
     def write(self, evidence: Evidence) -> None:
         """Writes the file of a schedule, or of a replay of it."""
         replay = "" if evidence.replay is None else f".replay-{evidence.replay:06}"
-        file = self.path / f"schedule-{evidence.schedule:06}{replay}.pickle"
-        file.write_bytes(pickle.dumps(evidence))
+        self._put(f"schedule-{evidence.schedule:06}{replay}.pickle", evidence)
+
+    def write_asked(self, graph: Graph, held: Iterable[int]) -> str | None:
+        """Writes what a schedule should compute that is about to be made; `held` as for `Asked`. Returns its name,
+        None where nobody looks at it."""
+        self._asked += 1
+        # a process that the snippet forks goes on counting
+        name = f"{os.getpid()}-{self._asked}"
+        self._put(ASKED, Asked(name, graph, tuple(held)))
+        return name
+
+    def _put(self, name: str, content: Any) -> None:
+        making = self.path / f".{name}.{os.getpid()}"
+        making.write_bytes(pickle.dumps(content))
+        os.replace(making, self.path / name)
+        with (self.path / "written").open("a", encoding="utf-8") as file:
+            file.write(f"{name}\n")
 
     def find_files(self) -> list[Path]:
         """Returns the file of each schedule in order, those of its replays after it."""
         return sorted(self.path.glob("schedule-*.pickle"))
+
+    def read_written(self, start: int) -> tuple[list[str], int]:
+        """Returns the names of the files that were written since, and where to go on reading from; `start` is 0 or the
+        last such place."""
+        file = self.path / "written"
+        if not file.exists():
+            return [], start
+        with file.open("rb") as opened:
+            opened.seek(start)
+            text = opened.read()
+        whole = text[: text.rfind(b"\n") + 1]
+        return whole.decode().split(), start + len(whole)
 
 
 def schedule_of(file: Path) -> int:

@@ -146,6 +146,16 @@ class ChangedInput:
     number: int | None
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What is known of a schedule before it is made: the graph of the reference, and the positions of what buffers of
+    the snippet should hold when it has run. No other one has its `name`."""
+
+    name: str
+    graph: Graph
+    held: tuple[int, ...]
+
+
 @dataclass
 class Evidence:
     """All that an oracle needs of one schedule: what was asked, with which inputs, and what came of it.
@@ -161,7 +171,8 @@ class Evidence:
     `failed_kernel` the number of the compute kernel that did and `failed_node` the id of the node whose buffer it
     writes; `is_endless` where it was stopped, in a rewrite that has no end. `replay` counts the replays by TinyJit,
     from 1: what the kernels of the schedule made of other inputs. `lost` are writes to what it reads that no schedule
-    has, `cut` are gradients that an ASSIGN cuts off. `changed` is what a replay reads that changed meanwhile."""
+    has, `cut` are gradients that an ASSIGN cuts off. `changed` is what a replay reads that changed meanwhile. `asked`
+    is the name of the `Asked` that went ahead of it, None where none did."""
 
     schedule: int
     line: str | None
@@ -189,6 +200,7 @@ class Evidence:
     cut: list[CutGradient] = field(default_factory=list)
     is_endless: bool = False
     changed: list[ChangedInput] = field(default_factory=list)
+    asked: str | None = None
 
     def find_written(self, launch: int | None) -> WrittenBuffer | None:
         """Returns the buffer that a launch wrote, None where it is not known."""

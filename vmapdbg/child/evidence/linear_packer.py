@@ -6,6 +6,7 @@ several lanes are read and written, where the gate of a load is.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -62,6 +63,10 @@ class LinearPacker:
     def add(self, u: UOp) -> None:
         """Adds the next UOp. Raises CannotPack."""
         op = u.op.name
+        # most of a program
+        if op in ARITHMETIC:
+            self._slots[u] = self._add(ARITHMETIC[op], u, u.src)
+            return
         constant = find_constant(u)
         if is_variable(u):
             self._slots[u] = self._make_variable(u)
@@ -81,8 +86,6 @@ class LinearPacker:
 
     def _make(self, u: UOp) -> int:
         op = u.op.name
-        if op in ARITHMETIC:
-            return self._add(ARITHMETIC[op], u, u.src)
         method = getattr(self, f"_make_{op.lower()}", None)
         if method is None:
             raise CannotPack(f"its linear program has {op}, which the reference does not know")
@@ -233,8 +236,16 @@ class LinearPacker:
 
 def _name(u: UOp) -> str:
     """Returns the dtype of each lane; of memory that of its elements."""
-    name = dtype_of(u)
-    base = getattr(u.dtype, "base", None)
+    return _name_lane(u.dtype)
+
+
+@functools.cache
+def _name_lane(dtype: Any) -> str:
+    """The same of a dtype. Raises CannotPack."""
+    # 0.14 has no vectors
+    scalar = getattr(dtype, "scalar", lambda: dtype)
+    name = name_dtype(scalar())
+    base = getattr(dtype, "base", None)
     if base is not None and hasattr(base, "scalar"):
         name = name_dtype(base.scalar())
     name = DTYPES.get(name, name)

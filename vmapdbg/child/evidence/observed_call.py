@@ -88,8 +88,12 @@ class ObservedCall(RealizeCall):
         variables = {name: number for name, number in places.items() if number is not None}
         variables = self.reference.variables | variables
         contents = self._find_contents(passed)
-        chosen, self.evidence.passed_refused = choose_packable(found, Packer(contents, variables))
-        pack_buffers(self.evidence, chosen, self.launches, Packer(contents, variables))
+        packer = Packer(contents, variables)
+        chosen, self.evidence.passed_refused = choose_packable(found, packer)
+        if self.evidence.passed_refused is not None:
+            # it has parts of what cannot be packed
+            packer = Packer(contents, variables)
+        pack_buffers(self.evidence, chosen, self.launches, packer)
 
     # *** what replays of the call ask, too
 

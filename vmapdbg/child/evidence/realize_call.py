@@ -72,6 +72,7 @@ class RealizeCall(ABC):
             return "TinyJit captures it, and runs it later"
         self.launches.note_inputs((u.buffer, names) for u, names in self.inputs.items())
         self.launches.live = LiveTensors(self.folder, self.inputs)
+        self.reference.hand_ahead()
         return None
 
     def finish(self, passes: Sequence[Any]) -> None:

@@ -11,13 +11,13 @@ from vmapdbg.child.adapters import CompiledKernel
 from vmapdbg.child.adapters.renderers import RendererMissing
 from vmapdbg.child.diagnosis import EndlessRewrite, explain_error
 from vmapdbg.child.diagnosis.known_nodes import NoNodes
-from vmapdbg.child.extract.order import find_order
+from vmapdbg.child.extract.order import MemoryOrder, find_order
 from vmapdbg.child.extract.view import Launch, UOp, View, find_values, largest_of, size_of, sizes_of
 from vmapdbg.child.program.accesses import find_accesses
 from vmapdbg.child.program.accumulators import find_resets
 from vmapdbg.child.program.linear import LinearProgram
 from vmapdbg.child.program.linear_reader import read_linear
-from vmapdbg.child.program.programs import Program, op_weight, render_program, target_limit
+from vmapdbg.child.program.programs import Program, find_name, op_weight, render_program, target_limit
 from vmapdbg.model import capture as model
 from vmapdbg.model.vocabulary import ArgumentAccess
 
@@ -26,14 +26,14 @@ _MEMORY = frozenset({"BUFFER", "PARAM"})
 
 class KernelBuilder:
     """Builds the kernels of one run of the pass. One that tinygrad makes no program of raises its error; with
-    `keeps_failed` it is a kernel with that error instead."""
+    `keeps_failed` it is a kernel with that error instead. With `names_only` their programs are not looked at."""
 
-    def __init__(self, view: View, target: str, keeps_failed: bool = False):
-        self.view, self.target, self.keeps_failed = view, target, keeps_failed
+    def __init__(self, view: View, target: str, keeps_failed: bool = False, names_only: bool = False):
+        self.view, self.target, self.keeps_failed, self.names_only = view, target, keeps_failed, names_only
         # the layers of a network are one program many times
         self.facts: dict[tuple[bytes, frozenset[str]], ProgramFacts] = {}
         self.writers = Counter(launch.buffers[:1] for launch in view.launches)
-        self.order = find_order(view)
+        self.order = MemoryOrder() if names_only else find_order(view)
 
     def build_all(self, progress: Callable[[], object]) -> Iterable[model.Kernel]:
         """Yields the compute kernels in the order of the schedule; calls `progress` after each kernel or copy."""
@@ -46,13 +46,15 @@ class KernelBuilder:
 
     def build_kernel(self, launch: Launch, number: int) -> model.Kernel:
         try:
+            if self.names_only:
+                return self.build_named(launch, find_name(launch.ast, self.target))
             program = render_program(launch.ast, self.target)
         except RendererMissing:
             raise
         except (Exception, EndlessRewrite) as error:
             if not self.keeps_failed:
                 raise
-            return self.build_failed(launch, error)
+            return self.build_named(launch, "(no program)", explain_error(error, NoNodes()))
         compiled, work = program.compiled, program.work
         facts = self.find_facts(launch, program)
         nodes = self.find_computed(launch)
@@ -84,11 +86,11 @@ class KernelBuilder:
             overwrites=self.order.overwrites.get(number),
         )
 
-    def build_failed(self, launch: Launch, error: BaseException) -> model.Kernel:
-        """Returns a kernel without a program: what the scheduler says of it, and the error."""
+    def build_named(self, launch: Launch, name: str, failed: model.SnippetError | None = None) -> model.Kernel:
+        """Returns a kernel without a program: what the scheduler says of it, and the error where there is none."""
         nodes = self.find_computed(launch)
         return model.Kernel(
-            name="(no program)",
+            name=name,
             target=self.target,
             source="",
             global_size=(),
@@ -105,7 +107,7 @@ class KernelBuilder:
             launches=launch.count,
             key=launch.ast.key.hex(),
             accesses=(),
-            failed=explain_error(error, NoNodes()),
+            failed=failed,
         )
 
     def find_wrong_times(self, number: int, linear: LinearProgram) -> Iterable[model.WrongTime]:

@@ -18,14 +18,15 @@ def build_schedules(
     target: str,
     progress: Callable[[], object] = lambda: None,
     keeps_failed: bool = False,
+    names_only: bool = False,
 ) -> tuple[model.Schedule, ...]:
     """Returns the schedules of a snippet in the order it made them, their kernels rendered for `target`. Calls
     `progress` after each kernel. Raises what tinygrad raises for a kernel that the target cannot have, unless it
-    `keeps_failed` ones, and RendererMissing."""
+    `keeps_failed` ones, and RendererMissing. With `names_only` the programs of kernels are not looked at."""
 
     def build(passed: ObservedPass) -> model.Schedule:
         view = ObservedView(passed)
-        made = schedule.build_schedule(view, KernelBuilder(view, target, keeps_failed).build_all(progress))
+        made = schedule.build_schedule(view, KernelBuilder(view, target, keeps_failed, names_only).build_all(progress))
         forced, released = (tuple(sorted(view.ids[u] for u in chosen)) for chosen in (passed.forced, passed.released))
         return replace(made, forced=forced, released=released)
 

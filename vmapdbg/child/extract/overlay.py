@@ -16,12 +16,14 @@ def build_schedules(
     target: str,
     progress: Callable[[], object] = lambda: None,
     keeps_failed: bool = False,
+    names_only: bool = False,
 ) -> tuple[model.Schedule, ...]:
     """Returns the schedules of a snippet in the order it made them, their kernels rendered for `target`. Calls
-    `progress` after each kernel. A kernel that tinygrad makes no program of raises, or `keeps_failed` has it kept."""
+    `progress` after each kernel. A kernel that tinygrad makes no program of raises, or `keeps_failed` has it kept.
+    With `names_only` the programs of kernels are not looked at."""
 
     def build(record: PassRecord) -> model.Schedule:
         view = PassView(record)
-        return schedule.build_schedule(view, KernelBuilder(view, target, keeps_failed).build_all(progress))
+        return schedule.build_schedule(view, KernelBuilder(view, target, keeps_failed, names_only).build_all(progress))
 
     return tuple(schedule.build_schedules(records, build))

@@ -38,6 +38,11 @@ class Mode(ABC):
         self.shadow: Shadow | None = None
 
     @property
+    def names_only(self) -> bool:
+        """Whether the Capture has only the names of kernels: `check` says no more of them, and waits for it."""
+        return self.request.evidence is not None
+
+    @property
     @abstractmethod
     def schedules(self) -> Sequence[Asked[Any]]:
         """What the snippet scheduled so far."""

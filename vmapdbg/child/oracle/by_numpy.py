@@ -4,7 +4,7 @@ so that it sees what stock tinygrad does wrong, too. A vmap scope is an axis mor
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,6 +94,19 @@ class NumpyValues:
         self._evaluations += 1
         found = self._evaluator.evaluate(slots)
         return [self._make_array(slot, value) for slot, value in zip(slots, found, strict=True)]
+
+    def begin(self, slots: Sequence[int]) -> Iterator[None]:
+        """Returns what computes the values of nodes step by step, for an `evaluate` of the same nodes."""
+        return self._evaluator.begin(slots)
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether something of what was computed could not be had."""
+        return self._evaluator.has_gaps
+
+    def take_room(self, room: int) -> None:
+        """Sets how many bytes the values of the graph may take up at a time."""
+        self._evaluator.room = room
 
     def evaluate_batch(self, slot: int) -> Array | str:
         return self.evaluate([slot])[0]

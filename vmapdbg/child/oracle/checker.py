@@ -1,22 +1,34 @@
 """Has oracles compute what a snippet should have got, and compares. Runs in a child of its own.
 
-Started by `launcher` as `python -m vmapdbg.child.oracle.checker REQUEST` when the snippet is done, in a process without
-the overlay: nothing of what is being checked takes part."""
+Started by `launcher` as `python -m vmapdbg.child.oracle.checker REQUEST` in a process without the overlay: nothing of
+what is being checked takes part. It works beside the process that runs the snippet, which writes its evidence:
+
+    snippet   imports  pack 0  schedule, compile, run 0  pack 1  schedule, compile, run 1   capture
+    checker   imports          values of 0             compare 0           values of 1   compare 1  report
+
+So what a schedule should get is computed while it runs, and it is compared when it has run. As long as the snippet runs
+the checker has the lower priority. Where there is one core, and for oracles that need tinygrad, it does nothing before
+the snippet is done.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from vmapdbg.check.result import BufferCheck, CheckReport, Comparison, ExpectedOutput, OutputCheck, ScheduleCheck
 from vmapdbg.child.diagnosis import EndlessRewrite, Watcher
-from vmapdbg.child.evidence.folder import EvidenceFolder, schedule_of
+from vmapdbg.child.evidence.folder import ASKED, EvidenceFolder, schedule_of
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.lifeline import hold
+from vmapdbg.child.oracle.ahead import Ahead
 from vmapdbg.child.oracle.comparer import Comparer
 from vmapdbg.child.oracle.expected import find_expected
 from vmapdbg.child.oracle.first_wrong_buffer import Walk
@@ -31,27 +43,127 @@ from vmapdbg.values.numbers import Array
 _FREE, _SHARE = 1.0, 0.05
 _TOLD = 2.0
 """Seconds after which it is told how long the rest takes."""
+_LOOK = 0.02
+"""Seconds between two looks at what the snippet has written."""
+_NICE = 10
+"""How much lower the priority is while the snippet runs."""
 
 
 def main() -> None:
     request = load_request(CheckRequest, sys.argv[1])
     hold(request.lifeline)
-    assert request.evidence is not None
-    folder = EvidenceFolder(Path(request.evidence))
-    files = folder.find_files()
-    checks: list[ScheduleCheck] = []
     # an oracle that runs on tinygrad may not end either
     Watcher(lambda text: None).start()
-    rest = Rest([find_work(file, request.work) for file in files if request.work])
-    written = Written(request)
-    for count, file in enumerate(files, 1):
-        write_atomically(request.progress, f"schedule {count} of {len(files)}{rest.describe()}")
+    checker = RunChecker(request)
+    # a thread can have a priority of its own, and a process cannot get its own back
+    with ThreadPoolExecutor(1, initializer=lower_priority) as pool:
+        beside = None
+        if request.oracles == ("numpy",) and count_cores() > 1:
+            beside = pool.submit(checker.work_beside)
+        while not request.over.exists():
+            time.sleep(_LOOK)
+        if beside is not None:
+            checker.report_so_far()
+            beside.result()
+    checker.finish()
+
+
+def count_cores() -> int:
+    """Returns how many cores this process may use."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def lower_priority() -> None:
+    """Has this thread give way to other processes."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+
+
+class RunChecker:
+    """Compares the schedules of a run."""
+
+    def __init__(self, request: CheckRequest):
+        assert request.evidence is not None
+        self.request, self.folder = request, EvidenceFolder(Path(request.evidence))
+        self.ahead = Ahead(self.folder)
+        # name of the file of a schedule -> what came of it
+        self.checks: dict[str, ScheduleCheck] = {}
+        self.waiting: list[str] = []
+        self.written = Written(request)
+        self._read = 0
+
+    # *** the snippet runs
+
+    def work_beside(self) -> None:
+        """Compares what is there, and computes ahead, until the snippet is done."""
+        while not self.request.over.exists():
+            self.read_news()
+            if self.waiting:
+                self.compare_first()
+            elif not self.ahead.work_until(time.monotonic() + _LOOK):
+                time.sleep(_LOOK)
+
+    def read_news(self) -> None:
+        """Takes note of what the snippet has written since."""
+        names, self._read = self.folder.read_written(self._read)
+        for name in names:
+            if name != ASKED:
+                # what is written again says more than before
+                self.checks.pop(name, None)
+                self.waiting.append(name)
+        if names and names[-1] == ASKED:
+            self.ahead.begin()
+
+    def compare_first(self) -> None:
+        """Compares the first schedule that waits."""
+        file = self.folder.path / self.waiting.pop(0)
         evidence: Evidence = pickle.loads(file.read_bytes())
-        checks.append(Checker(evidence, folder, request.limit).check(request.oracles))
-        rest.done = count
-        written.update(checks, len(files) - count)
-    if not files:
-        written.update(checks, 0)
+        # whether stock tinygrad can do it is asked when the snippet is done
+        if evidence.failed is None:
+            self.checks[file.name] = self.compare(evidence)
+            with self.request.compared.open("a", encoding="utf-8") as compared:
+                compared.write(f"{evidence.schedule}\n")
+
+    def compare(self, evidence: Evidence) -> ScheduleCheck:
+        check = Checker(evidence, self.folder, self.request.limit, self.ahead).check(self.request.oracles)
+        self.ahead.end(evidence)
+        return check
+
+    # *** the snippet is done
+
+    def report_so_far(self) -> None:
+        """Writes the report of what was compared beside the snippet, which another thread may still be at."""
+        files = self.folder.find_files()
+        checks = self.list_checks(files)
+        if checks:
+            self.written.update(checks, len(files) - len(checks))
+            self.tell(len(checks), len(files), "")
+
+    def finish(self) -> None:
+        """Compares the rest, and writes the report."""
+        self.read_news()
+        files = self.folder.find_files()
+        work = json.loads(self.request.over.read_text(encoding="utf-8"))
+        left = [file for file in files if file.name not in self.checks]
+        rest = Rest([find_work(file, work) for file in left if work])
+        for done, file in enumerate(left, len(files) - len(left)):
+            self.tell(done, len(files), rest.describe())
+            self.checks[file.name] = self.compare(pickle.loads(file.read_bytes()))
+            rest.done += 1
+            self.written.update(self.list_checks(files), len(files) - done - 1)
+        if not left:
+            self.written.update(self.list_checks(files), 0)
+
+    def tell(self, done: int, count: int, rest: str) -> None:
+        """Says how far it is: so many schedules of all."""
+        write_atomically(self.request.progress, f"schedule {done + 1} of {count}{rest}")
+
+    def list_checks(self, files: Sequence[Path]) -> list[ScheduleCheck]:
+        """Returns what came of the schedules so far, in their order."""
+        found = [self.checks.get(file.name) for file in files]
+        return [check for check in found if check is not None]
 
 
 def find_work(file: Path, work: Sequence[int]) -> int:
@@ -96,11 +208,12 @@ class Written:
 
 
 class Checker:
-    """Checks one schedule. `limit` is the most graphs that are computed for one output or buffer."""
+    """Checks one schedule. `limit` is the most graphs that are computed for one output or buffer; `ahead` may have
+    values of it."""
 
-    def __init__(self, evidence: Evidence, folder: EvidenceFolder, limit: int):
+    def __init__(self, evidence: Evidence, folder: EvidenceFolder, limit: int, ahead: Ahead | None = None):
         self.evidence, self.folder, self.limit = evidence, folder, limit
-        self.comparer = Comparer(evidence, folder)
+        self.comparer = Comparer(evidence, folder, ahead)
 
     def check(self, oracles: Sequence[str]) -> ScheduleCheck:
         outputs: list[OutputCheck] = []

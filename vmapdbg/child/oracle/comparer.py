@@ -11,25 +11,23 @@ from vmapdbg.check.compare import Rounding, compare, excuse_rounding
 from vmapdbg.check.result import Comparison
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
-from vmapdbg.child.oracle.oracle import InDoublePrecision, Question, Values, Which, find_oracle
+from vmapdbg.child.oracle.ahead import Ahead
+from vmapdbg.child.oracle.oracle import SEEDS, InDoublePrecision, Question, Values, Which, find_oracle
 from vmapdbg.model.wording import format_plural
 from vmapdbg.values.numbers import ITEMSIZE, Array, decode
 from vmapdbg.values.slices import view_elements
 from vmapdbg.values.tolerance import is_float
-
-SEEDS = (1, 2, 3)
-"""Runs with inputs and results moved by their rounding, when a float is wrong."""
 
 Again = Callable[[Values], Array | str]
 """Computes a value anew, with other values of the graph."""
 
 
 class Comparer:
-    """Compares with the values of one schedule. `unchecked` collects what could not be, `opened` the values that were
-    asked for."""
+    """Compares with the values of one schedule, those that were computed `ahead` among them. `unchecked` collects what
+    could not be, `opened` the values that were asked for."""
 
-    def __init__(self, evidence: Evidence, folder: EvidenceFolder):
-        self.evidence, self.folder = evidence, folder
+    def __init__(self, evidence: Evidence, folder: EvidenceFolder, ahead: Ahead | None = None):
+        self.evidence, self.folder, self.ahead = evidence, folder, ahead
         self.unchecked = list(evidence.unchecked)
         self.opened: list[Values] = []
         self._widened: dict[tuple[str, Which, int | None], Values] = {}
@@ -42,8 +40,12 @@ class Comparer:
         given: Mapping[int, Array] = {},
     ) -> Values | None:
         """Returns the values of a graph, None where the evidence has none for the oracle. Raises Refused."""
-        question = Question(self.evidence, which, self.folder.read_data, precision, given)
-        values = find_oracle(oracle).open(question)
+        values: Values | None = None
+        if self.ahead is not None and (oracle, which, given) == ("numpy", "asked", {}):
+            values = self.ahead.take(self.evidence, precision)
+        if values is None:
+            question = Question(self.evidence, which, self.folder.read_data, precision, given)
+            values = find_oracle(oracle).open(question)
         if values is not None:
             self.opened.append(values)
         return values

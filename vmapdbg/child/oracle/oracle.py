@@ -25,6 +25,10 @@ Read = Callable[[str], bytes]
 """Returns the contents of an input by their name."""
 
 
+SEEDS = (1, 2, 3)
+"""Runs with inputs and results moved by their rounding, when a float is wrong."""
+
+
 class Refused(Exception):
     """An oracle cannot compute a graph; the message says why, as a sentence."""
 

@@ -50,6 +50,11 @@ def render_program(ast: UOp, target: str) -> Program:
     return _render(ast.key, KeyedAST(ast), target)
 
 
+def find_name(ast: UOp, target: str) -> str:
+    """Returns the name of the program of a kernel's AST. Raises what `render_program` does."""
+    return find_adapter().compile(ast, target).name
+
+
 @dataclass(frozen=True)
 class KeyedAST:
     """An AST that counts as equal to every other one: its key is compared beside it."""

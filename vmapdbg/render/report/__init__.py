@@ -1,6 +1,7 @@
 """A capture as one HTML file: the user's source, the graph of kernels, and the kernels, linked with each other.
 
     page.py     puts the parts into the template: the one function that others call
+    states.py   several states of the patches as one page, chosen by switches; diff_page.py has two sides
     sources.py  the user's files, read when the report is made
     lines.py    what stands beside each line of them
     kernels.py  kernels that are one program, each once

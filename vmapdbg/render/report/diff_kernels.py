@@ -12,7 +12,7 @@ from vmapdbg.model.capture import Finding, Kernel
 from vmapdbg.model.wording import format_plural, join_first
 from vmapdbg.overview.changes import ChangeGroup
 from vmapdbg.overview.kernels import Place
-from vmapdbg.render.format import format_bytes, format_dims
+from vmapdbg.render.format import format_bytes, format_dims, format_seconds
 from vmapdbg.render.report.code import Part, choose_near
 from vmapdbg.render.report.kernels import CodeLine, view_source
 
@@ -110,6 +110,8 @@ def _list_facts(group: ChangeGroup) -> list[tuple[str, str, str]]:
         ("bytes", format_bytes(before.bytes), format_bytes(after.bytes)),
         ("launches", f"{before.launches:,}", f"{after.launches:,}"),
     ]
+    if before.seconds or after.seconds:
+        facts.append(("time", format_seconds(before.seconds), format_seconds(after.seconds)))
     if len(change.before) == len(change.after) == 1:
         facts += _compare_kernels(change.before[0].kernel, change.after[0].kernel)
     if len(group.places) > 1:

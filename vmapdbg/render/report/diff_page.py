@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from vmapdbg.diff import KernelChange, KernelSide, ScheduleDiff
 from vmapdbg.lint import RULES
-from vmapdbg.model.capture import Capture
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.overview.changes import (
     ChangeGroup,
@@ -20,13 +17,13 @@ from vmapdbg.overview.changes import (
     group_changes,
     sum_kernels,
 )
-from vmapdbg.overview.kernels import KernelGroup, group_kernels
 from vmapdbg.overview.lines import LineCost
 from vmapdbg.render.format import Places, format_bytes, format_seconds, label_patches, round_count
 from vmapdbg.render.graph.dot import clean_text
 from vmapdbg.render.report.diff_kernels import ChangeView, view_changes
 from vmapdbg.render.report.diff_lines import DiffNotes, DiffSource, merge_remarks, number_lines, view_files
-from vmapdbg.render.report.graph import Picture, Row, Side, draw_schedule, find_drawn_names
+from vmapdbg.render.report.diff_pictures import draw_pairs
+from vmapdbg.render.report.graph import Row, find_drawn_names
 from vmapdbg.render.report.kernels import merge_findings
 from vmapdbg.render.report.lines import collect_notes, list_lines
 from vmapdbg.render.report.nodes import NodeKey, Steps, Texts, describe_node, name_node, say_steps
@@ -35,8 +32,6 @@ from vmapdbg.render.report.sources import SourceFile
 from vmapdbg.render.sentences import Names, say_briefly
 from vmapdbg.why import explain_kernel, explain_node
 
-_MOST_PAIRS = 3
-"""So many pairs of schedules are drawn, those with the largest change of work."""
 _MOST_CHARACTERS = 300_000
 """So much is said about nodes; then only nodes that changed are explained."""
 _MARKS = {
@@ -77,7 +72,7 @@ class _DiffReport:
         # for the ids of nodes of before, by the index of their schedule, what the page calls them
         self.names = {item.before: self._name_nodes(item) for item in self.diff.schedules if item.before is not None}
         self.rows = self._number_kernels()
-        self.pictures = self._draw()
+        self.drawings = draw_pairs(comparison, self.groups, self.rows, self.name_before)
         self.nodes = self._find_nodes()
         self.lines = number_lines(list_lines(self.before), list_lines(self.after), self.diff.same_lines)
         self.notes = self._collect_notes()
@@ -87,6 +82,7 @@ class _DiffReport:
         self.rule_names = {rule.code: rule.name for rule in RULES}
         self.undrawn = 0
         self.ratio, self.write_count, self.write_bytes = ratio, round_count, format_bytes
+        self.write_seconds = format_seconds
         self.gone = merge_findings(self.diff.findings_gone)
         self.new = merge_findings(self.diff.findings_new)
 
@@ -118,42 +114,6 @@ class _DiffReport:
             for key, kernels in found.items()
         }
 
-    # *** pictures
-
-    def _draw(self) -> list[Picture]:
-        chosen = self._choose_drawn()
-        groups = group_kernels(self.before), group_kernels(self.after)
-        jobs: list[tuple[Capture, int, Sequence[KernelGroup], Side]] = []
-        for item in chosen:
-            if item.after is not None:
-                jobs.append((self.after, item.after, groups[1], self._make_side("after", item.after)))
-            if item.before is not None:
-                jobs.append((self.before, item.before, groups[0], self._make_side("before", item.before)))
-
-        def draw(job: tuple[Capture, int, Sequence[KernelGroup], Side]) -> Picture:
-            capture, index, kernels, side = job
-            return draw_schedule(capture, self.schedules[side.name][index], kernels, side=side)
-
-        # each is laid out by a process of its own
-        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            return list(pool.map(draw, jobs))
-
-    def _make_side(self, name: str, schedule: int) -> Side:
-        def name_own(node: int) -> str:
-            return self.name_before((schedule, node)) if name == "before" else name_node((schedule, node))
-
-        return Side(name, self.rows.get((name, schedule), {}), name_own)
-
-    def _choose_drawn(self) -> list[ScheduleDiff]:
-        """The schedules with the largest change, one of each kind; where nothing changed those with most work."""
-        by_change: dict[tuple[str, ...], ScheduleDiff] = {}
-        for group in self.groups:
-            for place in group.places[:1]:
-                kernels = place.schedule.kernels
-                names = tuple(side.kernel.name for change in kernels for side in (*change.before, *change.after))
-                by_change.setdefault(names, place.schedule)
-        return list(by_change.values())[:_MOST_PAIRS]
-
     # *** nodes and lines
 
     def _find_nodes(self) -> dict[str, tuple[str, NodeKey, list[int]]]:
@@ -180,7 +140,8 @@ class _DiffReport:
                     for node in dict.fromkeys((*side.kernel.nodes, *side.kernel.outputs)):
                         key = index, node
                         add(name, key, name_node(key) if name == "after" else self.name_before(key), [number])
-        for picture in self.pictures:
+        pictures = [picture for drawing in self.drawings for picture in drawing.pictures]
+        for picture in pictures:
             for name in find_drawn_names(picture.svg):
                 add("before" if name.startswith("b") else "after", _read_name(name), name)
         return found
@@ -262,9 +223,15 @@ class _DiffReport:
         return changed, len(self.diff.schedules)
 
     def side_amount(self, group: ChangeGroup, what: str) -> str:
-        """What the kernels of a change that is on one side alone come to: `ops` or `bytes`."""
+        """What the kernels of a change that is on one side alone come to: `ops`, `bytes` or `seconds`."""
         cost = group.after if group.change.after else group.before
+        if what == "seconds":
+            return format_seconds(cost.seconds) if cost.seconds else ""
         return round_count(cost.ops) if what == "ops" else format_bytes(cost.bytes)
+
+    def is_timed(self) -> bool:
+        """Whether a kernel was timed on both sides."""
+        return any(group.before.seconds and group.after.seconds for group in self.groups)
 
     # *** for the script
 

@@ -25,6 +25,7 @@ from vmapdbg.render.graph.items import DrawnSchedule
 from vmapdbg.render.graph.kernels import build_kernel_graph
 from vmapdbg.render.graph.model import Graph, GraphEdge, GraphError, GraphNode
 from vmapdbg.render.report.nodes import name_node
+from vmapdbg.render.report.pictures import Picture
 
 _MOST_BOXES = 160
 """A drawing of more boxes is no help: it is folded further, and in the end cut."""
@@ -41,16 +42,6 @@ _TAKEN = {
     "text": ("x", "y", "text-anchor", "font-size"),
 }
 _NUMBERS = re.compile(r"[-+.,\d\sA-Za-z]*")
-
-
-@dataclass(frozen=True)
-class Picture:
-    """The drawing of a schedule. `svg` is empty where there is none; `note` says what is folded, or why."""
-
-    schedule: int
-    title: str
-    svg: str
-    note: str
 
 
 @dataclass(frozen=True)
@@ -74,8 +65,7 @@ def draw_schedule(
     title = f"schedule {schedule.index}"
     if again:
         title += f" and {again} like it"
-    if side is not None:
-        title += f", {side.name}"
+    name = "" if side is None else side.name
     try:
         whole = build_kernel_graph(DrawnSchedule(capture, schedule), None, 1, title)
         numbers = _number_kernels(schedule, groups)
@@ -85,10 +75,11 @@ def draw_schedule(
         total = sum(group.ops for group in groups)
         drawn = draw_dot(_write_dot(graph, schedule, programs, total), "svg", _SECONDS)
     except GraphError as error:
-        return Picture(schedule.index, title, "", str(error))
+        return Picture(schedule.index, title, "", str(error), name)
     except TooSlow:
-        return Picture(schedule.index, title, "", f"not drawn: the layout took more than {_SECONDS:g} seconds")
-    return Picture(schedule.index, title, _clean_svg(drawn.decode("utf-8"), graph, links), note)
+        late = f"not drawn: the layout took more than {_SECONDS:g} seconds"
+        return Picture(schedule.index, title, "", late, name)
+    return Picture(schedule.index, title, _clean_svg(drawn.decode("utf-8"), graph, links), note, name)
 
 
 @dataclass(frozen=True)

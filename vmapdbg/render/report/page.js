@@ -1,17 +1,23 @@
 "use strict";
 // What the page does once it is open: it links lines, kernels and nodes, searches, and moves the drawing.
-// Texts come into the page by textContent alone.
+// Texts come into the page by textContent alone; what showState() puts in are parts of the page that the template made.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
   const $ = (id) => document.getElementById(id);
-  // the parts of what page.py writes: [name, lines, title, steps] and [what, line, kernels, outcome, title, steps]
-  const kernels = data.kernels.map(([name, lines, title, steps]) => ({ name, lines, title, steps }));
-  const nodes = new Map(Object.entries(data.nodes).map(([key, [what, line, inside, outcome, title, steps]]) =>
-    [key, { key, what: data.texts[what], line, kernels: inside, outcome, title, steps }]));
-  const lines = data.lines.map(([name, whole]) => ({ name, whole, kernels: [], nodes: [] }));
-  kernels.forEach((kernel, number) => kernel.lines.forEach((line) => lines[line].kernels.push(number)));
-  nodes.forEach((node) => { if (node.line >= 0) lines[node.line].nodes.push(node.key); });
+  let kernels, nodes, lines, schedules;
+
+  // what page.py writes of a page: [name, lines, title, steps] and [what, line, kernels, outcome, title, steps]
+  function read(page) {
+    kernels = page.kernels.map(([name, lines, title, steps]) => ({ name, lines, title, steps }));
+    nodes = new Map(Object.entries(page.nodes).map(([key, [what, line, inside, outcome, title, steps]]) =>
+      [key, { key, what: data.texts[what], line, kernels: inside, outcome, title, steps }]));
+    lines = page.lines.map(([name, whole]) => ({ name, whole, kernels: [], nodes: [] }));
+    kernels.forEach((kernel, number) => kernel.lines.forEach((line) => lines[line].kernels.push(number)));
+    nodes.forEach((node) => { if (node.line >= 0) lines[node.line].nodes.push(node.key); });
+    // ids repeat from schedule to schedule
+    schedules = new Set([...nodes.keys()].map((key) => key.replace("b", "").split(":")[0]));
+  }
 
   function make(tag, className, text) {
     const element = document.createElement(tag);
@@ -57,7 +63,14 @@
       if (!from || !from.closest || from.closest(".panel") !== $(panel)) scrollToLit($(panel));
     }
     showLitBox(from);
-    setAddress(`#${kind}=${id}`);
+    tellAddress();
+  }
+
+  function tellAddress() {
+    const place = [];
+    if (state) place.push(`state=${state}`);
+    if (chosen) place.push(`${chosen.kind}=${chosen.id}`);
+    setAddress(`#${place.join("&")}`);
   }
 
   function setAddress(place) {
@@ -79,7 +92,7 @@
   function clear() {
     clearMarks();
     $("why").replaceChildren(make("p", "muted", "Nothing is selected."));
-    setAddress("#");
+    tellAddress();
   }
 
   function scrollToLit(panel) {
@@ -120,8 +133,6 @@
     return list;
   }
 
-  // ids repeat from schedule to schedule
-  const schedules = new Set([...nodes.keys()].map((key) => key.replace("b", "").split(":")[0]));
   // of a page with two sides `b0:48` is node 48 of before
   function numberOf(key) {
     const plain = key.replace("b", ""), number = schedules.size > 1 ? plain : plain.split(":")[1];
@@ -177,7 +188,8 @@
   // *** the drawing
 
   const zooms = new Map();
-  const shown = () => document.querySelector("figure:not([hidden]) .graph");
+  // of a page with two sides both
+  const shown = () => all(".drawing:not([hidden]) .graph");
   const wholeBox = (svg) => svg.dataset.box.split(/[\s,]+/).map(Number);
 
   function setView(svg, view) {
@@ -207,13 +219,17 @@
   }
 
   function showLitBox(from) {
-    if (from && from.closest && from.closest(".graph")) return;
+    const graph = from && from.closest && from.closest(".graph");
     // the drawing with most of it; of those that have as much the one that is seen
-    const figures = all("figure[data-picture]").map((figure) => ({ figure, count: all(".lit", figure).length - figure.hidden / 2 }));
-    const best = figures.sort((a, b) => b.count - a.count)[0];
+    const drawings = all(".drawing").map((drawing) => ({ drawing, count: all(".lit", drawing).length - drawing.hidden / 2 }));
+    const best = drawings.sort((a, b) => b.count - a.count)[0];
     if (!best || best.count <= 0) return;
-    showPicture(+best.figure.dataset.picture);
-    moveTo(best.figure.querySelector(".chosen") || best.figure.querySelector(".lit"));
+    if (!graph) showPicture(+best.drawing.dataset.picture);
+    // the one that was clicked stays where it is; what belongs to it on the other side comes into view
+    for (const other of shown()) {
+      const lit = other.querySelector(".chosen") || other.querySelector(".lit");
+      if (lit && other !== graph) moveTo(lit);
+    }
   }
 
   function moveTo(element) {
@@ -225,10 +241,9 @@
   }
 
   function showPicture(number) {
-    all("figure[data-picture]").forEach((figure) => { figure.hidden = +figure.dataset.picture !== number; });
+    all(".drawing").forEach((drawing) => { drawing.hidden = +drawing.dataset.picture !== number; });
     if ($("schedule")) $("schedule").value = String(number);
-    const svg = shown();
-    if (svg && !zooms.has(svg)) startView(svg);
+    shown().filter((svg) => !zooms.has(svg)).forEach(startView);
   }
 
   function watchDrawing(svg) {
@@ -259,10 +274,10 @@
 
   // *** search
 
-  const codeOfLine = new Map(all("tr[data-line]").map((row) => [+row.dataset.line, row.querySelector("code")?.textContent || ""]));
   const MOST_HITS = 40;
 
   function* find(asked) {
+    const codeOfLine = new Map(all("tr[data-line]").map((row) => [+row.dataset.line, row.querySelector("code")?.textContent || ""]));
     for (const [number, line] of lines.entries()) {
       const text = `${line.name}  ${(codeOfLine.get(number) || "").trim()}`;
       if (text.toLowerCase().includes(asked)) yield ["line", number, text];
@@ -335,9 +350,10 @@
   }
   const kindOf = (row) => row.matches("tr") ? "tr.has" : row.matches("details") ? "details.kernel" : "li";
 
-  const zoomKeys = { "+": () => zoom(shown(), 0.8), "=": () => zoom(shown(), 0.8), "-": () => zoom(shown(), 1.25), 0: () => fit() };
-  function fit() {
-    const svg = shown(), [x, y, w, h] = wholeBox(svg), size = svg.getBoundingClientRect();
+  const zoomAll = (factor) => shown().forEach((svg) => zoom(svg, factor));
+  const zoomKeys = { "+": () => zoomAll(0.8), "=": () => zoomAll(0.8), "-": () => zoomAll(1.25), 0: () => shown().forEach(fit) };
+  function fit(svg) {
+    const [x, y, w, h] = wholeBox(svg), size = svg.getBoundingClientRect();
     const scale = Math.min(size.width / w, size.height / h);
     setView(svg, [x + (w - size.width / scale) / 2, y + (h - size.height / scale) / 2, size.width / scale, size.height / scale]);
   }
@@ -352,19 +368,68 @@
     else if (event.key === "Enter" && event.target === $("search")) $("hits").querySelector("button")?.click();
     else if (event.key === "ArrowDown" || event.key === "ArrowUp") { if (!isTyping && step(event.key === "ArrowDown" ? 1 : -1)) event.preventDefault(); }
     else if ((event.key === "Enter" || event.key === " ") && event.target.matches(".box, .link")) { event.preventDefault(); event.target.dispatchEvent(new MouseEvent("click", { bubbles: true })); }
-    else if (!isTyping && zoomKeys[event.key] && shown()) zoomKeys[event.key]();
+    else if (!isTyping && zoomKeys[event.key]) zoomKeys[event.key]();
   });
 
   $("search").addEventListener("input", search);
   $("search").addEventListener("focus", search);
-  $("in").addEventListener("click", () => shown() && zoom(shown(), 0.8));
-  $("out").addEventListener("click", () => shown() && zoom(shown(), 1.25));
-  $("fit").addEventListener("click", () => shown() && fit());
-  $("schedule")?.addEventListener("change", (event) => showPicture(+event.target.value));
-  all(".graph").forEach(watchDrawing);
-  if (document.querySelector("figure[data-picture]")) showPicture(0);
-  window.addEventListener("resize", () => { zooms.clear(); const svg = shown(); if (svg) startView(svg); });
+  window.addEventListener("resize", () => { zooms.clear(); shown().forEach(startView); });
 
-  const asked = /^#(line|kernel|node)=(b?[\d:]+)$/.exec(location.hash);
-  if (asked) select(asked[1], asked[1] === "node" ? asked[2] : +asked[2]);
+  // what is put in anew with each state
+  function start() {
+    $("in").addEventListener("click", () => zoomAll(0.8));
+    $("out").addEventListener("click", () => zoomAll(1.25));
+    $("fit").addEventListener("click", () => shown().forEach(fit));
+    $("schedule")?.addEventListener("change", (event) => showPicture(+event.target.value));
+    all(".graph").forEach(watchDrawing);
+    if (document.querySelector(".drawing")) showPicture(0);
+  }
+
+  // *** patches as switches
+
+  const switches = all(".switch input");
+  let state = 0, page = null;
+
+  function showState(number) {
+    const [asked, said, on] = data.states[number];
+    state = number;
+    switches.forEach((box, position) => { box.checked = on[position]; });
+    $("said").textContent = said;
+    if (asked !== page) showPage(asked);
+    tellAddress();
+  }
+
+  // what is selected stays so where this state has it, too
+  function showPage(number) {
+    const old = chosen && { kind: chosen.kind, name: nameOf(chosen.kind, chosen.id) };
+    const scrolled = page === null ? [] : ["source", "kernels"].map((id) => [id, $(id).scrollTop]);
+    const made = data.pages[number], write = (numbers) => numbers.map((part) => data.parts[part]).join("");
+    page = number;
+    chosen = null;
+    document.querySelector(".overview").innerHTML = write(made.overview);
+    document.querySelector("main").innerHTML = write(made.main);
+    const rows = (numbers) => numbers.map((row) => data.rows[row]);
+    const named = Object.entries(made.nodes).map(([key, row]) => [key, data.rows[row]]);
+    read({ kernels: rows(made.kernels), lines: rows(made.lines), nodes: Object.fromEntries(named) });
+    zooms.clear();
+    start();
+    scrolled.forEach(([id, top]) => { $(id).scrollTop = top; });
+    const same = old && listIds(old.kind).find((id) => nameOf(old.kind, id) === old.name);
+    if (same !== null && same !== undefined) select(old.kind, same);
+  }
+
+  const listIds = (kind) => kind === "node" ? [...nodes.keys()] : [...(kind === "line" ? lines : kernels).keys()];
+  function nameOf(kind, id) {
+    if (kind === "node") return `${id} ${nodes.get(id).what}`;
+    return kind === "line" ? lines[id].whole : kernels[id].name;
+  }
+
+  switches.forEach((box) => box.addEventListener("change", () => showState(+(box.checked ? box.dataset.on : box.dataset.off))));
+
+  // *** at first
+
+  const asked = /^#(?:state=(\d+))?&?(?:(line|kernel|node)=(b?[\d:]+))?$/.exec(location.hash) || [];
+  if (data.states) showState(data.states[asked[1]] ? +asked[1] : 0);
+  else { read(data); start(); }
+  if (asked[2]) select(asked[2], asked[2] === "node" ? asked[3] : +asked[3]);
 })();

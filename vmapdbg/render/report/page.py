@@ -25,7 +25,7 @@ from vmapdbg.overview.kernels import KernelGroup, Totals, find_distinct, group_k
 from vmapdbg.overview.methods import MethodCost, count_methods
 from vmapdbg.render.format import Places, format_bytes, format_count, format_seconds, format_share, round_count
 from vmapdbg.render.graph.dot import clean_text
-from vmapdbg.render.report.graph import Picture, draw_schedule, find_drawn_nodes
+from vmapdbg.render.report.graph import draw_schedule, find_drawn_nodes
 from vmapdbg.render.report.kernels import KernelView, merge_findings, view_kernels
 from vmapdbg.render.report.lines import LineNotes, SourceView, collect_notes, list_lines, view_source
 from vmapdbg.render.report.nodes import (
@@ -37,6 +37,7 @@ from vmapdbg.render.report.nodes import (
     find_telling,
     name_node,
 )
+from vmapdbg.render.report.pictures import Drawing, Picture
 from vmapdbg.render.report.sources import SourceFile
 from vmapdbg.render.sentences import Names, say_briefly
 
@@ -49,12 +50,17 @@ def render_report(capture: Capture, files: Sequence[SourceFile], made: str = "")
 
     `files` are the user's, as `read_sources` returns them; `made` says when and from what the report is.
     """
-    report = _Report(capture, files)
-    return fill_template("page.html.jinja", report, report.make_data(), capture=capture, made=made)
+    report, texts = Report(capture, files), Texts()
+    data = {**report.make_data(texts), "texts": texts.list_all()}
+    return fill_template("page.html.jinja", report, data, capture=capture, made=made)
 
 
-def fill_template(name: str, report: object, data: object, **values: object) -> str:
-    """Returns a template of this folder filled in. `data` is for the script, `report` what the template asks for."""
+def fill_template(name: str, report: object, data: object, cut: str = "", frame: str = "", **values: object) -> str:
+    """Returns a template of this folder filled in. `data` is for the script, `report` what the template asks for.
+
+    `frame` is put before and after what changes from state to state of the patches, and `cut` between parts of it that
+    may be equal in two states.
+    """
     style, script = _read("page.css"), _read("page.js")
     environment = Environment(
         loader=PackageLoader("vmapdbg.render.report", ""),
@@ -71,6 +77,8 @@ def fill_template(name: str, report: object, data: object, **values: object) -> 
         style=Markup(style),
         script=Markup(script),
         data=Markup(_dump(data)),
+        cut=Markup(cut),
+        frame=Markup(frame),
         **values,
     )
 
@@ -122,8 +130,8 @@ class RuleRow:
     bytes: int
 
 
-class _Report:
-    """What the template asks for."""
+class Report:
+    """What the template asks for about a capture."""
 
     def __init__(self, capture: Capture, files: Sequence[SourceFile]) -> None:
         self.capture = capture
@@ -131,7 +139,7 @@ class _Report:
         self.totals: Totals = sum_groups(self.groups)
         self.methods: list[MethodCost] = count_methods(capture)
         self.kernels: list[KernelView] = view_kernels(self.groups, capture)
-        self.pictures, self.undrawn = self._draw()
+        self.drawings, self.undrawn = self._draw()
         self.nodes = self._find_nodes()
         self.notes: dict[str, LineNotes] = collect_notes(capture, self.nodes)
         self.places = Places(list_lines(capture), capture.snippet)
@@ -139,7 +147,7 @@ class _Report:
         self.findings = merge_findings(capture.findings)
         self.rule_names = {rule.code: rule.name for rule in RULES}
 
-    def _draw(self) -> tuple[list[Picture], int]:
+    def _draw(self) -> tuple[list[Drawing], int]:
         again = find_distinct(self.capture)
         chosen = [s for s in self.capture.schedules if s.index in again and s.kernels]
         chosen.sort(key=lambda s: -sum(kernel.executed_ops for kernel in s.kernels))
@@ -150,15 +158,15 @@ class _Report:
 
         # each is laid out by a process of its own
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            drawn = list(pool.map(draw, shown))
+            drawn = [Drawing((picture,)) for picture in pool.map(draw, shown)]
         return drawn, len(chosen) - len(drawn)
 
     def _find_nodes(self) -> dict[NodeKey, list[int]]:
         nodes = find_nodes(self.groups, self.capture)
         for key in find_telling(self.capture):
             nodes.setdefault(key, [])
-        for picture in self.pictures:
-            for key in find_drawn_nodes(picture.svg):
+        for drawing in self.drawings:
+            for key in find_drawn_nodes(drawing.pictures[0].svg):
                 nodes.setdefault(key, [])
         known = (key for key in nodes if index_of(self.capture.schedules[key[0]]).node(key[1]) is not None)
         return {key: nodes[key] for key in known}
@@ -207,13 +215,12 @@ class _Report:
 
     # *** for the script
 
-    def make_data(self) -> dict[str, Any]:
-        texts = Texts()
+    def make_data(self, texts: Texts) -> dict[str, Any]:
         numbers = {line: note.number for line, note in self.notes.items()}
         kernels = [self._describe_kernel(view, texts) for view in self.kernels]
         nodes = describe_nodes(self.nodes, self.capture, numbers, texts)
         lines = [[clean_text(self.place(line)), clean_text(line)] for line in self.notes]
-        return {"lines": lines, "kernels": kernels, "nodes": nodes, "texts": texts.list_all()}
+        return {"lines": lines, "kernels": kernels, "nodes": nodes}
 
     def _describe_kernel(self, view: KernelView, texts: Texts) -> list[Any]:
         title, steps = explain_group(view.group, self.capture, texts)

@@ -8,7 +8,7 @@ from vmapdbg.diff import CaptureDiff, Side, Totals
 from vmapdbg.diff.source import align_sources
 from vmapdbg.model.capture import SnippetError
 from vmapdbg.model.wording import format_plural, shorten_commit
-from vmapdbg.render.format import Places, format_bytes, label_patches
+from vmapdbg.render.format import Places, format_bytes, format_seconds, label_patches
 from vmapdbg.render.text.diff_lines import format_line_pair
 from vmapdbg.render.text.diff_view import AFTER, BEFORE, STATUS_STYLES, format_ratio, format_short
 from vmapdbg.render.text.layout import Page
@@ -50,7 +50,7 @@ def format_verdict(page: Page, diff: CaptureDiff) -> Text:
         parts = [page.text("; ".join(ends))]
     else:
         parts = describe_totals(page, before.totals, after.totals)
-        parts = _describe_counts(page, diff, parts) + parts
+        parts = _describe_counts(page, diff, parts) + parts + describe_time(page, before.totals, after.totals)
     if diff.values != "unknown":
         parts.append(page.text(f"values {diff.values}", STATUS_STYLES.get(diff.values, "")))
     if diff.printed is not None and not diff.printed.equal:
@@ -118,6 +118,15 @@ def describe_totals(page: Page, before: Totals, after: Totals) -> list[Text]:
                 change.append(format_ratio(one, other))
             parts.append(change)
     return parts
+
+
+def describe_time(page: Page, before: Totals, after: Totals) -> list[Text]:
+    """Returns `time in kernels 1.2 ms -> 0.8 ms (0.67x)`, nothing where a side was not timed."""
+    if not before.seconds or not after.seconds:
+        return []
+    one, other = format_seconds(before.seconds), format_seconds(after.seconds)
+    ratio = format_ratio(before.seconds, after.seconds)
+    return [page.join("time in kernels ", (one, BEFORE), " -> ", (other, AFTER), ratio)]
 
 
 # *** the sides

@@ -10,7 +10,7 @@ from rich.text import Text
 from vmapdbg.diff import KernelChange, KernelSide
 from vmapdbg.model.capture import BufferArg, Kernel
 from vmapdbg.model.wording import format_plural
-from vmapdbg.render.format import format_bytes, format_dims, format_ids
+from vmapdbg.render.format import format_bytes, format_dims, format_ids, format_seconds
 from vmapdbg.render.text.diff_view import (
     AFTER,
     BEFORE,
@@ -139,10 +139,23 @@ def _format_facts(view: DiffView, item: KernelChange) -> list[Part]:
         facts += _format_pair_facts(view, item.before[0].kernel, item.after[0].kernel)
     else:
         facts += _format_local(view, item)
+    facts += _format_times(view, item)
     lines = [line for side in item.after or item.before for line in side.kernel.lines]
     if places := view.places.format_all(lines):
         facts.append(view.page.join(("lines ", "dim"), places))
     return facts
+
+
+def _format_times(view: DiffView, item: KernelChange) -> list[Text]:
+    """The median of a launch; of several kernels their sum. What is on one side alone has its own."""
+    sides = [[side.kernel.measured for side in one] for one in (item.before, item.after) if one]
+    medians = [sum(one.median for one in measured if one is not None) for measured in sides]
+    if not all(medians):
+        return []
+    before, after = medians[0], medians[-1]
+    change = view.change(format_seconds(before), format_seconds(after))
+    label = "a launch takes " if max(map(len, sides)) == 1 else "a launch of each takes "
+    return [view.page.join((label, "dim"), change, format_ratio(before, after) * (len(medians) > 1))]
 
 
 def _format_local(view: DiffView, item: KernelChange) -> list[Text]:

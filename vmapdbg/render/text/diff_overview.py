@@ -22,12 +22,11 @@ from vmapdbg.overview.changes import (
     compare_realized,
     count_changed_nodes,
     group_changes,
-    sum_kernels,
 )
 from vmapdbg.render.format import Places, format_bytes, format_count, format_seconds, round_count
 from vmapdbg.render.sentences import Names, say_briefly
 from vmapdbg.render.text.diff import collect_places, format_output, print_head
-from vmapdbg.render.text.diff_head import describe_totals
+from vmapdbg.render.text.diff_head import describe_time, describe_totals
 from vmapdbg.render.text.diff_view import AFTER, BEFORE, MARKS, DiffView, format_ratio
 from vmapdbg.render.text.layout import Column, Page, Part, Row, lay_out_table
 
@@ -101,14 +100,12 @@ class _Overview:
     # *** the whole
 
     def format_totals(self) -> list[Text]:
-        """What the verdict does not say: the time in kernels, and how much changed at all."""
-        before, after = sum_kernels(self.comparison.before), sum_kernels(self.comparison.after)
+        """What the verdict does not say: how much changed at all."""
         parts: list[Text] = []
         if self.diff.before.error != self.diff.after.error:
             # then the verdict is how they ended
-            parts += describe_totals(self.page, self.diff.before.totals, self.diff.after.totals)
-        if before.seconds and after.seconds:
-            parts.append(self.page.join("time in kernels ", self.compare_seconds(before, after)))
+            sides = self.diff.before.totals, self.diff.after.totals
+            parts = describe_totals(self.page, *sides) + describe_time(self.page, *sides)
         lines = self.page.wrap(("Overview", "bold"), "  ", self.say_schedules(), hang=2)
         if parts:
             lines += self.page.wrap(Text(", ").join(parts), indent=2, hang=2)
