@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterator
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 patches: frozenset[str] = frozenset()
 patches_spec: str = ""
@@ -31,10 +31,9 @@ class Process:
   own_ids: Iterator[int]
   padded_ids: Iterator[int]
   mark_numbers: Iterator[int] = field(default_factory=itertools.count)
-  # whether tinygrad.func ever made a RANGE, or marked an input. It may be in any graph that is scheduled later; without any, no graph is searched for
-  # them
-  made_ranges: bool = False
-  made_marks: bool = False
+  # the RANGEs that tinygrad.func made and the inputs that it marked, as long as any graph has them: without any, no graph is searched for them
+  own_ranges: WeakSet[Any] = field(default_factory=WeakSet)
+  marks: WeakSet[Any] = field(default_factory=WeakSet)
   # the variables that OUTER scopes gave to their kernels, by name: the schedule cache and a JIT run kernels of passes that are long over
   outer_variables: set[str] = field(default_factory=set)
   # what was found out about kernels, by their ASTs: an attempt has most of its kernels from the one before, and a model its layers from each other
@@ -43,11 +42,11 @@ class Process:
   # SparsityPattern or Coloring -> what was made of it: a call that uses it again copies nothing to the device, and so does a replay of TinyJit
   made_of_pattern: WeakKeyDictionary[Any, dict] = field(default_factory=WeakKeyDictionary)
 
-# The ids of the RANGEs that tinygrad.func makes: below those that anyone writes by hand. The schedule renames them (name_own_ranges in
-# schedule/_scopes.py)
-FIRST_OWN_ID, FIRST_PADDED_ID = -(1<<20), -(1<<40)
+# The ids of the RANGEs that tinygrad.func makes: below those that anyone writes by hand. The first of each kind stand for them in the key of the schedule
+# cache (engine/schedule.py), the others are given out. A schedule that is made renames them (name_own_ranges in schedule/_scopes.py)
+FIRST_OWN_ID, FIRST_PADDED_ID, KEY_IDS = -(1<<20), -(1<<40), 1<<20
 
-process = Process(itertools.count(FIRST_OWN_ID, -1), itertools.count(FIRST_PADDED_ID, -1))
+process = Process(itertools.count(FIRST_OWN_ID-KEY_IDS, -1), itertools.count(FIRST_PADDED_ID-KEY_IDS, -1))
 
 # *** the functions of the user's that tinygrad.func runs now, in this thread
 

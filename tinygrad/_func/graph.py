@@ -13,12 +13,13 @@ MARK = "func.mark"
 
 def mark(u:UOp) -> UOp:
   """A node with the value of `u` that no other value is made of."""
-  process.made_marks = True
-  return UOp(Ops.CONTIGUOUS, u.dtype, (u,), tag=(MARK, next(process.mark_numbers)))
+  made = UOp(Ops.CONTIGUOUS, u.dtype, (u,), tag=(MARK, next(process.mark_numbers)))
+  process.marks.add(made)
+  return made
 
 def is_mark(u:UOp) -> bool: return u.op is Ops.CONTIGUOUS and isinstance(u.tag, tuple) and u.tag[:1] == (MARK,)
 
-def find_marks(toposort:Iterable[UOp]) -> dict[UOp, UOp]: return {u:u.src[0] for u in toposort if is_mark(u)} if process.made_marks else {}
+def find_marks(toposort:Iterable[UOp]) -> dict[UOp, UOp]: return {u:u.src[0] for u in toposort if is_mark(u)}
 
 def replace_nodes(us:Iterable[UOp], nodes:dict[UOp, UOp]) -> dict[UOp, UOp]:
   """Returns old node -> new node for all nodes below `us`, with `nodes` replaced by others. A node keeps the note of who made it."""

@@ -17,8 +17,9 @@ SCHEDULED_PADDED_ID = -10001
 
 def make_range(size:int, axis_type:AxisType, padded:bool) -> UOp:
   """A RANGE that no other has: a scope around the gradient of another scope must not share its RANGE, wherever the two are made."""
-  process.made_ranges = True
-  return UOp.range(size, next(process.padded_ids if padded else process.own_ids), axis_type)
+  rng = UOp.range(size, next(process.padded_ids if padded else process.own_ids), axis_type)
+  process.own_ranges.add(rng)
+  return rng
 
 def vmap_ranges(toposort) -> frozenset[UOp]:
   """The RANGEs of the graph's scopes: those that a VMAPIN or VMAPOUT names, and those of pad_reduce."""
