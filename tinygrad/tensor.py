@@ -4,7 +4,7 @@ import functools
 from types import ModuleType
 from typing import Any, Iterable
 from tinygrad.dtype import dtypes
-from tinygrad.helpers import TRACEMETA, argfix
+from tinygrad.helpers import PROFILE, TRACEMETA, Metadata, argfix
 from tinygrad.uop.ops import Ops, UOp
 from tinygrad_overlay import _state
 from tinygrad_overlay._callers import called_methods
@@ -27,6 +27,32 @@ def vmapout(self, varg:tuple[UOp, ...]):
   (6,) with (RANGE(3), 0) -> (3, 6). Raises ValueError when they do not fit.
   """
   return self._apply_uop(UOp.vmapout, extra_args=(varg,))
+
+class NotedAs:
+  """In this block the note of who makes a UOp is that of a Tensor method. The wrapper around each method takes it from there, and does not time itself.
+
+  For what vmap does many times in each call. Who looks closer has each method by itself: with its line, or its time.
+  """
+  def __init__(self, name:str): self.note, self.is_set = Metadata(name=name, caller=""), False
+  def __enter__(self) -> None:
+    if TRACEMETA.value != 1 or PROFILE or _state.observer.listens or upstream._METADATA.get() is not None: return
+    upstream._METADATA.set(self.note)
+    self.is_set = True
+  def __exit__(self, *error) -> None:
+    if self.is_set: upstream._METADATA.set(None)
+
+class ProfiledMethod:
+  """Stock's profile of a Tensor method. Where the method raises, the note of it goes: stock leaves it there, for all that is made after that."""
+  def __init__(self, profile:Any): self.profile = profile
+  def __enter__(self) -> Any: return self.profile.__enter__()
+  def __exit__(self, error:type[BaseException]|None, *rest) -> Any:
+    if error is not None: upstream._METADATA.set(None)
+    return self.profile.__exit__(error, *rest)
+
+def cpu_profile(name:Any, device="TINY", is_copy=False, display=True) -> Any:
+  profile = stock_cpu_profile(name, device, is_copy, display)
+  # the wrapper around each method
+  return ProfiledMethod(profile) if device == "USER" else profile
 
 # the bases whose assign writes memory that was there before the scope
 OUTSIDE_BASES = {Ops.BUFFER, Ops.VMAPIN, Ops.MSTACK}
@@ -142,13 +168,14 @@ def put_back(target:UOp, view:UOp, value:UOp) -> UOp:
   return gradient.compute_gradient(view, value, {target})[target]
 
 def patch(module:ModuleType) -> None:
-  global Tensor, upstream, gradient, stock_assign, stock_clone, stock_setitem, stock_bool, stock_rand
+  global Tensor, upstream, gradient, stock_assign, stock_clone, stock_setitem, stock_bool, stock_rand, stock_cpu_profile
   from tinygrad import gradient
   Tensor, upstream = module.Tensor, module
   with Changes("vmap-ops") as changes:
     note = changes.expect(module, "_metadata_wrapper", "fn")
     # tinygrad wraps each method to note which one made a UOp
     def noted(method): return functools.wraps(method)(note(method)) if TRACEMETA >= 1 else method
+    stock_cpu_profile = changes.replace(module, "cpu_profile", cpu_profile, "name", "device", "is_copy", "display")
     changes.add(Tensor, "vmapin", noted(vmapin))
     changes.add(Tensor, "vmapout", noted(vmapout))
     stock_assign = changes.replace(Tensor, "assign", noted(assign), "self", "x")

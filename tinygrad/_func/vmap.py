@@ -10,6 +10,7 @@ from tinygrad_overlay._func.tree import leaves, replace_leaves, spread_axes
 from tinygrad_overlay._func.values import as_tensor, as_tensors, describe, is_numpy
 from tinygrad_overlay._state import Running, run_function
 from tinygrad_overlay.schedule import _scopes
+from tinygrad_overlay.tensor import NotedAs
 
 AXIS_TYPES = {"loop": AxisType.LOOP, "outer": AxisType.OUTER}
 METHODS = ("ranges", "pad_reduce")
@@ -39,7 +40,7 @@ class Scope:
     padded = padded.pad(tuple((self.rng, self.size-1-self.rng) if i == axis else None for i in range(padded.ndim)))
     return Tensor(padded.uop.reduce(self.rng, arg=Ops.ADD), device=x.device, requires_grad=x.requires_grad).cast(x.dtype)
 
-  def is_open_in(self, x:Tensor) -> bool: return self.rng in x.uop.ranges
+  def is_open_in(self, x:Tensor) -> bool: return _scopes.is_open(self.rng, x.uop)
 
   def spread(self, x:Tensor, axis:int) -> Tensor:
     """(6,) with axis 0 -> (3, 6): the same value for each step."""
@@ -96,13 +97,17 @@ def run_part(fn:Callable, args:tuple, kwargs:dict, scope_of:Callable[[int], Scop
              inputs:list[tuple[str, Any, int|None]], size:int) -> tuple[Any, list[int|None]]:
   """Calls `fn` inside a scope of `size` on inputs (path, value, axis) with that many elements. Returns (the whole results, the axis of each)."""
   scope = scope_of(size)
-  entered = [x if axis is None else scope.enter(x, axis) for _,x,axis in inputs]
+  with NotedAs("vmapin"): entered = [x if axis is None else scope.enter(x, axis) for _,x,axis in inputs]
   inner = iter(entered)
   inner_args, inner_kwargs = replace_leaves(args, inner), replace_leaves(kwargs, inner)
   first = next((x for x,(_,_,axis) in zip(entered, inputs) if axis is not None), None)
   with run_function(Running((scope.rng,), first, size, randomness, functools.partial(scope.enter, axis=0))): results = as_tensors(fn(*inner_args, **inner_kwargs))
   outs = spread_axes(out_axes, results, "vmap: out_axes", "the result")
-  return replace_leaves(results, iter([collect(scope, path, y, axis) for (path,y),axis in zip(leaves(results, "the result"), outs)])), outs
+  with NotedAs("vmapout"):
+    # a Tensor that goes is noted and timed by itself, too
+    left = replace_leaves(results, iter([collect(scope, path, y, axis) for (path,y),axis in zip(leaves(results, "the result"), outs)]))
+    del entered, inner, inner_args, inner_kwargs, first, results
+  return left, outs
 
 def make_scope(axis_type:str, method:str, size:int) -> Scope:
   # a slice at a RANGE of one step is no longer inside its scope: a setitem would write to the argument
@@ -142,12 +147,13 @@ def find_input(path:str, x:Any, axis:int|None) -> tuple[str, Any, int|None]:
   # a keyword has no entry in in_axes
   instead = "give None in in_axes for it" if path.startswith("args") else "keywords are mapped over axis 0: bind it with functools.partial"
   if not isinstance(x, Tensor): raise TypeError(f"vmap: {path} is {describe(x)}, which has no axis {axis} to map; {instead}, or give a Tensor")
-  if not -x.ndim <= axis < x.ndim:
-    fits = f"axes {-x.ndim} to {x.ndim-1} fit" if x.ndim else f"it has no axis; {instead}"
-    raise ValueError(f"vmap: axis {axis} is out of range for {path} of shape {x.shape}: {fits}")
-  if not isinstance(x.shape[axis], int):
-    raise ValueError(f"vmap: axis {axis} of {path} has the symbolic size {x.shape[axis].render()}, and a mapped axis needs a fixed one")
-  return path, x, axis % x.ndim
+  ndim = len(shape:=x.shape)
+  if not -ndim <= axis < ndim:
+    fits = f"axes {-ndim} to {ndim-1} fit" if ndim else f"it has no axis; {instead}"
+    raise ValueError(f"vmap: axis {axis} is out of range for {path} of shape {shape}: {fits}")
+  if not isinstance(shape[axis], int):
+    raise ValueError(f"vmap: axis {axis} of {path} has the symbolic size {shape[axis].render()}, and a mapped axis needs a fixed one")
+  return path, x, axis % ndim
 
 def find_size(mapped:list[tuple[str, Tensor, int]], axis_size:int|None) -> int:
   sizes = {x.shape[axis] for _,x,axis in mapped}
@@ -164,8 +170,9 @@ def collect(scope:Scope, path:str, y:Any, axis:int|None) -> Tensor:
   if axis is None:
     if depends: raise ValueError(f"vmap: {path} of shape {y.shape} depends on the batch of {scope.size}, so it needs an axis for it in out_axes, not None")
     return y
-  if not -y.ndim-1 <= axis <= y.ndim:
-    raise ValueError(f"vmap: axis {axis} in out_axes is out of range for {path} of shape {y.shape}: with the batch it has {y.ndim+1} axes,"
-                     f" {-y.ndim-1} to {y.ndim} fit")
-  axis %= y.ndim+1
+  ndim = y.ndim
+  if not -ndim-1 <= axis <= ndim:
+    raise ValueError(f"vmap: axis {axis} in out_axes is out of range for {path} of shape {y.shape}: with the batch it has {ndim+1} axes,"
+                     f" {-ndim-1} to {ndim} fit")
+  axis %= ndim+1
   return scope.leave(y, axis) if depends else scope.spread(y, axis)

@@ -5,7 +5,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import ModuleType
 from tinygrad.engine.realize import ExecItem
-from tinygrad.uop.ops import AxisType, Ops, PatternMatcher, UOp, UPat
+from tinygrad.uop.ops import TRACK_MATCH_STATS, AxisType, Ops, PatternMatcher, UOp, UPat
 from tinygrad_overlay import _state
 from tinygrad_overlay._func import graph
 from tinygrad_overlay._patching import Changes
@@ -76,12 +76,32 @@ def take_own_id(ctx, r:UOp) -> UOp|None:
 pm_take_key_id = PatternMatcher([(UPat(Ops.RANGE, name="r"), take_key_id)])
 pm_take_own_id = PatternMatcher([(UPat(Ops.RANGE, name="r"), take_own_id)])
 
+def graph_rewrite(sink:UOp, pm:PatternMatcher, ctx=None, bottom_up=False, name=None, bpm=None) -> UOp:
+  """Stock's, and for the two walks above one that visits each node once: stock's waits for a RANGE at each node above it.
+
+  It comes to the leaves in another order, so their numbers in the key are others. Who listens knows stock's.
+  """
+  walks_once = key_ids.get() is not None and name in WALKS_ONCE and not TRACK_MATCH_STATS and not _state.observer.listens
+  return rewrite_leaves(sink, pm, ctx) if walks_once else stock_graph_rewrite(sink, pm, ctx, bottom_up, name, bpm)
+
+WALKS_ONCE = {"rewrite for sched cache", "unrewrite combined"}
+
+def rewrite_leaves(sink:UOp, pm:PatternMatcher, ctx) -> UOp:
+  """What graph_rewrite returns for rules that make one leaf of another."""
+  new: dict[UOp, UOp] = {}
+  for u in sink.toposort():
+    srcs = tuple([new[s] for s in u.src])
+    ret = u if srcs == u.src else UOp(u.op, u.dtype, srcs, u.arg, u.tag)
+    new[u] = ret if u.op not in pm.pdict or (leaf:=pm.rewrite(ret, ctx)) is None else leaf
+  return new[sink]
+
 # *** what cannot be realized
 
 def refuse_escaped(big_sink:UOp) -> None:
   inside = {r for f in _state.running.get() for r in f.inputs}
+  made = set(_state.process.own_ranges)
   for x in big_sink.src:
-    if not (left:=[r for r in x.ranges if _scopes.is_own(r) and r not in inside]): continue
+    if _scopes.closes_all(x, made) or not (left:=[r for r in x.ranges if _scopes.is_own(r) and r not in inside]): continue
     raise _scopes.VmapScopeError(f"{_scopes.describe_place(x)} cannot be realized: it was made inside a function that vmap mapped ({_scopes.name_ranges(left)}),"
                                  " and kept when that returned; leave the scope first, with VMAPOUT or as a result of the mapped function")
 
@@ -98,10 +118,11 @@ class ObservedCache(dict):
     return ret
 
 def patch(module:ModuleType) -> None:
-  global stock_create_schedule, stock_complete_create_schedule_with_vars
+  global stock_create_schedule, stock_complete_create_schedule_with_vars, stock_graph_rewrite
   with Changes("vmap-ops, close-ranges") as changes:
     stock_create_schedule = changes.replace(module, "create_schedule", create_schedule, "sched_sink")
     stock_complete_create_schedule_with_vars = changes.replace(module, "complete_create_schedule_with_vars", complete_create_schedule_with_vars, "big_sink")
     changes.replace_value(module, "schedule_cache", dict, ObservedCache)
+    stock_graph_rewrite = changes.replace(module, "graph_rewrite", graph_rewrite, "sink", "pm", "ctx", "bottom_up", "name", "bpm")
     changes.add_rules(module, "pm_pre_sched_cache", pm_take_key_id)
     changes.add_rules(module, "pm_post_sched_cache", pm_take_own_id)

@@ -2,7 +2,7 @@
 from __future__ import annotations
 import itertools
 from typing import Iterable, Iterator
-from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp, consumer_map_from_toposort
+from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp, consumer_map_from_toposort, range_start
 from tinygrad_overlay._callers import called_methods
 from tinygrad_overlay._state import FIRST_OWN_ID, FIRST_PADDED_ID, process
 
@@ -43,6 +43,34 @@ def open_vmap_ranges(*us:UOp) -> list[UOp]:
   if not (open_ranges:={r:None for u in us for r in u.ranges}): return []
   named = vmap_ranges(UOp.sink(*us).toposort())
   return [r for r in open_ranges if r in named]
+
+# so many nodes are looked at for a RANGE before all ranges of all nodes are found: one by one would be slow in a large graph
+LOOKED_AT = 100
+
+def is_open(rng:UOp, u:UOp) -> bool:
+  """Whether a RANGE is open in a value: it nearly always is, and not far below."""
+  stack, seen = [u], {u}
+  for _ in range(LOOKED_AT):
+    if not stack: return False
+    x = stack.pop()
+    if x.op in ENDS and any(rng in (er.ranges if er.op is not Ops.RANGE else {er}) for er in x.ended_ranges): continue
+    if rng in x.src: return True
+    new = [s for s in reversed(x.src) if s not in seen]
+    stack += new
+    seen.update(new)
+  return rng in u.ranges
+
+ENDS = {*range_start, Ops.AFTER}
+
+def closes_all(u:UOp, ranges:set[UOp]) -> bool:
+  """Whether all of the RANGEs end in the VMAPOUTs that a value ends with: then none of them is open in it."""
+  left = set(ranges)
+  while left and (u.op in UNARY or u.op is Ops.VMAPOUT):
+    if u.op is Ops.VMAPOUT: left.difference_update(u.src[1:])
+    u = u.src[0]
+  return not left
+
+UNARY = GroupOp.Movement | {Ops.CONTIGUOUS, Ops.CAST}
 
 def name_ranges(ranges) -> str:
   return ", ".join(f"size {r.src[0].render()}" if is_own(r) else f"{r.render(simplify=False)} (size {r.src[0].render()})" for r in ranges)
