@@ -5,7 +5,6 @@ about patches, so another state is another process.
 """
 from __future__ import annotations
 import itertools
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterator
@@ -67,11 +66,10 @@ class Running:
 
 running: ContextVar[tuple[Running, ...]] = ContextVar("running", default=())
 
-@contextmanager
-def run_function(function:Running) -> Iterator[None]:
-  token = running.set((*running.get(), function))
-  try: yield
-  finally: running.reset(token)
+class run_function:
+  def __init__(self, function:Running): self.function = function
+  def __enter__(self) -> None: self.token = running.set((*running.get(), self.function))
+  def __exit__(self, *error) -> None: running.reset(self.token)
 
 def start(spec:str, nobody_there:Any) -> None:
   global patches, patches_spec, nobody, observer

@@ -83,8 +83,9 @@ def vmap(fn:Callable|None=None, in_axes:Any=0, out_axes:Any=0, *, axis_size:int|
     # in_axes has an entry for each positional argument
     if isinstance(in_axes, (tuple, list)) and len(in_axes) != len(args):
       raise ValueError(f"vmap: in_axes {in_axes!r} has {len(in_axes)} entries, but {len(args)} positional arguments were given")
-    axes = spread_axes(tuple(in_axes) if isinstance(in_axes, list) else in_axes, args, "vmap: in_axes", "args")+[0]*len(leaves(kwargs))
-    inputs = [find_input(path, x, axis) for (path,x),axis in zip(leaves(args, "args")+leaves(kwargs, "kwargs"), axes)]
+    axes = spread_axes(tuple(in_axes) if isinstance(in_axes, list) else in_axes, args, "vmap: in_axes", "args")
+    inputs = [find_input(path, x, axis) for (path,x),axis in zip(leaves(args, "args"), axes)]
+    if kwargs: inputs += [find_input(path, x, 0) for path,x in leaves(kwargs, "kwargs")]
     size = find_size([(path, x, axis) for path,x,axis in inputs if axis is not None], axis_size)
     run = functools.partial(run_part, fn, args, kwargs, functools.partial(make_scope, axis_type, method), out_axes, randomness)
     if size == 0: return cut_to_none(*run([(path, first_of_none(x, axis), axis) for path,x,axis in inputs], 1))

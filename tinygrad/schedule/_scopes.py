@@ -44,20 +44,19 @@ def open_vmap_ranges(*us:UOp) -> list[UOp]:
   named = vmap_ranges(UOp.sink(*us).toposort())
   return [r for r in open_ranges if r in named]
 
-# so many nodes are looked at for a RANGE before all ranges of all nodes are found: one by one would be slow in a large graph
+# so many nodes are looked at for a RANGE before the ranges of all nodes are found: path after path would take long in a large graph
 LOOKED_AT = 100
 
 def is_open(rng:UOp, u:UOp) -> bool:
-  """Whether a RANGE is open in a value: it nearly always is, and not far below."""
-  stack, seen = [u], {u}
+  """Whether a RANGE is open in a value: it nearly always is, and the first sources lead to it."""
+  stack = [u]
   for _ in range(LOOKED_AT):
     if not stack: return False
     x = stack.pop()
-    if x.op in ENDS and any(rng in (er.ranges if er.op is not Ops.RANGE else {er}) for er in x.ended_ranges): continue
-    if rng in x.src: return True
-    new = [s for s in reversed(x.src) if s not in seen]
-    stack += new
-    seen.update(new)
+    if rng not in x.src: stack.extend(x.src[::-1])
+    # it may end there
+    elif x.op not in ENDS: return True
+    elif x.op is not Ops.VMAPOUT: break
   return rng in u.ranges
 
 ENDS = {*range_start, Ops.AFTER}

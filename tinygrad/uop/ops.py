@@ -57,6 +57,8 @@ def vmapout_shape(varg:tuple, shape:tuple) -> tuple:
 SHAPES = {Ops.VMAPIN: vmapin_shape, Ops.VMAPOUT: vmapout_shape}
 
 def _shape(self:UOp):
+  """Stock's, and that of VMAPIN and VMAPOUT. What is elementwise has the shape of its sources: a vmap asks for that of its whole graph."""
+  if self.op in GroupOp.ALU and (shape:=self.src[0].__dict__[SHAPE]) is not None and all([s.__dict__[SHAPE] == shape for s in self.src]): return shape
   if (shape_of:=SHAPES.get(self.op)) is None: return stock_shape(self)
   varg, shape = self.src[1:], self.src[0].shape
   check_varg(self.op.name, varg, shape)
