@@ -91,12 +91,14 @@ def are_alike(a:Any, b:Any) -> bool:
 
 def are_one_kind(a:Any, b:Any) -> bool: return type(a) is type(b) or (isinstance(a, (tuple, list)) and isinstance(b, (tuple, list)))
 
+def is_axis(axes:Any) -> bool: return axes is None or (isinstance(axes, int) and not isinstance(axes, bool))
+
 def spread_axes(axes:Any, tree:Any, name:str, path:str) -> list[int|None]:
   """The axis of each leaf of `tree`. `axes` is an int or None for all that is below, or a node like that of `tree`.
 
   `name` is the option that `axes` is a part of. Raises TypeError for an axis that is neither, ValueError for a structure that does not fit.
   """
-  if axes is None or (isinstance(axes, int) and not isinstance(axes, bool)): return [axes]*len(leaves(tree))
+  if is_axis(axes): return [axes]*len(leaves(tree))
   if not is_node(axes): raise TypeError(f"{name}: an axis is an int or None, not {axes!r}, for {path}")
   if not are_alike(axes, tree): raise ValueError(f"{name}: {axes!r} does not fit {path}, which is {describe_node(tree)}")
   return [axis for (_,a),(below,t) in zip(children(axes), children(tree)) for axis in spread_axes(a, t, name, path+below)]

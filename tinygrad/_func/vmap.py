@@ -6,11 +6,12 @@ from typing import Any, Callable
 from tinygrad.dtype import dtypes
 from tinygrad.tensor import Tensor
 from tinygrad.uop.ops import AxisType, Ops, UOp
-from tinygrad_overlay._func.tree import leaves, replace_leaves, spread_axes
+from tinygrad_overlay._func.tree import is_axis, leaves, replace_leaves, spread_axes
 from tinygrad_overlay._func.values import as_tensor, as_tensors, describe, is_numpy
 from tinygrad_overlay._state import Running, run_function
 from tinygrad_overlay.schedule import _scopes
 from tinygrad_overlay.tensor import NotedAs
+from tinygrad_overlay.uop.ops import ZERO
 
 AXIS_TYPES = {"loop": AxisType.LOOP, "outer": AxisType.OUTER}
 METHODS = ("ranges", "pad_reduce")
@@ -25,7 +26,7 @@ class Scope:
   def size(self) -> int: return self.rng.src[0].arg
 
   def varg(self, ndim:int, axis:int) -> tuple[UOp, ...]:
-    return tuple(self.rng if i == axis else UOp.const(dtypes.index, 0) for i in range(ndim))
+    return (ZERO,)*axis+(self.rng,)+(ZERO,)*(ndim-axis-1)
 
   def enter(self, x:Tensor, axis:int) -> Tensor:
     """(3, 6) with axis 0 -> (6,): one slice for each step of the RANGE."""
@@ -83,8 +84,9 @@ def vmap(fn:Callable|None=None, in_axes:Any=0, out_axes:Any=0, *, axis_size:int|
     # in_axes has an entry for each positional argument
     if isinstance(in_axes, (tuple, list)) and len(in_axes) != len(args):
       raise ValueError(f"vmap: in_axes {in_axes!r} has {len(in_axes)} entries, but {len(args)} positional arguments were given")
-    axes = spread_axes(tuple(in_axes) if isinstance(in_axes, list) else in_axes, args, "vmap: in_axes", "args")
-    inputs = [find_input(path, x, axis) for (path,x),axis in zip(leaves(args, "args"), axes)]
+    found = leaves(args, "args")
+    axes = find_axes(tuple(in_axes) if isinstance(in_axes, list) else in_axes, found, args, "vmap: in_axes", "args")
+    inputs = [find_input(path, x, axis) for (path,x),axis in zip(found, axes)]
     if kwargs: inputs += [find_input(path, x, 0) for path,x in leaves(kwargs, "kwargs")]
     size = find_size([(path, x, axis) for path,x,axis in inputs if axis is not None], axis_size)
     run = functools.partial(run_part, fn, args, kwargs, functools.partial(make_scope, axis_type, method), out_axes, randomness)
@@ -103,11 +105,12 @@ def run_part(fn:Callable, args:tuple, kwargs:dict, scope_of:Callable[[int], Scop
   inner_args, inner_kwargs = replace_leaves(args, inner), replace_leaves(kwargs, inner)
   first = next((x for x,(_,_,axis) in zip(entered, inputs) if axis is not None), None)
   with run_function(Running((scope.rng,), first, size, randomness, functools.partial(scope.enter, axis=0))): results = as_tensors(fn(*inner_args, **inner_kwargs))
-  outs = spread_axes(out_axes, results, "vmap: out_axes", "the result")
+  found = leaves(results, "the result")
+  outs = find_axes(out_axes, found, results, "vmap: out_axes", "the result")
   with NotedAs("vmapout"):
     # a Tensor that goes is noted and timed by itself, too
-    left = replace_leaves(results, iter([collect(scope, path, y, axis) for (path,y),axis in zip(leaves(results, "the result"), outs)]))
-    del entered, inner, inner_args, inner_kwargs, first, results
+    left = replace_leaves(results, iter([collect(scope, path, y, axis) for (path,y),axis in zip(found, outs)]))
+    del entered, inner, inner_args, inner_kwargs, first, results, found
   return left, outs
 
 def make_scope(axis_type:str, method:str, size:int) -> Scope:
@@ -140,6 +143,10 @@ def cut_to_none(results:Any, outs:list[int|None]) -> Any:
 def check_positive(name:str, value:Any) -> None:
   if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
     raise ValueError(f"vmap: {name} is a positive int, not {value!r}")
+
+def find_axes(axes:Any, found:list, tree:Any, name:str, path:str) -> list[int|None]:
+  """The axis of each leaf of `tree`, which are those in `found`."""
+  return [axes]*len(found) if is_axis(axes) else spread_axes(axes, tree, name, path)
 
 def find_input(path:str, x:Any, axis:int|None) -> tuple[str, Any, int|None]:
   """(path, value, axis counted from the front): what is not mapped is passed on as it is."""

@@ -87,13 +87,21 @@ def graph_rewrite(sink:UOp, pm:PatternMatcher, ctx=None, bottom_up=False, name=N
 WALKS_ONCE = {"rewrite for sched cache", "unrewrite combined"}
 
 def rewrite_leaves(sink:UOp, pm:PatternMatcher, ctx) -> UOp:
-  """What graph_rewrite returns for rules that make one leaf of another."""
+  """What graph_rewrite returns for rules that make one leaf of another. What is above no such leaf is not looked at a second time: the cache keeps it."""
   new: dict[UOp, UOp] = {}
-  for u in sink.toposort():
-    srcs = tuple([new[s] for s in u.src])
-    ret = u if srcs == u.src else UOp(u.op, u.dtype, srcs, u.arg, u.tag)
-    new[u] = ret if u.op not in pm.pdict or (leaf:=pm.rewrite(ret, ctx)) is None else leaf
-  return new[sink]
+  for u in sink.toposort(gate=lambda u: not u.__dict__.get(HAS_NO_LEAF)):
+    is_above = any([s in new for s in u.src])
+    ret = UOp(u.op, u.dtype, tuple([new.get(s, s) for s in u.src]), u.arg, u.tag) if is_above else u
+    if is_leaf(u): new[u] = ret if (leaf:=pm.rewrite(ret, ctx)) is None else leaf
+    elif is_above: new[u] = ret
+    else: u.__dict__[HAS_NO_LEAF] = True
+  return new.get(sink, sink)
+
+def is_leaf(u:UOp) -> bool: return u.op in LEAVES or (u.op is Ops.CONST and len(u.src) == 2)
+
+# those that a schedule's key has others for; of the constants those with a number of their own
+LEAVES = {Ops.BUFFER, Ops.BIND, Ops.RANGE}
+HAS_NO_LEAF = "_HAS_NO_LEAF"
 
 # *** what cannot be realized
 

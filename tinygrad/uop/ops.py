@@ -11,6 +11,9 @@ def describe_varg(varg:tuple) -> str:
   return "("+", ".join(f"RANGE({v.src[0].render()}) {v.render(simplify=False)}" if isinstance(v, UOp) and v.op is Ops.RANGE else
                        v.render(simplify=False) if isinstance(v, UOp) else str(v) for v in varg)+")"
 
+# of dtypes.index. As UOps with the same parts are one object, that is nearly every other entry of a varg
+ZERO = UOp.const(dtypes.index, 0)
+
 def is_zero(u:UOp) -> bool: return u.op is Ops.CONST and u.arg == 0
 
 def check_varg(name:str, varg:tuple, shape:tuple) -> list[UOp]:
@@ -18,6 +21,7 @@ def check_varg(name:str, varg:tuple, shape:tuple) -> list[UOp]:
   that the varg is for."""
   ranges = []
   for v in varg:
+    if v is ZERO: continue
     if not is_varg_entry(v):
       got = f"{v.op} of dtype {v.dtype}" if isinstance(v, UOp) else repr(v)
       raise ValueError(f"{name}: each varg must be a RANGE or CONST 0 of dtypes.index, not {got} in {describe_varg(varg)} for shape {shape}")
@@ -45,7 +49,7 @@ def vmapin_shape(varg:tuple, shape:tuple) -> tuple:
   for axis,(size,v) in enumerate(zip(shape, varg)):
     if v.op is Ops.RANGE and v.src[0].arg != size:
       raise ValueError(f"VMAPIN: RANGE {v.render(simplify=False)} has size {v.src[0].arg}, but axis {axis} of the input of shape {shape} has size {size}")
-  return tuple(size for size,v in zip(shape, varg) if v.op is Ops.CONST)
+  return tuple([size for size,v in zip(shape, varg) if v.op is Ops.CONST])
 
 def vmapout_shape(varg:tuple, shape:tuple) -> tuple:
   """(6,) with vargs (RANGE(3), 0) -> (3, 6): an axis comes in where a RANGE stands. Raises ValueError for vargs that do not fit."""
@@ -66,7 +70,7 @@ def _shape(self:UOp):
 
 def to_varg(name:str, varg) -> tuple:
   if not isinstance(varg, (tuple, list)): raise ValueError(f"{name}: the varg must be a tuple of RANGE and CONST 0, not {describe_varg((varg,))[1:-1]}")
-  return tuple(UOp.const(dtypes.index, v) if isinstance(v, int) and not isinstance(v, bool) else v for v in varg)
+  return tuple([UOp.const(dtypes.index, v) if isinstance(v, int) and not isinstance(v, bool) else v for v in varg])
 
 def vmapin(self:UOp, varg:tuple) -> UOp:
   """Enters a vmap scope: one slice of this value for each step of the RANGEs in `varg`.
