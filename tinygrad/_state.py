@@ -55,8 +55,8 @@ class Running:
   inputs: tuple[Any, ...]
   # the first Tensor made for it: the Tensors that are older are from outside of it. None: it was given nothing
   first: Any
-  # of the mapped batch; None: it is differentiated
-  size: int|None = None
+  # of the mapped batch, an int or a Variable; None: it is differentiated
+  size: Any = None
   # what a random call does in a mapped function, and what takes the slices of a batch's first axis into its scope
   randomness: str = "error"
   enter: Callable[[Any], Any] = lambda x: x

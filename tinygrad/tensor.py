@@ -5,12 +5,13 @@ from types import ModuleType
 from typing import Any, Iterable
 from tinygrad.dtype import dtypes
 from tinygrad.helpers import PROFILE, TRACEMETA, Metadata, argfix
-from tinygrad.uop.ops import Ops, UOp
+from tinygrad.uop.ops import Ops, UOp, sint
 from tinygrad_overlay import _state
 from tinygrad_overlay._callers import called_methods
 from tinygrad_overlay._patching import Changes
 from tinygrad_overlay._state import Running
 from tinygrad_overlay.schedule._scopes import VmapScopeError, name_ranges, open_vmap_ranges
+from tinygrad_overlay.uop.ops import render_shape, render_size
 
 def vmapin(self, varg:tuple[UOp, ...]):
   """Enters a vmap scope: one slice of this tensor for each step of the RANGEs in `varg`.
@@ -112,17 +113,20 @@ def rand(*shape, device=None, dtype=None, contiguous=True, **kwargs):
   functions = _state.running.get()
   if refused:=[f.size for f in functions if f.size is not None and f.randomness == "error"]: refuse_random(refused[-1], tuple(argfix(*shape)))
   # each element has its own: numbers for the whole batch, of which it takes a slice
-  if different:=[f for f in functions if f.randomness == "different"]: shape = (*[f.size for f in different], *argfix(*shape))
+  if different:=[f for f in functions if f.randomness == "different"]:
+    if symbolic:=[f.size for f in different if isinstance(f.size, UOp)]:
+      raise VmapScopeError(f"randomness='different' needs a batch of fixed size, not {render_size(symbolic[0])}: draw the numbers before the vmap and map them")
+    shape = (*[f.size for f in different], *argfix(*shape))
   ret = stock_rand(*shape, device=device, dtype=dtype, contiguous=contiguous, **kwargs)
   for f in different: ret = f.enter(ret)
   return ret
 
-def refuse_random(size:int, shape:tuple) -> None:
+def refuse_random(size:sint, shape:tuple) -> None:
   methods = called_methods() or ["Tensor.rand"]
   # these draw two uniform numbers for each of theirs
   if not {"Tensor.randn", "Tensor.randn_like"}.isdisjoint(methods): shape = shape[1:]
-  raise VmapScopeError(f"{methods[-1]} draws random numbers of shape {shape} inside a function that vmap maps over {size} elements, and every element"
-                       f" would get the same ones; draw shape {(size, *shape)} before the vmap and map it, or {shape} before it if they shall be the same,"
+  raise VmapScopeError(f"{methods[-1]} draws random numbers of shape {shape} inside a function that vmap maps over {render_size(size)} elements, and every element"
+                       f" would get the same ones; draw shape {render_shape((size, *shape))} before the vmap and map it, or {shape} before it if they shall be the same,"
                        f" or say randomness='different' or 'same'")
 
 def tensors_of(indices:Any) -> list: return [i for i in (indices if isinstance(indices, (tuple, list)) else (indices,)) if isinstance(i, Tensor)]

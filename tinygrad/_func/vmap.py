@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Any, Callable
 from tinygrad.dtype import dtypes
 from tinygrad.tensor import Tensor
-from tinygrad.uop.ops import AxisType, Ops, UOp
+from tinygrad.uop.ops import AxisType, Ops, UOp, sint
 from tinygrad_overlay._func.tree import is_axis, leaves, replace_leaves, spread_axes
 from tinygrad_overlay._func.values import as_tensor, as_tensors, describe, is_numpy
 from tinygrad_overlay._state import Running, run_function
 from tinygrad_overlay.schedule import _scopes
 from tinygrad_overlay.tensor import NotedAs
-from tinygrad_overlay.uop.ops import ZERO
+from tinygrad_overlay.uop.ops import ZERO, range_size, render_shape, render_size
 
 AXIS_TYPES = {"loop": AxisType.LOOP, "outer": AxisType.OUTER}
 METHODS = ("ranges", "pad_reduce")
@@ -23,7 +23,7 @@ class Scope:
   method: str
 
   @property
-  def size(self) -> int: return self.rng.src[0].arg
+  def size(self) -> sint: return range_size(self.rng)
 
   def varg(self, ndim:int, axis:int) -> tuple[UOp, ...]:
     return (ZERO,)*axis+(self.rng,)+(ZERO,)*(ndim-axis-1)
@@ -91,13 +91,14 @@ def vmap(fn:Callable|None=None, in_axes:Any=0, out_axes:Any=0, *, axis_size:int|
     size = find_size([(path, x, axis) for path,x,axis in inputs if axis is not None], axis_size)
     run = functools.partial(run_part, fn, args, kwargs, functools.partial(make_scope, axis_type, method), out_axes, randomness)
     if size == 0: return cut_to_none(*run([(path, first_of_none(x, axis), axis) for path,x,axis in inputs], 1))
-    if chunk_size is None or size <= chunk_size: return run(inputs, size)[0]
+    if chunk_size is None or (isinstance(size, int) and size <= chunk_size): return run(inputs, size)[0]
+    if not isinstance(size, int): raise ValueError(f"vmap: chunk_size needs a batch of fixed size, not {render_size(size)}")
     chunks = [(start, min(start+chunk_size, size)) for start in range(0, size, chunk_size)]
     return join([run([(path, cut(x, axis, *chunk), axis) for path,x,axis in inputs], chunk[1]-chunk[0]) for chunk in chunks])
   return mapped
 
-def run_part(fn:Callable, args:tuple, kwargs:dict, scope_of:Callable[[int], Scope], out_axes:Any, randomness:str,
-             inputs:list[tuple[str, Any, int|None]], size:int) -> tuple[Any, list[int|None]]:
+def run_part(fn:Callable, args:tuple, kwargs:dict, scope_of:Callable[[sint], Scope], out_axes:Any, randomness:str,
+             inputs:list[tuple[str, Any, int|None]], size:sint) -> tuple[Any, list[int|None]]:
   """Calls `fn` inside a scope of `size` on inputs (path, value, axis) with that many elements. Returns (the whole results, the axis of each)."""
   scope = scope_of(size)
   with NotedAs("vmapin"): entered = [x if axis is None else scope.enter(x, axis) for _,x,axis in inputs]
@@ -113,9 +114,11 @@ def run_part(fn:Callable, args:tuple, kwargs:dict, scope_of:Callable[[int], Scop
     del entered, inner, inner_args, inner_kwargs, first, results, found
   return left, outs
 
-def make_scope(axis_type:str, method:str, size:int) -> Scope:
+def make_scope(axis_type:str, method:str, size:sint) -> Scope:
+  if isinstance(size, UOp) and method == "pad_reduce":
+    raise ValueError(f"vmap: method 'pad_reduce' needs a batch of fixed size, not {render_size(size)}")
   # a slice at a RANGE of one step is no longer inside its scope: a setitem would write to the argument
-  used = method if size > 1 else "ranges"
+  used = "ranges" if isinstance(size, int) and size == 1 else method
   return Scope(_scopes.make_range(size, AXIS_TYPES[axis_type], used == "pad_reduce"), used)
 
 # *** parts of a batch
@@ -158,17 +161,15 @@ def find_input(path:str, x:Any, axis:int|None) -> tuple[str, Any, int|None]:
   ndim = len(shape:=x.shape)
   if not -ndim <= axis < ndim:
     fits = f"axes {-ndim} to {ndim-1} fit" if ndim else f"it has no axis; {instead}"
-    raise ValueError(f"vmap: axis {axis} is out of range for {path} of shape {shape}: {fits}")
-  if not isinstance(shape[axis], int):
-    raise ValueError(f"vmap: axis {axis} of {path} has the symbolic size {shape[axis].render()}, and a mapped axis needs a fixed one")
+    raise ValueError(f"vmap: axis {axis} is out of range for {path} of shape {render_shape(shape)}: {fits}")
   return path, x, axis % ndim
 
-def find_size(mapped:list[tuple[str, Tensor, int]], axis_size:int|None) -> int:
+def find_size(mapped:list[tuple[str, Tensor, int]], axis_size:int|None) -> sint:
   sizes = {x.shape[axis] for _,x,axis in mapped}
   if axis_size is not None: sizes.add(axis_size)
   if not sizes: raise ValueError("vmap: no argument is mapped, so the size of the batch is unknown; map one in in_axes, or give axis_size")
-  if len(sizes) == 1: return int(sizes.pop())
-  listed = [f"{path} of shape {x.shape} has {x.shape[axis]} at axis {axis}" for path,x,axis in mapped]
+  if len(sizes) == 1: return sizes.pop()
+  listed = [f"{path} of shape {render_shape(x.shape)} has {render_size(x.shape[axis])} at axis {axis}" for path,x,axis in mapped]
   if axis_size is not None: listed.append(f"axis_size is {axis_size}")
   raise ValueError(f"vmap: the mapped axes must have one size: {', '.join(listed)}")
 
@@ -176,11 +177,11 @@ def collect(scope:Scope, path:str, y:Any, axis:int|None) -> Tensor:
   if not isinstance(y, Tensor): raise TypeError(f"vmap: {path} is {describe(y)}; a mapped function returns Tensors, in tuples, lists and dicts")
   depends = scope.is_open_in(y)
   if axis is None:
-    if depends: raise ValueError(f"vmap: {path} of shape {y.shape} depends on the batch of {scope.size}, so it needs an axis for it in out_axes, not None")
+    if depends: raise ValueError(f"vmap: {path} of shape {render_shape(y.shape)} depends on the batch of {render_size(scope.size)}, so it needs an axis for it in out_axes, not None")
     return y
   ndim = y.ndim
   if not -ndim-1 <= axis <= ndim:
-    raise ValueError(f"vmap: axis {axis} in out_axes is out of range for {path} of shape {y.shape}: with the batch it has {ndim+1} axes,"
+    raise ValueError(f"vmap: axis {axis} in out_axes is out of range for {path} of shape {render_shape(y.shape)}: with the batch it has {ndim+1} axes,"
                      f" {-ndim-1} to {ndim} fit")
   axis %= ndim+1
   return scope.leave(y, axis) if depends else scope.spread(y, axis)

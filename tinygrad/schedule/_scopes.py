@@ -2,7 +2,7 @@
 from __future__ import annotations
 import itertools
 from typing import Iterable, Iterator
-from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp, consumer_map_from_toposort, range_start
+from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp, consumer_map_from_toposort, range_start, sint
 from tinygrad_overlay._callers import called_methods
 from tinygrad_overlay._state import FIRST_OWN_ID, FIRST_PADDED_ID, process
 
@@ -15,7 +15,7 @@ KEEP = "contiguous"
 # in a schedule, a RANGE of pad_reduce has an id of its own kind from here down, because no VMAP op names it
 SCHEDULED_PADDED_ID = -10001
 
-def make_range(size:int, axis_type:AxisType, padded:bool) -> UOp:
+def make_range(size:sint, axis_type:AxisType, padded:bool) -> UOp:
   """A RANGE that no other has: a scope around the gradient of another scope must not share its RANGE, wherever the two are made."""
   rng = UOp.range(size, next(process.padded_ids if padded else process.own_ids), axis_type)
   process.own_ranges.add(rng)

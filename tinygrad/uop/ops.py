@@ -4,7 +4,7 @@ from types import ModuleType
 from tinygrad.uop import Ops, GroupOp
 from tinygrad.dtype import dtypes
 from tinygrad.uop import ops
-from tinygrad.uop.ops import UOp, AxisType, recursive_property
+from tinygrad.uop.ops import UOp, AxisType, recursive_property, sint, sint_to_uop, srender
 from tinygrad_overlay._patching import Changes
 
 def describe_varg(varg:tuple) -> str:
@@ -24,12 +24,12 @@ def check_varg(name:str, varg:tuple, shape:tuple) -> list[UOp]:
     if v is ZERO: continue
     if not is_varg_entry(v):
       got = f"{v.op} of dtype {v.dtype}" if isinstance(v, UOp) else repr(v)
-      raise ValueError(f"{name}: each varg must be a RANGE or CONST 0 of dtypes.index, not {got} in {describe_varg(varg)} for shape {shape}")
+      raise ValueError(f"{name}: each varg must be a RANGE or CONST 0 of dtypes.index, not {got} in {describe_varg(varg)} for shape {render_shape(shape)}")
     if v.op is not Ops.RANGE: continue
     check_range(name, v, shape)
     ranges.append(v)
-  if not ranges: raise ValueError(f"{name}: the varg {describe_varg(varg)} names no RANGE, so it maps no axis of shape {shape}")
-  if len(set(ranges)) != len(ranges): raise ValueError(f"{name}: the varg {describe_varg(varg)} names a RANGE twice for shape {shape}")
+  if not ranges: raise ValueError(f"{name}: the varg {describe_varg(varg)} names no RANGE, so it maps no axis of shape {render_shape(shape)}")
+  if len(set(ranges)) != len(ranges): raise ValueError(f"{name}: the varg {describe_varg(varg)} names a RANGE twice for shape {render_shape(shape)}")
   return ranges
 
 def is_varg_entry(v) -> bool:
@@ -38,25 +38,34 @@ def is_varg_entry(v) -> bool:
 def check_range(name:str, r:UOp, shape:tuple) -> None:
   # a tuple: a set would ask each Enum for its hash
   if r.arg[-1] not in (AxisType.LOOP, AxisType.OUTER):
-    raise ValueError(f"{name}: RANGE {r.render(simplify=False)} must be LOOP or OUTER, not {r.arg[-1].name}, for shape {shape}")
-  if not (r.src[0].op is Ops.CONST and r.src[0].arg > 0):
-    raise ValueError(f"{name}: the size of RANGE {r.render(simplify=False)} must be a positive number, not {r.src[0].render()}, for shape {shape}")
+    raise ValueError(f"{name}: RANGE {r.render(simplify=False)} must be LOOP or OUTER, not {r.arg[-1].name}, for shape {render_shape(shape)}")
+  # of a symbolic size it is known only when it runs
+  if r.vmax < 0:
+    raise ValueError(f"{name}: the size of RANGE {r.render(simplify=False)} must be a positive number, not {r.src[0].render()}, for shape {render_shape(shape)}")
+
+def range_size(r:UOp) -> sint: return r.src[0].sintify()
+
+def render_size(size:sint) -> str:
+  """4, or n=3 for a Variable that is bound to 3."""
+  return f"{size.src[0].expr}={size.src[1].arg}" if isinstance(size, UOp) and size.op is Ops.BIND and len(size.src) == 2 else srender(size)
+
+def render_shape(shape:tuple) -> str: return f"({', '.join(map(render_size, shape))}{',' if len(shape) == 1 else ''})"
 
 def vmapin_shape(varg:tuple, shape:tuple) -> tuple:
   """(3, 6) with vargs (RANGE(3), 0) -> (6,): the axes with a RANGE go. Raises ValueError for vargs that do not fit."""
   if len(varg) != len(shape):
-    raise ValueError(f"VMAPIN: the input of shape {shape} has {len(shape)} axes, the varg {describe_varg(varg)} has {len(varg)} entries")
+    raise ValueError(f"VMAPIN: the input of shape {render_shape(shape)} has {len(shape)} axes, the varg {describe_varg(varg)} has {len(varg)} entries")
   for axis,(size,v) in enumerate(zip(shape, varg)):
-    if v.op is Ops.RANGE and v.src[0].arg != size:
-      raise ValueError(f"VMAPIN: RANGE {v.render(simplify=False)} has size {v.src[0].arg}, but axis {axis} of the input of shape {shape} has size {size}")
+    if v.op is Ops.RANGE and v.src[0] is not sint_to_uop(size):
+      raise ValueError(f"VMAPIN: RANGE {v.render(simplify=False)} has size {v.src[0].render()}, but axis {axis} of the input of shape {render_shape(shape)} has size {render_size(size)}")
   return tuple([size for size,v in zip(shape, varg) if v.op is Ops.CONST])
 
 def vmapout_shape(varg:tuple, shape:tuple) -> tuple:
   """(6,) with vargs (RANGE(3), 0) -> (3, 6): an axis comes in where a RANGE stands. Raises ValueError for vargs that do not fit."""
   if (stays:=sum(v.op is Ops.CONST for v in varg)) != len(shape):
-    raise ValueError(f"VMAPOUT: the inner result of shape {shape} has {len(shape)} axes, the varg {describe_varg(varg)} has {stays} entries CONST 0")
+    raise ValueError(f"VMAPOUT: the inner result of shape {render_shape(shape)} has {len(shape)} axes, the varg {describe_varg(varg)} has {stays} entries CONST 0")
   inner = iter(shape)
-  return tuple(v.src[0].arg if v.op is Ops.RANGE else next(inner) for v in varg)
+  return tuple(range_size(v) if v.op is Ops.RANGE else next(inner) for v in varg)
 
 SHAPES = {Ops.VMAPIN: vmapin_shape, Ops.VMAPOUT: vmapout_shape}
 
@@ -82,12 +91,10 @@ def vmapin(self:UOp, varg:tuple) -> UOp:
   device = self.device
   if not isinstance(device, str): raise ValueError(f"VMAPIN: a tensor sharded over {device} cannot enter a vmap scope")
   if device.startswith(("DISK", "TINYFS")):
-    raise ValueError(f"VMAPIN: a tensor of shape {shape} on {device} cannot enter a vmap scope, copy it to a compute device first")
-  if any(isinstance(size, UOp) for size in shape):
-    raise ValueError(f"VMAPIN: a tensor of symbolic shape {shape} cannot enter a vmap scope")
+    raise ValueError(f"VMAPIN: a tensor of shape {render_shape(shape)} on {device} cannot enter a vmap scope, copy it to a compute device first")
   opened = self.ranges
   for v in ranges:
-    if v in opened: raise ValueError(f"VMAPIN: RANGE {v.render(simplify=False)} is open already in the input of shape {shape}; a nested scope needs an axis id of its own")
+    if v in opened: raise ValueError(f"VMAPIN: RANGE {v.render(simplify=False)} is open already in the input of shape {render_shape(shape)}; a nested scope needs an axis id of its own")
   return made(Ops.VMAPIN, self, varg, vmapin_shape(varg, shape))
 
 def vmapout(self:UOp, varg:tuple) -> UOp:
