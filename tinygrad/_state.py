@@ -71,6 +71,25 @@ class run_function:
   def __enter__(self) -> None: self.token = running.set((*running.get(), self.function))
   def __exit__(self, *error) -> None: running.reset(self.token)
 
+# *** the modules that tinygrad.func.functional_call calls now, in this thread
+
+@dataclass
+class StateCall:
+  """The Tensors of a module that is called with other values, by their ids, and those that it wrote to. A write to one of them makes its new value."""
+  tensors: dict[int, Any]
+  written: set[int] = field(default_factory=set)
+
+state_calls: ContextVar[tuple[StateCall, ...]] = ContextVar("state_calls", default=())
+
+class run_state_call:
+  def __init__(self, call:StateCall): self.call = call
+  def __enter__(self) -> None: self.token = state_calls.set((*state_calls.get(), self.call))
+  def __exit__(self, *error) -> None: state_calls.reset(self.token)
+
+def find_state_call(x:Any) -> StateCall|None:
+  """The innermost one that `x` is the state of."""
+  return next((call for call in reversed(state_calls.get()) if id(x) in call.tensors), None)
+
 def start(spec:str, nobody_there:Any) -> None:
   global patches, patches_spec, nobody, observer
   nobody = observer = nobody_there

@@ -3,9 +3,9 @@ from __future__ import annotations
 import functools
 from types import ModuleType
 from typing import Any, Iterable
-from tinygrad.dtype import dtypes
+from tinygrad.dtype import dtypes, least_upper_dtype
 from tinygrad.helpers import PROFILE, TRACEMETA, Metadata, argfix
-from tinygrad.uop.ops import Ops, UOp, sint
+from tinygrad.uop.ops import GroupOp, Ops, UOp, sint
 from tinygrad_overlay import _state
 from tinygrad_overlay._callers import called_methods
 from tinygrad_overlay._patching import Changes
@@ -87,7 +87,41 @@ def functions_of(*us:UOp) -> list[Running]:
 
 def is_differentiated(functions:Iterable[Running]) -> bool: return any(f.is_differentiated for f in functions)
 
+# *** the state of a module that functional_call calls: a write to it makes its new value
+
+def replace(self, x, allow_shape_mismatch=False):
+  if (call:=_state.find_state_call(self)) is not None: call.written.add(id(self))
+  return stock_replace(self, x, allow_shape_mismatch)
+
+def write_to_view(view, x):
+  """Writes to the state that `view` shows a part of. None: it shows no state."""
+  for call in reversed(_state.state_calls.get()):
+    if (target:=next((t for t in call.tensors.values() if t.uop.base is view.uop.base), None)) is None: continue
+    if not is_view_of(view.uop, target.uop):
+      raise NotImplementedError(f"assign to a view of the state of shape {render_shape(target.shape)} that is made of more than movement ops")
+    x = as_value_of(view, x)
+    target.replace(write_view(target, view, x).cast(target.dtype))
+    view.uop = x.uop
+    return view
+  return None
+
+def is_view_of(view:UOp, whole:UOp) -> bool:
+  while view is not whole and view.op in GroupOp.Movement: view = view.src[0]
+  return view is whole
+
+def as_value_of(target, x):
+  """A value that may take the place of that of `target`, as stock's assign takes it."""
+  if not isinstance(x, Tensor): x = Tensor(x, device=target.device, dtype=target.dtype)
+  if least_upper_dtype(target.dtype, x.dtype) == target.dtype: x = x._broadcast_to(target.shape).cast(target.dtype)
+  if (target.shape, target.dtype, target.device) != (x.shape, x.dtype, x.device):
+    raise ValueError(f"assign: a Tensor of shape {render_shape(x.shape)} and {x.dtype.name} on {x.device} cannot take the place of the state of shape"
+                     f" {render_shape(target.shape)} and {target.dtype.name} on {target.device}")
+  return x
+
 def assign(self, x):
+  if _state.state_calls.get():
+    if _state.find_state_call(self) is not None: return self.replace(as_value_of(self, x))
+    if (written:=write_to_view(self, x)) is not None: return written
   if not isinstance(x, Tensor) or x.uop is self.uop: return stock_assign(self, x)
   ranges, functions = open_vmap_ranges(self.uop, x.uop), functions_of(self.uop, x.uop)
   refuse_outside("assign", self, ranges, functions)
@@ -135,12 +169,14 @@ def setitem(self, indices, v) -> None:
   """Inside a scope a setitem makes the new value: there is no memory of one element's own to write to. So it does where it is differentiated."""
   read = [self.uop, *[t.uop for t in (v, *tensors_of(indices)) if isinstance(t, Tensor)]]
   ranges, functions = open_vmap_ranges(*read), functions_of(*read)
-  if not ranges and not is_differentiated(functions): return stock_setitem(self, indices, v)
-  refuse_outside("setitem", self, ranges, functions)
+  call = _state.find_state_call(self)
+  if call is None:
+    if not ranges and not is_differentiated(functions): return stock_setitem(self, indices, v)
+    refuse_outside("setitem", self, ranges, functions)
   if not isinstance(v, Tensor): v = Tensor(v, device=self.device, dtype=self.dtype)
   if self.requires_grad or v.requires_grad: raise NotImplementedError("setitem with requires_grad is not supported")
   entries = expand_ellipsis(list(indices) if isinstance(indices, tuple) else [indices], self.ndim)
-  place = f"the vmap scope of {name_ranges(ranges)}" if ranges else "a function that is differentiated"
+  place = f"the vmap scope of {name_ranges(ranges)}" if ranges else "a function that is differentiated" if call is None else "functional_call"
   self.replace(write_entries(self, entries, v, place).cast(self.dtype))
 
 def write_entries(target, entries:list, v, place:str):
@@ -172,7 +208,7 @@ def put_back(target:UOp, view:UOp, value:UOp) -> UOp:
   return gradient.compute_gradient(view, value, {target})[target]
 
 def patch(module:ModuleType) -> None:
-  global Tensor, upstream, gradient, stock_assign, stock_clone, stock_setitem, stock_bool, stock_rand, stock_cpu_profile
+  global Tensor, upstream, gradient, stock_assign, stock_clone, stock_replace, stock_setitem, stock_bool, stock_rand, stock_cpu_profile
   from tinygrad import gradient
   Tensor, upstream = module.Tensor, module
   with Changes("vmap-ops") as changes:
@@ -183,6 +219,7 @@ def patch(module:ModuleType) -> None:
     changes.add(Tensor, "vmapin", noted(vmapin))
     changes.add(Tensor, "vmapout", noted(vmapout))
     stock_assign = changes.replace(Tensor, "assign", noted(assign), "self", "x")
+    stock_replace = changes.replace(Tensor, "replace", noted(replace), "self", "x", "allow_shape_mismatch")
     stock_clone = changes.replace(Tensor, "clone", noted(clone), "self")
     stock_setitem = changes.replace(Tensor, "__setitem__", noted(setitem), "self", "indices", "v")
     stock_bool = changes.replace(Tensor, "__bool__", refuse_truth, "self")

@@ -24,7 +24,7 @@ def find_marks(toposort:Iterable[UOp]) -> dict[UOp, UOp]: return {u:u.src[0] for
 def take_over(new:UOp, old:UOp) -> None:
   if (notes:=all_metadata.get(old)) is not None: all_metadata.setdefault(new, notes)
   # what takes a node's place has its shape
-  if (shape:=old.__dict__.get(SHAPE)) is not None: new.__dict__[SHAPE] = shape
+  if (shape:=old.__dict__.get(SHAPE)) is not None: vars(new)[SHAPE] = shape
 
 # where UOp keeps its shape
 SHAPE = UOp._shape.nm

@@ -94,7 +94,7 @@ def rewrite_leaves(sink:UOp, pm:PatternMatcher, ctx) -> UOp:
     ret = UOp(u.op, u.dtype, tuple([new.get(s, s) for s in u.src]), u.arg, u.tag) if is_above else u
     if is_leaf(u): new[u] = ret if (leaf:=pm.rewrite(ret, ctx)) is None else leaf
     elif is_above: new[u] = ret
-    else: u.__dict__[HAS_NO_LEAF] = True
+    else: vars(u)[HAS_NO_LEAF] = True
   return new.get(sink, sink)
 
 def is_leaf(u:UOp) -> bool: return u.op in LEAVES or (u.op is Ops.CONST and len(u.src) == 2)

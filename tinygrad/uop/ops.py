@@ -109,7 +109,7 @@ def vmapout(self:UOp, varg:tuple) -> UOp:
 def made(op:Ops, u:UOp, varg:tuple, shape:tuple) -> UOp:
   ret = UOp(op, u.dtype, (u,)+varg)
   # it is known already, and so is that the varg fits: nobody has to find it out again
-  ret.__dict__[SHAPE] = shape
+  vars(ret)[SHAPE] = shape
   return ret
 
 # *** the ranges that a node is in
