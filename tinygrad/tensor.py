@@ -8,6 +8,7 @@ from tinygrad.helpers import PROFILE, TRACEMETA, Metadata, argfix
 from tinygrad.uop.ops import GroupOp, Ops, UOp, sint
 from tinygrad_overlay import _state
 from tinygrad_overlay._callers import called_methods
+from tinygrad_overlay._func.graph import is_mark
 from tinygrad_overlay._patching import Changes
 from tinygrad_overlay._state import Running
 from tinygrad_overlay.schedule._scopes import VmapScopeError, name_ranges, open_vmap_ranges
@@ -95,15 +96,20 @@ def replace(self, x, allow_shape_mismatch=False):
 
 def write_to_view(view, x):
   """Writes to the state that `view` shows a part of. None: it shows no state."""
-  for call in reversed(_state.state_calls.get()):
-    if (target:=next((t for t in call.tensors.values() if t.uop.base is view.uop.base), None)) is None: continue
-    if not is_view_of(view.uop, target.uop):
-      raise NotImplementedError(f"assign to a view of the state of shape {render_shape(target.shape)} that is made of more than movement ops")
-    x = as_value_of(view, x)
-    target.replace(write_view(target, view, x).cast(target.dtype))
-    view.uop = x.uop
-    return view
-  return None
+  # a constant has no memory that two could share
+  if (base:=view.uop.base).op is Ops.CONST: return None
+  states = [t for call in reversed(_state.state_calls.get()) for t in call.tensors.values() if t.uop.base is base]
+  if not states: return None
+  target = states[0]
+  if base.op not in OUTSIDE_BASES and not is_mark(base):
+    # another Tensor that is made in the same way has the same UOp
+    raise NotImplementedError(f"assign to a view of the state of shape {render_shape(target.shape)}, which has no memory yet: realize the state before the call")
+  if not is_view_of(view.uop, target.uop):
+    raise NotImplementedError(f"assign to a view of the state of shape {render_shape(target.shape)} that is made by more than movement ops")
+  x = as_value_of(view, x)
+  target.replace(write_view(target, view, x).cast(target.dtype))
+  view.uop = x.uop
+  return view
 
 def is_view_of(view:UOp, whole:UOp) -> bool:
   while view is not whole and view.op in GroupOp.Movement: view = view.src[0]

@@ -177,7 +177,7 @@ def test_forward_derivatives_and_jacobians_by_the_state() -> None:
 def test_each_way_to_write_gives_the_new_value_and_leaves_the_old() -> None:
     module, x = Counter(), Tensor(X[0])
     before, tensors = arrays(module), get_state_dict(module)
-    given = {name: v + 1 for name, v in tensors.items()}
+    given = {name: (v + 1).realize() for name, v in tensors.items()}
     for state in ({}, given):
         was = {**before, **{name: v.numpy() for name, v in state.items()}}
         out, new = functional_call(module, state, x, mutable=True)
@@ -216,6 +216,32 @@ def close(got: Any, want: Any) -> None:
 
 
 BATCHES = numbers(2, 5, 4, 2)
+
+
+def test_a_view_of_the_state_is_written_under_grad() -> None:
+    module = Counter()
+    slopes = grad(lambda s: functional_call(module, s, Tensor(X[0]), mutable=True)[0].sum())(get_state_dict(module))
+    same(slopes["viewed"], [[1.0] * 4, [0.0] * 4])
+    same(slopes["assigned"], [2.0] * 4)
+    same(slopes["set"], [1.0, 0.0, 0.0, 1.0])
+
+
+def test_a_write_to_what_only_looks_like_the_state() -> None:
+    class Scratch:
+        def __init__(self) -> None:
+            self.state = Tensor.zeros(4).contiguous()
+            self.constant = Tensor.zeros(4)
+
+        def __call__(self, x: Tensor) -> Tensor:
+            scratch = Tensor.zeros(4).contiguous()
+            scratch.assign(x)
+            return scratch + self.state
+
+    with pytest.raises(NotImplementedError, match="which has no memory yet: realize the state before the call"):
+        functional_call(Scratch(), {}, Tensor.ones(4))
+    module = Scratch()
+    module.state.realize()
+    same(functional_call(module, {}, Tensor.ones(4)), np.ones(4))
 
 
 def test_batch_norm_in_training_under_vmap() -> None:
