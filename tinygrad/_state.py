@@ -41,8 +41,8 @@ class Process:
   # SparsityPattern or Coloring -> what was made of it: a call that uses it again copies nothing to the device, and so does a replay of TinyJit
   made_of_pattern: WeakKeyDictionary[Any, dict] = field(default_factory=WeakKeyDictionary)
 
-# The ids of the RANGEs that tinygrad.func makes: below those that anyone writes by hand. The first of each kind stand for them in the key of the schedule
-# cache (engine/schedule.py), the others are given out. A schedule that is made renames them (name_own_ranges in schedule/_scopes.py)
+# The ids of the RANGEs that tinygrad.func makes: below those that anyone writes by hand. The first of each kind stand for them in the key of the
+# schedule cache (engine/schedule.py), the others are given out. A schedule that is made renames them (name_own_ranges in schedule/_scopes.py)
 FIRST_OWN_ID, FIRST_PADDED_ID, KEY_IDS = -(1<<20), -(1<<40), 1<<20
 
 process = Process(itertools.count(FIRST_OWN_ID-KEY_IDS, -1), itertools.count(FIRST_PADDED_ID-KEY_IDS, -1))

@@ -19,5 +19,6 @@ from tinygrad_overlay._func.state import functional_call, stack_module_state
 from tinygrad_overlay._func.tree import register_pytree
 from tinygrad_overlay._func.vmap import vmap
 
-__all__ = ["Coloring", "SparseCOO", "SparseCSR", "SparsityPattern", "color", "functional_call", "grad", "hessian", "jacfwd", "jacobian", "jacobian_sparsity", "jacrev",
-           "jvp", "jvp_of", "linearize", "register_pytree", "sparse_jacobian", "stack_module_state", "value_and_grad", "vjp", "vmap"]
+__all__ = ["Coloring", "SparseCOO", "SparseCSR", "SparsityPattern", "color", "functional_call", "grad", "hessian", "jacfwd", "jacobian",
+           "jacobian_sparsity", "jacrev", "jvp", "jvp_of", "linearize", "register_pytree", "sparse_jacobian", "stack_module_state", "value_and_grad",
+           "vjp", "vmap"]

@@ -31,7 +31,7 @@ def vmapout(self, varg:tuple[UOp, ...]):
   return self._apply_uop(UOp.vmapout, extra_args=(varg,))
 
 class NotedAs:
-  """In this block the note of who makes a UOp is that of a Tensor method. The wrapper around each method takes it from there, and does not time itself.
+  """In this block the note of who makes a UOp is that of a Tensor method. The wrapper around each method takes it and does not time itself.
 
   For what vmap does many times in each call. Who looks closer has each method by itself: with its line, or its time.
   """
@@ -103,7 +103,8 @@ def write_to_view(view, x):
   target = states[0]
   if base.op not in OUTSIDE_BASES and not is_mark(base):
     # another Tensor that is made in the same way has the same UOp
-    raise NotImplementedError(f"assign to a view of the state of shape {render_shape(target.shape)}, which has no memory yet: realize the state before the call")
+    raise NotImplementedError(f"assign to a view of the state of shape {render_shape(target.shape)}, which has no memory yet: realize the state before"
+                              " the call")
   if not is_view_of(view.uop, target.uop):
     raise NotImplementedError(f"assign to a view of the state of shape {render_shape(target.shape)} that is made by more than movement ops")
   x = as_value_of(view, x)
@@ -155,7 +156,8 @@ def rand(*shape, device=None, dtype=None, contiguous=True, **kwargs):
   # each element has its own: numbers for the whole batch, of which it takes a slice
   if different:=[f for f in functions if f.randomness == "different"]:
     if symbolic:=[f.size for f in different if isinstance(f.size, UOp)]:
-      raise VmapScopeError(f"randomness='different' needs a batch of fixed size, not {render_size(symbolic[0])}: draw the numbers before the vmap and map them")
+      raise VmapScopeError(f"randomness='different' needs a batch of fixed size, not {render_size(symbolic[0])}: draw the numbers before the vmap and"
+                           " map them")
     shape = (*[f.size for f in different], *argfix(*shape))
   ret = stock_rand(*shape, device=device, dtype=dtype, contiguous=contiguous, **kwargs)
   for f in different: ret = f.enter(ret)

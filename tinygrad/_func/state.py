@@ -12,14 +12,14 @@ State = dict[str, Tensor]
 def functional_call(module:Any, state:Any, args:Any=(), kwargs:dict|None=None, mutable:bool=False) -> Any:
   """Returns module(*args, **kwargs) with the Tensors of `state` in the place of its own, which it has again afterwards, also where the call raises.
 
-  `module` is anything that can be called and whose Tensors `tinygrad.nn.state.get_state_dict` finds; `state` is a dict name -> Tensor, or a tuple or list of
-  such dicts; a name that is left out keeps the module's own. Where one Tensor has several names (tied weights), one of them is enough. `args` is a tuple of
-  the arguments, anything else is the only one.
+  `module` is anything that can be called and whose Tensors `tinygrad.nn.state.get_state_dict` finds; `state` is a dict name -> Tensor, or a tuple or
+  list of such dicts; a name that is left out keeps the module's own. Where one Tensor has several names (tied weights), one of them is enough. `args` is
+  a tuple of the arguments, anything else is the only one.
 
-  A call that writes to the state (`assign`, `+=`, setitem, or another Tensor in the place of one) changes neither the module nor `state`: with `mutable`
-  (result, {name: its new value}) is returned, with just the names that were written to; without it that raises RuntimeError.
-  While it runs, the module has the other Tensors in all threads. Raises ValueError for a name that the module does not have, and a shape other than there;
-  TypeError for what is no Tensor.
+  A call that writes to the state (`assign`, `+=`, setitem, or another Tensor in the place of one) changes neither the module nor `state`: with
+  `mutable` (result, {name: its new value}) is returned, with just the names that were written to; without it that raises RuntimeError.
+  While it runs, the module has the other Tensors in all threads. Raises ValueError for a name that the module does not have, and for a shape other
+  than there; TypeError for what is no Tensor.
   """
   if not callable(module): raise TypeError(f"functional_call: the module is {describe(module)}, which cannot be called")
   slots = list(find_slots(module))
@@ -34,26 +34,29 @@ def functional_call(module:Any, state:Any, args:Any=(), kwargs:dict|None=None, m
     for s in swapped: s.put_back()
     for _,x,put in slots: put(x)
   if written and not mutable:
-    raise RuntimeError(f"functional_call: the call of {type(module).__name__} writes to {list_names(written)}, and its state stays as it is; mutable=True returns"
-                       " the new values beside the result")
+    raise RuntimeError(f"functional_call: the call of {type(module).__name__} writes to {list_names(written)}, and its state stays as it is;"
+                       " mutable=True returns the new values beside the result")
   return (out, written) if mutable else out
 
 def stack_module_state(modules:Any) -> State:
-  """The states of several modules of one structure as one, for vmap over the modules: name -> the Tensors of all of them, stacked along a new first axis.
+  """The states of several modules of one structure as one, for vmap over the modules: name -> the Tensors of all of them, along a new first axis.
 
   A Tensor with several names (tied weights) is there once, under its first. Raises ValueError for modules whose names, shapes or dtypes differ.
   """
   states = [first_names(module) for module in modules]
   if not states: raise ValueError("stack_module_state: there is no module to stack")
-  for i,state in enumerate(states):
-    if state.keys() != states[0].keys():
-      other = next(name for name in (*states[0], *state) if (name in state) != (name in states[0]))
-      raise ValueError(f"stack_module_state: modules[{0 if other in states[0] else i}] has {other!r}, and modules[{i if other in states[0] else 0}] has not")
-    for name,x in state.items():
-      y = states[0][name]
-      if x.shape != y.shape or x.dtype != y.dtype:
-        raise ValueError(f"stack_module_state: {name!r} is {describe_tensor(y)} in modules[0] and {describe_tensor(x)} in modules[{i}]")
+  for i,state in enumerate(states): check_alike(states[0], state, i)
   return {name:Tensor.stack(*[state[name] for state in states]) for name in states[0]}
+
+def check_alike(first:State, state:State, i:int) -> None:
+  """Raises ValueError where the state of modules[i] has not the names, shapes and dtypes of the first one's."""
+  if missing:=[(name, 0, i) for name in first if name not in state]+[(name, i, 0) for name in state if name not in first]:
+    name, has, lacks = missing[0]
+    raise ValueError(f"stack_module_state: modules[{has}] has {name!r}, and modules[{lacks}] has not")
+  for name,x in state.items():
+    y = first[name]
+    if x.shape != y.shape or x.dtype != y.dtype:
+      raise ValueError(f"stack_module_state: {name!r} is {describe_tensor(y)} in modules[0] and {describe_tensor(x)} in modules[{i}]")
 
 # *** the Tensors of a module
 
@@ -111,18 +114,21 @@ def find_given(module:Any, slots:list[Slot], state:Any) -> dict[int, Tensor]:
     if (own:=named.get(name)) is None: raise ValueError(f"functional_call: {type(module).__name__} has no Tensor {name!r}, it has {list_names(named)}")
     if not isinstance(x:=as_tensor(x), Tensor): raise TypeError(f"functional_call: state[{name!r}] is {describe(x)}, not a Tensor")
     if x.shape != own.shape:
-      raise ValueError(f"functional_call: state[{name!r}] has shape {render_shape(x.shape)}, and in {type(module).__name__} it has {render_shape(own.shape)}")
+      raise ValueError(f"functional_call: state[{name!r}] has shape {render_shape(x.shape)}, and in {type(module).__name__} it has"
+                       f" {render_shape(own.shape)}")
     if given.setdefault(id(own), (name, x))[1].uop is not x.uop:
-      raise ValueError(f"functional_call: {given[id(own)][0]!r} and {name!r} are one Tensor of {type(module).__name__}, and the state has two values for it;"
-                       " leave one of them out")
+      raise ValueError(f"functional_call: {given[id(own)][0]!r} and {name!r} are one Tensor of {type(module).__name__}, and the state has two"
+                       " values for it; leave one of them out")
   return {key:x for key,(_,x) in given.items()}
 
 def join_states(state:Any) -> dict:
   parts = state if isinstance(state, (tuple, list)) else (state,)
   joined: dict = {}
   for part in parts:
-    if not isinstance(part, dict): raise TypeError(f"functional_call: the state is a dict of names and Tensors, or a tuple of these, not {describe(part)}")
-    if again:=[name for name in part if name in joined]: raise ValueError(f"functional_call: {again[0]!r} is in two of the dicts of the state")
+    if not isinstance(part, dict):
+      raise TypeError(f"functional_call: the state is a dict of names and Tensors, or a tuple of these, not {describe(part)}")
+    if again:=[name for name in part if name in joined]:
+      raise ValueError(f"functional_call: {again[0]!r} is in two of the dicts of the state")
     joined.update(part)
   return joined
 

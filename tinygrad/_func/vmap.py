@@ -177,7 +177,9 @@ def collect(scope:Scope, path:str, y:Any, axis:int|None) -> Tensor:
   if not isinstance(y, Tensor): raise TypeError(f"vmap: {path} is {describe(y)}; a mapped function returns Tensors, in tuples, lists and dicts")
   depends = scope.is_open_in(y)
   if axis is None:
-    if depends: raise ValueError(f"vmap: {path} of shape {render_shape(y.shape)} depends on the batch of {render_size(scope.size)}, so it needs an axis for it in out_axes, not None")
+    if depends:
+      raise ValueError(f"vmap: {path} of shape {render_shape(y.shape)} depends on the batch of {render_size(scope.size)}, so it needs an axis for it in"
+                       " out_axes, not None")
     return y
   ndim = y.ndim
   if not -ndim-1 <= axis <= ndim:

@@ -87,7 +87,7 @@ def graph_rewrite(sink:UOp, pm:PatternMatcher, ctx=None, bottom_up=False, name=N
 WALKS_ONCE = {"rewrite for sched cache", "unrewrite combined"}
 
 def rewrite_leaves(sink:UOp, pm:PatternMatcher, ctx) -> UOp:
-  """What graph_rewrite returns for rules that make one leaf of another. What is above no such leaf is not looked at a second time: the cache keeps it."""
+  """What graph_rewrite returns for rules that make one leaf of another. What has no such leaf below is not looked at again: the cache keeps it."""
   new: dict[UOp, UOp] = {}
   for u in sink.toposort(gate=lambda u: not u.__dict__.get(HAS_NO_LEAF)):
     is_above = any([s in new for s in u.src])
