@@ -263,7 +263,7 @@ def test_batch_norm_in_training_under_vmap() -> None:
 
 def test_batch_norm_in_training_under_grad() -> None:
     module, x = nn.BatchNorm(4), Tensor(BATCHES).realize()
-    weights = {"weight": module.weight, "bias": module.bias}
+    weights = {name: x for name, x in get_state_dict(module).items() if name in {"weight", "bias"}}
 
     def of_weights(w: dict[str, Tensor], v: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         y, state = functional_call(module, w, v, mutable=True)
