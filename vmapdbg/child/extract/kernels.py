@@ -26,14 +26,14 @@ _MEMORY = frozenset({"BUFFER", "PARAM"})
 
 class KernelBuilder:
     """Builds the kernels of one run of the pass. One that tinygrad makes no program of raises its error; with
-    `keeps_failed` it is a kernel with that error instead. With `names_only` their programs are not looked at."""
+    `keeps_failed` it is a kernel with that error instead."""
 
-    def __init__(self, view: View, target: str, keeps_failed: bool = False, names_only: bool = False):
-        self.view, self.target, self.keeps_failed, self.names_only = view, target, keeps_failed, names_only
+    def __init__(self, view: View, target: str, keeps_failed: bool = False):
+        self.view, self.target, self.keeps_failed = view, target, keeps_failed
         # the layers of a network are one program many times
         self.facts: dict[tuple[bytes, frozenset[str]], ProgramFacts] = {}
         self.writers = Counter(launch.buffers[:1] for launch in view.launches)
-        self.order = MemoryOrder() if names_only else find_order(view)
+        self.order = MemoryOrder() if view.is_brief else find_order(view)
 
     def build_all(self, progress: Callable[[], object]) -> Iterable[model.Kernel]:
         """Yields the compute kernels in the order of the schedule; calls `progress` after each kernel or copy."""
@@ -46,7 +46,7 @@ class KernelBuilder:
 
     def build_kernel(self, launch: Launch, number: int) -> model.Kernel:
         try:
-            if self.names_only:
+            if self.view.is_brief:
                 return self.build_named(launch, find_name(launch.ast, self.target))
             program = render_program(launch.ast, self.target)
         except RendererMissing:
