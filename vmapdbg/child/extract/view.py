@@ -62,8 +62,8 @@ class View(ABC):
     `graph` are its UOps, sources first. `ids` has the id of each node, `lines` the user's line of a node, `methods` the
     method of Tensor that is called there, `range_map` (ranges in, ranges out, ...) of a node, `ambient` the ambient
     ranges of a node. `scope_ranges` are those that a vmap brought. `held` has the node whose value a BUFFER holds,
-    `launches` are in the order of the schedule. Where it `is_brief` a Capture gets of kernels the names alone, and
-    nothing that only `lint` asks for.
+    `launches` are in the order of the schedule. Where it `is_brief` a Capture gets of kernels only the names and
+    the buffers, and nothing that only `lint` asks for.
     """
 
     graph: Iterable[UOp]
