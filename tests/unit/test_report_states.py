@@ -12,7 +12,7 @@ from captures import failed_snippet, lost_range, make_capture, make_kernel, make
 
 from vmapdbg.job.patches import ALL, SWITCHABLE, parse_patches
 from vmapdbg.job.states import PatchState, list_states
-from vmapdbg.model.capture import Capture, Measured
+from vmapdbg.model.capture import Capture, Finding, Measured
 from vmapdbg.render.report.lines import list_lines
 from vmapdbg.render.report.page import render_report
 from vmapdbg.render.report.sources import SourceFile
@@ -66,6 +66,7 @@ def test_each_switch_says_what_comes_of_it() -> None:
             make_capture(one),
             none=make_capture(two),
             close_ranges=make_capture(heavy),
+            local_budget=make_capture(heavy, findings=(Finding("VD101", "E_1", None, None, "lost"),)),
             fuse_broadcast=make_capture(replace(one, line="net.py:3")),
             fusion_guard=failed_snippet(),
         )
@@ -75,6 +76,7 @@ def test_each_switch_says_what_comes_of_it() -> None:
     assert said["ambient-ranges"] == "without it nothing changes"
     assert said["none"] == "2 kernels (+1), 2.00x ops, 2.00x bytes"
     assert said["close-ranges"] == "without it 1 kernel, 2.50x ops"
+    assert said["local-budget"] == "without it 1 kernel, 2.50x ops, 1 finding"
     assert said["fuse-broadcast"] == "without it the same 1 kernel"
     assert said["fusion-guard"] == "without it ValueError"
 

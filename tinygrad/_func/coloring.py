@@ -39,9 +39,16 @@ def color(pattern:SparsityPattern, partition:str="column") -> Coloring:
   neighbours = np.bincount(cols, weights=np.repeat(counts*(sizes-1), sizes), minlength=n)
   rows = np.repeat(np.arange(len(sizes)), sizes)[np.argsort(cols, kind="stable")]
   ends = np.cumsum(np.bincount(cols, minlength=n)).tolist()
-  taken = TakenByWord(len(sizes)) if len(cols) > MANY*n else TakenByNumber(len(sizes))
+  # one integer for each row: bit c is set when a column of colour c has a nonzero there
+  taken = [0]*len(sizes)
   colors = np.zeros(n, np.int64)
-  for j in np.argsort(-neighbours, kind="stable").tolist(): colors[j] = taken.take_first(rows[ends[j-1] if j else 0:ends[j]])
+  for j in np.argsort(-neighbours, kind="stable").tolist():
+    own = rows[ends[j-1] if j else 0:ends[j]].tolist()
+    used = 0
+    for i in own: used |= taken[i]
+    free = ~used&(used+1)
+    for i in own: taken[i] |= free
+    colors[j] = free.bit_length()-1
   return Coloring(partition, colors)
 
 def merge_equal_rows(pattern:SparsityPattern, partition:str) -> tuple[Any, Any, Any]:
@@ -62,36 +69,6 @@ def merge_equal_rows(pattern:SparsityPattern, partition:str) -> tuple[Any, Any, 
     start = end
   sizes = np.fromiter((len(key)//4 for key in counts), np.int64, len(counts))
   return np.frombuffer(b"".join(counts), np.int32), sizes, np.fromiter(counts.values(), np.int64, len(counts))
-
-# nonzeros of a column from which on numpy is faster than a loop
-MANY = 32
-
-class TakenByNumber:
-  """The colours that each row has: one integer for each, bit c is set when a column of colour c has a nonzero there."""
-  def __init__(self, rows:int): self.taken = [0]*rows
-  def take_first(self, rows) -> int:
-    """Gives the rows the first colour that none of them has, and returns it."""
-    used, rows = 0, rows.tolist()
-    for i in rows: used |= self.taken[i]
-    free = ~used&(used+1)
-    for i in rows: self.taken[i] |= free
-    return free.bit_length()-1
-
-class TakenByWord:
-  """The same as an array (rows, words of 64 colours), for columns with many nonzeros."""
-  def __init__(self, rows:int): self.taken = np.zeros((rows, 1), np.uint64)
-  def take_first(self, rows) -> int:
-    used = np.bitwise_or.reduce(self.taken[rows], axis=0)
-    word = int(np.argmax(used != FULL))
-    if used[word] == FULL:
-      word = len(used)
-      self.taken = np.concatenate([self.taken, np.zeros_like(self.taken)], axis=1)
-      used = np.append(used, np.zeros_like(used))
-    bit = (~int(used[word])&(int(used[word])+1)).bit_length()-1
-    self.taken[rows, word] |= np.uint64(1<<bit)
-    return word*64+bit
-
-FULL = (1<<64)-1
 
 def check_partition(name:str, partition:Any) -> None:
   if partition not in PARTITIONS: raise ValueError(f'{name}: partition is "column" or "row", not {partition!r}')

@@ -99,11 +99,15 @@ class _States:
             return "nothing changes"
         before, after = self.totals[0], self.totals[number]
         count, more = format_plural(after.kernels, "kernel"), after.kernels - before.kernels
-        said = [f"{count} ({more:+,})" if more else count]
         if _count_programs(first) == _count_programs(capture):
             # what they took differs, too, but by chance alone
             return f"the same {count}"
-        return ", ".join([*said, *_list_ratios(before, after)])
+        if more:
+            count += f" ({more:+,})"
+        said = [count, *_list_ratios(before, after)]
+        if len(first.findings) != len(capture.findings):
+            said.append(format_plural(len(capture.findings), "finding"))
+        return ", ".join(said)
 
     # *** for the script
 
