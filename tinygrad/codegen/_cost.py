@@ -13,19 +13,23 @@ from tinygrad_overlay._state import process
 
 # *** ops
 
-# where the target has an instruction for it: a unit that is slower than an add, and what is done around it for large numbers
-NATIVE_OPS = {Ops.EXP2: 4, Ops.LOG2: 4, Ops.SIN: 16}
-# what becomes more than one op; all others are one
-LOWERED = {*NATIVE_OPS, Ops.THREEFRY}
+# what may become more than one op; all others are one
+LOWERED = {Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.THREEFRY}
+# in adds, where the target has an instruction for it: a unit that is slower, and what is done around it for large numbers
+NATIVE_COSTS = {Ops.EXP2: 4, Ops.LOG2: 4, Ops.SIN: 16, Ops.POW: 8}
+
+def op_cost(u:UOp, ren:Renderer) -> int:
+  """Returns how many adds an op is worth: a sine is not one."""
+  return NATIVE_COSTS.get(u.op, 1) if u.op in ren.code_for_op else op_weight(u, ren)
 
 def op_weight(u:UOp, ren:Renderer) -> int:
-  """Returns how many ops of the target one op is: a sine is not an add."""
+  """Returns how many ops of the target an op becomes."""
   if u.op is Ops.MULACC: return 2
   if u.op is Ops.POW: return sum(find_weight(op, u.dtype.scalar(), ren) for op in (Ops.EXP2, Ops.LOG2))
   return find_weight(u.op, u.dtype.scalar(), ren) if u.op in LOWERED else 1
 
 def find_weight(op:Ops, dtype:DType, ren:Renderer) -> int:
-  if op in ren.code_for_op: return NATIVE_OPS.get(op, 1)
+  if op in ren.code_for_op: return 1
   key = (op, dtype, type(ren).__name__)
   if key not in process.op_weights: process.op_weights[key] = count_lowered(op, dtype, ren)
   return process.op_weights[key]

@@ -13,6 +13,7 @@ from tinygrad_overlay import _state
 from tinygrad_overlay._state import process
 from tinygrad_overlay.schedule import _pass
 from tinygrad_overlay.schedule._apply import IS_BUFFER
+from tinygrad_overlay.schedule._local import find_renderer
 from tinygrad_overlay.schedule._pass import Attempt
 from tinygrad_overlay.schedule._refusals import Refusal
 
@@ -136,7 +137,7 @@ class Parts:
     """What was decided in one that is alike; else it is scheduled."""
     if not part.is_plain or (alone:=self.cut_out(part)) is None: return self.leave(part)
     sink, nodes = alone
-    key = (_state.patches, sink.key)
+    key = (_state.patches, type(find_renderer(sink.src[0].device)).__name__, sink.key)
     # one that is known from another graph counts, too: a schedule is the same whatever was scheduled before it
     if key not in self.seen:
       if len(nodes) > self.budget: return self.leave(part)

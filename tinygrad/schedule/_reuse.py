@@ -14,7 +14,7 @@ from typing import Iterable, NamedTuple
 from tinygrad.dtype import dtypes
 from tinygrad.renderer import Renderer
 from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp
-from tinygrad_overlay.codegen._cost import find_machine, op_weight
+from tinygrad_overlay.codegen._cost import find_machine, op_cost
 from tinygrad_overlay.schedule._local import count_elements, find_renderer
 from tinygrad_overlay.schedule._pass import Attempt, MadeKernel
 from tinygrad_overlay.schedule._ranges import Ranges
@@ -121,7 +121,7 @@ class Reuse:
 
   def count_ops(self, visit:Visit) -> int:
     if visit.x.op not in GroupOp.ALU: return 0
-    return op_weight(visit.x, self.ren)*count_executed(self.find_depending(visit), visit.around, self.ren)
+    return op_cost(visit.x, self.ren)*count_executed(self.find_depending(visit), visit.around, self.ren)
 
   # *** how long it takes
 
