@@ -1,35 +1,47 @@
-"""What fusion brings on the CPU device: `python -m bench.fusion [--rounds N] [PATTERN ...]`.
+"""What fusion brings on the CPU device: `python -m bench.fusion [--rounds N] [--torch PYTHON] [NAME ...]`.
 
-For each pattern of `bench.fusion_patterns`: the time of one call with all patches over that with none, and the same
-for seed 002's change alone (`fuse-broadcast` without `local-budget` and `fusion-guard`), so that the table shows what
-the guard is for. Each side is a process; they take turns, so that a machine that slows down slows all of them. A figure
-is a ratio of the least times: what else runs on the machine only ever adds to a time.
+For each pattern of `bench.fusion_patterns` and each program of `bench.programs`: the time of one call with all patches
+over that without those that choose what is stored, which is stock's schedule; and for the patterns the same with seed
+002's change alone (`fuse-broadcast` without `local-budget` and `fusion-guard`), so that the table shows what the guard
+is for. With `--torch`, an interpreter that has torch, the programs stand beside PyTorch with as many threads. Each side
+is a process; they take turns, so that a machine that slows down slows all of them. A figure is a ratio of the least
+times: what else runs on the machine only ever adds to a time.
 
-Exit status 1: a pattern is slower than 1.02 of none, or softmax or RMSNorm is not under 0.85.
+Exit status 1: one is slower than 1.02 of none, softmax or RMSNorm is not under 0.85, the rotary program not under 0.15,
+or, where all are measured, their geometric mean not under 0.8.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import statistics
 import subprocess
 import sys
 
 from bench.fusion_patterns import PATTERNS
-from bench.sides import ROOT, side_environment
+from bench.programs import PROGRAMS
+from bench.sides import ROOT, UNFUSED, side_environment
 
-SIDES = {"none": "none", "seed": "all,-fusion-guard,-local-budget", "all": "all"}
+SEED, TORCH = "seed", "torch"
+SIDES = {"none": UNFUSED, SEED: "all,-fusion-guard,-local-budget,-realize-reused", "all": "all"}
 # a slower pattern is one that the guard should have refused; two percent is what repeated runs of one program differ by
 MOST = 1.02
-MUST_GAIN, GAIN = ("softmax", "RMSNorm"), 0.85
+GAINS = {"softmax": 0.85, "RMSNorm": 0.85, "rotary attention": 0.15}
+MEAN = 0.8
 
 
 class Side:
-    """A process that runs the patterns under one state of the patches."""
+    """A process that runs the patterns and programs under one state of the patches, or the programs by PyTorch."""
 
-    def __init__(self, spec: str):
+    def __init__(self, spec: str, torch: str | None = None):
+        command = [sys.executable, "-m", "bench.fusion_patterns"]
+        if spec == TORCH:
+            assert torch is not None
+            command = [torch, str(ROOT / "bench" / "programs_torch.py")]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "bench.fusion_patterns"],
-            env=side_environment(spec),
+            command,
+            env=dict(os.environ) if spec == TORCH else side_environment(spec),
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -68,37 +80,62 @@ def ratio(times: dict[str, list[float]], side: str) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("patterns", nargs="*", default=list(PATTERNS), metavar="PATTERN", help="default: all of them")
+    parser.add_argument("names", nargs="*", default=[*PATTERNS, *PROGRAMS], metavar="NAME", help="default: all of them")
+    parser.add_argument("--torch", metavar="PYTHON", help="an interpreter that has torch")
     parser.add_argument("--rounds", type=int, default=9, help="measurements of each side")
     arguments = parser.parse_args()
-    sides = {name: Side(spec) for name, spec in SIDES.items()}
-    failed = []
-    print(f"{'':22s} {'kernels':^14s} {'ms':>8s} {'time / none':>15s}")
-    print(f"{'pattern':22s} {'none seed all':^14s} {'none':>8s} {'seed':>7s} {'all':>7s}")
-    for name in arguments.patterns:
-        counts = [int(side.ask("prepare", name)) for side in sides.values()]
-        times, most = measure(sides, name, arguments.rounds), GAIN if name in MUST_GAIN else MOST
-        # where a process has its buffers in memory is worth a fifth of a matmul's time: others may have a better place
-        for _ in range(3):
-            if ratio(times, "all") <= most:
-                break
-            others = {side: Side(spec) for side, spec in SIDES.items()}
-            for other in others.values():
-                other.ask("prepare", name)
-            for side, more in measure(others, name, arguments.rounds).items():
-                times[side] += more
-            for other in others.values():
-                other.close()
-        seed, patched = ratio(times, "seed"), ratio(times, "all")
-        if patched > most:
-            failed.append(f"{name}: {patched:.2f}, at most {most}")
-        shown = " ".join(f"{count:4d}" for count in counts)
-        print(f"{name:22s} {shown} {min(times['none']) * 1e3:8.2f} {seed:7.2f} {patched:7.2f}", flush=True)
-    for side in sides.values():
-        side.close()
+    failed, ratios = [], []
+    print(f"{'':22s} {'kernels':^14s} {'ms':>8s} {'time / none':>15s} {'all / torch':>12s}")
+    print(f"{'':22s} {'none seed all':^14s} {'none':>8s} {'seed':>7s} {'all':>7s}")
+    shared = {name: Side(spec) for name, spec in SIDES.items()}
+    for name in arguments.names:
+        most = GAINS.get(name, MOST)
+        # a program is much memory, and what the seed's change makes of one may take minutes
+        sides = shared if name in PATTERNS else {side: Side(SIDES[side]) for side in SIDES if side != SEED}
+        if arguments.torch is not None and name in PROGRAMS:
+            sides[TORCH] = Side(TORCH, arguments.torch)
+        found = compare(name, sides, most, arguments.rounds)
+        ratios.append(found["all"])
+        if found["all"] > most:
+            failed.append(f"{name}: {found['all']:.2f}, at most {most}")
+        if sides is not shared:
+            close(sides)
+    close(shared)
+    mean = statistics.geometric_mean(ratios)
+    print(f"geometric mean of all over none, {len(ratios)} measured: {mean:.2f}")
+    # of some of them it says nothing
+    if mean > MEAN and set(arguments.names) >= {*PATTERNS, *PROGRAMS}:
+        failed.append(f"the geometric mean: {mean:.2f}, at most {MEAN}")
     for line in failed:
         print("slower than it may be:", line, file=sys.stderr)
     return 1 if failed else 0
+
+
+def compare(name: str, sides: dict[str, Side], most: float, rounds: int) -> dict[str, float]:
+    """Measures one pattern or program, prints its line, and returns the time of each side over that of none."""
+    counts = {side: int(process.ask("prepare", name)) for side, process in sides.items()}
+    times = measure(sides, name, rounds)
+    # where a process has its buffers in memory is worth a fifth of a matmul's time: others may have a better place
+    for _ in range(3):
+        if ratio(times, "all") <= most:
+            break
+        others = {side: Side(SIDES[side]) for side in sides if side != TORCH}
+        for other in others.values():
+            other.ask("prepare", name)
+        for side, more in measure(others, name, rounds).items():
+            times[side] += more
+        close(others)
+    found = {side: ratio(times, side) for side in sides}
+    shown = " ".join(f"{counts.get(side, ''):>4}" for side in SIDES)
+    seed = f"{found[SEED]:7.2f}" if SEED in found else " " * 7
+    torch = f"{found['all'] / found[TORCH]:12.1f}" if TORCH in found else ""
+    print(f"{name:22s} {shown} {min(times['none']) * 1e3:8.2f} {seed} {found['all']:7.2f} {torch}", flush=True)
+    return found
+
+
+def close(sides: dict[str, Side]) -> None:
+    for side in sides.values():
+        side.close()
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Patterns of reduce, broadcast and elementwise at real sizes, and the process that runs them for `bench.fusion`.
 
 As a module: name -> (function, shapes of its inputs). As a program, `python -m bench.fusion_patterns`, it reads one
-request a line from stdin, `prepare NAME` or `time NAME`, and answers with one line: how many kernels one call runs, or
-the seconds it takes.
+request a line from stdin, `prepare NAME` or `time NAME` of a pattern or of a program of `bench.programs`, and answers
+with one line: how many kernels one call runs, or the seconds it takes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import sys
 import time
 from collections.abc import Callable
 from typing import Any
+
+from bench import programs
 
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -67,24 +69,29 @@ PATTERNS: dict[str, tuple[Callable[..., Any], Shapes]] = {
 
 @functools.cache
 def prepare(name: str) -> tuple[Callable[[], None], int]:
-    """Returns what runs the pattern once, compiled, and how many kernels that are."""
-    from tinygrad import Device, GlobalCounters, Tensor, TinyJit
+    """Returns what runs a pattern or program once, compiled, and how many kernels that are."""
+    from tinygrad import Device, GlobalCounters
 
-    function, shapes = PATTERNS[name]
-    Tensor.manual_seed(0)
-    inputs = [Tensor.rand(*shape).realize() for shape in shapes]
-    jitted = TinyJit(lambda *tensors: function(*tensors).realize())
+    call = programs.make(name) if name in programs.PROGRAMS else make_pattern(name)
     GlobalCounters.reset()
-    jitted(*inputs)  # the first call runs kernel by kernel, the later ones as one graph
+    call()  # the first call runs kernel by kernel, the later ones as one graph
     kernels = GlobalCounters.kernel_count
     for _ in range(2):
-        jitted(*inputs)
+        call()
 
     def run() -> None:
-        jitted(*inputs)
+        call()
         Device[Device.DEFAULT].synchronize()
 
     return run, kernels
+
+
+def make_pattern(name: str) -> programs.Run:
+    from tinygrad import Tensor
+
+    function, shapes = PATTERNS[name]
+    Tensor.manual_seed(0)
+    return programs.compile_calls(function, *(Tensor.rand(*shape).realize() for shape in shapes))
 
 
 def time_once(name: str) -> float:

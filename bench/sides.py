@@ -10,6 +10,12 @@ from vmapdbg.overlay import child_environment
 
 ROOT = Path(__file__).parent.parent
 
+FUSION = ("fuse-broadcast", "local-budget", "fusion-guard", "realize-reused")
+"""The patches that choose which values are stored."""
+
+UNFUSED = ",".join(["all", *(f"-{patch}" for patch in FUSION)])
+"""Programs with vmap scopes need the other patches to be right; for a graph without a scope this is stock."""
+
 
 def side_environment(spec: str) -> dict[str, str]:
     """Returns the environment of a process that runs modules of `bench` with the patches of a `--patches` SPEC."""

@@ -40,6 +40,11 @@ class Process:
   # what was found out about kernels, by their ASTs: an attempt has most of its kernels from the one before, and a model its layers from each other
   kernel_works: dict[tuple, Any] = field(default_factory=dict)
   kernel_verdicts: dict[tuple, Any] = field(default_factory=dict)
+  kernel_reduces: dict[bytes, list] = field(default_factory=dict)
+  # part of a graph -> what was decided in it, by the places of its nodes
+  parts: dict[tuple, Any] = field(default_factory=dict)
+  # how many ops of a target an op becomes
+  op_weights: dict[tuple, int] = field(default_factory=dict)
   # SparsityPattern or Coloring -> what was made of it: a call that uses it again copies nothing to the device, and so does a replay of TinyJit
   made_of_pattern: WeakKeyDictionary[Any, dict] = field(default_factory=WeakKeyDictionary)
 

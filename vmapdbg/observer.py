@@ -66,11 +66,14 @@ class Observer:
     def bufferize_made(self, node: UOp, buffer: UOp, ambient: tuple[UOp, ...]) -> None:
         """`buffer` is the BUFFERIZE of `node`, and closes the `ambient` ranges besides the node's own."""
 
-    def removal_tried(self, src: UOp, buffer: UOp, index: UOp, result: UOp | None, again: bool) -> None:
+    def removal_tried(
+        self, src: UOp, buffer: UOp, index: UOp, result: UOp | None, again: bool, reused: Any | None
+    ) -> None:
         """The cost function looked at `buffer`, the BUFFERIZE of the value `src`, for the reader `index`.
 
         `result` is what takes its place, None where it is kept. With `again` it is the guard's doing: the readers
-        compute the value of a row again.
+        compute the value of a row again. `reused` has why it is kept, or would have been, so that its readers do not
+        compute its value again: a rule and its numbers.
         """
 
     def buffer_stored(self, buffer: UOp, stored: UOp | None) -> None:

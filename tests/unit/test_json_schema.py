@@ -82,6 +82,8 @@ def test_what_is_wrong_is_found(path: list[str | int], value: Any, message: str)
 def test_rules_of_the_overlay_are_known() -> None:
     """The table of tinygrad/schedule/_refusals.py: the sentences of its rules are made here."""
     table = (ROOT / "tinygrad" / "schedule" / "_refusals.py").read_text(encoding="utf-8")
-    refusals = re.findall(r"^\| (?:local-budget|fusion-guard|fuse-broadcast) \| ([a-z-]+) \|", table, flags=re.M)
+    refusals = re.findall(
+        r"^\| (?:local-budget|fusion-guard|fuse-broadcast|realize-reused) \| ([a-z-]+) \|", table, flags=re.M
+    )
     assert len(refusals) > 5
     assert set(refusals) <= set(get_args(get_args(Rule)[0]))

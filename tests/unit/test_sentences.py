@@ -79,6 +79,42 @@ SENTENCES = [
     (Reason("reduce-at-two-places"), "its kernel would run the loop of one reduce at two places"),
     (Reason("not-settled", numbers={"attempts": 7}), "not settled after 7 attempts"),
     (
+        Reason("not-tried", numbers={"nodes": 2100, "limit": 1500}),
+        "not tried: it is in a part of 2,100 nodes, and parts of 1,500 nodes are tried in one graph",
+    ),
+    (
+        Reason(
+            "stored-once",
+            numbers={
+                "evaluations": 4096,
+                "elements": 64,
+                "kernels": 2,
+                "bytes": 256,
+                "ns": 2500.0,
+                "stock_ns": 80000.0,
+                "target": "Clang",
+            },
+        ),
+        "computed 4,096 times for 64 elements in 2 kernels: stored once, predicted 80.0 -> 2.5 us on Clang",
+    ),
+    (
+        Reason(
+            "over-memory",
+            numbers={
+                "evaluations": 4096,
+                "elements": 64,
+                "kernels": 1,
+                "bytes": 256,
+                "limit": 128,
+                "ns": 2500.0,
+                "stock_ns": 80000.0,
+                "target": "Clang",
+            },
+        ),
+        "computed 4,096 times for 64 elements; stored once, predicted 80.0 -> 2.5 us on Clang, but its 256 bytes are"
+        " more than is left of the 128 for such buffers",
+    ),
+    (
         Reason("codegen-fails", numbers={**FUSED, "error": "no end"}),
         "fused: 1 kernel for 2 kernels, but codegen fails on it (no end)",
     ),

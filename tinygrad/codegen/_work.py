@@ -1,4 +1,4 @@
-"""What a kernel will execute, and how long that takes: a model of its program, read from the AST after the target's opts.
+"""What a kernel will execute: a model of its program, read from the AST after the target's opts. What that costs is in _cost.py.
 
 Lowering a kernel to its linear program takes several times as long as optimizing it, and what is done there changes no trip count. So the ops, the
 threads and the chains of dependent adds are read from the optimized AST, by the ranges that each UOp is in; tests/fusion compares them with programs.
@@ -13,6 +13,7 @@ from tinygrad.helpers import Context
 from tinygrad.renderer import Renderer
 from tinygrad.uop.ops import AxisType, GroupOp, KernelInfo, Ops, UOp, graph_rewrite
 from tinygrad_overlay._state import process
+from tinygrad_overlay.codegen._cost import find_machine, op_weight
 
 @dataclass(frozen=True)
 class Work:
@@ -27,9 +28,6 @@ class Work:
 # axes that are threads, and axes that are unrolled into the code: their elements do not wait for each other
 THREAD_AXES = {AxisType.GLOBAL, AxisType.LOCAL, AxisType.WARP, AxisType.GROUP_REDUCE, AxisType.THREAD}
 UNROLLED_AXES = {AxisType.UPCAST, AxisType.UNROLL}
-# a transcendental that the target has not becomes a polynomial of about so many ops (EXP2 of a float on the CPU: 38)
-POLYNOMIAL_OPS = 38
-POLYNOMIALS = {Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.POW}
 
 def estimate_work(ast:UOp, ren:Renderer) -> Work:
   """Returns the work of a kernel's AST on the target of `ren`. It is kept for each AST."""
@@ -73,6 +71,25 @@ def try_to_lower(ast:UOp, ren:Renderer) -> None:
   # not every program with such a loop fails on the way: it may be rendered as C that does not compile
   if most > 1: raise CannotLower(f"a loop has {most} ends")
 
+def find_reduces(ast:UOp) -> list[UOp]:
+  """The reduces that codegen leaves in a kernel: that of a gather becomes the index of a load. It is kept for each AST."""
+  known = process.kernel_reduces
+  if ast.key not in known:
+    if any(map(may_gather, ast.toposort())):
+      from tinygrad import codegen  # it imports the scheduler, which imports this
+      with tried(ast) as u:
+        for rules, bottom_up in ((codegen.pm_mops+codegen.pm_syntactic_sugar, True), (codegen.pm_load_collapse, False)):
+          u = graph_rewrite(u, rules, bottom_up=bottom_up)
+        ast = u
+    known[ast.key] = [u for u in ast.toposort() if u.op is Ops.REDUCE]
+  return known[ast.key]
+
+def may_gather(u:UOp) -> bool:
+  """Whether a reduce adds up what is chosen by a comparison of its loop with something that is read."""
+  if u.op is not Ops.REDUCE or u.arg is not Ops.ADD or len(u.src) != 2: return False
+  compared = [x for x in u.src[0].toposort() if x.op in {Ops.CMPNE, Ops.CMPEQ} and x.src[0].dtype != dtypes.bool and u.src[1] in x.ranges]
+  return any(y.op is Ops.INDEX for x in compared for y in x.toposort())
+
 def is_loop_compared(ast:UOp) -> bool:
   return any(u.op is Ops.CMPLT and (u.src[0].op, u.src[1].op) == (Ops.RANGE, Ops.CONST) for u in ast.toposort())
 
@@ -103,10 +120,6 @@ def count_op(u:UOp, around:dict[UOp, set[UOp]], ren:Renderer) -> tuple[int, int]
 def count_local_bytes(values:list[UOp]) -> int:
   held = sum(math.prod(u.shape)*u.dtype.base.itemsize for u in values if is_local(u))
   return int(held) + sum(group_bytes(u) for u in values if u.op is Ops.REDUCE)
-
-def op_weight(u:UOp, ren:Renderer) -> int:
-  if u.op in POLYNOMIALS and u.op not in ren.code_for_op: return POLYNOMIAL_OPS
-  return 2 if u.op is Ops.MULACC else 1
 
 def find_values(ast:UOp) -> list[UOp]:
   """The UOps of the AST that compute values: not those that only make addresses."""
@@ -164,31 +177,9 @@ def group_bytes(u:UOp) -> int:
 def count_bytes(ast:UOp) -> int:
   return sum(u.ptrdtype.size*u.dtype.base.itemsize for u in ast.toposort() if u.op is Ops.DEFINE_GLOBAL and isinstance(u.dtype, PtrDType))
 
-# *** a simple roofline
+# *** how long that takes
 
-@dataclass(frozen=True)
-class Machine:
-  """What a target can do, to an order of magnitude: two schedules are compared, the time itself is not needed. All in nanoseconds."""
-  units: int         # threads that run at the same time
-  op_ns: float       # one op of one thread, where its ops do not wait for each other
-  chain_ns: float    # one add that waits for the one before
-  byte_ns: float     # one byte of GLOBAL memory, for the whole machine
-  launch_ns: float   # one kernel: its launch, and the wait for the one before
-
-# a core of about 3 GHz that adds 4 floats a cycle and waits 4 cycles for an add; 20 GB/s; a kernel starts its threads
-CPU_OP_NS, CPU_CHAIN_NS, CPU_BYTE_NS, CPU_LAUNCH_NS = 0.08, 1.3, 0.05, 2000.0
-# a GPU of about 1.5 GHz with 16384 threads at a time, 10 TFLOP/s and 400 GB/s, 5 us for a kernel
-GPU_UNITS, GPU_OP_NS, GPU_BYTE_NS, GPU_LAUNCH_NS = 16384, 1.6, 0.0025, 5000.0
-
-def find_machine(ren:Renderer) -> Machine:
-  if ren.has_local: return Machine(GPU_UNITS, GPU_OP_NS, 0.0, GPU_BYTE_NS, GPU_LAUNCH_NS)
-  cores = ren.global_max[0] if ren.has_threads and ren.global_max is not None else 1
-  return Machine(cores, CPU_OP_NS, CPU_CHAIN_NS, CPU_BYTE_NS, CPU_LAUNCH_NS)
-
-def predict_ns(work:Work, ren:Renderer) -> float:
-  """Returns the time of one launch: the longest of what its ops, its chains of adds and its memory take."""
-  m = find_machine(ren)
-  return m.launch_ns + max(work.ops*m.op_ns/min(work.threads, m.units), work.chain*m.chain_ns, work.bytes*m.byte_ns)
+def predict_ns(work:Work, ren:Renderer) -> float: return find_machine(ren).predict(work.ops, work.chain, work.bytes, work.threads)
 
 def is_cheap_again(value:UOp, ren:Renderer) -> bool:
   """Whether one element of a value takes less time to compute again than to write and to read. What its reduces take is not counted."""

@@ -15,6 +15,7 @@ from tinygrad_overlay.schedule import _pass
 from tinygrad_overlay.schedule._local import count_elements, find_over_budget
 from tinygrad_overlay.schedule._pass import Attempt, MadeKernel, Pass
 from tinygrad_overlay.schedule._refusals import Refusal
+from tinygrad_overlay.schedule._reuse import find_reused
 
 # an attempt runs all stages; what has not settled after so many is left unfused. Graphs of 10,000 nodes settle in three or four.
 MAX_ATTEMPTS = 8
@@ -22,35 +23,62 @@ MAX_ATTEMPTS = 8
 # what `run` returns: node of the tensor graph -> what takes its place
 Result = dict[UOp, UOp]
 Run = Callable[[], Result]
+# why realize points stand, and what is said of values that are computed again
+Decisions = tuple[dict[UOp, Refusal], dict[UOp, Refusal]]
 
-def settle(run:Run) -> Result:
-  """Returns what `run`, all the stages, returns under the realize points that are found to be needed."""
-  if not _state.patches & {"fuse-broadcast", "local-budget"}: return make_attempt(run, Attempt())[1]
-  realize_points: dict[UOp, Refusal] = {}
-  stock = StockAttempt(run)
+def settle(sink:UOp, run_stages:Callable[[UOp], Result]) -> Result:
+  """Returns what all stages return for the graph of `sink` under the realize points that are found to be needed."""
+  def run() -> Result: return run_stages(sink)
+  if not _state.patches & {"fuse-broadcast", "local-budget", "realize-reused"}: return make_attempt(run, Attempt())[1]
+  def settle_part(part:UOp) -> Decisions: return settle_whole(lambda: run_stages(part))[0]
+  made, ret = make_attempt(run, Attempt(is_judged=True, settle_part=settle_part))
+  if not made.is_decided: return settle_whole(run, (made, ret))[1]
+  for rounds in range(1, MAX_ATTEMPTS):
+    # parts that share a kernel may not fit together
+    if not (refused:=judge_kernels(made)): break
+    if rounds == MAX_ATTEMPTS-1: refused = {**leave_unfused(made), **refused}
+    _state.observer.pass_repeats()
+    made, ret = make_attempt(run, Attempt({**made.realize_points, **refused}, is_judged=True, rounds=rounds, reused=made.reused))
+  return ret
+
+def settle_whole(run:Run, first:tuple[Attempt, Result]|None=None) -> tuple[Decisions, Result]:
+  """Decides about a graph as a whole: by attempts that run all stages, of which `first` may be there already."""
+  made, ret = first or make_attempt(run, Attempt(is_judged=True))
+  reused = find_reused(made) if "realize-reused" in _state.patches else {}
+  realize_points = {x:r for x,r in reused.items() if r.rule == "stored-once"}
+  stock = StockAttempt(run, realize_points, reused)
   for rounds in range(MAX_ATTEMPTS-1):
-    made, ret = make_attempt(run, Attempt(realize_points, is_judged=True, rounds=rounds))
-    if not (refused:=judge(made, stock)): return ret
+    if rounds or reused:
+      _state.observer.pass_repeats()
+      made, ret = make_attempt(run, Attempt(realize_points, is_judged=True, rounds=rounds, reused=reused))
+    if not (refused:=judge(made, stock)): return (realize_points, reused), ret
     # the last look: none is left to be tried
     if rounds == MAX_ATTEMPTS-2: refused = {**leave_unfused(made), **refused}
     realize_points = {**realize_points, **refused}
-    _state.observer.pass_repeats()
     if stock.is_made and realize_points.keys() >= made.fused.keys() and not find_over_budget(stock.get()):
       # no fusion pays: what stock's stages made is there already, unless somebody wants to see it made
-      if not _state.observer.listens: return stock.take_result()
-      return make_attempt(run, Attempt({**made.refused, **realize_points}, keeps_all=True, is_judged=True))[1]
-  return make_attempt(run, Attempt(realize_points, is_judged=True, rounds=MAX_ATTEMPTS-1))[1]
+      if not _state.observer.listens: return (realize_points, reused), stock.take_result()
+      _state.observer.pass_repeats()
+      every = {**made.refused, **realize_points}
+      return (every, reused), make_attempt(run, Attempt(every, keeps_all=True, is_judged=True, reused=reused))[1]
+  _state.observer.pass_repeats()
+  return (realize_points, reused), make_attempt(run, Attempt(realize_points, is_judged=True, rounds=MAX_ATTEMPTS-1, reused=reused))[1]
 
 def judge(made:Attempt, stock:StockAttempt) -> dict[UOp, Refusal]:
   """Returns the nodes at which the realize point is to be put back, and why."""
+  refused = judge_kernels(made)
+  if "fusion-guard" in _state.patches and any(x not in made.realize_points for x in made.fused):
+    from tinygrad_overlay.schedule._guard import find_losses  # it needs codegen, which imports the scheduler
+    refused = {**find_losses(made, stock.get()), **refused}
+  return refused
+
+def judge_kernels(made:Attempt) -> dict[UOp, Refusal]:
+  """The same, by the kernels alone: those that do not fit, or that codegen cannot put in order."""
   refused: dict[UOp, Refusal] = {}
   if "local-budget" in _state.patches: refused.update(find_over_budget(made))
   if any(runs_reduce_twice(k.ast) for k in made.kernels):
     again = Refusal("fuse-broadcast", "reduce-at-two-places")
     refused.update((x, again) for x in find_tried(made) if x not in made.realize_points)
-  if "fusion-guard" in _state.patches and any(x not in made.realize_points for x in made.fused):
-    from tinygrad_overlay.schedule._guard import find_losses  # it needs codegen, which imports the scheduler
-    refused = {**find_losses(made, stock.get()), **refused}
   return refused
 
 def find_tried(made:Attempt) -> list[UOp]: return [*made.fused, *made.local_ranges.values()]
@@ -83,8 +111,8 @@ def make_attempt(run:Run, new:Attempt) -> tuple[Attempt, Result]:
 class StockAttempt:
   """What the stages make with every realize point in place: the kernels that a fusion is compared with. It is made when it is asked for, once, and
   nobody is told of it."""
-  def __init__(self, run:Run):
-    self.run = run
+  def __init__(self, run:Run, realize_points:dict[UOp, Refusal], reused:dict[UOp, Refusal]):
+    self.run, self.realize_points, self.reused = run, realize_points, reused
     self.made: tuple[Pass, Attempt, Result]|None = None
 
   @property
@@ -94,7 +122,7 @@ class StockAttempt:
     if self.made is None:
       observer, _state.observer = _state.observer, _state.nobody
       try:
-        attempt, ret = make_attempt(self.run, Attempt(keeps_all=True, is_judged=True))
+        attempt, ret = make_attempt(self.run, Attempt(self.realize_points, keeps_all=True, is_judged=True, reused=self.reused))
         self.made = _pass.current, attempt, ret
       finally: _state.observer = observer
     return self.made[1]

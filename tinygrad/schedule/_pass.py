@@ -5,6 +5,7 @@ is a Pass of its own. `current` is the last one, also after it is done: the sche
 """
 from __future__ import annotations
 from dataclasses import dataclass, field
+from typing import Callable
 from tinygrad.uop.ops import UOp
 from tinygrad_overlay.schedule._ranges import VmapContext
 from tinygrad_overlay.schedule._refusals import Refusal
@@ -26,10 +27,16 @@ class Attempt:
   """
   realize_points: dict[UOp, Refusal] = field(default_factory=dict)
   keeps_all: bool = False
+  # schedules a graph by itself and returns what was decided: the pass decides in parts then (_parts.py), and notes so
+  settle_part: Callable[[UOp], tuple[dict[UOp, Refusal], dict[UOp, Refusal]]]|None = None
+  is_decided: bool = False
   is_judged: bool = False
   rounds: int = 0
   toposort: dict[UOp, None] = field(default_factory=dict)
   consumers: dict[UOp, dict[UOp, None]] = field(default_factory=dict)
+  ctx: VmapContext = field(default_factory=VmapContext)
+  # node that stock lets its readers compute again -> what it costs to store it (_reuse.py); those that are stored are among `realize_points`
+  reused: dict[UOp, Refusal] = field(default_factory=dict)
   # node -> its axes that are realized all the same: none, or those of a LOCAL buffer
   fused: dict[UOp, list[int]] = field(default_factory=dict)
   # node -> why a realize point stands there
@@ -51,6 +58,8 @@ class Pass:
   ctx: VmapContext = field(default_factory=VmapContext)
   scope_ranges: frozenset[UOp] = frozenset()
   has_maps: bool = False
+  # what the stages were given: a node's tag is its index here
+  tagged: list[UOp] = field(default_factory=list)
 
 current = Pass(Attempt())
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import functools, operator
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Callable
 from tinygrad.dtype import dtypes
 from tinygrad.helpers import all_same, cpu_profile
 from tinygrad.schedule.indexing import IndexingContext, apply_movement_op, render_ranges
@@ -25,7 +26,7 @@ from tinygrad.uop.ops import AxisType, GroupOp, Ops, PatternMatcher, UOp, consum
 from tinygrad.uop.symbolic import symbolic
 from tinygrad_overlay import _state
 from tinygrad_overlay._patching import Changes
-from tinygrad_overlay.schedule import _pass
+from tinygrad_overlay.schedule import _parts, _pass
 from tinygrad_overlay.schedule._ambient import BatchLoops, find_ambient_ranges, find_free_ranges
 from tinygrad_overlay.schedule._apply import create_bufferize_and_index
 from tinygrad_overlay.schedule._policy import EndingNode, choose_policy, realize_all
@@ -246,14 +247,27 @@ def run_rangeify(tsink:UOp, debug:bool=False) -> tuple[UOp, IndexingContext]:
     ctx.vmap_map = find_ambient_ranges(toposort, scope_ranges)
   attempt = _pass.begin_rangeify(ctx, scope_ranges).attempt
   with cpu_profile("consumer map in rangeify", "TINY"): consumers = consumer_map_from_toposort(toposort)
-  attempt.toposort, attempt.consumers = toposort, consumers
+  attempt.toposort, attempt.consumers, attempt.ctx = toposort, consumers, ctx
   free_ranges = find_free_ranges(consumers, scope_ranges)
   forced = find_realized(toposort, free_ranges)
+  if attempt.settle_part is not None and not scope_ranges: decide_in_parts(toposort, consumers, forced, attempt, attempt.settle_part)
   ctx.realize_map.update((x, None) for x in forced)
   _state.observer.pass_starts(tsink, toposort, consumers, forced, ctx, scope_ranges)
   RangeAssignment(toposort, ctx, consumers, free_ranges, attempt).run(debug)
   tsink = graph_rewrite(tsink, pm_apply_rangeify, ctx=ctx, bottom_up=True, name="apply rangeify")
   return tsink, ctx
+
+def decide_in_parts(toposort:dict[UOp, None], consumers:dict[UOp, dict[UOp, None]], forced:dict[UOp, tuple[str, UOp]], attempt:_pass.Attempt,
+                    settle_part:Callable[[UOp], _parts.Decisions]) -> None:
+  """Walks the graph with every fusion that its ranges allow, and finds out which of them pay. The walk that counts comes after it."""
+  ctx, observer = VmapContext(), _state.observer
+  ctx.realize_map.update((x, None) for x in forced)
+  walked = _pass.Attempt(is_judged=True, toposort=toposort, consumers=consumers, ctx=ctx)
+  _state.observer = _state.nobody
+  try: RangeAssignment(toposort, ctx, consumers, frozenset(), walked).run(debug=False)
+  finally: _state.observer = observer
+  attempt.realize_points, attempt.reused = _parts.decide(walked, forced, settle_part)
+  attempt.is_decided = True
 
 pm_apply_rangeify: PatternMatcher
 

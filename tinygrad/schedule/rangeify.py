@@ -21,18 +21,21 @@ def split_reduceop(reduce:UOp, x:UOp) -> UOp|None:
 # *** removing a buffer
 
 def remove_bufferize(src:UOp, buf:UOp, idx:UOp) -> UOp|None:
-  """Stock's cost function decides, and the guard where a row is computed again rather than stored.
+  """Stock's cost function decides, the guard where a row is computed again rather than stored, and `realize-reused` where a value is stored rather
+  than computed again.
 
   The ranges of a vmap scope may stand on both sides of the buffer, so they are set apart first.
   """
   if (apart:=set_ranges_apart(buf, idx)) is not buf: src, buf, idx = apart.src[0], apart, idx.replace(src=(apart,)+idx.src[1:])
-  ret, attempt = stock_remove_bufferize(src, buf, idx), _pass.current.attempt
+  attempt = _pass.current.attempt
+  reused = attempt.reused.get(node) if (node:=_pass.node_of(buf)) is not None else None
+  ret = None if reused is not None and reused.rule == "stored-once" else stock_remove_bufferize(src, buf, idx)
   again = ret is None and is_computed_again(attempt, src, buf, idx)
   if again: ret = src.substitute({k:v for k,v in zip(buf.src[1:], idx.src[1:]) if k.op is not Ops.CONST}, extra_pm=upstream.pm_gate_substitute)
-  if ret is not None and (node:=_pass.node_of(buf)) is not None:
+  if ret is not None and node is not None:
     attempt.inlined.add(node)
     if again: attempt.fused[node] = []
-  _state.observer.removal_tried(src, buf, idx, ret, again)
+  _state.observer.removal_tried(src, buf, idx, ret, again, reused)
   return ret
 
 def remove_noop_bufferize(idx:UOp, b2:UOp) -> UOp|None:
@@ -96,6 +99,7 @@ def add_buffers(ctx, x:UOp, idx:UOp): return bufferize_to_store(ctx, x, idx, all
 
 def tag_uop(ctx:list[UOp], x:UOp) -> UOp|None:
   ret = stock_tag_uop(ctx, x)
+  _pass.current.tagged = ctx
   if ret is not None: _state.observer.uop_tagged(ctx)
   return ret
 
@@ -108,7 +112,7 @@ def split_store(ctx:list[UOp], x:UOp) -> UOp|None:
 
 def get_rangeify_map(sink:UOp) -> dict[UOp, UOp]:
   """All stages from tensor graph to kernels; they run again where a fusion does not pay (patches fusion-guard, local-budget)."""
-  return _fusion.settle(lambda: stock_get_rangeify_map(sink))
+  return _fusion.settle(sink, stock_get_rangeify_map)
 
 def strip_device(c:UOp) -> UOp|None:
   # what is folded under a LOCAL buffer takes over its device, and a constant in a kernel has none

@@ -44,6 +44,7 @@ PATCHES = (
     Patch("fuse-broadcast", "a range that ends makes a realize point only where ranges are out of order", "002"),
     Patch("local-budget", "LOCAL buffers of one kernel, with GROUP memory, stay within the target's limit", "002"),
     Patch("fusion-guard", "a fusion that costs redundant work or parallelism is refused, with its numbers", "ours"),
+    Patch("realize-reused", "a value that its readers compute again gets a buffer where storing it is cheaper", "ours"),
     Patch("whole-gathers", "an index by tensors is one load: its reduce is not split, and goes", "ours"),
 )
 

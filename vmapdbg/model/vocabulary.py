@@ -69,6 +69,7 @@ RealizedReason = Annotated[
         "fusion-guard",
         "local-budget",
         "fuse-broadcast",
+        "realize-reused",
         # without the overlay
         "stock",
         "decided-at",
@@ -99,12 +100,16 @@ Rule = Annotated[
         "local-read-often",
         "reduce-at-two-places",
         "not-settled",
+        "not-tried",
         "codegen-fails",
         "no-kernel-saved",
         "more-work",
         "fewer-threads",
         "slower",
         "no-faster",
+        # a value that its readers would compute again; also about a BUFFERIZE
+        "stored-once",
+        "over-memory",
         # a BUFFERIZE is kept or removed
         "never-removed",  # numbers: op
         "not-removable",

@@ -178,11 +178,15 @@ def _say_unknown(reason: Reason, names: Names) -> str:
 
 
 def _count_up(numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """Adds to the numbers of a refused fusion what its sentence says of them: a ratio, microseconds, the kernels."""
+    """Adds to the numbers of a decision of the overlay what its sentence says of them: ratio, microseconds, kernels."""
     known = dict(numbers)
     if "stock_kernels" in known:
         fused, stock = (format_plural(known[name], "kernel") for name in ("kernels", "stock_kernels"))
         known["fused"] = f"fused: {fused} for {stock}"
+    if "evaluations" in known:
+        known["reused"] = "computed {evaluations:,} times for {elements:,} elements".format_map(known)
+        if known["kernels"] > 1:
+            known["reused"] += f" in {known['kernels']} kernels"
     if "stock_ops" in known:
         known["times"] = known["ops"] / max(known["stock_ops"], 1)
     if "stock_ns" in known:
@@ -212,6 +216,7 @@ _SENTENCES: dict[str, str | Say] = {
     ),
     "reduce-at-two-places": "its kernel would run the loop of one reduce at two places",
     "not-settled": "not settled after {attempts} attempts",
+    "not-tried": "not tried: it is in a part of {nodes:,} nodes, and parts of {limit:,} nodes are tried in one graph",
     "codegen-fails": "{fused}, but codegen fails on it ({error})",
     "no-kernel-saved": "{fused}: it saves no kernel",
     "more-work": (
@@ -222,6 +227,12 @@ _SENTENCES: dict[str, str | Say] = {
     ),
     "slower": "{fused}, but predicted slower on {target}: {stock_us:,.1f} -> {us:,.1f} us",
     "no-faster": "{fused}, but predicted no faster on {target}: {stock_us:,.1f} -> {us:,.1f} us",
+    # a value that its readers would compute again
+    "stored-once": "{reused}: stored once, predicted {stock_us:,.1f} -> {us:,.1f} us on {target}",
+    "over-memory": (
+        "{reused}; stored once, predicted {stock_us:,.1f} -> {us:,.1f} us on {target}, but its {bytes:,} bytes are more"
+        " than is left of the {limit:,} for such buffers"
+    ),
     # a BUFFERIZE is kept or removed
     "never-removed": "{op} is never removed",
     "not-removable": "not removable: a COPY reads it, or it is a buffer by its op",

@@ -114,6 +114,8 @@ def explain_verdict(verdict: Verdict) -> Reason:
         return Reason("not-removable")
     if verdict.again:
         return Reason("computed-again")
+    if verdict.reused is not None:
+        return Reason(verdict.reused.rule, numbers=dict(verdict.reused.numbers))
     if src.op is Ops.THREEFRY:
         return Reason("never-buffered", numbers={"op": src.op.name})
     accessed, reduces = _find_accessed(src)

@@ -28,8 +28,9 @@ class Followed:
 
 
 def choose_chains(seen: Watched) -> list[Chain]:
-    """Returns the chains that the schedule came from. The overlay tries several ways to fuse, each a chain of its own:
-    the kernels tell which one was taken."""
+    """Returns the chains that the schedule came from. The overlay tries several ways to fuse, for all of the graph or
+    for parts of it, each a chain of its own: the kernels tell which one was taken, the last one of those that have
+    them."""
     attempts = [chain for chain in seen.chains if chain.function == "get_rangeify_map"]
     if not attempts or not seen.created:
         return attempts[-1:] or seen.chains

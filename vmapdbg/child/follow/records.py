@@ -40,7 +40,7 @@ class PassRun:
 @dataclass
 class Chain:
     """The passes that one call of a function of the scheduler's makes, in order. It may be called again, where what it
-    made is dropped."""
+    made is dropped, and within a call, for a part of the graph."""
 
     function: str
     frame: FrameType | None

@@ -114,9 +114,10 @@ class PassWatcher:
         return made
 
     def _find_chain(self, frame: FrameType) -> Chain:
+        """Returns the chain of a call, as the last one: another call may have begun and ended within it."""
         chains = self.seen.chains
-        if not chains or chains[-1].frame is not frame:
-            chains.append(Chain(frame.f_code.co_name, frame))
+        known = next((i for i, chain in enumerate(chains) if chain.frame is frame), None)
+        chains.append(Chain(frame.f_code.co_name, frame) if known is None else chains.pop(known))
         return chains[-1]
 
 

@@ -39,12 +39,14 @@ class Ending:
 
 @dataclass
 class Verdict:
-    """What the cost function saw, and whether it kept the buffer. `again`: by the guard, its readers compute it."""
+    """What the cost function saw, and whether it kept the buffer. `again`: by the guard, its readers compute it.
+    `reused`: why it is kept, or should be, for the sake of its readers; a rule and its numbers."""
 
     value: UOp
     buffer: UOp
     kept: bool
     again: bool = False
+    reused: Any | None = None
 
 
 @dataclass
@@ -210,10 +212,12 @@ class Recorder(Recording[ScheduleRecord], Observer):
     def bufferize_made(self, node: UOp, buffer: UOp, ambient: tuple[UOp, ...]) -> None:
         self._current.bufferizes.setdefault(node, BufferizeRecord(buffer, ambient))
 
-    def removal_tried(self, src: UOp, buffer: UOp, index: UOp, result: UOp | None, again: bool) -> None:
+    def removal_tried(
+        self, src: UOp, buffer: UOp, index: UOp, result: UOp | None, again: bool, reused: Any | None
+    ) -> None:
         record = self._bufferize_of(buffer)
         if record is not None:
-            record.verdict = Verdict(src, buffer, result is None, again)
+            record.verdict = Verdict(src, buffer, result is None, again, reused)
             record.readers[buffer, index] = None
 
     def buffer_stored(self, buffer: UOp, stored: UOp | None) -> None:

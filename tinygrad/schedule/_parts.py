@@ -1,0 +1,196 @@
+"""Decides for parts of a graph apart, and once for parts that are alike: the layers of a network are one (patches fusion-guard, realize-reused).
+
+To see whether a fusion pays takes kernels with it and without it (_fusion.py). They are made for the part of the graph that it is in, not for all of
+it: between values that are buffers whatever is decided, such as what a matmul makes. A part is scheduled as a graph of its own, whose inputs are those
+buffers; in a part that is alike the same nodes stand in the same places, so what was found out is known there. Then the whole graph is scheduled once.
+"""
+from __future__ import annotations
+import math
+from dataclasses import dataclass, field
+from typing import Callable
+from tinygrad.uop.ops import GroupOp, Ops, UOp
+from tinygrad_overlay import _state
+from tinygrad_overlay._state import process
+from tinygrad_overlay.schedule import _pass
+from tinygrad_overlay.schedule._apply import IS_BUFFER
+from tinygrad_overlay.schedule._pass import Attempt
+from tinygrad_overlay.schedule._refusals import Refusal
+
+# the parts that are scheduled to see what pays: those of so many nodes together that are not alike, and of a large graph a share of its nodes
+FREE_NODES, SHARE = 1500, 0.1
+
+# what a part may hold; others are buffers, or read them
+PLAIN = GroupOp.Elementwise|GroupOp.Movement|{Ops.REDUCE_AXIS, Ops.CONTIGUOUS, Ops.CONST, Ops.DETACH, Ops.CONTIGUOUS_BACKWARD, Ops.NOOP}
+# nodes that all parts may share, without being in one part for that
+LEAVES = {Ops.DEVICE, Ops.UNIQUE, Ops.LUNIQUE, Ops.CONST, Ops.DEFINE_VAR, Ops.BIND, Ops.RANGE, Ops.BUFFER}
+# what reads nothing
+NOTHING: frozenset[UOp] = frozenset()
+# stock keeps a buffer of a value that reads more
+MAX_BUFFERS = 3
+
+# node -> why its realize point stands, and what is said of values that are computed again
+Decisions = tuple[dict[UOp, Refusal], dict[UOp, Refusal]]
+# schedules a graph by itself, and returns what was decided
+Settle = Callable[[UOp], Decisions]
+
+@dataclass
+class Part:
+  """Nodes that are computed together, in the order of the graph; `outputs` are those of them that are buffers whatever is decided."""
+  nodes: list[UOp] = field(default_factory=list)
+  outputs: list[UOp] = field(default_factory=list)
+  is_plain: bool = True
+  is_asked: bool = False
+
+class Values:
+  """What the value of each node reads, up to `buffers`."""
+  def __init__(self, buffers:set[UOp]):
+    self.buffers = buffers
+    # None: more than stock lets a value read without a buffer
+    self.reads: dict[UOp, frozenset[UOp]|None] = {}
+    # whether a reduce in it reads any of that
+    self.reduces: dict[UOp, bool] = {}
+
+  def note(self, x:UOp) -> bool:
+    """Returns whether stock keeps the buffer of `x`, if it has one (rangeify.py:169-200). Its sources were noted before."""
+    read: frozenset[UOp]|None = NOTHING
+    for s in x.src:
+      mine = frozenset({s}) if s in self.buffers or s.op is Ops.BUFFER else self.reads[s]
+      read = None if read is None or mine is None or len(read|mine) > MAX_BUFFERS else read|mine
+    self.reads[x] = read
+    self.reduces[x] = any(self.reduces[s] for s in x.src if s not in self.buffers) or (x.op is Ops.REDUCE_AXIS and read != NOTHING)
+    return read is None or self.reduces[x]
+
+class Parts:
+  def __init__(self, walked:Attempt, forced:dict[UOp, tuple[str, UOp]], settle:Settle):
+    self.walked, self.forced, self.settle = walked, forced, settle
+    self.realize_map = walked.ctx.realize_map
+    self.limit = self.budget = max(FREE_NODES, int(SHARE*len(walked.toposort)))
+    self.seen: set[tuple] = set()
+
+  def decide(self) -> Decisions:
+    realize_points: dict[UOp, Refusal] = {}
+    reused: dict[UOp, Refusal] = {}
+    # the smallest first: what a large one takes is enough for many
+    for part in sorted(self.find_parts(), key=lambda p: len(p.nodes)):
+      points, again = self.decide_part(part)
+      realize_points.update(points)
+      reused.update(again)
+    return realize_points, reused
+
+  # *** the parts
+
+  def find_parts(self) -> list[Part]:
+    self.find_buffers()
+    found: dict[UOp, Part] = {}
+    for x in self.walked.toposort:
+      # what is made of constants alone is no reason to be one part: each has its own
+      if x.op in LEAVES or x.op is Ops.SINK or self.is_constant(x): continue
+      part = found.setdefault(self.find(x), Part())
+      part.nodes.append(x)
+      if x in self.cuts: part.outputs.append(x)
+      part.is_plain &= x.op in PLAIN
+      part.is_asked |= x in self.walked.fused or x in self.walked.row_values or (x in self.realize_map and x not in self.cuts)
+    return [p for p in found.values() if p.is_asked]
+
+  def find_buffers(self) -> None:
+    """Finds the nodes that are buffers whatever is decided, and joins the others with what reads them."""
+    self.cuts: set[UOp] = set()
+    # values up to those; and up to what is a buffer where no fusion is made
+    self.fused, unfused = Values(self.cuts), Values({*self.walked.fused, *self.walked.row_values})
+    self.parent: dict[UOp, UOp] = {}
+    for x in self.walked.toposort:
+      is_kept = [values.note(x) for values in (self.fused, unfused)]
+      if self.is_buffer(x, all(is_kept) and not self.may_be_computed_again(x)):
+        self.cuts.add(x)
+        unfused.buffers.add(x)
+      for s in x.src:
+        if s not in self.cuts and s.op not in LEAVES and not self.is_constant(s): self.join(s, x)
+
+  def may_be_computed_again(self, x:UOp) -> bool:
+    """Whether x is a value of a row, and has reduces, all of them for the row as a whole (_row_values.py)."""
+    if x not in self.walked.row_values or not self.fused.reduces[x]: return False
+    range_map, along = self.walked.ctx.range_map, set(self.walked.row_values[x])
+    reduces = [u for u in x.toposort(gate=lambda u: u is x or u not in self.cuts) if u.op is Ops.REDUCE_AXIS and u in range_map]
+    return not any(along.intersection(UOp.sink(*range_map[u].outs).ranges) for u in reduces)
+
+  def is_constant(self, x:UOp) -> bool: return x not in self.cuts and self.fused.reads[x] == NOTHING
+
+  def is_buffer(self, x:UOp, is_kept:bool) -> bool:
+    """Whether a node is a buffer with every fusion and without: asked for by rule, or realized and kept by stock's cost function."""
+    if x in self.forced or x.op in IS_BUFFER: return True
+    if x not in self.realize_map or x.op is Ops.THREEFRY: return False
+    axes = self.realize_map[x]
+    return axes is not None and len(axes) == len(x.shape) and is_kept
+
+  def find(self, x:UOp) -> UOp:
+    root = x
+    while (up:=self.parent.setdefault(root, root)) is not root: root = up
+    while self.parent[x] is not root: self.parent[x], x = root, self.parent[x]
+    return root
+
+  def join(self, a:UOp, b:UOp) -> None: self.parent[self.find(a)] = self.find(b)
+
+  # *** what is decided in one
+
+  def decide_part(self, part:Part) -> Decisions:
+    """What was decided in one that is alike; else it is scheduled."""
+    if not part.is_plain or (alone:=self.cut_out(part)) is None: return self.leave(part)
+    sink, nodes = alone
+    key = (_state.patches, sink.key)
+    # one that is known from another graph counts, too: a schedule is the same whatever was scheduled before it
+    if key not in self.seen:
+      if len(nodes) > self.budget: return self.leave(part)
+      self.budget -= len(nodes)
+      self.seen.add(key)
+    if key not in process.parts: process.parts[key] = self.place(self.settle(sink), list(nodes.values()))
+    if (found:=process.parts[key]) is None: return self.leave(part)
+    order = list(nodes)
+    points, again = ({order[i]:refusal for i,refusal in places.items()} for places in found)
+    return points, again
+
+  def leave(self, part:Part) -> Decisions:
+    """It is scheduled as by stock."""
+    refusal = Refusal("fusion-guard", "not-tried", {"nodes": len(part.nodes), "limit": self.limit})
+    return {x:refusal for x in part.nodes if x in self.walked.fused or x in self.walked.row_values}, {}
+
+  def cut_out(self, part:Part) -> tuple[UOp, dict[UOp, UOp]]|None:
+    """Returns the part as a graph of its own, and its nodes there; None where a size is a variable. Parts that are alike are the same graph: the
+    buffers that they read, and what tells constants apart, are numbered in the order in which they are met."""
+    numbers: dict[UOp, int] = {}
+    new: dict[UOp, UOp] = {}
+    def number(x:UOp) -> UOp: return UOp(Ops.LUNIQUE, arg=numbers.setdefault(x, len(numbers)))
+    inside, root = set(part.nodes), UOp.sink(*part.outputs)
+    for x in root.toposort(gate=lambda u: u is root or u in inside or u.op in LEAVES or self.is_constant(u)):
+      if x is root: continue
+      for s in x.src:
+        if s in new: continue
+        if (buffer:=self.stand_in(s, number)) is None: return None
+        new[s] = buffer
+      new[x] = number(x) if x.op in {Ops.UNIQUE, Ops.LUNIQUE} else x.replace(src=tuple(new[s] for s in x.src), tag=None)
+    return UOp.sink(*[new[x] for x in part.outputs]), {x:new[x] for x in new if x in inside or self.is_constant(x)}
+
+  def stand_in(self, x:UOp, number:Callable[[UOp], UOp]) -> UOp|None:
+    """A buffer in the place of a node that is one."""
+    if x._shape is None or not all(isinstance(s, int) for s in x.shape) or x._device is None: return None
+    return UOp(Ops.BUFFER, x.dtype, (number(x), UOp(Ops.DEVICE, arg=x.device)), math.prod(x.shape)).reshape(x.shape)
+
+  def place(self, decisions:Decisions, nodes:list[UOp]) -> tuple[dict[int, Refusal], dict[int, Refusal]]|None:
+    """The decisions by the places of their nodes; None where a node is not one of the part."""
+    places = {x:i for i,x in enumerate(nodes)}
+    memo: dict[UOp, UOp] = {}
+    found = tuple({places.get(find_tagged(x, _pass.current.tagged, memo), -1):refusal for x,refusal in refused.items()} for refused in decisions)
+    return None if any(-1 in refused for refused in found) else (found[0], found[1])
+
+def find_tagged(x:UOp, tagged:list[UOp], memo:dict[UOp, UOp]) -> UOp:
+  """The node of the graph that the stages were given which became `x` there: its tag says which, and a movement op has that of its source."""
+  for u in x.toposort():
+    if u in memo: continue
+    memo[u] = tagged[u.tag[0]] if u.tag else u.replace(src=tuple(memo[s] for s in u.src))
+  return memo[x]
+
+def decide(walked:Attempt, forced:dict[UOp, tuple[str, UOp]], settle:Settle) -> Decisions:
+  """Returns what is decided for a graph, of which one walk was made with every fusion that the ranges allow."""
+  around, observer = _pass.current, _state.observer
+  _state.observer = _state.nobody
+  try: return Parts(walked, forced, settle).decide()
+  finally: _pass.current, _state.observer = around, observer

@@ -1,0 +1,222 @@
+"""Gives a value that its readers compute again a buffer, where storing it once is cheaper (patch realize-reused).
+
+Stock removes the buffer of a value that is cheap to ask for: no reduce in it, few buffers read (rangeify.py:156-213). It does not look at how often
+the value is computed then: a sine that a matmul reads is computed for each element of the product. Here that is counted, on what an attempt found: the
+loops of each kernel, and the ranges that each value in it depends on. A roofline of the target (codegen/_cost.py) compares the kernels as they are
+with those there would be if the value had a buffer: one kernel more, and what is read instead of computed.
+"""
+from __future__ import annotations
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Iterable, Iterator
+from tinygrad.dtype import dtypes
+from tinygrad.renderer import Renderer
+from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp
+from tinygrad_overlay.codegen._cost import Machine, find_machine, op_weight
+from tinygrad_overlay.schedule._local import count_elements, find_renderer
+from tinygrad_overlay.schedule._pass import Attempt, MadeKernel
+from tinygrad_overlay.schedule._ranges import Ranges
+from tinygrad_overlay.schedule._refusals import Refusal
+
+# the opts of the target unroll up to two loops of the output, and the steps that are unrolled share what does not depend on them
+UNROLLED_STEPS, UNROLLED_LOOPS = 4, 2
+# the model is not exact: less than a quarter is no gain for sure. And a kernel more is to be scheduled, compiled and launched: what saves less than
+# ten launches is not worth it
+MIN_GAIN, MIN_LAUNCHES = 0.25, 10
+# all the buffers that are stored for the sake of their readers take at most as much memory as the other buffers of the schedule, or so many bytes
+FREE_BYTES = 64 << 20
+
+# a range that an inlined value closed itself -> the loops of the kernel that its index is made of
+Env = dict[UOp, frozenset[UOp]]
+
+@dataclass(frozen=True)
+class Visit:
+  """A value as a kernel computes it, for one index: the loops that it depends on, and those that it stands in, outermost first."""
+  x: UOp
+  depends: frozenset[UOp]
+  around: Ranges
+
+@dataclass
+class Region:
+  """What one kernel computes: its values, and the buffers that it reads."""
+  root: UOp
+  visits: list[Visit] = field(default_factory=list)
+  # value that a reader computes again -> how often, for all indices it is read at
+  inlined: Counter[UOp] = field(default_factory=Counter)
+  read: set[UOp] = field(default_factory=set)
+  ops: int = 0
+
+def size(r:UOp) -> int: return int(r.vmax)+1
+def count_steps(ranges:Iterable[UOp]) -> int: return math.prod(map(size, ranges))
+
+class Reuse:
+  """The regions of an attempt's kernels, and what they would be with buffers more."""
+  def __init__(self, made:Attempt, ren:Renderer):
+    self.made, self.ren, self.machine = made, ren, find_machine(ren)
+    self.range_map, self.realize_map = made.ctx.range_map, made.ctx.realize_map
+    self.reduces = {k.node: count_reduces(k) for k in made.kernels if k.node is not None and k.node in self.range_map}
+    # what has a buffer, and what should have one, with the numbers
+    self.stored = set(self.reduces)
+    self.found: dict[UOp, Refusal] = {}
+    self.stored_bytes = 0
+    # node of a kernel -> what it computes
+    self.regions: dict[UOp, Region] = {}
+
+  def find_region(self, root:UOp) -> Region:
+    if root not in self.regions: self.regions[root] = self.walk(root)
+    return self.regions[root]
+
+  # *** what a kernel computes
+
+  def walk(self, root:UOp) -> Region:
+    region = Region(root)
+    outs = self.range_map[root].outs
+    loops = tuple(sorted((r for r in UOp.sink(*outs, *self.made.ctx.vmap_map.get(root, ())).ranges), key=lambda r: r.arg))
+    # an index of the reader -> the env of what it reads
+    envs: dict[tuple, Env] = {}
+    none: Env = {}
+    left = Counter(self.reduces.get(root, ()))
+    seen: set[tuple[UOp, int, Ranges]] = set()
+    stack: list[tuple[UOp, Env, Ranges, bool]] = [(root, none, loops, False)]
+    while stack:
+      x, env, around, is_inlined = stack.pop()
+      if x not in self.range_map or (x, id(env), around) in seen: continue
+      seen.add((x, id(env), around))
+      ins, outs, ambient = self.range_map[x]
+      depends = self.find_loops((*outs, *ambient.values()), env)
+      region.visits.append(visit:=Visit(x, depends, around))
+      region.ops += self.count_ops(visit)
+      if x.op is Ops.REDUCE_AXIS:
+        # one whose value stock computes again has no loop left: it is an index, such as that of an arange
+        if not is_inlined and left[shape:=reduce_shape(x)] > 0:
+          left[shape] -= 1
+          own = tuple(sorted(UOp.sink(*[ins[i] for i in x.arg[1]]).ranges, key=lambda r: r.arg))
+          region.ops += count_executed(depends.union(own), around+own, self.ren)
+          around = around+own
+        else: env = {**env, **{r:frozenset() for i in x.arg[1] for r in ins[i].ranges}}
+      for s in x.src:
+        if s.dtype.scalar() == dtypes.index: continue
+        if s in self.stored or s.op in READ: region.read.add(s)
+        elif s in self.realize_map and s in self.range_map:
+          key = (s, ins, id(env))
+          if key not in envs: envs[key] = self.enter(s, ins, env)
+          if (s, id(envs[key]), around) not in seen: region.inlined[s] += count_executed(self.find_loops(self.range_map[s].outs, envs[key]), around, self.ren)
+          stack.append((s, envs[key], around, True))
+        else: stack.append((s, env, around, is_inlined))
+    return region
+
+  def enter(self, s:UOp, ins:Ranges, env:Env) -> Env:
+    """The ranges that `s` closes itself stand for the index that it is read at."""
+    return {**env, **{own:self.find_loops((at,), env) for own,at in zip(self.range_map[s].outs, ins) if own is not at and own.op is Ops.RANGE}}
+
+  def find_loops(self, exprs:Iterable[UOp], env:Env) -> frozenset[UOp]:
+    found: set[UOp] = set()
+    for e in exprs:
+      for r in e.ranges: found.update(env.get(r, (r,)))
+    return frozenset(found)
+
+  def count_ops(self, visit:Visit) -> int:
+    if visit.x.op not in GroupOp.ALU: return 0
+    return op_weight(visit.x, self.ren)*count_executed(visit.depends, visit.around, self.ren)
+
+  # *** how long it takes
+
+  def predict(self, roots:Iterable[UOp]) -> float: return sum(map(self.predict_kernel, roots))
+
+  def predict_kernel(self, root:UOp) -> float:
+    region = self.find_region(root)
+    return self.machine.predict(region.ops, 0, sum(map(count_bytes, {root, *region.read})), count_all(root))
+
+  # *** the choice
+
+  def choose(self) -> dict[UOp, Refusal]:
+    """Stores what pays, what is nearest to the outputs first; then takes back what does not pay any more, now that others are stored."""
+    for x in reversed(self.made.toposort):
+      if self.may_store(x) and (roots:=self.find_readers(x)): self.try_to_store(x, roots)
+    for x in [x for x in self.made.toposort if x in self.found and x in self.stored]: self.try_to_take_back(x)
+    return self.found
+
+  def may_store(self, x:UOp) -> bool:
+    """Whether stock removed its buffer. A value of a row is computed twice, and that pays (_row_values.py)."""
+    return x in self.made.inlined and x not in self.stored and x not in self.made.fused and x.op is not Ops.THREEFRY
+
+  def find_readers(self, x:UOp) -> list[UOp]: return [root for root in self.computed_in.get(x, ()) if x in self.find_region(root).inlined]
+
+  def try_to_store(self, x:UOp, roots:list[UOp]) -> None:
+    times, elements, needs = sum(self.find_region(root).inlined[x] for root in roots), count_all(x), count_bytes(x)
+    if times <= elements: return
+    own = self.walk(x)
+    # at most so much is saved: not worth a look
+    if (times/elements-1)*own.ops*self.machine.op_ns <= self.least_ns: return
+    before = self.predict(roots)
+    known = {root: self.regions.pop(root) for root in roots}
+    self.stored.add(x)
+    after = self.predict([*roots, x])
+    is_gain, is_too_large = before-after >= max(MIN_GAIN*before, self.least_ns), self.stored_bytes+needs > self.most_bytes
+    if is_gain:
+      numbers = {"evaluations": times, "elements": elements, "kernels": len(roots), "bytes": needs, "ns": after, "stock_ns": before,
+                 "target": type(self.ren).__name__.removesuffix("Renderer")}
+      self.found[x] = Refusal("realize-reused", "stored-once", numbers)
+      if is_too_large: self.found[x] = Refusal("realize-reused", "over-memory", {**numbers, "limit": self.most_bytes})
+    if not is_gain or is_too_large:
+      self.stored.discard(x)
+      del self.regions[x]
+      self.regions.update(known)
+      return
+    self.stored_bytes += needs
+    for y in self.regions[x].inlined: self.computed_in.setdefault(y, []).append(x)
+
+  def try_to_take_back(self, x:UOp) -> None:
+    roots = [root for root in self.regions if root is not x and x in self.regions[root].read]
+    before = self.predict([*roots, x])
+    known = {root: self.regions.pop(root) for root in roots}
+    self.stored.discard(x)
+    if self.predict(roots) <= before:
+      del self.found[x], self.regions[x]
+      self.stored_bytes -= count_bytes(x)
+      return
+    self.stored.add(x)
+    self.regions.update(known)
+
+  @cached_property
+  def computed_in(self) -> dict[UOp, list[UOp]]:
+    """Value that a reader computes again -> the kernels that do."""
+    found: dict[UOp, list[UOp]] = {}
+    for root in self.stored:
+      for x in self.find_region(root).inlined: found.setdefault(x, []).append(root)
+    return found
+
+  @property
+  def least_ns(self) -> float: return MIN_LAUNCHES*self.machine.launch_ns
+
+  @cached_property
+  def most_bytes(self) -> int: return max(FREE_BYTES, sum(count_bytes(x) for x in self.made.toposort if x in self.stored or x.op is Ops.BUFFER))
+
+def find_reused(made:Attempt) -> dict[UOp, Refusal]:
+  """Returns the values that should have a buffer, each with the numbers: rule `stored-once`, and `over-memory` for those that get none."""
+  if not made.inlined or not made.kernels: return {}
+  return Reuse(made, find_renderer(made.kernels[0].device)).choose()
+
+def count_reduces(k:MadeKernel) -> Counter[tuple]:
+  """The shapes of the reduces that are left in a kernel: others became an index."""
+  from tinygrad_overlay.codegen._work import CannotLower, find_reduces  # it needs codegen, which imports the scheduler
+  try: return Counter((u.arg, tuple(sorted(size(r) for r in u.src[1:]))) for u in find_reduces(k.ast))
+  except CannotLower: return Counter()
+
+def reduce_shape(x:UOp) -> tuple:
+  return x.arg[0], tuple(sorted(n for i in x.arg[1] if (n:=count_elements(x.src[0], (i,))) > 1))
+
+READ = {Ops.BUFFER, Ops.BUFFER_VIEW, Ops.MSTACK, Ops.MSELECT, Ops.AFTER, Ops.KERNEL}
+
+def count_executed(depends:frozenset[UOp], around:Ranges, ren:Renderer) -> int:
+  """How often a value is computed: codegen puts it into the innermost loop that it depends on, so in all loops around that one too. The loops of the
+  output are threads where the target has many: each computes it."""
+  inner = max((i for i,r in enumerate(around) if r in depends), default=-1)
+  runs = [r for i,r in enumerate(around) if i <= inner or (ren.has_local and r.arg[-1] is AxisType.LOOP)]
+  shared = [min(size(r), UNROLLED_STEPS) for r in runs if r not in depends and r.arg[-1] is AxisType.LOOP][:UNROLLED_LOOPS]
+  return count_steps(runs)//math.prod(shared)
+
+def count_all(x:UOp) -> int: return count_elements(x, range(len(x.shape)))
+def count_bytes(x:UOp) -> int: return count_all(x)*x.dtype.itemsize if x._shape is not None else 0
