@@ -1,10 +1,12 @@
-"""What `tinygrad.func.vmap` costs: `python -m bench.vmap [--pairs N] [--batch B ...]`.
+"""What `tinygrad.func.vmap` costs: `python -m bench.vmap [--pairs N] [--batch B ...] [--calls]`.
 
 For each function: one vmapped call against the program somebody would write for the whole batch by hand.
 
  - kernels: vmapped / by hand (the same number)
  - run: time of the kernels (under TinyJit), vmapped / by hand, the median of pairs that take turns (at most 1.05)
- - call: time of a call that builds its graph again each time and finds its schedule in the cache, in the same manner
+ - call: time of a call that builds its graph again each time and finds its schedule in the cache: vmapped / by hand,
+   single calls that take turns, the median of each (at most 1.10). `--calls` shows this alone, with what it takes to
+   build the graph and to schedule and run it, in milliseconds
  - loop, jax, torch: time of a Python loop over the elements (each row's kernels under TinyJit), of jax.jit(jax.vmap)
    and of torch.func.vmap, over the vmapped time: above 1 they are slower. `-` where it is not installed.
 """
@@ -12,6 +14,8 @@ For each function: one vmapped call against the program somebody would write for
 from __future__ import annotations
 
 import argparse
+import functools
+import gc
 import importlib
 import statistics
 import time
@@ -27,7 +31,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 from tinygrad import Device, Tensor, TinyJit
-from tinygrad.func import vmap
+from tinygrad.engine.schedule import schedule_cache
+from tinygrad.func import jvp, vmap
 from tinygrad.uop.ops import Ops
 
 Call = Callable[[], Any]
@@ -42,7 +47,7 @@ class Case:
     shape: tuple[int, ...]
     one: Callable[[Tensor], Tensor]
     batched: Callable[[Tensor], Tensor]
-    library: Callable[[Any, dict[str, Any]], Callable[[Any], Any]]
+    library: Callable[[Any, dict[str, Any]], Callable[[Any], Any]] | None = None
     after: Callable[[Tensor], Tensor] = lambda y: y
     out_axes: int = 0
 
@@ -58,6 +63,10 @@ W = {name: Tensor(array).realize() for name, array in WEIGHTS.items()}
 
 def attend(x: Tensor) -> Tensor:
     return (x @ x.transpose(-1, -2) * 0.25).softmax() @ x
+
+
+def slope(x: Tensor, total: Callable[[Tensor], Tensor]) -> Tensor:
+    return jvp(lambda v: total(v).sqrt(), (x,), (x.sin(),))[1]
 
 
 CASES = [
@@ -132,6 +141,15 @@ CASES = [
     ),
     Case("cumsum", (64,), lambda x: x.cumsum(), lambda x: x.cumsum(1), lambda m, w: lambda x: m.cumsum(x, 0)),
     Case(
+        "elementwise chain",
+        (64,),
+        lambda x: (x * 2 + 1).sin().exp().relu() - 0.5,
+        lambda x: (x * 2 + 1).sin().exp().relu() - 0.5,
+    ),
+    Case("matmul, softmax", (64,), lambda x: (x @ W["square"]).softmax(), lambda x: (x @ W["square"]).softmax()),
+    Case("nested vmap", (8, 64), vmap(lambda x: x.softmax() * 2), lambda x: x.softmax() * 2),
+    Case("jvp", (64,), lambda x: slope(x, lambda v: (v * v).sum()), lambda x: slope(x, lambda v: (v * v).sum(1))),
+    Case(
         "out_axes=1", (64,), lambda x: x * 2, lambda x: (x * 2).T.contiguous(), lambda m, w: lambda x: x * 2, out_axes=1
     ),
 ]
@@ -164,6 +182,46 @@ def compare(left: Call, right: Call, pairs: int) -> tuple[float, float]:
     return statistics.median(a / b for a, b in timed), statistics.median(a for a, _ in timed)
 
 
+@dataclass(frozen=True)
+class CallCost:
+    """Median seconds to build the graph of a call, and to schedule and run it."""
+
+    build: float
+    run: float
+
+    @property
+    def total(self) -> float:
+        return self.build + self.run
+
+
+def time_call(call: Callable[[Tensor], Tensor], x: Tensor) -> tuple[float, float]:
+    started = time.perf_counter()
+    y = call(x)
+    built = time.perf_counter()
+    y.realize()
+    return built - started, time.perf_counter() - built
+
+
+def compare_calls(left: Callable, right: Callable, x: Tensor, calls: int) -> tuple[CallCost, CallCost]:
+    """Returns what a call of each costs that finds its schedule in the cache. They take turns."""
+    for _ in range(4):
+        time_call(left, x)
+        time_call(right, x)
+    schedules, timed = len(schedule_cache), {left: [], right: []}
+    gc.disable()
+    for i in range(calls):
+        for call in (left, right) if i % 2 == 0 else (right, left):
+            timed[call].append(time_call(call, x))
+    gc.enable()
+    if len(schedule_cache) != schedules:
+        raise RuntimeError("a call did not find its schedule in the cache")
+    return summarize(timed[left]), summarize(timed[right])
+
+
+def summarize(timed: list[tuple[float, float]]) -> CallCost:
+    return CallCost(statistics.median(build for build, _ in timed), statistics.median(run for _, run in timed))
+
+
 def jitted(call: Callable[[Tensor], Tensor], x: Tensor) -> Call:
     step = TinyJit(lambda v: call(v).contiguous().realize())
     return lambda: step(x)
@@ -183,7 +241,7 @@ def import_if_installed(name: str) -> Any:
 
 
 def jax_of(case: Case, array: np.ndarray) -> Call | None:
-    if (jax := import_if_installed("jax")) is None:
+    if case.library is None or (jax := import_if_installed("jax")) is None:
         return None
     jnp = jax.numpy
     call = jax.jit(jax.vmap(case.library(jnp, {k: jnp.asarray(v) for k, v in WEIGHTS.items()}), out_axes=case.out_axes))
@@ -192,29 +250,42 @@ def jax_of(case: Case, array: np.ndarray) -> Call | None:
 
 
 def torch_of(case: Case, array: np.ndarray) -> Call | None:
-    if (torch := import_if_installed("torch")) is None:
+    if case.library is None or (torch := import_if_installed("torch")) is None:
         return None
     fn = case.library(torch, {k: torch.from_numpy(v) for k, v in WEIGHTS.items()})
     call, x = torch.func.vmap(fn, out_dims=case.out_axes), torch.from_numpy(array)
     return lambda: call(x)
 
 
-def measure(case: Case, batch: int, pairs: int) -> list[str]:
-    array = NUMBERS.standard_normal((batch, *case.shape)).astype(np.float32)
+def make_both(case: Case, array: np.ndarray) -> tuple[Callable, Callable, Tensor]:
+    """Returns the vmapped function, the one by hand and their argument; their values are the same."""
     x = Tensor(array).realize()
     mapped = vmap(case.one, out_axes=case.out_axes)
     ours, by_hand = (lambda v: case.after(mapped(v))), (lambda v: case.after(case.batched(v)))
     np.testing.assert_allclose(ours(x).numpy(), by_hand(x).numpy(), rtol=1e-4, atol=1e-4)
+    return ours, by_hand, x
+
+
+def measure_calls(case: Case, batch: int, calls: int) -> list[str]:
+    ours, by_hand, x = make_both(case, NUMBERS.standard_normal((batch, *case.shape)).astype(np.float32))
+    a, b = compare_calls(ours, by_hand, x, calls)
+    parts = [f"{of_a * 1e3:.3f} / {of_b * 1e3:.3f}" for of_a, of_b in ((a.build, b.build), (a.run, b.run))]
+    return [case.name, str(batch), *parts, f"{a.total / b.total:.3f}"]
+
+
+def measure(case: Case, batch: int, pairs: int) -> list[str]:
+    array = NUMBERS.standard_normal((batch, *case.shape)).astype(np.float32)
+    ours, by_hand, x = make_both(case, array)
     kernels = f"{count_kernels(ours, x)} / {count_kernels(by_hand, x)}"
     run, seconds = compare(jitted(ours, x), jitted(by_hand, x), pairs)
-    call, _ = compare(lambda: ours(x).realize(), lambda: by_hand(x).realize(), pairs)
+    of_ours, of_hand = compare_calls(ours, by_hand, x, pairs * 10)
     others = [loop_of(case, array) if batch <= 512 else None, jax_of(case, array), torch_of(case, array)]
     return [
         case.name,
         str(batch),
         kernels,
         f"{run:.2f}",
-        f"{call:.2f}",
+        f"{of_ours.total / of_hand.total:.2f}",
         f"{seconds * 1e6:.0f} us",
         *[
             "-" if other is None else f"{compare(other, jitted(ours, x), max(pairs // 3, 3))[0]:.2f}"
@@ -228,22 +299,18 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=15, help="pairs a figure")
     parser.add_argument("--batch", type=int, nargs="+", default=[8, 64, 512, 4096])
     parser.add_argument("--only", default="", help="functions whose name holds this")
+    parser.add_argument("--calls", action="store_true", help="what a call costs, and nothing else")
     options = parser.parse_args()
-    table = Table(
-        "function",
-        "batch",
-        "kernels",
-        "run",
-        "call",
-        "vmapped",
-        "loop",
-        "jax",
-        "torch",
-        title="vmapped over by hand; others over vmapped",
-    )
+    if options.calls:
+        columns = ["function", "batch", "build, ms", "schedule and run, ms", "call"]
+        row, title = functools.partial(measure_calls, calls=options.pairs * 20), "a call: vmapped / by hand"
+    else:
+        columns = ["function", "batch", "kernels", "run", "call", "vmapped", "loop", "jax", "torch"]
+        row, title = functools.partial(measure, pairs=options.pairs), "vmapped over by hand; others over vmapped"
+    table = Table(*columns, title=title)
     for case in CASES:
         for batch in options.batch if options.only in case.name else ():
-            table.add_row(*measure(case, batch, options.pairs))
+            table.add_row(*row(case, batch))
     Console(width=None if Console().is_terminal else 120).print(table)
 
 

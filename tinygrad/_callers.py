@@ -8,7 +8,7 @@ INSIDE = ("tinygrad.", "tinygrad_overlay.", "contextlib", "functools", "vmapdbg.
 def called_methods() -> list[str]:
   """The Tensor methods that run now, and TinyJit; the one that the user called last.
 
-  The note of who makes an op (_METADATA) would say it too, but an exception leaves the note of its time behind.
+  The note of who makes an op (_METADATA) would say it too, but not for TinyJit, and only the one that the user called.
   """
   frame, names = sys._getframe(1), []
   while frame is not None and (module:=frame.f_globals.get("__name__", "")).startswith(INSIDE):

@@ -5,11 +5,10 @@ about patches, so another state is another process.
 """
 from __future__ import annotations
 import itertools
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterator
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 patches: frozenset[str] = frozenset()
 patches_spec: str = ""
@@ -31,10 +30,9 @@ class Process:
   own_ids: Iterator[int]
   padded_ids: Iterator[int]
   mark_numbers: Iterator[int] = field(default_factory=itertools.count)
-  # whether tinygrad.func ever made a RANGE, or marked an input. It may be in any graph that is scheduled later; without any, no graph is searched for
-  # them
-  made_ranges: bool = False
-  made_marks: bool = False
+  # the RANGEs that tinygrad.func made and the inputs that it marked, as long as any graph has them: without any, no graph is searched for them
+  own_ranges: WeakSet[Any] = field(default_factory=WeakSet)
+  marks: WeakSet[Any] = field(default_factory=WeakSet)
   # the variables that OUTER scopes gave to their kernels, by name: the schedule cache and a JIT run kernels of passes that are long over
   outer_variables: set[str] = field(default_factory=set)
   # what was found out about kernels, by their ASTs: an attempt has most of its kernels from the one before, and a model its layers from each other
@@ -48,11 +46,11 @@ class Process:
   # SparsityPattern or Coloring -> what was made of it: a call that uses it again copies nothing to the device, and so does a replay of TinyJit
   made_of_pattern: WeakKeyDictionary[Any, dict] = field(default_factory=WeakKeyDictionary)
 
-# The ids of the RANGEs that tinygrad.func makes: below those that anyone writes by hand. The schedule renames them (name_own_ranges in
-# schedule/_scopes.py)
-FIRST_OWN_ID, FIRST_PADDED_ID = -(1<<20), -(1<<40)
+# The ids of the RANGEs that tinygrad.func makes: below those that anyone writes by hand. The first of each kind stand for them in the key of the
+# schedule cache (engine/schedule.py), the others are given out. A schedule that is made renames them (name_own_ranges in schedule/_scopes.py)
+FIRST_OWN_ID, FIRST_PADDED_ID, KEY_IDS = -(1<<20), -(1<<40), 1<<20
 
-process = Process(itertools.count(FIRST_OWN_ID, -1), itertools.count(FIRST_PADDED_ID, -1))
+process = Process(itertools.count(FIRST_OWN_ID-KEY_IDS, -1), itertools.count(FIRST_PADDED_ID-KEY_IDS, -1))
 
 # *** the functions of the user's that tinygrad.func runs now, in this thread
 
@@ -62,8 +60,8 @@ class Running:
   inputs: tuple[Any, ...]
   # the first Tensor made for it: the Tensors that are older are from outside of it. None: it was given nothing
   first: Any
-  # of the mapped batch; None: it is differentiated
-  size: int|None = None
+  # of the mapped batch, an int or a Variable; None: it is differentiated
+  size: Any = None
   # what a random call does in a mapped function, and what takes the slices of a batch's first axis into its scope
   randomness: str = "error"
   enter: Callable[[Any], Any] = lambda x: x
@@ -73,11 +71,29 @@ class Running:
 
 running: ContextVar[tuple[Running, ...]] = ContextVar("running", default=())
 
-@contextmanager
-def run_function(function:Running) -> Iterator[None]:
-  token = running.set((*running.get(), function))
-  try: yield
-  finally: running.reset(token)
+class run_function:
+  def __init__(self, function:Running): self.function = function
+  def __enter__(self) -> None: self.token = running.set((*running.get(), self.function))
+  def __exit__(self, *error) -> None: running.reset(self.token)
+
+# *** the modules that tinygrad.func.functional_call calls now, in this thread
+
+@dataclass
+class StateCall:
+  """The Tensors of a module that is called with other values, by their ids, and those that it wrote to. A write to one of them makes its new value."""
+  tensors: dict[int, Any]
+  written: set[int] = field(default_factory=set)
+
+state_calls: ContextVar[tuple[StateCall, ...]] = ContextVar("state_calls", default=())
+
+class run_state_call:
+  def __init__(self, call:StateCall): self.call = call
+  def __enter__(self) -> None: self.token = state_calls.set((*state_calls.get(), self.call))
+  def __exit__(self, *error) -> None: state_calls.reset(self.token)
+
+def find_state_call(x:Any) -> StateCall|None:
+  """The innermost one that `x` is the state of."""
+  return next((call for call in reversed(state_calls.get()) if id(x) in call.tensors), None)
 
 def start(spec:str, nobody_there:Any) -> None:
   global patches, patches_spec, nobody, observer

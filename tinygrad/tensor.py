@@ -3,14 +3,16 @@ from __future__ import annotations
 import functools
 from types import ModuleType
 from typing import Any, Iterable
-from tinygrad.dtype import dtypes
-from tinygrad.helpers import TRACEMETA, argfix
-from tinygrad.uop.ops import Ops, UOp
+from tinygrad.dtype import dtypes, least_upper_dtype
+from tinygrad.helpers import PROFILE, TRACEMETA, Metadata, argfix
+from tinygrad.uop.ops import GroupOp, Ops, UOp, sint
 from tinygrad_overlay import _state
 from tinygrad_overlay._callers import called_methods
+from tinygrad_overlay._func.graph import is_mark
 from tinygrad_overlay._patching import Changes
 from tinygrad_overlay._state import Running
 from tinygrad_overlay.schedule._scopes import VmapScopeError, name_ranges, open_vmap_ranges
+from tinygrad_overlay.uop.ops import render_shape, render_size
 
 def vmapin(self, varg:tuple[UOp, ...]):
   """Enters a vmap scope: one slice of this tensor for each step of the RANGEs in `varg`.
@@ -27,6 +29,32 @@ def vmapout(self, varg:tuple[UOp, ...]):
   (6,) with (RANGE(3), 0) -> (3, 6). Raises ValueError when they do not fit.
   """
   return self._apply_uop(UOp.vmapout, extra_args=(varg,))
+
+class NotedAs:
+  """In this block the note of who makes a UOp is that of a Tensor method. The wrapper around each method takes it and does not time itself.
+
+  For what vmap does many times in each call. Who looks closer has each method by itself: with its line, or its time.
+  """
+  def __init__(self, name:str): self.note, self.is_set = Metadata(name=name, caller=""), False
+  def __enter__(self) -> None:
+    if TRACEMETA.value != 1 or PROFILE or _state.observer.listens or upstream._METADATA.get() is not None: return
+    upstream._METADATA.set(self.note)
+    self.is_set = True
+  def __exit__(self, *error) -> None:
+    if self.is_set: upstream._METADATA.set(None)
+
+class ProfiledMethod:
+  """Stock's profile of a Tensor method. Where the method raises, the note of it goes: stock leaves it there, for all that is made after that."""
+  def __init__(self, profile:Any): self.profile = profile
+  def __enter__(self) -> Any: return self.profile.__enter__()
+  def __exit__(self, error:type[BaseException]|None, *rest) -> Any:
+    if error is not None: upstream._METADATA.set(None)
+    return self.profile.__exit__(error, *rest)
+
+def cpu_profile(name:Any, device="TINY", is_copy=False, display=True) -> Any:
+  profile = stock_cpu_profile(name, device, is_copy, display)
+  # the wrapper around each method
+  return ProfiledMethod(profile) if device == "USER" else profile
 
 # the bases whose assign writes memory that was there before the scope
 OUTSIDE_BASES = {Ops.BUFFER, Ops.VMAPIN, Ops.MSTACK}
@@ -60,7 +88,47 @@ def functions_of(*us:UOp) -> list[Running]:
 
 def is_differentiated(functions:Iterable[Running]) -> bool: return any(f.is_differentiated for f in functions)
 
+# *** the state of a module that functional_call calls: a write to it makes its new value
+
+def replace(self, x, allow_shape_mismatch=False):
+  if (call:=_state.find_state_call(self)) is not None: call.written.add(id(self))
+  return stock_replace(self, x, allow_shape_mismatch)
+
+def write_to_view(view, x):
+  """Writes to the state that `view` shows a part of. None: it shows no state."""
+  # a constant has no memory that two could share
+  if (base:=view.uop.base).op is Ops.CONST: return None
+  states = [t for call in reversed(_state.state_calls.get()) for t in call.tensors.values() if t.uop.base is base]
+  if not states: return None
+  target = states[0]
+  if base.op not in OUTSIDE_BASES and not is_mark(base):
+    # another Tensor that is made in the same way has the same UOp
+    raise NotImplementedError(f"assign to a view of the state of shape {render_shape(target.shape)}, which has no memory yet: realize the state before"
+                              " the call")
+  if not is_view_of(view.uop, target.uop):
+    raise NotImplementedError(f"assign to a view of the state of shape {render_shape(target.shape)} that is made by more than movement ops")
+  x = as_value_of(view, x)
+  target.replace(write_view(target, view, x).cast(target.dtype))
+  view.uop = x.uop
+  return view
+
+def is_view_of(view:UOp, whole:UOp) -> bool:
+  while view is not whole and view.op in GroupOp.Movement: view = view.src[0]
+  return view is whole
+
+def as_value_of(target, x):
+  """A value that may take the place of that of `target`, as stock's assign takes it."""
+  if not isinstance(x, Tensor): x = Tensor(x, device=target.device, dtype=target.dtype)
+  if least_upper_dtype(target.dtype, x.dtype) == target.dtype: x = x._broadcast_to(target.shape).cast(target.dtype)
+  if (target.shape, target.dtype, target.device) != (x.shape, x.dtype, x.device):
+    raise ValueError(f"assign: a Tensor of shape {render_shape(x.shape)} and {x.dtype.name} on {x.device} cannot take the place of the state of shape"
+                     f" {render_shape(target.shape)} and {target.dtype.name} on {target.device}")
+  return x
+
 def assign(self, x):
+  if _state.state_calls.get():
+    if _state.find_state_call(self) is not None: return self.replace(as_value_of(self, x))
+    if (written:=write_to_view(self, x)) is not None: return written
   if not isinstance(x, Tensor) or x.uop is self.uop: return stock_assign(self, x)
   ranges, functions = open_vmap_ranges(self.uop, x.uop), functions_of(self.uop, x.uop)
   refuse_outside("assign", self, ranges, functions)
@@ -86,17 +154,21 @@ def rand(*shape, device=None, dtype=None, contiguous=True, **kwargs):
   functions = _state.running.get()
   if refused:=[f.size for f in functions if f.size is not None and f.randomness == "error"]: refuse_random(refused[-1], tuple(argfix(*shape)))
   # each element has its own: numbers for the whole batch, of which it takes a slice
-  if different:=[f for f in functions if f.randomness == "different"]: shape = (*[f.size for f in different], *argfix(*shape))
+  if different:=[f for f in functions if f.randomness == "different"]:
+    if symbolic:=[f.size for f in different if isinstance(f.size, UOp)]:
+      raise VmapScopeError(f"randomness='different' needs a batch of fixed size, not {render_size(symbolic[0])}: draw the numbers before the vmap and"
+                           " map them")
+    shape = (*[f.size for f in different], *argfix(*shape))
   ret = stock_rand(*shape, device=device, dtype=dtype, contiguous=contiguous, **kwargs)
   for f in different: ret = f.enter(ret)
   return ret
 
-def refuse_random(size:int, shape:tuple) -> None:
+def refuse_random(size:sint, shape:tuple) -> None:
   methods = called_methods() or ["Tensor.rand"]
   # these draw two uniform numbers for each of theirs
   if not {"Tensor.randn", "Tensor.randn_like"}.isdisjoint(methods): shape = shape[1:]
-  raise VmapScopeError(f"{methods[-1]} draws random numbers of shape {shape} inside a function that vmap maps over {size} elements, and every element"
-                       f" would get the same ones; draw shape {(size, *shape)} before the vmap and map it, or {shape} before it if they shall be the same,"
+  raise VmapScopeError(f"{methods[-1]} draws random numbers of shape {shape} inside a function that vmap maps over {render_size(size)} elements, and every element"
+                       f" would get the same ones; draw shape {render_shape((size, *shape))} before the vmap and map it, or {shape} before it if they shall be the same,"
                        f" or say randomness='different' or 'same'")
 
 def tensors_of(indices:Any) -> list: return [i for i in (indices if isinstance(indices, (tuple, list)) else (indices,)) if isinstance(i, Tensor)]
@@ -105,12 +177,14 @@ def setitem(self, indices, v) -> None:
   """Inside a scope a setitem makes the new value: there is no memory of one element's own to write to. So it does where it is differentiated."""
   read = [self.uop, *[t.uop for t in (v, *tensors_of(indices)) if isinstance(t, Tensor)]]
   ranges, functions = open_vmap_ranges(*read), functions_of(*read)
-  if not ranges and not is_differentiated(functions): return stock_setitem(self, indices, v)
-  refuse_outside("setitem", self, ranges, functions)
+  call = _state.find_state_call(self)
+  if call is None:
+    if not ranges and not is_differentiated(functions): return stock_setitem(self, indices, v)
+    refuse_outside("setitem", self, ranges, functions)
   if not isinstance(v, Tensor): v = Tensor(v, device=self.device, dtype=self.dtype)
   if self.requires_grad or v.requires_grad: raise NotImplementedError("setitem with requires_grad is not supported")
   entries = expand_ellipsis(list(indices) if isinstance(indices, tuple) else [indices], self.ndim)
-  place = f"the vmap scope of {name_ranges(ranges)}" if ranges else "a function that is differentiated"
+  place = f"the vmap scope of {name_ranges(ranges)}" if ranges else "a function that is differentiated" if call is None else "functional_call"
   self.replace(write_entries(self, entries, v, place).cast(self.dtype))
 
 def write_entries(target, entries:list, v, place:str):
@@ -142,16 +216,18 @@ def put_back(target:UOp, view:UOp, value:UOp) -> UOp:
   return gradient.compute_gradient(view, value, {target})[target]
 
 def patch(module:ModuleType) -> None:
-  global Tensor, upstream, gradient, stock_assign, stock_clone, stock_setitem, stock_bool, stock_rand
+  global Tensor, upstream, gradient, stock_assign, stock_clone, stock_replace, stock_setitem, stock_bool, stock_rand, stock_cpu_profile
   from tinygrad import gradient
   Tensor, upstream = module.Tensor, module
   with Changes("vmap-ops") as changes:
     note = changes.expect(module, "_metadata_wrapper", "fn")
     # tinygrad wraps each method to note which one made a UOp
     def noted(method): return functools.wraps(method)(note(method)) if TRACEMETA >= 1 else method
+    stock_cpu_profile = changes.replace(module, "cpu_profile", cpu_profile, "name", "device", "is_copy", "display")
     changes.add(Tensor, "vmapin", noted(vmapin))
     changes.add(Tensor, "vmapout", noted(vmapout))
     stock_assign = changes.replace(Tensor, "assign", noted(assign), "self", "x")
+    stock_replace = changes.replace(Tensor, "replace", noted(replace), "self", "x", "allow_shape_mismatch")
     stock_clone = changes.replace(Tensor, "clone", noted(clone), "self")
     stock_setitem = changes.replace(Tensor, "__setitem__", noted(setitem), "self", "indices", "v")
     stock_bool = changes.replace(Tensor, "__bool__", refuse_truth, "self")

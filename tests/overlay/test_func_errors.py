@@ -123,10 +123,35 @@ VMAP: dict[str, tuple[type[Exception], Call, list[str]]] = {
         lambda: vmap(double)(Tensor(1.0)),
         ["axis 0 is out of range for args[0] of shape ()", "no axis", "None in in_axes"],
     ),
-    "a symbolic axis": (
+    "a symbolic axis in parts": (
         ValueError,
-        lambda: vmap(double)(of_symbolic_size()),
-        ["axis 0 of args[0] has the symbolic size n"],
+        lambda: vmap(double, chunk_size=1)(of_symbolic_size()),
+        ["chunk_size needs a batch of fixed size, not n=2"],
+    ),
+    "a symbolic axis of pad_reduce": (
+        ValueError,
+        lambda: vmap(double, method="pad_reduce")(of_symbolic_size()),
+        ["method 'pad_reduce' needs a batch of fixed size, not n=2"],
+    ),
+    "a symbolic axis and a fixed one": (
+        ValueError,
+        lambda: vmap(double)(of_symbolic_size(), X),
+        ["args[0] of shape (n=2, 4) has n=2 at axis 0", "args[1] of shape (3, 4) has 3 at axis 0"],
+    ),
+    "a symbolic axis of two values": (
+        ValueError,
+        lambda: vmap(double)(of_symbolic_size(), X[: Variable("n", 1, 3).bind(3)]),
+        ["(n=2, 4) has n=2 at axis 0", "(n=3, 4) has n=3 at axis 0"],
+    ),
+    "numbers for a symbolic axis": (
+        VmapScopeError,
+        lambda: vmap(lambda v: v * Tensor.rand(4), randomness="different")(of_symbolic_size()),
+        ["randomness='different' needs a batch of fixed size, not n=2"],
+    ),
+    "an axis beside a symbolic one": (
+        ValueError,
+        lambda: vmap(double, in_axes=2)(of_symbolic_size()),
+        ["axis 2 is out of range for args[0] of shape (n=2, 4)"],
     ),
     "nothing mapped": (
         ValueError,

@@ -95,6 +95,10 @@ GATHERS: dict[str, tuple[Program, np.ndarray]] = {
     "gather rows": (lambda: data(M.T).gather(0, index(np.stack([PICKED] * 4, 1))), M.T[PICKED]),
     "one-hot": (lambda: (index(PICKED).one_hot(N) * data(X)).sum(-1), X[PICKED]),
     "one-hot of ints": (lambda: (index(PICKED).one_hot(N) * data(X, dtypes.int)).sum(-1), X[PICKED]),
+    "one-hot of bools": (
+        lambda: ((index(ROW) > 0).cast(dtypes.int).one_hot(N) * data(X)).sum(-1),
+        X[(ROW > 0).astype(int)],
+    ),
     "one-hot matmul": (lambda: index(PICKED).one_hot(N).float() @ data(M.T), M.T[PICKED]),
     "counted backwards": (
         lambda: (index(PICKED).reshape(5, 1) == FLIPPED).where(data(X), 0).sum(-1),

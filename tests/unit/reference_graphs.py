@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vmapdbg.reference.evaluate import Evaluator
-from vmapdbg.reference.graph import Graph, Node
+from vmapdbg.reference.graph import Graph, Node, Unknown
 from vmapdbg.reference.rounding import Rounding
-from vmapdbg.reference.value import Unknown, Value
+from vmapdbg.reference.value import Value
 from vmapdbg.values.numbers import encode
 
 

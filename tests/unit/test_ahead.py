@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -137,5 +138,12 @@ def test_files_are_named_when_they_are_there(folder: EvidenceFolder) -> None:
         file.write("schedule-0000")
     assert folder.read_written(place) == ([], place)
     folder.write(Evidence(7, None, replay=2))
-    names, _ = folder.read_written(place)
+    names, place = folder.read_written(place)
     assert names[0].endswith("schedule-000007.replay-000002.pickle")
+    if os.fork() == 0:
+        folder.close()
+        os._exit(0)
+    os.wait()
+    assert folder.read_written(place) == ([], place)
+    folder.close()
+    assert folder.read_written(place)[0] == ["closed"]

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from reference_graphs import Maker, count
 
 from vmapdbg.child.oracle.by_numpy import NumpyValues
-from vmapdbg.reference.graph import DEVICES, Node
+from vmapdbg.reference.graph import DEVICES, Node, Unknown
 from vmapdbg.reference.rounding import InDouble, count_roundings
 from vmapdbg.reference.sums import add_products
-from vmapdbg.reference.value import Unknown
 from vmapdbg.values.tolerance import EPSILON, make_tolerance
 
 ROOT = Path(__file__).parent.parent.parent

@@ -9,10 +9,9 @@ import pytest
 from numpy.typing import ArrayLike, NDArray
 
 from vmapdbg.reference import run_kernel
-from vmapdbg.reference.graph import Node
+from vmapdbg.reference.graph import Node, Unknown
 from vmapdbg.reference.kernel import Kernel, Store
 from vmapdbg.reference.run_kernel import Written
-from vmapdbg.reference.value import Unknown
 from vmapdbg.values.numbers import Array, decode, encode
 
 

@@ -13,10 +13,10 @@ from integers import INTEGER_OPS, SIGNED, UNSIGNED, wrap
 from linear_programs import ProgramMaker, make_elementwise
 
 from vmapdbg.reference import linear_machine, linear_plan, run_linear
+from vmapdbg.reference.graph import Unknown
 from vmapdbg.reference.linear import nest
 from vmapdbg.reference.linear_memory import LeavesMemory
 from vmapdbg.reference.linear_wanted import find_steps
-from vmapdbg.reference.value import Unknown
 from vmapdbg.values.numbers import decode
 
 NUMBERS = np.arange(24.0)

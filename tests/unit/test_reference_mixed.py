@@ -9,10 +9,10 @@ import pytest
 from numpy.typing import ArrayLike, NDArray
 
 from vmapdbg.reference import mixed
-from vmapdbg.reference.graph import Graph, Node
+from vmapdbg.reference.graph import Graph, Node, Unknown
 from vmapdbg.reference.kernel import Kernel, Store
 from vmapdbg.reference.mixed import MixedEvaluator
-from vmapdbg.reference.value import Unknown, Value
+from vmapdbg.reference.value import Value
 from vmapdbg.values.numbers import encode
 
 DATA = np.arange(12.0).reshape(3, 4)

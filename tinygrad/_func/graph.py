@@ -13,21 +13,30 @@ MARK = "func.mark"
 
 def mark(u:UOp) -> UOp:
   """A node with the value of `u` that no other value is made of."""
-  process.made_marks = True
-  return UOp(Ops.CONTIGUOUS, u.dtype, (u,), tag=(MARK, next(process.mark_numbers)))
+  made = UOp(Ops.CONTIGUOUS, u.dtype, (u,), tag=(MARK, next(process.mark_numbers)))
+  process.marks.add(made)
+  return made
 
 def is_mark(u:UOp) -> bool: return u.op is Ops.CONTIGUOUS and isinstance(u.tag, tuple) and u.tag[:1] == (MARK,)
 
-def find_marks(toposort:Iterable[UOp]) -> dict[UOp, UOp]: return {u:u.src[0] for u in toposort if is_mark(u)} if process.made_marks else {}
+def find_marks(toposort:Iterable[UOp]) -> dict[UOp, UOp]: return {u:u.src[0] for u in toposort if is_mark(u)}
+
+def take_over(new:UOp, old:UOp) -> None:
+  if (notes:=all_metadata.get(old)) is not None: all_metadata.setdefault(new, notes)
+  # what takes a node's place has its shape
+  if (shape:=old.__dict__.get(SHAPE)) is not None: vars(new)[SHAPE] = shape
+
+# where UOp keeps its shape
+SHAPE = UOp._shape.nm
 
 def replace_nodes(us:Iterable[UOp], nodes:dict[UOp, UOp]) -> dict[UOp, UOp]:
-  """Returns old node -> new node for all nodes below `us`, with `nodes` replaced by others. A node keeps the note of who made it."""
+  """Returns old node -> new node for all nodes below `us`, with `nodes` replaced by others of the same shape. A node keeps the note of who made it."""
   new: dict[UOp, UOp] = {}
   for u in UOp.sink(*us).toposort():
     if (ret:=nodes.get(u)) is None:
       srcs = tuple(new[s] for s in u.src)
       ret = u if srcs == u.src else u.replace(src=srcs)
-      if ret is not u and (notes:=all_metadata.get(u)) is not None: all_metadata.setdefault(ret, notes)
+      if ret is not u: take_over(ret, u)
     # what a mark marks may hold other marks
     else: ret = new.get(ret, ret)
     new[u] = ret

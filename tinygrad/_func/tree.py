@@ -1,6 +1,6 @@
 """Trees of values: tuples, lists, dicts, dataclasses and registered classes, as jax and torch.func take them. None is an empty tree, anything else is a leaf."""
 from __future__ import annotations
-import copy, dataclasses
+import copy, dataclasses, functools
 from typing import Any, Callable, Iterator
 
 # class -> (what gives its children and the rest, what makes one of the rest and children)
@@ -20,12 +20,16 @@ def register_pytree(cls:type, flatten:Callable[[Any], tuple], unflatten:Callable
 # the metadata of a dataclass's field that is no child
 STATIC = {"static": True}
 
-def is_node(tree:Any) -> bool:
-  return tree is None or isinstance(tree, (tuple, list, dict)) or type(tree) in registered or is_dataclass(tree)
+def is_node(tree:Any) -> bool: return is_node_class(type(tree)) or type(tree) in registered
 
-def is_dataclass(tree:Any) -> bool:
+# of each class once: every vmap asks for each of its arguments and results, several times
+@functools.lru_cache(1024)
+def is_node_class(cls:type) -> bool: return issubclass(cls, (tuple, list, dict, type(None))) or is_dataclass(cls)
+
+@functools.lru_cache(1024)
+def is_dataclass(cls:type) -> bool:
   # a UOp is one, too
-  return dataclasses.is_dataclass(tree) and not isinstance(tree, type) and not type(tree).__module__.startswith("tinygrad.")
+  return dataclasses.is_dataclass(cls) and not cls.__module__.startswith("tinygrad.")
 
 def data_fields(tree:Any) -> list[str]:
   """The fields of a dataclass that are children: not those of `field(metadata={"static": True})`, and those that its constructor takes."""
@@ -36,7 +40,7 @@ def children(tree:Any) -> list[tuple[str, Any]]:
   if tree is None: return []
   if type(tree) in registered: return [(f"[{i}]", child) for i,child in enumerate(registered[type(tree)][0](tree)[0])]
   if isinstance(tree, dict): return [(f"[{k!r}]", tree[k]) for k in sorted_keys(tree)]
-  if is_dataclass(tree): return [(f".{name}", getattr(tree, name)) for name in data_fields(tree)]
+  if is_dataclass(type(tree)): return [(f".{name}", getattr(tree, name)) for name in data_fields(tree)]
   return [(f"[{i}]", child) for i,child in enumerate(tree)]
 
 def sorted_keys(tree:dict) -> list: return sorted(tree, key=lambda k: (str(type(k)), k))
@@ -52,7 +56,7 @@ def rebuild(tree:Any, new:list) -> Any:
     ret = copy.copy(tree)
     ret.update(zip(sorted_keys(tree), new))
     return ret
-  if is_dataclass(tree):
+  if is_dataclass(type(tree)):
     names = data_fields(tree)
     # one that is passed as it is stays the object that it is
     return tree if all(getattr(tree, name) is x for name,x in zip(names, new)) else dataclasses.replace(tree, **dict(zip(names, new)))
@@ -87,12 +91,14 @@ def are_alike(a:Any, b:Any) -> bool:
 
 def are_one_kind(a:Any, b:Any) -> bool: return type(a) is type(b) or (isinstance(a, (tuple, list)) and isinstance(b, (tuple, list)))
 
+def is_axis(axes:Any) -> bool: return axes is None or (isinstance(axes, int) and not isinstance(axes, bool))
+
 def spread_axes(axes:Any, tree:Any, name:str, path:str) -> list[int|None]:
   """The axis of each leaf of `tree`. `axes` is an int or None for all that is below, or a node like that of `tree`.
 
   `name` is the option that `axes` is a part of. Raises TypeError for an axis that is neither, ValueError for a structure that does not fit.
   """
-  if axes is None or (isinstance(axes, int) and not isinstance(axes, bool)): return [axes]*len(leaves(tree))
+  if is_axis(axes): return [axes]*len(leaves(tree))
   if not is_node(axes): raise TypeError(f"{name}: an axis is an int or None, not {axes!r}, for {path}")
   if not are_alike(axes, tree): raise ValueError(f"{name}: {axes!r} does not fit {path}, which is {describe_node(tree)}")
   return [axis for (_,a),(below,t) in zip(children(axes), children(tree)) for axis in spread_axes(a, t, name, path+below)]

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from typing import Any, Callable
 from tinygrad.dtype import dtypes
 from tinygrad.tensor import Tensor
-from tinygrad.uop.ops import AxisType, Ops, UOp
-from tinygrad_overlay._func.tree import leaves, replace_leaves, spread_axes
+from tinygrad.uop.ops import AxisType, Ops, UOp, sint
+from tinygrad_overlay._func.tree import is_axis, leaves, replace_leaves, spread_axes
 from tinygrad_overlay._func.values import as_tensor, as_tensors, describe, is_numpy
 from tinygrad_overlay._state import Running, run_function
 from tinygrad_overlay.schedule import _scopes
+from tinygrad_overlay.tensor import NotedAs
+from tinygrad_overlay.uop.ops import ZERO, range_size, render_shape, render_size
 
 AXIS_TYPES = {"loop": AxisType.LOOP, "outer": AxisType.OUTER}
 METHODS = ("ranges", "pad_reduce")
@@ -21,10 +23,10 @@ class Scope:
   method: str
 
   @property
-  def size(self) -> int: return self.rng.src[0].arg
+  def size(self) -> sint: return range_size(self.rng)
 
   def varg(self, ndim:int, axis:int) -> tuple[UOp, ...]:
-    return tuple(self.rng if i == axis else UOp.const(dtypes.index, 0) for i in range(ndim))
+    return (ZERO,)*axis+(self.rng,)+(ZERO,)*(ndim-axis-1)
 
   def enter(self, x:Tensor, axis:int) -> Tensor:
     """(3, 6) with axis 0 -> (6,): one slice for each step of the RANGE."""
@@ -39,7 +41,7 @@ class Scope:
     padded = padded.pad(tuple((self.rng, self.size-1-self.rng) if i == axis else None for i in range(padded.ndim)))
     return Tensor(padded.uop.reduce(self.rng, arg=Ops.ADD), device=x.device, requires_grad=x.requires_grad).cast(x.dtype)
 
-  def is_open_in(self, x:Tensor) -> bool: return self.rng in x.uop.ranges
+  def is_open_in(self, x:Tensor) -> bool: return _scopes.is_open(self.rng, x.uop)
 
   def spread(self, x:Tensor, axis:int) -> Tensor:
     """(6,) with axis 0 -> (3, 6): the same value for each step."""
@@ -82,31 +84,41 @@ def vmap(fn:Callable|None=None, in_axes:Any=0, out_axes:Any=0, *, axis_size:int|
     # in_axes has an entry for each positional argument
     if isinstance(in_axes, (tuple, list)) and len(in_axes) != len(args):
       raise ValueError(f"vmap: in_axes {in_axes!r} has {len(in_axes)} entries, but {len(args)} positional arguments were given")
-    axes = spread_axes(tuple(in_axes) if isinstance(in_axes, list) else in_axes, args, "vmap: in_axes", "args")+[0]*len(leaves(kwargs))
-    inputs = [find_input(path, x, axis) for (path,x),axis in zip(leaves(args, "args")+leaves(kwargs, "kwargs"), axes)]
+    found = leaves(args, "args")
+    axes = find_axes(tuple(in_axes) if isinstance(in_axes, list) else in_axes, found, args, "vmap: in_axes", "args")
+    inputs = [find_input(path, x, axis) for (path,x),axis in zip(found, axes)]
+    if kwargs: inputs += [find_input(path, x, 0) for path,x in leaves(kwargs, "kwargs")]
     size = find_size([(path, x, axis) for path,x,axis in inputs if axis is not None], axis_size)
     run = functools.partial(run_part, fn, args, kwargs, functools.partial(make_scope, axis_type, method), out_axes, randomness)
     if size == 0: return cut_to_none(*run([(path, first_of_none(x, axis), axis) for path,x,axis in inputs], 1))
-    if chunk_size is None or size <= chunk_size: return run(inputs, size)[0]
+    if chunk_size is None or (isinstance(size, int) and size <= chunk_size): return run(inputs, size)[0]
+    if not isinstance(size, int): raise ValueError(f"vmap: chunk_size needs a batch of fixed size, not {render_size(size)}")
     chunks = [(start, min(start+chunk_size, size)) for start in range(0, size, chunk_size)]
     return join([run([(path, cut(x, axis, *chunk), axis) for path,x,axis in inputs], chunk[1]-chunk[0]) for chunk in chunks])
   return mapped
 
-def run_part(fn:Callable, args:tuple, kwargs:dict, scope_of:Callable[[int], Scope], out_axes:Any, randomness:str,
-             inputs:list[tuple[str, Any, int|None]], size:int) -> tuple[Any, list[int|None]]:
+def run_part(fn:Callable, args:tuple, kwargs:dict, scope_of:Callable[[sint], Scope], out_axes:Any, randomness:str,
+             inputs:list[tuple[str, Any, int|None]], size:sint) -> tuple[Any, list[int|None]]:
   """Calls `fn` inside a scope of `size` on inputs (path, value, axis) with that many elements. Returns (the whole results, the axis of each)."""
   scope = scope_of(size)
-  entered = [x if axis is None else scope.enter(x, axis) for _,x,axis in inputs]
+  with NotedAs("vmapin"): entered = [x if axis is None else scope.enter(x, axis) for _,x,axis in inputs]
   inner = iter(entered)
   inner_args, inner_kwargs = replace_leaves(args, inner), replace_leaves(kwargs, inner)
   first = next((x for x,(_,_,axis) in zip(entered, inputs) if axis is not None), None)
   with run_function(Running((scope.rng,), first, size, randomness, functools.partial(scope.enter, axis=0))): results = as_tensors(fn(*inner_args, **inner_kwargs))
-  outs = spread_axes(out_axes, results, "vmap: out_axes", "the result")
-  return replace_leaves(results, iter([collect(scope, path, y, axis) for (path,y),axis in zip(leaves(results, "the result"), outs)])), outs
+  found = leaves(results, "the result")
+  outs = find_axes(out_axes, found, results, "vmap: out_axes", "the result")
+  with NotedAs("vmapout"):
+    # a Tensor that goes is noted and timed by itself, too
+    left = replace_leaves(results, iter([collect(scope, path, y, axis) for (path,y),axis in zip(found, outs)]))
+    del entered, inner, inner_args, inner_kwargs, first, results, found
+  return left, outs
 
-def make_scope(axis_type:str, method:str, size:int) -> Scope:
+def make_scope(axis_type:str, method:str, size:sint) -> Scope:
+  if isinstance(size, UOp) and method == "pad_reduce":
+    raise ValueError(f"vmap: method 'pad_reduce' needs a batch of fixed size, not {render_size(size)}")
   # a slice at a RANGE of one step is no longer inside its scope: a setitem would write to the argument
-  used = method if size > 1 else "ranges"
+  used = "ranges" if isinstance(size, int) and size == 1 else method
   return Scope(_scopes.make_range(size, AXIS_TYPES[axis_type], used == "pad_reduce"), used)
 
 # *** parts of a batch
@@ -135,6 +147,10 @@ def check_positive(name:str, value:Any) -> None:
   if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
     raise ValueError(f"vmap: {name} is a positive int, not {value!r}")
 
+def find_axes(axes:Any, found:list, tree:Any, name:str, path:str) -> list[int|None]:
+  """The axis of each leaf of `tree`, which are those in `found`."""
+  return [axes]*len(found) if is_axis(axes) else spread_axes(axes, tree, name, path)
+
 def find_input(path:str, x:Any, axis:int|None) -> tuple[str, Any, int|None]:
   """(path, value, axis counted from the front): what is not mapped is passed on as it is."""
   if axis is None: return path, x, None
@@ -142,19 +158,18 @@ def find_input(path:str, x:Any, axis:int|None) -> tuple[str, Any, int|None]:
   # a keyword has no entry in in_axes
   instead = "give None in in_axes for it" if path.startswith("args") else "keywords are mapped over axis 0: bind it with functools.partial"
   if not isinstance(x, Tensor): raise TypeError(f"vmap: {path} is {describe(x)}, which has no axis {axis} to map; {instead}, or give a Tensor")
-  if not -x.ndim <= axis < x.ndim:
-    fits = f"axes {-x.ndim} to {x.ndim-1} fit" if x.ndim else f"it has no axis; {instead}"
-    raise ValueError(f"vmap: axis {axis} is out of range for {path} of shape {x.shape}: {fits}")
-  if not isinstance(x.shape[axis], int):
-    raise ValueError(f"vmap: axis {axis} of {path} has the symbolic size {x.shape[axis].render()}, and a mapped axis needs a fixed one")
-  return path, x, axis % x.ndim
+  ndim = len(shape:=x.shape)
+  if not -ndim <= axis < ndim:
+    fits = f"axes {-ndim} to {ndim-1} fit" if ndim else f"it has no axis; {instead}"
+    raise ValueError(f"vmap: axis {axis} is out of range for {path} of shape {render_shape(shape)}: {fits}")
+  return path, x, axis % ndim
 
-def find_size(mapped:list[tuple[str, Tensor, int]], axis_size:int|None) -> int:
+def find_size(mapped:list[tuple[str, Tensor, int]], axis_size:int|None) -> sint:
   sizes = {x.shape[axis] for _,x,axis in mapped}
   if axis_size is not None: sizes.add(axis_size)
   if not sizes: raise ValueError("vmap: no argument is mapped, so the size of the batch is unknown; map one in in_axes, or give axis_size")
-  if len(sizes) == 1: return int(sizes.pop())
-  listed = [f"{path} of shape {x.shape} has {x.shape[axis]} at axis {axis}" for path,x,axis in mapped]
+  if len(sizes) == 1: return sizes.pop()
+  listed = [f"{path} of shape {render_shape(x.shape)} has {render_size(x.shape[axis])} at axis {axis}" for path,x,axis in mapped]
   if axis_size is not None: listed.append(f"axis_size is {axis_size}")
   raise ValueError(f"vmap: the mapped axes must have one size: {', '.join(listed)}")
 
@@ -162,10 +177,13 @@ def collect(scope:Scope, path:str, y:Any, axis:int|None) -> Tensor:
   if not isinstance(y, Tensor): raise TypeError(f"vmap: {path} is {describe(y)}; a mapped function returns Tensors, in tuples, lists and dicts")
   depends = scope.is_open_in(y)
   if axis is None:
-    if depends: raise ValueError(f"vmap: {path} of shape {y.shape} depends on the batch of {scope.size}, so it needs an axis for it in out_axes, not None")
+    if depends:
+      raise ValueError(f"vmap: {path} of shape {render_shape(y.shape)} depends on the batch of {render_size(scope.size)}, so it needs an axis for it in"
+                       " out_axes, not None")
     return y
-  if not -y.ndim-1 <= axis <= y.ndim:
-    raise ValueError(f"vmap: axis {axis} in out_axes is out of range for {path} of shape {y.shape}: with the batch it has {y.ndim+1} axes,"
-                     f" {-y.ndim-1} to {y.ndim} fit")
-  axis %= y.ndim+1
+  ndim = y.ndim
+  if not -ndim-1 <= axis <= ndim:
+    raise ValueError(f"vmap: axis {axis} in out_axes is out of range for {path} of shape {render_shape(y.shape)}: with the batch it has {ndim+1} axes,"
+                     f" {-ndim-1} to {ndim} fit")
+  axis %= ndim+1
   return scope.leave(y, axis) if depends else scope.spread(y, axis)

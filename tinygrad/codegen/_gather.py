@@ -61,9 +61,14 @@ def find_index(unequal:UOp, r:UOp) -> UOp|None:
     if r not in counter.ranges or r in other.ranges or not dtypes.is_int(other.dtype): continue
     counting = [(t, sign) for t,sign in split_sum(counter) if r in t.ranges]
     if [t for t,_ in counting] != [r]: continue
-    rest = [t.cast(dtypes.index)*sign for t,sign in split_sum(counter) if t is not r]
-    return ((other.cast(dtypes.index)-sum(rest, start=UOp.const(dtypes.index, 0)))*counting[0][1]).simplify()
+    rest = [as_index(t)*sign for t,sign in split_sum(counter) if t is not r]
+    return ((as_index(other)-sum(rest, start=UOp.const(dtypes.index, 0)))*counting[0][1]).simplify()
   return None
+
+def as_index(x:UOp) -> UOp:
+  """An integer as an index. A bool in it that is cast becomes 1 or 0: as a cast to an index, which it would be folded to, kernels may not have it."""
+  bools = [u for u in x.toposort() if u.op is Ops.CAST and u.src[0].dtype == dtypes.bool]
+  return x.substitute({u:u.src[0].where(u.const_like(1), u.const_like(0)) for u in bools}).cast(dtypes.index)
 
 def split_sum(x:UOp, sign:int=1) -> Iterator[tuple[UOp, int]]:
   """Yields the terms of an integer sum, each with 1 or -1. A cast or a sum that may wrap around is a term."""

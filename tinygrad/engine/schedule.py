@@ -1,12 +1,15 @@
 """Runs a kernel once for each value of the OUTER ranges it takes as variables (patches vmap-ops, close-ranges; seed 003)."""
 from __future__ import annotations
 import itertools
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from types import ModuleType
 from tinygrad.engine.realize import ExecItem
-from tinygrad.uop.ops import AxisType, UOp
+from tinygrad.uop.ops import TRACK_MATCH_STATS, AxisType, Ops, PatternMatcher, UOp, UPat
 from tinygrad_overlay import _state
 from tinygrad_overlay._func import graph
 from tinygrad_overlay._patching import Changes
+from tinygrad_overlay._state import FIRST_OWN_ID, FIRST_PADDED_ID
 from tinygrad_overlay.schedule import _pass, _scopes
 from tinygrad_overlay.schedule.rangeify import outer_variable_name
 
@@ -31,19 +34,82 @@ def expand_steps(item:ExecItem, outer:set[str]) -> list[ExecItem]:
 
 def complete_create_schedule_with_vars(big_sink:UOp) -> tuple[dict[UOp, UOp], list[ExecItem], dict[str, int]]:
   """Stock's, on a graph without what tinygrad.func alone knows: marks, and RANGEs with an id that no other call has."""
-  if not _state.process.made_marks and not _state.process.made_ranges: return stock_complete_create_schedule_with_vars(big_sink)
-  toposort = big_sink.toposort()
-  if (marks:=graph.find_marks(toposort)) and any(f.is_differentiated for f in _state.running.get()): refuse_marked(big_sink)
+  process = _state.process
+  if not process.own_ranges and not process.marks: return stock_complete_create_schedule_with_vars(big_sink)
+  marks = graph.find_marks(big_sink.toposort()) if process.marks else {}
+  if marks and any(f.is_differentiated for f in _state.running.get()): refuse_marked(big_sink)
   refuse_escaped(big_sink)
-  if not (names:={**marks, **_scopes.name_own_ranges(toposort)}): return stock_complete_create_schedule_with_vars(big_sink)
-  new = graph.replace_nodes([big_sink], names)
-  becomes_map, schedule, var_vals = stock_complete_create_schedule_with_vars(new[big_sink])
+  if not marks: return schedule_with_key_ids(big_sink)
+  new = graph.replace_nodes([big_sink], marks)
+  becomes_map, schedule, var_vals = schedule_with_key_ids(new[big_sink])
   return {**becomes_map, **{old:becomes_map[u] for old,u in new.items() if u in becomes_map}}, schedule, var_vals
+
+# *** the ids of tinygrad.func's RANGEs in the key of the schedule cache
+
+@dataclass
+class KeyIds:
+  """The arg of a RANGE that stands for it in the key of one schedule, and back: the same program has the same key each time it is built."""
+  of_own: dict[tuple, tuple] = field(default_factory=dict)
+  own: dict[tuple, tuple] = field(default_factory=dict)
+
+key_ids: ContextVar[KeyIds|None] = ContextVar("key_ids", default=None)
+
+def schedule_with_key_ids(big_sink:UOp) -> tuple[dict[UOp, UOp], list[ExecItem], dict[str, int]]:
+  token = key_ids.set(KeyIds())
+  try: return stock_complete_create_schedule_with_vars(big_sink)
+  finally: key_ids.reset(token)
+
+def take_key_id(ctx, r:UOp) -> UOp|None:
+  """In the walk of stock's that makes the key: it renames the buffers, and visits each node anyway."""
+  if not _scopes.is_own(r) or (ids:=key_ids.get()) is None or r.arg in ids.own: return None
+  if (arg:=ids.of_own.get(r.arg)) is None:
+    first = FIRST_PADDED_ID if _scopes.is_padded(r) else FIRST_OWN_ID
+    arg = ids.of_own[r.arg] = (first-len(ids.own),)+r.arg[1:]
+    ids.own[arg] = r.arg
+  return r.replace(arg=arg)
+
+def take_own_id(ctx, r:UOp) -> UOp|None:
+  """In the walk back, from what the cache has to the nodes of the graph that is scheduled."""
+  if (ids:=key_ids.get()) is None or (arg:=ids.own.get(r.arg)) is None: return None
+  return r.replace(arg=arg)
+
+pm_take_key_id = PatternMatcher([(UPat(Ops.RANGE, name="r"), take_key_id)])
+pm_take_own_id = PatternMatcher([(UPat(Ops.RANGE, name="r"), take_own_id)])
+
+def graph_rewrite(sink:UOp, pm:PatternMatcher, ctx=None, bottom_up=False, name=None, bpm=None) -> UOp:
+  """Stock's, and for the two walks above one that visits each node once: stock's waits for a RANGE at each node above it.
+
+  It comes to the leaves in another order, so their numbers in the key are others. Who listens knows stock's.
+  """
+  walks_once = key_ids.get() is not None and name in WALKS_ONCE and not TRACK_MATCH_STATS and not _state.observer.listens
+  return rewrite_leaves(sink, pm, ctx) if walks_once else stock_graph_rewrite(sink, pm, ctx, bottom_up, name, bpm)
+
+WALKS_ONCE = {"rewrite for sched cache", "unrewrite combined"}
+
+def rewrite_leaves(sink:UOp, pm:PatternMatcher, ctx) -> UOp:
+  """What graph_rewrite returns for rules that make one leaf of another. What has no such leaf below is not looked at again: the cache keeps it."""
+  new: dict[UOp, UOp] = {}
+  for u in sink.toposort(gate=lambda u: not u.__dict__.get(HAS_NO_LEAF)):
+    is_above = any([s in new for s in u.src])
+    ret = UOp(u.op, u.dtype, tuple([new.get(s, s) for s in u.src]), u.arg, u.tag) if is_above else u
+    if is_leaf(u): new[u] = ret if (leaf:=pm.rewrite(ret, ctx)) is None else leaf
+    elif is_above: new[u] = ret
+    else: vars(u)[HAS_NO_LEAF] = True
+  return new.get(sink, sink)
+
+def is_leaf(u:UOp) -> bool: return u.op in LEAVES or (u.op is Ops.CONST and len(u.src) == 2)
+
+# those that a schedule's key has others for; of the constants those with a number of their own
+LEAVES = {Ops.BUFFER, Ops.BIND, Ops.RANGE}
+HAS_NO_LEAF = "_HAS_NO_LEAF"
+
+# *** what cannot be realized
 
 def refuse_escaped(big_sink:UOp) -> None:
   inside = {r for f in _state.running.get() for r in f.inputs}
+  made = set(_state.process.own_ranges)
   for x in big_sink.src:
-    if not (left:=[r for r in x.ranges if _scopes.is_own(r) and r not in inside]): continue
+    if _scopes.closes_all(x, made) or not (left:=[r for r in x.ranges if _scopes.is_own(r) and r not in inside]): continue
     raise _scopes.VmapScopeError(f"{_scopes.describe_place(x)} cannot be realized: it was made inside a function that vmap mapped ({_scopes.name_ranges(left)}),"
                                  " and kept when that returned; leave the scope first, with VMAPOUT or as a result of the mapped function")
 
@@ -60,8 +126,11 @@ class ObservedCache(dict):
     return ret
 
 def patch(module:ModuleType) -> None:
-  global stock_create_schedule, stock_complete_create_schedule_with_vars
+  global stock_create_schedule, stock_complete_create_schedule_with_vars, stock_graph_rewrite
   with Changes("vmap-ops, close-ranges") as changes:
     stock_create_schedule = changes.replace(module, "create_schedule", create_schedule, "sched_sink")
     stock_complete_create_schedule_with_vars = changes.replace(module, "complete_create_schedule_with_vars", complete_create_schedule_with_vars, "big_sink")
     changes.replace_value(module, "schedule_cache", dict, ObservedCache)
+    stock_graph_rewrite = changes.replace(module, "graph_rewrite", graph_rewrite, "sink", "pm", "ctx", "bottom_up", "name", "bpm")
+    changes.add_rules(module, "pm_pre_sched_cache", pm_take_key_id)
+    changes.add_rules(module, "pm_post_sched_cache", pm_take_own_id)

@@ -7,6 +7,7 @@ from tinygrad.dtype import dtypes
 from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp
 from tinygrad_overlay import _state
 from tinygrad_overlay.schedule._ranges import NodeRanges, Ranges, VmapContext
+from tinygrad_overlay.uop.ops import range_size
 
 BINDING_PATCHES = {"ambient-ranges", "nested-ranges"}
 
@@ -54,7 +55,7 @@ class BatchLoops:
 
   def new_loop(self, r:UOp) -> UOp:
     if r not in self.free_ranges: return r
-    self.loops[loop:=self.ctx.new_range(r.src[0].arg)] = r
+    self.loops[loop:=self.ctx.new_range(range_size(r))] = r
     return loop
 
   def new_loops(self, x:UOp) -> dict[UOp, UOp]:

@@ -10,11 +10,11 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Iterable, Iterator
+from typing import Iterable, NamedTuple
 from tinygrad.dtype import dtypes
 from tinygrad.renderer import Renderer
 from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp
-from tinygrad_overlay.codegen._cost import Machine, find_machine, op_weight
+from tinygrad_overlay.codegen._cost import find_machine, op_weight
 from tinygrad_overlay.schedule._local import count_elements, find_renderer
 from tinygrad_overlay.schedule._pass import Attempt, MadeKernel
 from tinygrad_overlay.schedule._ranges import Ranges
@@ -28,28 +28,40 @@ MIN_GAIN, MIN_LAUNCHES = 0.25, 10
 # all the buffers that are stored for the sake of their readers take at most as much memory as the other buffers of the schedule, or so many bytes
 FREE_BYTES = 64 << 20
 
-# a range that an inlined value closed itself -> the loops of the kernel that its index is made of
-Env = dict[UOp, frozenset[UOp]]
+class Env:
+  """What the ranges that inlined values close themselves stand for: the loops of the kernel that their index is made of. Each is its own: what is read
+  at two indices is computed for both."""
+  def __init__(self, loops:dict[UOp, frozenset[UOp]]): self.loops = loops
 
-@dataclass(frozen=True)
-class Visit:
-  """A value as a kernel computes it, for one index: the loops that it depends on, and those that it stands in, outermost first."""
+  def enter(self, own:Ranges, at:Ranges) -> Env:
+    """That of a value which closes the ranges `own` and is read `at` an index."""
+    return Env({**self.loops, **{r:self.find_loops((i,)) for r,i in zip(own, at) if r is not i and r.op is Ops.RANGE}})
+
+  def find_loops(self, exprs:Iterable[UOp]) -> frozenset[UOp]:
+    """Returns the loops of the kernel that expressions depend on."""
+    found: set[UOp] = set()
+    for e in exprs:
+      for r in e.ranges: found.update(self.loops.get(r, (r,)))
+    return frozenset(found)
+
+class Visit(NamedTuple):
+  """A value as a kernel computes it: `around` are the loops that it stands in, outermost first. `is_inlined`: it is part of one that has no buffer."""
   x: UOp
-  depends: frozenset[UOp]
+  env: Env
   around: Ranges
+  is_inlined: bool
 
 @dataclass
 class Region:
-  """What one kernel computes: its values, and the buffers that it reads."""
-  root: UOp
-  visits: list[Visit] = field(default_factory=list)
+  """What one kernel computes: how many ops, and which buffers it reads."""
+  ops: int = 0
   # value that a reader computes again -> how often, for all indices it is read at
   inlined: Counter[UOp] = field(default_factory=Counter)
   read: set[UOp] = field(default_factory=set)
-  ops: int = 0
 
 def size(r:UOp) -> int: return int(r.vmax)+1
 def count_steps(ranges:Iterable[UOp]) -> int: return math.prod(map(size, ranges))
+def in_order(ranges:Iterable[UOp]) -> Ranges: return tuple(sorted(ranges, key=lambda r: r.arg))
 
 class Reuse:
   """The regions of an attempt's kernels, and what they would be with buffers more."""
@@ -71,55 +83,45 @@ class Reuse:
   # *** what a kernel computes
 
   def walk(self, root:UOp) -> Region:
-    region = Region(root)
-    outs = self.range_map[root].outs
-    loops = tuple(sorted((r for r in UOp.sink(*outs, *self.made.ctx.vmap_map.get(root, ())).ranges), key=lambda r: r.arg))
-    # an index of the reader -> the env of what it reads
-    envs: dict[tuple, Env] = {}
-    none: Env = {}
-    left = Counter(self.reduces.get(root, ()))
-    seen: set[tuple[UOp, int, Ranges]] = set()
-    stack: list[tuple[UOp, Env, Ranges, bool]] = [(root, none, loops, False)]
+    """Goes from a buffer down to those that are read."""
+    region, left = Region(), Counter(self.reduces.get(root, ()))
+    own = UOp.sink(*self.range_map[root].outs, *self.made.ctx.vmap_map.get(root, ()))
+    stack, seen, envs = [Visit(root, Env({}), in_order(own.ranges), False)], set[Visit](), dict[tuple, Env]()
     while stack:
-      x, env, around, is_inlined = stack.pop()
-      if x not in self.range_map or (x, id(env), around) in seen: continue
-      seen.add((x, id(env), around))
-      ins, outs, ambient = self.range_map[x]
-      depends = self.find_loops((*outs, *ambient.values()), env)
-      region.visits.append(visit:=Visit(x, depends, around))
+      visit = stack.pop()
+      if visit.x not in self.range_map or visit in seen: continue
+      seen.add(visit)
       region.ops += self.count_ops(visit)
-      if x.op is Ops.REDUCE_AXIS:
-        # one whose value stock computes again has no loop left: it is an index, such as that of an arange
-        if not is_inlined and left[shape:=reduce_shape(x)] > 0:
-          left[shape] -= 1
-          own = tuple(sorted(UOp.sink(*[ins[i] for i in x.arg[1]]).ranges, key=lambda r: r.arg))
-          region.ops += count_executed(depends.union(own), around+own, self.ren)
-          around = around+own
-        else: env = {**env, **{r:frozenset() for i in x.arg[1] for r in ins[i].ranges}}
-      for s in x.src:
+      if visit.x.op is Ops.REDUCE_AXIS: visit = self.enter_reduce(visit, region, left)
+      for s in visit.x.src:
         if s.dtype.scalar() == dtypes.index: continue
         if s in self.stored or s.op in READ: region.read.add(s)
-        elif s in self.realize_map and s in self.range_map:
-          key = (s, ins, id(env))
-          if key not in envs: envs[key] = self.enter(s, ins, env)
-          if (s, id(envs[key]), around) not in seen: region.inlined[s] += count_executed(self.find_loops(self.range_map[s].outs, envs[key]), around, self.ren)
-          stack.append((s, envs[key], around, True))
-        else: stack.append((s, env, around, is_inlined))
+        elif s not in self.realize_map or s not in self.range_map: stack.append(visit._replace(x=s))
+        else:
+          own, at = self.range_map[s].outs, self.range_map[visit.x].ins
+          inlined = visit._replace(x=s, env=envs.setdefault((s, at, visit.env), visit.env.enter(own, at)), is_inlined=True)
+          if inlined not in seen: region.inlined[s] += count_executed(inlined.env.find_loops(own), visit.around, self.ren)
+          stack.append(inlined)
     return region
 
-  def enter(self, s:UOp, ins:Ranges, env:Env) -> Env:
-    """The ranges that `s` closes itself stand for the index that it is read at."""
-    return {**env, **{own:self.find_loops((at,), env) for own,at in zip(self.range_map[s].outs, ins) if own is not at and own.op is Ops.RANGE}}
+  def enter_reduce(self, visit:Visit, region:Region, left:Counter[tuple]) -> Visit:
+    """A reduce as its source sees it, in its loops. One of an inlined value has none, nor has one that is not among those of the kernel that are
+    `left`: it became an index, as that of an arange."""
+    ranges = in_order(UOp.sink(*[self.range_map[visit.x].ins[i] for i in visit.x.arg[1]]).ranges)
+    if visit.is_inlined or not left[shape:=reduce_shape(visit.x)]:
+      return visit._replace(env=Env({**visit.env.loops, **dict.fromkeys(ranges, frozenset())}))
+    left[shape] -= 1
+    around = visit.around+ranges
+    region.ops += count_executed(self.find_depending(visit).union(ranges), around, self.ren)
+    return visit._replace(around=around)
 
-  def find_loops(self, exprs:Iterable[UOp], env:Env) -> frozenset[UOp]:
-    found: set[UOp] = set()
-    for e in exprs:
-      for r in e.ranges: found.update(env.get(r, (r,)))
-    return frozenset(found)
+  def find_depending(self, visit:Visit) -> frozenset[UOp]:
+    _, outs, ambient = self.range_map[visit.x]
+    return visit.env.find_loops((*outs, *ambient.values()))
 
   def count_ops(self, visit:Visit) -> int:
     if visit.x.op not in GroupOp.ALU: return 0
-    return op_weight(visit.x, self.ren)*count_executed(visit.depends, visit.around, self.ren)
+    return op_weight(visit.x, self.ren)*count_executed(self.find_depending(visit), visit.around, self.ren)
 
   # *** how long it takes
 

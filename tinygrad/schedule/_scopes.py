@@ -2,7 +2,7 @@
 from __future__ import annotations
 import itertools
 from typing import Iterable, Iterator
-from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp, consumer_map_from_toposort
+from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp, consumer_map_from_toposort, range_start, sint
 from tinygrad_overlay._callers import called_methods
 from tinygrad_overlay._state import FIRST_OWN_ID, FIRST_PADDED_ID, process
 
@@ -15,10 +15,11 @@ KEEP = "contiguous"
 # in a schedule, a RANGE of pad_reduce has an id of its own kind from here down, because no VMAP op names it
 SCHEDULED_PADDED_ID = -10001
 
-def make_range(size:int, axis_type:AxisType, padded:bool) -> UOp:
+def make_range(size:sint, axis_type:AxisType, padded:bool) -> UOp:
   """A RANGE that no other has: a scope around the gradient of another scope must not share its RANGE, wherever the two are made."""
-  process.made_ranges = True
-  return UOp.range(size, next(process.padded_ids if padded else process.own_ids), axis_type)
+  rng = UOp.range(size, next(process.padded_ids if padded else process.own_ids), axis_type)
+  process.own_ranges.add(rng)
+  return rng
 
 def vmap_ranges(toposort) -> frozenset[UOp]:
   """The RANGEs of the graph's scopes: those that a VMAPIN or VMAPOUT names, and those of pad_reduce."""
@@ -42,6 +43,33 @@ def open_vmap_ranges(*us:UOp) -> list[UOp]:
   if not (open_ranges:={r:None for u in us for r in u.ranges}): return []
   named = vmap_ranges(UOp.sink(*us).toposort())
   return [r for r in open_ranges if r in named]
+
+# so many nodes are looked at for a RANGE before the ranges of all nodes are found: path after path would take long in a large graph
+LOOKED_AT = 100
+
+def is_open(rng:UOp, u:UOp) -> bool:
+  """Whether a RANGE is open in a value: it nearly always is, and the first sources lead to it."""
+  stack = [u]
+  for _ in range(LOOKED_AT):
+    if not stack: return False
+    x = stack.pop()
+    if rng not in x.src: stack.extend(x.src[::-1])
+    # it may end there
+    elif x.op not in ENDS: return True
+    elif x.op is not Ops.VMAPOUT: break
+  return rng in u.ranges
+
+ENDS = {*range_start, Ops.AFTER}
+
+def closes_all(u:UOp, ranges:set[UOp]) -> bool:
+  """Whether all of the RANGEs end in the VMAPOUTs that a value ends with: then none of them is open in it."""
+  left = set(ranges)
+  while left and (u.op in UNARY or u.op is Ops.VMAPOUT):
+    if u.op is Ops.VMAPOUT: left.difference_update(u.src[1:])
+    u = u.src[0]
+  return not left
+
+UNARY = GroupOp.Movement | {Ops.CONTIGUOUS, Ops.CAST}
 
 def name_ranges(ranges) -> str:
   return ", ".join(f"size {r.src[0].render()}" if is_own(r) else f"{r.render(simplify=False)} (size {r.src[0].render()})" for r in ranges)

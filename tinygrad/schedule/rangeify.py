@@ -6,8 +6,9 @@ from tinygrad.dtype import AddrSpace
 from tinygrad.schedule import rangeify as upstream
 from tinygrad.uop.ops import AxisType, Ops, PatternMatcher, UOp, UPat, range_str
 from tinygrad_overlay import _state
+from tinygrad_overlay._func import graph
 from tinygrad_overlay._patching import Changes, check
-from tinygrad_overlay.schedule import _fusion, _pass, indexing
+from tinygrad_overlay.schedule import _fusion, _pass, _scopes, indexing
 from tinygrad_overlay.schedule._row_values import is_computed_again
 from tinygrad_overlay.schedule._split import leave_whole
 
@@ -112,7 +113,12 @@ def split_store(ctx:list[UOp], x:UOp) -> UOp|None:
 
 def get_rangeify_map(sink:UOp) -> dict[UOp, UOp]:
   """All stages from tensor graph to kernels; they run again where a fusion does not pay (patches fusion-guard, local-budget)."""
-  return _fusion.settle(sink, stock_get_rangeify_map)
+  if not _state.process.own_ranges or not (names:=_scopes.name_own_ranges(sink.toposort())): return settle(sink)
+  new = graph.replace_nodes([sink], names)
+  becomes_map = settle(new[sink])
+  return {old:becomes_map[u] for old,u in new.items() if u in becomes_map}
+
+def settle(sink:UOp) -> dict[UOp, UOp]: return _fusion.settle(sink, stock_get_rangeify_map)
 
 def strip_device(c:UOp) -> UOp|None:
   # what is folded under a LOCAL buffer takes over its device, and a constant in a kernel has none

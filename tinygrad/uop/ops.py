@@ -3,62 +3,83 @@ from __future__ import annotations
 from types import ModuleType
 from tinygrad.uop import Ops, GroupOp
 from tinygrad.dtype import dtypes
-from tinygrad.uop.ops import UOp, AxisType, recursive_property
+from tinygrad.uop import ops
+from tinygrad.uop.ops import UOp, AxisType, recursive_property, sint, sint_to_uop, srender
 from tinygrad_overlay._patching import Changes
 
 def describe_varg(varg:tuple) -> str:
   return "("+", ".join(f"RANGE({v.src[0].render()}) {v.render(simplify=False)}" if isinstance(v, UOp) and v.op is Ops.RANGE else
                        v.render(simplify=False) if isinstance(v, UOp) else str(v) for v in varg)+")"
 
+# of dtypes.index. As UOps with the same parts are one object, that is nearly every other entry of a varg
+ZERO = UOp.const(dtypes.index, 0)
+
 def is_zero(u:UOp) -> bool: return u.op is Ops.CONST and u.arg == 0
 
-def check_varg(name:str, varg:tuple, shape:tuple) -> None:
-  """Each entry of a varg is a RANGE (the axis that is mapped) or CONST 0 (an axis that stays). Raises ValueError, naming the shape it is for."""
+def check_varg(name:str, varg:tuple, shape:tuple) -> list[UOp]:
+  """Each entry of a varg is a RANGE (the axis that is mapped) or CONST 0 (an axis that stays). Returns the RANGEs; raises ValueError, naming the shape
+  that the varg is for."""
+  ranges = []
   for v in varg:
+    if v is ZERO: continue
     if not is_varg_entry(v):
       got = f"{v.op} of dtype {v.dtype}" if isinstance(v, UOp) else repr(v)
-      raise ValueError(f"{name}: each varg must be a RANGE or CONST 0 of dtypes.index, not {got} in {describe_varg(varg)} for shape {shape}")
-    if v.op is Ops.RANGE: check_range(name, v, shape)
-  ranges = [v for v in varg if v.op is Ops.RANGE]
-  if not ranges: raise ValueError(f"{name}: the varg {describe_varg(varg)} names no RANGE, so it maps no axis of shape {shape}")
-  if len(set(ranges)) != len(ranges): raise ValueError(f"{name}: the varg {describe_varg(varg)} names a RANGE twice for shape {shape}")
+      raise ValueError(f"{name}: each varg must be a RANGE or CONST 0 of dtypes.index, not {got} in {describe_varg(varg)} for shape {render_shape(shape)}")
+    if v.op is not Ops.RANGE: continue
+    check_range(name, v, shape)
+    ranges.append(v)
+  if not ranges: raise ValueError(f"{name}: the varg {describe_varg(varg)} names no RANGE, so it maps no axis of shape {render_shape(shape)}")
+  if len(set(ranges)) != len(ranges): raise ValueError(f"{name}: the varg {describe_varg(varg)} names a RANGE twice for shape {render_shape(shape)}")
+  return ranges
 
 def is_varg_entry(v) -> bool:
   return isinstance(v, UOp) and v.dtype == dtypes.index and (v.op is Ops.RANGE or is_zero(v))
 
 def check_range(name:str, r:UOp, shape:tuple) -> None:
-  if r.arg[-1] not in {AxisType.LOOP, AxisType.OUTER}:
-    raise ValueError(f"{name}: RANGE {r.render(simplify=False)} must be LOOP or OUTER, not {r.arg[-1].name}, for shape {shape}")
-  if not (r.src[0].op is Ops.CONST and r.src[0].arg > 0):
-    raise ValueError(f"{name}: the size of RANGE {r.render(simplify=False)} must be a positive number, not {r.src[0].render()}, for shape {shape}")
+  # a tuple: a set would ask each Enum for its hash
+  if r.arg[-1] not in (AxisType.LOOP, AxisType.OUTER):
+    raise ValueError(f"{name}: RANGE {r.render(simplify=False)} must be LOOP or OUTER, not {r.arg[-1].name}, for shape {render_shape(shape)}")
+  # of a symbolic size it is known only when it runs
+  if r.vmax < 0:
+    raise ValueError(f"{name}: the size of RANGE {r.render(simplify=False)} must be a positive number, not {r.src[0].render()}, for shape {render_shape(shape)}")
 
-def vmapin_shape(u:UOp) -> tuple:
+def range_size(r:UOp) -> sint: return r.src[0].sintify()
+
+def render_size(size:sint) -> str:
+  """4, or n=3 for a Variable that is bound to 3."""
+  return f"{size.src[0].expr}={size.src[1].arg}" if isinstance(size, UOp) and size.op is Ops.BIND and len(size.src) == 2 else srender(size)
+
+def render_shape(shape:tuple) -> str: return f"({', '.join(map(render_size, shape))}{',' if len(shape) == 1 else ''})"
+
+def vmapin_shape(varg:tuple, shape:tuple) -> tuple:
   """(3, 6) with vargs (RANGE(3), 0) -> (6,): the axes with a RANGE go. Raises ValueError for vargs that do not fit."""
-  varg, shape = u.src[1:], u.src[0].shape
-  check_varg("VMAPIN", varg, shape)
   if len(varg) != len(shape):
-    raise ValueError(f"VMAPIN: the input of shape {shape} has {len(shape)} axes, the varg {describe_varg(varg)} has {len(varg)} entries")
+    raise ValueError(f"VMAPIN: the input of shape {render_shape(shape)} has {len(shape)} axes, the varg {describe_varg(varg)} has {len(varg)} entries")
   for axis,(size,v) in enumerate(zip(shape, varg)):
-    if v.op is Ops.RANGE and v.src[0].arg != size:
-      raise ValueError(f"VMAPIN: RANGE {v.render(simplify=False)} has size {v.src[0].arg}, but axis {axis} of the input of shape {shape} has size {size}")
-  return tuple(size for size,v in zip(shape, varg) if v.op is Ops.CONST)
+    if v.op is Ops.RANGE and v.src[0] is not sint_to_uop(size):
+      raise ValueError(f"VMAPIN: RANGE {v.render(simplify=False)} has size {v.src[0].render()}, but axis {axis} of the input of shape {render_shape(shape)} has size {render_size(size)}")
+  return tuple([size for size,v in zip(shape, varg) if v.op is Ops.CONST])
 
-def vmapout_shape(u:UOp) -> tuple:
+def vmapout_shape(varg:tuple, shape:tuple) -> tuple:
   """(6,) with vargs (RANGE(3), 0) -> (3, 6): an axis comes in where a RANGE stands. Raises ValueError for vargs that do not fit."""
-  varg, shape = u.src[1:], u.src[0].shape
-  check_varg("VMAPOUT", varg, shape)
   if (stays:=sum(v.op is Ops.CONST for v in varg)) != len(shape):
-    raise ValueError(f"VMAPOUT: the inner result of shape {shape} has {len(shape)} axes, the varg {describe_varg(varg)} has {stays} entries CONST 0")
+    raise ValueError(f"VMAPOUT: the inner result of shape {render_shape(shape)} has {len(shape)} axes, the varg {describe_varg(varg)} has {stays} entries CONST 0")
   inner = iter(shape)
-  return tuple(v.src[0].arg if v.op is Ops.RANGE else next(inner) for v in varg)
+  return tuple(range_size(v) if v.op is Ops.RANGE else next(inner) for v in varg)
+
+SHAPES = {Ops.VMAPIN: vmapin_shape, Ops.VMAPOUT: vmapout_shape}
 
 def _shape(self:UOp):
-  if self.op in GroupOp.VMap: return vmapin_shape(self) if self.op is Ops.VMAPIN else vmapout_shape(self)
-  return stock_shape(self)
+  """Stock's, and that of VMAPIN and VMAPOUT. What is elementwise has the shape of its sources: a vmap asks for that of its whole graph."""
+  if self.op in GroupOp.ALU and (shape:=self.src[0].__dict__[SHAPE]) is not None and all([s.__dict__[SHAPE] == shape for s in self.src]): return shape
+  if (shape_of:=SHAPES.get(self.op)) is None: return stock_shape(self)
+  varg, shape = self.src[1:], self.src[0].shape
+  check_varg(self.op.name, varg, shape)
+  return shape_of(varg, shape)
 
 def to_varg(name:str, varg) -> tuple:
   if not isinstance(varg, (tuple, list)): raise ValueError(f"{name}: the varg must be a tuple of RANGE and CONST 0, not {describe_varg((varg,))[1:-1]}")
-  return tuple(UOp.const(dtypes.index, v) if isinstance(v, int) and not isinstance(v, bool) else v for v in varg)
+  return tuple([UOp.const(dtypes.index, v) if isinstance(v, int) and not isinstance(v, bool) else v for v in varg])
 
 def vmapin(self:UOp, varg:tuple) -> UOp:
   """Enters a vmap scope: one slice of this value for each step of the RANGEs in `varg`.
@@ -66,17 +87,15 @@ def vmapin(self:UOp, varg:tuple) -> UOp:
   `varg` has one entry for each axis: a RANGE (LOOP or OUTER, as large as the axis) maps the axis, CONST 0 keeps it.
   (3, 6) with (RANGE(3), 0) -> (6,). Raises ValueError when they do not fit, or when the RANGE is open in this value.
   """
-  check_varg("VMAPIN", varg:=to_varg("VMAPIN", varg), self.shape)
+  ranges = check_varg("VMAPIN", varg:=to_varg("VMAPIN", varg), shape:=self.shape)
   device = self.device
   if not isinstance(device, str): raise ValueError(f"VMAPIN: a tensor sharded over {device} cannot enter a vmap scope")
   if device.startswith(("DISK", "TINYFS")):
-    raise ValueError(f"VMAPIN: a tensor of shape {self.shape} on {device} cannot enter a vmap scope, copy it to a compute device first")
-  if any(isinstance(size, UOp) for size in self.shape):
-    raise ValueError(f"VMAPIN: a tensor of symbolic shape {self.shape} cannot enter a vmap scope")
-  for v in varg:
-    if v.op is Ops.RANGE and v in self.ranges:
-      raise ValueError(f"VMAPIN: RANGE {v.render(simplify=False)} is open already in the input of shape {self.shape}; a nested scope needs an axis id of its own")
-  return validated(UOp(Ops.VMAPIN, self.dtype, (self,)+varg))
+    raise ValueError(f"VMAPIN: a tensor of shape {render_shape(shape)} on {device} cannot enter a vmap scope, copy it to a compute device first")
+  opened = self.ranges
+  for v in ranges:
+    if v in opened: raise ValueError(f"VMAPIN: RANGE {v.render(simplify=False)} is open already in the input of shape {render_shape(shape)}; a nested scope needs an axis id of its own")
+  return made(Ops.VMAPIN, self, varg, vmapin_shape(varg, shape))
 
 def vmapout(self:UOp, varg:tuple) -> UOp:
   """Leaves a vmap scope: collects the slices of the RANGEs in `varg` along new axes.
@@ -84,18 +103,38 @@ def vmapout(self:UOp, varg:tuple) -> UOp:
   `varg` has one entry for each axis of the result: a RANGE puts its axis there, CONST 0 takes the next axis of this value.
   (6,) with (RANGE(3), 0) -> (3, 6). Raises ValueError when they do not fit.
   """
-  check_varg("VMAPOUT", varg:=to_varg("VMAPOUT", varg), self.shape)
-  return validated(UOp(Ops.VMAPOUT, self.dtype, (self,)+varg))
+  check_varg("VMAPOUT", varg:=to_varg("VMAPOUT", varg), shape:=self.shape)
+  return made(Ops.VMAPOUT, self, varg, vmapout_shape(varg, shape))
 
-def validated(u:UOp) -> UOp:
-  # as for movement ops, asking for the shape is the check
-  assert u.shape is not None
-  return u
+def made(op:Ops, u:UOp, varg:tuple, shape:tuple) -> UOp:
+  ret = UOp(op, u.dtype, (u,)+varg)
+  # it is known already, and so is that the varg fits: nobody has to find it out again
+  vars(ret)[SHAPE] = shape
+  return ret
+
+# *** the ranges that a node is in
+
+def _ranges(self:UOp) -> dict[UOp, None]:
+  """Stock's, which each vmap asks for in the whole graph of its function: nodes with the same ranges have one dict, and nothing is asked for twice."""
+  opened: dict[UOp, None] = NO_RANGES
+  for s in self.src:
+    below = {s:None, **s.__dict__[RANGES]} if s.op is Ops.RANGE else s.__dict__[RANGES]
+    if not below or below is opened: continue
+    opened = {**opened, **below} if opened else below
+  if not opened or (self.op not in ops.range_start and self.op is not Ops.AFTER): return opened
+  # what ends here: a RANGE itself, but not what its size depends on; and all ranges of anything else
+  ended = {r for er in self.ended_ranges for r in ((er,) if er.op is Ops.RANGE else er.ranges)}
+  return {r:None for r in opened if r not in ended}
+
+NO_RANGES: dict[UOp, None] = {}
+# where a recursive_property keeps what it found
+SHAPE, RANGES = UOp._shape.nm, UOp._ranges.nm
 
 def patch(module:ModuleType) -> None:
   global stock_shape
   with Changes("vmap-ops") as changes:
     stock_shape = changes.replace_value(UOp, "_shape", recursive_property, lambda _: recursive_property(_shape)).fxn
+    changes.replace_value(UOp, "_ranges", recursive_property, lambda _: recursive_property(_ranges))
     changes.add(UOp, "vmapin", vmapin)
     changes.add(UOp, "vmapout", vmapout)
     # VMAPOUT closes its RANGEs: nothing after it is inside the scope

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from vmapdbg.values.numbers import ITEMSIZE, Array, find_strides
+from vmapdbg.values.itemsize import ITEMSIZE
+from vmapdbg.values.numbers import Array, find_strides
 from vmapdbg.values.slices import view_elements
 
 

@@ -49,19 +49,19 @@ def build_capture(
     error: model.SnippetError | None = None,
     progress: Callable[[], object] = lambda: None,
     keeps_failed: bool = False,
-    names_only: bool = False,
+    is_brief: bool = False,
 ) -> model.Capture:
     """Returns what was recorded of a job, its kernels rendered for its target. `progress` is called for each kernel.
 
     Raises what tinygrad raises for a kernel that the target cannot have; with `keeps_failed` the kernel has it.
-    With `names_only` the programs of kernels are not looked at.
+    `is_brief` is that of `View`.
     """
     schedules: tuple[model.Schedule, ...] = ()
     # where there are none tinygrad may not even be there
     if records:
         from vmapdbg.child.extract.overlay import build_schedules
 
-        schedules = build_schedules(records, job.target, progress, keeps_failed, names_only)
+        schedules = build_schedules(records, job.target, progress, keeps_failed, is_brief)
     versions = model.Versions(__version__, installed_version(), platform.python_version())
     return model.Capture(model.SCHEMA, versions, job.snippet, job.target, job.patch_states, error, schedules, ())
 

@@ -22,12 +22,12 @@ def build_observed_capture(
     recorder: ObservingRecorder,
     error: model.SnippetError | None = None,
     progress: Callable[[], object] = lambda: None,
-    names_only: bool = False,
+    is_brief: bool = False,
 ) -> model.Capture:
     """Returns what was observed of a job, its kernels rendered for its target. `progress` is called for each kernel.
 
     Raises RendererMissing. What tinygrad raises for a kernel that the target cannot have, the kernel has.
-    With `names_only` the programs of kernels are not looked at.
+    `is_brief` is that of `View`.
     """
     schedules: tuple[model.Schedule, ...] = ()
     missing = recorder.lost
@@ -35,7 +35,7 @@ def build_observed_capture(
     if recorder.schedules:
         from vmapdbg.child.extract.observed import build_schedules
 
-        schedules = build_schedules(recorder.schedules, job.target, progress, keeps_failed=True, names_only=names_only)
+        schedules = build_schedules(recorder.schedules, job.target, progress, keeps_failed=True, is_brief=is_brief)
         missing = recorder.missing
     return _make_capture(job.snippet, job.target, schedules, error, tuple(missing))
 

@@ -18,12 +18,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TypeVar
 
+from vmapdbg.commands.early import EarlyCapture
 from vmapdbg.commands.progress import Progress
 from vmapdbg.job.job import CheckRequest, Job, ReduceRequest, Request, Run, ValueRequest, dump_record
 from vmapdbg.job.patches import Patches, format_patches
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.failure import EXIT_CHILD, Failure
-from vmapdbg.model.store import StoreError, load_capture
+from vmapdbg.model.store import load_capture
 from vmapdbg.overlay import BOOTSTRAP_DIR, child_environment
 from vmapdbg.trees.find import find_tree
 
@@ -83,24 +84,6 @@ def run_job(
         if died and capture.error is not None:
             capture = replace(capture, error=replace(capture.error, message=died + capture.error.message))
         return fill_sentences(capture)
-
-
-class EarlyCapture(threading.Thread):
-    """Loads the Capture of a child as soon as it is there: the child takes a while to end, since all that the snippet
-    made is let go of. `capture` is None where the child ended without one, or it cannot be read."""
-
-    def __init__(self, process: subprocess.Popen[bytes], output: Path):
-        super().__init__(daemon=True)
-        self.process, self.output = process, output
-        self.capture: Capture | None = None
-
-    def run(self) -> None:
-        while not self.output.exists():
-            if self.process.poll() is not None:
-                return
-            time.sleep(_POLL / 10)
-        with contextlib.suppress(StoreError):
-            self.capture = load_capture(self.output)
 
 
 def make_folder() -> tempfile.TemporaryDirectory[str]:

@@ -9,17 +9,19 @@ from dataclasses import replace
 import numpy as np
 
 from vmapdbg.reference.arithmetic import FUNCTIONS, OF_FLOATS, compute
-from vmapdbg.reference.graph import DEVICES, Graph, Node
+from vmapdbg.reference.graph import DEVICES, MOVEMENT, Graph, Node, Unknown
 from vmapdbg.reference.kinds import bitcast, find_carrier, fit, load
-from vmapdbg.reference.movement import MOVEMENT, enter_scope, join_shards, leave_scope, move, stack
+from vmapdbg.reference.movement import enter_scope, join_shards, leave_scope, move, stack
 from vmapdbg.reference.plan import Plan
 from vmapdbg.reference.products import sum_product
 from vmapdbg.reference.rounding import Rounding
 from vmapdbg.reference.sums import reduce_value
-from vmapdbg.reference.value import Unknown, Value, align, join_steps, repeat_steps
+from vmapdbg.reference.value import Value, align, join_steps, repeat_steps
+from vmapdbg.reference.views import find_view, find_writes, is_whole
 from vmapdbg.reference.windows import make_windows
-from vmapdbg.reference.writes import fill, find_view, find_writes, follow, is_whole, number_elements, recast, write
-from vmapdbg.values.numbers import ITEMSIZE, Array
+from vmapdbg.reference.writes import fill, follow, number_elements, recast, write
+from vmapdbg.values.itemsize import ITEMSIZE
+from vmapdbg.values.numbers import Array
 
 ROOM = 4 << 30
 """The most bytes that the values of a graph take up at a time."""

@@ -47,6 +47,14 @@ OPS = {
 """Op -> what its `arg` says. What is not here is arithmetic on elements, with no `arg`: `arithmetic.FUNCTIONS`."""
 
 
+MOVEMENT = frozenset({"reshape", "expand", "permute", "pad", "shrink", "flip"})
+"""Ops that move elements and compute nothing."""
+
+
+class Unknown(Exception):
+    """A value cannot be computed here; the message says why."""
+
+
 @dataclass(frozen=True)
 class Node:
     """One op; see OPS for `arg`, which is plain data. `dtype` is a name of `vmapdbg.values.numbers`."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from vmapdbg.reference.value import Unknown
+from vmapdbg.reference.graph import Unknown
 
 CONTROL_OPS = {
     "loop": "None; its source says how often it runs, its value counts the steps from 0",

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from vmapdbg.reference.arithmetic import FUNCTIONS
+from vmapdbg.reference.graph import Unknown
 from vmapdbg.reference.kinds import bitcast, cast, load
 from vmapdbg.reference.linear import Instruction, LinearProgram
 from vmapdbg.reference.linear_memory import Contents, Disorder, LeavesMemory, Watch, Whole
@@ -15,7 +16,7 @@ from vmapdbg.reference.linear_plan import find_loaded, find_stored
 from vmapdbg.reference.linear_rows import Rows
 from vmapdbg.reference.linear_values import Lanes, calculate, choose_undefined, find_true, make_const, pack
 from vmapdbg.reference.run_kernel import Written
-from vmapdbg.reference.value import Mask, Unknown
+from vmapdbg.reference.value import Mask
 from vmapdbg.values.numbers import Array, Numbers, encode
 
 MOST_STEPS = 300_000

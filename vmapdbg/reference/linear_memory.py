@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vmapdbg.reference.value import Mask, Unknown
+from vmapdbg.reference.graph import Unknown
+from vmapdbg.reference.value import Mask
 from vmapdbg.values.numbers import Numbers
 
 Whole = NDArray[np.int64]

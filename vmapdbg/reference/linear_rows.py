@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from vmapdbg.reference.graph import Unknown
 from vmapdbg.reference.linear_memory import Registers, Whole
 from vmapdbg.reference.linear_values import Lanes
-from vmapdbg.reference.value import Mask, Unknown
+from vmapdbg.reference.value import Mask
 from vmapdbg.values.numbers import Numbers
 
 

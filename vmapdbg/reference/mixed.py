@@ -14,12 +14,12 @@ from dataclasses import replace
 import numpy as np
 
 from vmapdbg.reference.evaluate import Evaluator
-from vmapdbg.reference.graph import Node
+from vmapdbg.reference.graph import Node, Unknown
 from vmapdbg.reference.kernel import Kernel
 from vmapdbg.reference.kinds import find_carrier, load
 from vmapdbg.reference.movement import leave_scope
 from vmapdbg.reference.run_kernel import run_kernel
-from vmapdbg.reference.value import Mask, Unknown, Value, align
+from vmapdbg.reference.value import Mask, Value, align
 from vmapdbg.values.numbers import Array, Numbers, encode
 
 MIXED_OPS = {

@@ -7,11 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from vmapdbg.reference.graph import Node
-from vmapdbg.reference.value import Unknown, Value, align, stack_aligned
+from vmapdbg.reference.graph import Node, Unknown
+from vmapdbg.reference.value import Value, align, stack_aligned
 from vmapdbg.values.numbers import Numbers
-
-MOVEMENT = frozenset({"reshape", "expand", "permute", "pad", "shrink", "flip"})
 
 
 def move(node: Node, source: Value, numbers: Sequence[int]) -> Value:

@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 
 from vmapdbg.reference.graph import Graph
 from vmapdbg.reference.products import find_products
+from vmapdbg.reference.views import list_sources
 from vmapdbg.reference.windows import find_windows
-from vmapdbg.reference.writes import list_sources
 
 
 class Plan:

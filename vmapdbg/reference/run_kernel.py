@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from vmapdbg.reference.evaluate import Evaluator
-from vmapdbg.reference.graph import Graph, Node
+from vmapdbg.reference.graph import Graph, Node, Unknown
 from vmapdbg.reference.kernel import Kernel, Store
 from vmapdbg.reference.kinds import find_carrier, load
-from vmapdbg.reference.value import Mask, Unknown, Value, align
+from vmapdbg.reference.value import Mask, Value, align
 from vmapdbg.values.numbers import Array, Numbers, encode
 
 MOST_AT_ONCE = 1 << 22

@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from vmapdbg.reference.graph import Unknown
 from vmapdbg.reference.kinds import find_carrier
 from vmapdbg.reference.linear import Block, LinearProgram, nest
 from vmapdbg.reference.linear_machine import Machine
@@ -21,7 +22,6 @@ from vmapdbg.reference.linear_plan import find_accessed, find_carrying, split_bo
 from vmapdbg.reference.linear_rows import Rows
 from vmapdbg.reference.linear_values import Lanes
 from vmapdbg.reference.run_kernel import Written
-from vmapdbg.reference.value import Unknown
 from vmapdbg.values.numbers import Array, Numbers
 
 MOST_AT_ONCE = 1 << 23

@@ -13,10 +13,6 @@ from vmapdbg.values.numbers import Numbers
 Mask = NDArray[np.bool_]
 
 
-class Unknown(Exception):
-    """A value cannot be computed here; the message says why."""
-
-
 @dataclass(frozen=True)
 class Value:
     """`numbers` has one axis for each step range of `ranges` (ids, ascending), then the node's own axes. `undefined` is

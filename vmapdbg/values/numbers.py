@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from vmapdbg.values.itemsize import ITEMSIZE
+
 Numbers = NDArray[Any]
 
 NUMPY_DTYPES = {
@@ -28,8 +30,6 @@ NUMPY_DTYPES = {
 }
 """dtype -> numpy's. The names are those of repr(dtype), less "dtypes."."""
 _EXPONENT_AND_MANTISSA_BITS = {"fp8e4m3": (4, 3), "fp8e5m2": (5, 2)}
-_SIZES_OF_NUMPY = {name: np.dtype(kind).itemsize for name, kind in NUMPY_DTYPES.items()}
-ITEMSIZE = {**_SIZES_OF_NUMPY, "bfloat16": 2, "fp8e4m3": 1, "fp8e5m2": 1}
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from vmapdbg.values.numbers import ITEMSIZE, Array, Numbers
+from vmapdbg.values.itemsize import ITEMSIZE
+from vmapdbg.values.numbers import Array, Numbers
 
 
 def view_elements(data: bytes, itemsize: int) -> Numbers:

@@ -74,6 +74,7 @@ class Collector(ABC):
     def close(self) -> None:
         """Writes what is only known when the snippet is done."""
         self.replays.close()
+        self.folder.close()
 
     # *** calls
 

@@ -2,7 +2,7 @@
 
     asked.pickle            the graph of the schedule that runs now, before it runs
     schedule-NUMBER.pickle  all of a schedule that ran, or of a replay of it
-    written                 the name of each of these files, a line for each time that one is written
+    written                 the name of each of these files, a line for each time that one is written; `closed` at last
     blobs/                  contents of buffers, each of them there before a file names it
 
 Each of the pickled files is there as a whole: the oracle reads them while the snippet goes on.
@@ -23,7 +23,7 @@ from vmapdbg.reference.graph import Graph
 
 ROOM = 1 << 30
 """The most bytes of buffers that are kept of one run."""
-ASKED = "asked.pickle"
+ASKED, CLOSED = "asked.pickle", "closed"
 
 
 class BlobsFull(Exception):
@@ -37,6 +37,7 @@ class EvidenceFolder:
     def __init__(self, path: Path):
         self.path, self.room = path, ROOM
         self._asked = 0
+        self._owner = os.getpid()
         (path / "blobs").mkdir(exist_ok=True)
 
     def keep_data(self, data: bytes) -> str:
@@ -79,6 +80,15 @@ class EvidenceFolder:
         making = self.path / f".{name}.{os.getpid()}"
         making.write_bytes(pickle.dumps(content))
         os.replace(making, self.path / name)
+        self._note(name)
+
+    def close(self) -> None:
+        """Says that nothing more will be written."""
+        # a process that the snippet forks may end before it
+        if os.getpid() == self._owner:
+            self._note(CLOSED)
+
+    def _note(self, name: str) -> None:
         with (self.path / "written").open("a", encoding="utf-8") as file:
             file.write(f"{name}\n")
 

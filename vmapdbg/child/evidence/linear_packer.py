@@ -24,7 +24,7 @@ from vmapdbg.child.program.linear_ops import (
     size_of_memory,
 )
 from vmapdbg.reference.linear import Instruction, LinearProgram, Memory, Space
-from vmapdbg.values.numbers import ITEMSIZE
+from vmapdbg.values.itemsize import ITEMSIZE
 from vmapdbg.values.tolerance import is_float
 
 MOST_INSTRUCTIONS = 50_000

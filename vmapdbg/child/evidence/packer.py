@@ -11,7 +11,7 @@ from typing import Any
 
 from vmapdbg.child.evidence.packing import REDUCES, SAME, CannotPack, UOp, UOpPacker, is_device, name_reduce
 from vmapdbg.reference.graph import DEVICES, Node
-from vmapdbg.reference.writes import WRITES, find_view
+from vmapdbg.reference.views import WRITES, find_view
 
 _MOVEMENT = {"RESHAPE", "EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP"}
 _SCOPES = {"VMAPIN", "VMAPOUT"}

@@ -9,7 +9,7 @@ from typing import Any
 from vmapdbg.child.evidence.sizes import Sizes, Unsized
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.reference.graph import DEVICES, Graph, Node
-from vmapdbg.values.numbers import ITEMSIZE
+from vmapdbg.values.itemsize import ITEMSIZE
 from vmapdbg.values.tolerance import is_float
 
 UOp = Any  # this module is imported before the overlay is installed, and must not import tinygrad

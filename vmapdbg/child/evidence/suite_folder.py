@@ -84,6 +84,9 @@ class SuiteFolder(EvidenceFolder):
         """Who judges has schedules of several processes, and looks at none before it ran."""
         return None
 
+    def close(self) -> None:
+        """The judge is told otherwise when a program has ended."""
+
     def forget(self) -> None:
         """Nothing that was written will be written once more."""
         self._said.clear()

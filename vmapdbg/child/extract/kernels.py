@@ -15,9 +15,9 @@ from vmapdbg.child.extract.order import MemoryOrder, find_order
 from vmapdbg.child.extract.view import Launch, UOp, View, find_values, largest_of, size_of, sizes_of
 from vmapdbg.child.program.accesses import find_accesses
 from vmapdbg.child.program.accumulators import find_resets
-from vmapdbg.child.program.linear import LinearProgram
-from vmapdbg.child.program.linear_reader import read_linear
-from vmapdbg.child.program.programs import Program, find_name, op_weight, render_program, target_limit
+from vmapdbg.child.program.linear import Buffer, LinearProgram
+from vmapdbg.child.program.linear_reader import read_linear, read_memories
+from vmapdbg.child.program.programs import Program, compile_program, op_weight, render_program, target_limit
 from vmapdbg.model import capture as model
 from vmapdbg.model.vocabulary import ArgumentAccess
 
@@ -26,14 +26,14 @@ _MEMORY = frozenset({"BUFFER", "PARAM"})
 
 class KernelBuilder:
     """Builds the kernels of one run of the pass. One that tinygrad makes no program of raises its error; with
-    `keeps_failed` it is a kernel with that error instead. With `names_only` their programs are not looked at."""
+    `keeps_failed` it is a kernel with that error instead."""
 
-    def __init__(self, view: View, target: str, keeps_failed: bool = False, names_only: bool = False):
-        self.view, self.target, self.keeps_failed, self.names_only = view, target, keeps_failed, names_only
+    def __init__(self, view: View, target: str, keeps_failed: bool = False):
+        self.view, self.target, self.keeps_failed = view, target, keeps_failed
         # the layers of a network are one program many times
         self.facts: dict[tuple[bytes, frozenset[str]], ProgramFacts] = {}
         self.writers = Counter(launch.buffers[:1] for launch in view.launches)
-        self.order = MemoryOrder() if names_only else find_order(view)
+        self.order = MemoryOrder() if view.is_brief else find_order(view)
 
     def build_all(self, progress: Callable[[], object]) -> Iterable[model.Kernel]:
         """Yields the compute kernels in the order of the schedule; calls `progress` after each kernel or copy."""
@@ -46,15 +46,17 @@ class KernelBuilder:
 
     def build_kernel(self, launch: Launch, number: int) -> model.Kernel:
         try:
-            if self.names_only:
-                return self.build_named(launch, find_name(launch.ast, self.target))
+            if self.view.is_brief:
+                compiled = compile_program(launch.ast, self.target)
+                buffers = tuple(list_arguments(read_memories(compiled.uops), compiled))
+                return self.build_named(launch, compiled.name, buffers)
             program = render_program(launch.ast, self.target)
         except RendererMissing:
             raise
         except (Exception, EndlessRewrite) as error:
             if not self.keeps_failed:
                 raise
-            return self.build_named(launch, "(no program)", explain_error(error, NoNodes()))
+            return self.build_named(launch, "(no program)", (), explain_error(error, NoNodes()))
         compiled, work = program.compiled, program.work
         facts = self.find_facts(launch, program)
         nodes = self.find_computed(launch)
@@ -71,7 +73,7 @@ class KernelBuilder:
             executed_ops=executed,
             bytes=work.bytes * launch.count,
             redundancy=find_redundancy(executed, asked),
-            buffers=tuple(list_arguments(program.linear, compiled)),
+            buffers=tuple(list_arguments(program.linear.buffers, compiled)),
             nodes=tuple(sorted(self.view.ids[u] for u in nodes)),
             lines=self.find_lines(nodes),
             outputs=() if launch.written is None else (self.view.ids[launch.written],),
@@ -86,8 +88,15 @@ class KernelBuilder:
             overwrites=self.order.overwrites.get(number),
         )
 
-    def build_named(self, launch: Launch, name: str, failed: model.SnippetError | None = None) -> model.Kernel:
-        """Returns a kernel without a program: what the scheduler says of it, and the error where there is none."""
+    def build_named(
+        self,
+        launch: Launch,
+        name: str,
+        buffers: tuple[model.BufferArg, ...],
+        failed: model.SnippetError | None = None,
+    ) -> model.Kernel:
+        """Returns a kernel without what its program does: what the scheduler says of it, and the error where there is
+        no program."""
         nodes = self.find_computed(launch)
         return model.Kernel(
             name=name,
@@ -100,7 +109,7 @@ class KernelBuilder:
             executed_ops=0,
             bytes=0,
             redundancy=None,
-            buffers=(),
+            buffers=buffers,
             nodes=tuple(sorted(self.view.ids[u] for u in nodes)),
             lines=self.find_lines(nodes),
             outputs=() if launch.written is None else (self.view.ids[launch.written],),
@@ -212,8 +221,8 @@ _ACCESSES: dict[tuple[bool, bool], ArgumentAccess] = {
 }
 
 
-def list_arguments(linear: LinearProgram, compiled: CompiledKernel) -> Iterable[model.BufferArg]:
-    arguments = [buffer for buffer in linear.buffers if buffer.space in {"global", "image"}]
+def list_arguments(buffers: Iterable[Buffer], compiled: CompiledKernel) -> Iterable[model.BufferArg]:
+    arguments = [buffer for buffer in buffers if buffer.space in {"global", "image"}]
     for buffer in sorted(arguments, key=lambda buffer: buffer.slot):
         access = _ACCESSES[buffer.slot in compiled.ins, buffer.slot in compiled.outs]
         yield model.BufferArg(buffer.name, buffer.size, buffer.dtype, access)

@@ -18,15 +18,15 @@ def build_schedules(
     target: str,
     progress: Callable[[], object] = lambda: None,
     keeps_failed: bool = False,
-    names_only: bool = False,
+    is_brief: bool = False,
 ) -> tuple[model.Schedule, ...]:
     """Returns the schedules of a snippet in the order it made them, their kernels rendered for `target`. Calls
     `progress` after each kernel. Raises what tinygrad raises for a kernel that the target cannot have, unless it
-    `keeps_failed` ones, and RendererMissing. With `names_only` the programs of kernels are not looked at."""
+    `keeps_failed` ones, and RendererMissing. `is_brief` is that of `View`."""
 
     def build(passed: ObservedPass) -> model.Schedule:
-        view = ObservedView(passed)
-        made = schedule.build_schedule(view, KernelBuilder(view, target, keeps_failed, names_only).build_all(progress))
+        view = ObservedView(passed, is_brief)
+        made = schedule.build_schedule(view, KernelBuilder(view, target, keeps_failed).build_all(progress))
         forced, released = (tuple(sorted(view.ids[u] for u in chosen)) for chosen in (passed.forced, passed.released))
         return replace(made, forced=forced, released=released)
 

@@ -17,8 +17,8 @@ from vmapdbg.model.capture import Realized
 class ObservedView(View):
     """A run of the pass of stock tinygrad. There are no vmap scopes."""
 
-    def __init__(self, passed: ObservedPass):
-        super().__init__()
+    def __init__(self, passed: ObservedPass, is_brief: bool = False):
+        super().__init__(is_brief)
         self.passed = passed
         self.graph = passed.toposort
         self.ids = {u: number for number, u in enumerate(find_nodes(passed))}

@@ -16,14 +16,14 @@ def build_schedules(
     target: str,
     progress: Callable[[], object] = lambda: None,
     keeps_failed: bool = False,
-    names_only: bool = False,
+    is_brief: bool = False,
 ) -> tuple[model.Schedule, ...]:
     """Returns the schedules of a snippet in the order it made them, their kernels rendered for `target`. Calls
     `progress` after each kernel. A kernel that tinygrad makes no program of raises, or `keeps_failed` has it kept.
-    With `names_only` the programs of kernels are not looked at."""
+    `is_brief` is that of `View`."""
 
     def build(record: PassRecord) -> model.Schedule:
-        view = PassView(record)
-        return schedule.build_schedule(view, KernelBuilder(view, target, keeps_failed, names_only).build_all(progress))
+        view = PassView(record, is_brief)
+        return schedule.build_schedule(view, KernelBuilder(view, target, keeps_failed).build_all(progress))
 
     return tuple(schedule.build_schedules(records, build))

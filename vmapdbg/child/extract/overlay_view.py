@@ -16,8 +16,8 @@ from vmapdbg.model.capture import Realized
 class PassView(View):
     """The record of a run of the overlay's pass."""
 
-    def __init__(self, record: PassRecord):
-        super().__init__()
+    def __init__(self, record: PassRecord, is_brief: bool = False):
+        super().__init__(is_brief)
         self.record = record
         self.graph = record.toposort
         self.ids = record.find_ids()

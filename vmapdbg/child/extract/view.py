@@ -62,7 +62,8 @@ class View(ABC):
     `graph` are its UOps, sources first. `ids` has the id of each node, `lines` the user's line of a node, `methods` the
     method of Tensor that is called there, `range_map` (ranges in, ranges out, ...) of a node, `ambient` the ambient
     ranges of a node. `scope_ranges` are those that a vmap brought. `held` has the node whose value a BUFFER holds,
-    `launches` are in the order of the schedule.
+    `launches` are in the order of the schedule. Where it `is_brief` a Capture gets of kernels only the names and
+    the buffers, and nothing that only `lint` asks for.
     """
 
     graph: Iterable[UOp]
@@ -75,10 +76,10 @@ class View(ABC):
     held: Mapping[UOp, UOp]
     launches: Sequence[Launch]
 
-    def __init__(self) -> None:
+    def __init__(self, is_brief: bool = False) -> None:
+        self.is_brief = is_brief
         self._names: dict[UOp, str] = {}
-        # thousands of nodes share few index expressions
-        self.find_outside = functools.cache(find_outside)
+        self._find_outside = functools.cache(find_outside)
 
     @abstractmethod
     def explain_realized(self, node: UOp) -> Realized | None:
@@ -87,6 +88,13 @@ class View(ABC):
     def find_indices(self, node: UOp) -> Ranges:
         """Returns what a node that has ranges indexes its first source with."""
         return self.range_map[node][0]
+
+    def find_outside(self, index: UOp, size: int) -> tuple[int, int] | None:
+        """Returns the bounds of an index that leaves its axis; None for any other, and where it is not asked for."""
+        if self.is_brief:
+            return None
+        # thousands of nodes share few index expressions
+        return self._find_outside(index, size)
 
     @abstractmethod
     def find_buffers(self) -> Iterable[MadeBuffer]:

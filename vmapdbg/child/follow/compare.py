@@ -8,10 +8,10 @@ import numpy as np
 
 from vmapdbg.check.compare import Rounding, compare, excuse_rounding
 from vmapdbg.check.value_path import Difference
-from vmapdbg.reference.graph import Graph
+from vmapdbg.reference.graph import Graph, Unknown
 from vmapdbg.reference.mixed import MixedEvaluator
 from vmapdbg.reference.rounding import InDouble, count_roundings
-from vmapdbg.reference.value import Unknown, Value, align
+from vmapdbg.reference.value import Value, align
 from vmapdbg.values.close import find_close, find_largest
 from vmapdbg.values.numbers import encode, find_index, make_plain
 from vmapdbg.values.tolerance import is_float, make_tolerance

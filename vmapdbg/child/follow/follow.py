@@ -23,8 +23,9 @@ from vmapdbg.child.follow.ran import find_real_value
 from vmapdbg.child.follow.records import PassRun
 from vmapdbg.child.follow.steps import MOST_SECONDS, Progress, StepFinder
 from vmapdbg.model.wording import first_line
+from vmapdbg.reference.graph import Unknown
 from vmapdbg.reference.kinds import load
-from vmapdbg.reference.value import Unknown, Value
+from vmapdbg.reference.value import Value
 from vmapdbg.values.numbers import Array
 
 UOp = Any

@@ -18,9 +18,10 @@ from vmapdbg.child.follow.forms import Form
 from vmapdbg.child.follow.mixed_packer import MEMORY, MixedPacker, find_buffer
 from vmapdbg.child.follow.order import OrderedKernels
 from vmapdbg.child.follow.records import PassRun
+from vmapdbg.reference.graph import Unknown
 from vmapdbg.reference.kinds import load
 from vmapdbg.reference.run_kernel import MOST_AT_ONCE, KernelEvaluator
-from vmapdbg.reference.value import Unknown, Value
+from vmapdbg.reference.value import Value
 from vmapdbg.values.numbers import Numbers, encode
 
 UOp = Any

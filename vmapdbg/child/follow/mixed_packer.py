@@ -15,8 +15,8 @@ from vmapdbg.child.evidence.packer import Contents, Packer
 from vmapdbg.child.evidence.packing import CannotPack, UOp, name_reduce
 from vmapdbg.reference.graph import Node
 from vmapdbg.reference.kernel import Kernel
-from vmapdbg.reference.writes import find_view
-from vmapdbg.reference.writes import find_writes as list_writes
+from vmapdbg.reference.views import find_view
+from vmapdbg.reference.views import find_writes as list_writes
 
 STAGES = frozenset({"BUFFERIZE", "STAGE"})
 MEMORY = frozenset({"BUFFER", "PARAM", "DEFINE_GLOBAL"})

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from vmapdbg.reference.evaluate import Evaluator
+from vmapdbg.reference.graph import Unknown
 from vmapdbg.reference.kinds import load
-from vmapdbg.reference.value import Unknown, Value
-from vmapdbg.values.numbers import ITEMSIZE, Array
+from vmapdbg.reference.value import Value
+from vmapdbg.values.itemsize import ITEMSIZE
+from vmapdbg.values.numbers import Array
 
 
 def find_real_value(call: Any, number: int, read: Callable[[str], bytes]) -> tuple[Value, bool]:

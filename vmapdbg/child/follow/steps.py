@@ -17,7 +17,7 @@ from vmapdbg.child.follow.compare import Judge
 from vmapdbg.child.follow.forms import make_value
 from vmapdbg.child.follow.mixed_packer import MOVEMENT, STAGES, MixedPacker
 from vmapdbg.child.follow.records import PassRun
-from vmapdbg.reference.value import Unknown
+from vmapdbg.reference.graph import Unknown
 
 UOp = Any
 _VALUELESS = frozenset(

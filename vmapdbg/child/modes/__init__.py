@@ -38,8 +38,8 @@ class Mode(ABC):
         self.shadow: Shadow | None = None
 
     @property
-    def names_only(self) -> bool:
-        """Whether the Capture has only the names of kernels: `check` says no more of them, and waits for it."""
+    def is_brief(self) -> bool:
+        """Whether the Capture has no more than `check` says, which waits for it; see `View`."""
         return self.request.evidence is not None
 
     @property

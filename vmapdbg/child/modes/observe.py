@@ -76,7 +76,7 @@ class ObserveMode(Mode):
         return read_observed_nodes(self.recorder)
 
     def build(self, error: model.SnippetError | None, progress: Callable[[], object]) -> model.Capture:
-        capture = build_observed_capture(self.job, self.recorder, error, progress, self.names_only)
+        capture = build_observed_capture(self.job, self.recorder, error, progress, self.is_brief)
         versions = replace(capture.versions, tree=self.job.tree, commit=self.request.commit)
         return replace(capture, versions=versions)
 

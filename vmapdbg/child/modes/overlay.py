@@ -58,7 +58,7 @@ class OverlayMode(Mode):
         return read_overlay_nodes(self.recorder)
 
     def build(self, error: model.SnippetError | None, progress: Callable[[], object]) -> model.Capture:
-        return build_capture(self.job, self.schedules, error, progress, keeps_failed=True, names_only=self.names_only)
+        return build_capture(self.job, self.schedules, error, progress, keeps_failed=True, is_brief=self.is_brief)
 
 
 class OverlayFeed(Feed, Recorder):

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from vmapdbg.child.oracle.oracle import InDoublePrecision, Oracle, Question, Read, Refused, Values
 from vmapdbg.reference.evaluate import Evaluator
-from vmapdbg.reference.graph import Graph
+from vmapdbg.reference.graph import Graph, Unknown
 from vmapdbg.reference.kinds import load
 from vmapdbg.reference.rounding import InDouble, count_roundings
-from vmapdbg.reference.value import Unknown, Value
-from vmapdbg.values.numbers import ITEMSIZE, Array, encode
+from vmapdbg.reference.value import Value
+from vmapdbg.values.itemsize import ITEMSIZE
+from vmapdbg.values.numbers import Array, encode
 from vmapdbg.values.tolerance import is_float
 
 DESCRIPTION = "the numpy reference"

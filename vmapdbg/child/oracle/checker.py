@@ -25,7 +25,7 @@ from pathlib import Path
 
 from vmapdbg.check.result import BufferCheck, CheckReport, Comparison, ExpectedOutput, OutputCheck, ScheduleCheck
 from vmapdbg.child.diagnosis import EndlessRewrite, Watcher
-from vmapdbg.child.evidence.folder import ASKED, EvidenceFolder, schedule_of
+from vmapdbg.child.evidence.folder import ASKED, CLOSED, EvidenceFolder, schedule_of
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.lifeline import hold
 from vmapdbg.child.oracle.ahead import Ahead
@@ -60,7 +60,7 @@ def main() -> None:
         beside = None
         if request.oracles == ("numpy",) and count_cores() > 1:
             beside = pool.submit(checker.work_beside)
-        while not request.over.exists():
+        while not request.over.exists() and not checker.is_complete:
             time.sleep(_LOOK)
         if beside is not None:
             checker.report_so_far()
@@ -92,13 +92,15 @@ class RunChecker:
         self.checks: dict[str, ScheduleCheck] = {}
         self.waiting: list[str] = []
         self.written = Written(request)
+        # whether the snippet writes nothing more
+        self.is_closed = False
         self._read = 0
 
     # *** the snippet runs
 
     def work_beside(self) -> None:
-        """Compares what is there, and computes ahead, until the snippet is done."""
-        while not self.request.over.exists():
+        """Compares what is there, and computes ahead, until the snippet is done or all is compared."""
+        while not self.request.over.exists() and not self.is_complete:
             self.read_news()
             if self.waiting:
                 self.compare_first()
@@ -109,12 +111,21 @@ class RunChecker:
         """Takes note of what the snippet has written since."""
         names, self._read = self.folder.read_written(self._read)
         for name in names:
-            if name != ASKED:
+            if name == CLOSED:
+                self.is_closed = True
+            elif name != ASKED:
                 # what is written again says more than before
                 self.checks.pop(name, None)
                 self.waiting.append(name)
         if names and names[-1] == ASKED:
             self.ahead.begin()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all that the snippet has written and will write is compared."""
+        if not self.is_closed or self.waiting:
+            return False
+        return all(file.name in self.checks for file in self.folder.find_files())
 
     def compare_first(self) -> None:
         """Compares the first schedule that waits."""
@@ -145,8 +156,8 @@ class RunChecker:
         """Compares the rest, and writes the report."""
         self.read_news()
         files = self.folder.find_files()
-        work = json.loads(self.request.over.read_text(encoding="utf-8"))
         left = [file for file in files if file.name not in self.checks]
+        work = json.loads(self.request.over.read_text(encoding="utf-8")) if left else []
         rest = Rest([find_work(file, work) for file in left if work])
         for done, file in enumerate(left, len(files) - len(left)):
             self.tell(done, len(files), rest.describe())

@@ -14,7 +14,8 @@ from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.oracle.ahead import Ahead
 from vmapdbg.child.oracle.oracle import SEEDS, InDoublePrecision, Question, Values, Which, find_oracle
 from vmapdbg.model.wording import format_plural
-from vmapdbg.values.numbers import ITEMSIZE, Array, decode
+from vmapdbg.values.itemsize import ITEMSIZE
+from vmapdbg.values.numbers import Array, decode
 from vmapdbg.values.slices import view_elements
 from vmapdbg.values.tolerance import is_float
 

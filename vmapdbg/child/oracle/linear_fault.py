@@ -23,13 +23,13 @@ from vmapdbg.child.oracle.wrong_buffer import (
     describe_refusal,
     read_arguments,
 )
+from vmapdbg.reference.graph import Unknown
 from vmapdbg.reference.linear import LinearProgram, nest
 from vmapdbg.reference.linear_memory import LeavesMemory
 from vmapdbg.reference.linear_plan import count_numbers
 from vmapdbg.reference.linear_wanted import find_steps
 from vmapdbg.reference.run_kernel import Written
 from vmapdbg.reference.run_linear import run_linear
-from vmapdbg.reference.value import Unknown
 from vmapdbg.values.close import find_close
 from vmapdbg.values.numbers import Array, decode, encode
 

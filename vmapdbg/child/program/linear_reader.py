@@ -41,6 +41,12 @@ def read_values(*uops: UOp) -> tuple[list[Value], list[Loop]]:
     return values, [loop for loop in reader.values.values() if isinstance(loop, Loop) and loop.op == "loop"]
 
 
+def read_memories(uops: Sequence[UOp]) -> list[Buffer]:
+    """Returns the buffers of a linear program alone."""
+    reader = Reader(frozenset())
+    return [reader.buffer_of(u) for u in uops if is_memory(u)]
+
+
 class Reader:
     def __init__(self, launched_by: frozenset[str]) -> None:
         self.launched_by = launched_by

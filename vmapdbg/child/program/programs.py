@@ -50,9 +50,9 @@ def render_program(ast: UOp, target: str) -> Program:
     return _render(ast.key, KeyedAST(ast), target)
 
 
-def find_name(ast: UOp, target: str) -> str:
-    """Returns the name of the program of a kernel's AST. Raises what `render_program` does."""
-    return find_adapter().compile(ast, target).name
+def compile_program(ast: UOp, target: str) -> CompiledKernel:
+    """Returns the program of a kernel's AST without what it does. Raises what `render_program` does."""
+    return find_adapter().compile(ast, target)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,139 @@
+"""`functional_call`: a module as a function of its state, for vmap over models, for derivatives by weights, and for state that a call writes."""
+from __future__ import annotations
+from collections import OrderedDict
+from typing import Any, Callable, Iterator
+from tinygrad.tensor import Tensor
+from tinygrad_overlay._func.values import as_tensor, describe
+from tinygrad_overlay._state import StateCall, run_state_call
+from tinygrad_overlay.uop.ops import render_shape
+
+State = dict[str, Tensor]
+
+def functional_call(module:Any, state:Any, args:Any=(), kwargs:dict|None=None, mutable:bool=False) -> Any:
+  """Returns module(*args, **kwargs) with the Tensors of `state` in the place of its own, which it has again afterwards, also where the call raises.
+
+  `module` is anything that can be called and whose Tensors `tinygrad.nn.state.get_state_dict` finds; `state` is a dict name -> Tensor, or a tuple or
+  list of such dicts; a name that is left out keeps the module's own. Where one Tensor has several names (tied weights), one of them is enough. `args` is
+  a tuple of the arguments, anything else is the only one.
+
+  A call that writes to the state (`assign`, `+=`, setitem, or another Tensor in the place of one) changes neither the module nor `state`: with
+  `mutable` (result, {name: its new value}) is returned, with just the names that were written to; without it that raises RuntimeError.
+  While it runs, the module has the other Tensors in all threads. Raises ValueError for a name that the module does not have, and for a shape other
+  than there; TypeError for what is no Tensor.
+  """
+  if not callable(module): raise TypeError(f"functional_call: the module is {describe(module)}, which cannot be called")
+  slots = list(find_slots(module))
+  given = find_given(module, slots, state)
+  swapped = [Swapped(x, given.get(id(x))) for x in {id(x):x for _,x,_ in slots}.values()]
+  call = StateCall({id(s.tensor):s.tensor for s in swapped})
+  try:
+    for s in swapped: s.put_in()
+    with run_state_call(call): out = module(*(args if isinstance(args, tuple) else (args,)), **(kwargs or {}))
+    written = {name:Tensor(now.uop, device=now.device) for name,x,now in find_written(module, slots, call)}
+  finally:
+    for s in swapped: s.put_back()
+    for _,x,put in slots: put(x)
+  if written and not mutable:
+    raise RuntimeError(f"functional_call: the call of {type(module).__name__} writes to {list_names(written)}, and its state stays as it is;"
+                       " mutable=True returns the new values beside the result")
+  return (out, written) if mutable else out
+
+def stack_module_state(modules:Any) -> State:
+  """The states of several modules of one structure as one, for vmap over the modules: name -> the Tensors of all of them, along a new first axis.
+
+  A Tensor with several names (tied weights) is there once, under its first. Raises ValueError for modules whose names, shapes or dtypes differ.
+  """
+  states = [first_names(module) for module in modules]
+  if not states: raise ValueError("stack_module_state: there is no module to stack")
+  for i,state in enumerate(states): check_alike(states[0], state, i)
+  return {name:Tensor.stack(*[state[name] for state in states]) for name in states[0]}
+
+def check_alike(first:State, state:State, i:int) -> None:
+  """Raises ValueError where the state of modules[i] has not the names, shapes and dtypes of the first one's."""
+  if missing:=[(name, 0, i) for name in first if name not in state]+[(name, i, 0) for name in state if name not in first]:
+    name, has, lacks = missing[0]
+    raise ValueError(f"stack_module_state: modules[{has}] has {name!r}, and modules[{lacks}] has not")
+  for name,x in state.items():
+    y = first[name]
+    if x.shape != y.shape or x.dtype != y.dtype:
+      raise ValueError(f"stack_module_state: {name!r} is {describe_tensor(y)} in modules[0] and {describe_tensor(x)} in modules[{i}]")
+
+# *** the Tensors of a module
+
+# (name, Tensor, what puts a Tensor in its place)
+Slot = tuple[str, Tensor, Callable[[Tensor], None]]
+
+def find_slots(node:Any, prefix:str="") -> Iterator[Slot]:
+  """The names are those of get_state_dict, which does not say where a Tensor is."""
+  for name,key,child in children_of(node):
+    if isinstance(child, Tensor): yield prefix+name, child, putter(node, key)
+    else: yield from find_slots(child, prefix+name+".")
+
+def children_of(node:Any) -> list[tuple[str, Any, Any]]:
+  """(name, key, child) for each child of a node, as get_state_dict sees them: of an object with attributes these alone."""
+  if hasattr(node, "_asdict"): node = node._asdict()
+  elif hasattr(node, "__dict__") and not isinstance(node, OrderedDict): node = vars(node)
+  if isinstance(node, (list, tuple)): return [(str(i), i, v) for i,v in enumerate(node)]
+  return [(str(k), k, v) for k,v in node.items()] if isinstance(node, dict) else []
+
+def putter(node:Any, key:Any) -> Callable[[Tensor], None]:
+  # nothing else can be put into a tuple
+  if isinstance(node, tuple): return lambda x: None
+  values = node if isinstance(node, list) or (isinstance(node, dict) and key in node) else vars(node)
+  def put(x:Tensor) -> None: values[key] = x
+  return put
+
+def first_names(module:Any) -> State:
+  names: dict[int, tuple[str, Tensor]] = {}
+  for name,x,_ in find_slots(module): names.setdefault(id(x), (name, x))
+  return dict(names.values())
+
+class Swapped:
+  """A Tensor of the module with another value. What it had is kept in a Tensor: whoever realizes it meanwhile finds it there."""
+  def __init__(self, tensor:Tensor, given:Tensor|None):
+    self.tensor, self.given = tensor, given
+    self.own = Tensor(tensor.uop, device=tensor.device)
+    self.requires_grad, self.grad = tensor.requires_grad, tensor.grad
+  def put_in(self) -> None:
+    if self.given is not None: self.tensor.uop, self.tensor.requires_grad, self.tensor.grad = self.given.uop, self.given.requires_grad, None
+  def put_back(self) -> None:
+    self.tensor.uop, self.tensor.requires_grad, self.tensor.grad = self.own.uop, self.requires_grad, self.grad
+
+def find_written(module:Any, slots:list[Slot], call:StateCall) -> list[tuple[str, Tensor, Tensor]]:
+  """(name, the module's Tensor, the Tensor with its new value) of those that the call wrote to, or put another Tensor in the place of."""
+  now = {name:x for name,x,_ in find_slots(module)}
+  return [(name, x, now[name]) for name,x,_ in slots if name in now and (now[name] is not x or id(x) in call.written)]
+
+# *** what is given
+
+def find_given(module:Any, slots:list[Slot], state:Any) -> dict[int, Tensor]:
+  """id of the module's Tensor -> the one that takes its place."""
+  named = {name:x for name,x,_ in slots}
+  given: dict[int, tuple[str, Tensor]] = {}
+  for name,x in join_states(state).items():
+    if (own:=named.get(name)) is None: raise ValueError(f"functional_call: {type(module).__name__} has no Tensor {name!r}, it has {list_names(named)}")
+    if not isinstance(x:=as_tensor(x), Tensor): raise TypeError(f"functional_call: state[{name!r}] is {describe(x)}, not a Tensor")
+    if x.shape != own.shape:
+      raise ValueError(f"functional_call: state[{name!r}] has shape {render_shape(x.shape)}, and in {type(module).__name__} it has"
+                       f" {render_shape(own.shape)}")
+    if given.setdefault(id(own), (name, x))[1].uop is not x.uop:
+      raise ValueError(f"functional_call: {given[id(own)][0]!r} and {name!r} are one Tensor of {type(module).__name__}, and the state has two"
+                       " values for it; leave one of them out")
+  return {key:x for key,(_,x) in given.items()}
+
+def join_states(state:Any) -> dict:
+  parts = state if isinstance(state, (tuple, list)) else (state,)
+  joined: dict = {}
+  for part in parts:
+    if not isinstance(part, dict):
+      raise TypeError(f"functional_call: the state is a dict of names and Tensors, or a tuple of these, not {describe(part)}")
+    if again:=[name for name in part if name in joined]:
+      raise ValueError(f"functional_call: {again[0]!r} is in two of the dicts of the state")
+    joined.update(part)
+  return joined
+
+def describe_tensor(x:Tensor) -> str: return f"of shape {render_shape(x.shape)} and {x.dtype.name}"
+
+def list_names(names:Any) -> str:
+  listed = [repr(name) for name in names]
+  return ", ".join(listed[:6])+(f" and {len(listed)-6} more" if len(listed) > 6 else "") if listed else "none"
