@@ -29,7 +29,7 @@ def add_predictions(capture: Capture, records: Iterable[ScheduleRecord]) -> Capt
 
 def predict(launched: Launched) -> float | None:
     """Returns the seconds of one launch on the device of the kernel's buffers; None where codegen fails on its AST."""
-    from tinygrad import Device
+    from tinygrad.device import Device
 
     model: Any = importlib.import_module(f"{OVERLAY_PACKAGE}.codegen._work")
     device = launched.buffers[0].device
