@@ -149,6 +149,25 @@ def test_measured_times_stand_with_the_kernels_and_rank_them() -> None:
     assert text.index("E_64") < text.index("r_64")
     assert "5.00 ms" in text
     assert "20.0 us" in text
+    assert "predicted" not in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_what_was_predicted_stands_beside_what_was_measured(width: int) -> None:
+    timed = replace(MATMUL, measured=Measured(3, 0.00002, 0.00001, 0.00003))
+    capture = make_capture(make_schedule(kernels=(replace(timed, predicted=0.000015), replace(MOVE, predicted=None))))
+    overview = show_overview(capture, width)
+    assert max(map(len, overview.splitlines())) <= width
+    # a column where there is room, else below the row
+    assert ("predicted 15.0 us" in flatten(overview)) == (width == 60)
+    assert ("20.0 us    15.0 us" in overview) == (width > 60)
+    whole = flatten(print_to_text(lambda console: print_capture(capture, console), width))
+    assert "time 20.0 us, median of 3 launches (predicted 15.0 us)" in whole
+    assert whole.count("predicted") == 1
+    unknown = make_capture(make_schedule(kernels=(timed, MOVE)))
+    whole = flatten(print_to_text(lambda console: print_capture(unknown, console), width))
+    assert "time 20.0 us, median of 3 launches" in whole
+    assert "predicted" not in whole
 
 
 def test_a_long_run_is_one_of_many_programs_or_many_nodes() -> None:

@@ -187,6 +187,18 @@ def test_times_are_shown_where_they_were_measured() -> None:
     assert "longest first" in text
     assert "3.00 us" in text
     assert read_data(text)["kernels"][0][0] == "E_64"
+    assert not Page(text).find("span", **{"class": "num predicted"})
+
+
+def test_what_was_predicted_is_a_column_beside_what_was_measured_and_in_the_kernel() -> None:
+    capture = make_program()
+    schedule = capture.schedules[0]
+    timed = replace(schedule.kernels[1], measured=Measured(2, 3e-6, 3e-6, 4e-6), predicted=2.5e-6)
+    page = Page(render(replace(capture, schedules=(replace(schedule, kernels=(schedule.kernels[0], timed)),)), SOURCE))
+    # the title and two kernels, one of which was not timed
+    assert len(page.find("span", **{"class": "num predicted"})) == 3
+    assert "3.00 us, median of 2 launches (predicted 2.50 us)" in page.text
+    assert page.text.count("2.50 us") == 2
 
 
 @pytest.mark.parametrize("capture", [make_capture(), failed_snippet(), lost_range(), lost_range(fixed=False)])

@@ -274,7 +274,11 @@ class Kernel:
     tinygrad makes no program of: it has no name and no source, and its numbers are zero. `measured` has the times
     of all launches of its program in the run, None where it was not timed, or did not run. `wrong_times` is what it
     reads at another time than the graph asks for. `overwrites` is the BUFFER or PARAM, there before the schedule, that
-    it writes although nothing in the graph assigns to it; None where there is none.
+    it writes although nothing in the graph assigns to it; None where there is none. `predicted` is the time of one
+    launch, in seconds, that the overlay's cost model expects on the device that the kernel was timed on
+    (`tinygrad/codegen/_cost.py`). It is good for putting kernels in order, and half of the predictions for the CPU are
+    0.5 to 1.5 of the measured time (`bench/cost_model.py`); None where the kernel was not timed, where codegen fails
+    on it without BEAM, and on an observed tinygrad.
     """
 
     name: str
@@ -302,6 +306,7 @@ class Kernel:
     measured: Measured | None = None
     wrong_times: tuple[WrongTime, ...] = ()
     overwrites: int | None = None
+    predicted: float | None = None
 
 
 @dataclass(frozen=True)

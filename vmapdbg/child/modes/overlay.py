@@ -46,6 +46,14 @@ class OverlayMode(Mode):
             self.collector.watch(module)
         self.watch_launches(module)
 
+    def add_times(self, capture: model.Capture) -> model.Capture:
+        timed = super().add_times(capture)
+        if self.stopwatch is None:
+            return timed
+        from vmapdbg.child.record.predictions import add_predictions
+
+        return add_predictions(timed, self.schedules)
+
     def find_nodes(self) -> KnownNodes:
         return read_overlay_nodes(self.recorder)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from vmapdbg.model.capture import Access, Capture, Finding, Kernel
 from vmapdbg.model.wording import format_plural
 from vmapdbg.overview.kernels import KernelGroup, Place
-from vmapdbg.render.format import format_bytes, format_dims, format_ids
+from vmapdbg.render.format import describe_times, format_bytes, format_dims, format_ids
 from vmapdbg.render.report.code import Part, split_kernel
 from vmapdbg.render.report.nodes import NodeKey
 from vmapdbg.render.text.overview import find_limits
@@ -129,6 +129,8 @@ def _list_facts(group: KernelGroup) -> list[tuple[str, str]]:
         ("ops, one kernel", f"{kernel.executed_ops:,}"),
         ("bytes, one kernel", f"{kernel.bytes:,}"),
     ]
+    if times := describe_times(kernel):
+        facts.append(("time", times))
     if kernel.redundancy is not None:
         facts.append(("redundancy", f"{kernel.redundancy:,.1f} times the ops the graph asks for"))
     if kernel.local_bytes:

@@ -137,6 +137,7 @@ class Report:
         self.capture = capture
         self.groups: list[KernelGroup] = group_kernels(capture)
         self.totals: Totals = sum_groups(self.groups)
+        self.is_predicted: bool = any(group.kernel.predicted is not None for group in self.groups)
         self.methods: list[MethodCost] = count_methods(capture)
         self.kernels: list[KernelView] = view_kernels(self.groups, capture)
         self.drawings, self.undrawn = self._draw()

@@ -10,7 +10,15 @@ from vmapdbg.model.capture import Kernel, Schedule
 from vmapdbg.model.wording import format_plural
 from vmapdbg.overview.kernels import kernel_identity
 from vmapdbg.render.crash_sentences import describe_error
-from vmapdbg.render.format import format_bytes, format_count, format_dims, format_ids, format_redundancy, format_share
+from vmapdbg.render.format import (
+    describe_times,
+    format_bytes,
+    format_count,
+    format_dims,
+    format_ids,
+    format_redundancy,
+    format_share,
+)
 from vmapdbg.render.text.layout import Column, Page, Row, lay_out_table
 from vmapdbg.render.text.view import ALERT, ScheduleView
 
@@ -119,6 +127,8 @@ def _format_facts(view: ScheduleView, numbers: list[int]) -> list[Text]:
     kernel, page = kernels[0], view.page
     facts = _format_buffers(view, kernel)
     facts.append(_format_launch(page, kernel))
+    if times := describe_times(kernel):
+        facts.append(page.join(("time ", "dim"), times))
     if nodes := format_ids(node for item in kernels for node in item.nodes):
         facts.append(page.join(("nodes ", "dim"), nodes))
     if outputs := sorted({node for item in kernels for node in item.outputs}):

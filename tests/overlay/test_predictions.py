@@ -1,0 +1,45 @@
+"""The time that the cost model predicts of a kernel: that of a launch, and none where codegen fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tinygrad import Tensor, codegen
+from tinygrad.engine.schedule import schedule_cache
+from tinygrad_overlay import _state
+
+from vmapdbg.child.record.predictions import predict
+from vmapdbg.child.record.recorder import Launched
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What other tests found out about kernels does not count."""
+    schedule_cache.clear()
+    monkeypatch.setattr(_state.process, "kernel_works", {})
+    yield
+    schedule_cache.clear()
+
+
+def launch(size: int) -> Launched:
+    """A sum of `size` products, which is one kernel."""
+    (item,) = (Tensor.empty(size) * Tensor.empty(size)).sum().schedule()
+    return Launched(item.ast, tuple(Tensor.empty(1).uop.base for _ in item.bufs), 1, frozenset())
+
+
+def test_more_work_takes_longer() -> None:
+    short, long = predict(launch(64)), predict(launch(16_000))
+    assert short is not None
+    assert long is not None
+    assert 1e-6 < short < long < 1e-3
+
+
+def test_nothing_is_predicted_where_codegen_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    launched = launch(64)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("no such axis")
+
+    monkeypatch.setattr(codegen, "apply_opts", fail)
+    assert predict(launched) is None
