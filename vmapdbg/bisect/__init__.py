@@ -14,6 +14,6 @@ KINDS: tuple[OutcomeKind, ...] = get_args(OutcomeKind)
 """By what outcomes are told apart: see `outcome`."""
 KERNEL_COUNT = re.compile(r"(\d+) kernels?")
 """A kind besides them: whether there are so many kernels."""
-DEFAULT_RUNS = 40
-"""How many runs a search may take. Of six patches that is each one alone, each one and each two taken away (29 runs),
-and what it takes to go on by halves. All 64 sets of a snippet that runs for a minute would take an hour."""
+DEFAULT_RUNS = 64
+"""How many runs a search may take. Of eight patches that is each one alone, each one and each two taken away (46
+runs), and what it takes to go on by halves. All 256 sets of a snippet that runs for a minute would take four hours."""
