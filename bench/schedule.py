@@ -101,6 +101,10 @@ def schedule(make: Callable[[], Any]) -> Scheduled:
             return run_stages(sink)
 
         rangeify.stock_get_rangeify_map = note_run
+    # what running a schedule needs is there: to import it is no part of scheduling
+    from tinygrad import Device, codegen  # noqa: F401
+
+    _ = Device[Device.DEFAULT].renderer
     out = make()
     nodes, started = len(out.uop.toposort()), time.perf_counter()
     items = out.schedule()

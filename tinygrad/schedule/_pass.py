@@ -74,6 +74,12 @@ def begin_rangeify(ctx:VmapContext, scope_ranges:frozenset[UOp]) -> Pass:
   this.ctx, this.scope_ranges, this.has_maps = ctx, scope_ranges, True
   return this
 
+def begin_again(ctx:VmapContext) -> None:
+  """The walk is made anew, with what was decided after the first: what that one noted is forgotten."""
+  attempt = current.attempt
+  current.ctx = attempt.ctx = ctx
+  for noted in (attempt.fused, attempt.refused, attempt.local_ranges, attempt.row_values): noted.clear()
+
 def node_of(buf:UOp) -> UOp|None:
   """The node that a BUFFERIZE is the buffer of; None: nobody asked for it to be remembered (_apply.py)."""
   return getattr(buf.arg, "node", None)

@@ -125,11 +125,17 @@ class Reuse:
 
   # *** how long it takes
 
+  def count_all(self, x:UOp) -> int:
+    """Returns how many elements the buffer of a value has: in a scope it has the batch."""
+    return count_elements(x, range(len(x.shape)))*count_steps(self.made.ctx.vmap_map.get(x, ()))
+
+  def count_bytes(self, x:UOp) -> int: return self.count_all(x)*x.dtype.itemsize if x._shape is not None else 0
+
   def predict(self, roots:Iterable[UOp]) -> float: return sum(map(self.predict_kernel, roots))
 
   def predict_kernel(self, root:UOp) -> float:
     region = self.find_region(root)
-    return self.machine.predict(region.ops, 0, sum(map(count_bytes, {root, *region.read})), count_all(root))
+    return self.machine.predict(region.ops, 0, sum(map(self.count_bytes, {root, *region.read})), self.count_all(root))
 
   # *** the choice
 
@@ -147,7 +153,7 @@ class Reuse:
   def find_readers(self, x:UOp) -> list[UOp]: return [root for root in self.computed_in.get(x, ()) if x in self.find_region(root).inlined]
 
   def try_to_store(self, x:UOp, roots:list[UOp]) -> None:
-    times, elements, needs = sum(self.find_region(root).inlined[x] for root in roots), count_all(x), count_bytes(x)
+    times, elements, needs = sum(self.find_region(root).inlined[x] for root in roots), self.count_all(x), self.count_bytes(x)
     if times <= elements: return
     own = self.walk(x)
     # at most so much is saved: not worth a look
@@ -177,7 +183,7 @@ class Reuse:
     self.stored.discard(x)
     if self.predict(roots) <= before:
       del self.found[x], self.regions[x]
-      self.stored_bytes -= count_bytes(x)
+      self.stored_bytes -= self.count_bytes(x)
       return
     self.stored.add(x)
     self.regions.update(known)
@@ -194,7 +200,7 @@ class Reuse:
   def least_ns(self) -> float: return MIN_LAUNCHES*self.machine.launch_ns
 
   @cached_property
-  def most_bytes(self) -> int: return max(FREE_BYTES, sum(count_bytes(x) for x in self.made.toposort if x in self.stored or x.op is Ops.BUFFER))
+  def most_bytes(self) -> int: return max(FREE_BYTES, sum(self.count_bytes(x) for x in self.made.toposort if x in self.stored or x.op is Ops.BUFFER))
 
 def find_reused(made:Attempt) -> dict[UOp, Refusal]:
   """Returns the values that should have a buffer, each with the numbers: rule `stored-once`, and `over-memory` for those that get none."""
@@ -220,5 +226,3 @@ def count_executed(depends:frozenset[UOp], around:Ranges, ren:Renderer) -> int:
   shared = [min(size(r), UNROLLED_STEPS) for r in runs if r not in depends and r.arg[-1] is AxisType.LOOP][:UNROLLED_LOOPS]
   return count_steps(runs)//math.prod(shared)
 
-def count_all(x:UOp) -> int: return count_elements(x, range(len(x.shape)))
-def count_bytes(x:UOp) -> int: return count_all(x)*x.dtype.itemsize if x._shape is not None else 0

@@ -250,24 +250,30 @@ def run_rangeify(tsink:UOp, debug:bool=False) -> tuple[UOp, IndexingContext]:
   attempt.toposort, attempt.consumers, attempt.ctx = toposort, consumers, ctx
   free_ranges = find_free_ranges(consumers, scope_ranges)
   forced = find_realized(toposort, free_ranges)
-  if attempt.settle_part is not None and not scope_ranges: decide_in_parts(toposort, consumers, forced, attempt, attempt.settle_part)
-  ctx.realize_map.update((x, None) for x in forced)
+  def walk(ctx:VmapContext) -> None:
+    ctx.realize_map.update((x, None) for x in forced)
+    RangeAssignment(toposort, ctx, consumers, free_ranges, attempt).run(debug)
+  if attempt.settle_part is not None and not scope_ranges:
+    if decide_in_parts(walk, forced, attempt): return apply_rangeify(tsink, ctx), ctx
+    ctx = VmapContext()
+    _pass.begin_again(ctx)
   _state.observer.pass_starts(tsink, toposort, consumers, forced, ctx, scope_ranges)
-  RangeAssignment(toposort, ctx, consumers, free_ranges, attempt).run(debug)
-  tsink = graph_rewrite(tsink, pm_apply_rangeify, ctx=ctx, bottom_up=True, name="apply rangeify")
-  return tsink, ctx
+  walk(ctx)
+  return apply_rangeify(tsink, ctx), ctx
 
-def decide_in_parts(toposort:dict[UOp, None], consumers:dict[UOp, dict[UOp, None]], forced:dict[UOp, tuple[str, UOp]], attempt:_pass.Attempt,
-                    settle_part:Callable[[UOp], _parts.Decisions]) -> None:
-  """Walks the graph with every fusion that its ranges allow, and finds out which of them pay. The walk that counts comes after it."""
-  ctx, observer = VmapContext(), _state.observer
-  ctx.realize_map.update((x, None) for x in forced)
-  walked = _pass.Attempt(is_judged=True, toposort=toposort, consumers=consumers, ctx=ctx)
-  _state.observer = _state.nobody
-  try: RangeAssignment(toposort, ctx, consumers, frozenset(), walked).run(debug=False)
+def apply_rangeify(tsink:UOp, ctx:VmapContext) -> UOp:
+  return graph_rewrite(tsink, pm_apply_rangeify, ctx=ctx, bottom_up=True, name="apply rangeify")
+
+def decide_in_parts(walk:Callable[[VmapContext], None], forced:dict[UOp, tuple[str, UOp]], attempt:_pass.Attempt) -> bool:
+  """Walks the graph with every fusion that its ranges allow, and finds out which of them pay. Returns whether that walk is the one that counts: all do,
+  and nobody is to be told."""
+  assert attempt.settle_part is not None
+  observer, _state.observer = _state.observer, _state.nobody
+  try: walk(attempt.ctx)
   finally: _state.observer = observer
-  attempt.realize_points, attempt.reused = _parts.decide(walked, forced, settle_part)
+  attempt.realize_points, attempt.reused = _parts.decide(attempt, forced, attempt.settle_part)
   attempt.is_decided = True
+  return not attempt.realize_points and not observer.listens
 
 pm_apply_rangeify: PatternMatcher
 
