@@ -18,7 +18,7 @@ from tinygrad_overlay.schedule._pass import Attempt
 from tinygrad_overlay.schedule._refusals import Refusal
 
 # the parts that are scheduled to see what pays: those of so many nodes together that are not alike, and of a large graph a share of its nodes
-FREE_NODES, SHARE = 1500, 0.1
+FREE_NODES, SHARE = 1500, 0.2
 
 # what a part may hold; others are buffers, or read them
 PLAIN = GroupOp.Elementwise|GroupOp.Movement|{Ops.REDUCE_AXIS, Ops.CONTIGUOUS, Ops.CONST, Ops.DETACH, Ops.CONTIGUOUS_BACKWARD, Ops.NOOP}
