@@ -9,7 +9,7 @@
 #   vmapdbg lint samples/rotary.py --patches none
 #
 # expect: kernels 9
-# expect: node SIN "ending-ranges"
+# expect: node SIN "ending-ranges" "ends at EXPAND"
 # expect[all,-realize-reused]: kernels 3
 from tinygrad import Tensor
 

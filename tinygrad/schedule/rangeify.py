@@ -118,7 +118,10 @@ def get_rangeify_map(sink:UOp) -> dict[UOp, UOp]:
   becomes_map = settle(new[sink])
   return {old:becomes_map[u] for old,u in new.items() if u in becomes_map}
 
-def settle(sink:UOp) -> dict[UOp, UOp]: return _fusion.settle(sink, stock_get_rangeify_map)
+def settle(sink:UOp) -> dict[UOp, UOp]:
+  try: return _fusion.settle(sink, stock_get_rangeify_map)
+  # they are of the user's graph
+  finally: _pass.current.tagged = []
 
 def strip_device(c:UOp) -> UOp|None:
   # what is folded under a LOCAL buffer takes over its device, and a constant in a kernel has none
