@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -142,6 +148,29 @@ def test_the_tests_after_one_that_never_ends_are_run(folder: Path) -> None:
     assert (call["crash"]["rewrite"], call["crash"]["kernel"]) == ("add control flow", 0)
     assert call["expected"][0]["first"] == [0.0, *[64.0] * 7]
     assert "1 failed, 1 passed" in done.stderr
+
+
+def test_the_judge_ends_with_a_tool_that_is_killed(folder: Path) -> None:
+    """It waits for more to judge, and there is nobody to tell it that no more comes."""
+    (folder / "long.py").write_text("import os, time\nprint(os.environ['VMAPDBG_CHECK'], flush=True)\ntime.sleep(60)\n")
+    command = [sys.executable, "-m", "vmapdbg", "run", "--check", "long.py"]
+    tool = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert tool.stdout is not None
+    judged = tool.stdout.readline().strip()
+    assert find_processes(judged)
+    os.killpg(tool.pid, signal.SIGKILL)
+    tool.wait()
+    deadline = time.monotonic() + 30
+    while find_processes(judged) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not find_processes(judged)
+    shutil.rmtree(judged)
+
+
+def find_processes(folder: str) -> list[str]:
+    """Returns the judges of a folder."""
+    listed = subprocess.run(["ps", "-e", "-ww", "-o", "args"], capture_output=True, text=True, check=True).stdout
+    return [line for line in listed.splitlines() if "oracle.judge" in line and folder in line]
 
 
 def test_one_run_does_one_thing(folder: Path) -> None:

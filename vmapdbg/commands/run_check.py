@@ -42,12 +42,16 @@ def run_and_check(program: Program, as_json: bool) -> int:
         root = Path(folder)
         for part in PARTS:
             (root / part).mkdir()
+        # held open until this process ends, however that is
+        lifeline, held = os.pipe()
         judge = subprocess.Popen(
-            [sys.executable, "-m", "vmapdbg.child.oracle.judge", folder],
+            [sys.executable, "-m", "vmapdbg.child.oracle.judge", folder, str(lifeline)],
             env={**ONE_THREAD, **os.environ},
             stdout=sys.stderr,
             start_new_session=True,
+            pass_fds=(lifeline,),
         )
+        os.close(lifeline)
         try:
             status = run_program(program, stdout=sys.stderr if as_json else None, VMAPDBG_CHECK=folder)
             (root / "over").touch()
@@ -55,6 +59,7 @@ def run_and_check(program: Program, as_json: bool) -> int:
         finally:
             judge.kill()
             judge.wait()
+            os.close(held)
         died = judge.returncode != 0 and not is_stopped
         document = make_document(read_found(root, died), program.arguments, status)
     if as_json:
