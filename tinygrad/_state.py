@@ -38,7 +38,7 @@ class Process:
   # what was found out about kernels, by their ASTs: an attempt has most of its kernels from the one before, and a model its layers from each other
   kernel_works: dict[tuple, Any] = field(default_factory=dict)
   kernel_verdicts: dict[tuple, Any] = field(default_factory=dict)
-  kernel_reduces: dict[bytes, list] = field(default_factory=dict)
+  kernel_reduces: dict[bytes, Any] = field(default_factory=dict)
   # part of a graph -> what was decided in it, by the places of its nodes
   parts: dict[tuple, Any] = field(default_factory=dict)
   # how many ops of a target an op becomes

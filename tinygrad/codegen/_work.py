@@ -71,18 +71,18 @@ def try_to_lower(ast:UOp, ren:Renderer) -> None:
   # not every program with such a loop fails on the way: it may be rendered as C that does not compile
   if most > 1: raise CannotLower(f"a loop has {most} ends")
 
-def find_reduces(ast:UOp) -> list[UOp]:
-  """The reduces that codegen leaves in a kernel: that of a gather becomes the index of a load. It is kept for each AST."""
+def count_reduces(ast:UOp) -> Counter[tuple[Ops, tuple[int, ...]]]:
+  """The reduces that codegen leaves in a kernel, by op and sizes: that of a gather becomes the index of a load. It is kept for each AST."""
   known = process.kernel_reduces
-  if ast.key not in known:
+  if (key:=ast.key) not in known:
     if any(map(may_gather, ast.toposort())):
       from tinygrad import codegen  # it imports the scheduler, which imports this
       with tried(ast) as u:
         for rules, bottom_up in ((codegen.pm_mops+codegen.pm_syntactic_sugar, True), (codegen.pm_load_collapse, False)):
           u = graph_rewrite(u, rules, bottom_up=bottom_up)
         ast = u
-    known[ast.key] = [u for u in ast.toposort() if u.op is Ops.REDUCE]
-  return known[ast.key]
+    known[key] = Counter((u.arg, tuple(sorted(map(size, u.src[1:])))) for u in ast.toposort() if u.op is Ops.REDUCE)
+  return known[key]
 
 def may_gather(u:UOp) -> bool:
   """Whether a reduce adds up what is chosen by a comparison of its loop with something that is read."""

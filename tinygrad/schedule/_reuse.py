@@ -68,7 +68,7 @@ class Reuse:
   def __init__(self, made:Attempt, ren:Renderer):
     self.made, self.ren, self.machine = made, ren, find_machine(ren)
     self.range_map, self.realize_map = made.ctx.range_map, made.ctx.realize_map
-    self.reduces = {k.node: count_reduces(k) for k in made.kernels if k.node is not None and k.node in self.range_map}
+    self.reduces = {k.node: find_reduces(k) for k in made.kernels if k.node is not None and k.node in self.range_map}
     # what has a buffer, and what should have one, with the numbers
     self.stored = set(self.reduces)
     self.found: dict[UOp, Refusal] = {}
@@ -207,10 +207,10 @@ def find_reused(made:Attempt) -> dict[UOp, Refusal]:
   if not made.inlined or not made.kernels: return {}
   return Reuse(made, find_renderer(made.kernels[0].device)).choose()
 
-def count_reduces(k:MadeKernel) -> Counter[tuple]:
-  """The shapes of the reduces that are left in a kernel: others became an index."""
-  from tinygrad_overlay.codegen._work import CannotLower, find_reduces  # it needs codegen, which imports the scheduler
-  try: return Counter((u.arg, tuple(sorted(size(r) for r in u.src[1:]))) for u in find_reduces(k.ast))
+def find_reduces(k:MadeKernel) -> Counter[tuple]:
+  """The reduces that are left in a kernel: others became an index. What codegen cannot lower is left for the device to say."""
+  from tinygrad_overlay.codegen._work import CannotLower, count_reduces  # it needs codegen, which imports the scheduler
+  try: return count_reduces(k.ast)
   except CannotLower: return Counter()
 
 def reduce_shape(x:UOp) -> tuple:
