@@ -142,6 +142,8 @@ def test_a_size_that_is_a_variable(found: list[tuple[Any, Any]]) -> None:
     for bound in (5, 64):
         got = (x.shrink(((0, steps.bind(bound)), None)).sin() @ w).sum(0).numpy()
         np.testing.assert_allclose(got, (np.sin(A[:bound]) @ B).sum(0), rtol=1e-3, atol=1e-3)
+    # such a graph is decided about as a whole
+    assert any(node.op is Ops.SIN for node, _ in found)
 
 
 def test_the_patch_alone(monkeypatch: pytest.MonkeyPatch) -> None:

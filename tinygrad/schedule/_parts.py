@@ -42,6 +42,9 @@ class Part:
   is_plain: bool = True
   is_asked: bool = False
 
+class NoParts(Exception):
+  """A part cannot be scheduled by itself."""
+
 class Values:
   """What the value of each node reads, up to `buffers`."""
   def __init__(self, buffers:set[UOp]):
@@ -134,9 +137,9 @@ class Parts:
   # *** what is decided in one
 
   def decide_part(self, part:Part) -> Decisions:
-    """What was decided in one that is alike; else it is scheduled."""
-    if not part.is_plain or (alone:=self.cut_out(part)) is None: return self.leave(part)
-    sink, nodes = alone
+    """What was decided in one that is alike; else it is scheduled. Raises NoParts."""
+    if not part.is_plain: raise NoParts
+    sink, nodes = self.cut_out(part)
     key = (_state.patches, type(find_renderer(sink.src[0].device)).__name__, sink.key)
     # one that is known from another graph counts, too: a schedule is the same whatever was scheduled before it
     if key not in self.seen:
@@ -144,19 +147,20 @@ class Parts:
       self.budget -= len(nodes)
       self.seen.add(key)
     if key not in process.parts: process.parts[key] = self.place(self.settle(sink), list(nodes.values()))
-    if (found:=process.parts[key]) is None: return self.leave(part)
+    if (found:=process.parts[key]) is None: raise NoParts
     order = list(nodes)
     points, again = ({order[i]:refusal for i,refusal in places.items()} for places in found)
     return points, again
 
   def leave(self, part:Part) -> Decisions:
-    """It is scheduled as by stock."""
+    """It is scheduled as by stock, if there is a guard."""
+    if "fusion-guard" not in _state.patches: return {}, {}
     refusal = Refusal("fusion-guard", "not-tried", {"nodes": len(part.nodes), "limit": self.limit})
     return {x:refusal for x in part.nodes if x in self.walked.fused or x in self.walked.row_values}, {}
 
-  def cut_out(self, part:Part) -> tuple[UOp, dict[UOp, UOp]]|None:
-    """Returns the part as a graph of its own, and its nodes there; None where a size is a variable. Parts that are alike are the same graph: the
-    buffers that they read, and what tells constants apart, are numbered in the order in which they are met."""
+  def cut_out(self, part:Part) -> tuple[UOp, dict[UOp, UOp]]:
+    """Returns the part as a graph of its own, and its nodes there. Parts that are alike are the same graph: the buffers that they read, and what tells
+    constants apart, are numbered in the order in which they are met."""
     numbers: dict[UOp, int] = {}
     new: dict[UOp, UOp] = {}
     def number(x:UOp) -> UOp: return UOp(Ops.LUNIQUE, arg=numbers.setdefault(x, len(numbers)))
@@ -164,15 +168,13 @@ class Parts:
     for x in root.toposort(gate=lambda u: u is root or u in inside or u.op in LEAVES or self.is_constant(u)):
       if x is root: continue
       for s in x.src:
-        if s in new: continue
-        if (buffer:=self.stand_in(s, number)) is None: return None
-        new[s] = buffer
+        if s not in new: new[s] = self.stand_in(s, number)
       new[x] = number(x) if x.op in {Ops.UNIQUE, Ops.LUNIQUE} else x.replace(src=tuple(new[s] for s in x.src), tag=None)
     return UOp.sink(*[new[x] for x in part.outputs]), {x:new[x] for x in new if x in inside or self.is_constant(x)}
 
-  def stand_in(self, x:UOp, number:Callable[[UOp], UOp]) -> UOp|None:
-    """A buffer in the place of a node that is one."""
-    if x._shape is None or not all(isinstance(s, int) for s in x.shape) or x._device is None: return None
+  def stand_in(self, x:UOp, number:Callable[[UOp], UOp]) -> UOp:
+    """A buffer in the place of a node that is one. One whose size is a variable has no stand-in."""
+    if x._shape is None or not all(isinstance(s, int) for s in x.shape) or x._device is None: raise NoParts
     return UOp(Ops.BUFFER, x.dtype, (number(x), UOp(Ops.DEVICE, arg=x.device)), math.prod(x.shape)).reshape(x.shape)
 
   def place(self, decisions:Decisions, nodes:list[UOp]) -> tuple[dict[int, Refusal], dict[int, Refusal]]|None:
@@ -189,9 +191,10 @@ def find_tagged(x:UOp, tagged:list[UOp], memo:dict[UOp, UOp]) -> UOp:
     memo[u] = tagged[u.tag[0]] if u.tag else u.replace(src=tuple(memo[s] for s in u.src))
   return memo[x]
 
-def decide(walked:Attempt, forced:dict[UOp, tuple[str, UOp]], settle:Settle) -> Decisions:
-  """Returns what is decided for a graph, of which one walk was made with every fusion that the ranges allow."""
+def decide(walked:Attempt, forced:dict[UOp, tuple[str, UOp]], settle:Settle) -> Decisions|None:
+  """Returns what is decided for a graph, of which one walk was made with every fusion that the ranges allow; None: it is not to be had in parts."""
   around, observer = _pass.current, _state.observer
   _state.observer = _state.nobody
   try: return Parts(walked, forced, settle).decide()
+  except NoParts: return None
   finally: _pass.current, _state.observer = around, observer

@@ -265,14 +265,15 @@ def apply_rangeify(tsink:UOp, ctx:VmapContext) -> UOp:
   return graph_rewrite(tsink, pm_apply_rangeify, ctx=ctx, bottom_up=True, name="apply rangeify")
 
 def decide_in_parts(walk:Callable[[VmapContext], None], forced:dict[UOp, tuple[str, UOp]], attempt:_pass.Attempt) -> bool:
-  """Walks the graph with every fusion that its ranges allow, and finds out which of them pay. Returns whether that walk is the one that counts: all do,
-  and nobody is to be told."""
+  """Walks the graph with every fusion that its ranges allow, and finds out which of them pay, if that can be had in parts. Returns whether that walk is
+  the one that counts: all do, and nobody is to be told."""
   assert attempt.settle_part is not None
   observer, _state.observer = _state.observer, _state.nobody
   try: walk(attempt.ctx)
   finally: _state.observer = observer
-  attempt.realize_points, attempt.reused = _parts.decide(attempt, forced, attempt.settle_part)
-  attempt.is_decided = True
+  if (decisions:=_parts.decide(attempt, forced, attempt.settle_part)) is not None:
+    attempt.realize_points, attempt.reused = decisions
+    attempt.is_decided = True
   return not attempt.realize_points and not observer.listens
 
 pm_apply_rangeify: PatternMatcher
