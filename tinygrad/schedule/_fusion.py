@@ -31,7 +31,9 @@ def settle(sink:UOp, run_stages:Callable[[UOp], Result]) -> Result:
   def run() -> Result: return run_stages(sink)
   if not _state.patches & {"fuse-broadcast", "local-budget", "realize-reused"}: return make_attempt(run, Attempt())[1]
   def settle_part(part:UOp) -> Decisions: return settle_whole(lambda: run_stages(part))[0]
-  made, ret = make_attempt(run, Attempt(is_judged=True, settle_part=settle_part))
+  # whether LOCAL memory fits is seen in the kernels of the first attempt
+  compares = bool(_state.patches & {"fusion-guard", "realize-reused"})
+  made, ret = make_attempt(run, Attempt(is_judged=True, settle_part=settle_part if compares else None))
   if not made.is_decided: return settle_whole(run, (made, ret))[1]
   for rounds in range(1, MAX_ATTEMPTS):
     # parts that share a kernel may not fit together
