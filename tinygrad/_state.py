@@ -71,10 +71,13 @@ class Running:
 
 running: ContextVar[tuple[Running, ...]] = ContextVar("running", default=())
 
-class run_function:
-  def __init__(self, function:Running): self.function = function
-  def __enter__(self) -> None: self.token = running.set((*running.get(), self.function))
-  def __exit__(self, *error) -> None: running.reset(self.token)
+class Within:
+  """Something stands behind the others of a context variable while a block runs."""
+  def __init__(self, others:ContextVar[tuple], last:Any): self.others, self.last = others, last
+  def __enter__(self) -> None: self.token = self.others.set((*self.others.get(), self.last))
+  def __exit__(self, *error) -> None: self.others.reset(self.token)
+
+def run_function(function:Running) -> Within: return Within(running, function)
 
 # *** the modules that tinygrad.func.functional_call calls now, in this thread
 
@@ -86,10 +89,7 @@ class StateCall:
 
 state_calls: ContextVar[tuple[StateCall, ...]] = ContextVar("state_calls", default=())
 
-class run_state_call:
-  def __init__(self, call:StateCall): self.call = call
-  def __enter__(self) -> None: self.token = state_calls.set((*state_calls.get(), self.call))
-  def __exit__(self, *error) -> None: state_calls.reset(self.token)
+def run_state_call(call:StateCall) -> Within: return Within(state_calls, call)
 
 def find_state_call(x:Any) -> StateCall|None:
   """The innermost one that `x` is the state of."""

@@ -1,7 +1,7 @@
 """The cost model: what an op, a byte of memory and a launch cost on a target. All who ask whether a kernel pays ask here.
 
 `fusion-guard` (schedule/_guard.py) compares a fusion with what it replaces, `realize-reused` (schedule/_reuse.py) a buffer with computing its value
-again. The constants are measured by `bench/cost_model.py`; nothing is timed while tinygrad schedules.
+again. `bench/cost_model.py` sets what is predicted beside what kernels take; nothing is timed while tinygrad schedules.
 """
 from __future__ import annotations
 from dataclasses import dataclass

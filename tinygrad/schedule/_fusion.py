@@ -13,7 +13,7 @@ from tinygrad.uop.ops import Ops, UOp
 from tinygrad_overlay import _state
 from tinygrad_overlay.schedule import _pass
 from tinygrad_overlay.schedule._local import count_elements, find_over_budget
-from tinygrad_overlay.schedule._pass import Attempt, MadeKernel, Pass
+from tinygrad_overlay.schedule._pass import Attempt, Decisions, MadeKernel, Pass
 from tinygrad_overlay.schedule._refusals import Refusal
 from tinygrad_overlay.schedule._reuse import find_reused
 
@@ -23,8 +23,6 @@ MAX_ATTEMPTS = 8
 # what `run` returns: node of the tensor graph -> what takes its place
 Result = dict[UOp, UOp]
 Run = Callable[[], Result]
-# why realize points stand, and what is said of values that are computed again
-Decisions = tuple[dict[UOp, Refusal], dict[UOp, Refusal]]
 
 def settle(sink:UOp, run_stages:Callable[[UOp], Result]) -> Result:
   """Returns what all stages return for the graph of `sink` under the realize points that are found to be needed."""

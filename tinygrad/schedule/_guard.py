@@ -15,6 +15,7 @@ from tinygrad_overlay.codegen._work import CannotLower, estimate_work, predict_n
 from tinygrad_overlay.schedule._local import find_renderer
 from tinygrad_overlay.schedule._pass import Attempt, MadeKernel
 from tinygrad_overlay.schedule._refusals import Refusal
+from tinygrad_overlay.schedule._sets import DisjointSets
 
 # a row reduce that is done again by each thread multiplies the work; twice the work may still hide behind memory, more does not
 MAX_REDUNDANCY = 2.0
@@ -120,15 +121,6 @@ def find_writers(x:UOp, kernels:Kernels, made:Attempt) -> set[UOp]:
     seen.update(new)
     stack += new
   return found
-
-class DisjointSets:
-  def __init__(self): self.parent: dict[object, object] = {}
-  def find(self, x:object) -> object:
-    root = x
-    while (up:=self.parent.setdefault(root, root)) != root: root = up
-    self.parent[x] = root
-    return root
-  def join(self, a:object, b:object) -> None: self.parent[self.find(a)] = self.find(b)
 
 # *** the verdict
 

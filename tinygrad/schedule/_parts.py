@@ -14,8 +14,9 @@ from tinygrad_overlay._state import process
 from tinygrad_overlay.schedule import _pass
 from tinygrad_overlay.schedule._apply import IS_BUFFER
 from tinygrad_overlay.schedule._local import find_renderer
-from tinygrad_overlay.schedule._pass import Attempt
+from tinygrad_overlay.schedule._pass import Attempt, Decisions, SettlePart
 from tinygrad_overlay.schedule._refusals import Refusal
+from tinygrad_overlay.schedule._sets import DisjointSets
 
 # the parts that are scheduled to see what pays: those of so many nodes together that are not alike, and of a large graph a share of its nodes
 FREE_NODES, SHARE = 1500, 0.2
@@ -28,11 +29,6 @@ LEAVES = {Ops.DEVICE, Ops.UNIQUE, Ops.LUNIQUE, Ops.CONST, Ops.DEFINE_VAR, Ops.BI
 NOTHING: frozenset[UOp] = frozenset()
 # stock keeps a buffer of a value that reads more
 MAX_BUFFERS = 3
-
-# node -> why its realize point stands, and what is said of values that are computed again
-Decisions = tuple[dict[UOp, Refusal], dict[UOp, Refusal]]
-# schedules a graph by itself, and returns what was decided
-Settle = Callable[[UOp], Decisions]
 
 @dataclass
 class Part:
@@ -65,7 +61,7 @@ class Values:
     return read is None or self.reduces[x]
 
 class Parts:
-  def __init__(self, walked:Attempt, forced:dict[UOp, tuple[str, UOp]], settle:Settle):
+  def __init__(self, walked:Attempt, forced:dict[UOp, tuple[str, UOp]], settle:SettlePart):
     self.walked, self.forced, self.settle = walked, forced, settle
     self.realize_map = walked.ctx.realize_map
     self.limit = self.budget = max(FREE_NODES, int(SHARE*len(walked.toposort)))
@@ -89,7 +85,7 @@ class Parts:
     for x in self.walked.toposort:
       # what is made of constants alone is no reason to be one part: each has its own
       if x.op in LEAVES or x.op is Ops.SINK or self.is_constant(x): continue
-      part = found.setdefault(self.find(x), Part())
+      part = found.setdefault(self.together.find(x), Part())
       part.nodes.append(x)
       if x in self.cuts: part.outputs.append(x)
       part.is_plain &= x.op in PLAIN
@@ -101,14 +97,14 @@ class Parts:
     self.cuts: set[UOp] = set()
     # values up to those; and up to what is a buffer where no fusion is made
     self.fused, unfused = Values(self.cuts), Values({*self.walked.fused, *self.walked.row_values})
-    self.parent: dict[UOp, UOp] = {}
+    self.together = DisjointSets()
     for x in self.walked.toposort:
       is_kept = [values.note(x) for values in (self.fused, unfused)]
       if self.is_buffer(x, all(is_kept) and not self.may_be_computed_again(x)):
         self.cuts.add(x)
         unfused.buffers.add(x)
       for s in x.src:
-        if s not in self.cuts and s.op not in LEAVES and not self.is_constant(s): self.join(s, x)
+        if s not in self.cuts and s.op not in LEAVES and not self.is_constant(s): self.together.join(s, x)
 
   def may_be_computed_again(self, x:UOp) -> bool:
     """Whether x is a value of a row, and has reduces, all of them for the row as a whole (_row_values.py)."""
@@ -125,14 +121,6 @@ class Parts:
     if x not in self.realize_map or x.op is Ops.THREEFRY: return False
     axes = self.realize_map[x]
     return axes is not None and len(axes) == len(x.shape) and is_kept
-
-  def find(self, x:UOp) -> UOp:
-    root = x
-    while (up:=self.parent.setdefault(root, root)) is not root: root = up
-    while self.parent[x] is not root: self.parent[x], x = root, self.parent[x]
-    return root
-
-  def join(self, a:UOp, b:UOp) -> None: self.parent[self.find(a)] = self.find(b)
 
   # *** what is decided in one
 
@@ -191,7 +179,7 @@ def find_tagged(x:UOp, tagged:list[UOp], memo:dict[UOp, UOp]) -> UOp:
     memo[u] = tagged[u.tag[0]] if u.tag else u.replace(src=tuple(memo[s] for s in u.src))
   return memo[x]
 
-def decide(walked:Attempt, forced:dict[UOp, tuple[str, UOp]], settle:Settle) -> Decisions|None:
+def decide(walked:Attempt, forced:dict[UOp, tuple[str, UOp]], settle:SettlePart) -> Decisions|None:
   """Returns what is decided for a graph, of which one walk was made with every fusion that the ranges allow; None: it is not to be had in parts."""
   around, observer = _pass.current, _state.observer
   _state.observer = _state.nobody

@@ -10,6 +10,11 @@ from tinygrad.uop.ops import UOp
 from tinygrad_overlay.schedule._ranges import VmapContext
 from tinygrad_overlay.schedule._refusals import Refusal
 
+# node -> why its realize point stands, and node -> what it costs to store a value that is computed again
+Decisions = tuple[dict[UOp, Refusal], dict[UOp, Refusal]]
+# schedules a part of a graph by itself, and returns what was decided
+SettlePart = Callable[[UOp], Decisions]
+
 @dataclass(frozen=True)
 class MadeKernel:
   """A kernel of an attempt: the node whose buffer it writes (None: it was put in later), its AST, the LOCAL buffers in it by node, in bytes."""
@@ -27,8 +32,8 @@ class Attempt:
   """
   realize_points: dict[UOp, Refusal] = field(default_factory=dict)
   keeps_all: bool = False
-  # schedules a graph by itself and returns what was decided: the pass decides in parts then (_parts.py), and notes so
-  settle_part: Callable[[UOp], tuple[dict[UOp, Refusal], dict[UOp, Refusal]]]|None = None
+  # the pass decides in parts, where there is one (_parts.py), and notes so
+  settle_part: SettlePart|None = None
   is_decided: bool = False
   is_judged: bool = False
   rounds: int = 0

@@ -15,6 +15,7 @@ from tinygrad.dtype import dtypes
 from tinygrad.renderer import Renderer
 from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp
 from tinygrad_overlay.codegen._cost import find_machine, op_cost
+from tinygrad_overlay.schedule._apply import IS_BUFFER
 from tinygrad_overlay.schedule._local import count_elements, find_renderer
 from tinygrad_overlay.schedule._pass import Attempt, MadeKernel
 from tinygrad_overlay.schedule._ranges import Ranges
@@ -85,8 +86,8 @@ class Reuse:
   def walk(self, root:UOp) -> Region:
     """Goes from a buffer down to those that are read."""
     region, left = Region(), Counter(self.reduces.get(root, ()))
-    own = UOp.sink(*self.range_map[root].outs, *self.made.ctx.vmap_map.get(root, ()))
-    stack, seen, envs = [Visit(root, Env({}), in_order(own.ranges), False)], set[Visit](), dict[tuple, Env]()
+    closed = UOp.sink(*self.range_map[root].outs, *self.made.ctx.vmap_map.get(root, ()))
+    stack, seen, envs = [Visit(root, Env({}), in_order(closed.ranges), False)], set[Visit](), dict[tuple, Env]()
     while stack:
       visit = stack.pop()
       if visit.x not in self.range_map or visit in seen: continue
@@ -95,11 +96,12 @@ class Reuse:
       if visit.x.op is Ops.REDUCE_AXIS: visit = self.enter_reduce(visit, region, left)
       for s in visit.x.src:
         if s.dtype.scalar() == dtypes.index: continue
-        if s in self.stored or s.op in READ: region.read.add(s)
+        if s in self.stored or s.op in IS_BUFFER: region.read.add(s)
         elif s not in self.realize_map or s not in self.range_map: stack.append(visit._replace(x=s))
         else:
           own, at = self.range_map[s].outs, self.range_map[visit.x].ins
-          inlined = visit._replace(x=s, env=envs.setdefault((s, at, visit.env), visit.env.enter(own, at)), is_inlined=True)
+          if (key:=(s, at, visit.env)) not in envs: envs[key] = visit.env.enter(own, at)
+          inlined = visit._replace(x=s, env=envs[key], is_inlined=True)
           if inlined not in seen: region.inlined[s] += count_executed(inlined.env.find_loops(own), visit.around, self.ren)
           stack.append(inlined)
     return region
@@ -216,8 +218,6 @@ def find_reduces(k:MadeKernel) -> Counter[tuple]:
 def reduce_shape(x:UOp) -> tuple:
   return x.arg[0], tuple(sorted(n for i in x.arg[1] if (n:=count_elements(x.src[0], (i,))) > 1))
 
-READ = {Ops.BUFFER, Ops.BUFFER_VIEW, Ops.MSTACK, Ops.MSELECT, Ops.AFTER, Ops.KERNEL}
-
 def count_executed(depends:frozenset[UOp], around:Ranges, ren:Renderer) -> int:
   """How often a value is computed: codegen puts it into the innermost loop that it depends on, so in all loops around that one too. The loops of the
   output are threads where the target has many: each computes it."""
@@ -225,4 +225,3 @@ def count_executed(depends:frozenset[UOp], around:Ranges, ren:Renderer) -> int:
   runs = [r for i,r in enumerate(around) if i <= inner or (ren.has_local and r.arg[-1] is AxisType.LOOP)]
   shared = [min(size(r), UNROLLED_STEPS) for r in runs if r not in depends and r.arg[-1] is AxisType.LOOP][:UNROLLED_LOOPS]
   return count_steps(runs)//math.prod(shared)
-
