@@ -38,7 +38,7 @@ class Side:
         command = [sys.executable, "-m", "bench.fusion_patterns"]
         if spec == TORCH:
             assert torch is not None
-            command = [torch, str(ROOT / "bench" / "programs_torch.py")]
+            command = [torch, "-m", "bench.programs_torch"]
         self.process = subprocess.Popen(
             command,
             env=dict(os.environ) if spec == TORCH else side_environment(spec),

@@ -1,19 +1,16 @@
 """Patterns of reduce, broadcast and elementwise at real sizes, and the process that runs them for `bench.fusion`.
 
-As a module: name -> (function, shapes of its inputs). As a program, `python -m bench.fusion_patterns`, it reads one
-request a line from stdin, `prepare NAME` or `time NAME` of a pattern or of a program of `bench.programs`, and answers
-with one line: how many kernels one call runs, or the seconds it takes.
+As a module: name -> (function, shapes of its inputs). As a program, `python -m bench.fusion_patterns`, it answers what
+`bench.answers` says, of a pattern or of a program of `bench.programs`.
 """
 
 from __future__ import annotations
 
-import functools
-import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 from bench import programs
+from bench.answers import answer_requests
 
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -67,7 +64,6 @@ PATTERNS: dict[str, tuple[Callable[..., Any], Shapes]] = {
 }
 
 
-@functools.cache
 def prepare(name: str) -> tuple[Callable[[], None], int]:
     """Returns what runs a pattern or program once, compiled, and how many kernels that are."""
     from tinygrad import Device, GlobalCounters
@@ -94,23 +90,5 @@ def make_pattern(name: str) -> programs.Run:
     return programs.compile_calls(function, *(Tensor.rand(*shape).realize() for shape in shapes))
 
 
-def time_once(name: str) -> float:
-    """Returns the seconds of one call: the best of as many as fit in a tenth of a second, three at least."""
-    run, _ = prepare(name)
-    best, spent, calls = float("inf"), 0.0, 0
-    while calls < 3 or spent < 0.1:
-        started = time.perf_counter()
-        run()
-        took = time.perf_counter() - started
-        best, spent, calls = min(best, took), spent + took, calls + 1
-    return best
-
-
-def main() -> None:
-    for line in sys.stdin:
-        request, _, name = line.strip().partition(" ")
-        print(prepare(name)[1] if request == "prepare" else time_once(name), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    answer_requests(prepare)

@@ -7,11 +7,10 @@ Measured by `bench.fusion` beside its patterns: a schedule is right when these a
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
-Run = Callable[[], Any]
+from bench.answers import Run
 
 BATCH, TOKENS, WIDTH, HEADS = 1, 256, 512, 8
 HEAD = WIDTH // HEADS
@@ -288,7 +287,6 @@ PROGRAMS: dict[str, Callable[[], Run]] = {
 }
 
 
-@functools.cache
 def make(name: str) -> Run:
     from tinygrad import Tensor
 

@@ -1,16 +1,12 @@
 """The programs of `bench.programs` as people write them for PyTorch.
 
-They run on its CPU device with as many threads as there are cores. `bench.fusion --torch PYTHON` runs this file by an
-interpreter that has torch: it needs nothing of the project. It answers as `bench.fusion_patterns` does: `prepare NAME`
-with 0, since what torch launches are no kernels, `time NAME` with seconds.
+They run on its CPU device with as many threads as there are cores. `bench.fusion --torch PYTHON` runs this module by
+an interpreter that has torch: it needs nothing else. It answers what `bench.answers` says.
 """
 
 from __future__ import annotations
 
-import functools
 import os
-import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -18,10 +14,8 @@ import torch  # pyright: ignore[reportMissingImports]
 from torch import nn  # pyright: ignore[reportMissingImports]
 from torch.nn import functional  # pyright: ignore[reportMissingImports]
 
-Run = Callable[[], Any]
-
-BATCH, TOKENS, WIDTH, HEADS = 1, 256, 512, 8
-HEAD = WIDTH // HEADS
+from bench.answers import Run, answer_requests
+from bench.programs import BATCH, HEAD, HEADS, PROGRAMS, TOKENS, WIDTH
 
 
 def weight(*shape: int) -> Any:
@@ -238,49 +232,16 @@ def make_half_matmul() -> Run:
     return without_gradients(lambda x: (x @ b).relu(), a)
 
 
-PROGRAMS: dict[str, Callable[[], Run]] = {
-    "rotary attention": make_rotary_attention,
-    "llm, prefill": make_llm_prefill,
-    "llm, token": make_llm_token,
-    "GPT block, training": make_gpt_block,
-    "ResNet, training": make_resnet_step,
-    "ConvNet, Adam": make_convolutional_step,
-    "bicycle OCP": make_bicycle,
-    "per-sample gradients": make_sample_gradients,
-    "int8 matmul": make_int8_matmul,
-    "half matmul": make_half_matmul,
-}
-
-
-@functools.cache
-def make(name: str) -> Run:
+def prepare(name: str) -> tuple[Run, int]:
+    """Returns what runs a program once. What torch launches are no kernels: none are counted."""
     torch.manual_seed(0)
-    run = PROGRAMS[name]()
+    # the programs have the names of tinygrad's
+    run = globals()[PROGRAMS[name].__name__]()
     for _ in range(3):
         run()
-    return run
-
-
-def time_once(name: str) -> float:
-    """Returns the seconds of one call: the best of as many as fit in a tenth of a second, three at least."""
-    run = make(name)
-    best, spent, calls = float("inf"), 0.0, 0
-    while calls < 3 or spent < 0.1:
-        started = time.perf_counter()
-        run()
-        took = time.perf_counter() - started
-        best, spent, calls = min(best, took), spent + took, calls + 1
-    return best
-
-
-def main() -> None:
-    torch.set_num_threads(os.cpu_count() or 1)
-    for line in sys.stdin:
-        request, _, name = line.strip().partition(" ")
-        if request == "prepare":
-            make(name)
-        print(0 if request == "prepare" else time_once(name), flush=True)
+    return run, 0
 
 
 if __name__ == "__main__":
-    main()
+    torch.set_num_threads(os.cpu_count() or 1)
+    answer_requests(prepare)
