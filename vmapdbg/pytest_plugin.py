@@ -127,7 +127,7 @@ class Captured:
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         """The compute kernels of all schedules, in order."""
-        return tuple(kernel for schedule in self.schedules for kernel in schedule.kernels)
+        return self.capture.kernels
 
     @property
     def findings(self) -> tuple[Finding, ...]:

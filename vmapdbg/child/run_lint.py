@@ -56,7 +56,7 @@ class Linter:
             return LintedSchedule(failed=f"{type(error).__name__}: {error}"[:300])
         from vmapdbg.lint import lint_capture
 
-        undecided = sum(is_undecided(kernel) for schedule in capture.schedules for kernel in schedule.kernels)
+        undecided = sum(is_undecided(kernel) for kernel in capture.kernels)
         return LintedSchedule(len(new), undecided, lint_capture(capture))
 
     def write(self, linted: LintedSchedule) -> None:

@@ -17,7 +17,7 @@ from vmapdbg.commands.console import close_pager, make_console
 from vmapdbg.commands.jobs import find_findings, find_job, find_plain_job, refuse_overlay_error, settings_for
 from vmapdbg.commands.launcher import run_many
 from vmapdbg.commands.options import JobOptions, OutcomeType, SnippetCommand, job_options
-from vmapdbg.commands.progress import show_progress
+from vmapdbg.commands.progress import count_runs, show_progress
 from vmapdbg.job.job import Job
 from vmapdbg.job.patches import Patches
 from vmapdbg.model.data import dump_document
@@ -201,14 +201,8 @@ def bisect_job(job: Job, kind: str, budget: int) -> tuple[Search, list[Outcome]]
     most = str(sets) if sets <= budget else f"about {budget}"
     click.echo(f"vmapdbg: running {job.snippet} up to {most} times, with all that it does", err=True)
     outcomes = Outcomes(kind, find_findings)
-    done = 0
     with show_progress(f"bisecting {job.snippet}") as progress:
-
-        def count() -> None:
-            nonlocal done
-            done += 1
-            if progress is not None:
-                progress(f"{done} runs")
+        count = count_runs(progress)
 
         def ask(sets: Sequence[Patches]) -> list[str]:
             runs = run_many([replace(job, patches=patches, values=True) for patches in sets], count)

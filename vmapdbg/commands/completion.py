@@ -82,8 +82,7 @@ def find_names(context: click.Context) -> dict[str, list[str]]:
 
 def list_names(capture: Capture) -> dict[str, list[str]]:
     """Returns the names of the kernels of a capture, and the lines that made them."""
-    kernels = [kernel for schedule in capture.schedules for kernel in schedule.kernels]
     return {
-        "kernels": list(dict.fromkeys(kernel.name for kernel in kernels)),
-        "lines": sorted({line for kernel in kernels for line in kernel.lines}),
+        "kernels": list(dict.fromkeys(kernel.name for kernel in capture.kernels)),
+        "lines": sorted({line for kernel in capture.kernels for line in kernel.lines}),
     }

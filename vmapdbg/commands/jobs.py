@@ -174,7 +174,7 @@ def capture_job(job: Job, quiet_stdout: bool = False) -> Capture:
 
 def tell_untimed(*captures: Capture) -> None:
     """Says that times were asked for and there are none, unless a snippet failed: that is told already."""
-    kernels = [kernel for capture in captures for schedule in capture.schedules for kernel in schedule.kernels]
+    kernels = [kernel for capture in captures for kernel in capture.kernels]
     failed = any(capture.error is not None for capture in captures)
     if failed or not kernels or any(kernel.measured is not None for kernel in kernels):
         return

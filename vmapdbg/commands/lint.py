@@ -179,8 +179,7 @@ def is_same(job: Job, baseline: str | None) -> bool:
 
 
 def explain_missing(capture: Capture, file: str) -> list[str]:
-    kernels = [kernel for schedule in capture.schedules for kernel in schedule.kernels]
-    if any(kernel.accesses is None for kernel in kernels):
+    if any(kernel.accesses is None for kernel in capture.kernels):
         return [
             f"{file} was made by an older vmapdbg and has no facts about memory: VD101, VD105 and VD106 find nothing"
         ]

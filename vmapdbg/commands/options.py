@@ -238,7 +238,7 @@ def find_exit_code(capture: Capture) -> int:
     """Returns the code of a snippet's failure, 0 where it did not fail."""
     if capture.error is not None:
         return EXIT_CHILD if capture.error.type in _HUNG else EXIT_SNIPPET
-    if any(kernel.failed is not None for schedule in capture.schedules for kernel in schedule.kernels):
+    if any(kernel.failed is not None for kernel in capture.kernels):
         # the snippet did not need its program: nothing is known of it
         return EXIT_CHILD
     return 0

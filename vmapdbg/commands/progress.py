@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 from collections.abc import Callable, Generator
 from typing import Any
@@ -37,3 +38,16 @@ def show_progress(text: str, late: bool = False) -> Generator[Progress | None]:
         if not late:
             progress("")
         yield progress
+
+
+def count_runs(progress: Progress | None, most: int | None = None) -> Callable[[], None]:
+    """Returns what to call after each run, to say how many are done, of at most `most` where that is known."""
+    counted = itertools.count(1)
+    of_most = "" if most is None else f" of {most}"
+
+    def count() -> None:
+        done = next(counted)
+        if progress is not None:
+            progress(f"{done}{of_most} runs")
+
+    return count

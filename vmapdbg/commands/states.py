@@ -13,7 +13,7 @@ from vmapdbg.commands.jobs import find_job, is_saved, refuse_overlay_error, tell
 from vmapdbg.commands.last_job import remember_names
 from vmapdbg.commands.launcher import run_many
 from vmapdbg.commands.options import JobOptions
-from vmapdbg.commands.progress import show_progress
+from vmapdbg.commands.progress import count_runs, show_progress
 from vmapdbg.commands.turns import run_in_turns
 from vmapdbg.job.job import Job, Run
 from vmapdbg.job.patches import ALL
@@ -60,16 +60,8 @@ def _refuse(snippet: str | None, options: JobOptions) -> None:
 
 def _run(name: str, jobs: Sequence[Job]) -> list[Run]:
     click.echo(f"vmapdbg: running {name} {len(jobs)} times, with all that it does", err=True)
-    done = 0
     with show_progress(f"running {name} with and without each patch") as progress:
-
-        def count() -> None:
-            nonlocal done
-            done += 1
-            if progress is not None:
-                progress(f"{done} of {len(jobs)} runs")
-
-        return run_many(jobs, count, _MOST, shadow=True)
+        return run_many(jobs, count_runs(progress, len(jobs)), _MOST, shadow=True)
 
 
 def _tell_failure(state: PatchState, capture: Capture) -> None:

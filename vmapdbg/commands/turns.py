@@ -11,7 +11,8 @@ import click
 from vmapdbg.commands.launcher import run_quietly
 from vmapdbg.commands.progress import show_progress
 from vmapdbg.job.job import Job, Run
-from vmapdbg.model.capture import Capture, Measured, Schedule
+from vmapdbg.model.capture import Measured, Schedule
+from vmapdbg.model.times import find_times
 
 _TURNS = 3
 """A kernel that a snippet launches once is timed so often: a ratio of two single launches is mostly noise."""
@@ -38,14 +39,9 @@ def _join(runs: Sequence[Run]) -> Run:
     if first.capture is None:
         return first
     captures = [run.capture for run in runs if run.capture is not None]
-    times = [_find_times(capture) for capture in captures]
+    times = [find_times(capture.kernels) for capture in captures]
     schedules = tuple(_time_schedule(schedule, times) for schedule in first.capture.schedules)
     return replace(first, capture=replace(first.capture, schedules=schedules))
-
-
-def _find_times(capture: Capture) -> dict[str, Measured]:
-    kernels = [kernel for schedule in capture.schedules for kernel in schedule.kernels]
-    return {kernel.source: kernel.measured for kernel in kernels if kernel.measured is not None}
 
 
 def _time_schedule(schedule: Schedule, times: Sequence[dict[str, Measured]]) -> Schedule:

@@ -80,14 +80,10 @@ def _describe_side(capture: Capture, readings: Iterable[Reading], name: str) -> 
         versions=capture.versions,
         error=capture.error,
         schedules=len(capture.schedules),
-        totals=replace(sum_totals(item.measured for item in readings), seconds=_sum_seconds(capture)),
+        totals=replace(sum_totals(item.measured for item in readings), seconds=sum_programs(capture.kernels)),
         mode=capture.mode,
         name=name,
     )
-
-
-def _sum_seconds(capture: Capture) -> float | None:
-    return sum_programs(kernel for schedule in capture.schedules for kernel in schedule.kernels)
 
 
 def sum_totals(schedules: Iterable[Schedule]) -> Totals:

@@ -413,3 +413,8 @@ class Capture:
     findings: tuple[Finding, ...]
     mode: Mode = "overlay"
     missing: tuple[str, ...] = ()
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """Those of all schedules, in their order."""
+        return tuple(kernel for schedule in self.schedules for kernel in schedule.kernels)

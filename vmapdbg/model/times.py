@@ -14,10 +14,13 @@ def sum_times(measured: Measured | None) -> float:
     return measured.launches * measured.median
 
 
+def find_times(kernels: Iterable[Kernel]) -> dict[str, Measured]:
+    """Returns source -> what was measured. Kernels that are one program were timed as one: what each of them has are
+    the launches of all."""
+    return {kernel.source: kernel.measured for kernel in kernels if kernel.measured is not None}
+
+
 def sum_programs(kernels: Iterable[Kernel]) -> float | None:
-    """Returns the same for all kernels of a run, None where none was timed. Kernels that are one program were timed as
-    one: what each of them has are the launches of all."""
-    programs = {kernel.source: kernel.measured for kernel in kernels if kernel.measured is not None}
-    if not programs:
-        return None
-    return sum(map(sum_times, programs.values()))
+    """Returns how many seconds the launches of all kernels of a run took together, None where none was timed."""
+    times = find_times(kernels)
+    return sum(map(sum_times, times.values())) if times else None

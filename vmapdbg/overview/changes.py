@@ -119,9 +119,8 @@ def _add(cost: Cost, sides: Iterable[KernelSide], programs: Mapping[str, int]) -
 def sum_kernels(capture: Capture) -> Cost:
     """Returns what all kernels of a run come to."""
     cost = Cost()
-    kernels = [kernel for schedule in capture.schedules for kernel in schedule.kernels]
-    programs = Counter(kernel.source for kernel in kernels)
-    for kernel in kernels:
+    programs = Counter(kernel.source for kernel in capture.kernels)
+    for kernel in capture.kernels:
         cost.add_one_of(kernel, programs[kernel.source])
     return cost
 

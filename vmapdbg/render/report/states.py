@@ -157,7 +157,7 @@ def _list_shown(capture: Capture) -> object:
 
 
 def _count_programs(capture: Capture) -> Counter[str]:
-    return Counter(kernel_identity(kernel) for schedule in capture.schedules for kernel in schedule.kernels)
+    return Counter(kernel_identity(kernel) for kernel in capture.kernels)
 
 
 def _list_ratios(before: Totals, after: Totals) -> list[str]:
