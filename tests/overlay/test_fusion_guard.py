@@ -12,14 +12,15 @@ from tinygrad.engine.schedule import schedule_cache
 from tinygrad.renderer.cstyle import MetalRenderer
 from tinygrad.uop.ops import Ops
 from tinygrad_overlay import _state
-from tinygrad_overlay.schedule import _guard
+from tinygrad_overlay.schedule import _fusion, _guard
 from tinygrad_overlay.schedule._pass import Attempt
+from tinygrad_overlay.schedule._sets import DisjointSets
 
 
 def test_joined_things_are_in_one_set() -> None:
     chooses = random.Random(0)
     for _ in range(50):
-        sets, expected = _guard.DisjointSets(), {n: {n} for n in range(20)}
+        sets, expected = DisjointSets(), {n: {n} for n in range(20)}
         for _ in range(chooses.randrange(25)):
             a, b = chooses.randrange(20), chooses.randrange(20)
             sets.join(a, b)
@@ -72,13 +73,13 @@ def test_where_no_fusion_pays_the_kernels_are_those_of_stock(observed: bool, mon
 def test_no_kernel_is_compared_with_nothing(name: str, backward: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both sides of a group compute the same values. A group with one side would never lose."""
     attempts: list[tuple[Attempt, Attempt]] = []
-    find_losses = _guard.find_losses
+    find_losses = _fusion.find_losses
 
     def observe(made: Attempt, stock: Attempt) -> dict:
         attempts.append((made, stock))
         return find_losses(made, stock)
 
-    monkeypatch.setattr(_guard, "find_losses", observe)
+    monkeypatch.setattr(_fusion, "find_losses", observe)
     monkeypatch.setattr(_state, "find_renderer", MetalRenderer)
     function = gradient(PROGRAMS[name]) if backward else PROGRAMS[name]
     function(Tensor.empty(3, 8, 32, requires_grad=True)).schedule()

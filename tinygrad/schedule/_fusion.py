@@ -12,6 +12,7 @@ from tinygrad.dtype import AddrSpace
 from tinygrad.uop.ops import Ops, UOp
 from tinygrad_overlay import _state
 from tinygrad_overlay.schedule import _pass
+from tinygrad_overlay.schedule._guard import find_losses
 from tinygrad_overlay.schedule._local import count_elements, find_over_budget
 from tinygrad_overlay.schedule._pass import Attempt, Decisions, MadeKernel, Pass
 from tinygrad_overlay.schedule._refusals import Refusal
@@ -68,7 +69,6 @@ def judge(made:Attempt, stock:StockAttempt) -> dict[UOp, Refusal]:
   """Returns the nodes at which the realize point is to be put back, and why."""
   refused = judge_kernels(made)
   if "fusion-guard" in _state.patches and any(x not in made.realize_points for x in made.fused):
-    from tinygrad_overlay.schedule._guard import find_losses  # it needs codegen, which imports the scheduler
     refused = {**find_losses(made, stock.get()), **refused}
   return refused
 

@@ -15,6 +15,7 @@ from tinygrad.dtype import dtypes
 from tinygrad.renderer import Renderer
 from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp
 from tinygrad_overlay.codegen._cost import find_machine, op_cost
+from tinygrad_overlay.codegen._work import CannotLower, count_reduces
 from tinygrad_overlay.schedule._apply import IS_BUFFER
 from tinygrad_overlay.schedule._local import count_elements, find_renderer
 from tinygrad_overlay.schedule._pass import Attempt, MadeKernel
@@ -211,7 +212,6 @@ def find_reused(made:Attempt) -> dict[UOp, Refusal]:
 
 def find_reduces(k:MadeKernel) -> Counter[tuple]:
   """The reduces that are left in a kernel: others became an index. What codegen cannot lower is left for the device to say."""
-  from tinygrad_overlay.codegen._work import CannotLower, count_reduces  # it needs codegen, which imports the scheduler
   try: return count_reduces(k.ast)
   except CannotLower: return Counter()
 

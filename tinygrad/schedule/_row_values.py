@@ -9,6 +9,7 @@ from tinygrad.dtype import AddrSpace
 from tinygrad.helpers import all_same
 from tinygrad.uop.ops import AxisType, Ops, UOp
 from tinygrad_overlay import _state
+from tinygrad_overlay.codegen._work import is_cheap_again
 from tinygrad_overlay.schedule._local import find_renderer
 from tinygrad_overlay.schedule._pass import Attempt, node_of
 from tinygrad_overlay.schedule._ranges import NodeRanges, Ranges
@@ -55,7 +56,6 @@ def is_computed_again(attempt:Attempt, src:UOp, buf:UOp, idx:UOp) -> bool:
   """
   if (x:=node_of(buf)) is None or x not in attempt.row_values or x in attempt.realize_points: return False
   if src.op in NEVER_REMOVED or not buf.arg.removable or buf.arg.addrspace != AddrSpace.GLOBAL: return False
-  from tinygrad_overlay.codegen._work import is_cheap_again  # it needs codegen, which imports the scheduler
   return has_readers_row(src, dict(zip(buf.src[1:], idx.src[1:])), attempt.row_values[x]) and is_cheap_again(src, find_renderer(x.device))
 
 def has_readers_row(src:UOp, read_at:dict[UOp, UOp], along:list[UOp]) -> bool:
