@@ -31,6 +31,10 @@ class Observer:
     def uop_tagged(self, tagged: list[UOp]) -> None:
         """UOps get a tag, their index in `tagged`; the last call before a pass has them all."""
 
+    def split_left_out(self, reduce: UOp, whole: Any) -> None:
+        """A `reduce` that stock tinygrad would make in two kernels is one of the graph that `pass_starts` will be told
+        of: `whole` has the axes along which it is a gather, and the shapes that stock would go through."""
+
     def pass_starts(
         self,
         tsink: UOp,

@@ -20,6 +20,7 @@ Topic = Literal[
     "read by",
     "ranges",
     "realized",
+    "split",
     "ambient ranges",
     "BUFFERIZE",
     "kernel",
@@ -43,6 +44,7 @@ FactRule = Literal[
     "ranges-of-readers",  # they agree
     "not-realized",
     "realized",
+    "not-split",
     "ambient",  # ranges: one; nodes: where it enters the scope
     "closes",
     "outcome",
@@ -156,6 +158,7 @@ def explain_node(schedule: Schedule, node: Node) -> Explanation:
         Step("read by", (Fact("readers", readers) if readers else Fact("no-reader"),)),
         Step("ranges", (Fact(_find_origin(node, readers)),)),
         Step("realized", (Fact("not-realized" if node.realized is None else "realized"),)),
+        Step("split", () if node.unsplit is None else (Fact("not-split"),)),
         Step("ambient ranges", tuple(_find_entries(index, node))),
         Step("BUFFERIZE", tuple(_find_buffer_facts(index, node))),
         Step("kernel", tuple(_find_kernel_facts(index, node))),

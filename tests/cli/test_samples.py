@@ -65,6 +65,11 @@ def check(expected: str, capture: dict[str, Any], printed: list[str]) -> None:
         ]
         found = [node["realized"] for node in nodes if node["op"] == rest.split()[0]]
         assert any(each["reason"] == texts[0] and texts[1] in each["detail"] for each in found), found
+    elif word == "unsplit":
+        nodes = [
+            node for schedule in capture["schedules"] for node in schedule["nodes"] if node["op"] == rest.split()[0]
+        ]
+        assert any(node["unsplit"] and texts[0] in node["unsplit"]["detail"] for node in nodes), nodes
     elif word == "error":
         assert capture["error"] is not None
         assert texts[0] in capture["error"]["message"]

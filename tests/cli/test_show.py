@@ -348,3 +348,37 @@ def test_what_does_nothing_for_a_saved_capture_is_refused(tmp_path: Path, option
     done = run_tool("show", str(saved), *option, cwd=tmp_path)
     assert done.returncode == 2
     assert "is a saved capture" in done.stderr
+
+
+# a scope whose RANGE gets another id in the schedule; and a sum over rows and classes, a gather along one of its axes
+GATHERS = """
+numbers = Tensor.empty(40000)
+scope = UOp.range(2, 5)
+picked = Tensor.empty(2, 2, dtype=dtypes.int).vmapin((scope, UOp.const(dtypes.index, 0)))
+rows = numbers[picked].vmapout((scope, UOp.const(dtypes.index, 0))).realize()
+classes = Tensor.empty(4000, dtype=dtypes.int).reshape(4000, 1) == Tensor.arange(40)
+loss = (Tensor.empty(4000, 40) * classes).sum()
+plain = Tensor.empty(40000).sum()
+"""
+
+
+def test_a_gather_that_is_not_split_says_so(tmp_path: Path) -> None:
+    capture, _ = show_text(tmp_path, GATHERS)
+    told = [
+        (node["line"].rpartition(":")[2], node["unsplit"])
+        for schedule in capture["schedules"]
+        for node in schedule["nodes"]
+        if node["unsplit"] is not None
+    ]
+    assert [(line, whole["rule"], whole["axes"], whole["rest"], whole["source"]) for line, whole in told] == [
+        ("6", "gather", [1], [], [2, 40000]),
+        ("8", "gather", [1], [0], [4000, 40]),
+    ]
+    stock = "(stock makes two kernels: (2, 40000) -> (2, 1, 250) -> (2, 1))"
+    assert told[0][1]["detail"] == f"a gather, an index picks one element along axis 1 {stock}"
+
+
+def test_what_stock_splits_says_nothing(tmp_path: Path) -> None:
+    capture, _ = show_text(tmp_path, GATHERS, "--patches", "all,-whole-gathers")
+    nodes = [node for schedule in capture["schedules"] for node in schedule["nodes"]]
+    assert [node for node in nodes if node["unsplit"] is not None] == []

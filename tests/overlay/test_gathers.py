@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,8 @@ from tinygrad.schedule import rangeify
 from tinygrad.uop.ops import Ops, UOp
 from tinygrad_overlay import _state
 from tinygrad_overlay.schedule._split import find_gathered
+
+from vmapdbg.observer import Observer
 
 # the elements of an axis, enough for a split in 256 and the rest: stock splits from 300 on here, not from 32,768
 N = 512
@@ -215,6 +218,66 @@ def test_a_sum_of_what_is_gathered_is_split_along_the_rest() -> None:
     kernels, got = compute((data(logits) * (index(many).reshape(N, 1) == Tensor.arange(40))).sum())
     assert len(kernels) == 2
     assert got == logits[np.arange(N), many].sum()
+
+
+class Listener(Observer):
+    """Hears which reduces are not split, and the graph that they are in."""
+
+    listens = True
+
+    def __init__(self) -> None:
+        self.left: list[tuple[UOp, Any]] = []
+        self.graph: dict[UOp, None] = {}
+
+    def split_left_out(self, reduce: UOp, whole: Any) -> None:
+        self.left.append((reduce, whole))
+
+    def pass_starts(
+        self, tsink: UOp, toposort: dict[UOp, None], consumers: Any, forced: Any, context: Any, scope_ranges: Any
+    ) -> None:
+        self.graph = toposort
+
+
+@pytest.fixture
+def listener(monkeypatch: pytest.MonkeyPatch) -> Listener:
+    listener = Listener()
+    monkeypatch.setattr(_state, "observer", listener)
+    return listener
+
+
+# axes, the others that are added up, and the shapes of stock's way
+TOLD = {
+    "one index": ((1,), (), (5, N), (5, 1, 256), (5, 1)),
+    "two indices": ((1, 2), (), (5, 4, N), (5, 1, 1, 256), (5, 1, 1)),
+}
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_what_is_not_split_is_told(name: str, listener: Listener) -> None:
+    """`show` and `why` have it from there, with the node that the kernels are made of."""
+    program, _ = GATHERS[name]
+    program().schedule()
+    ((reduce, whole),) = listener.left
+    assert reduce in listener.graph
+    assert (whole.axes, whole.rest, whole.source, whole.between, whole.result) == TOLD[name]
+    assert reduce.src[0].shape == whole.source
+
+
+def test_a_gather_that_was_a_part_of_a_sum_is_told_as_such(listener: Listener) -> None:
+    many = np.arange(N) * 7 % 40
+    (data(values(N, 40)) * (index(many).reshape(N, 1) == Tensor.arange(40))).sum().schedule()
+    ((reduce, whole),) = listener.left
+    assert reduce in listener.graph
+    assert (whole.axes, whole.rest, whole.source, whole.result) == ((1,), (0,), (N, 40), (1, 1))
+
+
+def test_what_is_split_is_not_told(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+    program, _ = OTHERS["sum"]
+    program().schedule()
+    monkeypatch.setattr(_state, "patches", _state.patches - {"whole-gathers"})
+    program, _ = GATHERS["one index"]
+    program().schedule()
+    assert listener.left == []
 
 
 def test_without_the_patch_it_is_split(monkeypatch: pytest.MonkeyPatch) -> None:

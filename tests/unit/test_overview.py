@@ -9,9 +9,9 @@ from captures import long_graph, make_capture, make_kernel, make_node, make_sche
 from rendered import flatten, print_to_text
 
 from vmapdbg.lint import lint_capture
-from vmapdbg.model.capture import Bufferize, Capture, Decision, Measured, Realized, Reason
+from vmapdbg.model.capture import Bufferize, Capture, Decision, Measured, Realized, Reason, Unsplit
 from vmapdbg.model.failure import Failure
-from vmapdbg.overview.decisions import count_outcomes, count_realized
+from vmapdbg.overview.decisions import count_outcomes, count_realized, count_unsplit
 from vmapdbg.overview.kernels import Place, find_distinct, group_kernels, is_long
 from vmapdbg.overview.lines import count_lines
 from vmapdbg.overview.methods import count_methods
@@ -48,8 +48,22 @@ def network() -> Capture:
     return make_capture(first, make_schedule(1, kernels=(replace(MATMUL, launches=3),)))
 
 
+def gathers() -> Capture:
+    """Two reduces that are not split, and one that is."""
+    unsplit = Unsplit("gather", (0,), (), (40000,), (1, 200), (1,))
+    nodes = (*NODES, make_node(7, "REDUCE_AXIS", unsplit=unsplit), make_node(8, "REDUCE_AXIS", unsplit=unsplit))
+    return make_capture(make_schedule(0, nodes=nodes), make_schedule(1, nodes=(make_node(9, "REDUCE_AXIS"),)))
+
+
 def show_overview(capture: Capture, width: int = 80) -> str:
     return print_to_text(lambda console: print_overview(capture, console, "more"), width)
+
+
+def test_reduces_that_are_not_split_are_counted() -> None:
+    assert [(c.rule, c.schedule, c.example, c.nodes) for c in count_unsplit(gathers())] == [("gather", 0, 7, 2)]
+    told = "2 reduces are not split, as stock tinygrad would: gather e.g. node 7 of schedule 0"
+    assert told in flatten(show_overview(gathers()))
+    assert "not split" not in show_overview(network())
 
 
 def test_equal_kernels_are_one_and_count_together() -> None:

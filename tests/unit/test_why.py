@@ -10,7 +10,8 @@ import captures
 import pytest
 from rendered import print_to_text
 
-from vmapdbg.model.capture import Capture, Realized, Reason
+from vmapdbg.model.capture import Capture, Realized, Reason, Unsplit
+from vmapdbg.render.sentences import fill_sentences
 from vmapdbg.render.text.why import Sentences, print_explanations
 from vmapdbg.why import Explanation, Fact, UnknownSubject, explain
 
@@ -69,6 +70,40 @@ def test_without_a_subject_each_boundary_is_one_line() -> None:
     said = sentences(capture, explanation)[step.topic]
     assert len(said) == len(set(said)) == len(step.facts) >= 1
     assert "not fused with" in said[0]
+
+
+UNSPLIT = Unsplit("gather", (1,), (), (5, 40000), (5, 1, 200), (5, 1))
+
+
+def gather(unsplit: Unsplit) -> Capture:
+    node = captures.make_node(3, "REDUCE_AXIS", (5, 1), line="net.py:3", arg="ADD (1,)", unsplit=unsplit)
+    return fill_sentences(captures.make_capture(captures.make_schedule(nodes=(node,))))
+
+
+def test_a_reduce_that_is_not_split_says_what_it_is_and_what_stock_would_do() -> None:
+    capture = gather(UNSPLIT)
+    (explanation,) = explain(capture, "3", None)
+    assert sentences(capture, explanation)["split"] == (
+        "no: a gather, an index picks one element along axis 1 "
+        "(stock makes two kernels: (5, 40000) -> (5, 1, 200) -> (5, 1))",
+    )
+    output = print_to_text(partial(print_explanations, capture, [explanation]), 60)
+    assert max(map(len, output.splitlines())) <= 60
+    assert "  split          no: a gather" in output
+
+
+def test_what_is_added_up_beside_a_gather_is_told() -> None:
+    capture = gather(Unsplit("gather", (1, 2), (0,), (9, 4, 5), (1, 1, 1, 3), (1, 1, 1)))
+    (explanation,) = explain(capture, "net.py:3", None)
+    assert sentences(capture, explanation)["split"] == (
+        "no: a gather, an index picks one element along axes 1, 2, and what is added up along axis 0 is a reduce of "
+        "its own (stock adds up all in two kernels: (9, 4, 5) -> (1, 1, 1, 3) -> (1, 1, 1))",
+    )
+
+
+def test_a_capture_from_before_says_nothing_of_a_split() -> None:
+    (explanation,) = explain(captures.lost_range(), find_add(), None)
+    assert facts(explanation, "split") == ()
 
 
 BECAUSE_OF = [

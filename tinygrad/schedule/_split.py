@@ -10,7 +10,7 @@ from typing import Iterator
 from tinygrad.dtype import dtypes
 from tinygrad.codegen.simplify import pm_reduce_simplify
 from tinygrad.schedule.indexing import apply_movement_op
-from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp, graph_rewrite, resolve
+from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp, graph_rewrite, resolve, sint
 from tinygrad.uop.symbolic import symbolic
 from tinygrad_overlay import _state
 from tinygrad_overlay.codegen._gather import pick_elements
@@ -20,15 +20,31 @@ MAX_NODES = 500
 # a BITCAST may have another shape than its source
 ELEMENTWISE = GroupOp.Elementwise-{Ops.BITCAST}
 
-def leave_whole(reduce:UOp, x:UOp) -> UOp|None:
-  """Returns what takes the place of a REDUCE_AXIS of `x` that stock would split: itself where it is a gather, None where it is none.
+@dataclass(frozen=True)
+class LeftWhole:
+  """A gather along `axes` of a reduce of the shape `source`. Stock would make and store `between` of that, and `result` in a second kernel; both
+  also of what the reduce adds up along its axes `rest`, which is a reduce of its own here."""
+  axes: tuple[int, ...]
+  rest: tuple[int, ...]
+  source: tuple[sint, ...]
+  between: tuple[sint, ...]
+  result: tuple[sint, ...]
+
+def leave_whole(reduce:UOp, x:UOp, split:UOp) -> UOp|None:
+  """Returns what takes the place of a REDUCE_AXIS of `x` that stock makes `split` of: itself where it is a gather, None where it is none.
 
   One that is a gather along some of its axes becomes two: the gather, and the sum along the others, which may be split.
   """
   if "whole-gathers" not in _state.patches or reduce.arg[0] is not Ops.ADD: return None
   if not (gathered:=find_gathered(reduce, x)): return None
   rest = tuple(a for a in reduce.arg[1] if a not in gathered and resolve(x.shape[a] != 1))
-  return x.r(Ops.ADD, gathered).r(Ops.ADD, rest).replace(tag=reduce.tag) if rest else reduce
+  gather = x.r(Ops.ADD, gathered) if rest else reduce
+  _state.observer.split_left_out(gather, LeftWhole(gathered, rest, x.shape, find_stored(split).shape, reduce.shape))
+  return gather.r(Ops.ADD, rest).replace(tag=reduce.tag) if rest else reduce
+
+def find_stored(split:UOp) -> UOp:
+  """The CONTIGUOUS between the two kernels that stock makes of a reduce (rangeify.py:58)."""
+  return split.src[0].src[0]
 
 def find_gathered(reduce:UOp, x:UOp) -> tuple[int, ...]:
   """Returns the axes of the reduce along which all elements of `x` but one are zero."""

@@ -16,7 +16,7 @@ from tinygrad_overlay.schedule._split import leave_whole
 
 def split_reduceop(reduce:UOp, x:UOp) -> UOp|None:
   """Stock splits a large reduce in two kernels; a gather stays whole."""
-  if (split:=stock_split_reduceop(reduce, x)) is None or (whole:=leave_whole(reduce, x)) is None: return split
+  if (split:=stock_split_reduceop(reduce, x)) is None or (whole:=leave_whole(reduce, x, split)) is None: return split
   return None if whole is reduce else whole
 
 # *** removing a buffer

@@ -28,6 +28,7 @@ from vmapdbg.model.vocabulary import (
     Outcome,
     RealizedReason,
     Rule,
+    UnsplitRule,
 )
 
 SCHEMA: Literal[1] = 1
@@ -103,6 +104,24 @@ class Outside:
 
 
 @dataclass(frozen=True)
+class Unsplit:
+    """A reduce that stock tinygrad would make in two kernels, and a patch of the overlay leaves whole.
+
+    `rule` says what it is instead, `gather`: along `axes` of its source an index picks one element. `rest` are the axes
+    that stock would add up with these, and that are a reduce of their own now. Stock's first kernel would make
+    `between` of `source` and store it, its second one `result` of that (shapes). `detail` is a sentence made of it all.
+    """
+
+    rule: UnsplitRule
+    axes: tuple[int, ...]
+    rest: tuple[int, ...]
+    source: tuple[int, ...]
+    between: tuple[int, ...]
+    result: tuple[int, ...]
+    detail: str = ""
+
+
+@dataclass(frozen=True)
 class Node:
     """One UOp of the tensor graph as the rangeify pass saw it. A node's id is larger than those of its sources.
 
@@ -111,6 +130,7 @@ class Node:
     `arg` is what else makes the op what it is: the axes of a reduce, the argument of a movement op, a constant, a
     varg. `outside` are those of its `in_ranges` that leave the shape of its first source. `method` is
     the method of Tensor that is called at `line` and makes the node (`softmax`), None where the call is of no method.
+    `unsplit` is why it is one reduce where stock tinygrad would have two, None where that is not so.
     """
 
     id: int
@@ -126,6 +146,7 @@ class Node:
     arg: str
     outside: tuple[Outside, ...] = ()
     method: str | None = None
+    unsplit: Unsplit | None = None
 
 
 @dataclass(frozen=True)

@@ -131,6 +131,9 @@ Rule = Annotated[
 ]
 """Why something was decided: the rule of a `Reason`, and which operands it has."""
 
+UnsplitRule = Annotated[Literal["gather"], OPEN]
+"""Why a reduce is not split; its operands are fields of `Unsplit`."""
+
 # *** a diff
 
 NodeField = Literal["in_ranges", "out_ranges", "ambient", "realized", "src"]

@@ -1,4 +1,4 @@
-"""How often each rule realized a node, and kept or removed a buffer."""
+"""How often each rule realized a node, kept or removed a buffer, and left a reduce whole."""
 
 from __future__ import annotations
 
@@ -73,3 +73,25 @@ def count_outcomes(capture: Capture) -> list[OutcomeCount]:
             count.buffers += 1
             count.bytes += made.bytes
     return sorted(found.values(), key=lambda count: (count.outcome, -count.buffers))
+
+
+@dataclass
+class UnsplitCount:
+    """The reduces that a patch leaves whole where stock tinygrad splits them, by the rule. `example` is the first of
+    them, a node of `schedule`."""
+
+    rule: str
+    schedule: int
+    example: int
+    nodes: int = 0
+
+
+def count_unsplit(capture: Capture) -> list[UnsplitCount]:
+    """Returns for each rule by which reduces are not split how many they are, the most first."""
+    found: dict[str, UnsplitCount] = {}
+    for schedule in capture.schedules:
+        for node in schedule.nodes:
+            if node.unsplit is not None:
+                rule = node.unsplit.rule
+                found.setdefault(rule, UnsplitCount(rule, schedule.index, node.id)).nodes += 1
+    return sorted(found.values(), key=lambda count: -count.nodes)

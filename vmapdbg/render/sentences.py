@@ -6,13 +6,14 @@ reasons; those stay.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from vmapdbg.model.capture import Bufferize, Capture, Decision, Node, Realized, Reason, Schedule
+from vmapdbg.model.capture import Bufferize, Capture, Decision, Node, Realized, Reason, Schedule, Unsplit
 from vmapdbg.model.schedule_index import index_of
-from vmapdbg.model.wording import cut_end, format_known, format_plural, join_first
+from vmapdbg.model.wording import cut_end, format_known, format_plural, inflect, join_first
+from vmapdbg.render.format import format_shape
 
 MOST_NAMED = 3
 """So many consumers, or EXPANDs, are named in one sentence."""
@@ -85,6 +86,8 @@ def _fill_schedule(schedule: Schedule) -> Schedule:
 
 
 def _fill_node(node: Node, names: Names) -> Node:
+    if node.unsplit is not None:
+        node = replace(node, unsplit=replace(node.unsplit, detail=say_unsplit(node.unsplit)))
     if node.realized is None or not node.realized.reasons:
         return node
     return replace(node, realized=replace(node.realized, detail=say_all(node.realized.reasons, names)))
@@ -99,6 +102,29 @@ def _fill_bufferize(made: Bufferize, names: Names) -> Bufferize:
 def say_realized(realized: Realized, names: Names) -> str:
     """Returns why a node is realized in the names of another schedule; of an older capture the sentence that it has."""
     return say_all(realized.reasons, names) if realized.reasons else realized.detail
+
+
+def say_unsplit(unsplit: Unsplit) -> str:
+    """Returns why a reduce is not split in two kernels, and what stock tinygrad would make of it."""
+    what = unsplit.rule
+    if unsplit.rule == "gather":
+        what = f"a gather, an index picks one element along {_name_axes(unsplit.axes)}"
+    stock = "stock makes two kernels"
+    if unsplit.rest:
+        what += f", and what is added up along {_name_axes(unsplit.rest)} is a reduce of its own"
+        stock = "stock adds up all in two kernels"
+    shapes = " -> ".join(map(format_shape, (unsplit.source, unsplit.between, unsplit.result)))
+    return f"{what} ({stock}: {shapes})"
+
+
+def say_left_whole(rule: str, nodes: int) -> str:
+    """Returns how many reduces are not split, and what they are instead."""
+    verb = "is" if nodes == 1 else "are"
+    return f"{format_plural(nodes, 'reduce')} {verb} not split, as stock tinygrad would: {rule}"
+
+
+def _name_axes(axes: Sequence[int]) -> str:
+    return f"{inflect(len(axes), 'axis', 'axes')} {', '.join(map(str, axes))}"
 
 
 def say_briefly(rule: str, reason: Reason | None, names: Names) -> str:

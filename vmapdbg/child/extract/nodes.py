@@ -37,6 +37,7 @@ def _build_node(view: View, u: UOp) -> model.Node:
         arg=describe_argument(view, u),
         outside=outside,
         method=view.methods.get(u),
+        unsplit=view.explain_unsplit(u),
     )
 
 

@@ -10,7 +10,7 @@ from tinygrad.uop.ops import UOp
 from vmapdbg.child.extract.reasons import explain_outcome, explain_realized
 from vmapdbg.child.extract.view import Launch, MadeBuffer, View
 from vmapdbg.child.record.recorder import Launched, PassRecord
-from vmapdbg.model.capture import Realized
+from vmapdbg.model.capture import Realized, Unsplit
 
 
 class PassView(View):
@@ -28,6 +28,8 @@ class PassView(View):
         self.ambient = record.context.vmap_map
         self.scope_ranges = record.scope_ranges
         self.held = record.buffers
+        # one that is told of before the ranges of a scope get other ids is another UOp by now, with the same tag
+        self._unsplit_by_tag = {u.tag: whole for u, whole in record.unsplit.items() if u.tag}
         self.launches = [
             Launch(one.ast, one.buffers, one.count, one.variables, self._find_written(one), one.is_compute)
             for one in record.kernels
@@ -35,6 +37,14 @@ class PassView(View):
 
     def explain_realized(self, node: UOp) -> Realized | None:
         return explain_realized(self, node)
+
+    def explain_unsplit(self, node: UOp) -> Unsplit | None:
+        if node.op.name != "REDUCE_AXIS":
+            return None
+        whole = self.record.unsplit.get(node) or self._unsplit_by_tag.get(node.tag)
+        if whole is None:
+            return None
+        return Unsplit("gather", whole.axes, whole.rest, whole.source, whole.between, whole.result)
 
     def find_buffers(self) -> Iterable[MadeBuffer]:
         for node, made in self.record.bufferizes.items():

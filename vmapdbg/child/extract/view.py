@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vmapdbg.child.program.bounds import find_outside
-from vmapdbg.model.capture import Realized, Reason
+from vmapdbg.model.capture import Realized, Reason, Unsplit
 
 UOp = Any
 Ranges = tuple[UOp, ...]
@@ -84,6 +84,10 @@ class View(ABC):
     @abstractmethod
     def explain_realized(self, node: UOp) -> Realized | None:
         """Returns why a node is written to a buffer, None for one that is not."""
+
+    def explain_unsplit(self, node: UOp) -> Unsplit | None:
+        """Returns why a reduce is not split in two kernels as stock tinygrad would, None for any other node."""
+        return None
 
     def find_indices(self, node: UOp) -> Ranges:
         """Returns what a node that has ranges indexes its first source with."""

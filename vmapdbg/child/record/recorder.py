@@ -95,6 +95,8 @@ class PassRecord:
     endings: dict[UOp, Ending] = field(default_factory=dict)
     # node -> why a fusion was refused there: its `patch`, `rule` and `numbers`
     refusals: dict[UOp, Any] = field(default_factory=dict)
+    # reduce that stock would split -> what it is instead: the axes of a gather, and the shapes of stock's way
+    unsplit: dict[UOp, Any] = field(default_factory=dict)
     bufferizes: dict[UOp, BufferizeRecord] = field(default_factory=dict)
     # tag -> tinygrad's notes on the UOp with that tag, as they are now: a later line that makes the same UOp
     # rewrites them
@@ -135,11 +137,12 @@ class Recorder(Recording[ScheduleRecord], Observer):
         self.schedules: list[ScheduleRecord] = []
         self._by_key: dict[bytes, PassRecord] = {}
         self._tagged: list[UOp] = []
+        self._unsplit: dict[UOp, Any] = {}
         self._running: PassRecord | None = None
 
     def forget(self) -> None:
         """Lets go of every UOp."""
-        self.schedules, self._by_key, self._tagged, self._running = [], {}, [], None
+        self.schedules, self._by_key, self._tagged, self._unsplit, self._running = [], {}, [], {}, None
 
     @property
     def _current(self) -> PassRecord:
@@ -164,6 +167,10 @@ class Recorder(Recording[ScheduleRecord], Observer):
     def uop_tagged(self, tagged: list[UOp]) -> None:
         self._tagged = tagged
 
+    def split_left_out(self, reduce: UOp, whole: Any) -> None:
+        # the two that one reduce becomes are looked at again: what stock would do with that one is told first
+        self._unsplit.setdefault(reduce, whole)
+
     def pass_starts(
         self,
         tsink: UOp,
@@ -174,8 +181,10 @@ class Recorder(Recording[ScheduleRecord], Observer):
         scope_ranges: frozenset[UOp],
     ) -> None:
         notes = [u.metadata for u in self._tagged]
-        record = PassRecord(tsink, toposort, consumers, forced, context, scope_ranges, notes=notes)
-        self._running, self._tagged = record, []
+        record = PassRecord(
+            tsink, toposort, consumers, forced, context, scope_ranges, unsplit=self._unsplit, notes=notes
+        )
+        self._running, self._tagged, self._unsplit = record, [], {}
         if not self.schedules or self.schedules[-1].passed is not None:
             # the pass was called by hand, not for a schedule
             self.schedules.append(ScheduleRecord(find_user_line(), b""))

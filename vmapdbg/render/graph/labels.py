@@ -140,6 +140,8 @@ def describe_node(item: Item, drawn: DrawnSchedule) -> str:
         lines.append(f"  ambient {star_ranges(item.ambient)}")
     if node.realized is not None:
         lines.append(f"  realized, {node.realized.reason}: {node.realized.detail}")
+    if node.unsplit is not None:
+        lines.append(f"  not split: {node.unsplit.detail}")
     if item.before is not None and item.changed:
         detail = "" if item.before.realized is None else item.before.realized.detail
         lines.append(f"  baseline {_name_decision(find_reason(item.before))}: {detail}")

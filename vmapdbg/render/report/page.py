@@ -20,7 +20,7 @@ from vmapdbg.lint import RULES
 from vmapdbg.model.capture import Capture, Finding, Schedule
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_plural, inflect
-from vmapdbg.overview.decisions import count_outcomes, count_realized
+from vmapdbg.overview.decisions import count_outcomes, count_realized, count_unsplit
 from vmapdbg.overview.kernels import KernelGroup, Totals, find_distinct, group_kernels, sum_groups
 from vmapdbg.overview.methods import MethodCost, count_methods
 from vmapdbg.render.format import Places, format_bytes, format_count, format_seconds, format_share, round_count
@@ -39,7 +39,7 @@ from vmapdbg.render.report.nodes import (
 )
 from vmapdbg.render.report.pictures import Drawing, Picture
 from vmapdbg.render.report.sources import SourceFile
-from vmapdbg.render.sentences import Names, say_briefly
+from vmapdbg.render.sentences import Names, say_briefly, say_left_whole
 
 _MOST_PICTURES = 6
 """So many different schedules are drawn, those with the most work."""
@@ -212,7 +212,8 @@ class Report:
         for count in count_outcomes(self.capture):
             counts[count.outcome] += count.buffers
             named.setdefault(count.outcome, []).append(f"{count.buffers:,} {count.rule}")
-        return [f"{counts[outcome]:,} buffers {outcome}: {', '.join(rules)}" for outcome, rules in named.items()]
+        said = [f"{counts[outcome]:,} buffers {outcome}: {', '.join(rules)}" for outcome, rules in named.items()]
+        return said + [say_left_whole(count.rule, count.nodes) for count in count_unsplit(self.capture)]
 
     # *** for the script
 

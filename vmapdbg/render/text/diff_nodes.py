@@ -13,7 +13,7 @@ from vmapdbg.render.format import format_ids, format_shape
 from vmapdbg.render.sentences import say_realized
 from vmapdbg.render.text.diff_view import AFTER, BEFORE, DiffView, join_change
 from vmapdbg.render.text.layout import Column, Part, Row, lay_out_table
-from vmapdbg.render.text.ranges import format_realized
+from vmapdbg.render.text.ranges import format_realized, format_unsplit
 
 _MOST_ROWS = 24
 
@@ -129,6 +129,8 @@ def _format_lone_node(view: DiffView, node: Node, *, before: bool) -> Row:
     if node.realized is not None:
         fields.append("realized")
     text = _describe_node(view, node, fields, before=before)
+    if node.unsplit is not None:
+        text = Text(" | ").join([text, format_unsplit(view.page, node.unsplit)])
     sides: tuple[Part, Part]
     if before:
         name, sides = (f"-{node.id}", BEFORE), (text, "")

@@ -12,7 +12,7 @@ from vmapdbg.lint import RULES
 from vmapdbg.model.capture import Finding
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import count_shown, format_known, format_plural
-from vmapdbg.overview.decisions import RealizedCount, count_outcomes, count_realized
+from vmapdbg.overview.decisions import RealizedCount, count_outcomes, count_realized, count_unsplit
 from vmapdbg.overview.kernels import KernelGroup, Totals, find_distinct, group_kernels, sum_groups
 from vmapdbg.overview.lines import LineCost, count_lines
 from vmapdbg.overview.methods import MethodCost, count_methods
@@ -24,7 +24,7 @@ from vmapdbg.render.format import (
     format_share,
     round_count,
 )
-from vmapdbg.render.sentences import Names, say_briefly
+from vmapdbg.render.sentences import Names, say_briefly, say_left_whole
 from vmapdbg.render.text.kernels import MUCH_REDUNDANCY
 from vmapdbg.render.text.layout import Column, Row, lay_out_table
 from vmapdbg.render.text.view import ALERT, CaptureView
@@ -206,6 +206,14 @@ class _Overview:
             counts = [f"{c.buffers:,} {c.rule}" for c in count_outcomes(self.capture) if c.outcome == outcome]
             if counts:
                 lines += self.page.wrap((f"buffers {outcome}: ", "dim"), ", ".join(counts), indent=2, hang=2)
+        return lines + self.format_unsplit()
+
+    def format_unsplit(self) -> list[Text]:
+        lines: list[Text] = []
+        for count in count_unsplit(self.capture):
+            said = say_left_whole(count.rule, count.nodes)
+            example = f"  e.g. node {count.example} of schedule {count.schedule}"
+            lines += self.page.wrap(said, (example, "dim"), indent=2, hang=2)
         return lines
 
     def format_rule(self, count: RealizedCount) -> Row:

@@ -8,7 +8,7 @@ from itertools import chain
 
 from rich.text import Text
 
-from vmapdbg.model.capture import Node, Range, Realized
+from vmapdbg.model.capture import Node, Range, Realized, Unsplit
 from vmapdbg.model.wording import count_shown, format_plural, inflect
 from vmapdbg.render.format import format_ids, format_shape
 from vmapdbg.render.text.layout import Column, Page, Row, lay_out_table
@@ -119,9 +119,11 @@ def _find_sources(view: ScheduleView, shown: list[Node]) -> list[tuple[Node, lis
 
 def _format_node(view: ScheduleView, node: Node, sources: list[int]) -> Row:
     page = view.page
-    decision, style = Text(), ""
+    decisions: list[Text] = []
     if node.realized is not None:
-        decision, style = format_realized(page, node, node.realized, node.realized.detail), "bold"
+        decisions.append(format_realized(page, node, node.realized, node.realized.detail))
+    if node.unsplit is not None:
+        decisions.append(format_unsplit(page, node.unsplit))
     cells = [
         str(node.id),
         (node.op, _OP_STYLES.get(node.op, "")),
@@ -129,11 +131,11 @@ def _format_node(view: ScheduleView, node: Node, sources: list[int]) -> Row:
         format_shape(node.shape),
         _format_in_out(view, node),
         view.range_names(node.ambient, mark=True),
-        decision,
+        Text("; ").join(decisions),
         (view.places.format(node.line, brief=page.width < _NARROW), "dim"),
     ]
     notes = view.notes_for(view.findings.take_for_node(node, view.schedule.index))
-    return Row(cells, notes=notes, style=style)
+    return Row(cells, notes=notes, style="" if node.realized is None else "bold")
 
 
 def _format_in_out(view: ScheduleView, node: Node) -> Text:
@@ -151,6 +153,11 @@ def format_realized(page: Page, node: Node, realized: Realized, sentence: str) -
         noun = inflect(len(realized.axes), "axis", "axes")
         partial = f", only {noun} {', '.join(map(str, realized.axes))} (LOCAL)"
     return page.join((f"realized, {realized.reason}{partial}", NOTE), sentence and f": {sentence}")
+
+
+def format_unsplit(page: Page, unsplit: Unsplit) -> Text:
+    """Returns `not split: SENTENCE`."""
+    return page.join(("not split", NOTE), unsplit.detail and f": {unsplit.detail}")
 
 
 def _format_legend(view: ScheduleView, shown: list[Node]) -> list[Text]:

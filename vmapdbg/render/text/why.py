@@ -72,6 +72,7 @@ class Sentences:
             "ranges-of-reader": lambda fact: self._say_ranges("the reader's"),
             "ranges-of-readers": lambda fact: self._say_ranges("its readers agree on them"),
             "realized": self._say_realized,
+            "not-split": self._say_not_split,
             "ambient": self._say_ambient,
             "closes": self._say_closes,
             "outcome": lambda fact: [f"{self.made.outcome}: {self.made.reason}"],
@@ -162,6 +163,10 @@ class Sentences:
             yield f"{realized.reason}: {realized.detail}"
             if realized.reason in _MEANINGS:
                 yield _MEANINGS[realized.reason]
+
+    def _say_not_split(self, fact: Fact) -> Iterable[str]:
+        if self.node.unsplit is not None:
+            yield f"no: {self.node.unsplit.detail}"
 
     def _say_ambient(self, fact: Fact) -> Iterable[str]:
         entries = [self.index.nodes[node_id] for node_id in fact.nodes[:3]]
