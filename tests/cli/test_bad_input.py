@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tool import HANGS, ROOT, run_tool, show_json, wait_until
+from tool import HANGS, ROOT, is_running, run_tool, show_json, wait_until
 
 
 def write(folder: Path, text: str) -> str:
@@ -122,14 +122,6 @@ def test_endless_loop_is_stopped_with_what_it_started(tmp_path: Path) -> None:
     assert_one_line(done, 4, "did not end within 10 seconds")
     worker = int(marker.read_text())
     wait_until(lambda: not is_running(worker), "a process that the snippet started is still there")
-
-
-def is_running(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
 
 
 def test_segfault_is_named(tmp_path: Path) -> None:
@@ -330,14 +322,7 @@ def test_the_child_ends_with_a_tool_that_was_killed(tmp_path: Path) -> None:
     child = int((tmp_path / "started").read_text())
     tool.kill()
     tool.wait()
-
-    def is_gone() -> bool:
-        try:
-            return "\nState:\tZ" in Path(f"/proc/{child}/status").read_text()
-        except FileNotFoundError:
-            return True
-
-    wait_until(is_gone, "the child outlived the tool")
+    wait_until(lambda: not is_running(child), "the child outlived the tool")
 
 
 def test_the_remembered_job_is_told_with_its_choices(tmp_path: Path) -> None:

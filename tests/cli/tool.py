@@ -46,6 +46,15 @@ def wait_until(is_done: Callable[[], bool], otherwise: str) -> None:
         time.sleep(0.05)
 
 
+def is_running(pid: int) -> bool:
+    """Whether a process that somebody started is still there."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
 def show_json(snippet: Path, *arguments: str, cwd: Path, **variables: str) -> tuple[dict[str, Any], str]:
     """Returns the capture of `show --json`, and what the snippet printed."""
     done = run_tool("show", str(snippet), "--json", *arguments, cwd=cwd, **variables)

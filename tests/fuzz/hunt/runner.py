@@ -66,12 +66,15 @@ class Runner:
         tree = "" if patched else str(find_tree(self.name).folder)
         environment = child_environment(None, dict(os.environ), tree)
         spec = format_patches(ALL) if patched else "observe"
-        command = [sys.executable, "-m", "tests.fuzz.hunt.worker", spec, self.stacks.name]
         self.served = 0
+        # held open until this process ends, however that is
+        lifeline, self.held = os.pipe()
         process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            start_new_session=True,
+            [sys.executable, "-m", "tests.fuzz.hunt.worker", spec, self.stacks.name, str(lifeline)],
+            cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            start_new_session=True, pass_fds=(lifeline,),
         )  # fmt: skip
+        os.close(lifeline)
         assert process.stdout is not None
         if process.stdout.readline() != "ready\n":
             raise RuntimeError(f"no programs can be run on {self.name}: its worker does not start")
@@ -82,6 +85,7 @@ class Runner:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
+            os.close(self.held)
             self.process = None
 
     def run(self, source: str) -> Outcome:

@@ -1,6 +1,8 @@
 """Runs programs on the tinygrad of this process and judges every realize of them; started by runner.py as
 
-    python -m tests.fuzz.hunt.worker PATCHES|observe
+    python -m tests.fuzz.hunt.worker PATCHES|observe STACKS LIFELINE
+
+STACKS is a file for its stack when it gets SIGUSR1; it ends when the other end of the pipe LIFELINE is gone.
 
 Reads a JSON document a line from stdin, `{"source": ...}`, and writes what came of it to stdout the same way.
 """
@@ -26,6 +28,7 @@ from typing import IO, Any
 from vmapdbg.check.result import OutputCheck
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.lazy import schedule_lazy
+from vmapdbg.child.lifeline import hold
 from vmapdbg.child.modes import choose_mode
 from vmapdbg.child.oracle.checker import Checker
 from vmapdbg.job.job import Job, Request
@@ -36,6 +39,7 @@ MEMORY = 8 << 30
 
 
 def main() -> None:
+    hold(int(sys.argv[3]))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     answers = os.fdopen(os.dup(1), "w")
     # whatever programs and compilers print
