@@ -243,7 +243,8 @@ class ScheduleCheck:
     or ran, `failed_node` the node of its buffer. `replay` is the number of a replay by TinyJit, from 1: its kernels
     were run once more, with other inputs. Of a schedule that failed, `crash` is where tinygrad did, and `expected` what
     its outputs should have been. `lost` are writes to buffers that it reads, which no schedule has and none can have
-    any more; `cut` are gradients that were asked for before it, after the schedule before.
+    any more; `cut` are gradients that were asked for before it, after the schedule before. `is_sharded`: values of it
+    are on several devices at once.
     """
 
     schedule: int
@@ -261,6 +262,7 @@ class ScheduleCheck:
     expected: tuple[ExpectedOutput, ...] = ()
     lost: tuple[LostWrite, ...] = ()
     cut: tuple[CutGradient, ...] = ()
+    is_sharded: bool = False
 
     @property
     def wrong(self) -> tuple[OutputCheck, ...]:

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from vmapdbg.check.result import CutGradient, LostWrite
 from vmapdbg.model.crash import Crash
-from vmapdbg.reference.graph import Graph, reach
+from vmapdbg.reference.graph import DEVICES, Graph, reach
 from vmapdbg.reference.kernel import Kernel
 
 UOp = Any  # this module is imported before the overlay is installed, and must not import tinygrad
@@ -205,6 +205,11 @@ class Evidence:
     def find_written(self, launch: int | None) -> WrittenBuffer | None:
         """Returns the buffer that a launch wrote, None where it is not known."""
         return next((buffer for buffer in self.buffers if launch is not None and buffer.launch == launch), None)
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether values of it are on several devices at once, as far as the reference knows its graph."""
+        return any(graph is not None and DEVICES in graph.ranges for graph in (self.reference, self.reference_passed))
 
     @property
     def is_kept(self) -> bool:

@@ -256,6 +256,7 @@ class Checker:
             expected=expected,
             lost=tuple(self.evidence.lost),
             cut=tuple(self.evidence.cut),
+            is_sharded=self.evidence.is_sharded,
         )
 
     def try_stock(self) -> bool | None:

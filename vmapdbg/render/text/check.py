@@ -177,9 +177,21 @@ def _format_blame(view: CaptureView, check: ScheduleCheck) -> list[Text]:
     if blame.node is not None:
         parts.append((view.places.format(blame.node.line, "  [{}]"), "cyan"))
     lines = page.wrap(*parts, indent=2, hang=2)
-    for text, style in _explain_blame(blame, check, view.places):
+    sentences = _explain_blame(blame, check, view.places)
+    if buffer.fault is not None and buffer.fault.made_by == "scheduler":
+        sentences.append((f"by which rewrite: {_say_rewrite(view.capture, check)}", "dim"))
+    for text, style in sentences:
         lines += page.wrap((text, style), indent=4, hang=2)
     return lines + _format_skipped(check, page)
+
+
+def _say_rewrite(capture: Capture, check: ScheduleCheck) -> str:
+    """What tells which rewrite of the scheduler made a fault, or why nothing does."""
+    if check.is_sharded:
+        return "not told for values that are spread over several devices"
+    if capture.schedules[check.schedule].cached:
+        return "not told here: tinygrad had this schedule in its cache, and no pass ran"
+    return f"vmapdbg why --value --schedule {check.schedule}"
 
 
 def _explain_blame(blame: Blame, check: ScheduleCheck, places: Places) -> list[tuple[str, str]]:
@@ -211,8 +223,6 @@ def _explain_blame(blame: Blame, check: ScheduleCheck, places: Places) -> list[t
         sentences.append((f"patches off: {', '.join(blame.patches_off)}", "yellow"))
     culprit = blame.buffer.misread or blame.buffer
     sentences.append((f"more: vmapdbg why {culprit.node} --schedule {check.schedule}", "dim"))
-    if blame.buffer.fault is not None and blame.buffer.fault.made_by == "scheduler":
-        sentences.append((f"by which rewrite: vmapdbg why --value --schedule {check.schedule}", "dim"))
     return sentences
 
 
