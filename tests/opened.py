@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from vmapdbg.notebook import Report
+
 EVIL = "</script><img src=x onerror=document.title='hacked'>"
 
 
@@ -30,3 +32,12 @@ class Opened:
 
     def text(self, selector: str) -> str:
         return self.page.inner_text(selector)
+
+
+def open_in_notebook(browser: Any, page: Path, folder: Path) -> tuple[Opened, Any]:
+    """Opens a page of `report` as the cell magic shows it, in a frame of a notebook's page, and returns both."""
+    notebook = folder / "notebook.html"
+    shown = Report(page.read_text(encoding="utf-8"))._repr_html_()
+    notebook.write_text(f"<!doctype html><title>n</title>{shown}", encoding="utf-8")
+    opened = Opened(browser, notebook)
+    return opened, opened.page.frame_locator("iframe")

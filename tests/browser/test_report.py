@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 from captures import long_graph, lost_range, make_capture, make_kernel, make_node, make_schedule
-from opened import EVIL, Opened
+from opened import EVIL, Opened, open_in_notebook
 
 from vmapdbg.model.capture import Capture, Finding
-from vmapdbg.notebook import Report
 from vmapdbg.render.report.lines import list_lines
 from vmapdbg.render.report.page import render_report
 from vmapdbg.render.report.sources import SourceFile
@@ -137,17 +136,14 @@ def test_an_address_opens_at_its_place(browser: Any, tmp_path: Path) -> None:
 
 def test_inside_a_notebook_the_page_works_and_reaches_nothing_of_it(browser: Any, tmp_path: Path) -> None:
     """As the cell magic shows it: in a frame of the notebook's page, with styles and scripts of its own."""
-    page = write(tmp_path, lost_range()).read_text(encoding="utf-8")
-    notebook = tmp_path / "notebook.html"
-    notebook.write_text(f"<!doctype html><title>n</title>{Report(page)._repr_html_()}", encoding="utf-8")
-    opened = Opened(browser, notebook)
-    frame = opened.page.frame_locator("iframe")
+    opened, frame = open_in_notebook(browser, write(tmp_path, lost_range()), tmp_path)
+    address = opened.page.url
     frame.locator("details.kernel summary").first.click()
     assert frame.locator("tr.lit").count() > 0
     assert "kernel" in frame.locator("#why h4").inner_text()
     opened.page.keyboard.press("Escape")
     assert frame.locator(".lit").count() == 0
-    assert opened.page.url == notebook.as_uri()
+    assert opened.page.url == address
     assert opened.said == []
 
 

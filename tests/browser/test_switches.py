@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 from captures import failed_snippet, lost_range, make_capture, make_kernel, make_schedule
-from opened import EVIL, Opened
+from opened import EVIL, Opened, open_in_notebook
 
 from vmapdbg.job.patches import SWITCHABLE
 from vmapdbg.job.states import PatchState, list_states
 from vmapdbg.model.capture import Capture
-from vmapdbg.notebook import Report
 from vmapdbg.render.report.lines import list_lines
 from vmapdbg.render.report.sources import SourceFile
 from vmapdbg.render.report.states import render_states
@@ -169,16 +168,13 @@ def test_the_switches_are_in_view(scheme: str, width: int, browser: Any, tmp_pat
 
 def test_the_switches_work_inside_a_notebook(browser: Any, tmp_path: Path) -> None:
     """There the page has no address of its own."""
-    page = write(tmp_path, make_states()).read_text(encoding="utf-8")
-    notebook = tmp_path / "notebook.html"
-    notebook.write_text(f"<!doctype html><title>n</title>{Report(page)._repr_html_()}", encoding="utf-8")
-    opened = Opened(browser, notebook)
-    frame = opened.page.frame_locator("iframe")
+    opened, frame = open_in_notebook(browser, write(tmp_path, make_states()), tmp_path)
+    address = opened.page.url
     frame.get_by_label(FAULTY).click()
     assert frame.locator("#said").inner_text().startswith(f"Shown: without {FAULTY}")
     frame.locator("details.kernel summary").first.click()
     assert frame.locator("tr.lit").count() > 0
-    assert opened.page.url == notebook.as_uri()
+    assert opened.page.url == address
     assert opened.said == []
 
 

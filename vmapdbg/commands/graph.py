@@ -27,7 +27,7 @@ from vmapdbg.render.graph.stages import STAGES
 @click.option("--around", type=click.IntRange(min=0), help="Draw only what is near this node.")
 @click.option("--depth", type=click.IntRange(min=0), help="How far from --around, in edges.")
 @click.option(
-    "--fold", type=click.IntRange(0, 3), help="How much to fold: 0 nothing, 3 most; default: what the size asks for."
+    "--fold", type=click.IntRange(0, 4), help="How much to fold: 0 nothing, 4 most; default: what the size asks for."
 )
 @click.option("--diff", "with_baseline", is_flag=True, help="Draw the baseline over it: removed red, added green.")
 @click.option("--baseline", shell_complete=offer_baselines, help="The before of --diff, as for diff.  [default: none]")

@@ -34,6 +34,7 @@ SHAPES: dict[str, tuple[str, str, str]] = {
     "view": ("box", "filled,rounded", "#F4F4F4"),
     "index": ("note", "filled", "#F4F4F4"),
     "repeat": ("box3d", "filled", "#EEEAF6"),
+    "folded": ("box3d", "filled", "#FFFFFF"),
     "input": ("cylinder", "filled", "#FFFFFF"),
     "vmapin": ("box", "filled,bold", "#FFFFFF"),
     "vmapout": ("box", "filled,bold", "#FFFFFF"),

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from vmapdbg.model.wording import format_plural
 from vmapdbg.render.graph.dot import write_dot
 from vmapdbg.render.graph.draw import TooSlow, draw_dot
-from vmapdbg.render.graph.fold import LEVEL_NOTES
 from vmapdbg.render.graph.items import DrawnSchedule
 from vmapdbg.render.graph.model import Graph, GraphError, measure_ranks
 from vmapdbg.render.graph.parts import find_centre, keep_nodes, list_nearest
@@ -71,7 +70,7 @@ class Drawing:
             levels = levels[1:]
         for level in levels:
             graph = self.build(level)
-            if self.is_too_much(graph):
+            if self.is_too_much(graph) or (level < last and len(graph.nodes) > self.stage.pleasant):
                 continue
             left = end - time.monotonic()
             # what can still be folded leaves time for that
@@ -158,7 +157,7 @@ class Drawing:
             notes.append(f"folded {total:,} of {total + self.drawn:,} nodes: {parts}")
         if level and self.fold is None and graph.folded:
             opened = "--around NODE --depth N draws a part as it is, --fold 0 all"
-            notes.append(f"folded to stay readable: {LEVEL_NOTES[level]} ({opened})")
+            notes.append(f"folded to stay readable: {self.stage.level_notes[level]} ({opened})")
         if self.left_out:
             notes.append(f"{format_plural(self.left_out, 'node')} further away not drawn")
         return notes

@@ -15,9 +15,17 @@ from vmapdbg.model.ops import MOVEMENT
 from vmapdbg.render.graph.items import Item
 from vmapdbg.render.graph.model import COMMON
 
-LEVELS = (0, 1, 2, 3)
-_DETAILS = (0, 0, 1, 2)  # the detail of each level; from level 1 on, repeated layers are drawn once
-LEVEL_NOTES = ("", "repeated layers", "repeated layers and elementwise ops", "all but buffers and scope borders")
+LEVELS = (0, 1, 2, 3, 4)
+_DETAILS = (0, 0, 1, 2, 2)  # the detail of each level; from level 1 on, repeated layers are drawn once
+BUFFERS_LEVEL = 3
+"""From this level on a BUFFERIZE that was removed is not drawn. At the next one `tensor_boxes` gathers what is left."""
+LEVEL_NOTES = (
+    "",
+    "repeated layers",
+    "repeated layers and elementwise ops",
+    "all but buffers and scope borders",
+    "all but buffers and scope borders, and of these what is alike or hangs together",
+)
 
 ELEMENTWISE = frozenset(
     {

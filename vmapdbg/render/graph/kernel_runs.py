@@ -8,19 +8,25 @@ from dataclasses import replace
 from vmapdbg.model.wording import format_plural
 from vmapdbg.render.format import format_ids
 from vmapdbg.render.graph.fold import find_repeats
+from vmapdbg.render.graph.gather import Gathered
 from vmapdbg.render.graph.model import Graph, GraphNode
 
 _REPEATED = "repeated kernels and buffers"
 
 
-def fold_kernels(graph: Graph) -> Graph:
-    """Returns the graph with the repeated runs of kernels, and the buffers between them, drawn once."""
+def fold_kernels(graph: Graph) -> Gathered:
+    """Returns the graph with the repeated runs of kernels, and the buffers between them, drawn once.
+
+    The box of the others has the last of them inside, which is like each.
+    """
+    inside: dict[str, tuple[str, ...]] = {}
     while (repeated := _fold_longest_run(graph)) is not None:
-        graph = repeated
-    return graph
+        graph = repeated.graph
+        inside |= repeated.inside
+    return Gathered(graph, inside)
 
 
-def _fold_longest_run(graph: Graph) -> Graph | None:
+def _fold_longest_run(graph: Graph) -> Gathered | None:
     """Returns the graph with the longest repeated run drawn once, None where no run is repeated."""
     kernels = [node for node in graph.nodes if node.kind in ("kernel", "repeat")]
     found = find_repeats([_describe(node) for node in kernels])
@@ -30,6 +36,8 @@ def _fold_longest_run(graph: Graph) -> Graph | None:
     copies = kernels[start + period : start + period * count]
     inside = {node.id for node in copies}
     inside |= _find_inner_buffers(graph, inside)
+    newest = {node.id for node in copies[-period:]}
+    newest |= _find_inner_buffers(graph, newest)
     known = {node.id: node for node in graph.nodes}
     last = copies[-1]
     times = format_plural(count - 1, "more time", "more times")
@@ -42,7 +50,7 @@ def _fold_longest_run(graph: Graph) -> Graph | None:
     moved = [replace(edge, tail=names[edge.tail], head=names[edge.head]) for edge in graph.edges]
     edges = tuple(dict.fromkeys(edge for edge in moved if edge.tail != edge.head))
     folded = graph.folded.get(_REPEATED, 0) + len(inside)
-    return replace(graph, nodes=nodes, edges=edges, folded={_REPEATED: folded})
+    return Gathered(replace(graph, nodes=nodes, edges=edges, folded={_REPEATED: folded}), {last.id: tuple(newest)})
 
 
 def _describe(node: GraphNode) -> tuple[object, ...]:

@@ -11,6 +11,7 @@ from vmapdbg.model.vocabulary import Mark
 from vmapdbg.model.wording import format_plural
 from vmapdbg.render.format import format_bytes, format_count, format_ids, format_shape
 from vmapdbg.render.graph.items import DrawnSchedule, pair_drawn
+from vmapdbg.render.graph.kernel_boxes import MOST_BOXES, gather_kernels
 from vmapdbg.render.graph.kernel_runs import fold_kernels
 from vmapdbg.render.graph.labels import shorten
 from vmapdbg.render.graph.model import (
@@ -40,6 +41,7 @@ _LEGEND = {
     "buffer": "a buffer that comes in",
     "kept": "a buffer that a kernel writes",
     "repeat": "a repeated layer, folded",
+    "folded": "several kernels, folded",
 }
 _INPUTS = frozenset({"BUFFER", "COPY", "PARAM", "DEFINE_GLOBAL", "BUFFER_VIEW", "MSTACK"})
 
@@ -47,7 +49,8 @@ _INPUTS = frozenset({"BUFFER", "COPY", "PARAM", "DEFINE_GLOBAL", "BUFFER_VIEW", 
 def build_kernel_graph(after: DrawnSchedule, before: DrawnSchedule | None, level: int, title: str) -> Graph:
     """Returns the kernels of a schedule and their buffers; with `before`, of both laid over each other.
 
-    From `level` 1 on repeated layers are drawn once. Raises GraphError where there is no kernel.
+    From `level` 1 on repeated layers are drawn once; at 2 kernels of one kind, and those that follow each other, are
+    one box. Raises GraphError where there is no kernel.
     """
     if not after.schedule.kernels and not (before and before.schedule.kernels):
         raise GraphError(f"schedule {after.schedule.index} has no kernels, only copies or nothing")
@@ -57,7 +60,11 @@ def build_kernel_graph(after: DrawnSchedule, before: DrawnSchedule | None, level
         nodes, edges = _draw_both(_Part(before, REMOVED), _Part(after, ADDED))
     graph = Graph("kernels", title, tuple(nodes), tuple(edges), (), (), {}, {})
     if level:
-        graph = fold_kernels(graph)
+        graph = fold_kernels(graph).graph
+    if level > 1:
+        whole = len(graph.nodes)
+        graph = gather_kernels(graph, after).graph
+        graph = replace(graph, folded={**graph.folded, "in boxes with others": whole - len(graph.nodes)})
     return explain_kinds(graph)
 
 
@@ -242,9 +249,11 @@ def explain_kinds(graph: Graph) -> Graph:
 STAGE = Stage(
     title="kernels",
     build=build_kernel_graph,
-    last_level=1,
+    last_level=2,
     find_near=find_near,
     add_legend=explain_kinds,
     extra_kinds=frozenset(),
     most=160,
+    pleasant=MOST_BOXES,
+    level_notes=("", "repeated layers", "repeated layers, then kernels that are alike and that follow each other"),
 )

@@ -40,7 +40,7 @@ def _make_title(group: Group) -> list[str]:
     if len(ops) == 1:
         return [f"{sign}{last.node.id} {_name_op(last.node)}"]
     if len(ops) > _MOST_OPS:
-        return [f"{sign}{last.node.id} {_name_op(last.node)}", *_count_ops(ops[:-1])]
+        return [f"{sign}{last.node.id} {_name_op(last.node)}", *count_ops(ops[:-1])]
     ids = format_ids(item.node.id for item in group.items)
     parts = [" > ".join(ops[i : i + _OPS_A_LINE]) for i in range(0, len(ops), _OPS_A_LINE)]
     first, *rest = [part + " >" for part in parts[:-1]] + parts[-1:]
@@ -53,7 +53,8 @@ def _name_op(node: Node) -> str:
     return node.op
 
 
-def _count_ops(ops: Iterable[str]) -> list[str]:
+def count_ops(ops: Iterable[str]) -> list[str]:
+    """Returns which ops there are and how many of each, the most frequent first, in lines."""
     counts = Counter(ops).most_common()
     parts = [f"{count} {op}" for op, count in counts]
     lines = [", ".join(parts[i : i + _OPS_A_LINE]) for i in range(0, min(len(parts), 2 * _OPS_A_LINE), _OPS_A_LINE)]
@@ -109,7 +110,7 @@ def _label_repeat(group: Group) -> tuple[str, ...]:
     ids = [item.node.id for item in group.items]
     title = f"{group.last.node.id} the same {format_plural(group.repeats, 'more time', 'more times')}"
     count = f"{format_plural(len(ids), 'node')}, {min(ids)} to {max(ids)}"
-    return (title, count, *_count_ops(item.node.op for item in group.items))
+    return (title, count, *count_ops(item.node.op for item in group.items))
 
 
 def star_ranges(names: Iterable[str]) -> str:

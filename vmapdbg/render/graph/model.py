@@ -133,7 +133,7 @@ def measure_ranks(graph: Graph) -> dict[str, int]:
     for edge in graph.edges:
         tails[edge.head].append(edge.tail)
         heads[edge.tail].append(edge.head)
-    order = _sort_names(tails, heads)
+    order = sort_names(tails, heads)
     early: dict[str, int] = {}
     for name in order:
         early[name] = max((early.get(tail, 0) + 1 for tail in tails[name]), default=0)
@@ -143,7 +143,8 @@ def measure_ranks(graph: Graph) -> dict[str, int]:
     return late
 
 
-def _sort_names(tails: dict[str, list[str]], heads: dict[str, list[str]]) -> list[str]:
+def sort_names(tails: Mapping[str, Collection[str]], heads: Mapping[str, Collection[str]]) -> list[str]:
+    """Returns the names of nodes, sources first; `tails` are what each reads, `heads` what reads it."""
     waiting = {name: len(sources) for name, sources in tails.items()}
     order = [name for name, count in waiting.items() if count == 0]
     for name in order:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from vmapdbg.model.wording import format_plural
 from vmapdbg.render.format import format_bytes, format_shape
-from vmapdbg.render.graph.fold import Group, fold_items
+from vmapdbg.render.graph.fold import LEVEL_NOTES, Group, fold_items
 from vmapdbg.render.graph.items import DrawnSchedule, Item, collect_items, colour_ranges
 from vmapdbg.render.graph.labels import join_ranges, make_tooltip, shorten, star_ranges
 from vmapdbg.render.graph.model import REMOVED, SIGNS, Graph, GraphNode
@@ -106,4 +106,6 @@ STAGE = Stage(
     extra_kinds=frozenset({"row-head"}),
     # of a table one reads a part anyhow
     most=600,
+    pleasant=600,
+    level_notes=LEVEL_NOTES,
 )

@@ -28,7 +28,8 @@ class Stage:
     level of folding and the title of the drawing; `last_level` is the furthest that it can be folded. `find_near`
     returns the ids of what is at most some steps from some nodes. `add_legend` explains the kinds of nodes that a graph
     has. `extra_kinds` are the kinds of nodes that stand for nothing of the schedule that no other node stands for.
-    `most` is how many nodes, those aside, one can look at.
+    `most` is how many nodes, those aside, one can look at; a drawing of more than `pleasant` boxes is folded.
+    `level_notes` say for each level what is folded.
     """
 
     title: str
@@ -38,6 +39,8 @@ class Stage:
     add_legend: Callable[[Graph], Graph]
     extra_kinds: frozenset[str]
     most: int
+    pleasant: int
+    level_notes: tuple[str, ...]
 
 
 def load_stage(name: str) -> Stage:

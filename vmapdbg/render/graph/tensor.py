@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from vmapdbg.model.vocabulary import EdgeKind, Mark
-from vmapdbg.render.graph.fold import LEVELS, Folding, Group, fold_items
+from vmapdbg.render.graph.fold import BUFFERS_LEVEL, LEVEL_NOTES, LEVELS, Folding, Group, fold_items
 from vmapdbg.render.graph.items import BufferMark, DrawnSchedule, Item, collect_items, colour_ranges
 from vmapdbg.render.graph.labels import describe_buffer, join_ranges, label_buffer, make_label, make_tooltip, shorten
 from vmapdbg.render.graph.model import (
@@ -23,9 +23,11 @@ from vmapdbg.render.graph.model import (
 )
 from vmapdbg.render.graph.parts import find_near
 from vmapdbg.render.graph.stages import Stage
+from vmapdbg.render.graph.tensor_boxes import gather_tensors
 
 _FAR_ROWS = 12
 _LARGE = 150
+_EXTRA_KINDS = frozenset({"reference", "kept", "removed"})
 _LEGEND = {
     "input": "a buffer that comes in",
     "op": "an op",
@@ -35,6 +37,7 @@ _LEGEND = {
     "vmapout": "VMAPOUT: a scope ends",
     "index": "index arithmetic, folded",
     "repeat": "a repeated layer, folded",
+    "folded": "several nodes, folded",
     "kept": "BUFFERIZE kept: a buffer",
     "removed": "BUFFERIZE removed: fused",
     "reference": "from a node far away",
@@ -42,10 +45,11 @@ _LEGEND = {
 
 
 def build_tensor_graph(after: DrawnSchedule, before: DrawnSchedule | None, level: int, title: str) -> Graph:
-    """Returns the tensor graph of a schedule folded to `level`; with `before`, of both laid over each other."""
+    """Returns the tensor graph of a schedule folded to `level`; with `before`, of both laid over each other. At
+    the last level what is left is gathered into boxes."""
     items = collect_items(after, before)
     folding = fold_items(items, level)
-    draft = _Draft(folding, after, before, with_removed=level < LEVELS[-1])
+    draft = _Draft(folding, after, before, with_removed=level < BUFFERS_LEVEL)
     draft.draw()
     graph = Graph(
         stage="tensor",
@@ -57,7 +61,15 @@ def build_tensor_graph(after: DrawnSchedule, before: DrawnSchedule | None, level
         range_colours=colour_ranges(after, before),
         folded=folding.folded,
     )
+    if level == LEVELS[-1]:
+        gathered = gather_tensors(graph, after)
+        folded = {**graph.folded, "in boxes with others": _count_nodes(graph) - _count_nodes(gathered)}
+        return explain_kinds(replace(gathered, folded=folded))
     return explain_kinds(cut_far_edges(graph))
+
+
+def _count_nodes(graph: Graph) -> int:
+    return sum(node.kind not in _EXTRA_KINDS for node in graph.nodes)
 
 
 class _Draft:
@@ -219,6 +231,8 @@ STAGE = Stage(
     last_level=LEVELS[-1],
     find_near=find_near,
     add_legend=explain_kinds,
-    extra_kinds=frozenset({"reference", "kept", "removed"}),
+    extra_kinds=_EXTRA_KINDS,
     most=160,
+    pleasant=80,
+    level_notes=LEVEL_NOTES,
 )

@@ -36,7 +36,7 @@ def write_graph(
 
     The ending of `path` chooses the format (FORMATS). `other` is the baseline, laid under it. `around` keeps the nodes
     at most `depth` edges from a node, `depth` alone those near the outputs. `fold` is how far the graph is folded, from
-    0 to 3; by default a picture is folded until one can look at it. No layout takes more than `time_limit` seconds:
+    0 to 4; by default a picture is folded until one can look at it. No layout takes more than `time_limit` seconds:
     a graph that cannot be drawn in that is drawn in part. Raises GraphError, or StoreError where the file cannot be
     written, with one line; the file is then as it was before.
     """

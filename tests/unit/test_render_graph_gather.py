@@ -1,0 +1,189 @@
+"""Boxes of boxes: what a training step is folded to, that no circle comes of it, and that nothing is lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from captures import lost_range, make_capture, make_kernel, make_node, make_schedule
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vmapdbg.model.capture import Bufferize, Capture, Kernel, Node, Realized
+from vmapdbg.render.graph.far import name_far
+from vmapdbg.render.graph.gather import Box, Gathered, Look, gather_nodes
+from vmapdbg.render.graph.model import Graph, GraphEdge, GraphNode, sort_names
+from vmapdbg.render.graph.write import write_graph
+
+
+def make_graph(kinds: Sequence[str], edges: Sequence[tuple[int, int]]) -> Graph:
+    nodes = tuple(
+        GraphNode(f"n{number}", kind, (f"{number} {kind}",), "", (number,)) for number, kind in enumerate(kinds)
+    )
+    return Graph("tensor", "t", nodes, tuple(GraphEdge(f"n{a}", f"n{b}") for a, b in edges), (), (), {}, {})
+
+
+def describe(node: GraphNode) -> Look | None:
+    if node.kind == "alone":
+        return None
+    return Look(node.kind, node.kind, node.mark, passive=node.kind == "buffer")
+
+
+def label(box: Box) -> GraphNode:
+    return replace(box.nodes[-1], id=box.key, kind="folded", lines=(f"{len(box.nodes)} nodes, {box.times} times",))
+
+
+def gather(graph: Graph, most: int) -> Gathered:
+    return gather_nodes(graph, most, describe, label)
+
+
+def inside(gathered: Gathered) -> list[list[int]]:
+    """The numbers of the nodes of each box of several."""
+    return sorted([int(name[1:]) for name in names] for names in gathered.inside.values())
+
+
+def test_updates_of_parameters_are_one_box() -> None:
+    """Six times a gradient, its update and the buffer that it is written to."""
+    kinds = ["loss"] + ["gradient", "update", "buffer"] * 6
+    edges = [(0, 1 + 3 * n) for n in range(6)]
+    edges += [edge for n in range(6) for edge in ((1 + 3 * n, 2 + 3 * n), (2 + 3 * n, 3 + 3 * n))]
+    gathered = gather(make_graph(kinds, edges), 8)
+    assert [node.lines[0] for node in gathered.graph.nodes] == ["0 loss", "18 nodes, 6 times"]
+    assert [(edge.tail, edge.head) for edge in gathered.graph.edges] == [("n0", "n18")]
+
+
+def test_what_reads_each_other_is_no_twin() -> None:
+    """Layers that are alike follow each other: they are not beside each other."""
+    kinds = ["layer"] * 6
+    gathered = gather(make_graph(kinds, [(n, n + 1) for n in range(5)]), 6)
+    assert gathered.inside == {}
+
+
+def test_buffers_are_alike_where_the_same_boxes_read_them() -> None:
+    kinds = ["buffer"] * 6 + ["one", "two"]
+    gathered = gather(make_graph(kinds, [(n, 6 + n // 3) for n in range(6)]), 8)
+    assert inside(gathered) == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_a_chain_is_joined_in_parts_that_are_about_as_long() -> None:
+    gathered = gather(make_graph([str(n // 8) for n in range(32)], [(n, n + 1) for n in range(31)]), 8)
+    assert len(gathered.graph.nodes) == 8
+    assert {len(names) for names in gathered.inside.values()} == {4}
+    assert all(len({number // 8 for number in numbers}) == 1 for numbers in inside(gathered)), (
+        "first what is of one place"
+    )
+
+
+def test_what_must_be_seen_stands_alone() -> None:
+    graph = make_graph(["alone" if n == 5 else "op" for n in range(12)], [(n, n + 1) for n in range(11)])
+    added = replace(graph, nodes=tuple(replace(n, mark="added") if n.id == "n9" else n for n in graph.nodes))
+    found = inside(gather(added, 2))
+    assert not any({5, 9} & set(numbers) for numbers in found)
+    assert [numbers for numbers in found if len(numbers) > 1] == [[0, 1, 2, 3, 4], [6, 7, 8], [10, 11]]
+
+
+def test_what_hangs_together_with_nothing_is_one_box() -> None:
+    """A row of them would be as wide as they are many."""
+    gathered = gather(make_graph([f"kind {n}" for n in range(20)], [(0, 1)]), 40)
+    assert inside(gathered) == [list(range(2, 20))]
+
+
+def test_a_far_arrow_is_said_by_the_box_that_it_leads_to() -> None:
+    graph = make_graph(["op"] * 9, [*((n, n + 1) for n in range(8)), (0, 8), (1, 8), (6, 8)])
+    far = name_far(graph)
+    assert len(far.edges) == len(graph.edges) - 2
+    assert far.nodes[8].lines[-1] == "also reads 0, 1"
+    assert far.nodes[:8] == graph.nodes[:8]
+
+
+def graphs() -> st.SearchStrategy[Graph]:
+    kinds = st.lists(st.sampled_from(["op", "sum", "buffer", "alone"]), min_size=2, max_size=50)
+
+    def build(kinds: list[str], steps: list[tuple[int, int]]) -> Graph:
+        pairs = {(max(head - step, 0), head) for step, head in steps if 0 < head < len(kinds)}
+        return make_graph(kinds, sorted(pair for pair in pairs if pair[0] != pair[1]))
+
+    return st.builds(build, kinds, st.lists(st.tuples(st.integers(1, 20), st.integers(0, 49)), max_size=90))
+
+
+@settings(deadline=None, max_examples=100)
+@given(graphs(), st.integers(1, 30))
+def test_no_circle_comes_of_it_and_each_node_is_in_one_box(graph: Graph, most: int) -> None:
+    gathered = gather(graph, most)
+    heads: dict[str, set[str]] = {node.id: set() for node in gathered.graph.nodes}
+    tails: dict[str, set[str]] = {node.id: set() for node in gathered.graph.nodes}
+    for edge in gathered.graph.edges:
+        heads[edge.tail].add(edge.head)
+        tails[edge.head].add(edge.tail)
+    place = {name: number for number, name in enumerate(sort_names(tails, heads))}
+    assert all(place[edge.tail] < place[edge.head] for edge in gathered.graph.edges)
+    shown = [name for node in gathered.graph.nodes for name in gathered.inside.get(node.id, (node.id,))]
+    assert sorted(shown) == sorted(node.id for node in graph.nodes)
+    of = {name: box for box, names in gathered.inside.items() for name in names}
+    wanted = {(of.get(e.tail, e.tail), of.get(e.head, e.head)) for e in graph.edges}
+    assert {(e.tail, e.head) for e in gathered.graph.edges} == {pair for pair in wanted if pair[0] != pair[1]}
+
+
+# *** of a schedule
+
+
+def training_step(parameters: int = 30) -> Capture:
+    """A forward part of layers that differ, then for each parameter a gradient and its update, each with its kernel."""
+    why = Realized((0,), "ending-ranges", "")
+    nodes: list[Node] = [make_node(0, "BUFFER")]
+    kernels: list[Kernel] = []
+    kept: list[Bufferize] = []
+
+    def add(op: str, src: tuple[int, ...], line: str) -> int:
+        number = len(nodes)
+        nodes.append(make_node(number, op, (number + 1,), src=src, line=line, realized=why))
+        kept.append(Bufferize(number, ("r0",), (), 8, 32, "GLOBAL", "kept", "because"))
+        kernels.append(
+            make_kernel(
+                f"E_{number}", key=str(number), nodes=(number,), outputs=(number,), lines=(line,), executed_ops=9
+            )
+        )
+        return number
+
+    last = 0
+    for number, op in enumerate(["MUL", "ADD", "EXP2", "SIN", "SQRT", "REDUCE_AXIS"] * 2):
+        last = add(op, (last,), f"net.py:{number + 3}")
+    for _ in range(parameters):
+        gradient = add("RECIPROCAL", (last,), "net.py:30")
+        add("SUB", (gradient,), "net.py:31")
+    return make_capture(make_schedule(nodes=tuple(nodes), kernels=tuple(kernels), bufferizes=tuple(kept)))
+
+
+@pytest.mark.parametrize("stage", ["tensor", "kernels"])
+def test_a_training_step_is_folded_to_what_one_can_look_at(stage: str, tmp_path: Path) -> None:
+    notes = write_graph(training_step(), tmp_path / "out.svg", stage=stage)
+    drawn = (tmp_path / "out.svg").read_text("utf-8").count('class="node"')
+    assert drawn <= 60
+    assert any("in boxes with others" in note for note in notes)
+    assert any("--around NODE" in note for note in notes)
+
+
+@pytest.mark.parametrize(("stage", "last"), [("tensor", 4), ("kernels", 2)])
+def test_a_box_says_how_many_there_are_and_where(stage: str, last: int, tmp_path: Path) -> None:
+    capture = training_step()
+    write_graph(capture, tmp_path / "out.json", stage=stage, fold=last)
+    data: dict[str, Any] = json.loads((tmp_path / "out.json").read_text())
+    (box,) = [node for node in data["nodes"] if node["kind"] == "folded" and "net.py:30" in str(node["lines"])]
+    words = {"tensor": "30 of each of 2 kinds", "kernels": "30 of each kind"}
+    assert words[stage] in "\n".join(box["lines"])
+    assert set(range(13, 73)) <= set(box["members"])
+    total = sum(data["folded"].values())
+    drawn = sum(node["kind"] not in ("kept", "removed") for node in data["nodes"]) if stage == "tensor" else 0
+    if stage == "tensor":
+        assert total + drawn == len(capture.schedules[0].nodes)
+
+
+def test_a_small_schedule_is_drawn_as_it_is(tmp_path: Path) -> None:
+    capture = lost_range()
+    for stage in ("tensor", "kernels"):
+        write_graph(capture, tmp_path / "small.svg", stage=stage)
+        assert "in boxes with others" not in (tmp_path / "small.svg").read_text("utf-8")
