@@ -295,6 +295,33 @@ def many_kernels(count: int = 24) -> Capture:
     return make_capture(schedule, snippet="train.py", target="metal", findings=findings)
 
 
+def training_step(parameters: int = 30) -> Capture:
+    """A forward part of layers that differ, then for each parameter a gradient and its update, each with its kernel."""
+    why = Realized((0,), "ending-ranges", "")
+    nodes: list[Node] = [make_node(0, "BUFFER")]
+    kernels: list[Kernel] = []
+    kept: list[Bufferize] = []
+
+    def add(op: str, src: tuple[int, ...], line: str) -> int:
+        number = len(nodes)
+        nodes.append(make_node(number, op, (number + 1,), src=src, line=line, realized=why))
+        kept.append(Bufferize(number, ("r0",), (), 8, 32, "GLOBAL", "kept", "because"))
+        kernels.append(
+            make_kernel(
+                f"E_{number}", key=str(number), nodes=(number,), outputs=(number,), lines=(line,), executed_ops=9
+            )
+        )
+        return number
+
+    last = 0
+    for number, op in enumerate(["MUL", "ADD", "EXP2", "SIN", "SQRT", "REDUCE_AXIS"] * 2):
+        last = add(op, (last,), f"net.py:{number + 3}")
+    for _ in range(parameters):
+        gradient = add("RECIPROCAL", (last,), "net.py:30")
+        add("SUB", (gradient,), "net.py:31")
+    return make_capture(make_schedule(nodes=tuple(nodes), kernels=tuple(kernels), bufferizes=tuple(kept)))
+
+
 def failed_snippet(*schedules: Schedule) -> Capture:
     """A snippet that raised, by default before its first schedule; the message looks like markup."""
     message = "shape mismatch: cannot broadcast [red](3, 4)[/red] to [r4]\nsecond line of the message"

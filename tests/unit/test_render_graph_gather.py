@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from captures import lost_range, make_capture, make_kernel, make_node, make_schedule
+from captures import lost_range, training_step
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vmapdbg.model.capture import Bufferize, Capture, Kernel, Node, Realized
 from vmapdbg.render.graph.far import name_far
 from vmapdbg.render.graph.gather import Box, Gathered, Look, gather_nodes
 from vmapdbg.render.graph.model import Graph, GraphEdge, GraphNode, sort_names
@@ -129,33 +128,6 @@ def test_no_circle_comes_of_it_and_each_node_is_in_one_box(graph: Graph, most: i
 
 
 # *** of a schedule
-
-
-def training_step(parameters: int = 30) -> Capture:
-    """A forward part of layers that differ, then for each parameter a gradient and its update, each with its kernel."""
-    why = Realized((0,), "ending-ranges", "")
-    nodes: list[Node] = [make_node(0, "BUFFER")]
-    kernels: list[Kernel] = []
-    kept: list[Bufferize] = []
-
-    def add(op: str, src: tuple[int, ...], line: str) -> int:
-        number = len(nodes)
-        nodes.append(make_node(number, op, (number + 1,), src=src, line=line, realized=why))
-        kept.append(Bufferize(number, ("r0",), (), 8, 32, "GLOBAL", "kept", "because"))
-        kernels.append(
-            make_kernel(
-                f"E_{number}", key=str(number), nodes=(number,), outputs=(number,), lines=(line,), executed_ops=9
-            )
-        )
-        return number
-
-    last = 0
-    for number, op in enumerate(["MUL", "ADD", "EXP2", "SIN", "SQRT", "REDUCE_AXIS"] * 2):
-        last = add(op, (last,), f"net.py:{number + 3}")
-    for _ in range(parameters):
-        gradient = add("RECIPROCAL", (last,), "net.py:30")
-        add("SUB", (gradient,), "net.py:31")
-    return make_capture(make_schedule(nodes=tuple(nodes), kernels=tuple(kernels), bufferizes=tuple(kept)))
 
 
 @pytest.mark.parametrize("stage", ["tensor", "kernels"])

@@ -320,4 +320,19 @@ def test_a_huge_run_stays_small() -> None:
     text = render(make_capture(make_schedule(nodes=nodes, kernels=kernels), snippet="net.py"), SOURCE)
     assert len(text) < 1_600_000
     assert "are not in the page: vmapdbg show --kernel k0 has them" in text
-    assert "with the most work are drawn" in text
+    assert "is one box" in text
+    shown = [
+        name
+        for names in re.findall(r'data-part="0".*?</svg>', text)
+        for name in re.findall(r'data-kernels="([^"]*)"', names)
+    ]
+    assert {int(number) for names in shown for number in names.split()} == set(range(300)), "none is left out"
+
+
+def test_of_boxes_that_cannot_be_joined_those_with_the_most_work_are_drawn() -> None:
+    """What has a finding stands alone."""
+    kernels = tuple(make_kernel(f"k{n}", key=str(n), nodes=(n,), outputs=(n,), executed_ops=n) for n in range(200))
+    nodes = tuple(make_node(number, "ADD", line="net.py:3") for number in range(200))
+    faults = tuple(Finding("VD101", f"k{n}", None, "net.py:3", "lost", 0, n) for n in range(200))
+    text = render(make_capture(make_schedule(nodes=nodes, kernels=kernels), snippet="net.py", findings=faults), SOURCE)
+    assert "only the 160 of 200 with the most work are drawn" in text

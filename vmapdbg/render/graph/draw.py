@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from vmapdbg.render.graph.model import GraphError
 
 PICTURES = ("svg", "png", "pdf")
 _HOW_DOT = "install Graphviz (apt install graphviz, brew install graphviz)"
+
+
+_WASI = [sys.executable, "-P", str(Path(__file__).with_name("wasi.py"))]
 
 
 class TooSlow(Exception):
@@ -36,7 +41,17 @@ def draw_dot(source: str, kind: str, seconds: float) -> bytes:
         except GraphError:
             if kind != "svg" or not _has_wasi():
                 raise
-    return _run([sys.executable, "-P", str(Path(__file__).with_name("wasi.py"))], source, seconds)
+    return _run(_WASI, source, seconds)
+
+
+def draw_dots(sources: Sequence[str], seconds: float) -> list[str]:
+    """Returns SVG of several DOT sources. Raises as `draw_dot` does; none may take more than `seconds`."""
+    check_format("svg")
+    if shutil.which("dot") is not None:
+        return [draw_dot(source, "svg", seconds).decode("utf-8") for source in sources]
+    # one process for all: to start it takes longer than to draw a small graph
+    drawn = _run([*_WASI, "--many"], json.dumps(sources), seconds)
+    return json.loads(drawn)
 
 
 def _has_wasi() -> bool:

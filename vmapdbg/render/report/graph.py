@@ -1,16 +1,13 @@
 """The kernels of a schedule and the buffers between them, laid out by Graphviz, as SVG that a page can hold.
 
-Of what Graphviz writes only shapes, their places and texts are taken: no colour, no link, no style. The colours are the
-page's own, light or dark.
+The colours are the page's own, light or dark.
 """
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from xml.etree import ElementTree
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import graphviz
 
@@ -19,29 +16,20 @@ from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import cut_end
 from vmapdbg.overview.kernels import KernelGroup
 from vmapdbg.render.format import format_bytes, format_share, round_count
-from vmapdbg.render.graph.dot import clean_text, escape_lines
-from vmapdbg.render.graph.draw import TooSlow, draw_dot
+from vmapdbg.render.graph.dot import escape_lines
+from vmapdbg.render.graph.draw import TooSlow, draw_dots
 from vmapdbg.render.graph.items import DrawnSchedule
 from vmapdbg.render.graph.kernels import build_kernel_graph
-from vmapdbg.render.graph.model import Graph, GraphEdge, GraphError, GraphNode
+from vmapdbg.render.graph.model import Graph, GraphError, GraphNode
 from vmapdbg.render.report.nodes import name_node
-from vmapdbg.render.report.pictures import Picture
+from vmapdbg.render.report.parts import Part, plan_parts
+from vmapdbg.render.report.pictures import Picture, PicturePart
+from vmapdbg.render.report.svg import Link, clean_svg
 
-_MOST_BOXES = 160
-"""A drawing of more boxes is no help: it is folded further, and in the end cut."""
 _SECONDS = 15.0
 _LONGEST_NAME = 28
-_SHADES = 5
-_SVG = "{http://www.w3.org/2000/svg}"
-# what is taken from Graphviz: tag -> attributes
-_TAKEN = {
-    "path": ("d",),
-    "polygon": ("points",),
-    "polyline": ("points",),
-    "ellipse": ("cx", "cy", "rx", "ry"),
-    "text": ("x", "y", "text-anchor", "font-size"),
-}
-_NUMBERS = re.compile(r"[-+.,\d\sA-Za-z]*")
+_TOLD = ("with ", "also reads ")
+"""Begins what a drawing with fewer boxes says in a kernel's."""
 
 
 @dataclass(frozen=True)
@@ -67,19 +55,23 @@ def draw_schedule(
         title += f" and {again} like it"
     name = "" if side is None else side.name
     try:
-        whole = build_kernel_graph(DrawnSchedule(capture, schedule), None, 1, title)
+        drawn = DrawnSchedule(capture, schedule)
         numbers = _number_kernels(schedule, groups)
-        graph, note = _fold(whole, numbers)
-        links = _find_links(graph, schedule, numbers, side)
+        parts = plan_parts(build_kernel_graph(drawn, None, 0, title), drawn, numbers)
         programs = {name: groups[number] for name, number in numbers.items()}
         total = sum(group.ops for group in groups)
-        drawn = draw_dot(_write_dot(graph, schedule, programs, total), "svg", _SECONDS)
+        made = draw_dots([_write_dot(part.graph, schedule, programs, total) for part in parts], _SECONDS)
     except GraphError as error:
-        return Picture(schedule.index, title, "", str(error), name)
+        return Picture(schedule.index, title, (PicturePart("", "", str(error)),), name)
     except TooSlow:
         late = f"not drawn: the layout took more than {_SECONDS:g} seconds"
-        return Picture(schedule.index, title, "", late, name)
-    return Picture(schedule.index, title, _clean_svg(drawn.decode("utf-8"), graph, links), note, name)
+        return Picture(schedule.index, title, (PicturePart("", "", late),), name)
+    rows = _list_rows(numbers, side)
+    shown = [
+        PicturePart(part.title, clean_svg(svg, part.graph, _find_links(part, schedule, rows, side)), part.note)
+        for part, svg in zip(parts, made, strict=True)
+    ]
+    return Picture(schedule.index, title, tuple(shown), name)
 
 
 @dataclass(frozen=True)
@@ -96,63 +88,6 @@ def _number_kernels(schedule: Schedule, groups: Sequence[KernelGroup]) -> dict[s
     """The group of each kernel of a schedule, by the name of its box."""
     places = ((number, place) for number, group in enumerate(groups) for place in group.places)
     return {f"kernel{place.number}": number for number, place in places if place.schedule == schedule.index}
-
-
-# *** folding
-
-
-def _fold(graph: Graph, group_of: Mapping[str, int]) -> tuple[Graph, str]:
-    """Returns a graph that one can look at, and says what is left out of it."""
-    notes: list[str] = []
-    if graph.folded:
-        notes.append("repeated layers are one box")
-    if len(graph.nodes) > _MOST_BOXES:
-        graph = _drop_buffers(graph)
-        notes = ["buffers are left out", *notes]
-    if len(graph.nodes) > _MOST_BOXES:
-        graph = _join_programs(graph, group_of)
-        notes = ["each program is one box, however often it runs; buffers are left out"]
-    if len(graph.nodes) > _MOST_BOXES:
-        heaviest = sorted(graph.nodes, key=lambda node: -node.weight)[:_MOST_BOXES]
-        notes.append(f"only the {_MOST_BOXES} of {len(graph.nodes)} with the most work are drawn")
-        graph = _keep(graph, {node.id for node in heaviest})
-    return graph, "; ".join(notes)
-
-
-def _keep(graph: Graph, names: set[str]) -> Graph:
-    nodes = tuple(node for node in graph.nodes if node.id in names)
-    edges = tuple(edge for edge in graph.edges if edge.tail in names and edge.head in names)
-    return replace(graph, nodes=nodes, edges=edges)
-
-
-def _drop_buffers(graph: Graph) -> Graph:
-    """Joins what writes a buffer with what reads it."""
-    buffers = {node.id for node in graph.nodes if node.kind in ("buffer", "kept")}
-    writers: dict[str, list[str]] = defaultdict(list)
-    for edge in graph.edges:
-        if edge.head in buffers:
-            writers[edge.head].append(edge.tail)
-    edges: dict[tuple[str, str], None] = {}
-    for edge in graph.edges:
-        tails = writers[edge.tail] if edge.tail in buffers else [edge.tail]
-        if edge.head not in buffers:
-            edges.update(dict.fromkeys((tail, edge.head) for tail in tails if tail != edge.head))
-    nodes = tuple(node for node in graph.nodes if node.id not in buffers)
-    return replace(graph, nodes=nodes, edges=tuple(GraphEdge(tail, head) for tail, head in edges))
-
-
-def _join_programs(graph: Graph, group_of: Mapping[str, int]) -> Graph:
-    """Draws kernels that are one program as the first of them."""
-    first: dict[int, str] = {}
-    names: dict[str, str] = {}
-    for node in graph.nodes:
-        names[node.id] = node.id
-        if node.id in group_of and node.kind == "kernel":
-            names[node.id] = first.setdefault(group_of[node.id], node.id)
-    moved = {(names[edge.tail], names[edge.head]): None for edge in graph.edges}
-    edges = tuple(GraphEdge(tail, head) for tail, head in moved if tail != head)
-    nodes = tuple(node for node in graph.nodes if names[node.id] == node.id)
-    return replace(graph, nodes=nodes, edges=edges)
 
 
 # *** DOT
@@ -186,8 +121,9 @@ def _label(node: GraphNode, schedule: Schedule, programs: Mapping[str, KernelGro
         if len(group.places) > 1:
             work += f", {len(group.places)} times"
         name = cut_end(group.kernel.name, _LONGEST_NAME)
-        return [f"#{number} {name}", f"{work}  {format_share(group.ops, total)}"]
-    if node.kind == "repeat":
+        told = [line for line in node.lines if line.startswith(_TOLD)]
+        return [f"#{number} {name}", f"{work}  {format_share(group.ops, total)}", *told]
+    if node.kind in ("repeat", "folded"):
         return [*node.lines]
     if node.members:
         made = index_of(schedule).find_kept(node.members[0])
@@ -199,31 +135,24 @@ def _label(node: GraphNode, schedule: Schedule, programs: Mapping[str, KernelGro
 # *** links
 
 
-@dataclass(frozen=True)
-class _Link:
-    """What a box stands for: groups of kernels, or a node, and what a reader of the screen says."""
-
-    kernels: tuple[int, ...]
-    node: str
-    says: str
-    mark: str = ""
+def _list_rows(numbers: Mapping[str, int], side: Side | None) -> dict[str, Row]:
+    """What each kernel of a schedule is in the page, by the name of its box."""
+    if side is None:
+        return {name: Row((number,)) for name, number in numbers.items()}
+    return {name: side.rows.get(int(name.removeprefix("kernel")), Row(())) for name in numbers}
 
 
-def _find_links(graph: Graph, schedule: Schedule, group_of: Mapping[str, int], side: Side | None) -> dict[str, _Link]:
-    drawn = {node.id for node in graph.nodes}
-    found: dict[str, _Link] = {}
-    rows = {name: Row((number,)) for name, number in group_of.items()}
-    if side is not None:
-        rows = {name: side.rows.get(int(name.removeprefix("kernel")), Row(())) for name in group_of}
-    for node in graph.nodes:
-        if node.kind == "repeat":
-            hidden = _find_hidden(node, schedule, drawn)
-            programs = dict.fromkeys(number for name in hidden for number in rows[name].numbers)
-            mark = next((rows[name].mark for name in hidden if rows[name].mark), "")
-            found[node.id] = _Link(tuple(programs), "", "; ".join(node.lines), mark)
+def _find_links(part: Part, schedule: Schedule, rows: Mapping[str, Row], side: Side | None) -> dict[str, Link]:
+    found: dict[str, Link] = {}
+    for node in part.graph.nodes:
+        if node.id in part.hidden:
+            hidden = [rows[name] for name in part.hidden[node.id]]
+            programs = dict.fromkeys(number for row in hidden for number in row.numbers)
+            mark = next((row.mark for row in hidden if row.mark), "")
+            found[node.id] = Link(tuple(programs), "", "; ".join(node.lines), mark, part.opens.get(node.id))
         elif node.kind == "kernel":
             row = rows[node.id]
-            found[node.id] = _Link(row.numbers, "", f"kernel {node.lines[0]}", row.mark)
+            found[node.id] = Link(row.numbers, "", f"kernel {node.lines[0]}", row.mark)
         else:
             member = next(iter(node.members), None)
             name = ""
@@ -231,16 +160,8 @@ def _find_links(graph: Graph, schedule: Schedule, group_of: Mapping[str, int], s
                 name = side.name_node(member)
             elif member is not None:
                 name = name_node((schedule.index, member))
-            found[node.id] = _Link((), name, f"buffer {node.lines[0]}")
+            found[node.id] = Link((), name, f"buffer {node.lines[0]}")
     return found
-
-
-def _find_hidden(repeat: GraphNode, schedule: Schedule, drawn: Collection[str]) -> list[str]:
-    """The kernels that a box of repeated layers stands for: those that have no box of their own."""
-    members = set(repeat.members)
-    named = {f"kernel{number}": kernel for number, kernel in enumerate(schedule.kernels)}
-    alone = [name for name in named if name == repeat.id or name not in drawn]
-    return [name for name in alone if members.intersection(named[name].outputs)]
 
 
 def find_drawn_names(picture_svg: str) -> list[str]:
@@ -252,50 +173,3 @@ def find_drawn_nodes(picture_svg: str) -> Iterable[tuple[int, int]]:
     """Yields the nodes that boxes of a drawing stand for."""
     for schedule, node in re.findall(r'data-node="(\d+):(\d+)"', picture_svg):
         yield int(schedule), int(node)
-
-
-# *** SVG
-
-
-def _clean_svg(svg: str, graph: Graph, links: Mapping[str, _Link]) -> str:
-    """Returns a new SVG that has of Graphviz' one what `_TAKEN` lists."""
-    root = ElementTree.fromstring(svg)
-    top = root.find(f"{_SVG}g")
-    assert top is not None, "Graphviz puts all that it draws into one group"
-    box = root.get("viewBox", "0 0 100 100")
-    made = ElementTree.Element("svg", {"viewBox": box, "data-box": box, "class": "graph", "role": "group"})
-    layer = ElementTree.SubElement(made, "g", {"transform": top.get("transform", "")})
-    nodes = {node.id: node for node in graph.nodes}
-    for part in top.findall(f"{_SVG}g"):
-        kind = part.get("class")
-        if kind == "edge":
-            _copy_shapes(part, ElementTree.SubElement(layer, "g", {"class": "edge"}))
-        elif kind == "node":
-            node = nodes[part.get("id", "")]
-            _copy_shapes(part, ElementTree.SubElement(layer, "g", _name_box(node, links[node.id])))
-    return ElementTree.tostring(made, encoding="unicode")
-
-
-def _name_box(node: GraphNode, link: _Link) -> dict[str, str]:
-    classes = ["box", node.kind]
-    if node.alert:
-        classes.append("alert")
-    if link.mark:
-        classes.append(link.mark)
-    if node.kind == "kernel":
-        classes.append(f"w{round(node.weight * _SHADES)}")
-    named = {"class": " ".join(classes), "tabindex": "0", "role": "button", "aria-label": clean_text(link.says)}
-    if link.kernels:
-        named["data-kernels"] = " ".join(map(str, link.kernels))
-    if link.node:
-        named["data-node"] = link.node
-    return named
-
-
-def _copy_shapes(part: ElementTree.Element, into: ElementTree.Element) -> None:
-    for element in part.iter():
-        tag = element.tag.removeprefix(_SVG)
-        if tag not in _TAKEN:
-            continue
-        taken = {name: element.get(name, "") for name in _TAKEN[tag] if _NUMBERS.fullmatch(element.get(name, ""))}
-        ElementTree.SubElement(into, tag, taken).text = element.text if tag == "text" else None

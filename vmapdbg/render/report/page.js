@@ -35,11 +35,18 @@
       const node = nodes.get(key);
       return { lines: node.line >= 0 ? [node.line] : [], kernels: node.kernels, nodes: [key] };
     },
+    // of a drawing: several kernels as one
+    box: (box) => {
+      const inside = kernelsOf(box);
+      return { lines: inside.flatMap((number) => kernels[number].lines), kernels: inside, nodes: [] };
+    },
   };
+  const kernelsOf = (box) => (box.dataset.kernels || "").split(" ").filter(Boolean).map(Number);
   const known = {
     line: (number) => lines[number] !== undefined,
     kernel: (number) => kernels[number] !== undefined,
     node: (key) => nodes.has(key),
+    box: () => true,
   };
   let chosen = null;
 
@@ -54,9 +61,9 @@
     all("details[data-kernel]").forEach((row) => mark(row, isKernel.has(+row.dataset.kernel), kind === "kernel"));
     all(".link[data-node], .nodes button[data-node]").forEach((row) => mark(row, isNode.has(row.dataset.node), kind === "node"));
     all(".box").forEach((box) => {
-      const inside = (box.dataset.kernels || "").split(" ").filter(Boolean).map(Number);
+      const inside = kernelsOf(box);
       const lit = isNode.has(box.dataset.node) || inside.some((number) => isKernel.has(number));
-      mark(box, lit, kind === "node" ? box.dataset.node === id : kind === "kernel" && inside.length === 1);
+      mark(box, lit, kind === "node" ? box.dataset.node === id : box === id || (kind === "kernel" && inside.length === 1));
     });
     explain(kind, id);
     for (const panel of ["source", "kernels"]) {
@@ -69,7 +76,8 @@
   function tellAddress() {
     const place = [];
     if (state) place.push(`state=${state}`);
-    if (chosen) place.push(`${chosen.kind}=${chosen.id}`);
+    // a box has no name of its own: what is inside has
+    if (chosen && chosen.kind !== "box") place.push(`${chosen.kind}=${chosen.id}`);
     setAddress(`#${place.join("&")}`);
   }
 
@@ -114,6 +122,8 @@
     if (kind === "line") {
       why.append(make("h4", "", lines[id].whole));
       why.append(listKernels(lines[id].kernels), listNodes(lines[id].nodes, "those with a buffer first"));
+    } else if (kind === "box") {
+      why.append(make("h4", "", id.getAttribute("aria-label")), listKernels(kernelsOf(id), "kernels inside"));
     } else {
       const subject = kind === "kernel" ? kernels[id] : nodes.get(id);
       why.append(make("h4", "", subject.title >= 0 ? data.texts[subject.title] : `node ${numberOf(id)}  ${subject.what}`));
@@ -139,9 +149,9 @@
     return plain === key ? number : `${number} before`;
   }
 
-  function listKernels(numbers) {
+  function listKernels(numbers, title = "computed in") {
     const box = make("p", "from");
-    box.append(make("span", "muted", numbers.length ? "computed in" : "no kernel computes a value of it"));
+    box.append(make("span", "muted", numbers.length ? title : "no kernel computes a value of it"));
     for (const number of numbers) {
       const button = make("button", "to", kernels[number].name);
       button.type = "button";
@@ -189,7 +199,7 @@
 
   const zooms = new Map();
   // of a page with two sides both
-  const shown = () => all(".drawing:not([hidden]) .graph");
+  const shown = () => all(".drawing:not([hidden]) .part:not([hidden]) .graph");
   const wholeBox = (svg) => svg.dataset.box.split(/[\s,]+/).map(Number);
 
   function setView(svg, view) {
@@ -221,10 +231,15 @@
   function showLitBox(from) {
     const graph = from && from.closest && from.closest(".graph");
     // the drawing with most of it; of those that have as much the one that is seen
-    const drawings = all(".drawing").map((drawing) => ({ drawing, count: all(".lit", drawing).length - drawing.hidden / 2 }));
+    const countLit = (drawing) => all("[data-part='0'] .lit", drawing).length - drawing.hidden / 2;
+    const drawings = all(".drawing").map((drawing) => ({ drawing, count: countLit(drawing) }));
     const best = drawings.sort((a, b) => b.count - a.count)[0];
     if (!best || best.count <= 0) return;
     if (!graph) showPicture(+best.drawing.dataset.picture);
+    // what is not inside of the box that is open is seen in the whole
+    for (const open of all(".part:not([hidden])", best.drawing)) {
+      if (+open.dataset.part && !open.querySelector(".lit") && !open.contains(from)) openPart(open.parentElement, []);
+    }
     // the one that was clicked stays where it is; what belongs to it on the other side comes into view
     for (const other of shown()) {
       const lit = other.querySelector(".chosen") || other.querySelector(".lit");
@@ -245,6 +260,55 @@
     if ($("schedule")) $("schedule").value = String(number);
     shown().filter((svg) => !zooms.has(svg)).forEach(startView);
   }
+
+  // *** what is inside of a box
+
+  const partOf = (figure, number) => figure.querySelector(`[data-part="${number}"]`);
+  const ways = new Map();
+
+  // `way` are the numbers of the parts that were opened, one inside of the other; none shows the whole
+  function openPart(figure, way) {
+    ways.set(figure, way);
+    const number = way.length ? way[way.length - 1] : 0;
+    all(".part", figure).forEach((part) => { part.hidden = +part.dataset.part !== number; });
+    const trail = figure.querySelector(".trail");
+    trail.hidden = !way.length;
+    trail.replaceChildren(...[0, ...way].map((part, depth) => {
+      const button = make("button", "", partOf(figure, part).dataset.title);
+      button.type = "button";
+      button.disabled = depth === way.length;
+      button.addEventListener("click", () => closeTo(figure, depth));
+      return button;
+    }));
+    shown().filter((svg) => !zooms.has(svg)).forEach(startView);
+  }
+
+  function openBox(box) {
+    const figure = box.closest("figure"), way = [...(ways.get(figure) || []), +box.dataset.opens];
+    select("box", box, box);
+    openPart(figure, way);
+    // the box is gone from view: so that Tab goes on inside of it
+    figure.querySelector(".trail button:not(:disabled)").focus();
+  }
+
+  function closeTo(figure, depth) {
+    const way = ways.get(figure), left = way[depth];
+    openPart(figure, way.slice(0, depth));
+    all(".part:not([hidden]) .box", figure).find((box) => +box.dataset.opens === left)?.focus();
+  }
+
+  function closePart() {
+    const figure = all(".drawing:not([hidden]) figure").find((each) => ways.get(each)?.length);
+    if (figure) closeTo(figure, ways.get(figure).length - 1);
+  }
+
+  function showWide(isWide) {
+    document.querySelector("main").classList.toggle("wide", isWide);
+    $("wide").setAttribute("aria-pressed", String(isWide));
+    zooms.clear();
+    shown().forEach(startView);
+  }
+  const isWide = () => document.querySelector("main").classList.contains("wide");
 
   function watchDrawing(svg) {
     let last = null, moved = 0;
@@ -317,7 +381,7 @@
 
   document.addEventListener("click", (event) => {
     if (!event.target.closest(".search")) $("hits").hidden = true;
-    const from = event.target.closest("[data-node], [data-line], [data-kernels], summary.row");
+    const from = event.target.closest("[data-node], [data-line], [data-opens], [data-kernels], summary.row");
     if (!from) return;
     if (from.matches("summary.row")) {
       const details = from.parentElement;
@@ -328,7 +392,9 @@
       }
     } else if (from.dataset.node !== undefined) select("node", from.dataset.node, from);
     else if (from.dataset.line !== undefined) select("line", +from.dataset.line, from);
-    else if (from.dataset.kernels !== undefined) select("kernel", +from.dataset.kernels.split(" ")[0], from);
+    else if (from.dataset.opens !== undefined) openBox(from);
+    else if (kernelsOf(from).length > 1) select("box", from, from);
+    else if (from.dataset.kernels !== undefined) select("kernel", kernelsOf(from)[0], from);
   });
 
   // a kernel that select() has opened is not closed again by the click that did so
@@ -368,6 +434,8 @@
     else if (event.key === "Enter" && event.target === $("search")) $("hits").querySelector("button")?.click();
     else if (event.key === "ArrowDown" || event.key === "ArrowUp") { if (!isTyping && step(event.key === "ArrowDown" ? 1 : -1)) event.preventDefault(); }
     else if ((event.key === "Enter" || event.key === " ") && event.target.matches(".box, .link")) { event.preventDefault(); event.target.dispatchEvent(new MouseEvent("click", { bubbles: true })); }
+    else if (!isTyping && event.key === "Backspace") { event.preventDefault(); closePart(); }
+    else if (!isTyping && event.key === "w" && $("wide")) showWide(!isWide());
     else if (!isTyping && zoomKeys[event.key]) zoomKeys[event.key]();
   });
 
@@ -380,6 +448,8 @@
     $("in").addEventListener("click", () => zoomAll(0.8));
     $("out").addEventListener("click", () => zoomAll(1.25));
     $("fit").addEventListener("click", () => shown().forEach(fit));
+    $("wide").addEventListener("click", () => showWide(!isWide()));
+    $("wide").setAttribute("aria-pressed", String(isWide()));
     $("schedule")?.addEventListener("change", (event) => showPicture(+event.target.value));
     all(".graph").forEach(watchDrawing);
     if (document.querySelector(".drawing")) showPicture(0);
@@ -401,7 +471,7 @@
 
   // what is selected stays so where this state has it, too
   function showPage(number) {
-    const old = chosen && { kind: chosen.kind, name: nameOf(chosen.kind, chosen.id) };
+    const old = chosen && chosen.kind !== "box" && { kind: chosen.kind, name: nameOf(chosen.kind, chosen.id) };
     const scrolled = page === null ? [] : ["source", "kernels"].map((id) => [id, $(id).scrollTop]);
     const made = data.pages[number], write = (numbers) => numbers.map((part) => data.parts[part]).join("");
     page = number;
@@ -412,10 +482,11 @@
     const named = Object.entries(made.nodes).map(([key, row]) => [key, data.rows[row]]);
     read({ kernels: rows(made.kernels), lines: rows(made.lines), nodes: Object.fromEntries(named) });
     zooms.clear();
+    ways.clear();
     start();
     scrolled.forEach(([id, top]) => { $(id).scrollTop = top; });
     const same = old && listIds(old.kind).find((id) => nameOf(old.kind, id) === old.name);
-    if (same !== null && same !== undefined) select(old.kind, same);
+    if (old && same !== undefined) select(old.kind, same);
   }
 
   const listIds = (kind) => kind === "node" ? [...nodes.keys()] : [...(kind === "line" ? lines : kernels).keys()];

@@ -6,15 +6,28 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Picture:
-    """The drawing of a schedule. `svg` is empty where there is none; `note` says what is folded, or why. `side` is
-    `before` or `after` on a page of two sides, else empty."""
+class PicturePart:
+    """One drawing: `svg` is empty where there is none; `note` says what is folded, or why."""
 
-    schedule: int
     title: str
     svg: str
     note: str
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The drawing of a schedule: `parts` has the whole first, then what is inside of its boxes. `side` is `before` or
+    `after` on a page of two sides, else empty."""
+
+    schedule: int
+    title: str
+    parts: tuple[PicturePart, ...]
     side: str = ""
+
+    @property
+    def svg(self) -> str:
+        """All of its parts."""
+        return "".join(part.svg for part in self.parts)
 
 
 @dataclass(frozen=True)
