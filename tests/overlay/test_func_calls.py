@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import cProfile
+import hashlib
 import pstats
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from scopes import ZERO, make_range, numbers, same
 from tinygrad import Tensor, UOp
 from tinygrad.engine.schedule import schedule_cache
 from tinygrad.func import jvp, vmap
+from tinygrad.uop import ops
 from tinygrad.uop.ops import Ops, range_start
 from tinygrad_overlay import _state
 from tinygrad_overlay.engine import schedule
@@ -35,6 +38,10 @@ CALLS: dict[str, tuple[Call, Call]] = {
     "matmul, softmax": (vmap(lambda x: (x @ Tensor(W)).softmax()), lambda x: (x @ Tensor(W)).softmax()),
     "nested": (vmap(vmap(lambda x: x.exp() * 2 + x)), lambda x: x.exp() * 2 + x),
     "jvp": (vmap(lambda x: slope(x, 0)), lambda x: slope(x, 1)),
+    # a call that takes little else
+    "sum": (vmap(lambda x: x.sum()), lambda x: x.sum(1)),
+    "sum, then flipped": (lambda x: vmap(lambda v: v.sum())(x).flip(0) + 1, lambda x: x.sum(1).flip(0) + 1),
+    "cumsum": (vmap(lambda x: x.cumsum()), lambda x: x.cumsum(1)),
 }
 
 
@@ -140,6 +147,48 @@ def test_the_scope_of_a_value_deep_in_a_graph_is_found() -> None:
     same(vmap(deep)(Tensor(X)), want * X)
     with pytest.raises(ValueError, match="depends on the batch"):
         vmap(deep, out_axes=None)(Tensor(X))
+
+
+def test_what_a_node_has_is_what_stock_finds() -> None:
+    """A value is known with its sources, or found in a walk over all that is not: a graph of any depth has it."""
+    y = vmap(lambda v: (v.reshape(2, 3).sum(0) * v[:3]).cast("float"))(Tensor(X).realize())
+    u = y.uop
+    for _ in range(3000):
+        # nobody asks on the way
+        u = UOp(Ops.NEG, u.dtype, (u,))
+    assert (u.shape, u.device, u.ranges) == (y.uop.shape, y.uop.device, {})
+    for node in u.toposort():
+        assert UOp._shape.fxn(node) == node._shape
+        assert UOp._device.fxn(node) == node._device
+
+
+def test_the_key_of_a_schedule_in_the_cache_is_not_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = Tensor(X).realize()
+    ours = CALLS["elementwise"][0]
+    ours(x).realize()
+    hashed: list[bytes] = []
+
+    def note(data: bytes) -> object:
+        hashed.append(data)
+        return hashlib.sha256(data)
+
+    monkeypatch.setattr(ops, "hashlib", SimpleNamespace(sha256=note))
+    ours(x).realize()
+    assert not hashed
+    ours(Tensor(X[:2]).realize()).realize()
+    assert hashed
+
+
+def test_a_write_and_its_scope_find_their_way_back() -> None:
+    """The walk back has the nodes of the program for those of the key, and makes what is new: the buffers."""
+    x = Tensor(X).realize()
+    for i in range(3):
+        target = Tensor.zeros(4, 6, dtype="double").contiguous().realize()
+        view = target[1:3]
+        target.assign(vmap(lambda v, i=i: v * (i + 1))(x))
+        Tensor.realize(target, x.sum(0))
+        same(target, X * (i + 1))
+        same(view + 0, (X * (i + 1))[1:3])
 
 
 def notes_of(y: Tensor) -> dict[Ops, set[str]]:

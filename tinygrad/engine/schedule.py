@@ -51,6 +51,9 @@ class KeyIds:
   """The arg of a RANGE that stands for it in the key of one schedule, and back: the same program has the same key each time it is built."""
   of_own: dict[tuple, tuple] = field(default_factory=dict)
   own: dict[tuple, tuple] = field(default_factory=dict)
+  # node of the key -> the node of the graph that it stands for
+  nodes: dict[UOp, UOp] = field(default_factory=dict)
+  sink: UOp|None = None
 
 key_ids: ContextVar[KeyIds|None] = ContextVar("key_ids", default=None)
 
@@ -81,21 +84,35 @@ def graph_rewrite(sink:UOp, pm:PatternMatcher, ctx=None, bottom_up=False, name=N
 
   It comes to the leaves in another order, so their numbers in the key are others. Who listens knows stock's.
   """
-  walks_once = key_ids.get() is not None and name in WALKS_ONCE and not TRACK_MATCH_STATS and not _state.observer.listens
-  return rewrite_leaves(sink, pm, ctx) if walks_once else stock_graph_rewrite(sink, pm, ctx, bottom_up, name, bpm)
+  if (ids:=key_ids.get()) is None or name not in WALKS_ONCE or TRACK_MATCH_STATS or _state.observer.listens:
+    return stock_graph_rewrite(sink, pm, ctx, bottom_up, name, bpm)
+  new = rewrite_leaves(sink, pm, ctx, ids.nodes)
+  ret = new.get(sink, sink)
+  if name == MAKES_KEY:
+    # what the cache has for the way back is made of nodes of the key
+    ids.nodes, ids.sink = {found:u for u,found in new.items()}, ret
+  # as long as the cache has the schedule: its key is not computed again, since UOps with the same parts are one
+  else: vars(sink)[KEPT] = ids.sink
+  return ret
 
-WALKS_ONCE = {"rewrite for sched cache", "unrewrite combined"}
+MAKES_KEY, KEPT = "rewrite for sched cache", "_KEY_SINK"
+WALKS_ONCE = {MAKES_KEY, "unrewrite combined"}
 
-def rewrite_leaves(sink:UOp, pm:PatternMatcher, ctx) -> UOp:
-  """What graph_rewrite returns for rules that make one leaf of another. What has no such leaf below is not looked at again: the cache keeps it."""
-  new: dict[UOp, UOp] = {}
-  for u in sink.toposort(gate=lambda u: not u.__dict__.get(HAS_NO_LEAF)):
-    is_above = any([s in new for s in u.src])
-    ret = UOp(u.op, u.dtype, tuple([new.get(s, s) for s in u.src]), u.arg, u.tag) if is_above else u
-    if is_leaf(u): new[u] = ret if (leaf:=pm.rewrite(ret, ctx)) is None else leaf
-    elif is_above: new[u] = ret
-    else: vars(u)[HAS_NO_LEAF] = True
-  return new.get(sink, sink)
+def rewrite_leaves(sink:UOp, pm:PatternMatcher, ctx, known:dict[UOp, UOp]) -> dict[UOp, UOp]:
+  """What graph_rewrite makes of each node, for rules that make one leaf of another, where that is another node; that of some is known before.
+  What has no such leaf below is not looked at again: the cache keeps it."""
+  new, stack = dict(known), [sink]
+  while stack:
+    u = stack[-1]
+    if u in new or HAS_NO_LEAF in u.__dict__: stack.pop()
+    elif waits:=[s for s in u.src if s not in new and HAS_NO_LEAF not in s.__dict__]: stack += waits[::-1]
+    else:
+      srcs = tuple([new.get(s, s) for s in u.src])
+      ret = u if srcs == u.src else UOp(u.op, u.dtype, srcs, u.arg, u.tag)
+      if is_leaf(u): new[u] = ret if (leaf:=pm.rewrite(ret, ctx)) is None else leaf
+      elif ret is not u or any([s in new for s in u.src]): new[u] = ret
+      else: vars(u)[HAS_NO_LEAF] = True
+  return new
 
 def is_leaf(u:UOp) -> bool: return u.op in LEAVES or (u.op is Ops.CONST and len(u.src) == 2)
 
@@ -106,10 +123,11 @@ HAS_NO_LEAF = "_HAS_NO_LEAF"
 # *** what cannot be realized
 
 def refuse_escaped(big_sink:UOp) -> None:
-  inside = {r for f in _state.running.get() for r in f.inputs}
-  made = set(_state.process.own_ranges)
+  made = {r for ref in list(_state.process.own_ranges) if (r:=ref()) is not None}
   for x in big_sink.src:
-    if _scopes.closes_all(x, made) or not (left:=[r for r in x.ranges if _scopes.is_own(r) and r not in inside]): continue
+    if _scopes.closes_all(x, made): continue
+    inside = {r for f in _state.running.get() for r in f.inputs}
+    if not (left:=[r for r in x.ranges if _scopes.is_own(r) and r not in inside]): continue
     raise _scopes.VmapScopeError(f"{_scopes.describe_place(x)} cannot be realized: it was made inside a function that vmap mapped ({_scopes.name_ranges(left)}),"
                                  " and kept when that returned; leave the scope first, with VMAPOUT or as a result of the mapped function")
 
