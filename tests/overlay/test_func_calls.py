@@ -15,7 +15,7 @@ from tinygrad import Tensor, UOp
 from tinygrad.engine.schedule import schedule_cache
 from tinygrad.func import jvp, vmap
 from tinygrad.uop import ops
-from tinygrad.uop.ops import Ops, range_start
+from tinygrad.uop.ops import KernelInfo, Ops, range_start
 from tinygrad_overlay import _state
 from tinygrad_overlay.engine import schedule
 from tinygrad_overlay.schedule import _scopes
@@ -105,7 +105,8 @@ def test_a_scope_by_hand_and_one_of_vmap_find_their_schedule() -> None:
 def test_one_walk_for_the_cache_is_as_stocks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     x = Tensor(X).realize()
     once = CALLS[name][0](x).numpy()
-    monkeypatch.setattr(schedule, "WALKS_ONCE", set())
+    for walk in ("MAKES_KEY", "LEADS_BACK"):
+        monkeypatch.setattr(schedule, walk, "no walk")
     np.testing.assert_array_equal(CALLS[name][0](x).numpy(), once)
 
 
@@ -189,6 +190,24 @@ def test_a_write_and_its_scope_find_their_way_back() -> None:
         Tensor.realize(target, x.sum(0))
         same(target, X * (i + 1))
         same(view + 0, (X * (i + 1))[1:3])
+
+
+def twice(out: UOp, given: UOp) -> UOp:
+    i = UOp.range(4, 0)
+    return out[i].store(given[i] * 2).end(i).sink(arg=KernelInfo(name="twice"))
+
+
+def test_a_kernel_that_a_tensor_has_already_is_replaced_for_it() -> None:
+    """Of a schedule in the cache just the kernels that it makes are left out of the way back, not one that was there."""
+    for i in range(3):
+        given = (Tensor(X[:, 0]) + i).realize()
+        doubled = Tensor.custom_kernel(Tensor.empty(4, dtype="double"), given, fxn=twice)[0]
+        y = vmap(lambda v: v.exp() + 1)(doubled)
+        assert doubled.uop.op is Ops.AFTER
+        Tensor.realize(y, y.sum().contiguous())
+        assert y.uop.base.op is doubled.uop.base.op is Ops.BUFFER
+        same(doubled, (X[:, 0] + i) * 2)
+        same(y, np.exp((X[:, 0] + i) * 2) + 1)
 
 
 def notes_of(y: Tensor) -> dict[Ops, set[str]]:

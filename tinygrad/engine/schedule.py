@@ -53,7 +53,7 @@ class KeyIds:
   own: dict[tuple, tuple] = field(default_factory=dict)
   # node of the key -> the node of the graph that it stands for
   nodes: dict[UOp, UOp] = field(default_factory=dict)
-  sink: UOp|None = None
+  graph: UOp|None = None
 
 key_ids: ContextVar[KeyIds|None] = ContextVar("key_ids", default=None)
 
@@ -84,19 +84,35 @@ def graph_rewrite(sink:UOp, pm:PatternMatcher, ctx=None, bottom_up=False, name=N
 
   It comes to the leaves in another order, so their numbers in the key are others. Who listens knows stock's.
   """
-  if (ids:=key_ids.get()) is None or name not in WALKS_ONCE or TRACK_MATCH_STATS or _state.observer.listens:
-    return stock_graph_rewrite(sink, pm, ctx, bottom_up, name, bpm)
-  new = rewrite_leaves(sink, pm, ctx, ids.nodes)
-  ret = new.get(sink, sink)
-  if name == MAKES_KEY:
-    # what the cache has for the way back is made of nodes of the key
-    ids.nodes, ids.sink = {found:u for u,found in new.items()}, ret
-  # as long as the cache has the schedule: its key is not computed again, since UOps with the same parts are one
-  else: vars(sink)[KEPT] = ids.sink
-  return ret
+  if (ids:=key_ids.get()) is not None and not TRACK_MATCH_STATS and not _state.observer.listens:
+    if name == MAKES_KEY: return make_key(sink, pm, ctx, ids)
+    if name == LEADS_BACK and ids.graph is not None: return lead_back(sink, pm, ctx, ids, ids.graph)
+  return stock_graph_rewrite(sink, pm, ctx, bottom_up, name, bpm)
 
-MAKES_KEY, KEPT = "rewrite for sched cache", "_KEY_SINK"
-WALKS_ONCE = {MAKES_KEY, "unrewrite combined"}
+MAKES_KEY, LEADS_BACK = "rewrite for sched cache", "unrewrite combined"
+
+def make_key(sink:UOp, pm:PatternMatcher, ctx, ids:KeyIds) -> UOp:
+  new = rewrite_leaves(sink, pm, ctx, {})
+  # what the cache has for the way back is made of these
+  ids.nodes = {found:u for u,found in new.items()}
+  ids.graph = new.get(sink, sink)
+  return ids.graph
+
+def lead_back(combined:UOp, pm:PatternMatcher, ctx, ids:KeyIds, graph:UOp) -> UOp:
+  if (kept:=combined.__dict__.get(KEPT)) is None: kept = vars(combined)[KEPT] = (leave_out_kernels(combined, graph), graph)
+  return rewrite_leaves(kept[0], pm, ctx, ids.nodes).get(kept[0], kept[0])
+
+# what a cached schedule is walked as, and the graph of its key: UOps with the same parts are one, so as long as that is there its key is, too
+KEPT = "_KEPT"
+
+def leave_out_kernels(combined:UOp, graph:UOp) -> UOp:
+  """What the cache has of a schedule (the node and what takes its place, for each; the buffers of the kernels), with the buffers that its kernels
+  write in the place of these kernels. Nobody else has those kernels yet: tinygrad makes them anew for each call, to replace them at once."""
+  tensor_map, buffers = combined.src
+  pairs, known = list(zip(tensor_map.src[::2], tensor_map.src[1::2])), graph.toposort()
+  written = {k:v for k,v in pairs if k.op is Ops.AFTER and k not in known}
+  left = [u for k,v in pairs if k not in written for u in (k, v)]
+  return UOp.sink(UOp.sink(*left).substitute(written), buffers)
 
 def rewrite_leaves(sink:UOp, pm:PatternMatcher, ctx, known:dict[UOp, UOp]) -> dict[UOp, UOp]:
   """What graph_rewrite makes of each node, for rules that make one leaf of another, where that is another node; that of some is known before.

@@ -71,7 +71,7 @@ class KnownProperty(recursive_property):
   """A recursive property that is asked for of what is known, or of what is made of that: there is no graph to walk then."""
   def __get__(self, x:UOp|None, owner=None):
     if x is None: return self
-    if (known:=x.__dict__).get(self.nm, UNKNOWN) is UNKNOWN:
+    if (known:=vars(x)).get(self.nm, UNKNOWN) is UNKNOWN:
       if any([self.nm not in s.__dict__ for s in x.src]): return super().__get__(x, owner)
       known[self.nm] = self.fxn(x)
     return known[self.nm]
@@ -138,7 +138,7 @@ def vmapout_axis(self:UOp, rng:UOp, axis:int) -> UOp:
 def made(op:Ops, u:UOp, varg:tuple, shape:tuple) -> UOp:
   ret = UOp(op, u.dtype, (u,)+varg)
   # it is known already, and so is that the varg fits: nobody has to find it out again
-  vars(ret).update({SHAPE: shape, DEVICE: u._device})
+  vars(ret)[SHAPE] = shape
   return ret
 
 # *** the ranges that a node is in
@@ -157,7 +157,7 @@ def _ranges(self:UOp) -> dict[UOp, None]:
 
 NO_RANGES: dict[UOp, None] = {}
 # where a recursive_property keeps what it found
-SHAPE, RANGES, DEVICE = UOp._shape.nm, UOp._ranges.nm, UOp._device.nm
+SHAPE, RANGES = UOp._shape.nm, UOp._ranges.nm
 
 def patch(module:ModuleType) -> None:
   global stock_shape
