@@ -198,7 +198,7 @@ def twice(out: UOp, given: UOp) -> UOp:
 
 
 def test_a_kernel_that_a_tensor_has_already_is_replaced_for_it() -> None:
-    """Of a schedule in the cache just the kernels that it makes are left out of the way back, not one that was there."""
+    """Of a schedule in the cache the kernels that it makes are left out of the way back, but not one from before it."""
     for i in range(3):
         given = (Tensor(X[:, 0]) + i).realize()
         doubled = Tensor.custom_kernel(Tensor.empty(4, dtype="double"), given, fxn=twice)[0]
