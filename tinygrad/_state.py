@@ -8,7 +8,7 @@ import itertools
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterator
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary, ref
 
 patches: frozenset[str] = frozenset()
 patches_spec: str = ""
@@ -31,8 +31,8 @@ class Process:
   padded_ids: Iterator[int]
   mark_numbers: Iterator[int] = field(default_factory=itertools.count)
   # the RANGEs that tinygrad.func made and the inputs that it marked, as long as any graph has them: without any, no graph is searched for them
-  own_ranges: WeakSet[Any] = field(default_factory=WeakSet)
-  marks: WeakSet[Any] = field(default_factory=WeakSet)
+  own_ranges: set[ref] = field(default_factory=set)
+  marks: set[ref] = field(default_factory=set)
   # the variables that OUTER scopes gave to their kernels, by name: the schedule cache and a JIT run kernels of passes that are long over
   outer_variables: set[str] = field(default_factory=set)
   # what was found out about kernels, by their ASTs: an attempt has most of its kernels from the one before, and a model its layers from each other
@@ -50,11 +50,15 @@ class Process:
 # schedule cache (engine/schedule.py), the others are given out. A schedule that is made renames them (name_own_ranges in schedule/_scopes.py)
 FIRST_OWN_ID, FIRST_PADDED_ID, KEY_IDS = -(1<<20), -(1<<40), 1<<20
 
+# a WeakSet, but for the calls of Python that one takes for each
+def remember(kept:set[ref], u:Any) -> None: kept.add(ref(u, kept.discard))
+
 process = Process(itertools.count(FIRST_OWN_ID-KEY_IDS, -1), itertools.count(FIRST_PADDED_ID-KEY_IDS, -1))
 
 # *** the functions of the user's that tinygrad.func runs now, in this thread
 
-@dataclass(frozen=True)
+# not frozen: there is one for each call of a function, and that takes three times as long to make
+@dataclass(eq=False, slots=True)
 class Running:
   # the RANGE that a mapped function is mapped over, or the marks of the inputs of one that is differentiated
   inputs: tuple[Any, ...]

@@ -12,7 +12,7 @@ from tinygrad_overlay._func.graph import is_mark
 from tinygrad_overlay._patching import Changes
 from tinygrad_overlay._state import Running
 from tinygrad_overlay.schedule._scopes import VmapScopeError, name_ranges, open_vmap_ranges
-from tinygrad_overlay.uop.ops import render_shape, render_size
+from tinygrad_overlay.uop.ops import axis_varg, render_shape, render_size, vmapin_axis, vmapout_axis
 
 def vmapin(self, varg:tuple[UOp, ...]):
   """Enters a vmap scope: one slice of this tensor for each step of the RANGEs in `varg`.
@@ -35,13 +35,28 @@ class NotedAs:
 
   For what vmap does many times in each call. Who looks closer has each method by itself: with its line, or its time.
   """
-  def __init__(self, name:str): self.note, self.is_set = Metadata(name=name, caller=""), False
+  def __init__(self, note:Metadata): self.note, self.is_set = note, False
   def __enter__(self) -> None:
     if TRACEMETA.value != 1 or PROFILE or _state.observer.listens or upstream._METADATA.get() is not None: return
     upstream._METADATA.set(self.note)
     self.is_set = True
   def __exit__(self, *error) -> None:
     if self.is_set: upstream._METADATA.set(None)
+
+ENTERING, LEAVING = Metadata(name="vmapin", caller=""), Metadata(name="vmapout", caller="")
+
+def enter_axis(x, rng:UOp, axis:int):
+  """(3, 6) with axis 0 -> (6,): a slice for each step of a RANGE that was made for this axis."""
+  if is_looked_at(): return x.vmapin(axis_varg(rng, axis, x.ndim))
+  return x._apply_uop(vmapin_axis, extra_args=(rng, axis))
+
+def leave_axis(x, rng:UOp, axis:int):
+  """(6,) with axis 0 -> (3, 6): the slices of all steps along a new axis."""
+  if is_looked_at(): return x.vmapout(axis_varg(rng, axis, x.ndim+1))
+  return x._apply_uop(vmapout_axis, extra_args=(rng, axis))
+
+# there is no note, or somebody has methods of his own in the place of these
+def is_looked_at() -> bool: return _state.observer.listens or upstream._METADATA.get() is None
 
 class ProfiledMethod:
   """Stock's profile of a Tensor method. Where the method raises, the note of it goes: stock leaves it there, for all that is made after that."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import cProfile
+import hashlib
 import pstats
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +14,8 @@ from scopes import ZERO, make_range, numbers, same
 from tinygrad import Tensor, UOp
 from tinygrad.engine.schedule import schedule_cache
 from tinygrad.func import jvp, vmap
-from tinygrad.uop.ops import Ops, range_start
+from tinygrad.uop import ops
+from tinygrad.uop.ops import KernelInfo, Ops, range_start
 from tinygrad_overlay import _state
 from tinygrad_overlay.engine import schedule
 from tinygrad_overlay.schedule import _scopes
@@ -35,6 +38,10 @@ CALLS: dict[str, tuple[Call, Call]] = {
     "matmul, softmax": (vmap(lambda x: (x @ Tensor(W)).softmax()), lambda x: (x @ Tensor(W)).softmax()),
     "nested": (vmap(vmap(lambda x: x.exp() * 2 + x)), lambda x: x.exp() * 2 + x),
     "jvp": (vmap(lambda x: slope(x, 0)), lambda x: slope(x, 1)),
+    # a call that takes little else
+    "sum": (vmap(lambda x: x.sum()), lambda x: x.sum(1)),
+    "sum, then flipped": (lambda x: vmap(lambda v: v.sum())(x).flip(0) + 1, lambda x: x.sum(1).flip(0) + 1),
+    "cumsum": (vmap(lambda x: x.cumsum()), lambda x: x.cumsum(1)),
 }
 
 
@@ -98,7 +105,8 @@ def test_a_scope_by_hand_and_one_of_vmap_find_their_schedule() -> None:
 def test_one_walk_for_the_cache_is_as_stocks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     x = Tensor(X).realize()
     once = CALLS[name][0](x).numpy()
-    monkeypatch.setattr(schedule, "WALKS_ONCE", set())
+    for walk in ("MAKES_KEY", "LEADS_BACK"):
+        monkeypatch.setattr(schedule, walk, "no walk")
     np.testing.assert_array_equal(CALLS[name][0](x).numpy(), once)
 
 
@@ -140,6 +148,66 @@ def test_the_scope_of_a_value_deep_in_a_graph_is_found() -> None:
     same(vmap(deep)(Tensor(X)), want * X)
     with pytest.raises(ValueError, match="depends on the batch"):
         vmap(deep, out_axes=None)(Tensor(X))
+
+
+def test_what_a_node_has_is_what_stock_finds() -> None:
+    """A value is known with its sources, or found in a walk over all that is not: a graph of any depth has it."""
+    y = vmap(lambda v: (v.reshape(2, 3).sum(0) * v[:3]).cast("float"))(Tensor(X).realize())
+    u = y.uop
+    for _ in range(3000):
+        # nobody asks on the way
+        u = UOp(Ops.NEG, u.dtype, (u,))
+    assert (u.shape, u.device, u.ranges) == (y.uop.shape, y.uop.device, {})
+    for node in u.toposort():
+        assert UOp._shape.fxn(node) == node._shape
+        assert UOp._device.fxn(node) == node._device
+
+
+def test_the_key_of_a_schedule_in_the_cache_is_not_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = Tensor(X).realize()
+    ours = CALLS["elementwise"][0]
+    ours(x).realize()
+    hashed: list[bytes] = []
+
+    def note(data: bytes) -> object:
+        hashed.append(data)
+        return hashlib.sha256(data)
+
+    monkeypatch.setattr(ops, "hashlib", SimpleNamespace(sha256=note))
+    ours(x).realize()
+    assert not hashed
+    ours(Tensor(X[:2]).realize()).realize()
+    assert hashed
+
+
+def test_a_write_and_its_scope_find_their_way_back() -> None:
+    """The walk back has the nodes of the program for those of the key, and makes what is new: the buffers."""
+    x = Tensor(X).realize()
+    for i in range(3):
+        target = Tensor.zeros(4, 6, dtype="double").contiguous().realize()
+        view = target[1:3]
+        target.assign(vmap(lambda v, i=i: v * (i + 1))(x))
+        Tensor.realize(target, x.sum(0))
+        same(target, X * (i + 1))
+        same(view + 0, (X * (i + 1))[1:3])
+
+
+def twice(out: UOp, given: UOp) -> UOp:
+    i = UOp.range(4, 0)
+    return out[i].store(given[i] * 2).end(i).sink(arg=KernelInfo(name="twice"))
+
+
+def test_a_kernel_that_a_tensor_has_already_is_replaced_for_it() -> None:
+    """Of a schedule in the cache the kernels that it makes are left out of the way back, but not one from before it."""
+    for i in range(3):
+        given = (Tensor(X[:, 0]) + i).realize()
+        doubled = Tensor.custom_kernel(Tensor.empty(4, dtype="double"), given, fxn=twice)[0]
+        y = vmap(lambda v: v.exp() + 1)(doubled)
+        assert doubled.uop.op is Ops.AFTER
+        Tensor.realize(y, y.sum().contiguous())
+        assert y.uop.base.op is doubled.uop.base.op is Ops.BUFFER
+        same(doubled, (X[:, 0] + i) * 2)
+        same(y, np.exp((X[:, 0] + i) * 2) + 1)
 
 
 def notes_of(y: Tensor) -> dict[Ops, set[str]]:

@@ -7,14 +7,14 @@ has returned, each mark in the graph is replaced by what it marks.
 from __future__ import annotations
 from typing import Iterable
 from tinygrad.uop.ops import Ops, UOp, all_metadata
-from tinygrad_overlay._state import process
+from tinygrad_overlay._state import process, remember
 
 MARK = "func.mark"
 
 def mark(u:UOp) -> UOp:
   """A node with the value of `u` that no other value is made of."""
   made = UOp(Ops.CONTIGUOUS, u.dtype, (u,), tag=(MARK, next(process.mark_numbers)))
-  process.marks.add(made)
+  remember(process.marks, made)
   return made
 
 def is_mark(u:UOp) -> bool: return u.op is Ops.CONTIGUOUS and isinstance(u.tag, tuple) and u.tag[:1] == (MARK,)

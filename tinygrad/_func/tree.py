@@ -1,7 +1,7 @@
 """Trees of values: tuples, lists, dicts, dataclasses and registered classes, as jax and torch.func take them. None is an empty tree, anything else is a leaf."""
 from __future__ import annotations
 import copy, dataclasses, functools
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterable, Iterator
 
 # class -> (what gives its children and the rest, what makes one of the rest and children)
 registered: dict[type, tuple[Callable[[Any], tuple], Callable[[Any, tuple], Any]]] = {}
@@ -20,7 +20,7 @@ def register_pytree(cls:type, flatten:Callable[[Any], tuple], unflatten:Callable
 # the metadata of a dataclass's field that is no child
 STATIC = {"static": True}
 
-def is_node(tree:Any) -> bool: return is_node_class(type(tree)) or type(tree) in registered
+def is_node(tree:Any) -> bool: return is_node_class(cls:=type(tree)) or cls in registered
 
 # of each class once: every vmap asks for each of its arguments and results, several times
 @functools.lru_cache(1024)
@@ -35,6 +35,10 @@ def data_fields(tree:Any) -> list[str]:
   """The fields of a dataclass that are children: not those of `field(metadata={"static": True})`, and those that its constructor takes."""
   return [f.name for f in dataclasses.fields(tree) if f.init and not f.metadata.get("static")]
 
+def child_values(tree:Any) -> Iterable:
+  """The children of a node alone: what is right needs no path."""
+  return tree if type(tree) in (tuple, list) else [child for _,child in children(tree)]
+
 def children(tree:Any) -> list[tuple[str, Any]]:
   """(path of the child below its node, child), in the order of the leaves. A dict's order is that of its keys: {b, a} and {a, b} are one structure."""
   if tree is None: return []
@@ -47,6 +51,7 @@ def sorted_keys(tree:dict) -> list: return sorted(tree, key=lambda k: (str(type(
 
 def rebuild(tree:Any, new:list) -> Any:
   """A node like `tree` with other children."""
+  if type(tree) is tuple: return tuple(new)
   if tree is None: return None
   if type(tree) in registered:
     flatten, unflatten = registered[type(tree)]
@@ -68,12 +73,17 @@ def leaves(tree:Any, path:str="") -> list[tuple[str, Any]]:
   if not is_node(tree): return [(path, tree)]
   return [found for below,child in children(tree) for found in leaves(child, path+below)]
 
+def flatten(tree:Any) -> list:
+  """The leaves of a tree, without their paths."""
+  if not is_node(tree): return [tree]
+  return [leaf for child in child_values(tree) for leaf in flatten(child)]
+
 def replace_leaves(tree:Any, new:Iterator) -> Any:
   """A tree like `tree` with its leaves taken from `new`, in order."""
   if not is_node(tree): return next(new)
-  return rebuild(tree, [replace_leaves(child, new) for _,child in children(tree)])
+  return rebuild(tree, [replace_leaves(child, new) for child in child_values(tree)])
 
-def map_leaves(fn:Callable, tree:Any) -> Any: return replace_leaves(tree, iter([fn(leaf) for _,leaf in leaves(tree)]))
+def map_leaves(fn:Callable, tree:Any) -> Any: return replace_leaves(tree, iter([fn(leaf) for leaf in flatten(tree)]))
 
 def first_difference(a:Any, b:Any) -> tuple[str, Any, Any]|None:
   """(path, what `a` has there, what `b` has there) of the first node where the structures differ; a tuple and a list are one structure."""

@@ -6,13 +6,14 @@ from tinygrad_overlay._func.tree import leaves, map_leaves
 
 def as_tensor(x:Any) -> Any:
   """A number or a numpy array as a Tensor, anything else as it is. A Python number has tinygrad's default dtype, numpy's keep theirs."""
+  if isinstance(x, Tensor): return x
   # numpy's float64 is a Python float, too
   if is_numpy(x): return Tensor(x if x.shape else x.item(), dtype=x.dtype.name)
   return Tensor(x) if isinstance(x, (bool, int, float)) else x
 
 def is_numpy(x:Any) -> bool: return type(x).__module__ == "numpy" and getattr(getattr(x, "dtype", None), "kind", "") in set("biuf")
 
-def as_tensors(tree:Any) -> Any: return map_leaves(as_tensor, tree)
+def as_tensors(tree:Any) -> Any: return tree if isinstance(tree, Tensor) else map_leaves(as_tensor, tree)
 
 def describe(x:Any) -> str: return f"{x!r} of type {type(x).__name__}" if isinstance(x, (bool, int, float, str)) else f"of type {type(x).__name__}"
 

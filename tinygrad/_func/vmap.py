@@ -6,36 +6,31 @@ from typing import Any, Callable
 from tinygrad.dtype import dtypes
 from tinygrad.tensor import Tensor
 from tinygrad.uop.ops import AxisType, Ops, UOp, sint
-from tinygrad_overlay._func.tree import is_axis, leaves, replace_leaves, spread_axes
+from tinygrad_overlay._func.tree import flatten, is_axis, leaves, replace_leaves, spread_axes
 from tinygrad_overlay._func.values import as_tensor, as_tensors, describe, is_numpy
 from tinygrad_overlay._state import Running, run_function
 from tinygrad_overlay.schedule import _scopes
-from tinygrad_overlay.tensor import NotedAs
-from tinygrad_overlay.uop.ops import ZERO, range_size, render_shape, render_size
+from tinygrad_overlay.tensor import ENTERING, LEAVING, NotedAs, enter_axis, leave_axis
+from tinygrad_overlay.uop.ops import render_shape, render_size
 
 AXIS_TYPES = {"loop": AxisType.LOOP, "outer": AxisType.OUTER}
 METHODS = ("ranges", "pad_reduce")
 RANDOMNESS = ("error", "different", "same")
 
-@dataclass(frozen=True)
+@dataclass(eq=False, slots=True)
 class Scope:
   rng: UOp
   method: str
+  size: sint
 
-  @property
-  def size(self) -> sint: return range_size(self.rng)
-
-  def varg(self, ndim:int, axis:int) -> tuple[UOp, ...]:
-    return (ZERO,)*axis+(self.rng,)+(ZERO,)*(ndim-axis-1)
-
-  def enter(self, x:Tensor, axis:int) -> Tensor:
+  def enter(self, x:Tensor, axis:int=0) -> Tensor:
     """(3, 6) with axis 0 -> (6,): one slice for each step of the RANGE."""
-    if self.method == "ranges": return x.vmapin(self.varg(x.ndim, axis))
+    if self.method == "ranges": return enter_axis(x, self.rng, axis)
     return x[(slice(None),)*axis+(self.rng,)]
 
   def leave(self, x:Tensor, axis:int) -> Tensor:
     """(6,) with axis 0 -> (3, 6): the slices of all steps along a new axis."""
-    if self.method == "ranges": return x.vmapout(self.varg(x.ndim+1, axis))
+    if self.method == "ranges": return leave_axis(x, self.rng, axis)
     # each step has its own slice, zero elsewhere, and the sum over the steps is all of them. A sum of bools is no bool.
     padded = (x.cast(dtypes.int8) if x.dtype == dtypes.bool else x).unsqueeze(axis)
     padded = padded.pad(tuple((self.rng, self.size-1-self.rng) if i == axis else None for i in range(padded.ndim)))
@@ -84,33 +79,43 @@ def vmap(fn:Callable|None=None, in_axes:Any=0, out_axes:Any=0, *, axis_size:int|
     # in_axes has an entry for each positional argument
     if isinstance(in_axes, (tuple, list)) and len(in_axes) != len(args):
       raise ValueError(f"vmap: in_axes {in_axes!r} has {len(in_axes)} entries, but {len(args)} positional arguments were given")
-    found = leaves(args, "args")
-    axes = find_axes(tuple(in_axes) if isinstance(in_axes, list) else in_axes, found, args, "vmap: in_axes", "args")
-    inputs = [find_input(path, x, axis) for (path,x),axis in zip(found, axes)]
-    if kwargs: inputs += [find_input(path, x, 0) for path,x in leaves(kwargs, "kwargs")]
-    size = find_size([(path, x, axis) for path,x,axis in inputs if axis is not None], axis_size)
-    run = functools.partial(run_part, fn, args, kwargs, functools.partial(make_scope, axis_type, method), out_axes, randomness)
-    if size == 0: return cut_to_none(*run([(path, first_of_none(x, axis), axis) for path,x,axis in inputs], 1))
+    values = flatten(args)
+    axes = find_axes(tuple(in_axes) if isinstance(in_axes, list) else in_axes, values, args, "vmap: in_axes", "args")
+    if kwargs:
+      values += (named:=flatten(kwargs))
+      axes += [0]*len(named)
+    def name(i:int) -> str: return [*leaves(args, "args"), *leaves(kwargs, "kwargs")][i][0]
+    inputs = [find_input(x, axis, name, i) for i,(x,axis) in enumerate(zip(values, axes))]
+    size = find_size(inputs, axis_size, name)
+    def run(inputs:list[Input], size:sint) -> tuple[Any, list[int|None]]:
+      scope = make_scope(axis_type, method, size)
+      return run_part(fn, args, kwargs, scope, out_axes, randomness, inputs)
+    if size == 0: return cut_to_none(*run([(first_of_none(x, axis), axis, 1) for x,axis,_ in inputs], 1))
     if chunk_size is None or (isinstance(size, int) and size <= chunk_size): return run(inputs, size)[0]
     if not isinstance(size, int): raise ValueError(f"vmap: chunk_size needs a batch of fixed size, not {render_size(size)}")
     chunks = [(start, min(start+chunk_size, size)) for start in range(0, size, chunk_size)]
-    return join([run([(path, cut(x, axis, *chunk), axis) for path,x,axis in inputs], chunk[1]-chunk[0]) for chunk in chunks])
+    return join([run([(cut(x, axis, *chunk), axis, chunk[1]-chunk[0]) for x,axis,_ in inputs], chunk[1]-chunk[0]) for chunk in chunks])
   return mapped
 
-def run_part(fn:Callable, args:tuple, kwargs:dict, scope_of:Callable[[sint], Scope], out_axes:Any, randomness:str,
-             inputs:list[tuple[str, Any, int|None]], size:sint) -> tuple[Any, list[int|None]]:
-  """Calls `fn` inside a scope of `size` on inputs (path, value, axis) with that many elements. Returns (the whole results, the axis of each)."""
-  scope = scope_of(size)
-  with NotedAs("vmapin"): entered = [x if axis is None else scope.enter(x, axis) for _,x,axis in inputs]
+# an argument, or a part of one, its axis that is mapped, counted from the front, and the size of that
+Input = tuple[Any, int|None, Any]
+# the path of the argument with an index: who is right needs none
+Name = Callable[[int], str]
+
+def run_part(fn:Callable, args:tuple, kwargs:dict, scope:Scope, out_axes:Any, randomness:str, inputs:list[Input]) -> tuple[Any, list[int|None]]:
+  """Calls `fn` inside a scope, on inputs with as many elements. Returns (the whole results, the axis of each)."""
+  with NotedAs(ENTERING): entered = [x if axis is None else scope.enter(x, axis) for x,axis,_ in inputs]
   inner = iter(entered)
-  inner_args, inner_kwargs = replace_leaves(args, inner), replace_leaves(kwargs, inner)
-  first = next((x for x,(_,_,axis) in zip(entered, inputs) if axis is not None), None)
-  with run_function(Running((scope.rng,), first, size, randomness, functools.partial(scope.enter, axis=0))): results = as_tensors(fn(*inner_args, **inner_kwargs))
-  found = leaves(results, "the result")
+  inner_args = replace_leaves(args, inner)
+  inner_kwargs = replace_leaves(kwargs, inner) if kwargs else kwargs
+  first = next((x for x,(_,axis,_) in zip(entered, inputs) if axis is not None), None)
+  with run_function(Running((scope.rng,), first, scope.size, randomness, scope.enter)): results = as_tensors(fn(*inner_args, **inner_kwargs))
+  found = flatten(results)
   outs = find_axes(out_axes, found, results, "vmap: out_axes", "the result")
-  with NotedAs("vmapout"):
+  def name(i:int) -> str: return leaves(results, "the result")[i][0]
+  with NotedAs(LEAVING):
     # a Tensor that goes is noted and timed by itself, too
-    left = replace_leaves(results, iter([collect(scope, path, y, axis) for (path,y),axis in zip(found, outs)]))
+    left = replace_leaves(results, iter([collect(scope, y, axis, name, i) for i,(y,axis) in enumerate(zip(found, outs))]))
     del entered, inner, inner_args, inner_kwargs, first, results, found
   return left, outs
 
@@ -119,7 +124,7 @@ def make_scope(axis_type:str, method:str, size:sint) -> Scope:
     raise ValueError(f"vmap: method 'pad_reduce' needs a batch of fixed size, not {render_size(size)}")
   # a slice at a RANGE of one step is no longer inside its scope: a setitem would write to the argument
   used = "ranges" if isinstance(size, int) and size == 1 else method
-  return Scope(_scopes.make_range(size, AXIS_TYPES[axis_type], used == "pad_reduce"), used)
+  return Scope(_scopes.make_range(size, AXIS_TYPES[axis_type], used == "pad_reduce"), used, size)
 
 # *** parts of a batch
 
@@ -151,39 +156,42 @@ def find_axes(axes:Any, found:list, tree:Any, name:str, path:str) -> list[int|No
   """The axis of each leaf of `tree`, which are those in `found`."""
   return [axes]*len(found) if is_axis(axes) else spread_axes(axes, tree, name, path)
 
-def find_input(path:str, x:Any, axis:int|None) -> tuple[str, Any, int|None]:
-  """(path, value, axis counted from the front): what is not mapped is passed on as it is."""
-  if axis is None: return path, x, None
-  if is_numpy(x): x = as_tensor(x)
-  # a keyword has no entry in in_axes
-  instead = "give None in in_axes for it" if path.startswith("args") else "keywords are mapped over axis 0: bind it with functools.partial"
-  if not isinstance(x, Tensor): raise TypeError(f"vmap: {path} is {describe(x)}, which has no axis {axis} to map; {instead}, or give a Tensor")
+def find_input(x:Any, axis:int|None, name:Name, i:int) -> Input:
+  """What is not mapped is passed on as it is."""
+  if axis is None: return x, None, None
+  if not isinstance(x, Tensor) and is_numpy(x): x = as_tensor(x)
+  if not isinstance(x, Tensor): raise TypeError(f"vmap: {name(i)} is {describe(x)}, which has no axis {axis} to map; {advise(name(i))}, or give a Tensor")
   ndim = len(shape:=x.shape)
   if not -ndim <= axis < ndim:
-    fits = f"axes {-ndim} to {ndim-1} fit" if ndim else f"it has no axis; {instead}"
-    raise ValueError(f"vmap: axis {axis} is out of range for {path} of shape {render_shape(shape)}: {fits}")
-  return path, x, axis % ndim
+    fits = f"axes {-ndim} to {ndim-1} fit" if ndim else f"it has no axis; {advise(name(i))}"
+    raise ValueError(f"vmap: axis {axis} is out of range for {name(i)} of shape {render_shape(shape)}: {fits}")
+  return x, axis % ndim, shape[axis]
 
-def find_size(mapped:list[tuple[str, Tensor, int]], axis_size:int|None) -> sint:
-  sizes = {x.shape[axis] for _,x,axis in mapped}
+def advise(path:str) -> str:
+  # a keyword has no entry in in_axes
+  return "give None in in_axes for it" if path.startswith("args") else "keywords are mapped over axis 0: bind it with functools.partial"
+
+def find_size(inputs:list[Input], axis_size:int|None, name:Name) -> sint:
+  sizes = {size for _,axis,size in inputs if axis is not None}
   if axis_size is not None: sizes.add(axis_size)
   if not sizes: raise ValueError("vmap: no argument is mapped, so the size of the batch is unknown; map one in in_axes, or give axis_size")
   if len(sizes) == 1: return sizes.pop()
-  listed = [f"{path} of shape {render_shape(x.shape)} has {render_size(x.shape[axis])} at axis {axis}" for path,x,axis in mapped]
+  listed = [f"{name(i)} of shape {render_shape(x.shape)} has {render_size(size)} at axis {axis}"
+            for i,(x,axis,size) in enumerate(inputs) if axis is not None]
   if axis_size is not None: listed.append(f"axis_size is {axis_size}")
   raise ValueError(f"vmap: the mapped axes must have one size: {', '.join(listed)}")
 
-def collect(scope:Scope, path:str, y:Any, axis:int|None) -> Tensor:
-  if not isinstance(y, Tensor): raise TypeError(f"vmap: {path} is {describe(y)}; a mapped function returns Tensors, in tuples, lists and dicts")
+def collect(scope:Scope, y:Any, axis:int|None, name:Name, i:int) -> Tensor:
+  if not isinstance(y, Tensor): raise TypeError(f"vmap: {name(i)} is {describe(y)}; a mapped function returns Tensors, in tuples, lists and dicts")
   depends = scope.is_open_in(y)
   if axis is None:
     if depends:
-      raise ValueError(f"vmap: {path} of shape {render_shape(y.shape)} depends on the batch of {render_size(scope.size)}, so it needs an axis for it in"
+      raise ValueError(f"vmap: {name(i)} of shape {render_shape(y.shape)} depends on the batch of {render_size(scope.size)}, so it needs an axis for it in"
                        " out_axes, not None")
     return y
-  ndim = y.ndim
+  ndim = len(y.shape)
   if not -ndim-1 <= axis <= ndim:
-    raise ValueError(f"vmap: axis {axis} in out_axes is out of range for {path} of shape {render_shape(y.shape)}: with the batch it has {ndim+1} axes,"
+    raise ValueError(f"vmap: axis {axis} in out_axes is out of range for {name(i)} of shape {render_shape(y.shape)}: with the batch it has {ndim+1} axes,"
                      f" {-ndim-1} to {ndim} fit")
   axis %= ndim+1
   return scope.leave(y, axis) if depends else scope.spread(y, axis)

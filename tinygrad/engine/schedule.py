@@ -51,6 +51,9 @@ class KeyIds:
   """The arg of a RANGE that stands for it in the key of one schedule, and back: the same program has the same key each time it is built."""
   of_own: dict[tuple, tuple] = field(default_factory=dict)
   own: dict[tuple, tuple] = field(default_factory=dict)
+  # node of the key -> the node of the graph that it stands for
+  nodes: dict[UOp, UOp] = field(default_factory=dict)
+  graph: UOp|None = None
 
 key_ids: ContextVar[KeyIds|None] = ContextVar("key_ids", default=None)
 
@@ -81,21 +84,51 @@ def graph_rewrite(sink:UOp, pm:PatternMatcher, ctx=None, bottom_up=False, name=N
 
   It comes to the leaves in another order, so their numbers in the key are others. Who listens knows stock's.
   """
-  walks_once = key_ids.get() is not None and name in WALKS_ONCE and not TRACK_MATCH_STATS and not _state.observer.listens
-  return rewrite_leaves(sink, pm, ctx) if walks_once else stock_graph_rewrite(sink, pm, ctx, bottom_up, name, bpm)
+  if (ids:=key_ids.get()) is not None and not TRACK_MATCH_STATS and not _state.observer.listens:
+    if name == MAKES_KEY: return make_key(sink, pm, ctx, ids)
+    if name == LEADS_BACK and ids.graph is not None: return lead_back(sink, pm, ctx, ids, ids.graph)
+  return stock_graph_rewrite(sink, pm, ctx, bottom_up, name, bpm)
 
-WALKS_ONCE = {"rewrite for sched cache", "unrewrite combined"}
+MAKES_KEY, LEADS_BACK = "rewrite for sched cache", "unrewrite combined"
 
-def rewrite_leaves(sink:UOp, pm:PatternMatcher, ctx) -> UOp:
-  """What graph_rewrite returns for rules that make one leaf of another. What has no such leaf below is not looked at again: the cache keeps it."""
-  new: dict[UOp, UOp] = {}
-  for u in sink.toposort(gate=lambda u: not u.__dict__.get(HAS_NO_LEAF)):
-    is_above = any([s in new for s in u.src])
-    ret = UOp(u.op, u.dtype, tuple([new.get(s, s) for s in u.src]), u.arg, u.tag) if is_above else u
-    if is_leaf(u): new[u] = ret if (leaf:=pm.rewrite(ret, ctx)) is None else leaf
-    elif is_above: new[u] = ret
-    else: vars(u)[HAS_NO_LEAF] = True
-  return new.get(sink, sink)
+def make_key(sink:UOp, pm:PatternMatcher, ctx, ids:KeyIds) -> UOp:
+  new = rewrite_leaves(sink, pm, ctx, {})
+  # what the cache has for the way back is made of these
+  ids.nodes = {found:u for u,found in new.items()}
+  ids.graph = new.get(sink, sink)
+  return ids.graph
+
+def lead_back(combined:UOp, pm:PatternMatcher, ctx, ids:KeyIds, graph:UOp) -> UOp:
+  if (kept:=combined.__dict__.get(KEPT)) is None: kept = vars(combined)[KEPT] = (leave_out_kernels(combined, graph), graph)
+  return rewrite_leaves(kept[0], pm, ctx, ids.nodes).get(kept[0], kept[0])
+
+# what a cached schedule is walked as, and the graph of its key: UOps with the same parts are one, so as long as that is there its key is, too
+KEPT = "_KEPT"
+
+def leave_out_kernels(combined:UOp, graph:UOp) -> UOp:
+  """What the cache has of a schedule (the node and what takes its place, for each; the buffers of the kernels), with the buffers that its kernels
+  write in the place of these kernels. Nobody else has those kernels yet: tinygrad makes them anew for each call, to replace them at once."""
+  tensor_map, buffers = combined.src
+  pairs, known = list(zip(tensor_map.src[::2], tensor_map.src[1::2])), graph.toposort()
+  written = {k:v for k,v in pairs if k.op is Ops.AFTER and k not in known}
+  left = [u for k,v in pairs if k not in written for u in (k, v)]
+  return UOp.sink(UOp.sink(*left).substitute(written), buffers)
+
+def rewrite_leaves(sink:UOp, pm:PatternMatcher, ctx, known:dict[UOp, UOp]) -> dict[UOp, UOp]:
+  """What graph_rewrite makes of each node, for rules that make one leaf of another, where that is another node; that of some is known before.
+  What has no such leaf below is not looked at again: the cache keeps it."""
+  new, stack = dict(known), [sink]
+  while stack:
+    u = stack[-1]
+    if u in new or HAS_NO_LEAF in u.__dict__: stack.pop()
+    elif waits:=[s for s in u.src if s not in new and HAS_NO_LEAF not in s.__dict__]: stack += waits[::-1]
+    else:
+      srcs = tuple([new.get(s, s) for s in u.src])
+      ret = u if srcs == u.src else UOp(u.op, u.dtype, srcs, u.arg, u.tag)
+      if is_leaf(u): new[u] = ret if (leaf:=pm.rewrite(ret, ctx)) is None else leaf
+      elif ret is not u or any([s in new for s in u.src]): new[u] = ret
+      else: vars(u)[HAS_NO_LEAF] = True
+  return new
 
 def is_leaf(u:UOp) -> bool: return u.op in LEAVES or (u.op is Ops.CONST and len(u.src) == 2)
 
@@ -106,10 +139,11 @@ HAS_NO_LEAF = "_HAS_NO_LEAF"
 # *** what cannot be realized
 
 def refuse_escaped(big_sink:UOp) -> None:
-  inside = {r for f in _state.running.get() for r in f.inputs}
-  made = set(_state.process.own_ranges)
+  made = {r for ref in list(_state.process.own_ranges) if (r:=ref()) is not None}
   for x in big_sink.src:
-    if _scopes.closes_all(x, made) or not (left:=[r for r in x.ranges if _scopes.is_own(r) and r not in inside]): continue
+    if _scopes.closes_all(x, made): continue
+    inside = {r for f in _state.running.get() for r in f.inputs}
+    if not (left:=[r for r in x.ranges if _scopes.is_own(r) and r not in inside]): continue
     raise _scopes.VmapScopeError(f"{_scopes.describe_place(x)} cannot be realized: it was made inside a function that vmap mapped ({_scopes.name_ranges(left)}),"
                                  " and kept when that returned; leave the scope first, with VMAPOUT or as a result of the mapped function")
 

@@ -2,9 +2,10 @@
 from __future__ import annotations
 import itertools
 from typing import Iterable, Iterator
-from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp, consumer_map_from_toposort, range_start, sint
+from tinygrad.dtype import dtypes
+from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp, consumer_map_from_toposort, range_start, sint, sint_to_uop
 from tinygrad_overlay._callers import called_methods
-from tinygrad_overlay._state import FIRST_OWN_ID, FIRST_PADDED_ID, process
+from tinygrad_overlay._state import FIRST_OWN_ID, FIRST_PADDED_ID, process, remember
 
 class VmapScopeError(RuntimeError):
   """A graph does inside a vmap scope what the scheduler cannot do there. The message is a sentence: what, where, what to do."""
@@ -17,8 +18,9 @@ SCHEDULED_PADDED_ID = -10001
 
 def make_range(size:sint, axis_type:AxisType, padded:bool) -> UOp:
   """A RANGE that no other has: a scope around the gradient of another scope must not share its RANGE, wherever the two are made."""
-  rng = UOp.range(size, next(process.padded_ids if padded else process.own_ids), axis_type)
-  process.own_ranges.add(rng)
+  number = next(process.padded_ids if padded else process.own_ids)
+  rng = UOp(Ops.RANGE, dtypes.index, (sint_to_uop(size),), (number, axis_type))
+  remember(process.own_ranges, rng)
   return rng
 
 def vmap_ranges(toposort) -> frozenset[UOp]:

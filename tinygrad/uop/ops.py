@@ -67,6 +67,17 @@ def vmapout_shape(varg:tuple, shape:tuple) -> tuple:
   inner = iter(shape)
   return tuple(range_size(v) if v.op is Ops.RANGE else next(inner) for v in varg)
 
+class KnownProperty(recursive_property):
+  """A recursive property that is asked for of what is known, or of what is made of that: there is no graph to walk then."""
+  def __get__(self, x:UOp|None, owner=None):
+    if x is None: return self
+    if (known:=vars(x)).get(self.nm, UNKNOWN) is UNKNOWN:
+      if any([self.nm not in s.__dict__ for s in x.src]): return super().__get__(x, owner)
+      known[self.nm] = self.fxn(x)
+    return known[self.nm]
+
+UNKNOWN = object()
+
 SHAPES = {Ops.VMAPIN: vmapin_shape, Ops.VMAPOUT: vmapout_shape}
 
 def _shape(self:UOp):
@@ -88,14 +99,17 @@ def vmapin(self:UOp, varg:tuple) -> UOp:
   (3, 6) with (RANGE(3), 0) -> (6,). Raises ValueError when they do not fit, or when the RANGE is open in this value.
   """
   ranges = check_varg("VMAPIN", varg:=to_varg("VMAPIN", varg), shape:=self.shape)
-  device = self.device
-  if not isinstance(device, str): raise ValueError(f"VMAPIN: a tensor sharded over {device} cannot enter a vmap scope")
-  if device.startswith(("DISK", "TINYFS")):
-    raise ValueError(f"VMAPIN: a tensor of shape {render_shape(shape)} on {device} cannot enter a vmap scope, copy it to a compute device first")
+  check_device(self)
   opened = self.ranges
   for v in ranges:
     if v in opened: raise ValueError(f"VMAPIN: RANGE {v.render(simplify=False)} is open already in the input of shape {render_shape(shape)}; a nested scope needs an axis id of its own")
   return made(Ops.VMAPIN, self, varg, vmapin_shape(varg, shape))
+
+def check_device(u:UOp) -> None:
+  device = u.device
+  if not isinstance(device, str): raise ValueError(f"VMAPIN: a tensor sharded over {device} cannot enter a vmap scope")
+  if device.startswith(("DISK", "TINYFS")):
+    raise ValueError(f"VMAPIN: a tensor of shape {render_shape(u.shape)} on {device} cannot enter a vmap scope, copy it to a compute device first")
 
 def vmapout(self:UOp, varg:tuple) -> UOp:
   """Leaves a vmap scope: collects the slices of the RANGEs in `varg` along new axes.
@@ -105,6 +119,21 @@ def vmapout(self:UOp, varg:tuple) -> UOp:
   """
   check_varg("VMAPOUT", varg:=to_varg("VMAPOUT", varg), shape:=self.shape)
   return made(Ops.VMAPOUT, self, varg, vmapout_shape(varg, shape))
+
+# for a RANGE that was made for an axis: it fits, and is open nowhere
+
+def axis_varg(rng:UOp, axis:int, ndim:int) -> tuple[UOp, ...]: return (ZERO,)*axis+(rng,)+(ZERO,)*(ndim-axis-1)
+
+def vmapin_axis(self:UOp, rng:UOp, axis:int) -> UOp:
+  """What vmapin makes: (3, 6) with axis 0 -> (6,)."""
+  check_device(self)
+  shape = self.shape
+  return made(Ops.VMAPIN, self, axis_varg(rng, axis, len(shape)), shape[:axis]+shape[axis+1:])
+
+def vmapout_axis(self:UOp, rng:UOp, axis:int) -> UOp:
+  """What vmapout makes: (6,) with axis 0 -> (3, 6)."""
+  shape = self.shape
+  return made(Ops.VMAPOUT, self, axis_varg(rng, axis, len(shape)+1), (*shape[:axis], range_size(rng), *shape[axis:]))
 
 def made(op:Ops, u:UOp, varg:tuple, shape:tuple) -> UOp:
   ret = UOp(op, u.dtype, (u,)+varg)
@@ -133,8 +162,9 @@ SHAPE, RANGES = UOp._shape.nm, UOp._ranges.nm
 def patch(module:ModuleType) -> None:
   global stock_shape
   with Changes("vmap-ops") as changes:
-    stock_shape = changes.replace_value(UOp, "_shape", recursive_property, lambda _: recursive_property(_shape)).fxn
-    changes.replace_value(UOp, "_ranges", recursive_property, lambda _: recursive_property(_ranges))
+    stock_shape = changes.replace_value(UOp, "_shape", recursive_property, lambda _: KnownProperty(_shape)).fxn
+    changes.replace_value(UOp, "_ranges", recursive_property, lambda _: KnownProperty(_ranges))
+    changes.replace_value(UOp, "_device", recursive_property, lambda stock: KnownProperty(stock.fxn))
     changes.add(UOp, "vmapin", vmapin)
     changes.add(UOp, "vmapout", vmapout)
     # VMAPOUT closes its RANGEs: nothing after it is inside the scope
