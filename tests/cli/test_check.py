@@ -389,10 +389,22 @@ print((y @ y.transpose(-1, -2) + 1).numpy())
 """
 
 
+# wrong under a switch of tinygrad alone, which the snippet sets itself
+SWITCHED = """
+import os
+os.environ["PCONTIG"] = "2"
+from tinygrad import Tensor
+x = Tensor([[True, False], [True, False]]).realize()
+y = Tensor([[1, 2], [3, 4]]).realize() * 3
+print((x.where(y, 0).sum(1) + Tensor(0).reshape(1, 1).expand(2, 2).sum(1)).tolist())
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "told", "status"),
     [
+        (SWITCHED, 'os.environ["PCONTIG"] = "2"', 3),
         (WRONG_ALONE, "# Its values are not those of the numpy reference, with each set of patches that was tried.", 1),
         (CRASHES_ALONE, "# It ends with CalledProcessError, with each set of patches that was tried.", 3),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lost import LOST, OFF
@@ -197,3 +198,39 @@ def test_run_changes_nothing_of_the_program(tmp_path: Path) -> None:
         return re.findall(r"E_\w+", re.sub(r"\x1b\[\d+m", "", output))
 
     assert names(plain.stdout) == names(linted.stdout) != []
+
+
+ROTARY = "samples/rotary.py"
+
+
+def test_the_patch_that_is_advised_takes_the_finding_away(run_sample: RunSample) -> None:
+    """Stock does the same work: no patch is to be switched off for that."""
+    done = run_sample("show", ROTARY, "--json", "--patches", "all,-realize-reused", "--target", "c")
+    before = json.loads(done.stdout)
+    (found,) = before["findings"]
+    assert (found["code"], found["advice"]) == ("VD104", "turn realize-reused on (--patches all)")
+    after = json.loads(run_sample("show", ROTARY, "--json", "--patches", "all", "--target", "c").stdout)
+    assert after["findings"] == []
+    assert count_ops(after) < count_ops(before) / 4
+
+
+def count_ops(capture: dict[str, Any]) -> int:
+    return sum(kernel["executed_ops"] for schedule in capture["schedules"] for kernel in schedule["kernels"])
+
+
+UNGUARDED = """
+from tinygrad import Tensor
+x = Tensor.empty(64, 64)
+y = x.softmax().softmax()
+"""
+
+
+def test_the_guard_that_is_advised_takes_the_finding_away(tmp_path: Path) -> None:
+    """With a baseline or without, and where a kernel is paired with one of it or not."""
+    (tmp_path / "a.py").write_text(UNGUARDED, encoding="utf-8")
+    options = ("--target", "metal", "--select", "VD104", "--format", "json")
+    done = run_tool("lint", "a.py", "--patches", "all,-fusion-guard", *options, cwd=tmp_path)
+    advices = {found["advice"] for found in json.loads(done.stdout)["findings"]}
+    assert advices == {"turn fusion-guard on (--patches all)"}
+    done = run_tool("lint", "a.py", *options, cwd=tmp_path)
+    assert json.loads(done.stdout)["findings"] == []

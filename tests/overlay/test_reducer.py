@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from captures import make_capture, make_schedule
 from hypothesis import given
 from hypothesis import strategies as st
+from tinygrad import Tensor
 
 from vmapdbg.bisect.outcome import Outcomes
 from vmapdbg.child.record.outputs import sample_values
 from vmapdbg.child.reduce.reducer import find_difference
 from vmapdbg.child.reduce.trial import Trial
+from vmapdbg.child.reduce.wrong_alone import VALUES, find_fault
+from vmapdbg.child.switches import find_changed, read_switches
 from vmapdbg.diff.values import estimate_terms
 from vmapdbg.job.job import Run
 from vmapdbg.model.capture import Output, Range
@@ -76,3 +80,27 @@ def test_the_borderline_is_that_of_check(share: float, differs: bool) -> None:
     other = make_output(np.array([1.0 + 1.01 * share * relative]), "float")
     assert differ_for_bisect(one, other, (10_000, 10_000)) == differs
     assert differ_for_reducer(one, other, 10_000) == differs
+
+
+@pytest.mark.parametrize(
+    ("stored", "fault"), [([1, 2], None), ([1, 3], None), ([1, 2, 1, 2], None), ([1, 2, 1, 3], VALUES)]
+)
+def test_what_an_output_repeats_may_be_stored_once(stored: list[int], fault: str | None) -> None:
+    """An expanded value has a buffer of its own elements alone: that is no wrong value."""
+    root = (Tensor([[1.0, 2.0]]).realize().expand(2, 2) * 1.0).uop
+    got = replace(make_output(np.array(stored), "float"), shape=(2, 2))
+    assert find_fault(Trial("it runs", (), (got,), sizes=(len(stored),)), [root]) == fault
+
+
+def test_a_permuted_output_is_compared_in_the_order_of_its_memory() -> None:
+    value = Tensor([[1.0, 2.0], [3.0, 4.0]]).realize() * 2
+    got = make_output(np.array([[2, 4], [6, 8]]), "float")
+    assert find_fault(Trial("it runs", (), (got,), sizes=(4,)), [value.permute(1, 0).uop]) is None
+
+
+def test_switches_that_are_as_they_are_here_are_none_of_the_snippets() -> None:
+    here = read_switches()
+    assert "PCONTIG" in here
+    assert "DEBUG" not in here
+    # one of a module that is not imported here
+    assert find_changed({**here, "PCONTIG": 2, "SQTT": 1}) == {"PCONTIG": 2}

@@ -133,6 +133,19 @@ def test_written_graph_has_the_same_kernels_and_values(name: str) -> None:
     check_round_trip(PROGRAMS[name])
 
 
+def test_switches_are_set_before_tinygrad_is_imported() -> None:
+    text = write_snippet([Tensor.ones(2) + 1], "by hand", {"PCONTIG": 2, "NOOPT": 1})
+    assert text.splitlines()[:7] == [
+        "# by hand",
+        "import os",
+        "",
+        'os.environ["PCONTIG"] = "2"',
+        'os.environ["NOOPT"] = "1"',
+        "",
+        "from tinygrad import Tensor, dtypes",
+    ]
+
+
 def test_what_a_reader_sees() -> None:
     """Plain Tensor code: numbers beside operators, sum without the RESHAPE, one name for what is read twice."""
     a = Tensor([[1.0, 2.5], [0.1, 4.0]]).realize()

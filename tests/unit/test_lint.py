@@ -13,7 +13,7 @@ from rendered import flatten, print_to_text
 
 from vmapdbg.lint import CODES, RULES, lint_capture
 from vmapdbg.lint.ignores import split_ignored
-from vmapdbg.model.capture import Access, Bufferize, Capture, Finding, Loop, Outside, Range, Reset, WrongTime
+from vmapdbg.model.capture import Access, Bufferize, Capture, Finding, Loop, Outside, Range, Reset, Versions, WrongTime
 from vmapdbg.model.data import from_data, to_data
 from vmapdbg.model.vocabulary import AccessKind, LoopKind
 from vmapdbg.render.lint_formats import dump_github, dump_json, dump_sarif
@@ -158,6 +158,75 @@ def test_redundant_work() -> None:
     assert codes_of(one_kernel(make_access(), executed_ops=50_000, redundancy=3.9)) == []
     assert codes_of(one_kernel(make_access(), executed_ops=900, redundancy=90.0)) == []
     assert codes_of(one_kernel(make_access(), executed_ops=50_000, redundancy=None)) == []
+
+
+def redundant(**patches: bool) -> Capture:
+    states = {"fuse-broadcast": True, "fusion-guard": True, "realize-reused": True, **patches}
+    return replace(one_kernel(make_access(), executed_ops=50_000, redundancy=5.0), patches=states)
+
+
+def cheaper(**patches: bool) -> Capture:
+    """A baseline that does with two kernels what `redundant` does with one."""
+    before = redundant(**patches)
+    (kernel,) = before.schedules[0].kernels
+    first, second = replace(kernel, executed_ops=9000, outputs=(0,)), replace(kernel, executed_ops=9000)
+    return replace(before, schedules=(replace(before.schedules[0], kernels=(first, second)),))
+
+
+OWN_BUFFER = ".contiguous() after the value that should be a buffer of its own"
+ADVICES = {
+    "every patch on": (redundant(), None, OWN_BUFFER),
+    "the guard off": (
+        redundant(**{"fusion-guard": False}),
+        cheaper(**{"fuse-broadcast": False}),
+        "turn fusion-guard on (--patches all)",
+    ),
+    "reuse off": (redundant(**{"realize-reused": False}), None, "turn realize-reused on (--patches all)"),
+    "both off": (
+        redundant(**{"fusion-guard": False, "realize-reused": False}),
+        None,
+        "turn fusion-guard and realize-reused on (--patches all)",
+    ),
+    # there is no fusion that a guard could refuse
+    "none on": (
+        redundant(**{"fuse-broadcast": False, "fusion-guard": False, "realize-reused": False}),
+        None,
+        "turn realize-reused on (--patches all)",
+    ),
+    "fused": (
+        redundant(),
+        cheaper(**{"fuse-broadcast": False}),
+        f"--patches all,-fuse-broadcast, or {OWN_BUFFER}",
+    ),
+    "fused, another patch off": (
+        redundant(**{"close-ranges": False}),
+        cheaper(**{"fuse-broadcast": False}),
+        f"--patches all,-fuse-broadcast,-close-ranges, or {OWN_BUFFER}",
+    ),
+    # the patch fuses in the baseline, too
+    "not by the patch": (redundant(), cheaper(), OWN_BUFFER),
+    # the baseline's kernel is one as well: nothing was fused
+    "alone": (
+        redundant(),
+        replace(one_kernel(make_access(), executed_ops=9000), patches={"fuse-broadcast": False}),
+        OWN_BUFFER,
+    ),
+    # .contiguous() makes no buffer of what is made of constants alone there
+    "from 0.14 on": (
+        replace(redundant(), patches={}, versions=Versions("0.1.0", "0.14.0", "3.11.7")),
+        None,
+        OWN_BUFFER.replace(".contiguous()", ".clone()"),
+    ),
+    "0.13": (replace(redundant(), patches={}, versions=Versions("0.1.0", "0.13.0", "3.11.7")), None, OWN_BUFFER),
+    "unknown": (replace(redundant(), patches={}, versions=Versions("0.1.0", "main", "3.11.7")), None, OWN_BUFFER),
+}
+
+
+@pytest.mark.parametrize("case", ADVICES)
+def test_the_advice_names_a_patch_only_where_it_made_the_work(case: str) -> None:
+    after, before, advice = ADVICES[case]
+    (found,) = lint_capture(after, before)
+    assert (found.code, found.advice) == ("VD104", advice)
 
 
 @pytest.mark.parametrize(("lowest", "highest", "worst"), [(-1, 4, -1), (0, 6, 6)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vmapdbg.lint.baseline import pair_kernels
-from vmapdbg.lint.rule import Rule, advise_patches, kernel_finding
+from vmapdbg.lint.rule import Rule, advise_apart, advise_patches, kernel_finding
 from vmapdbg.model.capture import Capture, Finding
 from vmapdbg.model.wording import format_plural
 
@@ -20,7 +20,8 @@ Decided against the baseline, the same snippet with other patches (`--baseline`,
 not given): the kernel has at most half the threads of the baseline's busiest kernel, and its ops for each thread are at
 least twice those of the baseline's kernels together. A saved capture needs `--baseline FILE.json` for it.
 
-What to try: turn on fusion-guard, turn off fuse-broadcast, or put .contiguous() where the kernels should be two.
+What to try: turn on fusion-guard, turn off fuse-broadcast where that made one kernel of several, or put .contiguous()
+where the kernels should be two.
 """
 
 
@@ -40,18 +41,8 @@ def find(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
             f"kernel {kernel.name} runs {threads} where the baseline's {busiest.name} runs "
             f"{busiest.threads:,}: each does {serial:,.0f} ops instead of {serial_before:,.0f}"
         )
-        yield kernel_finding("VD103", schedule, number, message, advise(capture))
-
-
-ADVICE = ".contiguous() after the value that should be a buffer of its own"
-
-
-def advise(capture: Capture) -> str:
-    """Returns what to try where the baseline does better."""
-    advice = ADVICE
-    if capture.patches.get("fuse-broadcast"):
-        advice = f"--patches all,-fuse-broadcast, or {advice}"
-    return advise_patches(capture, "fusion-guard") or advice
+        advice = advise_patches(capture, "fusion-guard") or advise_apart(capture, baseline, before)
+        yield kernel_finding("VD103", schedule, number, message, advice)
 
 
 RULE = Rule("VD103", "parallelism lost", "warning", EXPLANATION, find, compares=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vmapdbg.lint.baseline import pair_kernels
-from vmapdbg.lint.parallelism import ADVICE, advise
-from vmapdbg.lint.rule import Rule, each_kernel, kernel_finding
+from vmapdbg.lint.rule import Rule, advise_apart, advise_patches, each_kernel, kernel_finding
 from vmapdbg.model.capture import Capture, Finding
 
 MUCH = 4.0
@@ -24,7 +23,10 @@ Decided on counts: the ops that the linear program executes (each op times the t
 threads) are at least 4 times those that the tensor graph asks for; and, where there is a baseline, at least 1.5
 times those of the baseline's kernels that it stands for. Kernels that execute less than 1,000 ops are left out.
 
-What to try: put .contiguous() after the value that is computed again, or turn off the patch that fused it.
+What to try: turn on the patches that weigh it, where they are off (fusion-guard, realize-reused); turn off
+fuse-broadcast where that made one kernel of several of the baseline's; or put .contiguous() after the value that is
+computed again. From tinygrad 0.14 on that is .clone(): there .contiguous() makes no buffer of what is made of constants
+alone, as the sine of an arange is.
 """
 
 
@@ -46,9 +48,16 @@ def find(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
         )
         if executed:
             message += f" (the baseline's kernels execute {executed:,})"
-        # without a baseline nobody knows whether a patch did it
-        advice = advise(capture) if executed else ADVICE
+        advice = advise_patches(capture, *_find_weighing(capture)) or advise_apart(capture, baseline, others)
         yield kernel_finding("VD104", schedule, number, message, advice)
+
+
+def _find_weighing(capture: Capture) -> tuple[str, ...]:
+    """The patches that keep or make a buffer where computing its value again costs more."""
+    if capture.patches.get("fuse-broadcast"):
+        return "fusion-guard", "realize-reused"
+    # without a fusion there is nothing to refuse
+    return ("realize-reused",)
 
 
 RULE = Rule("VD104", "redundant work", "warning", EXPLANATION, find, compares=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -71,3 +71,24 @@ def advise_patches(capture: Capture, *patches: str) -> str | None:
     if not off:
         return None
     return f"turn {' and '.join(off)} on (--patches all)"
+
+
+_CLONE_SINCE = (0, 14)
+"""From this tinygrad on .contiguous() makes no buffer of a value that is made of constants alone; .clone() does."""
+
+
+def advise_apart(capture: Capture, baseline: Capture | None, fused: Sequence[Kernel]) -> str:
+    """Returns how a value gets a buffer of its own. `fused` are the baseline's kernels that the kernel stands for: the
+    patch that fuses is named where there are several, and the baseline is without it."""
+    call = ".clone()" if _read_version(capture.versions.tinygrad) >= _CLONE_SINCE else ".contiguous()"
+    advice = f"{call} after the value that should be a buffer of its own"
+    if baseline is None or len(fused) < 2 or not capture.patches.get("fuse-broadcast"):
+        return advice
+    if baseline.patches.get("fuse-broadcast"):
+        return advice
+    off = [f"-{name}" for name, is_on in capture.patches.items() if not is_on or name == "fuse-broadcast"]
+    return f"--patches {','.join(['all', *off])}, or {advice}"
+
+
+def _read_version(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())

@@ -172,7 +172,8 @@ class Evidence:
     writes; `is_endless` where it was stopped, in a rewrite that has no end. `replay` counts the replays by TinyJit,
     from 1: what the kernels of the schedule made of other inputs. `lost` are writes to what it reads that no schedule
     has, `cut` are gradients that an ASSIGN cuts off. `changed` is what a replay reads that changed meanwhile. `asked`
-    is the name of the `Asked` that went ahead of it, None where none did."""
+    is the name of the `Asked` that went ahead of it, None where none did. `switches` are those of tinygrad as they were
+    then, by their names."""
 
     schedule: int
     line: str | None
@@ -201,6 +202,7 @@ class Evidence:
     is_endless: bool = False
     changed: list[ChangedInput] = field(default_factory=list)
     asked: str | None = None
+    switches: dict[str, int | str] = field(default_factory=dict[str, "int | str"])
 
     def find_written(self, launch: int | None) -> WrittenBuffer | None:
         """Returns the buffer that a launch wrote, None where it is not known."""

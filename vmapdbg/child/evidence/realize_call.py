@@ -19,6 +19,7 @@ from vmapdbg.child.evidence.live_tensors import LiveTensors
 from vmapdbg.child.evidence.obstacles import find_no_values
 from vmapdbg.child.evidence.reference_evidence import ReferenceEvidence
 from vmapdbg.child.record.observe.outcomes import find_memory
+from vmapdbg.child.switches import read_switches
 from vmapdbg.model.wording import first_line
 
 UOp = Any
@@ -31,7 +32,7 @@ class RealizeCall(ABC):
     def __init__(self, folder: EvidenceFolder, roots: Sequence[UOp]):
         """`roots` are what is asked for."""
         self.folder, self.roots = folder, list(roots)
-        self.evidence = Evidence(-1, None)
+        self.evidence = Evidence(-1, None, switches=read_switches())
         self.launches = LaunchKeeper(folder)
         self.reference = ReferenceEvidence(folder, self.evidence, self.launches)
         # BUFFER of the snippet -> its contents, on each of its devices

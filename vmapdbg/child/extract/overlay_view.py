@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tinygrad.helpers import Metadata
-from tinygrad.uop.ops import UOp
+from tinygrad.uop.ops import Ops, UOp
 
 from vmapdbg.child.extract.reasons import explain_outcome, explain_realized
 from vmapdbg.child.extract.view import Launch, MadeBuffer, View
@@ -39,7 +39,7 @@ class PassView(View):
         return explain_realized(self, node)
 
     def explain_unsplit(self, node: UOp) -> Unsplit | None:
-        if node.op.name != "REDUCE_AXIS":
+        if node.op is not Ops.REDUCE_AXIS:
             return None
         whole = self.record.unsplit.get(node) or self._unsplit_by_tag.get(node.tag)
         if whole is None:

@@ -27,6 +27,7 @@ from vmapdbg.child.evidence.graphs import Evidence, pack_graph
 from vmapdbg.child.lifeline import hold
 from vmapdbg.child.memory import read_buffer
 from vmapdbg.child.reduce.trial import Trial, build_graph, read_frame, write_frame
+from vmapdbg.child.switches import find_changed
 from vmapdbg.diff.values import compare_output
 from vmapdbg.job.job import Job, ReduceRequest, dump_record, load_request
 from vmapdbg.job.patches import format_patches
@@ -98,6 +99,8 @@ class Reducer:
         # those of the schedule that is made smaller: a smaller graph must not differ by less than that one
         self.terms = 0
         self.wanted: Any = None
+        # of tinygrad, that the snippet set when it realized that schedule
+        self.switches: dict[str, int | str] = {}
         # seconds after which a graph is taken to hang
         self.patience = request.hang
         # roots of graphs that do not show it
@@ -131,7 +134,7 @@ class Reducer:
         comment = self.request.comment.format(**facts)
         try:
             tensors = [Tensor(u, device=u.device) for u in roots]
-            return {"text": write_snippet(tensors, comment), **facts}
+            return {"text": write_snippet(tensors, comment, self.switches), **facts}
         except WriteError as error:
             return {"reason": str(error)}
 
@@ -148,13 +151,14 @@ class Reducer:
         from vmapdbg.child.reduce.shrink import earlier_outputs
 
         graphs = list(self.read_graphs())
-        outputs = ((number, roots, roots) for number, roots in graphs)
-        earlier = ((number, roots, made) for number, roots in graphs for made in earlier_outputs(roots))
-        for number, whole, roots in itertools.chain(outputs, earlier):
+        outputs = ((evidence, roots, roots) for evidence, roots in graphs)
+        earlier = ((evidence, roots, made) for evidence, roots in graphs for made in earlier_outputs(roots))
+        for evidence, whole, roots in itertools.chain(outputs, earlier):
             # whole schedules are all tried, however long that takes
             if roots is not whole and time.monotonic() > self.end:
                 return None
-            self.terms = self.request.terms[number]
+            self.terms = self.request.terms[evidence.schedule]
+            self.switches = find_changed(evidence.switches)
             start = time.monotonic()
             self.wanted = self.compare(roots)
             if self.wanted is None:
@@ -162,11 +166,11 @@ class Reducer:
             # a smaller graph that takes much longer shows something else
             if _HANGS not in str(self.wanted):
                 self.patience = min(self.request.hang, max(_SHORTEST, 5 * (time.monotonic() - start)))
-            return number, whole, roots
+            return evidence.schedule, whole, roots
         return None
 
-    def read_graphs(self) -> Iterator[tuple[int, list[Any]]]:
-        """Yields the number of each schedule, and the roots of its graph."""
+    def read_graphs(self) -> Iterator[tuple[Evidence, list[Any]]]:
+        """Yields the evidence of each schedule, and the roots of its graph."""
         assert self.request.evidence is not None
         folder = EvidenceFolder(Path(self.request.evidence))
         for file in folder.find_files():
@@ -176,7 +180,7 @@ class Reducer:
                 continue
             graph = evidence.graph.get()
             contents = {name: folder.read_data(name) for name in set(graph.blobs.values())}
-            yield evidence.schedule, build_graph(graph, contents)
+            yield evidence, build_graph(graph, contents)
 
     def reduce(self, roots: list[Any]) -> list[Any]:
         from vmapdbg.child.reduce.shrink import LAST_STEPS, STEPS
@@ -247,7 +251,7 @@ class Reducer:
             contents[name] = read_buffer(u.buffer)
             return name
 
-        question = pickle.dumps((pack_graph(roots, keep), contents))
+        question = pickle.dumps((pack_graph(roots, keep), contents, self.switches))
         self.tried += 1
         if self.tried % 10 == 0:
             write_atomically(self.request.progress, f"{self.tried} graphs tried")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 
 class SnippetFile:
@@ -51,3 +52,11 @@ class SnippetFile:
             lines += ["", "", "def unpack(text: bytes) -> bytes:"]
             lines += ["    return zlib.decompress(base64.b85decode(text))", ""]
         return "\n".join(lines) + "\n"
+
+
+def write_switches(switches: Mapping[str, int | str]) -> str:
+    """Returns the lines that set switches of tinygrad, before it is imported; nothing for none."""
+    if not switches:
+        return ""
+    lines = ["import os", "", *(f'os.environ["{name}"] = "{value}"' for name, value in switches.items()), ""]
+    return "\n".join(lines) + "\n"

@@ -6,7 +6,8 @@ same kernels as the graph it was written from, to the key of each AST. What the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from tinygrad.device import Buffer, Device
@@ -16,7 +17,7 @@ from tinygrad.uop import GroupOp, Ops
 from tinygrad.uop.ops import UOp
 
 from vmapdbg.child.reduce.snippet_data import WriteError, write_data, write_shape
-from vmapdbg.child.reduce.snippet_file import SnippetFile
+from vmapdbg.child.reduce.snippet_file import SnippetFile, write_switches
 from vmapdbg.child.reduce.snippet_forms import (
     CANNOT,
     FLOAT_UNARY,
@@ -34,16 +35,19 @@ WIDTH = 64
 """An expression longer than this gets a name of its own."""
 
 
-def write_snippet(outputs: Sequence[Tensor], comment: str = "") -> str:
+def write_snippet(
+    outputs: Sequence[Tensor], comment: str = "", switches: Mapping[str, int | str] = MappingProxyType({})
+) -> str:
     """Returns a Python file that builds `outputs` again, realizes them together and prints them.
 
-    Inputs get the contents that their buffers have now. `comment` stands on top of the file. The Tensors are not
-    changed, nothing is realized. Raises WriteError for what no file can say: kernels, shards, inputs over 16 MB.
+    Inputs get the contents that their buffers have now. `comment` stands on top of the file; `switches` of tinygrad are
+    set before it is imported. The Tensors are not changed, nothing is realized. Raises WriteError for what no file can
+    say: kernels, shards, inputs over 16 MB.
     """
     writer = _Writer([output.uop for output in outputs])
     head = "".join(f"# {line}".rstrip() + "\n" for line in comment.splitlines())
     body = writer.write()
-    return f"{head}{writer.file.write_imports()}\n{body}"
+    return f"{head}{write_switches(switches)}{writer.file.write_imports()}\n{body}"
 
 
 class _Writer:

@@ -1,7 +1,7 @@
 """Runs graphs one after the other, and says what came of each: the worker of `bisect --reduce`. Runs in a child.
 
-Started as `python -m vmapdbg.child.reduce.trial REQUEST`. It reads pickled (graph, contents of its buffers) from stdin
-and writes a pickled Trial to stdout for each. By `findings` nothing runs: the kernels are linted.
+Started as `python -m vmapdbg.child.reduce.trial REQUEST`. It reads pickled (graph, contents of its buffers, switches of
+tinygrad) from stdin and writes a pickled Trial to stdout for each. By `findings` nothing runs: the kernels are linted.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import pickle
 import struct
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -38,13 +39,15 @@ _DEVICES: dict[Any, Any] = {"NPY": "PYTHON"}
 class Trial:
     """What came of one graph: how it ended (`it runs`, or an error), the keys of its kernels, its outputs as a capture
     has them (None: no buffer), and the codes of what lint finds. `raised_at` tells where tinygrad raised an error, see
-    `find_place`."""
+    `find_place`. `sizes` are how many elements the buffers of the outputs have: fewer than these, where what an output
+    repeats is stored once."""
 
     end: str
     keys: tuple[str, ...]
     values: tuple[Output | None, ...]
     codes: tuple[str, ...] = ()
     raised_at: tuple[str | None, ...] = ()
+    sizes: tuple[int, ...] = ()
 
 
 def main() -> None:
@@ -64,8 +67,16 @@ def main() -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     while (asked := read_frame(sys.stdin.buffer)) is not None:
-        graph, contents = pickle.loads(asked)
-        write_frame(answers, pickle.dumps(try_graph(graph, contents, lint)))
+        graph, contents, switches = pickle.loads(asked)
+        with set_switches(switches):
+            trial = try_graph(graph, contents, lint)
+        write_frame(answers, pickle.dumps(trial))
+
+
+def set_switches(switches: dict[str, int | str]) -> AbstractContextManager[Any]:
+    from tinygrad.helpers import Context
+
+    return Context(**switches)
 
 
 def lint_recorded(recorder: Recorder, target: str) -> tuple[str, ...]:
@@ -107,7 +118,8 @@ def try_graph(
         from tinygrad.engine.realize import run_schedule
 
         run_schedule(items, variables)
-        return Trial("it runs", keys, tuple(map(read_output, tensors)))
+        sizes = tuple(tensor.uop.base.size for tensor in tensors)
+        return Trial("it runs", keys, tuple(map(read_output, tensors)), sizes=sizes)
     except (Exception, EndlessRewrite) as error:  # whatever the scheduler does with a graph is what is being looked for
         return Trial(f"{type(error).__name__}: {first_line(error)}", (), (), raised_at=find_place(error))
 

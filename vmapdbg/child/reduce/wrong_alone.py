@@ -4,7 +4,9 @@ difference. Runs in the reducer."""
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from vmapdbg.child.evidence.packer import Packer
@@ -32,19 +34,23 @@ def find_fault(trial: Trial, roots: Sequence[UOp], wanted: Any = None) -> Any:
         return trial.end.partition(":")[0], trial.raised_at
     if wanted not in (None, VALUES):
         return None
-    right = find_right(roots)
+    # what a trial reads is memory, and that of a permuted or expanded value is that of the value below
+    right = find_right([root.base for root in roots])
     if len(right) != len(trial.values):
         return None
-    terms = [_count_terms(output) for output in right]
-    pairs = zip(trial.values, right, terms, strict=True)
-    compared = [compare_output(0, got, output and output[0], count) for got, output, count in pairs]
-    if any(one.status == "different" for one in compared):
+    if any(map(_differs, trial.values, trial.sizes, right)):
         return VALUES
     return None
 
 
-def _count_terms(right: tuple[Output, int] | None) -> int:
-    return 0 if right is None else right[1]
+def _differs(got: Output | None, size: int, right: tuple[Output, int] | None) -> bool:
+    """Whether a buffer of so many elements holds anything wrong; not where it does not have each element."""
+    if got is None or right is None:
+        return False
+    output, terms = right
+    if size != math.prod(output.shape):
+        return False
+    return compare_output(0, replace(got, shape=output.shape), output, terms).status == "different"
 
 
 def find_right(roots: Sequence[UOp]) -> list[tuple[Output, int] | None]:
