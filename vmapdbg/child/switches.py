@@ -7,11 +7,14 @@ _CHANGE_NOTHING = frozenset({"CAPTURING", "DEBUG", "DEBUG_RANGEIFY", "PROFILE", 
 
 
 def read_switches() -> dict[str, int | str]:
-    """Returns the value that each of them has now, by its name, which is that of the environment variable."""
+    """Returns the value that each of them has now, by its name, which is that of the environment variable.
+
+    From 0.13 on that of DEV is an object of tinygrad: it is left out, as a process without tinygrad may read these.
+    """
     from tinygrad.helpers import ContextVar
 
-    known = ContextVar._cache.items()
-    return {name: switch.value for name, switch in known if name not in _CHANGE_NOTHING}
+    known = {name: switch.value for name, switch in ContextVar._cache.items() if name not in _CHANGE_NOTHING}
+    return {name: value for name, value in known.items() if isinstance(value, (int, str))}
 
 
 def find_changed(switches: dict[str, int | str]) -> dict[str, int | str]:
