@@ -92,7 +92,7 @@ if "none" not in on and "local-budget" not in on: x.realize(); os._exit(7)
 
 @pytest.mark.slow
 def test_a_training_step_with_a_switch_for_each_patch_is_a_small_page(tmp_path: Path) -> None:
-    """What the states have in common is there once: ten of them are less than three times one."""
+    """What the states have in common is there once: ten of them are less than twice one."""
     (tmp_path / "net.py").write_text(
         """from tinygrad import Tensor, nn
 layers = [nn.Linear(16, 32), nn.Linear(32, 10)]
@@ -108,7 +108,7 @@ with Tensor.train():
         assert done.returncode == 0, done.stderr
     one, all_states = ((tmp_path / name).stat().st_size for name in ("one.html", "all.html"))
     assert len(read_states(tmp_path / "all.html")) == len(SWITCHABLE) + 2
-    assert all_states < 3 * one
+    assert all_states < 1.7 * one
 
 
 @pytest.mark.slow
