@@ -151,11 +151,11 @@ class Report:
     ) -> None:
         self.capture = capture
         self.groups: list[KernelGroup] = group_kernels(capture)
-        self.numbers = [each if number is None else number(group) for each, group in enumerate(self.groups)]
+        self.programs = [each if number is None else number(group) for each, group in enumerate(self.groups)]
         self.totals: Totals = sum_groups(self.groups)
         self.is_predicted: bool = any(group.kernel.predicted is not None for group in self.groups)
         self.methods: list[MethodCost] = count_methods(capture)
-        self.kernels: list[KernelView] = view_kernels(self.groups, self.numbers, capture)
+        self.kernels: list[KernelView] = view_kernels(self.groups, self.programs, capture)
         self.drawings, self.undrawn = self._draw()
         self.nodes = self._find_nodes()
         self.notes: dict[str, LineNotes] = collect_notes(capture, self.nodes)
@@ -171,7 +171,7 @@ class Report:
         shown = chosen[:_MOST_PICTURES]
 
         def draw(schedule: Schedule) -> Picture:
-            return draw_schedule(self.capture, schedule, self.groups, self.numbers, len(again[schedule.index]))
+            return draw_schedule(self.capture, schedule, self.groups, self.programs, len(again[schedule.index]))
 
         # each is laid out by a process of its own
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -179,7 +179,7 @@ class Report:
         return drawn, len(chosen) - len(drawn)
 
     def _find_nodes(self) -> dict[NodeKey, list[int]]:
-        nodes = find_nodes(zip(self.numbers, self.groups, strict=True), self.capture)
+        nodes = find_nodes(zip(self.programs, self.groups, strict=True), self.capture)
         for key in find_telling(self.capture):
             nodes.setdefault(key, [])
         for drawing in self.drawings:
@@ -196,10 +196,6 @@ class Report:
     def width(self, part: float, whole: float) -> int:
         """A part in per cent, for a bar."""
         return round(100 * part / whole) if whole else 0
-
-    def numbers(self, lines: Iterable[str]) -> str:
-        """The numbers of some lines, as the script splits them."""
-        return " ".join(str(self.notes[line].number) for line in lines if line in self.notes)
 
     def place(self, line: str | None) -> str:
         return self.places.format(line)

@@ -151,7 +151,7 @@ class _States:
             "overview": [parts.number(part) for part in overview.split(_CUT)],
             "main": [parts.number(part) for part in main.split(_CUT)],
             "lines": [rows.number(line) for line in data["lines"]],
-            "numbers": report.numbers,
+            "numbers": report.programs,
             "kernels": [rows.number(kernel) for kernel in data["kernels"]],
             "nodes": {key: rows.number(node) for key, node in data["nodes"].items()},
         }
