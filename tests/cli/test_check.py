@@ -26,7 +26,9 @@ FAULTY = {
 }
 
 
-@pytest.mark.parametrize("sample", FAULTY)
+@pytest.mark.parametrize(
+    "sample", [pytest.param(name, marks=() if name == "lost_range.py" else pytest.mark.slow) for name in FAULTY]
+)
 def test_the_bug_of_a_sample_is_found(sample: str, run_sample: RunSample) -> None:
     patches, *told = FAULTY[sample]
     done = run_sample("check", f"samples/{sample}", "--patches", patches)
@@ -68,7 +70,9 @@ def test_rows_of_what_is_padded_are_lowered(tmp_path: Path) -> None:
     ("options", "oracles"),
     [
         ([], {"numpy"}),
-        (["--oracle", "python", "--oracle", "numpy,stock"], {"numpy", "stock", "python"}),
+        pytest.param(
+            ["--oracle", "python", "--oracle", "numpy,stock"], {"numpy", "stock", "python"}, marks=pytest.mark.slow
+        ),
         pytest.param(["--paranoid"], {"stock", "python"}, marks=pytest.mark.slow),
     ],
 )
@@ -99,6 +103,7 @@ def test_json_has_the_contract_and_the_finding(run_sample: RunSample) -> None:
     assert [s["schedule"] for s in wrong] == [2, 3]
 
 
+@pytest.mark.slow
 def test_a_schedule_that_only_fails_with_the_patches_is_told(tmp_path: Path) -> None:
     done = run_tool("check", UNCLOSED, "--patches", "all,-close-ranges", cwd=tmp_path)
     assert done.returncode == 3

@@ -78,6 +78,7 @@ def test_what_is_computed_beside_the_snippet_is_said_the_same(snippet: str, opti
     assert json.loads(beside.stdout)["schedules"]
 
 
+@pytest.mark.slow
 def test_nothing_is_left_of_a_snippet_that_is_killed_while_it_is_compared(tmp_path: Path) -> None:
     """It dies right after it has written what takes long to compare."""
     needs_cores()

@@ -113,13 +113,19 @@ def test_counts_findings_and_snapshots(tmp_path: Path) -> None:
     assert text.startswith("target c\npatches vmap-ops, ")
     assert "\n  kernel E_4_4\n" in text
     assert list(file.parent.iterdir()) == [file]
-    # a worker of xdist has its own process, and other kernels before
-    again = run_pytest(tmp_path, "--vmapdbg", "-p", "xdist.plugin", "-n", "2")
-    assert again.returncode == 0, again.stdout
     file.write_text(text.replace("executed ops 16", "executed ops 15"), encoding="utf-8")
     changed = run_pytest(tmp_path, "--vmapdbg")
     assert changed.returncode == 1
     assert "-    executed ops 15, moved 128 bytes\n+    executed ops 16, moved 128 bytes" in changed.stdout
+
+
+@pytest.mark.slow
+def test_counts_findings_and_snapshots_in_workers_of_xdist(tmp_path: Path) -> None:
+    """A worker has its own process, and other kernels before."""
+    (tmp_path / "test_a.py").write_text(TESTS, encoding="utf-8")
+    assert run_pytest(tmp_path, "--vmapdbg", "--vmapdbg-update").returncode == 0
+    again = run_pytest(tmp_path, "--vmapdbg", "-p", "xdist.plugin", "-n", "2")
+    assert again.returncode == 0, again.stdout
 
 
 def test_failures_say_what_and_where(tmp_path: Path) -> None:

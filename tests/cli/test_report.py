@@ -91,6 +91,27 @@ if "none" not in on and "local-budget" not in on: x.realize(); os._exit(7)
 
 
 @pytest.mark.slow
+def test_a_training_step_with_a_switch_for_each_patch_is_a_small_page(tmp_path: Path) -> None:
+    """What the states have in common is there once: ten of them are less than twice one."""
+    (tmp_path / "net.py").write_text(
+        """from tinygrad import Tensor, nn
+layers = [nn.Linear(16, 32), nn.Linear(32, 10)]
+optimizer = nn.optim.Adam(nn.state.get_parameters(layers), lr=0.001)
+x, y = Tensor.rand(8, 16).realize(), Tensor.randint(8, high=10).realize()
+with Tensor.train():
+    loss = layers[1](layers[0](x).relu()).sparse_categorical_crossentropy(y).backward()
+    loss.realize(*optimizer.schedule_step())
+"""
+    )
+    for output, options in (("one.html", []), ("all.html", ["--patches-all"])):
+        done = run_tool("report", "net.py", "-o", output, *options, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    one, all_states = ((tmp_path / name).stat().st_size for name in ("one.html", "all.html"))
+    assert len(read_states(tmp_path / "all.html")) == len(SWITCHABLE) + 2
+    assert all_states < 1.7 * one
+
+
+@pytest.mark.slow
 def test_a_failure_with_all_patches_is_that_of_the_command(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text("from tinygrad import Tensor\nTensor.empty(3).reshape(4)\n")
     done = run_tool("report", "net.py", "-o", "all.html", "--patches-all", cwd=tmp_path)

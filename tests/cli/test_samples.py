@@ -22,8 +22,10 @@ import pytest
 from tool import ROOT, RunSample
 
 SAMPLES = sorted((ROOT / "samples").glob("*.py"))
-# samples that every run of the tests sees with other patches and for other targets, too: a fault, an error, a fusion
+# samples that every run of the tests sees, with other patches and for other targets, too: a fault, an error, a fusion
 USUAL = {"lost_range", "unclosed_range", "softmax"}
+# and those that it sees with all patches; each takes more than a second
+OFTEN = {"nested_jvp", "whole_gather", "rotary"}
 EXPECTATION = re.compile(r"# expect(?:\[(?P<patches>[^]]*)\])?: (?P<what>.*)")
 
 
@@ -38,7 +40,7 @@ def read_expectations(sample: Path) -> dict[str, list[str]]:
 def list_cases() -> Iterator[Any]:
     for sample in SAMPLES:
         for patches, expected in read_expectations(sample).items():
-            is_usual = patches == "all" or sample.stem in USUAL
+            is_usual = sample.stem in USUAL or (patches == "all" and sample.stem in OFTEN)
             marks = () if is_usual else pytest.mark.slow
             yield pytest.param(sample, patches, expected, id=f"{sample.stem}-{patches}", marks=marks)
 

@@ -23,6 +23,12 @@ TARGETS = {
     "wgsl": "@compute @workgroup_size",
     "llvm": "define void @E_",
 }
+# what every run of the tests looks at; each target takes a run of the tool
+USUAL_TARGETS = ("c", "metal")
+EACH_TARGET = [
+    pytest.param(target, text, marks=() if target in USUAL_TARGETS else pytest.mark.slow)
+    for target, text in TARGETS.items()
+]
 
 
 def show_text(tmp_path: Path, text: str, *arguments: str, **variables: str) -> tuple[dict[str, Any], str]:
@@ -59,7 +65,7 @@ def show_work(target: str) -> dict[str, dict[str, Any]]:
     return kernels
 
 
-@pytest.mark.parametrize(("target", "text"), TARGETS.items())
+@pytest.mark.parametrize(("target", "text"), EACH_TARGET)
 def test_source_is_rendered_for_the_target_without_its_device(target: str, text: str) -> None:
     kernel = show_work(target)["plain"]
     assert kernel["target"] == target

@@ -170,6 +170,7 @@ QUICK_AND_SLOW = "from tinygrad import Tensor\n(Tensor.empty(3) * 0 + 1).realize
 UNROLLED = ["check", "slow.py", "--oracle", "stock", "--elements", "1000000"]
 
 
+@pytest.mark.slow
 def test_ctrl_c_shows_what_is_compared_by_then(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(QUICK_AND_SLOW, encoding="utf-8")
     with run_on_terminal(*UNROLLED, folder=tmp_path, to_stdout=tmp_path / "out") as terminal:

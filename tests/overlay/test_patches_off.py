@@ -204,7 +204,10 @@ def test_without_close_ranges_alone_a_loop_scope_is_right(outcomes, name: str) -
     assert is_right(outcomes("all,-fuse-broadcast,-close-ranges")[name])
 
 
-@pytest.mark.parametrize("patches", ["all,-fuse-broadcast,-close-ranges,-ambient-ranges", "none"])
+@pytest.mark.parametrize(
+    "patches",
+    [pytest.param("all,-fuse-broadcast,-close-ranges,-ambient-ranges", marks=pytest.mark.slow), "none"],
+)
 def test_the_loop_program_of_seed_003_without_both_patches(outcomes, patches: str) -> None:
     report = outcomes(patches)
     assert NOT_A_BUFFER in report["stack of scalars"]["error"]

@@ -62,7 +62,7 @@ def record_schedules(patches: str | None, amount: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("amount", "at_least"),
-    [("some", 120), pytest.param("all", 1500, marks=pytest.mark.slow)],
+    [("some", 40), pytest.param("all", 1500, marks=pytest.mark.slow)],
 )
 def test_programs_without_vmap_are_scheduled_as_by_stock(amount: str, at_least: int) -> None:
     """All patches off, and all vmap patches on. It is one test, so that xdist records each side once."""

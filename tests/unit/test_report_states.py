@@ -128,6 +128,32 @@ def test_an_equal_part_is_there_once() -> None:
     assert len(page) < 1.5 * alone
 
 
+def test_a_program_has_one_number_in_all_states() -> None:
+    """Without the first of 24 kernels the others move up in the list: what names them stays, and is there once."""
+    first = many_kernels()
+    schedule = first.schedules[0]
+    other = replace(first, schedules=(replace(schedule, kernels=schedule.kernels[1:]),))
+    data = read_data(render(make_states(first, none=other)))
+    numbers = [page["numbers"] for page in data["pages"]]
+    assert len(numbers[0]) == len(numbers[1]) + 1
+    assert set(numbers[1]) < set(numbers[0])
+    rows = [dict(zip(page["numbers"], page["kernels"], strict=True)) for page in data["pages"]]
+    for number, row in rows[1].items():
+        name, lines, *_ = data["rows"][row]
+        assert [name, lines] == data["rows"][rows[0][number]][:2]
+    for name in {kernel.name for kernel in schedule.kernels[1:]}:
+        assert sum(f">{name}</span>" in part for part in data["parts"]) <= 2, "one for each share of all ops"
+
+
+def test_tags_are_in_the_page_as_they_are() -> None:
+    """Each `<` as an escape made a tenth of a page; what a user names is escaped as ever."""
+    page = render(make_states(lost_range(), none=lost_range(fixed=False)))
+    found = re.search(r'id="data">(.*?)</script>', page, flags=re.S)
+    assert found is not None
+    assert "<details" in found[1]
+    assert not re.search(r"<[!?]|</?script", found[1], flags=re.I)
+
+
 def test_what_is_said_of_a_state_and_where_its_switches_stand() -> None:
     states = read_data(render(make_states(lost_range(), close_ranges=failed_snippet())))["states"]
     number = 2 + SWITCHABLE.index("close-ranges")

@@ -45,20 +45,21 @@ def draw_schedule(
     capture: Capture,
     schedule: Schedule,
     groups: Sequence[KernelGroup],
+    numbers: Sequence[int] = (),
     again: int = 0,
     side: Side | None = None,
 ) -> Picture:
-    """Returns the drawing of a schedule; `groups` are the kernels of the page, `again` counts the later schedules that
-    have the same kernels. `side` says what of a page with two sides this is one of."""
+    """Returns the drawing of a schedule; `groups` are the kernels of the page with their `numbers`, `again` counts the
+    later schedules that have the same kernels. `side` says what of a page with two sides this is one of."""
     title = f"schedule {schedule.index}"
     if again:
         title += f" and {again} like it"
     name = "" if side is None else side.name
     try:
         drawn = DrawnSchedule(capture, schedule)
-        numbers = _number_kernels(schedule, groups)
-        parts = plan_parts(build_kernel_graph(drawn, None, 0, title), drawn, numbers)
-        programs = {name: groups[number] for name, number in numbers.items()}
+        positions = _find_groups(schedule, groups)
+        parts = plan_parts(build_kernel_graph(drawn, None, 0, title), drawn, positions)
+        programs = {name: groups[position] for name, position in positions.items()}
         total = sum(group.ops for group in groups)
         made = draw_dots([_write_dot(part.graph, schedule, programs, total) for part in parts], _SECONDS)
     except GraphError as error:
@@ -66,7 +67,7 @@ def draw_schedule(
     except TooSlow:
         late = f"not drawn: the layout took more than {_SECONDS:g} seconds"
         return Picture(schedule.index, title, (PicturePart("", "", late),), name)
-    rows = _list_rows(numbers, side)
+    rows = _list_rows(positions, numbers, side)
     shown = [
         PicturePart(part.title, clean_svg(svg, part.graph, _find_links(part, schedule, rows, side)), part.note)
         for part, svg in zip(parts, made, strict=True)
@@ -84,10 +85,10 @@ class Side:
     name_node: Callable[[int], str]
 
 
-def _number_kernels(schedule: Schedule, groups: Sequence[KernelGroup]) -> dict[str, int]:
-    """The group of each kernel of a schedule, by the name of its box."""
-    places = ((number, place) for number, group in enumerate(groups) for place in group.places)
-    return {f"kernel{place.number}": number for number, place in places if place.schedule == schedule.index}
+def _find_groups(schedule: Schedule, groups: Sequence[KernelGroup]) -> dict[str, int]:
+    """The position among the groups of each kernel of a schedule, by the name of its box."""
+    places = ((position, place) for position, group in enumerate(groups) for place in group.places)
+    return {f"kernel{place.number}": position for position, place in places if place.schedule == schedule.index}
 
 
 # *** DOT
@@ -135,11 +136,11 @@ def _label(node: GraphNode, schedule: Schedule, programs: Mapping[str, KernelGro
 # *** links
 
 
-def _list_rows(numbers: Mapping[str, int], side: Side | None) -> dict[str, Row]:
+def _list_rows(positions: Mapping[str, int], numbers: Sequence[int], side: Side | None) -> dict[str, Row]:
     """What each kernel of a schedule is in the page, by the name of its box."""
     if side is None:
-        return {name: Row((number,)) for name, number in numbers.items()}
-    return {name: side.rows.get(int(name.removeprefix("kernel")), Row(())) for name in numbers}
+        return {name: Row((numbers[position],)) for name, position in positions.items()}
+    return {name: side.rows.get(int(name.removeprefix("kernel")), Row(())) for name in positions}
 
 
 def _find_links(part: Part, schedule: Schedule, rows: Mapping[str, Row], side: Side | None) -> dict[str, Link]:

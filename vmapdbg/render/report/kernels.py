@@ -55,14 +55,14 @@ class KernelView:
     faults: list[FoundFault]
 
 
-def view_kernels(groups: Sequence[KernelGroup], capture: Capture) -> list[KernelView]:
-    """Returns the groups of a capture's kernels to show, in their order."""
+def view_kernels(groups: Sequence[KernelGroup], numbers: Sequence[int], capture: Capture) -> list[KernelView]:
+    """Returns the groups of a capture's kernels to show, in their order; `numbers` are those that they have."""
     found: dict[tuple[int | None, int | None], list[Finding]] = defaultdict(list)
     for finding in capture.findings:
         found[finding.schedule, finding.number].append(finding)
     views: list[KernelView] = []
     left = _MOST_OF_ALL
-    for number, group in enumerate(groups):
+    for number, group in zip(numbers, groups, strict=True):
         views.append(_view(number, group, found, min(left, _MOST_SOURCE)))
         shown = views[-1].code
         left -= min(left, len(group.kernel.source) + _A_LINE * len(shown))

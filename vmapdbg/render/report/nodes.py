@@ -45,13 +45,14 @@ def name_node(key: NodeKey) -> str:
     return f"{key[0]}:{key[1]}"
 
 
-def find_nodes(groups: Iterable[KernelGroup], capture: Capture) -> dict[NodeKey, list[int]]:
-    """Returns the nodes that the first kernel of each group computes, with the numbers of the groups that do.
+def find_nodes(groups: Iterable[tuple[int, KernelGroup]], capture: Capture) -> dict[NodeKey, list[int]]:
+    """Returns the nodes that the first kernel of each group computes, with the numbers of the groups that do. `groups`
+    are all, with their numbers.
 
     Kernels of other layers are the same program: the first stands for all of them.
     """
     found: dict[NodeKey, list[int]] = {}
-    for number, group in enumerate(groups):
+    for number, group in groups:
         place = group.places[0]
         index = index_of(capture.schedules[place.schedule])
         for node_id in dict.fromkeys((*group.kernel.nodes, *group.kernel.outputs)):

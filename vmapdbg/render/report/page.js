@@ -9,7 +9,11 @@
 
   // what page.py writes of a page: [name, lines, title, steps] and [what, line, kernels, outcome, title, steps]
   function read(page) {
-    kernels = page.kernels.map(([name, lines, title, steps]) => ({ name, lines, title, steps }));
+    kernels = [];
+    // numbers that other states have are left out
+    page.kernels.forEach(([name, lines, title, steps], position) => {
+      kernels[page.numbers ? page.numbers[position] : position] = { name, lines, title, steps };
+    });
     nodes = new Map(Object.entries(page.nodes).map(([key, [what, line, inside, outcome, title, steps]]) =>
       [key, { key, what: data.texts[what], line, kernels: inside, outcome, title, steps }]));
     lines = page.lines.map(([name, whole]) => ({ name, whole, kernels: [], nodes: [] }));
@@ -18,6 +22,8 @@
     // ids repeat from schedule to schedule
     schedules = new Set([...nodes.keys()].map((key) => key.replace("b", "").split(":")[0]));
   }
+
+  const kernelNumbers = () => Object.keys(kernels).map(Number);
 
   function make(tag, className, text) {
     const element = document.createElement(tag);
@@ -346,7 +352,8 @@
       const text = `${line.name}  ${(codeOfLine.get(number) || "").trim()}`;
       if (text.toLowerCase().includes(asked)) yield ["line", number, text];
     }
-    for (const [number, kernel] of kernels.entries()) {
+    for (const number of kernelNumbers()) {
+      const kernel = kernels[number];
       const source = $(`k${number}`)?.querySelector(".code")?.textContent || "";
       if (kernel.name.toLowerCase().includes(asked)) yield ["kernel", number, kernel.name];
       else if (source.toLowerCase().includes(asked)) yield ["kernel", number, `${kernel.name}  (in its source)`];
@@ -480,7 +487,7 @@
     document.querySelector("main").innerHTML = write(made.main);
     const rows = (numbers) => numbers.map((row) => data.rows[row]);
     const named = Object.entries(made.nodes).map(([key, row]) => [key, data.rows[row]]);
-    read({ kernels: rows(made.kernels), lines: rows(made.lines), nodes: Object.fromEntries(named) });
+    read({ numbers: made.numbers, kernels: rows(made.kernels), lines: rows(made.lines), nodes: Object.fromEntries(named) });
     zooms.clear();
     ways.clear();
     start();
@@ -489,7 +496,7 @@
     if (old && same !== undefined) select(old.kind, same);
   }
 
-  const listIds = (kind) => kind === "node" ? [...nodes.keys()] : [...(kind === "line" ? lines : kernels).keys()];
+  const listIds = (kind) => kind === "node" ? [...nodes.keys()] : kind === "line" ? [...lines.keys()] : kernelNumbers();
   function nameOf(kind, id) {
     if (kind === "node") return `${id} ${nodes.get(id).what}`;
     return kind === "line" ? lines[id].whole : kernels[id].name;

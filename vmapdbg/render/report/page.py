@@ -6,8 +6,9 @@ import base64
 import hashlib
 import json
 import os
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import resources
@@ -41,6 +42,9 @@ from vmapdbg.render.report.pictures import Drawing, Picture
 from vmapdbg.render.report.sources import SourceFile
 from vmapdbg.render.sentences import Names, say_briefly, say_left_whole
 
+PARTS = "parts"
+"""In the data of a page the pieces of it that the template made, for the script to put in."""
+_ENDING = re.compile(r"<(?=[!?]|/?script)", flags=re.I)
 _MOST_PICTURES = 6
 """So many different schedules are drawn, those with the most work."""
 
@@ -55,7 +59,9 @@ def render_report(capture: Capture, files: Sequence[SourceFile], made: str = "")
     return fill_template("page.html.jinja", report, data, capture=capture, made=made)
 
 
-def fill_template(name: str, report: object, data: object, cut: str = "", frame: str = "", **values: object) -> str:
+def fill_template(
+    name: str, report: object, data: Mapping[str, Any], cut: str = "", frame: str = "", **values: object
+) -> str:
     """Returns a template of this folder filled in. `data` is for the script, `report` what the template asks for.
 
     `frame` is put before and after what changes from state to state of the patches, and `cut` between parts of it that
@@ -106,7 +112,13 @@ def _hash(text: str) -> str:
 
 def _dump(data: Any) -> str:
     """Returns JSON that can stand in a `script` element: no `<` can end it."""
-    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    plain = {name: value for name, value in data.items() if name != PARTS}
+    dumped = json.dumps(plain, separators=(",", ":")).replace("<", "\\u003c")
+    if PARTS not in data:
+        return dumped
+    # parts that the template made have thousands of tags; none of them is a script or a comment
+    parts = _ENDING.sub(lambda match: match[0].replace("<", "\\u003c"), json.dumps(data[PARTS], separators=(",", ":")))
+    return f'{dumped[:-1]},"{PARTS}":{parts}}}'
 
 
 _FILTERS = {
@@ -131,15 +143,19 @@ class RuleRow:
 
 
 class Report:
-    """What the template asks for about a capture."""
+    """What the template asks for about a capture. `number` says what a program is called in the page; by default they
+    are counted."""
 
-    def __init__(self, capture: Capture, files: Sequence[SourceFile]) -> None:
+    def __init__(
+        self, capture: Capture, files: Sequence[SourceFile], number: Callable[[KernelGroup], int] | None = None
+    ) -> None:
         self.capture = capture
         self.groups: list[KernelGroup] = group_kernels(capture)
+        self.programs = [each if number is None else number(group) for each, group in enumerate(self.groups)]
         self.totals: Totals = sum_groups(self.groups)
         self.is_predicted: bool = any(group.kernel.predicted is not None for group in self.groups)
         self.methods: list[MethodCost] = count_methods(capture)
-        self.kernels: list[KernelView] = view_kernels(self.groups, capture)
+        self.kernels: list[KernelView] = view_kernels(self.groups, self.programs, capture)
         self.drawings, self.undrawn = self._draw()
         self.nodes = self._find_nodes()
         self.notes: dict[str, LineNotes] = collect_notes(capture, self.nodes)
@@ -155,7 +171,7 @@ class Report:
         shown = chosen[:_MOST_PICTURES]
 
         def draw(schedule: Schedule) -> Picture:
-            return draw_schedule(self.capture, schedule, self.groups, len(again[schedule.index]))
+            return draw_schedule(self.capture, schedule, self.groups, self.programs, len(again[schedule.index]))
 
         # each is laid out by a process of its own
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -163,7 +179,7 @@ class Report:
         return drawn, len(chosen) - len(drawn)
 
     def _find_nodes(self) -> dict[NodeKey, list[int]]:
-        nodes = find_nodes(self.groups, self.capture)
+        nodes = find_nodes(zip(self.programs, self.groups, strict=True), self.capture)
         for key in find_telling(self.capture):
             nodes.setdefault(key, [])
         for drawing in self.drawings:
@@ -180,10 +196,6 @@ class Report:
     def width(self, part: float, whole: float) -> int:
         """A part in per cent, for a bar."""
         return round(100 * part / whole) if whole else 0
-
-    def numbers(self, lines: Iterable[str]) -> str:
-        """The numbers of some lines, as the script splits them."""
-        return " ".join(str(self.notes[line].number) for line in lines if line in self.notes)
 
     def place(self, line: str | None) -> str:
         return self.places.format(line)

@@ -16,7 +16,7 @@ from vmapdbg.job.patches import PATCHES
 from vmapdbg.job.states import PatchState
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.wording import format_plural
-from vmapdbg.overview.kernels import Totals, group_kernels, kernel_identity, sum_groups
+from vmapdbg.overview.kernels import KernelGroup, Totals, group_kernels, kernel_identity, sum_groups
 from vmapdbg.render.graph.dot import clean_text
 from vmapdbg.render.report.diff_page import ratio
 from vmapdbg.render.report.nodes import Texts
@@ -70,6 +70,8 @@ class _States:
         self.states, self.files = states, files
         self.totals = [sum_groups(group_kernels(capture)) for _, capture in states]
         self.distinct: list[Capture] = []
+        # a program has one number in all states, so that what names it is equal
+        self.programs: dict[tuple[str, str], int] = {}
         # for each state the number of the first that is equal to it, among those that are not
         self.pages = [self._find_page(capture) for _, capture in states]
         self.switches = [self._make_switch(number, state) for number, (state, _) in enumerate(states) if number > 0]
@@ -137,8 +139,11 @@ class _States:
             return number == switch.on
         return bool(self.states[number][0].patches) and number != switch.off
 
+    def _number(self, group: KernelGroup) -> int:
+        return self.programs.setdefault((kernel_identity(group.kernel), group.kernel.name), len(self.programs))
+
     def _make_page(self, capture: Capture, texts: Texts, parts: _Once, rows: _Once) -> dict[str, Any]:
-        report = Report(capture, self.files)
+        report = Report(capture, self.files, self._number)
         whole = fill_template("page.html.jinja", report, {}, _CUT, _FRAME, capture=capture, made="")
         _, overview, _, main, _ = whole.split(_FRAME)
         data = report.make_data(texts)
@@ -146,6 +151,7 @@ class _States:
             "overview": [parts.number(part) for part in overview.split(_CUT)],
             "main": [parts.number(part) for part in main.split(_CUT)],
             "lines": [rows.number(line) for line in data["lines"]],
+            "numbers": report.programs,
             "kernels": [rows.number(kernel) for kernel in data["kernels"]],
             "nodes": {key: rows.number(node) for key, node in data["nodes"].items()},
         }

@@ -20,6 +20,9 @@ _TAKEN = {
     "ellipse": ("cx", "cy", "rx", "ry"),
     "text": ("x", "y", "text-anchor", "font-size"),
 }
+# what the page's style says of every text
+_USUAL = {("text-anchor", "start"), ("font-size", "10.00")}
+_FRACTION = re.compile(r"-?\d+\.\d+")
 _NUMBERS = re.compile(r"[-+.,\d\sA-Za-z]*")
 
 
@@ -77,5 +80,19 @@ def _copy_shapes(part: ElementTree.Element, into: ElementTree.Element) -> None:
         tag = element.tag.removeprefix(_SVG)
         if tag not in _TAKEN:
             continue
-        taken = {name: element.get(name, "") for name in _TAKEN[tag] if _NUMBERS.fullmatch(element.get(name, ""))}
+        given = ((name, element.get(name, "")) for name in _TAKEN[tag])
+        taken = {name: _round(text) for name, text in given if _NUMBERS.fullmatch(text) and (name, text) not in _USUAL}
+        if tag == "polygon":
+            taken["points"] = _open(taken["points"])
         ElementTree.SubElement(into, tag, taken).text = element.text if tag == "text" else None
+
+
+def _round(text: str) -> str:
+    """Places to a tenth of a point, which nobody sees."""
+    return _FRACTION.sub(lambda match: f"{float(match[0]):.1f}".removesuffix(".0"), text)
+
+
+def _open(points: str) -> str:
+    """The corners without the first once more at the end: a polygon is closed anyhow."""
+    first, *others = points.split()
+    return " ".join([first, *(others[:-1] if others[-1:] == [first] else others)])
