@@ -36,6 +36,8 @@ class Mode(ABC):
 
             self.stopwatch = Stopwatch()
         self.shadow: Shadow | None = None
+        # whether an oracle may work beside the snippet, which says what it needs of the evidence
+        self.is_judged = False
 
     @property
     def is_brief(self) -> bool:
@@ -59,6 +61,19 @@ class Mode(ABC):
     @abstractmethod
     def build(self, error: model.SnippetError | None, progress: Callable[[], object]) -> model.Capture:
         """Returns what was recorded, and lets go of what no Capture needs. Calls `progress` after each kernel."""
+
+    def find_settled(self) -> frozenset[int]:
+        """Returns the numbers of the schedules of which nothing is to be told: the oracle says that they are right."""
+        if self.collector is None or not self.is_judged:
+            return frozenset()
+        from vmapdbg.child.evidence.late import find_settled
+
+        return find_settled(self.collector.folder)
+
+    def pack_late(self) -> None:
+        """Packs what was left for later, where there is no later."""
+        if self.collector is not None and self.collector.late is not None:
+            self.collector.late.pack_all()
 
     def watch_launches(self, tensor_module: ModuleType) -> None:
         """Has launches timed, and a copy of the process made before they run, where that is asked for, once tinygrad is

@@ -60,6 +60,8 @@ class ObserveMode(Mode):
         try:
             collector = (self.collector_kind or ObservedCollector)(folder, self.recorder)
             collector.watch(module)
+            if self.is_judged:
+                collector.wait_for_oracle()
             self.collector = collector
         except ImportError as unknown:
             self.recorder.lost.append(f"the values that check compares: {unknown}")
@@ -76,7 +78,7 @@ class ObserveMode(Mode):
         return read_observed_nodes(self.recorder)
 
     def build(self, error: model.SnippetError | None, progress: Callable[[], object]) -> model.Capture:
-        capture = build_observed_capture(self.job, self.recorder, error, progress, self.is_brief)
+        capture = build_observed_capture(self.job, self.recorder, error, progress, self.is_brief, self.find_settled())
         versions = replace(capture.versions, tree=self.job.tree, commit=self.request.commit)
         return replace(capture, versions=versions)
 
