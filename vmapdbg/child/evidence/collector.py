@@ -91,6 +91,8 @@ class Collector(ABC):
         asked = [t for t in (tensor, *others) if not _is_settled(t)]
         if not asked or self.call is not None:
             return realize(tensor, *others, **options)
+        if self.late is not None:
+            self.late.look()
         self.call = call = self.make_call(asked)
         call.may_wait = self.late is not None
         before = len(self.recorder.schedules)

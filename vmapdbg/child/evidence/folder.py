@@ -132,8 +132,8 @@ class EvidenceFolder:
             return {}
         lines = self._judged.read_text(encoding="utf-8").split("\n")
         # the last line is empty, or is being written
-        pairs = (line.split() for line in lines[:-1])
-        return {name: verdict for name, verdict in pairs}
+        pairs = (line.split(" ", 1) for line in lines[:-1])
+        return dict(pairs)
 
     @property
     def _judged(self) -> Path:

@@ -1,6 +1,6 @@
-"""Kernels and linear programs are only looked at where something is wrong, and to pack them takes as long as all else of
-a schedule. So they are kept as they are until the oracle, which works beside the snippet, says how its values compare;
-what it has not come to is packed when the snippet is done. Runs in the child.
+"""Kernels and linear programs are only looked at where something is wrong, and to pack them takes as long as all else
+of a schedule. So they are kept as they are until the oracle, which works beside the snippet, says how its values
+compare; what it has not come to is packed when the snippet is done. Runs in the child.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LateKernels:
 
     def add(self, evidence: Evidence, launches: LaunchKeeper) -> None:
         """Evidence was written, without its kernels."""
-        self._look()
+        self.look()
         self._waiting[name_file(evidence)] = _Waiting(evidence, launches)
         if len(self._waiting) > _MOST_WAITING:
             self._pack(next(iter(self._waiting)))
@@ -47,17 +47,17 @@ class LateKernels:
         packing goes on beside it as well."""
         end = time.monotonic() + _PATIENCE
         while self._waiting and self.folder.is_watched and time.monotonic() < end:
-            self._look()
+            self.look()
             time.sleep(_LOOK)
         self.pack_all()
 
     def pack_all(self) -> None:
         """Packs what may be asked for, and writes it."""
-        self._look()
+        self.look()
         for name in list(self._waiting):
             self._pack(name)
 
-    def _look(self) -> None:
+    def look(self) -> None:
         """Lets go of what came out right, and packs what did not."""
         judged = self.folder.read_judged()
         for name in [name for name in self._waiting if name in judged]:

@@ -23,7 +23,8 @@ def build_schedules(
 ) -> tuple[model.Schedule, ...]:
     """Returns the schedules of a snippet in the order it made them, their kernels rendered for `target`. Calls
     `progress` after each kernel. Raises what tinygrad raises for a kernel that the target cannot have, unless it
-    `keeps_failed` ones, and RendererMissing. `is_brief` is that of `View`, `settled` that of `schedule.build_schedules`."""
+    `keeps_failed` ones, and RendererMissing. `is_brief` is that of `View`, `settled` that of
+    `schedule.build_schedules`."""
 
     def build(passed: ObservedPass) -> model.Schedule:
         view = ObservedView(passed, is_brief)

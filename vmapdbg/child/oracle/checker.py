@@ -1,13 +1,15 @@
 """Has oracles compute what a snippet should have got, and compares. Runs in a child of its own.
 
-Started by `beside` in a process without the overlay: nothing of what is being checked takes part. It works beside the process that runs the snippet, which writes its evidence:
+Started by `beside` in a process without the overlay: nothing of what is being checked takes part. It works beside the
+process that runs the snippet, which writes its evidence:
 
     snippet   imports  pack 0  schedule, compile, run 0  pack 1  schedule, compile, run 1   capture
     checker   imports          values of 0             compare 0           values of 1   compare 1  report
 
-So what a schedule should get is computed while it runs, and it is compared when it has run. As long as the snippet runs
-the checker has the lower priority. Where there is one core, and for oracles that need tinygrad, it does nothing before
-the snippet is done.
+So what a schedule should get is computed while it runs, and it is compared when it has run. How it compares is noted
+for the snippet's process, which packs the kernels of a schedule only where it is wrong, and has nothing to tell of one
+that is right. As long as the snippet runs the checker has the lower priority. Where there is one core, and for oracles
+that need tinygrad, it does nothing before the snippet is done.
 """
 
 from __future__ import annotations
