@@ -10,7 +10,7 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from vmapdbg.child.diagnosis.known_nodes import KnownNodes
 from vmapdbg.child.record.recording import Asked
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 class Mode(ABC):
     """How a request's snippet is looked at. It is set up before tinygrad is imported, and ends in a Capture."""
+
+    EXTRACT: ClassVar[str]
+    """The module that makes a Capture of what was recorded."""
 
     def __init__(self, request: Request):
         self.request, self.job = request, request.job
@@ -92,6 +95,9 @@ class Mode(ABC):
     def close(self) -> None:
         """The snippet is done."""
         if self.collector is not None:
+            if self.schedules:
+                # meanwhile the oracle compares the last of them, which is waited for
+                importlib.import_module(self.EXTRACT)
             self.collector.close()
         if self.shadow is not None:
             self.shadow.stop()

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 class ObserveMode(Mode):
     """Runs a snippet, and makes the choices of its job."""
 
+    EXTRACT = "vmapdbg.child.extract.observed"
+
     def __init__(self, request: Request):
         super().__init__(request)
         self.recorder = ObservingRecorder(functools.partial(make_choices, self.job.choices))

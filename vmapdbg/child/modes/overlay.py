@@ -21,6 +21,8 @@ from vmapdbg.model import capture as model
 class OverlayMode(Mode):
     """Runs a snippet with the patches of its job."""
 
+    EXTRACT = "vmapdbg.child.extract.overlay"
+
     def __init__(self, request: Request):
         super().__init__(request)
         self.recorder = Recorder(self.job.values)

@@ -44,7 +44,7 @@ from vmapdbg.values.numbers import Array
 _FREE, _SHARE = 1.0, 0.05
 _TOLD = 2.0
 """Seconds after which it is told how long the rest takes."""
-_LOOK = 0.02
+_LOOK = 0.01
 """Seconds between two looks at what the snippet has written."""
 
 
