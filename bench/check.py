@@ -3,8 +3,9 @@
 For each program of `bench/checked/`: the time of `vmapdbg check` over that of the program alone, both with what
 tinygrad has compiled before. The two take turns, so that a machine that slows down slows both. What check adds to the
 program is the start of two processes, the program looked at while it runs, and its report. The reference computes
-beside the program: it takes time of its own on one core, and where it has more to compute than tinygrad. What takes
-longer than the limit is said, and the next program is measured.
+beside the program: it takes time of its own on one core, and where it has more to compute than tinygrad. What a program
+leaves lazy in its globals `check` runs, too: of the block and the convolutions it runs more than is run alone.
+What takes longer than the limit is said, and the next program is measured.
 """
 
 from __future__ import annotations

@@ -23,11 +23,17 @@ def make_layer():
 
 layers, words = [make_layer() for _ in range(LAYERS)], weight(WORDS, WIDTH)
 text = ((Tensor.arange(BATCH * STEPS) * 37) % WORDS).reshape(BATCH, STEPS).realize()
-x = words[text]
-for layer in layers:
-    x = x + attend(x.layernorm(), layer)
-    x = x + (x.layernorm() @ layer["up"]).gelu() @ layer["down"]
-scores = (x.layernorm() @ words.T).reshape(-1, WORDS)
-loss = scores.sparse_categorical_crossentropy(((text + 1) % WORDS).reshape(-1))
+
+
+def compute_loss():
+    x = words[text]
+    for layer in layers:
+        x = x + attend(x.layernorm(), layer)
+        x = x + (x.layernorm() @ layer["up"]).gelu() @ layer["down"]
+    scores = (x.layernorm() @ words.T).reshape(-1, WORDS)
+    return scores.sparse_categorical_crossentropy(((text + 1) % WORDS).reshape(-1))
+
+
+loss = compute_loss()
 gradients = loss.gradient(*(w for layer in layers for w in layer.values()))
 Tensor.realize(loss, *gradients)

@@ -18,11 +18,17 @@ def normalize(values):
 images, labels = weight(BATCH, 3, SIZE, SIZE), Tensor([i % CLASSES for i in range(BATCH)]).realize()
 first, last = weight(CHANNELS, 3, 3, 3), weight(CHANNELS, CLASSES)
 blocks = [(weight(CHANNELS, CHANNELS, 3, 3), weight(CHANNELS, CHANNELS, 3, 3)) for _ in range(2)]
-x = normalize(images.conv2d(first, padding=1)).relu()
-for one, two in blocks:
-    inside = normalize(x.conv2d(one, padding=1)).relu()
-    x = (x + normalize(inside.conv2d(two, padding=1))).relu()
-loss = (x.mean((2, 3)) @ last).sparse_categorical_crossentropy(labels)
+
+
+def compute_loss():
+    x = normalize(images.conv2d(first, padding=1)).relu()
+    for one, two in blocks:
+        inside = normalize(x.conv2d(one, padding=1)).relu()
+        x = (x + normalize(inside.conv2d(two, padding=1))).relu()
+    return (x.mean((2, 3)) @ last).sparse_categorical_crossentropy(labels)
+
+
+loss = compute_loss()
 weights = [first, last, *(w for block in blocks for w in block)]
 steps = [w - 0.1 * g for w, g in zip(weights, loss.gradient(*weights), strict=True)]
 Tensor.realize(loss, *steps)

@@ -38,6 +38,15 @@ def step(x):
 for i in range(6): step(Tensor.full((8, 4), float(i)).contiguous().realize())
 (Tensor([1, 2, 3]) // Tensor([1, 0, 2])).realize()
 """
+# a wrong value among kernels of which there are too many to be packed before it is known as wrong, and a schedule later
+MANY = """
+from tinygrad import Tensor
+rows = Tensor([[1, 2, 3], [4, 5, 6]]).realize()
+wrong = rows.relu().unsqueeze(0).expand(2, 2, 3).flatten().sum()
+others = [(rows.float() @ Tensor.ones(3, n).contiguous()).softmax(1) for n in (4, 5)]
+Tensor.realize(wrong, *others)
+(rows + 1).realize()
+"""
 BIG = """
 from tinygrad import Tensor
 Tensor.manual_seed(3)
@@ -66,16 +75,29 @@ def needs_cores() -> None:
     [
         pytest.param("snippet.py", ["--tinygrad", "0.12.0"], marks=pytest.mark.slow),
         (str(ROOT / "samples" / "lost_range.py"), ["--patches", "all,-ambient-ranges"]),
+        ("many.py", ["--tinygrad", "0.12.0"]),
     ],
-    ids=["observed", "wrong"],
+    ids=["observed", "wrong", "many kernels"],
 )
 def test_what_is_computed_beside_the_snippet_is_said_the_same(snippet: str, options: list[str], tmp_path: Path) -> None:
     needs_cores()
     (tmp_path / "snippet.py").write_text(SNIPPET, encoding="utf-8")
+    (tmp_path / "many.py").write_text(MANY, encoding="utf-8")
     alone, beside = (check(cores, snippet, *options, cwd=tmp_path) for cores in (1, 2))
     assert beside.stdout == alone.stdout
     assert (beside.returncode, beside.stderr) == (alone.returncode, alone.stderr)
     assert json.loads(beside.stdout)["schedules"]
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_who_made_a_fault_is_told_of_a_snippet_that_dies(cores: int, tmp_path: Path) -> None:
+    """Its copy packs the kernels, where it was made when the fault was there."""
+    needs_cores()
+    (tmp_path / "snippet.py").write_text(f"{MANY}import os\nos._exit(3)\n", encoding="utf-8")
+    done = check(cores, "snippet.py", "--tinygrad", "0.12.0", cwd=tmp_path)
+    assert done.returncode == 4, done.stderr
+    (finding,) = json.loads(done.stdout)["findings"]
+    assert "code generation made the fault" in finding["message"]
 
 
 @pytest.mark.slow

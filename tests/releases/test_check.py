@@ -94,6 +94,37 @@ def test_the_softmax_that_one_release_computes_wrong(release: str, tree: Path, t
         assert WRONG_LINEAR in text
 
 
+DIES = """
+from tinygrad import Tensor
+(Tensor([1.0, 2.0]) + 1).realize()
+(Tensor([4.0]) * 3).realize()
+"""
+EXITS = "import os\nos._exit(3)\n"
+# every launch from there on is one of a kernel that leaves its memory
+FAULTS = """
+import ctypes
+from tinygrad.runtime.ops_cpu import CPUProgram
+three = Tensor([[3.0]]).realize()
+CPUProgram.__call__ = lambda *arguments, **options: ctypes.string_at(0)
+(three * 3).realize()
+"""
+
+
+@pytest.mark.parametrize(
+    ("ends", "words"),
+    [
+        (EXITS, "ended the process with status 3"),
+        (FAULTS, "was killed by SIGSEGV while launch 0 of its last schedule ran, kernel E"),
+    ],
+    ids=["exits", "faults"],
+)
+def test_what_ran_before_a_process_dies_is_compared(ends: str, words: str, tree: Path, tmp_path: Path) -> None:
+    done = check(tree, tmp_path, DIES + ends)
+    assert done.returncode == 4
+    assert re.match(r"snippet.py  \d outputs, all right\n", done.stdout), done.stdout + done.stderr
+    assert f"vmapdbg: snippet.py {words}" in done.stderr
+
+
 REPLAYED = """
 from tinygrad import Tensor, TinyJit
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from types import ModuleType
@@ -50,18 +50,19 @@ def build_capture(
     progress: Callable[[], object] = lambda: None,
     keeps_failed: bool = False,
     is_brief: bool = False,
+    settled: Container[int] = frozenset(),
 ) -> model.Capture:
     """Returns what was recorded of a job, its kernels rendered for its target. `progress` is called for each kernel.
 
     Raises what tinygrad raises for a kernel that the target cannot have; with `keeps_failed` the kernel has it.
-    `is_brief` is that of `View`.
+    `is_brief` is that of `View`, `settled` that of `extract.schedule.build_schedules`.
     """
     schedules: tuple[model.Schedule, ...] = ()
     # where there are none tinygrad may not even be there
     if records:
         from vmapdbg.child.extract.overlay import build_schedules
 
-        schedules = build_schedules(records, job.target, progress, keeps_failed, is_brief)
+        schedules = build_schedules(records, job.target, progress, keeps_failed, is_brief, settled)
     versions = model.Versions(__version__, installed_version(), platform.python_version())
     return model.Capture(model.SCHEMA, versions, job.snippet, job.target, job.patch_states, error, schedules, ())
 

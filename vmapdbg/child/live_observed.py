@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,11 +23,12 @@ def build_observed_capture(
     error: model.SnippetError | None = None,
     progress: Callable[[], object] = lambda: None,
     is_brief: bool = False,
+    settled: Container[int] = frozenset(),
 ) -> model.Capture:
     """Returns what was observed of a job, its kernels rendered for its target. `progress` is called for each kernel.
 
     Raises RendererMissing. What tinygrad raises for a kernel that the target cannot have, the kernel has.
-    `is_brief` is that of `View`.
+    `is_brief` is that of `View`, `settled` that of `extract.schedule.build_schedules`.
     """
     schedules: tuple[model.Schedule, ...] = ()
     missing = recorder.lost
@@ -35,7 +36,7 @@ def build_observed_capture(
     if recorder.schedules:
         from vmapdbg.child.extract.observed import build_schedules
 
-        schedules = build_schedules(recorder.schedules, job.target, progress, keeps_failed=True, is_brief=is_brief)
+        schedules = build_schedules(recorder.schedules, job.target, progress, True, is_brief, settled)
         missing = recorder.missing
     return _make_capture(job.snippet, job.target, schedules, error, tuple(missing))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.store import StoreError, load_capture
 
-_POLL = 0.03
+_POLL = 0.005
 """Seconds between two looks whether it is there."""
 
 

@@ -31,7 +31,7 @@ from vmapdbg.trees.find import find_tree
 # what does what is asked for
 _MODULES = {
     Request: "vmapdbg.child.run_snippet",
-    CheckRequest: "vmapdbg.child.oracle.checker",
+    CheckRequest: "vmapdbg.child.oracle.beside",
     ReduceRequest: "vmapdbg.child.reduce.reducer",
     ValueRequest: "vmapdbg.child.follow.run",
 }

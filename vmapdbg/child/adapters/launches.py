@@ -120,7 +120,10 @@ class _Calls:
         self.resolve = changes.expect(realize, "resolve_params", "call", "inputs")
         run_parameters = ("linear", "var_vals", "input_uops", "update_stats", "jit", "wait")
         changes.wrap(tensor_module, "run_linear", self.on_linear, *run_parameters)
-        changes.replace_value(realize, "pm_exec", PatternMatcher, lambda stock: WatchedMatcher(stock, self.on_call))
+        # who keeps evidence and the copy of the process both listen
+        is_watched = isinstance(realize.pm_exec, WatchedMatcher)
+        kind = WatchedMatcher if is_watched else PatternMatcher
+        changes.replace_value(realize, "pm_exec", kind, lambda stock: WatchedMatcher(stock, self.on_call))
 
     def on_linear(self, run: Callable[..., Any], linear: UOp, var_vals: Any = None, *rest: Any, **options: Any) -> Any:
         known = dict(var_vals or {})

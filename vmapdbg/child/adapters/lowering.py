@@ -34,7 +34,7 @@ def compile_kernel(ast: UOp, target: str) -> CompiledKernel:
     from tinygrad.helpers import Context
 
     lower: Any = getattr(tinygrad.codegen, "get_program", None) or tinygrad.codegen.to_program  # type: ignore[attr-defined]
-    program: Any = compiled_for_cpu().get(ast.key) if target == "c" else None
+    program: Any = compiled_for_cpu()[ast.key] if is_compiled(ast, target) else None
     if program is None:
         # BEAM times kernels on the device; without the device there is nothing to time
         with Context(BEAM=0):
@@ -43,6 +43,11 @@ def compile_kernel(ast: UOp, target: str) -> CompiledKernel:
         return _describe(program, program.src, program.uops or ())
     made = {part.op.name: part for part in program.src}
     return _describe(program.arg, made["SOURCE"].arg, made["LINEAR"].src)
+
+
+def is_compiled(ast: UOp, target: str) -> bool:
+    """Tells whether the snippet compiled a kernel for the target while it ran."""
+    return target == "c" and ast.key in compiled_for_cpu()
 
 
 def _describe(info: Any, source: str, uops: Any) -> CompiledKernel:

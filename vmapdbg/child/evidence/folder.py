@@ -3,6 +3,7 @@
     asked.pickle            the graph of the schedule that runs now, before it runs
     schedule-NUMBER.pickle  all of a schedule that ran, or of a replay of it
     written                 the name of each of these files, a line for each time that one is written; `closed` at last
+    judged                  what the oracle says of a file, a line for each; there where it works beside the snippet
     blobs/                  contents of buffers, each of them there before a file names it
 
 Each of the pickled files is there as a whole: the oracle reads them while the snippet goes on.
@@ -15,7 +16,7 @@ import os
 import pickle
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from vmapdbg.child.evidence.graphs import Asked, Evidence
 from vmapdbg.child.memory import read_buffer
@@ -24,6 +25,8 @@ from vmapdbg.reference.graph import Graph
 ROOM = 1 << 30
 """The most bytes of buffers that are kept of one run."""
 ASKED, CLOSED = "asked.pickle", "closed"
+Verdict = Literal["right", "wrong", "later"]
+"""How a schedule compares; `later` where it is not compared before the snippet is done."""
 
 
 class BlobsFull(Exception):
@@ -64,8 +67,7 @@ class EvidenceFolder:
 
     def write(self, evidence: Evidence) -> None:
         """Writes the file of a schedule, or of a replay of it."""
-        replay = "" if evidence.replay is None else f".replay-{evidence.replay:06}"
-        self._put(f"schedule-{evidence.schedule:06}{replay}.pickle", evidence)
+        self._put(name_file(evidence), evidence)
 
     def write_asked(self, graph: Graph, held: Iterable[int]) -> str | None:
         """Writes what a schedule should compute that is about to be made; `held` as for `Asked`. Returns its name,
@@ -107,6 +109,41 @@ class EvidenceFolder:
             text = opened.read()
         whole = text[: text.rfind(b"\n") + 1]
         return whole.decode().split(), start + len(whole)
+
+    # *** what the oracle says while the snippet runs
+
+    def watch(self) -> None:
+        """An oracle works beside the snippet, and will say how schedules compare."""
+        self._judged.touch()
+
+    def note_judged(self, name: str, verdict: Verdict) -> None:
+        """Says how the schedule of a file compares."""
+        with self._judged.open("a", encoding="utf-8") as file:
+            file.write(f"{name} {verdict}\n")
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether an oracle works beside the snippet."""
+        return self._judged.exists()
+
+    def read_judged(self) -> dict[str, str]:
+        """Returns the last verdict about each file, by its name."""
+        if not self.is_watched:
+            return {}
+        lines = self._judged.read_text(encoding="utf-8").split("\n")
+        # the last line is empty, or is being written
+        pairs = (line.split(" ", 1) for line in lines[:-1])
+        return dict(pairs)
+
+    @property
+    def _judged(self) -> Path:
+        return self.path / "judged"
+
+
+def name_file(evidence: Evidence) -> str:
+    """Returns the name of the file of a schedule, or of a replay of it."""
+    replay = "" if evidence.replay is None else f".replay-{evidence.replay:06}"
+    return f"schedule-{evidence.schedule:06}{replay}.pickle"
 
 
 def schedule_of(file: Path) -> int:

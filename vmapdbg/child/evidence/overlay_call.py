@@ -101,7 +101,8 @@ class OverlayCall(RealizeCall):
         if self.evidence.graph is not None:
             nodes = [one.node for one in found]
             self.evidence.passed = Sealed(pack_graph(nodes, lambda u: (find_contents(u) or (None,))[0]))
-        pack_buffers(self.evidence, found, self.launches, Packer(find_contents, self.reference.variables))
+        packer = Packer(find_contents, self.reference.variables)
+        pack_buffers(self.evidence, found, self.launches, packer, self.packs_late)
         self.evidence.range_names |= {r.arg[0]: r.render(simplify=False) for r in passed.scope_ranges}
 
     def _find_buffers(self, passed: PassRecord) -> Iterator[NodeBuffer]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import replace
 
 from vmapdbg.child.adapters import find_adapter
@@ -19,10 +19,12 @@ def build_schedules(
     progress: Callable[[], object] = lambda: None,
     keeps_failed: bool = False,
     is_brief: bool = False,
+    settled: Container[int] = frozenset(),
 ) -> tuple[model.Schedule, ...]:
     """Returns the schedules of a snippet in the order it made them, their kernels rendered for `target`. Calls
     `progress` after each kernel. Raises what tinygrad raises for a kernel that the target cannot have, unless it
-    `keeps_failed` ones, and RendererMissing. `is_brief` is that of `View`."""
+    `keeps_failed` ones, and RendererMissing. `is_brief` is that of `View`, `settled` that of
+    `schedule.build_schedules`."""
 
     def build(passed: ObservedPass) -> model.Schedule:
         view = ObservedView(passed, is_brief)
@@ -30,7 +32,7 @@ def build_schedules(
         forced, released = (tuple(sorted(view.ids[u] for u in chosen)) for chosen in (passed.forced, passed.released))
         return replace(made, forced=forced, released=released)
 
-    built = schedule.build_schedules(observed, build)
+    built = schedule.build_schedules(observed, build, schedule.choose_settled(observed, settled, target))
     return tuple(_add_cache(made, asked) for made, asked in zip(built, observed, strict=True))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from vmapdbg.child.extract import schedule
 from vmapdbg.child.extract.kernels import KernelBuilder
@@ -17,13 +17,14 @@ def build_schedules(
     progress: Callable[[], object] = lambda: None,
     keeps_failed: bool = False,
     is_brief: bool = False,
+    settled: Container[int] = frozenset(),
 ) -> tuple[model.Schedule, ...]:
     """Returns the schedules of a snippet in the order it made them, their kernels rendered for `target`. Calls
     `progress` after each kernel. A kernel that tinygrad makes no program of raises, or `keeps_failed` has it kept.
-    `is_brief` is that of `View`."""
+    `is_brief` is that of `View`, `settled` that of `schedule.build_schedules`."""
 
     def build(record: PassRecord) -> model.Schedule:
         view = PassView(record, is_brief)
         return schedule.build_schedule(view, KernelBuilder(view, target, keeps_failed).build_all(progress))
 
-    return tuple(schedule.build_schedules(records, build))
+    return tuple(schedule.build_schedules(records, build, schedule.choose_settled(records, settled, target)))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from vmapdbg.child.adapters.lowering import is_compiled
 from vmapdbg.child.extract.buffers import build_bufferizes
 from vmapdbg.child.extract.nodes import build_nodes, build_ranges, build_vmap_map
 from vmapdbg.child.extract.view import View
@@ -14,21 +15,36 @@ from vmapdbg.model import capture as model
 
 Pass = TypeVar("Pass")
 
-# that of a graph that was refused before the pass could look at it
+# that of a graph that was refused before the pass could look at it, and of one of which nothing is to be told
 _REFUSED = model.Schedule(0, None, 0, (), (), (), (), (), ())
 
 
-def build_schedules(asked: Sequence[Asked[Pass]], build: Callable[[Pass], model.Schedule]) -> list[model.Schedule]:
+def build_schedules(
+    asked: Sequence[Asked[Pass]], build: Callable[[Pass], model.Schedule], settled: Container[int] = ()
+) -> list[model.Schedule]:
     """Returns the schedules in the order they were asked for. `build` makes one of a run of the pass, once for
-    each run."""
-    built = {id(passed): build(passed) for passed in find_passes(asked)}
+    each run. Of those whose numbers are `settled` nobody asks more than that they are there."""
+    told = [schedule for number, schedule in enumerate(asked) if number not in settled]
+    built = {id(passed): build(passed) for passed in find_passes(told)}
     schedules: list[model.Schedule] = []
     for index, schedule in enumerate(asked):
         made = _REFUSED
-        if schedule.passed is not None:
+        if id(schedule.passed) in built:
             made = replace(built[id(schedule.passed)], outputs=tuple(schedule.outputs))
         schedules.append(replace(made, index=index, line=schedule.line))
     return schedules
+
+
+def choose_settled(asked: Sequence[Asked[Any]], settled: Container[int], target: str) -> frozenset[int]:
+    """Returns those of the numbers of `settled` schedules that can be left out: all of their kernels were compiled for
+    the target while they ran. To compile others counts up the names of kernels that follow."""
+    found = {number for number in range(len(asked)) if number in settled}
+    return frozenset(number for number in found if _is_compiled(asked[number].passed, target))
+
+
+def _is_compiled(passed: Any, target: str) -> bool:
+    kernels = () if passed is None else passed.kernels
+    return all(is_compiled(kernel.ast, target) for kernel in kernels if kernel.is_compute)
 
 
 def build_schedule(view: View, kernels: Iterable[model.Kernel]) -> model.Schedule:

@@ -10,7 +10,7 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from vmapdbg.child.diagnosis.known_nodes import KnownNodes
 from vmapdbg.child.record.recording import Asked
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 class Mode(ABC):
     """How a request's snippet is looked at. It is set up before tinygrad is imported, and ends in a Capture."""
 
+    EXTRACT: ClassVar[str]
+    """The module that makes a Capture of what was recorded."""
+
     def __init__(self, request: Request):
         self.request, self.job = request, request.job
         # where `check` has evidence kept: it brings numpy along, which nobody else here has to wait for
@@ -36,6 +39,8 @@ class Mode(ABC):
 
             self.stopwatch = Stopwatch()
         self.shadow: Shadow | None = None
+        # whether an oracle may work beside the snippet, which says what it needs of the evidence
+        self.is_judged = False
 
     @property
     def is_brief(self) -> bool:
@@ -60,6 +65,19 @@ class Mode(ABC):
     def build(self, error: model.SnippetError | None, progress: Callable[[], object]) -> model.Capture:
         """Returns what was recorded, and lets go of what no Capture needs. Calls `progress` after each kernel."""
 
+    def find_settled(self) -> frozenset[int]:
+        """Returns the numbers of the schedules of which nothing is to be told: the oracle says that they are right."""
+        if self.collector is None or not self.is_judged:
+            return frozenset()
+        from vmapdbg.child.evidence.late import find_settled
+
+        return find_settled(self.collector.folder)
+
+    def pack_late(self) -> None:
+        """Packs what was left for later, where there is no later."""
+        if self.collector is not None and self.collector.late is not None:
+            self.collector.late.pack_all()
+
     def watch_launches(self, tensor_module: ModuleType) -> None:
         """Has launches timed, and a copy of the process made before they run, where that is asked for, once tinygrad is
         imported. Raises UnknownShape."""
@@ -77,6 +95,9 @@ class Mode(ABC):
     def close(self) -> None:
         """The snippet is done."""
         if self.collector is not None:
+            if self.schedules:
+                # meanwhile the oracle compares the last of them, which is waited for
+                importlib.import_module(self.EXTRACT)
             self.collector.close()
         if self.shadow is not None:
             self.shadow.stop()

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 class ObserveMode(Mode):
     """Runs a snippet, and makes the choices of its job."""
 
+    EXTRACT = "vmapdbg.child.extract.observed"
+
     def __init__(self, request: Request):
         super().__init__(request)
         self.recorder = ObservingRecorder(functools.partial(make_choices, self.job.choices))
@@ -60,6 +62,8 @@ class ObserveMode(Mode):
         try:
             collector = (self.collector_kind or ObservedCollector)(folder, self.recorder)
             collector.watch(module)
+            if self.is_judged:
+                collector.wait_for_oracle()
             self.collector = collector
         except ImportError as unknown:
             self.recorder.lost.append(f"the values that check compares: {unknown}")
@@ -76,7 +80,7 @@ class ObserveMode(Mode):
         return read_observed_nodes(self.recorder)
 
     def build(self, error: model.SnippetError | None, progress: Callable[[], object]) -> model.Capture:
-        capture = build_observed_capture(self.job, self.recorder, error, progress, self.is_brief)
+        capture = build_observed_capture(self.job, self.recorder, error, progress, self.is_brief, self.find_settled())
         versions = replace(capture.versions, tree=self.job.tree, commit=self.request.commit)
         return replace(capture, versions=versions)
 

@@ -21,6 +21,8 @@ from vmapdbg.model import capture as model
 class OverlayMode(Mode):
     """Runs a snippet with the patches of its job."""
 
+    EXTRACT = "vmapdbg.child.extract.overlay"
+
     def __init__(self, request: Request):
         super().__init__(request)
         self.recorder = Recorder(self.job.values)
@@ -44,6 +46,8 @@ class OverlayMode(Mode):
     def tensor_ready(self, module: ModuleType) -> None:
         if self.collector is not None:
             self.collector.watch(module)
+            if self.is_judged:
+                self.collector.wait_for_oracle()
         self.watch_launches(module)
 
     def add_times(self, capture: model.Capture) -> model.Capture:
@@ -58,7 +62,8 @@ class OverlayMode(Mode):
         return read_overlay_nodes(self.recorder)
 
     def build(self, error: model.SnippetError | None, progress: Callable[[], object]) -> model.Capture:
-        return build_capture(self.job, self.schedules, error, progress, keeps_failed=True, is_brief=self.is_brief)
+        brief = self.is_brief, self.find_settled()
+        return build_capture(self.job, self.schedules, error, progress, True, *brief)
 
 
 class OverlayFeed(Feed, Recorder):

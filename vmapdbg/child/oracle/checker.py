@@ -1,14 +1,15 @@
 """Has oracles compute what a snippet should have got, and compares. Runs in a child of its own.
 
-Started by `launcher` as `python -m vmapdbg.child.oracle.checker REQUEST` in a process without the overlay: nothing of
-what is being checked takes part. It works beside the process that runs the snippet, which writes its evidence:
+Started by `beside` in a process without the overlay: nothing of what is being checked takes part. It works beside the
+process that runs the snippet, which writes its evidence:
 
     snippet   imports  pack 0  schedule, compile, run 0  pack 1  schedule, compile, run 1   capture
     checker   imports          values of 0             compare 0           values of 1   compare 1  report
 
-So what a schedule should get is computed while it runs, and it is compared when it has run. As long as the snippet runs
-the checker has the lower priority. Where there is one core, and for oracles that need tinygrad, it does nothing before
-the snippet is done.
+So what a schedule should get is computed while it runs, and it is compared when it has run. How it compares is noted
+for the snippet's process, which packs the kernels of a schedule only where it is wrong, and has nothing to tell of one
+that is right. As long as the snippet runs the checker has the lower priority. Where there is one core, and for oracles
+that need tinygrad, it does nothing before the snippet is done.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import json
 import os
 import pickle
 import sys
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +34,7 @@ from vmapdbg.child.oracle.expected import find_expected
 from vmapdbg.child.oracle.first_wrong_buffer import Walk
 from vmapdbg.child.oracle.oracle import Refused, Values
 from vmapdbg.child.oracle.outputs import OutputChecker
+from vmapdbg.child.oracle.priority import lower_priority, restore_priority
 from vmapdbg.job.job import CheckRequest, load_request
 from vmapdbg.model.data import to_data
 from vmapdbg.model.store import write_atomically
@@ -43,10 +44,8 @@ from vmapdbg.values.numbers import Array
 _FREE, _SHARE = 1.0, 0.05
 _TOLD = 2.0
 """Seconds after which it is told how long the rest takes."""
-_LOOK = 0.02
+_LOOK = 0.01
 """Seconds between two looks at what the snippet has written."""
-_NICE = 10
-"""How much lower the priority is while the snippet runs."""
 
 
 def main() -> None:
@@ -62,6 +61,7 @@ def main() -> None:
             beside = pool.submit(checker.work_beside)
         while not request.over.exists() and not checker.is_complete:
             time.sleep(_LOOK)
+        restore_priority()
         if beside is not None:
             checker.report_so_far()
             beside.result()
@@ -75,12 +75,6 @@ def count_cores() -> int:
     return os.cpu_count() or 1
 
 
-def lower_priority() -> None:
-    """Has this thread give way to other processes."""
-    if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
-
-
 class RunChecker:
     """Compares the schedules of a run."""
 
@@ -91,6 +85,8 @@ class RunChecker:
         # name of the file of a schedule -> what came of it
         self.checks: dict[str, ScheduleCheck] = {}
         self.waiting: list[str] = []
+        # those of them that are wrong, and whose kernels the snippet has not packed yet
+        self.wrong_early: set[str] = set()
         self.written = Written(request)
         # whether the snippet writes nothing more
         self.is_closed = False
@@ -100,6 +96,7 @@ class RunChecker:
 
     def work_beside(self) -> None:
         """Compares what is there, and computes ahead, until the snippet is done or all is compared."""
+        self.folder.watch()
         while not self.request.over.exists() and not self.is_complete:
             self.read_news()
             if self.waiting:
@@ -116,7 +113,9 @@ class RunChecker:
             elif name != ASKED:
                 # what is written again says more than before
                 self.checks.pop(name, None)
-                self.waiting.append(name)
+                self.wrong_early.discard(name)
+                if name not in self.waiting:
+                    self.waiting.append(name)
         if names and names[-1] == ASKED:
             self.ahead.begin()
 
@@ -132,13 +131,20 @@ class RunChecker:
         file = self.folder.path / self.waiting.pop(0)
         evidence: Evidence = pickle.loads(file.read_bytes())
         # whether stock tinygrad can do it is asked when the snippet is done
-        if evidence.failed is None:
-            self.checks[file.name] = self.compare(evidence)
-            with self.request.compared.open("a", encoding="utf-8") as compared:
-                compared.write(f"{evidence.schedule}\n")
+        if evidence.failed is not None:
+            self.folder.note_judged(file.name, "later")
+            return
+        check = self.compare(evidence, walks=not evidence.is_late)
+        self.checks[file.name] = check
+        if check.wrong and evidence.is_late:
+            self.wrong_early.add(file.name)
+        self.folder.note_judged(file.name, "wrong" if check.wrong else "right")
+        with self.request.compared.open("a", encoding="utf-8") as compared:
+            compared.write(f"{evidence.schedule}\n")
 
-    def compare(self, evidence: Evidence) -> ScheduleCheck:
-        check = Checker(evidence, self.folder, self.request.limit, self.ahead).check(self.request.oracles)
+    def compare(self, evidence: Evidence, walks: bool = True) -> ScheduleCheck:
+        """Returns how a schedule compares; where it `walks`, with the first wrong buffer."""
+        check = Checker(evidence, self.folder, self.request.limit, self.ahead).check(self.request.oracles, walks)
         self.ahead.end(evidence)
         return check
 
@@ -156,7 +162,7 @@ class RunChecker:
         """Compares the rest, and writes the report."""
         self.read_news()
         files = self.folder.find_files()
-        left = [file for file in files if file.name not in self.checks]
+        left = [file for file in files if file.name not in self.checks or file.name in self.wrong_early]
         work = json.loads(self.request.over.read_text(encoding="utf-8")) if left else []
         rest = Rest([find_work(file, work) for file in left if work])
         for done, file in enumerate(left, len(files) - len(left)):
@@ -226,7 +232,7 @@ class Checker:
         self.evidence, self.folder, self.limit = evidence, folder, limit
         self.comparer = Comparer(evidence, folder, ahead)
 
-    def check(self, oracles: Sequence[str]) -> ScheduleCheck:
+    def check(self, oracles: Sequence[str], walks: bool = True) -> ScheduleCheck:
         outputs: list[OutputCheck] = []
         buffers: list[BufferCheck] = []
         expected: tuple[ExpectedOutput, ...] = ()
@@ -238,7 +244,7 @@ class Checker:
             for name in oracles:
                 outputs += OutputChecker(self.comparer, name, self.limit).check_all()
         wrong = [output for output in outputs if output.comparison.status == "wrong"]
-        if wrong:
+        if wrong and walks:
             buffers = self.walk_back(wrong[0].oracle)
         return ScheduleCheck(
             schedule=self.evidence.schedule,
@@ -301,7 +307,3 @@ class Checker:
             return others
 
         return Walk(self.evidence, self.folder.read_data, self.limit, values, remake, compare_buffer).walk_back()
-
-
-if __name__ == "__main__":
-    main()

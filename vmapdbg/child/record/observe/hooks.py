@@ -82,6 +82,8 @@ class _Hooks:
             self._put.add(name)
         if module.__name__ == "tinygrad.tensor":
             self._look_for_missing()
+            if self.recorder.lines is not None:
+                self.recorder.lines.begin()
             self.tensor_ready(module)
 
     def _look_for_missing(self) -> None:

@@ -36,9 +36,13 @@ class UserLines:
         set_internal_folders(tinygrad_folder)
         # UOps of the schedule being made -> origin, for what a rewrite made of a user's UOp
         self.followed: dict[UOp, Origin] = {}
-        # the origin of a UOp that is made now
-        self._find = self.find_origin
+        # the origin of a UOp that is made now: as long as tinygrad is imported it has none, and thousands are made
+        self._find: Callable[[], Origin | None] = _find_none
         self._methods: dict[str, str] = {}
+
+    def begin(self) -> None:
+        """tinygrad is there: what is made from here on is somebody's."""
+        self._find = self.find_origin
 
     def find_user_line(self) -> str | None:
         """Returns `file:number` of the innermost frame that is the user's; None without one, and while a module is
@@ -156,6 +160,10 @@ class UserLines:
             origin = next((found[c] for c in consumers.get(uop, ()) if c in found), None)
             if origin is not None and uop.op.name not in _NO_LINE:
                 found.setdefault(uop, origin)
+
+
+def _find_none() -> None:
+    return None
 
 
 @functools.cache

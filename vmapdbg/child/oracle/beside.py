@@ -1,0 +1,32 @@
+"""Starts the comparison (`checker`) without standing in the snippet's way: started by `launcher` as `python -m
+vmapdbg.child.oracle.beside REQUEST`.
+
+It starts when the process of the snippet does. What it imports, numpy above all, is imported with the lower priority
+that it works with beside the snippet.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+
+from vmapdbg.child.oracle.priority import lower_priority
+
+_CHECKER = "vmapdbg.child.oracle.checker"
+
+
+def main() -> None:
+    # a thread can have a priority of its own, and a process cannot get its own back
+    importer = threading.Thread(target=_import_checker)
+    importer.start()
+    importer.join()
+    importlib.import_module(_CHECKER).main()
+
+
+def _import_checker() -> None:
+    lower_priority()
+    importlib.import_module(_CHECKER)
+
+
+if __name__ == "__main__":
+    main()
