@@ -56,6 +56,9 @@ def test_a_box_opens_and_lights_up_what_is_inside(opened: Opened) -> None:
     assert opened.text(".trail:not([hidden])").splitlines()[0] == "all"
     assert 30 < count_boxes(opened) <= 60
     assert "of 30 that are alike" in opened.text(".part:not([hidden]) figcaption")
+    # those that are alike stand in rows
+    _, _, width, height = map(float, opened.page.get_attribute(".part:not([hidden]) .graph", "data-box").split())
+    assert width < 900 < 4 * height
     kernels = opened.page.locator("details.kernel.lit")
     assert kernels.count() == 60
     assert opened.page.locator("tr.lit").count() == 2

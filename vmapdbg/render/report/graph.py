@@ -20,14 +20,16 @@ from vmapdbg.render.graph.dot import escape_lines
 from vmapdbg.render.graph.draw import TooSlow, draw_dots
 from vmapdbg.render.graph.items import DrawnSchedule
 from vmapdbg.render.graph.kernels import build_kernel_graph
-from vmapdbg.render.graph.model import Graph, GraphError, GraphNode
+from vmapdbg.render.graph.model import Graph, GraphError, GraphNode, measure_ranks
 from vmapdbg.render.report.nodes import name_node
-from vmapdbg.render.report.parts import Part, plan_parts
+from vmapdbg.render.report.parts import Part, find_components, plan_parts
 from vmapdbg.render.report.pictures import Picture, PicturePart
 from vmapdbg.render.report.svg import Link, clean_svg
 
 _SECONDS = 15.0
 _LONGEST_NAME = 28
+_COLUMNS = 4
+"""So many parts that do not hang together stand beside each other."""
 _TOLD = ("with ", "also reads ")
 """Begins what a drawing with fewer boxes says in a kernel's."""
 
@@ -111,7 +113,16 @@ def _write_dot(graph: Graph, schedule: Schedule, programs: Mapping[str, KernelGr
         dot.node(node.id, id=node.id, shape=shape, label=escape_lines(lines, end))
     for edge in graph.edges:
         dot.edge(edge.tail, edge.head)
+    for upper, lower in _list_rows_below(graph):
+        dot.edge(upper, lower, style="invis")
     return dot.source
+
+
+def _list_rows_below(graph: Graph) -> Iterable[tuple[str, str]]:
+    """Yields what stands below what it does not hang together with: one row of it all would be too wide."""
+    parts, ranks = find_components(graph), measure_ranks(graph)
+    for upper, lower in zip(parts, parts[_COLUMNS:], strict=False):
+        yield max(upper, key=lambda name: (ranks[name], name)), min(lower, key=lambda name: (ranks[name], name))
 
 
 def _label(node: GraphNode, schedule: Schedule, programs: Mapping[str, KernelGroup], total: int) -> list[str]:

@@ -97,7 +97,7 @@ class _Planner:
 
 def _take_some(graph: Graph) -> tuple[Graph, str]:
     """Returns what one can look at of parts that are alike and do not hang together, and says how many they are."""
-    alike = _find_components(graph)
+    alike = find_components(graph)
     if len(graph.nodes) <= MOST_BOXES or len(alike) == 1:
         return graph, ""
     shown: set[str] = set()
@@ -108,8 +108,8 @@ def _take_some(graph: Graph) -> tuple[Graph, str]:
     return graph, ""
 
 
-def _find_components(graph: Graph) -> list[set[str]]:
-    """The nodes that hang together, however far apart, in the order of the graph."""
+def find_components(graph: Graph) -> list[set[str]]:
+    """Returns the nodes that hang together, however far apart, in the order of the graph."""
     near: dict[str, list[str]] = {node.id: [] for node in graph.nodes}
     for edge in graph.edges:
         near[edge.tail].append(edge.head)
