@@ -112,11 +112,11 @@ def run_part(fn:Callable, args:tuple, kwargs:dict, scope:Scope, out_axes:Any, ra
   with run_function(Running((scope.rng,), first, scope.size, randomness, scope.enter)): results = as_tensors(fn(*inner_args, **inner_kwargs))
   found = flatten(results)
   outs = find_axes(out_axes, found, results, "vmap: out_axes", "the result")
-  def name(i:int) -> str: return leaves(results, "the result")[i][0]
+  def name(i:int, tree:Any=results) -> str: return leaves(tree, "the result")[i][0]
   with NotedAs(LEAVING):
     # a Tensor that goes is noted and timed by itself, too
     left = replace_leaves(results, iter([collect(scope, y, axis, name, i) for i,(y,axis) in enumerate(zip(found, outs))]))
-    del entered, inner, inner_args, inner_kwargs, first, results, found
+    del entered, inner, inner_args, inner_kwargs, first, results, found, name
   return left, outs
 
 def make_scope(axis_type:str, method:str, size:sint) -> Scope:

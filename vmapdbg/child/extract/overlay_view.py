@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tinygrad.helpers import Metadata
-from tinygrad.uop.ops import Ops, UOp
+from tinygrad.uop import Ops
+from tinygrad.uop.ops import UOp
 
 from vmapdbg.child.extract.reasons import explain_outcome, explain_realized
 from vmapdbg.child.extract.view import Launch, MadeBuffer, View
