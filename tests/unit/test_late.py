@@ -12,11 +12,15 @@ from typing import Any
 
 import pytest
 
+from vmapdbg.check.result import Comparison, OutputCheck, ScheduleCheck
 from vmapdbg.child.evidence import late as module
 from vmapdbg.child.evidence import passed
 from vmapdbg.child.evidence.folder import EvidenceFolder, Verdict, name_file
 from vmapdbg.child.evidence.graphs import Evidence, KernelRun, WrittenBuffer
 from vmapdbg.child.evidence.late import LateKernels, find_settled
+from vmapdbg.child.oracle.checker import RunChecker
+from vmapdbg.job.job import CheckRequest, Job
+from vmapdbg.values.tolerance import Tolerance
 
 PACKED = KernelRun(kernel=7)
 
@@ -78,7 +82,7 @@ def test_what_is_not_is_packed_and_written_again(verdict: Verdict, folder: Evide
     # as soon as somebody looks
     write(folder, late, 1)
     assert launches.packed == [5]
-    assert folder.read_written(0)[0].count("schedule-000000.pickle") == 2
+    assert folder.read_written(0)[0].count("packed:schedule-000000.pickle") == 1
     packed = read(folder, 0)
     assert packed.buffers[0].run == PACKED
     assert not packed.is_late
@@ -119,6 +123,40 @@ def test_a_part_of_several_devices_is_packed_too() -> None:
     passed.pack_runs(evidence, launches)  # type: ignore[arg-type]
     assert evidence.buffers[0].run is passed._DEVICES
     assert [one.run for one in evidence.buffers[0].parts] == [PACKED, PACKED]
+
+
+@pytest.mark.parametrize(("is_wrong", "count"), [(False, 1), (True, 2)])
+def test_what_is_right_is_not_compared_again(
+    is_wrong: bool, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the oracle was still at it when the snippet was done, its kernels are packed beside it."""
+    request = CheckRequest(job=Job("x.py"), folder=str(tmp_path), evidence=str(tmp_path), limit=1, oracles=("numpy",))
+    checker = RunChecker(request)
+    compared: list[bool] = []
+
+    def compare(evidence: Evidence, walks: bool = True) -> ScheduleCheck:
+        compared.append(walks)
+        status = "wrong" if is_wrong else "equal"
+        comparison = Comparison(status, 1, int(is_wrong), None, None, None, None, Tolerance(1, 0.0, 0.0))
+        output = OutputCheck(0, (1,), "float", "numpy", comparison, None)
+        return ScheduleCheck(0, None, (output,), (), (), None, None, 1)
+
+    monkeypatch.setattr(checker, "compare", compare)
+    folder, evidence = checker.folder, make_evidence(0)
+    folder.write(evidence)
+    checker.read_news()
+    checker.compare_first()
+    passed.pack_runs(evidence, Launches())  # type: ignore[arg-type]
+    folder.write_packed(evidence)
+    checker.read_news()
+    while checker.waiting:
+        checker.compare_first()
+    folder.close()
+    checker.read_news()
+    assert len(compared) == count
+    assert compared[0] is False
+    assert checker.is_complete
+    assert not checker.wrong_early
 
 
 def test_a_schedule_is_settled_with_all_its_replays(folder: EvidenceFolder) -> None:

@@ -2,7 +2,8 @@
 
     asked.pickle            the graph of the schedule that runs now, before it runs
     schedule-NUMBER.pickle  all of a schedule that ran, or of a replay of it
-    written                 the name of each of these files, a line for each time that one is written; `closed` at last
+    written                 the name of each of these files, a line for each time that one is written, with `packed:`
+                            before it where only kernels are new in it; `closed` at last
     judged                  what the oracle says of a file, a line for each; there where it works beside the snippet
     blobs/                  contents of buffers, each of them there before a file names it
 
@@ -25,6 +26,7 @@ from vmapdbg.reference.graph import Graph
 ROOM = 1 << 30
 """The most bytes of buffers that are kept of one run."""
 ASKED, CLOSED = "asked.pickle", "closed"
+PACKED = "packed:"
 Verdict = Literal["right", "wrong", "later"]
 """How a schedule compares; `later` where it is not compared before the snippet is done."""
 
@@ -69,6 +71,10 @@ class EvidenceFolder:
         """Writes the file of a schedule, or of a replay of it."""
         self._put(name_file(evidence), evidence)
 
+    def write_packed(self, evidence: Evidence) -> None:
+        """Writes the file of a schedule again, with its kernels, and else as it was."""
+        self._put(name_file(evidence), evidence, PACKED)
+
     def write_asked(self, graph: Graph, held: Iterable[int]) -> str | None:
         """Writes what a schedule should compute that is about to be made; `held` as for `Asked`. Returns its name,
         None where nobody looks at it."""
@@ -78,11 +84,11 @@ class EvidenceFolder:
         self._put(ASKED, Asked(name, graph, tuple(held)))
         return name
 
-    def _put(self, name: str, content: Any) -> None:
+    def _put(self, name: str, content: Any, note: str = "") -> None:
         making = self.path / f".{name}.{os.getpid()}"
         making.write_bytes(pickle.dumps(content))
         os.replace(making, self.path / name)
-        self._note(name)
+        self._note(note + name)
 
     def close(self) -> None:
         """Says that nothing more will be written."""

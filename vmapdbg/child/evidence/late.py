@@ -69,7 +69,7 @@ class LateKernels:
     def _pack(self, name: str) -> None:
         waiting = self._waiting.pop(name)
         pack_runs(waiting.evidence, waiting.launches)
-        self.folder.write(waiting.evidence)
+        self.folder.write_packed(waiting.evidence)
 
 
 def find_settled(folder: EvidenceFolder) -> frozenset[int]:

@@ -1,8 +1,7 @@
 """Starts the comparison (`checker`) without standing in the snippet's way: started by `launcher` as `python -m
 vmapdbg.child.oracle.beside REQUEST`.
 
-It starts when the process of the snippet does. What it imports, numpy above all, is imported with the lower priority
-that it works with beside the snippet.
+It starts when the process of the snippet does. What it imports, numpy above all, is imported with a lower priority.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import importlib
 import threading
 
-from vmapdbg.child.oracle.priority import lower_priority
+from vmapdbg.child.oracle.priority import lower_priority, restore_priority
 
 _CHECKER = "vmapdbg.child.oracle.checker"
 
@@ -20,6 +19,8 @@ def main() -> None:
     importer = threading.Thread(target=_import_checker)
     importer.start()
     importer.join()
+    # from here on it works for the snippet: on a machine that is busy it must not wait for all others
+    restore_priority()
     importlib.import_module(_CHECKER).main()
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from vmapdbg.check.result import BufferCheck, CheckReport, Comparison, ExpectedOutput, OutputCheck, ScheduleCheck
 from vmapdbg.child.diagnosis import EndlessRewrite, Watcher
-from vmapdbg.child.evidence.folder import ASKED, CLOSED, EvidenceFolder, schedule_of
+from vmapdbg.child.evidence.folder import ASKED, CLOSED, PACKED, EvidenceFolder, schedule_of
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.lifeline import hold
 from vmapdbg.child.oracle.ahead import Ahead
@@ -110,7 +110,11 @@ class RunChecker:
         for name in names:
             if name == CLOSED:
                 self.is_closed = True
+            elif name.startswith(PACKED) and name.removeprefix(PACKED) not in self.wrong_early:
+                # right, and done with; or to be compared yet, with what is there by then
+                continue
             elif name != ASKED:
+                name = name.removeprefix(PACKED)
                 # what is written again says more than before
                 self.checks.pop(name, None)
                 self.wrong_early.discard(name)
