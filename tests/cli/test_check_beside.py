@@ -75,7 +75,7 @@ def needs_cores() -> None:
     [
         pytest.param("snippet.py", ["--tinygrad", "0.12.0"], marks=pytest.mark.slow),
         (str(ROOT / "samples" / "lost_range.py"), ["--patches", "all,-ambient-ranges"]),
-        ("many.py", ["--tinygrad", "0.12.0"]),
+        pytest.param("many.py", ["--tinygrad", "0.12.0"], marks=pytest.mark.slow),
     ],
     ids=["observed", "wrong", "many kernels"],
 )
@@ -89,7 +89,7 @@ def test_what_is_computed_beside_the_snippet_is_said_the_same(snippet: str, opti
     assert json.loads(beside.stdout)["schedules"]
 
 
-@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("cores", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_who_made_a_fault_is_told_of_a_snippet_that_dies(cores: int, tmp_path: Path) -> None:
     """Its copy packs the kernels, where it was made when the fault was there."""
     needs_cores()

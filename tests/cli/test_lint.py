@@ -203,6 +203,7 @@ def test_run_changes_nothing_of_the_program(tmp_path: Path) -> None:
 ROTARY = "samples/rotary.py"
 
 
+@pytest.mark.slow
 def test_the_patch_that_is_advised_takes_the_finding_away(run_sample: RunSample) -> None:
     """Stock does the same work: no patch is to be switched off for that."""
     done = run_sample("show", ROTARY, "--json", "--patches", "all,-realize-reused", "--target", "c")
