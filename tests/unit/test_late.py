@@ -182,15 +182,16 @@ GROUPS = """
 import os
 os.setsid()
 from pathlib import Path
-from vmapdbg.child.oracle.priority import lower_priority, restore_priority
+from vmapdbg.child.oracle.priority import lower_session, lower_thread, restore_session
 group = Path("/proc/self/autogroup")
 print(group.read_text().split()[-1])
-lower_priority()
+lower_thread()
+lower_session()
 print(group.read_text().split()[-1], os.getpriority(os.PRIO_PROCESS, 0))
 import time
 # Linux lets a user change it ten times a second
 time.sleep(0.2)
-restore_priority()
+restore_session()
 print(group.read_text().split()[-1])
 """
 

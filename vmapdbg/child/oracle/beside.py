@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import threading
 
-from vmapdbg.child.oracle.priority import lower_priority, restore_priority
+from vmapdbg.child.oracle.priority import lower_session, lower_thread, restore_session
 
 _CHECKER = "vmapdbg.child.oracle.checker"
 
@@ -20,12 +20,13 @@ def main() -> None:
     importer.start()
     importer.join()
     # from here on it works for the snippet: on a machine that is busy it must not wait for all others
-    restore_priority()
+    restore_session()
     importlib.import_module(_CHECKER).main()
 
 
 def _import_checker() -> None:
-    lower_priority()
+    lower_thread()
+    lower_session()
     importlib.import_module(_CHECKER)
 
 

@@ -34,7 +34,7 @@ from vmapdbg.child.oracle.expected import find_expected
 from vmapdbg.child.oracle.first_wrong_buffer import Walk
 from vmapdbg.child.oracle.oracle import Refused, Values
 from vmapdbg.child.oracle.outputs import OutputChecker
-from vmapdbg.child.oracle.priority import lower_priority, restore_priority
+from vmapdbg.child.oracle.priority import lower_thread
 from vmapdbg.job.job import CheckRequest, load_request
 from vmapdbg.model.data import to_data
 from vmapdbg.model.store import write_atomically
@@ -55,13 +55,12 @@ def main() -> None:
     Watcher(lambda text: None).start()
     checker = RunChecker(request)
     # a thread can have a priority of its own, and a process cannot get its own back
-    with ThreadPoolExecutor(1, initializer=lower_priority) as pool:
+    with ThreadPoolExecutor(1, initializer=lower_thread) as pool:
         beside = None
         if request.oracles == ("numpy",) and count_cores() > 1:
             beside = pool.submit(checker.work_beside)
         while not request.over.exists() and not checker.is_complete:
             time.sleep(_LOOK)
-        restore_priority()
         if beside is not None:
             checker.report_so_far()
             beside.result()

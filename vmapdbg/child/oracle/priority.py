@@ -9,26 +9,30 @@ import threading
 from pathlib import Path
 
 _NICE = 10
-"""How much lower the priority is while the snippet runs."""
+"""How much lower the priority is."""
 _GROUP = Path("/proc/self/autogroup")
 """Where Linux schedules each session as one, the priority of this session among the others: that of a thread counts
 only within its own. The tool starts each child in a session of its own."""
 
 
-def lower_priority() -> None:
-    """Has this thread, and this session, give way to others."""
+def lower_thread() -> None:
+    """Has this thread give way to others of its session."""
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
-        _set_group(_NICE)
 
 
-def restore_priority() -> None:
-    """Has this session be one as any other again. A thread keeps the priority that it has."""
+def lower_session() -> None:
+    """Has this session give way to others."""
+    _set_session(_NICE)
+
+
+def restore_session() -> None:
+    """Has this session be one as any other again."""
+    _set_session(0)
+
+
+def _set_session(nice: int) -> None:
     if sys.platform == "linux":
-        _set_group(0)
-
-
-def _set_group(nice: int) -> None:
-    # it is not there, or was changed a moment ago
-    with contextlib.suppress(OSError):
-        _GROUP.write_text(str(nice), encoding="ascii")
+        # it is not there, or was changed a moment ago
+        with contextlib.suppress(OSError):
+            _GROUP.write_text(str(nice), encoding="ascii")
