@@ -101,8 +101,13 @@ def test_an_interrupt_ends_the_cell(run_cell: Callable[[str, str], Report | None
         os.kill(os.getpid(), signal.SIGINT)
 
     waiting = threading.Event()
-    threading.Thread(target=interrupt, daemon=True).start()
-    with pytest.raises(KeyboardInterrupt):
-        run_cell("", cell)
+    # a shell has what it starts in the background ignore the signal
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        threading.Thread(target=interrupt, daemon=True).start()
+        with pytest.raises(KeyboardInterrupt):
+            run_cell("", cell)
+    finally:
+        signal.signal(signal.SIGINT, before)
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
