@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -43,3 +45,11 @@ def run_first(folder: Path, result: Path, arguments: tuple[str, ...]) -> None:
     finally:
         # whoever waits for it goes on
         write_atomically(result, json.dumps(found))
+
+
+@pytest.fixture
+def heeds_interrupts() -> Iterator[None]:
+    """This process and what it starts heed Ctrl-C: a shell has what it starts in the background ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

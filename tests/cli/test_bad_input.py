@@ -248,6 +248,7 @@ def test_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
     assert list(tmp_path.glob(".out*")) == []
 
 
+@pytest.mark.usefixtures("heeds_interrupts")
 def test_interrupt_ends_the_child(tmp_path: Path) -> None:
     name = write(tmp_path, "import os, time\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(60)\n")
     process = subprocess.Popen(

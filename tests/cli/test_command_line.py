@@ -52,6 +52,7 @@ def test_code_is_a_snippet(tmp_path: Path) -> None:
     assert "['-c']" in run_tool("why", "E_3", "--", cwd=tmp_path).stderr
 
 
+@pytest.mark.slow
 def test_stdin_is_a_snippet(tmp_path: Path) -> None:
     done = pipe_in(CODE, "why", "E_3", "-", "--", "a", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -128,7 +128,9 @@ def find_part(lines: list[str], part: list[str]) -> int | None:
     return next((i for i in range(len(shown)) if shown[i : i + len(wanted)] == wanted), None)
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize(
+    "page", [page if page == "README.md" else pytest.param(page, marks=pytest.mark.slow) for page in PAGES]
+)
 def test_page(page: str, tmp_path: Path) -> None:
     program = "\n".join(re.findall(r"^```python\n(.*?)^```", TEXTS[page], flags=re.M | re.S))
     expected = re.findall(r"^#> (.*)$", program, flags=re.M)

@@ -36,6 +36,7 @@ def test_several_files(tmp_path: Path) -> None:
     assert blocks[-1] == "1 finding in 2 files\n"
 
 
+@pytest.mark.slow
 def test_a_file_that_fails_leaves_the_others(tmp_path: Path) -> None:
     """The worst of the exit codes is that of all."""
     write(tmp_path)

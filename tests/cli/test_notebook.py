@@ -91,6 +91,7 @@ def test_a_bad_line_is_told_and_shows_nothing(
     assert "Traceback" not in said.out + said.err
 
 
+@pytest.mark.usefixtures("heeds_interrupts")
 def test_an_interrupt_ends_the_cell(run_cell: Callable[[str, str], Report | None], tmp_path: Path) -> None:
     """The kernel gets the signal, and the cell's process has to end with it."""
     cell = "import os, pathlib, time\npathlib.Path('pid').write_text(str(os.getpid()))\ntime.sleep(600)\n"
@@ -101,13 +102,8 @@ def test_an_interrupt_ends_the_cell(run_cell: Callable[[str, str], Report | None
         os.kill(os.getpid(), signal.SIGINT)
 
     waiting = threading.Event()
-    # a shell has what it starts in the background ignore the signal
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        threading.Thread(target=interrupt, daemon=True).start()
-        with pytest.raises(KeyboardInterrupt):
-            run_cell("", cell)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        run_cell("", cell)
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)

@@ -168,6 +168,7 @@ def write_table(folder: Path, lines: str, test: str = "tests/test_a.py", text: s
     (folder / test).write_text(text, encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_table_of_the_project_counts(tmp_path: Path) -> None:
     """Its patches let the fault in, and what it ignores is no finding; it is found from anywhere in the project."""
     write_table(tmp_path, 'patches = "all,-ambient-ranges"')

@@ -43,6 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_changes_of_a_suite(folder: Path) -> None:
     done = run_tool("diff", "none", "all", "--exit-code", cwd=folder)
     assert done.returncode == 1, done.stderr
@@ -54,6 +55,7 @@ def test_changes_of_a_suite(folder: Path) -> None:
     assert max(map(len, lines)) <= 80
 
 
+@pytest.mark.slow
 def test_document_of_a_suite(folder: Path) -> None:
     found = json.loads(run_tool("diff", "none", "all", "--json", cwd=folder).stdout)
     schema = json.loads(run_tool("schema", "suite-diff", cwd=folder).stdout)
@@ -63,6 +65,7 @@ def test_document_of_a_suite(folder: Path) -> None:
     assert found["before"]["patches"]["fuse-broadcast"] is False
 
 
+@pytest.mark.slow
 def test_a_schedule_from_the_cache_belongs_to_each_test_that_asks(folder: Path) -> None:
     """The second of two equal tests makes no schedule, and another order of tests must not look like a change."""
     found = json.loads(run_tool("diff", "none", "none", "--json", cwd=folder).stdout)
@@ -73,12 +76,14 @@ def test_a_schedule_from_the_cache_belongs_to_each_test_that_asks(folder: Path) 
     assert asked["test_a.py::test_add"] == asked["test_a.py::test_again"]
 
 
+@pytest.mark.slow
 def test_process_of_a_test_is_that_test(folder: Path) -> None:
     parts = [json.loads(file.read_bytes()) for file in (folder / "none").glob("run-*/tests/*.json")]
     assert [len(part["schedules"]) for part in parts if part["test"] == "test_a.py::test_child"] == [1]
     assert "test_a.py::test_none" not in {part["test"] for part in parts}
 
 
+@pytest.mark.slow
 def test_one_test_in_full(folder: Path) -> None:
     done = run_tool("diff", "none", "all", "--test", "rows[a]", cwd=folder)
     assert ROWS in done.stdout
@@ -88,12 +93,14 @@ def test_one_test_in_full(folder: Path) -> None:
     assert (several.returncode, several.stdout, several.stderr.count("\n")) == (2, "", 1)
 
 
+@pytest.mark.slow
 def test_markdown_of_a_suite(folder: Path) -> None:
     done = run_tool("diff", "none", "all", "--format", "github", cwd=folder)
     assert done.stdout.startswith("### Kernels: 2 of 5 tests changed\n")
     assert "| cost | change | where | found |" in done.stdout
 
 
+@pytest.mark.slow
 def test_what_diff_refuses(folder: Path) -> None:
     (folder / "empty").mkdir(exist_ok=True)
     for arguments, message in (
@@ -110,6 +117,7 @@ def test_what_diff_refuses(folder: Path) -> None:
         assert message in done.stderr
 
 
+@pytest.mark.slow
 def test_damaged_file_is_left_out_and_no_exit_code_hides_it(folder: Path) -> None:
     shutil.copytree(folder / "none", folder / "damaged")
     damaged = next((folder / "damaged").glob("run-*/tests/test_add-*"))

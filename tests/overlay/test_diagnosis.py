@@ -53,7 +53,7 @@ def test_two_rules_that_undo_each_other_are_named(bottom_up: bool) -> None:
     }
 
 
-@pytest.mark.parametrize("bottom_up", [True, False])
+@pytest.mark.parametrize("bottom_up", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_rule_that_never_comes_to_an_end_is_named(bottom_up: bool) -> None:
     crash = crash_of(START + 1.0, [MORE], bottom_up)
     assert crash.kind == "grows"

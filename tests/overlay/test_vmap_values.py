@@ -893,7 +893,10 @@ def test_a_closed_over_weight_used_inside_and_outside(name: str, axis_type: Axis
     check_gradients(loss, GX, GW)
 
 
-@pytest.mark.parametrize("name", ["softmax", "index", "layernorm"])
+SLOW_NESTED = [pytest.param(name, marks=pytest.mark.slow) for name in ("index", "layernorm")]
+
+
+@pytest.mark.parametrize("name", ["softmax", *SLOW_NESTED])
 def test_backward_through_nested_scopes(name: str) -> None:
     fn = GRADIENTS[name]
 
