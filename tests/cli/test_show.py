@@ -124,6 +124,7 @@ def test_lazy_tensors_are_scheduled_and_not_run(tmp_path: Path) -> None:
         "import atexit\nfrom tinygrad import GlobalCounters\n"
         "atexit.register(lambda: print('kernels run:', GlobalCounters.kernel_count))\n"
         "middle = Tensor.empty(4) + 1\nends = {'a': [(middle * 2).sum()]}\nother = Tensor.empty(3).exp2()\n"
+        "ends['itself'] = ends\n"
     )
     capture, printed = show_text(tmp_path, text)
     assert "kernels run: 0" in printed
@@ -131,6 +132,12 @@ def test_lazy_tensors_are_scheduled_and_not_run(tmp_path: Path) -> None:
     # `middle` is a step on the way to an end, and no output of its own
     assert len(schedule["kernels"]) == 2
     assert schedule["line"] is None
+
+
+def test_tensors_left_as_garbage_end_without_a_word(tmp_path: Path) -> None:
+    text = "import gc\ngc.disable()\nx = Tensor([[1.0, 2.0], [3.0, 4.0]]).contiguous().realize()\n"
+    _, printed = show_text(tmp_path, f"{text}y = Tensor.stack(x[:1].sum(), x[1:].sum())[[0, 1]].tolist()\n")
+    assert not printed
 
 
 def test_a_value_left_inside_a_scope_is_no_output(tmp_path: Path) -> None:

@@ -24,13 +24,23 @@ def schedule_lazy(values: Sequence[Any], realize: bool) -> None:
 
 
 def find_tensors(values: Sequence[Any], kind: type) -> list[Any]:
-    """Returns the Tensors among some values, and those in lists, tuples and dicts of them."""
+    """Returns the Tensors among some values, and those in lists, tuples and dicts of them, each container once."""
     found = []
-    for value in values:
+    # a container may contain itself
+    opened = set()
+    waiting = list(reversed(values))
+    while waiting:
+        value = waiting.pop()
         if isinstance(value, kind):
             found.append(value)
-        elif isinstance(value, (list, tuple)):
-            found += find_tensors(value, kind)
-        elif type(value) is dict:
-            found += find_tensors(list(value.values()), kind)
+        elif id(value) not in opened:
+            opened.add(id(value))
+            waiting += reversed(list_inner(value))
     return found
+
+
+def list_inner(value: Any) -> list[Any]:
+    """Returns what is in a list, a tuple or a dict, nothing for anything else."""
+    if type(value) is dict:
+        return list(value.values())
+    return list(value) if isinstance(value, (list, tuple)) else []

@@ -67,7 +67,8 @@ def note_lines(tensor_module: ModuleType) -> None:
         # all its wrappers have this code; what is wrapped by somebody else, as by the overlay, stays as it is
         wrapper = wrap(note_lines).__code__
         noting = functools.partial(_noting, tensor_module._METADATA, note)
-        for name in list(vars(tensor)):
+        # a destructor makes no node, and there are many
+        for name in set(vars(tensor)) - {"__del__"}:
             if getattr(getattr(tensor, name), "__code__", None) is wrapper:
                 changes.replace_value(tensor, name, FunctionType, noting)
 
