@@ -17,7 +17,7 @@ from vmapdbg.child.evidence import late as module
 from vmapdbg.child.evidence import passed
 from vmapdbg.child.evidence.folder import EvidenceFolder, Verdict, name_file
 from vmapdbg.child.evidence.graphs import Evidence, KernelRun, WrittenBuffer
-from vmapdbg.child.evidence.late import LateKernels, find_settled
+from vmapdbg.child.evidence.late import LateKernels
 from vmapdbg.child.oracle.checker import RunChecker
 from vmapdbg.job.job import CheckRequest, Job
 from vmapdbg.values.tolerance import Tolerance
@@ -162,13 +162,13 @@ def test_what_is_right_is_not_compared_again(
 def test_a_schedule_is_settled_with_all_its_replays(folder: EvidenceFolder) -> None:
     for schedule, replay in [(0, None), (1, None), (1, 1), (2, None), (2, 1), (3, None)]:
         folder.write(make_evidence(schedule, replay))
-    assert find_settled(folder) == frozenset()
+    assert LateKernels(folder).find_settled() == frozenset()
     judge(folder, 0, "right")
     judge(folder, 1, "right")
     judge(folder, 1, "right", replay=1)
     judge(folder, 2, "right")
     judge(folder, 2, "wrong", replay=1)
-    assert find_settled(folder) == {0, 1}
+    assert LateKernels(folder).find_settled() == {0, 1}
 
 
 def test_a_verdict_that_is_being_written_is_not_read(folder: EvidenceFolder) -> None:

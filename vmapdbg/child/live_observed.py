@@ -36,7 +36,9 @@ def build_observed_capture(
     if recorder.schedules:
         from vmapdbg.child.extract.observed import build_schedules
 
-        schedules = build_schedules(recorder.schedules, job.target, progress, True, is_brief, settled)
+        schedules = build_schedules(
+            recorder.schedules, job.target, progress, keeps_failed=True, is_brief=is_brief, settled=settled
+        )
         missing = recorder.missing
     return _make_capture(job.snippet, job.target, schedules, error, tuple(missing))
 

@@ -66,17 +66,16 @@ class LateKernels:
             else:
                 self._pack(name)
 
+    def find_settled(self) -> frozenset[int]:
+        """Returns the numbers of the schedules that came out right, with all that is compared of their replays."""
+        judged = self.folder.read_judged()
+        numbers: dict[int, bool] = {}
+        for file in self.folder.find_files():
+            number = schedule_of(file)
+            numbers[number] = numbers.get(number, True) and judged.get(file.name) == "right"
+        return frozenset(number for number, is_right in numbers.items() if is_right)
+
     def _pack(self, name: str) -> None:
         waiting = self._waiting.pop(name)
         pack_runs(waiting.evidence, waiting.launches)
         self.folder.write_packed(waiting.evidence)
-
-
-def find_settled(folder: EvidenceFolder) -> frozenset[int]:
-    """Returns the numbers of the schedules that came out right, with all that is compared of their replays."""
-    judged = folder.read_judged()
-    numbers: dict[int, bool] = {}
-    for file in folder.find_files():
-        number = schedule_of(file)
-        numbers[number] = numbers.get(number, True) and judged.get(file.name) == "right"
-    return frozenset(number for number, is_right in numbers.items() if is_right)

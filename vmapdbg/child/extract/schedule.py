@@ -38,8 +38,8 @@ def build_schedules(
 def choose_settled(asked: Sequence[Asked[Any]], settled: Container[int], target: str) -> frozenset[int]:
     """Returns those of the numbers of `settled` schedules that can be left out: all of their kernels were compiled for
     the target while they ran. To compile others counts up the names of kernels that follow."""
-    found = {number for number in range(len(asked)) if number in settled}
-    return frozenset(number for number in found if _is_compiled(asked[number].passed, target))
+    numbered = enumerate(asked)
+    return frozenset(number for number, one in numbered if number in settled and _is_compiled(one.passed, target))
 
 
 def _is_compiled(passed: Any, target: str) -> bool:

@@ -67,16 +67,20 @@ class Mode(ABC):
 
     def find_settled(self) -> frozenset[int]:
         """Returns the numbers of the schedules of which nothing is to be told: the oracle says that they are right."""
-        if self.collector is None or not self.is_judged:
+        if self.collector is None or self.collector.late is None:
             return frozenset()
-        from vmapdbg.child.evidence.late import find_settled
-
-        return find_settled(self.collector.folder)
+        return self.collector.late.find_settled()
 
     def pack_late(self) -> None:
         """Packs what was left for later, where there is no later."""
         if self.collector is not None and self.collector.late is not None:
             self.collector.late.pack_all()
+
+    def watch_values(self, collector: Collector, tensor_module: ModuleType) -> None:
+        """Has the collector keep evidence, once tinygrad is imported. Raises UnknownShape."""
+        collector.watch(tensor_module)
+        if self.is_judged:
+            collector.wait_for_oracle()
 
     def watch_launches(self, tensor_module: ModuleType) -> None:
         """Has launches timed, and a copy of the process made before they run, where that is asked for, once tinygrad is

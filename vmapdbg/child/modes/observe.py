@@ -61,9 +61,7 @@ class ObserveMode(Mode):
 
         try:
             collector = (self.collector_kind or ObservedCollector)(folder, self.recorder)
-            collector.watch(module)
-            if self.is_judged:
-                collector.wait_for_oracle()
+            self.watch_values(collector, module)
             self.collector = collector
         except ImportError as unknown:
             self.recorder.lost.append(f"the values that check compares: {unknown}")

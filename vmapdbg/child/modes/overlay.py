@@ -45,9 +45,7 @@ class OverlayMode(Mode):
 
     def tensor_ready(self, module: ModuleType) -> None:
         if self.collector is not None:
-            self.collector.watch(module)
-            if self.is_judged:
-                self.collector.wait_for_oracle()
+            self.watch_values(self.collector, module)
         self.watch_launches(module)
 
     def add_times(self, capture: model.Capture) -> model.Capture:
@@ -62,8 +60,15 @@ class OverlayMode(Mode):
         return read_overlay_nodes(self.recorder)
 
     def build(self, error: model.SnippetError | None, progress: Callable[[], object]) -> model.Capture:
-        brief = self.is_brief, self.find_settled()
-        return build_capture(self.job, self.schedules, error, progress, True, *brief)
+        return build_capture(
+            self.job,
+            self.schedules,
+            error,
+            progress,
+            keeps_failed=True,
+            is_brief=self.is_brief,
+            settled=self.find_settled(),
+        )
 
 
 class OverlayFeed(Feed, Recorder):

@@ -12,7 +12,6 @@ import pickle
 import struct
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -55,6 +54,8 @@ def main() -> None:
     job = request.job
     assert job.patches is not None
     overlay.install(format_patches(job.patches))
+    from tinygrad.helpers import Context
+
     # what the patches of fusion decide depends on it
     overlay.get_state().find_renderer = functools.partial(find_renderer, job.target)
     lint = None
@@ -68,15 +69,9 @@ def main() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     while (asked := read_frame(sys.stdin.buffer)) is not None:
         graph, contents, switches = pickle.loads(asked)
-        with set_switches(switches):
+        with Context(**switches):
             trial = try_graph(graph, contents, lint)
         write_frame(answers, pickle.dumps(trial))
-
-
-def set_switches(switches: dict[str, int | str]) -> AbstractContextManager[Any]:
-    from tinygrad.helpers import Context
-
-    return Context(**switches)
 
 
 def lint_recorded(recorder: Recorder, target: str) -> tuple[str, ...]:

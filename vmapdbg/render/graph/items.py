@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from vmapdbg.diff import Pairs, have_same_tinygrad, pair_schedules
 from vmapdbg.model.capture import Bufferize, Capture, Node, Schedule
+from vmapdbg.model.ops import MOVEMENT
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.vocabulary import Mark
 from vmapdbg.render.findings import Findings
 from vmapdbg.render.format import Places
 from vmapdbg.render.graph.model import ADDED, COMMON, REMOVED, choose_colours
+
+# what costs nothing: a view, a number, another type
+_FREE = MOVEMENT | {"CAST", "CONST"}
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,10 @@ class DrawnSchedule:
         self.places = Places.of(capture)
         self.findings = Findings(capture.findings)
 
+    def find_nodes(self, ids: Iterable[int]) -> list[Node]:
+        """Returns the nodes with some ids, those that the schedule has."""
+        return [self.index.nodes[node_id] for node_id in ids if node_id in self.index.nodes]
+
     def find_buffers(self, node: Node, mark: Mark) -> tuple[BufferMark, ...]:
         """Returns the BUFFERIZE of a node to draw, nothing where it has none."""
         bufferize = self.index.bufferizes.get(node.id)
@@ -81,6 +90,12 @@ class DrawnSchedule:
         made = buffer.bufferize
         ambient = tuple(name for name in made.closed_ranges if name in self.index.vmap_names)
         return (ambient, len(made.closed_ranges), made.size, made.addrspace, made.outcome, buffer.lost)
+
+
+def count_work(nodes: Iterable[Node]) -> frozenset[tuple[str, int]]:
+    """Returns which ops nodes compute and how many of each, whatever their shapes: two that do the same have the
+    same."""
+    return frozenset(Counter(node.op for node in nodes if node.op not in _FREE).items())
 
 
 def pair_drawn(before: DrawnSchedule, after: DrawnSchedule) -> Pairs:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
-from vmapdbg.model.ops import MOVEMENT
 from vmapdbg.model.wording import format_plural
 from vmapdbg.render.format import format_ids, format_share
 from vmapdbg.render.graph.far import name_far, name_shortly
 from vmapdbg.render.graph.gather import Box, Gathered, Look, gather_nodes
-from vmapdbg.render.graph.items import DrawnSchedule
+from vmapdbg.render.graph.items import DrawnSchedule, count_work
 from vmapdbg.render.graph.labels import shorten
-from vmapdbg.render.graph.model import Graph, GraphNode
+from vmapdbg.render.graph.model import BUFFERS, Graph, GraphNode
 
 MOST_BOXES = 60
 """A drawing of more is gathered, to `_GATHERED` where that can be had."""
 _GATHERED = 45
-_BUFFERS = frozenset({"buffer", "kept"})
-_FREE = MOVEMENT | {"CAST", "CONST"}
 
 
 def gather_kernels(graph: Graph, drawn: DrawnSchedule) -> Gathered:
@@ -40,25 +36,22 @@ class _KernelBoxes:
         self.total = sum(kernel.executed_ops for kernel in drawn.schedule.kernels)
 
     def describe(self, node: GraphNode) -> Look | None:
-        if node.alert or node.kind not in {"kernel", *_BUFFERS}:
+        if node.alert or node.kind not in {"kernel", *BUFFERS}:
             return None
-        index = self.drawn.index
-        made = [index.nodes[number] for number in node.members if number in index.nodes]
         kernel = self.kernels.get(node.id)
         written = kernel.outputs if kernel is not None and kernel.outputs else node.members
-        last = index.node(written[-1]) if written else None
+        last = self.drawn.index.node(written[-1]) if written else None
         place = last and last.line
-        if node.kind in _BUFFERS:
+        if node.kind in BUFFERS:
             return Look(node.kind, place, node.mark, passive=True)
-        ops = Counter(each.op for each in made if each.op not in _FREE)
-        return Look((place, frozenset(ops.items())), place, node.mark)
+        return Look((place, count_work(self.drawn.find_nodes(node.members))), place, node.mark)
 
     def label(self, box: Box) -> GraphNode:
         kernels = [node for node in box.nodes if node.kind == "kernel"]
         members = tuple(sorted({number for node in box.nodes for number in node.members}))
         weight = min(sum(node.weight for node in box.nodes), 1.0)
         if len(kernels) == 1:
-            buffers = [node.lines[0] for node in box.nodes if node.kind in _BUFFERS]
+            buffers = [node.lines[0] for node in box.nodes if node.kind in BUFFERS]
             lines = (*kernels[0].lines, shorten(f"with {', '.join(buffers)}"))
             return replace(kernels[0], id=box.key, lines=lines, members=members)
         shown = kernels or box.nodes

@@ -9,7 +9,7 @@ from vmapdbg.model.wording import format_plural
 from vmapdbg.render.format import format_ids
 from vmapdbg.render.graph.fold import find_repeats
 from vmapdbg.render.graph.gather import Gathered
-from vmapdbg.render.graph.model import Graph, GraphNode
+from vmapdbg.render.graph.model import BUFFERS, Graph, GraphNode
 
 _REPEATED = "repeated kernels and buffers"
 
@@ -69,7 +69,7 @@ def _find_inner_buffers(graph: Graph, inside: set[str]) -> set[str]:
         reading[edge.tail].add(edge.head)
     found: set[str] = set()
     for node in graph.nodes:
-        if node.kind in ("buffer", "kept"):
+        if node.kind in BUFFERS:
             touching = writing[node.id] | reading[node.id]
             both = writing[node.id] & inside and reading[node.id] & inside
             if both or (touching and touching <= inside):

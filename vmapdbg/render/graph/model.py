@@ -17,6 +17,9 @@ SIGNS = {COMMON: "", REMOVED: "- ", ADDED: "+ "}
 # what the ids in the SVG begin with: a node that only the baseline has may have the number of another one
 PREFIXES = {COMMON: "", REMOVED: "before", ADDED: ""}
 
+BUFFERS = frozenset({"buffer", "kept"})
+"""The kinds of nodes that are buffers which kernels write and read."""
+
 # Okabe and Ito's colours, those that can be read as text on white; text repeats what each of them says.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#AA4499", "#8C6D00", "#3B7FB0", "#6B4C9A", "#555555")
 

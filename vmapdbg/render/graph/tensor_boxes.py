@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
-from vmapdbg.model.ops import MOVEMENT
 from vmapdbg.model.wording import format_plural
 from vmapdbg.render.format import format_bytes, format_ids
 from vmapdbg.render.graph.far import name_far
 from vmapdbg.render.graph.gather import Box, Look, gather_nodes
-from vmapdbg.render.graph.items import DrawnSchedule
+from vmapdbg.render.graph.items import DrawnSchedule, count_work
 from vmapdbg.render.graph.labels import count_ops, shorten
 from vmapdbg.render.graph.model import Graph, GraphNode
 
@@ -18,7 +16,6 @@ _GATHERED = 60
 _ALONE = frozenset({"vmapin", "vmapout", "repeat", "reference"})
 _PASSIVE = frozenset({"input", "index", "view", "kept", "removed"})
 _BUFFERS = frozenset({"kept", "removed"})
-_FREE = MOVEMENT | {"CAST", "CONST"}
 
 
 def gather_tensors(graph: Graph, after: DrawnSchedule) -> Graph:
@@ -37,14 +34,12 @@ class _TensorBoxes:
     def describe(self, node: GraphNode) -> Look | None:
         if node.alert or node.kind in _ALONE:
             return None
-        nodes = self.drawn.index.nodes
-        made = [nodes[number] for number in node.members if number in nodes]
+        made = self.drawn.find_nodes(node.members)
         place = made[-1].line if made else None
         side = node.mark, node.scope
         if node.kind in _PASSIVE:
             return Look(node.kind, place, side, passive=True)
-        ops = Counter(each.op for each in made if each.op not in _FREE)
-        return Look((node.kind, place, frozenset(ops.items())), place, side)
+        return Look((node.kind, place, count_work(made)), place, side)
 
     def label(self, box: Box) -> GraphNode:
         buffers = [node for node in box.nodes if node.kind in _BUFFERS]
@@ -55,12 +50,12 @@ class _TensorBoxes:
             sizes = [line for node in buffers for line in node.lines[-1:]]
             lines = (*groups[0].lines, *sizes[:1])
             return replace(groups[0], id=box.key, lines=lines, members=members)
-        nodes = self.drawn.index.nodes
         ids = sorted({number for node in groups or buffers for number in node.members})
         title = f"{ids[0]} and {format_plural(len(ids) - 1, 'node')} more"
         lines = [title, *self._count(box, groups, buffers)]
-        lines += count_ops(nodes[number].op for number in ids if number in nodes)[:2]
-        places = dict.fromkeys(nodes[number].line for number in ids if number in nodes)
+        nodes = self.drawn.find_nodes(ids)
+        lines += count_ops(node.op for node in nodes)[:2]
+        places = dict.fromkeys(node.line for node in nodes)
         lines.append(shorten(self.drawn.places.format_all(place for place in places if place)))
         text = tuple(line for line in lines if line)
         tip = f"{title}\nnodes {format_ids(members)}"

@@ -20,7 +20,7 @@ from vmapdbg.render.graph.dot import escape_lines
 from vmapdbg.render.graph.draw import TooSlow, draw_dots
 from vmapdbg.render.graph.items import DrawnSchedule
 from vmapdbg.render.graph.kernels import build_kernel_graph
-from vmapdbg.render.graph.model import Graph, GraphError, GraphNode, measure_ranks
+from vmapdbg.render.graph.model import BUFFERS, Graph, GraphError, GraphNode, measure_ranks
 from vmapdbg.render.report.nodes import name_node
 from vmapdbg.render.report.parts import Part, find_components, plan_parts
 from vmapdbg.render.report.pictures import Picture, PicturePart
@@ -107,7 +107,7 @@ def _write_dot(graph: Graph, schedule: Schedule, programs: Mapping[str, KernelGr
     if len(graph.nodes) + len(graph.edges) > 400:
         dot.attr(nslimit="2", nslimit1="2", mclimit="0.5")
     for node in graph.nodes:
-        shape = "cylinder" if node.kind in ("buffer", "kept") else "box"
+        shape = "cylinder" if node.kind in BUFFERS else "box"
         lines = _label(node, schedule, programs, total)
         end = "\\n" if len(lines) == 1 else "\\l"
         dot.node(node.id, id=node.id, shape=shape, label=escape_lines(lines, end))

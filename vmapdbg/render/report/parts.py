@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from vmapdbg.render.graph.items import DrawnSchedule
 from vmapdbg.render.graph.kernel_boxes import MOST_BOXES, gather_kernels
 from vmapdbg.render.graph.kernel_runs import fold_kernels
-from vmapdbg.render.graph.model import Graph, GraphEdge, GraphNode
+from vmapdbg.render.graph.model import BUFFERS, Graph, GraphEdge, GraphNode
 from vmapdbg.render.graph.parts import keep_nodes
 
 _MOST_DRAWN = 160
@@ -145,7 +145,7 @@ def _limit(graph: Graph, group_of: Mapping[str, int], notes: list[str]) -> tuple
 
 def _drop_buffers(graph: Graph) -> Graph:
     """Joins what writes a buffer with what reads it."""
-    buffers = {node.id for node in graph.nodes if node.kind in ("buffer", "kept")}
+    buffers = {node.id for node in graph.nodes if node.kind in BUFFERS}
     writers: dict[str, list[str]] = defaultdict(list)
     for edge in graph.edges:
         if edge.head in buffers:
