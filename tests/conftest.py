@@ -1,8 +1,18 @@
-"""How many random examples a property is tried on: `pytest --hypothesis-profile=thorough` takes ten times as many."""
+"""What holds for all tests.
+
+How many random examples a property is tried on: `pytest --hypothesis-profile=thorough` takes ten times as many.
+"""
 
 from __future__ import annotations
 
+import os
+import sys
+
 from hypothesis import settings
+
+# hundreds of processes are started: where the machine keeps no compiled modules, each would compile the checkout's anew
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # a loaded machine is no fault of the code
 settings.register_profile("quick", max_examples=20, deadline=None)
