@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import sys
+import threading
 import traceback
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +34,7 @@ def serve(connection: Any) -> None:
 
     install(format_patches(parse_patches(os.environ.get("VMAPDBG_PATCHES", "all"))))
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    threading.Thread(target=end_with_parent, daemon=True).start()
     while True:
         try:
             request = connection.recv()
@@ -40,3 +44,11 @@ def serve(connection: Any) -> None:
             connection.send(("ok", run(*request)))
         except Exception as e:
             connection.send((type(e).__name__, (str(e), traceback.format_exc())))
+
+
+def end_with_parent() -> None:
+    """Ends this process when the one that started it is gone, however it ended: it may be at an endless program."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    os._exit(1)

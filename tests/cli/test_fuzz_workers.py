@@ -1,4 +1,4 @@
-"""The processes that `python -m tests.fuzz hunt` and `pytest tests/found` run programs in."""
+"""The processes that `python -m tests.fuzz`, its hunt, and `pytest tests/found` run programs in."""
 
 from __future__ import annotations
 
@@ -8,22 +8,34 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tool import ROOT, is_running, wait_until
 
-# tells the worker's id, then has it run a program that does not end
-STARTER = """\
+PROGRAM = "import pathlib, time\npathlib.Path({busy!r}).touch()\nwhile True: time.sleep(0.01)"
+# each tells the worker's id, then has it run the program, which does not end
+STARTERS = {
+    "hunt": """\
 from tests.fuzz.hunt.runner import Runner
 runner = Runner("patches")
 runner.process = runner.start()
 print(runner.process.pid, flush=True)
-runner.run("import pathlib, time\\npathlib.Path(FILE).touch()\\nwhile True: time.sleep(0.01)")
-"""
+runner.run({program!r})
+""",
+    "fuzz": """\
+from tests.fuzz.check import Runner
+runner = Runner()
+runner.start()
+print(runner.process.pid, flush=True)
+runner.ask({program!r})
+""",
+}
 
 
-def test_a_worker_ends_with_a_pytest_that_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", STARTERS)
+def test_a_worker_ends_with_who_started_it(name: str, tmp_path: Path) -> None:
     """It was at a program of its own then, and went on for ever."""
     busy = tmp_path / "busy"
-    starter = STARTER.replace("FILE", repr(str(busy)))
+    starter = STARTERS[name].format(program=PROGRAM.format(busy=str(busy)))
     process = subprocess.Popen([sys.executable, "-c", starter], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     worker = int(process.stdout.readline())
@@ -34,4 +46,4 @@ def test_a_worker_ends_with_a_pytest_that_is_killed(tmp_path: Path) -> None:
         wait_until(lambda: not is_running(worker), "the worker outlived who started it")
     finally:
         if is_running(worker):
-            os.killpg(worker, signal.SIGKILL)
+            os.kill(worker, signal.SIGKILL)
