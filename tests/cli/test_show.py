@@ -206,6 +206,13 @@ def test_same_input_gives_the_same_bytes(run_sample: RunSample, tmp_path: Path) 
     assert json.loads(first)["schedules"]
 
 
+def test_tinygrads_own_checks_find_nothing(run_sample: RunSample, tmp_path: Path) -> None:
+    """With SPEC=2 it checks each node as it is made, and makes the AST of a kernel again from its text."""
+    shown = ("show", "samples/lost_range.py", "--json", "--patches", "all", "--target", "c")
+    (tmp_path / "samples").symlink_to(ROOT / "samples")
+    assert run_tool(*shown, cwd=tmp_path, SPEC="2").stdout == run_sample(*shown).stdout
+
+
 def test_saved_capture_is_what_json_prints(tmp_path: Path) -> None:
     done = run_tool("show", str(ROOT / "samples" / "xsum.py"), "--json", "--save", "x.json", cwd=tmp_path)
     assert (tmp_path / "x.json").read_text(encoding="utf-8") == done.stdout

@@ -11,11 +11,16 @@ from tinygrad_overlay.schedule._realize import is_kept
 
 @dataclass(frozen=True)
 class NodeOpts(BufferizeOpts):
-  """BufferizeOpts that remembers which node it is the buffer of, for the observer and the guard. Equality, hash and repr are stock's."""
+  """BufferizeOpts that remembers which node it is the buffer of, for the observer and the guard. Hash and repr are stock's."""
   node: UOp|None = field(default=None, compare=False, repr=False)
   # one in a kernel's AST goes to other processes as stock's does
   def __reduce__(self): return BufferizeOpts, (self.device, self.addrspace, self.removable)
-NodeOpts.__name__ = NodeOpts.__qualname__ = "BufferizeOpts"
+
+class LocalNodeOpts(NodeOpts):
+  """That of a LOCAL buffer, which stays in its kernel's AST: equal to stock's, as the AST is made again where it is checked (SPEC=2)."""
+  def __eq__(self, other:object): return isinstance(other, BufferizeOpts) and self.__reduce__() == (BufferizeOpts, (other.device, other.addrspace, other.removable))
+  __hash__ = BufferizeOpts.__hash__
+NodeOpts.__name__ = NodeOpts.__qualname__ = LocalNodeOpts.__name__ = LocalNodeOpts.__qualname__ = "BufferizeOpts"
 
 NOT_INDEXED = {Ops.BUFFERIZE, Ops.INDEX, Ops.AFTER}
 IS_BUFFER = {Ops.BUFFER, Ops.BUFFER_VIEW, Ops.MSTACK, Ops.MSELECT, Ops.AFTER}
@@ -68,5 +73,5 @@ def make_local(s:UOp, closed:Ranges, removable:bool) -> UOp:
   # stock's LOCAL buffers have no device, and a constant without a device has no shape: folded under one it could not be indexed
   device = s.device if "fuse-broadcast" in _state.patches else None
   # it stays in its kernel's AST, and would keep the whole graph alive with its node: that is only for who listens
-  opts = NodeOpts(device, AddrSpace.LOCAL, removable, s) if _state.observer.listens else BufferizeOpts(device, AddrSpace.LOCAL, removable)
+  opts = LocalNodeOpts(device, AddrSpace.LOCAL, removable, s) if _state.observer.listens else BufferizeOpts(device, AddrSpace.LOCAL, removable)
   return UOp(Ops.BUFFERIZE, s.dtype, src=(s,)+closed, arg=opts)

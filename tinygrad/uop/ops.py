@@ -1,5 +1,6 @@
 """Shapes, checks and ranges of VMAPIN and VMAPOUT (patch vmap-ops, seed 004 sections 2 and 3)."""
 from __future__ import annotations
+import functools
 from types import ModuleType
 from tinygrad.uop import Ops, GroupOp
 from tinygrad.dtype import dtypes
@@ -12,7 +13,9 @@ def describe_varg(varg:tuple) -> str:
                        v.render(simplify=False) if isinstance(v, UOp) else str(v) for v in varg)+")"
 
 # of dtypes.index. As UOps with the same parts are one object, that is nearly every other entry of a varg
-ZERO = UOp.const(dtypes.index, 0)
+# not while this module is imported: with SPEC=2 a node is checked as it is made, by modules that import this one
+@functools.cache
+def zero() -> UOp: return UOp.const(dtypes.index, 0)
 
 def is_zero(u:UOp) -> bool: return u.op is Ops.CONST and u.arg == 0
 
@@ -21,7 +24,7 @@ def check_varg(name:str, varg:tuple, shape:tuple) -> list[UOp]:
   that the varg is for."""
   ranges = []
   for v in varg:
-    if v is ZERO: continue
+    if v is zero(): continue
     if not is_varg_entry(v):
       got = f"{v.op} of dtype {v.dtype}" if isinstance(v, UOp) else repr(v)
       raise ValueError(f"{name}: each varg must be a RANGE or CONST 0 of dtypes.index, not {got} in {describe_varg(varg)} for shape {render_shape(shape)}")
@@ -122,7 +125,7 @@ def vmapout(self:UOp, varg:tuple) -> UOp:
 
 # for a RANGE that was made for an axis: it fits, and is open nowhere
 
-def axis_varg(rng:UOp, axis:int, ndim:int) -> tuple[UOp, ...]: return (ZERO,)*axis+(rng,)+(ZERO,)*(ndim-axis-1)
+def axis_varg(rng:UOp, axis:int, ndim:int) -> tuple[UOp, ...]: return (zero(),)*axis+(rng,)+(zero(),)*(ndim-axis-1)
 
 def vmapin_axis(self:UOp, rng:UOp, axis:int) -> UOp:
   """What vmapin makes: (3, 6) with axis 0 -> (6,)."""
