@@ -284,7 +284,30 @@ def test_a_stdout_that_takes_nothing_is_no_traceback(full: bool, tmp_path: Path)
     with open("/dev/full", "wb") as device:
         done = run_with_stdout(device.fileno() if full else None, "show", name, cwd=tmp_path)
     assert done.returncode == 2
-    assert done.stderr.splitlines() == (["vmapdbg: cannot write to stdout: No space left on device"] if full else [])
+    why = "No space left on device" if full else "it is closed"
+    assert done.stderr == f"vmapdbg: cannot write to stdout: {why}\n"
+
+
+@pytest.mark.parametrize("stderr", ["2>&-", "2>/dev/full"])
+def test_a_stderr_that_takes_nothing_loses_no_report(stderr: str, tmp_path: Path) -> None:
+    name = write(tmp_path, "from tinygrad import Tensor\nx = Tensor.empty(3) + 1\n")
+    command = [
+        "sh",
+        "-c",
+        f'exec "$@" {stderr}',
+        "sh",
+        sys.executable,
+        "-m",
+        "vmapdbg",
+        "show",
+        name,
+        "--save",
+        "x.json",
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 0
+    assert "1 schedule, 1 kernel" in done.stdout
 
 
 @pytest.mark.parametrize("gone", ["sys.stdout.close()", "sys.stdout = None"])

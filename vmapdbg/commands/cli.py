@@ -66,8 +66,10 @@ class Commands(click.Group):
             sys.exit(0)
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
+        if sys.stderr is None:
+            open_stderr()
         if sys.stdout is None:
-            # closed by who started the tool, where nothing that it shows would be seen
+            click.echo("vmapdbg: cannot write to stdout: it is closed", err=True)
             sys.exit(EXIT_USAGE)
         try:
             stop_at_signals()
@@ -108,6 +110,15 @@ def load_command(name: str) -> click.Command:
     if name not in _NOT_PRINTING:
         command.params += list_display_options()
     return command
+
+
+def open_stderr() -> None:
+    """Has messages go nowhere where who started the tool closed stderr. The next file to be opened would be it."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    if nowhere != 2:
+        os.dup2(nowhere, 2)
+        os.close(nowhere)
+    sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)
 
 
 def drop_stdout() -> None:
