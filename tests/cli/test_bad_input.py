@@ -113,12 +113,17 @@ def test_endless_loop_is_stopped_with_what_it_started(tmp_path: Path) -> None:
     name = write(
         tmp_path,
         "import subprocess, sys\n"
-        "w = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        "w = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(3600)'])\n"
         f"open({str(marker)!r}, 'w').write(str(w.pid))\n"
         "while True: pass\n",
     )
-    # the snippet needs some of the time to get to its loop
-    done = run_tool("show", name, "--timeout", "10", cwd=tmp_path)
+    # the snippet needs some of the time to get to its loop; nothing is waited for that nobody will write
+    code = "from vmapdbg.commands import cli, launcher\nlauncher._LONGEST_REPORT = 3600.0\ncli.main()\n"
+    command = [sys.executable, "-c", code, "show", name, "--timeout", "10"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=HANGS, check=False
+    )
     assert_one_line(done, 4, "did not end within 10 seconds")
     worker = int(marker.read_text())
     wait_until(lambda: not is_running(worker), "a process that the snippet started is still there")

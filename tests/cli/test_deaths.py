@@ -58,12 +58,12 @@ def test_the_launch_that_it_died_in_is_named(tree: list[str], tmp_path: Path) ->
 def test_a_snippet_that_is_stopped_shows_what_it_had(tmp_path: Path) -> None:
     # the timeout is far longer than the schedule takes: how long that is decides nothing here
     text = BEGINS + "import time\nopen('ready', 'w').close()\ntime.sleep(600)\n"
-    done = run_tool("show", write(tmp_path, text), "--json", "--timeout", "60", cwd=tmp_path)
+    done = run_tool("show", write(tmp_path, text), "--json", "--timeout", "20", cwd=tmp_path)
     assert done.returncode == 4
     assert (tmp_path / "ready").exists()
     capture = json.loads(done.stdout)
     assert len(capture["schedules"]) == 1
-    assert capture["error"]["message"] == "snippet.py did not end within 60 seconds and was stopped (--timeout)"
+    assert capture["error"]["message"] == "snippet.py did not end within 20 seconds and was stopped (--timeout)"
 
 
 def test_nothing_is_left_of_a_snippet_that_ends_well(tmp_path: Path) -> None:

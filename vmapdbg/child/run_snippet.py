@@ -43,7 +43,7 @@ def main() -> None:
         write_capture(request, mode, explain_death(mode, where))
 
     if request.shadow:
-        mode.shadow = Shadow(request.job.target, report)
+        mode.shadow = Shadow(request.job.target, request.shadow_id, report)
     error = run_in(mode, request)
     write_capture(request, mode, error)
     watcher.stop()

@@ -16,6 +16,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -34,11 +35,11 @@ _PLACE = struct.Struct("qq")
 
 
 class Shadow:
-    """Keeps the copy of the process that makes it. `report` gets a sentence about what ran when the process died, with
-    its place, and writes the capture, whose kernels are for `target`."""
+    """Keeps the copy of the process that makes it, and the copy's process id in a file. `report` gets a sentence about
+    what ran when the process died, with its place, and writes the capture, whose kernels are for `target`."""
 
-    def __init__(self, target: str, report: Callable[[str], None]) -> None:
-        self.target, self.report = target, report
+    def __init__(self, target: str, file: Path, report: Callable[[str], None]) -> None:
+        self.target, self.file, self.report = target, file, report
         self.owner = os.getpid()
         self.copy = 0
         self.started, self.spent = time.monotonic(), 0.0
@@ -87,6 +88,7 @@ class Shadow:
         copy = os.fork()
         if copy == 0:
             self.wait()
+        self.file.write_text(str(copy), encoding="utf-8")
         self.stop()
         self.copy = copy
         self.spent += time.monotonic() - begins

@@ -211,7 +211,7 @@ def wait_for(
         died = f"{name} did not end within {timeout:g} seconds and was stopped (--timeout)"
     finally:
         if died and request.shadow:
-            _wait_for_shadow(process, request.output)
+            _wait_for_shadow(process, request)
         # the group is there as long as one process of it is: workers of the snippet end with it
         stop_group(process)
     if died and not request.output.exists():
@@ -219,13 +219,22 @@ def wait_for(
     return died
 
 
-def _wait_for_shadow(process: subprocess.Popen[bytes], output: Path) -> None:
-    """Ends a child, and gives its shadow the time that a report takes. Where it has none its group is empty soon."""
+def _wait_for_shadow(process: subprocess.Popen[bytes], request: Request) -> None:
+    """Ends a child, and gives its shadow, where it has one, the time that a report takes."""
     process.kill()
     process.wait()
     end = time.monotonic() + _LONGEST_REPORT
-    while time.monotonic() < end and not output.exists() and is_group_there(process):
+    while time.monotonic() < end and not request.output.exists() and _is_there(request.shadow_id):
         time.sleep(_POLL / 4)
+
+
+def _is_there(file: Path) -> bool:
+    """Tells whether there is a process whose id is in a file."""
+    try:
+        os.kill(int(file.read_text(encoding="utf-8")), 0)
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def import_all(modules: Sequence[str]) -> None:
@@ -275,15 +284,6 @@ def stop_all() -> None:
     """Stops the children of every thread: only the main one hears of Ctrl-C."""
     for process in list(_running):
         kill_group(process)
-
-
-def is_group_there(process: subprocess.Popen[bytes]) -> bool:
-    """Tells whether a process of the child's group is left."""
-    try:
-        os.killpg(process.pid, 0)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return True
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:

@@ -110,6 +110,11 @@ class Request:
     def progress(self) -> Path:
         return Path(self.folder) / "progress"
 
+    @property
+    def shadow_id(self) -> Path:
+        """Has the process id of the shadow, where there is one."""
+        return Path(self.folder) / "shadow"
+
 
 @dataclass(frozen=True, kw_only=True)
 class CheckRequest(Request):
