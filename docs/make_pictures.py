@@ -49,7 +49,7 @@ MOST_PIXELS = 0.03
 """So many of the screenshot's may differ: the date of the run, how a font is smoothed."""
 # the page takes the first font it knows of those that are there, and in another one its lines break elsewhere
 _FONTS = ("DejaVu Sans", "DejaVu Sans Mono")
-_STYLE = ':root { --mono: "DejaVu Sans Mono"; } body { font-family: "DejaVu Sans"; }'
+_STYLE = 'body { font-family: "%s"; } :root { --mono: "%s"; }' % _FONTS
 # those of some fonts that are not there: text in one of them is as wide as in any font of no such name
 _MISSING = """(names) => {
   const context = new OffscreenCanvas(1, 1).getContext("2d");
@@ -173,8 +173,8 @@ def with_page(browser: str, use: Callable[[Any], Any]) -> Any:
         launched = started.chromium.launch(executable_path=browser, args=flags)
         try:
             # the page allows no style but its own
-            view: Any = {"viewport": {"width": 1280, "height": 800}, "color_scheme": "light", "bypass_csp": True}
-            return use(launched.new_page(**view))
+            page = launched.new_page(viewport={"width": 1280, "height": 800}, color_scheme="light", bypass_csp=True)
+            return use(page)
         finally:
             launched.close()
 

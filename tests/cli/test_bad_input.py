@@ -119,11 +119,7 @@ def test_endless_loop_is_stopped_with_what_it_started(tmp_path: Path) -> None:
     )
     # the snippet needs some of the time to get to its loop; nothing is waited for that nobody will write
     code = "from vmapdbg.commands import cli, launcher\nlauncher._LONGEST_REPORT = 3600.0\ncli.main()\n"
-    command = [sys.executable, "-c", code, "show", name, "--timeout", "10"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=HANGS, check=False
-    )
+    done = run_command(sys.executable, "-c", code, "show", name, "--timeout", "10", cwd=tmp_path)
     assert_one_line(done, 4, "did not end within 10 seconds")
     worker = int(marker.read_text())
     wait_until(lambda: not is_running(worker), "a process that the snippet started is still there")
@@ -272,45 +268,26 @@ def test_interrupt_ends_the_child(tmp_path: Path) -> None:
     assert not is_running(int(pid_file.read_text()))
 
 
-def run_with_stdout(stdout: int | None, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Runs the tool with another stdout, None for a closed one."""
-    command = [sys.executable, "-m", "vmapdbg", *arguments]
-    if stdout is None:
-        command = ["sh", "-c", 'exec "$@" >&-', "sh", *command]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(
-        command, cwd=cwd, env=environment, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False
-    )
+def run_redirected(redirection: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Runs the tool as a shell does with, say, `>&-`."""
+    tool = (sys.executable, "-m", "vmapdbg")
+    return run_command("sh", "-c", f'exec "$@" {redirection}', "sh", *tool, *arguments, cwd=cwd)
 
 
-@pytest.mark.parametrize("full", [True, False], ids=["full", "closed"])
-def test_a_stdout_that_takes_nothing_is_no_traceback(full: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("stdout", "why"), [(">/dev/full", "No space left on device"), (">&-", "it is closed")], ids=["full", "closed"]
+)
+def test_a_stdout_that_takes_nothing_is_no_traceback(stdout: str, why: str, tmp_path: Path) -> None:
     name = write(tmp_path, "from tinygrad import Tensor\nx = Tensor.empty(3) + 1\n")
-    with open("/dev/full", "wb") as device:
-        done = run_with_stdout(device.fileno() if full else None, "show", name, cwd=tmp_path)
+    done = run_redirected(stdout, "show", name, cwd=tmp_path)
     assert done.returncode == 2
-    why = "No space left on device" if full else "it is closed"
     assert done.stderr == f"vmapdbg: cannot write to stdout: {why}\n"
 
 
-@pytest.mark.parametrize("stderr", ["2>&-", "2>/dev/full"])
+@pytest.mark.parametrize("stderr", ["2>/dev/full", "2>&-"], ids=["full", "closed"])
 def test_a_stderr_that_takes_nothing_loses_no_report(stderr: str, tmp_path: Path) -> None:
     name = write(tmp_path, "from tinygrad import Tensor\nx = Tensor.empty(3) + 1\n")
-    command = [
-        "sh",
-        "-c",
-        f'exec "$@" {stderr}',
-        "sh",
-        sys.executable,
-        "-m",
-        "vmapdbg",
-        "show",
-        name,
-        "--save",
-        "x.json",
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    done = run_redirected(stderr, "show", name, "--save", "x.json", cwd=tmp_path)
     assert done.returncode == 0
     assert "1 schedule, 1 kernel" in done.stdout
 

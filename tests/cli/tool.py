@@ -22,7 +22,11 @@ HANGS = 600
 
 def run_tool(*arguments: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Runs `vmapdbg ARGUMENTS` in `cwd` with its output piped; `variables` are added to the environment."""
-    command = [sys.executable, "-m", "vmapdbg", *arguments]
+    return run_command(sys.executable, "-m", "vmapdbg", *arguments, cwd=cwd, **variables)
+
+
+def run_command(*command: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs a command in the environment that the tool has in tests."""
     environment = {**name_device(), **os.environ, "PYTHONPATH": find_path(), "COLUMNS": "80", **variables}
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=HANGS, check=False)
 

@@ -1,6 +1,7 @@
 """Stage 5 of the rangeify pass (indexing.py): puts BUFFERIZE and INDEX where the ranges and the realize map say (upstream's indexing.py:57-82)."""
 from __future__ import annotations
 from dataclasses import dataclass, field
+from operator import attrgetter
 from tinygrad.dtype import AddrSpace
 from tinygrad.schedule.indexing import ALWAYS_CONTIGUOUS, BufferizeOpts
 from tinygrad.uop.ops import GroupOp, Ops, UOp
@@ -9,16 +10,20 @@ from tinygrad_overlay.schedule import _pass
 from tinygrad_overlay.schedule._ranges import Ranges, VmapContext
 from tinygrad_overlay.schedule._realize import is_kept
 
+stock_fields = attrgetter("device", "addrspace", "removable")
+
 @dataclass(frozen=True)
 class NodeOpts(BufferizeOpts):
-  """BufferizeOpts that remembers which node it is the buffer of, for the observer and the guard. Hash and repr are stock's."""
+  """BufferizeOpts that remembers which node it is the buffer of, for the observer and the guard. Hash and repr are stock's.
+
+  It equals no plain one: two UOps with equal parts are one object, and the one of an attempt that nobody looked at has no node."""
   node: UOp|None = field(default=None, compare=False, repr=False)
   # one in a kernel's AST goes to other processes as stock's does
-  def __reduce__(self): return BufferizeOpts, (self.device, self.addrspace, self.removable)
+  def __reduce__(self): return BufferizeOpts, stock_fields(self)
 
 class LocalNodeOpts(NodeOpts):
   """That of a LOCAL buffer, which stays in its kernel's AST: equal to stock's, as the AST is made again where it is checked (SPEC=2)."""
-  def __eq__(self, other:object): return isinstance(other, BufferizeOpts) and self.__reduce__() == (BufferizeOpts, (other.device, other.addrspace, other.removable))
+  def __eq__(self, other:object): return isinstance(other, BufferizeOpts) and stock_fields(self) == stock_fields(other)
   __hash__ = BufferizeOpts.__hash__
 NodeOpts.__name__ = NodeOpts.__qualname__ = LocalNodeOpts.__name__ = LocalNodeOpts.__qualname__ = "BufferizeOpts"
 

@@ -12,8 +12,8 @@ def describe_varg(varg:tuple) -> str:
   return "("+", ".join(f"RANGE({v.src[0].render()}) {v.render(simplify=False)}" if isinstance(v, UOp) and v.op is Ops.RANGE else
                        v.render(simplify=False) if isinstance(v, UOp) else str(v) for v in varg)+")"
 
-# of dtypes.index. As UOps with the same parts are one object, that is nearly every other entry of a varg
-# not while this module is imported: with SPEC=2 a node is checked as it is made, by modules that import this one
+# of dtypes.index. As UOps with the same parts are one object, that is nearly every other entry of a varg. It is not made while this module is
+# imported: with SPEC=2 a node is checked as it is made, by modules that import this one
 @functools.cache
 def zero() -> UOp: return UOp.const(dtypes.index, 0)
 

@@ -68,7 +68,7 @@ def note_lines(tensor_module: ModuleType) -> None:
         wrapper = wrap(note_lines).__code__
         noting = functools.partial(_noting, tensor_module._METADATA, note)
         # a destructor makes no node, and there are many
-        for name in set(vars(tensor)) - {"__del__"}:
+        for name in [name for name in vars(tensor) if name != "__del__"]:
             if getattr(getattr(tensor, name), "__code__", None) is wrapper:
                 changes.replace_value(tensor, name, FunctionType, noting)
 

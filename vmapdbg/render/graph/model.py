@@ -19,6 +19,8 @@ PREFIXES = {COMMON: "", REMOVED: "before", ADDED: ""}
 
 BUFFERS = frozenset({"buffer", "kept"})
 """The kinds of nodes that are buffers which kernels write and read."""
+BUFFERIZES = frozenset({"kept", "removed"})
+"""Those that are a BUFFERIZE in a drawing of the tensor graph, beside the node that it is of."""
 
 # Okabe and Ito's colours, those that can be read as text on white; text repeats what each of them says.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#AA4499", "#8C6D00", "#3B7FB0", "#6B4C9A", "#555555")

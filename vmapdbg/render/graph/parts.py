@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vmapdbg.render.graph.model import Graph
+from vmapdbg.render.graph.model import BUFFERIZES, Graph
 
 # A node can be drawn in many groups; these are enough to see what is around it.
 _MOST_CENTRES = 4
@@ -17,14 +17,14 @@ def find_centre(graph: Graph, around: int | None) -> list[str]:
     if around is None:
         tails = {edge.tail for edge in graph.edges}
         return [node.id for node in graph.nodes if node.id not in tails]
-    shown = [node.id for node in graph.nodes if around in node.members and node.kind not in ("kept", "removed")]
+    shown = [node.id for node in graph.nodes if around in node.members and node.kind not in BUFFERIZES]
     return shown[:_MOST_CENTRES]
 
 
 def find_near(graph: Graph, centre: Sequence[str], depth: int) -> set[str]:
     """Returns the ids of the nodes at most `depth` edges from `centre`, either way; a BUFFERIZE is no step."""
     near = _find_neighbours(graph)
-    free = {node.id for node in graph.nodes if node.kind in ("kept", "removed")}
+    free = {node.id for node in graph.nodes if node.kind in BUFFERIZES}
     found: set[str] = set()
     front = set(centre)
     for _ in range(depth + 1):

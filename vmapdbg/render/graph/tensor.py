@@ -11,6 +11,7 @@ from vmapdbg.render.graph.fold import BUFFERS_LEVEL, LEVEL_NOTES, LEVELS, Foldin
 from vmapdbg.render.graph.items import BufferMark, DrawnSchedule, Item, collect_items, colour_ranges
 from vmapdbg.render.graph.labels import describe_buffer, join_ranges, label_buffer, make_label, make_tooltip, shorten
 from vmapdbg.render.graph.model import (
+    BUFFERIZES,
     COMMON,
     PREFIXES,
     REMOVED,
@@ -27,7 +28,7 @@ from vmapdbg.render.graph.tensor_boxes import gather_tensors
 
 _FAR_ROWS = 12
 _LARGE = 150
-_EXTRA_KINDS = frozenset({"reference", "kept", "removed"})
+_EXTRA_KINDS = BUFFERIZES | {"reference"}
 _LEGEND = {
     "input": "a buffer that comes in",
     "op": "an op",

@@ -10,12 +10,11 @@ from vmapdbg.render.graph.far import name_far
 from vmapdbg.render.graph.gather import Box, Look, gather_nodes
 from vmapdbg.render.graph.items import DrawnSchedule, count_work
 from vmapdbg.render.graph.labels import count_ops, shorten
-from vmapdbg.render.graph.model import Graph, GraphNode
+from vmapdbg.render.graph.model import BUFFERIZES, Graph, GraphNode
 
 _GATHERED = 60
 _ALONE = frozenset({"vmapin", "vmapout", "repeat", "reference"})
-_PASSIVE = frozenset({"input", "index", "view", "kept", "removed"})
-_BUFFERS = frozenset({"kept", "removed"})
+_PASSIVE = BUFFERIZES | {"input", "index", "view"}
 
 
 def gather_tensors(graph: Graph, after: DrawnSchedule) -> Graph:
@@ -42,8 +41,8 @@ class _TensorBoxes:
         return Look((node.kind, place, count_work(made)), place, side)
 
     def label(self, box: Box) -> GraphNode:
-        buffers = [node for node in box.nodes if node.kind in _BUFFERS]
-        groups = [node for node in box.nodes if node.kind not in _BUFFERS]
+        buffers = [node for node in box.nodes if node.kind in BUFFERIZES]
+        groups = [node for node in box.nodes if node.kind not in BUFFERIZES]
         members = tuple(sorted({number for node in box.nodes for number in node.members}))
         if len(groups) == 1:
             # a group with its buffers
