@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from vmapdbg.job.patches import format_patches, parse_patches
-from vmapdbg.overlay import child_environment
+from vmapdbg.install.overlay import child_environment
+from vmapdbg.install.patches import format_patches, parse_patches
 
 ROOT = Path(__file__).parent.parent
 

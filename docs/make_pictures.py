@@ -32,12 +32,12 @@ from rich.terminal_theme import MONOKAI
 from vmapdbg.commands.launcher import Streams, run_job
 from vmapdbg.commands.report import write_report
 from vmapdbg.diff import diff_captures
-from vmapdbg.job.job import Job
-from vmapdbg.job.patches import parse_patches
+from vmapdbg.install.job import Job
+from vmapdbg.install.patches import parse_patches
 from vmapdbg.model.capture import Capture
-from vmapdbg.render.graph.write import write_graph
-from vmapdbg.render.text.capture import print_capture
-from vmapdbg.render.text.diff import print_diff
+from vmapdbg.page.graph.write import write_graph
+from vmapdbg.page.text.capture import print_capture
+from vmapdbg.page.text.diff import print_diff
 
 FOLDER = Path(__file__).parent
 SAMPLE = "samples/lost_range.py"
@@ -49,7 +49,7 @@ MOST_PIXELS = 0.03
 """So many of the screenshot's may differ: the date of the run, how a font is smoothed."""
 # the page takes the first font it knows of those that are there, and in another one its lines break elsewhere
 _FONTS = ("DejaVu Sans", "DejaVu Sans Mono")
-_STYLE = 'body { font-family: "%s"; } :root { --mono: "%s"; }' % _FONTS
+_STYLE = ':root { --mono: "DejaVu Sans Mono"; } body { font-family: "DejaVu Sans"; }'
 # those of some fonts that are not there: text in one of them is as wide as in any font of no such name
 _MISSING = """(names) => {
   const context = new OffscreenCanvas(1, 1).getContext("2d");

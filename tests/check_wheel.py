@@ -80,8 +80,8 @@ def check_contents(wheel: Path) -> None:
         raise WheelError(f"the wheel lacks files of the overlay: {', '.join(sorted(missing))}")
     if f"{package}/schemas/capture.json" not in names:
         raise WheelError("the wheel lacks the JSON Schemas of its documents")
-    if f"{package}/bootstrap/sitecustomize.py" not in names:
-        raise WheelError("the wheel lacks bootstrap/sitecustomize.py: workers would get no overlay")
+    if f"{package}/install/bootstrap/sitecustomize.py" not in names:
+        raise WheelError("the wheel lacks install/bootstrap/sitecustomize.py: workers would get no overlay")
 
 
 def install_wheel(wheel: str, folder: Path, *before: str) -> Path:

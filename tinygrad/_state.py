@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary, ref
 patches: frozenset[str] = frozenset()
 patches_spec: str = ""
 
-# Who is told each decision; see vmapdbg/observer.py. The overlay calls it and never needs an answer: the decisions are the same
+# Who is told each decision; see vmapdbg/install/observer.py. The overlay calls it and never needs an answer: the decisions are the same
 # with `nobody`, whose methods do nothing. The installer sets both.
 nobody: Any = None
 observer: Any = None

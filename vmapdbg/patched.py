@@ -7,8 +7,8 @@ the same overlay. Raises OverlayError (an ImportError) when tinygrad is imported
 
 import os
 
-from vmapdbg.job.patches import ALL, format_patches
-from vmapdbg.overlay import PATCHES_VARIABLE, child_environment, install, is_installed
+from vmapdbg.install.overlay import PATCHES_VARIABLE, child_environment, install, is_installed
+from vmapdbg.install.patches import ALL, format_patches
 
 if not is_installed():
     patches = os.environ.get(PATCHES_VARIABLE, format_patches(ALL))

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from vmapdbg.job.patches import Patches
+    from vmapdbg.install.patches import Patches
     from vmapdbg.model.capture import Capture, Finding, Kernel, Schedule
 
 FOLDER = "schedules"
@@ -52,10 +52,10 @@ def install(spec: str | None, target: str | None, root: Path) -> Record:
     whose settings count where `spec` or `target` is None. Raises pytest.UsageError, with one line."""
     from vmapdbg.commands.jobs import apply_settings
     from vmapdbg.commands.tinygrad import settle_job
-    from vmapdbg.import_hook import OverlayError
-    from vmapdbg.job.job import Job
-    from vmapdbg.job.patches import parse_patches
-    from vmapdbg.job.targets import TARGETS
+    from vmapdbg.install.import_hook import OverlayError
+    from vmapdbg.install.job import Job
+    from vmapdbg.install.patches import parse_patches
+    from vmapdbg.install.targets import TARGETS
     from vmapdbg.model.failure import Failure
 
     if target is not None and target not in TARGETS:
@@ -74,9 +74,9 @@ def install(spec: str | None, target: str | None, root: Path) -> Record:
 
 def install_overlay(patches: Patches, target: str) -> Record:
     """Installs the overlay, and has tinygrad note the lines of Tensors. Raises OverlayError."""
-    from vmapdbg import overlay
     from vmapdbg.child.live import LineKeeper, build_live_capture, observe_with, recording
-    from vmapdbg.job.patches import format_patches
+    from vmapdbg.install import overlay
+    from vmapdbg.install.patches import format_patches
 
     overlay.check_installed()
     overlay.install(format_patches(patches))
@@ -152,7 +152,7 @@ class Session:
     def capture(self) -> Generator[Captured]:
         from vmapdbg.commands.jobs import add_findings
         from vmapdbg.model.failure import Failure
-        from vmapdbg.render.sentences import fill_sentences
+        from vmapdbg.page.sentences import fill_sentences
 
         captured = Captured()
         with self.config.stash[_RECORD](captured):
@@ -220,7 +220,7 @@ def assert_schedule_matches(_vmapdbg: Session) -> Callable[[str], None]:
     def check(name: str) -> None:
         __tracebackhide__ = True
         from vmapdbg.model.store import StoreError, write_atomically
-        from vmapdbg.render.text.snapshot import format_snapshot
+        from vmapdbg.page.text.snapshot import format_snapshot
 
         if not name or name.strip(".") != name or not all(c.isalnum() or c in "._-" for c in name):
             pytest.fail(f"{name!r} is no name for a snapshot: use letters, digits, . _ -", pytrace=False)

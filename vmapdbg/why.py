@@ -11,9 +11,8 @@ from typing import Literal
 
 from vmapdbg.model.capture import Capture, Kernel, Node, Schedule
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.schedule_index import ScheduleIndex, index_of
+from vmapdbg.model.schedule_index import ScheduleIndex, find_distinct, index_of
 from vmapdbg.model.subjects import choose_numbered, find_named
-from vmapdbg.overview.kernels import find_distinct
 
 Topic = Literal[
     # about a node

@@ -14,9 +14,9 @@ from opened import EVIL, Opened
 from vmapdbg.diff import diff_captures
 from vmapdbg.diff.lines import match_lines
 from vmapdbg.model.capture import Capture, Finding, Realized
-from vmapdbg.overview.changes import Comparison
-from vmapdbg.render.report.diff_page import render_diff_report
-from vmapdbg.render.report.sources import SourceFile
+from vmapdbg.page.html.diff_page import render_diff_report
+from vmapdbg.page.html.sources import SourceFile
+from vmapdbg.page.overview.changes import Comparison
 
 pytestmark = pytest.mark.browser
 OLD = "import tinygrad\n\nx = (a * b).sum()\ny = x + 1\n"

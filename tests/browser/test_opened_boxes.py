@@ -11,8 +11,8 @@ from captures import make_capture, make_kernel, make_node, make_schedule, traini
 from opened import Opened
 
 from vmapdbg.model.capture import Capture
-from vmapdbg.render.report.page import render_report
-from vmapdbg.render.report.sources import SourceFile
+from vmapdbg.page.html.page import render_report
+from vmapdbg.page.html.sources import SourceFile
 
 pytestmark = pytest.mark.browser
 FOLDED = ".part:not([hidden]) .box.folded"

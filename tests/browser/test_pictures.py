@@ -14,8 +14,8 @@ import pytest
 from captures import long_graph, lost_range, make_capture, make_kernel, make_node, make_schedule, many_kernels
 
 from vmapdbg.model.capture import Capture
-from vmapdbg.render.graph.stages import STAGES
-from vmapdbg.render.graph.write import write_graph
+from vmapdbg.page.graph.stages import STAGES
+from vmapdbg.page.graph.write import write_graph
 
 pytestmark = pytest.mark.browser
 

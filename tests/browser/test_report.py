@@ -16,9 +16,9 @@ from captures import long_graph, lost_range, make_capture, make_kernel, make_nod
 from opened import EVIL, Opened, open_in_notebook
 
 from vmapdbg.model.capture import Capture, Finding
-from vmapdbg.render.report.lines import list_lines
-from vmapdbg.render.report.page import render_report
-from vmapdbg.render.report.sources import SourceFile
+from vmapdbg.page.html.lines import list_lines
+from vmapdbg.page.html.page import render_report
+from vmapdbg.page.html.sources import SourceFile
 
 pytestmark = pytest.mark.browser
 

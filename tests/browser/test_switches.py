@@ -11,12 +11,12 @@ import pytest
 from captures import failed_snippet, lost_range, make_capture, make_kernel, make_schedule
 from opened import EVIL, Opened, open_in_notebook
 
-from vmapdbg.job.patches import SWITCHABLE
-from vmapdbg.job.states import PatchState, list_states
+from vmapdbg.install.patches import SWITCHABLE
+from vmapdbg.install.states import PatchState, list_states
 from vmapdbg.model.capture import Capture
-from vmapdbg.render.report.lines import list_lines
-from vmapdbg.render.report.sources import SourceFile
-from vmapdbg.render.report.states import render_states
+from vmapdbg.page.html.lines import list_lines
+from vmapdbg.page.html.sources import SourceFile
+from vmapdbg.page.html.states import render_states
 
 pytestmark = pytest.mark.browser
 FAULTY, FAILED = "fuse-broadcast", "close-ranges"

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tool import HANGS, ROOT, is_running, run_tool, show_json, wait_until
+from tool import HANGS, ROOT, is_running, run_command, run_tool, show_json, wait_until
 
 
 def write(folder: Path, text: str) -> str:

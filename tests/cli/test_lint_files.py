@@ -15,7 +15,7 @@ from tool import ROOT, run_tool
 from vmapdbg.commands.cli import main
 from vmapdbg.lint import RULES
 from vmapdbg.model.capture import Finding
-from vmapdbg.render.text.lint import print_concise
+from vmapdbg.page.text.lint import print_concise
 
 EXAMPLES = ROOT / "docs" / "examples"
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tool import ROOT, RunSample, run_tool, show_json
 
-from vmapdbg.job.patches import SWITCHABLE
+from vmapdbg.install.patches import SWITCHABLE
 
 TARGETS = {
     "c": "void E_",

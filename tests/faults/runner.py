@@ -15,11 +15,11 @@ os.environ.setdefault("DEV", "PYTHON")
 
 import pytest
 
-from vmapdbg import overlay
 from vmapdbg.child.lazy import schedule_lazy
 from vmapdbg.child.record.lines import set_internal_folders
 from vmapdbg.child.record.recorder import Recorder
-from vmapdbg.job.patches import format_patches, parse_patches, patch_states
+from vmapdbg.install import overlay
+from vmapdbg.install.patches import format_patches, parse_patches, patch_states
 from vmapdbg.lint import RULES, lint_capture
 from vmapdbg.model import capture as model
 from vmapdbg.model.data import to_data

@@ -15,7 +15,7 @@ from vmapdbg.check.oracles import DEFAULT
 from vmapdbg.check.result import CheckReport
 from vmapdbg.model.capture import Finding
 from vmapdbg.model.data import build_data, from_data
-from vmapdbg.render.check_sentences import make_findings
+from vmapdbg.page.check_sentences import make_findings
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -29,8 +29,8 @@ def run(source: str, stock: bool = False, plain: bool = False) -> list[np.ndarra
 
 def serve(connection: Any) -> None:
     """Takes (source, stock, plain) and answers ("ok", arrays) or (the exception's name, its message and traceback)."""
-    from vmapdbg.job.patches import format_patches, parse_patches
-    from vmapdbg.overlay import install
+    from vmapdbg.install.overlay import install
+    from vmapdbg.install.patches import format_patches, parse_patches
 
     install(format_patches(parse_patches(os.environ.get("VMAPDBG_PATCHES", "all"))))
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from devices import choose_device
 
-from vmapdbg.job.patches import format_patches, parse_patches
-from vmapdbg.overlay import install
+from vmapdbg.install.overlay import install
+from vmapdbg.install.patches import format_patches, parse_patches
 
 sys.path.insert(0, str(Path(__file__).parent))  # `scopes`, which importlib mode would not find
 install(format_patches(parse_patches("all")))

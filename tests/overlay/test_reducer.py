@@ -19,7 +19,7 @@ from vmapdbg.child.reduce.trial import Trial
 from vmapdbg.child.reduce.wrong_alone import VALUES, find_fault
 from vmapdbg.child.switches import find_changed, read_switches
 from vmapdbg.diff.values import estimate_terms
-from vmapdbg.job.job import Run
+from vmapdbg.install.job import Run
 from vmapdbg.model.capture import Output, Range
 from vmapdbg.values.tolerance import EPSILON, make_tolerance
 

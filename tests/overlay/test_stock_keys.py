@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from vmapdbg.job.patches import format_patches, parse_patches
-from vmapdbg.overlay import child_environment
+from vmapdbg.install.overlay import child_environment
+from vmapdbg.install.patches import format_patches, parse_patches
 
 Schedules = list[list[str]]
 

@@ -21,9 +21,9 @@ def main() -> None:
     recorder = start()
     importlib.import_module("tinygrad.tensor")
     from vmapdbg.child.live_observed import build_observed_capture
-    from vmapdbg.job.job import Job
+    from vmapdbg.install.job import Job
     from vmapdbg.model.store import dump_compact
-    from vmapdbg.render.sentences import fill_sentences
+    from vmapdbg.page.sentences import fill_sentences
 
     captures: dict[str, Any] = {}
     for path in sys.argv[1:]:

@@ -19,11 +19,11 @@ from rich.console import Console
 from vmapdbg.model.capture import Bufferize, Capture, Kernel, Node, Reason
 from vmapdbg.model.data import to_data
 from vmapdbg.model.store import dump_compact, parse_capture
-from vmapdbg.render.graph.stages import STAGES
-from vmapdbg.render.graph.write import write_graph
-from vmapdbg.render.json_schema import schema_file
-from vmapdbg.render.text.capture import print_capture
-from vmapdbg.render.text.why import print_explanations
+from vmapdbg.page.graph.stages import STAGES
+from vmapdbg.page.graph.write import write_graph
+from vmapdbg.page.json_schema import schema_file
+from vmapdbg.page.text.capture import print_capture
+from vmapdbg.page.text.why import print_explanations
 from vmapdbg.why import explain
 
 WIDTH = 80

@@ -16,7 +16,7 @@ import pytest
 from release_trees import ROOT, find_tree
 
 from vmapdbg.commands.launcher import run_many
-from vmapdbg.job.job import Choice, Job
+from vmapdbg.install.job import Choice, Job
 
 SOFTMAX = """import numpy as np
 from tinygrad import Tensor

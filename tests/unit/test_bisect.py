@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from vmapdbg.bisect import DEFAULT_RUNS
 from vmapdbg.bisect.search import Search, search_patches
-from vmapdbg.job.patches import SWITCHABLE, Patches
+from vmapdbg.install.patches import SWITCHABLE, Patches
 
 NAMES = ["a", "b", "c", "d", "e", "f", "g"]
 

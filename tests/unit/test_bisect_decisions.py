@@ -18,7 +18,7 @@ from vmapdbg.bisect.decisions import (
     list_releasable,
 )
 from vmapdbg.bisect.outcome import find_wrong_schedule
-from vmapdbg.job.job import Choice, Job, dump_record, load_job
+from vmapdbg.install.job import Choice, Job, dump_record, load_job
 from vmapdbg.model.capture import (
     SCHEMA,
     Bufferize,
@@ -31,9 +31,9 @@ from vmapdbg.model.capture import (
     Versions,
 )
 from vmapdbg.model.vocabulary import Rule
-from vmapdbg.render.documents import DecisionsDocument, DecisionTrial, NamedOutcome, describe_choices
-from vmapdbg.render.sentences import fill_sentences
-from vmapdbg.render.text.bisect_decisions import print_decisions
+from vmapdbg.page.documents import DecisionsDocument, DecisionTrial, NamedOutcome, describe_choices
+from vmapdbg.page.sentences import fill_sentences
+from vmapdbg.page.text.bisect_decisions import print_decisions
 
 
 def make_schedule(

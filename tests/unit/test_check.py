@@ -38,8 +38,8 @@ from vmapdbg.check.result import (
     StaleValue,
 )
 from vmapdbg.model.data import build_data, to_data
-from vmapdbg.render.check_sentences import make_findings
-from vmapdbg.render.pattern_sentences import add_pattern_sentences, describe_pattern
+from vmapdbg.page.check_sentences import make_findings
+from vmapdbg.page.pattern_sentences import add_pattern_sentences, describe_pattern
 from vmapdbg.values.numbers import Array, decode, find_index
 from vmapdbg.values.tolerance import make_tolerance
 

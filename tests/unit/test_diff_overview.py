@@ -11,7 +11,7 @@ from rendered import flatten, print_to_text
 from vmapdbg.diff import CaptureDiff, diff_captures
 from vmapdbg.model.capture import Capture, Kernel, Measured, Node, Realized, Reason
 from vmapdbg.model.failure import Failure
-from vmapdbg.overview.changes import (
+from vmapdbg.page.overview.changes import (
     Comparison,
     compare_lines,
     compare_realized,
@@ -19,9 +19,9 @@ from vmapdbg.overview.changes import (
     is_long_diff,
     sum_kernels,
 )
-from vmapdbg.overview.diff_selection import select_change, select_changed_kernels, select_changed_line
-from vmapdbg.render.text.diff import print_selected
-from vmapdbg.render.text.diff_overview import print_diff_overview
+from vmapdbg.page.overview.diff_selection import select_change, select_changed_kernels, select_changed_line
+from vmapdbg.page.text.diff import print_selected
+from vmapdbg.page.text.diff_overview import print_diff_overview
 
 LAYERS = 3
 

@@ -19,9 +19,9 @@ from vmapdbg.diff import diff_captures
 from vmapdbg.diff.lines import match_lines
 from vmapdbg.model.capture import Capture, Finding, Realized, Reason
 from vmapdbg.model.store import save_capture
-from vmapdbg.overview.changes import Comparison
-from vmapdbg.render.report.diff_page import render_diff_report
-from vmapdbg.render.report.sources import SourceFile
+from vmapdbg.page.html.diff_page import render_diff_report
+from vmapdbg.page.html.sources import SourceFile
+from vmapdbg.page.overview.changes import Comparison
 
 OLD = "import tinygrad\n\nx = (a * b).sum()\ny = x + 1\n"
 NEW = "import tinygrad\n# kept\n\nx = (a * b).sum().contiguous()\ny = x + 1\n"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from vmapdbg.commands.last_job import NothingRemembered, recall_job, remember_job
-from vmapdbg.job.job import CheckRequest, Job, ReduceRequest, Request, dump_record, load_job, load_request
-from vmapdbg.job.patches import ALL, Patches
+from vmapdbg.install.job import CheckRequest, Job, ReduceRequest, Request, dump_record, load_job, load_request
+from vmapdbg.install.patches import ALL, Patches
 
 JOB = Job("a.py", ("--steps", "1"), "metal", frozenset({"close-ranges"}), 2.5, True)
 PATCHES = [ALL, frozenset({"close-ranges"}), frozenset(), None]

@@ -15,9 +15,9 @@ from vmapdbg.diff import diff_captures
 from vmapdbg.model.data import to_data
 from vmapdbg.model.store import load_capture
 from vmapdbg.model.vocabulary import DocumentKind, Rule
-from vmapdbg.render.documents import DOCUMENTS
-from vmapdbg.render.json_schema import FOLDER, dump_schema, make_schema, schema_file
-from vmapdbg.render.lint_formats import dump_json
+from vmapdbg.page.documents import DOCUMENTS
+from vmapdbg.page.json_schema import FOLDER, dump_schema, make_schema, schema_file
+from vmapdbg.page.lint_formats import dump_json
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -31,7 +31,7 @@ def validate(kind: DocumentKind, data: Any) -> list[str]:
 @pytest.mark.parametrize("kind", get_args(DocumentKind))
 def test_shipped_schema_is_the_one_of_the_dataclass(kind: DocumentKind) -> None:
     shipped = schema_file(kind).read_text(encoding="utf-8")
-    assert shipped == dump_schema(kind, DOCUMENTS[kind]), "run python -m vmapdbg.render.json_schema"
+    assert shipped == dump_schema(kind, DOCUMENTS[kind]), "run python -m vmapdbg.page.json_schema"
     Draft202012Validator.check_schema(json.loads(shipped))
 
 

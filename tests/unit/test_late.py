@@ -19,7 +19,7 @@ from vmapdbg.child.evidence.folder import EvidenceFolder, Verdict, name_file
 from vmapdbg.child.evidence.graphs import Evidence, KernelRun, WrittenBuffer
 from vmapdbg.child.evidence.late import LateKernels
 from vmapdbg.child.oracle.checker import RunChecker
-from vmapdbg.job.job import CheckRequest, Job
+from vmapdbg.install.job import CheckRequest, Job
 from vmapdbg.values.tolerance import Tolerance
 
 PACKED = KernelRun(kernel=7)

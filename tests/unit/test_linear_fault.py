@@ -14,7 +14,7 @@ from vmapdbg.check.result import Comparison, KernelFault
 from vmapdbg.child.evidence.graphs import KernelRun, WrittenBuffer
 from vmapdbg.child.oracle import linear_fault
 from vmapdbg.child.oracle.wrong_buffer import WrongBuffer
-from vmapdbg.render.check_sentences import describe_maker
+from vmapdbg.page.check_sentences import describe_maker
 from vmapdbg.values.numbers import Array, encode
 from vmapdbg.values.tolerance import make_tolerance
 

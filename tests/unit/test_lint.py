@@ -16,8 +16,8 @@ from vmapdbg.lint.ignores import split_ignored
 from vmapdbg.model.capture import Access, Bufferize, Capture, Finding, Loop, Outside, Range, Reset, Versions, WrongTime
 from vmapdbg.model.data import from_data, to_data
 from vmapdbg.model.vocabulary import AccessKind, LoopKind
-from vmapdbg.render.lint_formats import dump_github, dump_json, dump_sarif
-from vmapdbg.render.text.lint import Report, print_concise, print_explanation, print_text
+from vmapdbg.page.lint_formats import dump_github, dump_json, dump_sarif
+from vmapdbg.page.text.lint import Report, print_concise, print_explanation, print_text
 
 SCOPE = (Range("rm1", 3, "LOOP", True),)
 

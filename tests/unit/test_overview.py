@@ -11,12 +11,13 @@ from rendered import flatten, print_to_text
 from vmapdbg.lint import lint_capture
 from vmapdbg.model.capture import Bufferize, Capture, Decision, Measured, Realized, Reason, Unsplit
 from vmapdbg.model.failure import Failure
-from vmapdbg.overview.decisions import count_outcomes, count_realized, count_unsplit
-from vmapdbg.overview.kernels import Place, find_distinct, group_kernels, is_long
-from vmapdbg.overview.lines import count_lines
-from vmapdbg.overview.methods import count_methods
-from vmapdbg.overview.selection import is_line, select_kernels, select_line
-from vmapdbg.render.text.capture import print_capture, print_overview
+from vmapdbg.model.schedule_index import find_distinct
+from vmapdbg.page.overview.decisions import count_outcomes, count_realized, count_unsplit
+from vmapdbg.page.overview.kernels import Place, group_kernels, is_long
+from vmapdbg.page.overview.lines import count_lines
+from vmapdbg.page.overview.methods import count_methods
+from vmapdbg.page.overview.selection import is_line, select_kernels, select_line
+from vmapdbg.page.text.capture import print_capture, print_overview
 from vmapdbg.why import explain
 
 MATMUL = make_kernel("r_64", key="aa", executed_ops=900, bytes=100, lines=("net.py:3",), nodes=(2, 3), outputs=(3,))

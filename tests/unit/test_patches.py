@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vmapdbg.job.patches import SWITCHABLE, PatchError, format_patches, parse_patches, patch_states, spell_patches
+from vmapdbg.install.patches import SWITCHABLE, PatchError, format_patches, parse_patches, patch_states, spell_patches
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from rich.cells import cell_len
 from vmapdbg.diff import CaptureDiff, diff_captures
 from vmapdbg.model.capture import Capture, Finding, Output, SnippetError
 from vmapdbg.model.store import load_capture
-from vmapdbg.render.text.diff import print_diff
+from vmapdbg.page.text.diff import print_diff
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 PRINTED = (

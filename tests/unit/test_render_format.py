@@ -3,7 +3,7 @@
 import pytest
 from captures import SNIPPET, make_capture, make_kernel, make_schedule
 
-from vmapdbg.render.format import Places, format_bytes, format_count, format_dims, format_ids, format_shape
+from vmapdbg.page.format import Places, format_bytes, format_count, format_dims, format_ids, format_shape
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ from captures import failed_snippet, long_graph, lost_range, make_capture, make_
 
 from vmapdbg.model.capture import Bufferize, Capture, Realized
 from vmapdbg.model.store import StoreError
-from vmapdbg.render.graph import draw as graph_draw
-from vmapdbg.render.graph.model import GraphError
-from vmapdbg.render.graph.write import write_graph
+from vmapdbg.page.graph import draw as graph_draw
+from vmapdbg.page.graph.model import GraphError
+from vmapdbg.page.graph.write import write_graph
 
 SVG = "{http://www.w3.org/2000/svg}"
 TITLE = "{http://www.w3.org/1999/xlink}title"
@@ -360,7 +360,7 @@ def test_layout_that_never_ends_in_time_is_drawn_in_part(tmp_path: Path, monkeyp
             raise graph_draw.TooSlow
         return real(source, kind, seconds)
 
-    monkeypatch.setattr("vmapdbg.render.graph.drawing.draw_dot", draw)
+    monkeypatch.setattr("vmapdbg.page.graph.drawing.draw_dot", draw)
     nodes = tuple(
         make_node(i, "VMAPIN", src=(i - 1,) if i else (), ambient=("rm1",), shape=(i + 1,)) for i in range(300)
     )

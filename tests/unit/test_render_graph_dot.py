@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vmapdbg.render.graph.dot import clean_text, write_dot
-from vmapdbg.render.graph.draw import draw_dot
-from vmapdbg.render.graph.model import (
+from vmapdbg.page.graph.dot import clean_text, write_dot
+from vmapdbg.page.graph.draw import draw_dot
+from vmapdbg.page.graph.model import (
     ADDED,
     REMOVED,
     Graph,
@@ -22,7 +22,7 @@ from vmapdbg.render.graph.model import (
     choose_colours,
     measure_ranks,
 )
-from vmapdbg.render.graph.svg import style_svg
+from vmapdbg.page.graph.svg import style_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 TITLE = "{http://www.w3.org/1999/xlink}title"

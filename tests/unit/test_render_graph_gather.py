@@ -13,10 +13,10 @@ from captures import lost_range, training_step
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vmapdbg.render.graph.far import name_far
-from vmapdbg.render.graph.gather import Box, Gathered, Look, gather_nodes
-from vmapdbg.render.graph.model import Graph, GraphEdge, GraphNode, sort_names
-from vmapdbg.render.graph.write import write_graph
+from vmapdbg.page.graph.far import name_far
+from vmapdbg.page.graph.gather import Box, Gathered, Look, gather_nodes
+from vmapdbg.page.graph.model import Graph, GraphEdge, GraphNode, sort_names
+from vmapdbg.page.graph.write import write_graph
 
 
 def make_graph(kinds: Sequence[str], edges: Sequence[tuple[int, int]]) -> Graph:

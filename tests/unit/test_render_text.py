@@ -36,10 +36,10 @@ from rendered import (
 from rich.cells import cell_len
 from rich.console import Console
 
-from vmapdbg.job.patches import PATCHES
+from vmapdbg.install.patches import PATCHES
 from vmapdbg.model.capture import Bufferize, Capture, Finding, Range, SnippetError, VmapEntry
-from vmapdbg.render.sections import SECTIONS
-from vmapdbg.render.text.capture import print_capture, print_patches
+from vmapdbg.page.sections import SECTIONS
+from vmapdbg.page.text.capture import print_capture, print_patches
 
 WIDTHS = (60, 80, 200)
 CAPTURES = {

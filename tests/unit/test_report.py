@@ -18,10 +18,10 @@ from click.testing import CliRunner
 from vmapdbg.commands.cli import main
 from vmapdbg.model.capture import Access, BufferArg, Capture, Finding, Measured, Realized, Reason, SnippetError
 from vmapdbg.model.store import save_capture
-from vmapdbg.render.report.code import split_python
-from vmapdbg.render.report.lines import collect_notes, list_lines, view_source
-from vmapdbg.render.report.page import render_report
-from vmapdbg.render.report.sources import SourceFile, read_sources
+from vmapdbg.page.html.code import split_python
+from vmapdbg.page.html.lines import collect_notes, list_lines, view_source
+from vmapdbg.page.html.page import render_report
+from vmapdbg.page.html.sources import SourceFile, read_sources
 
 EVIL = "</script></style><img src=x onerror=alert(1)>\"'{{ 7*7 }}<!--\x00\x1b[31m\u202e\ud800"
 

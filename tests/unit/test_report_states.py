@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from captures import failed_snippet, lost_range, make_capture, make_kernel, make_schedule, many_kernels
 
-from vmapdbg.job.patches import ALL, SWITCHABLE, parse_patches
-from vmapdbg.job.states import PatchState, list_states
+from vmapdbg.install.patches import ALL, SWITCHABLE, parse_patches
+from vmapdbg.install.states import PatchState, list_states
 from vmapdbg.model.capture import Capture, Finding, Measured
-from vmapdbg.render.report.lines import list_lines
-from vmapdbg.render.report.page import render_report
-from vmapdbg.render.report.sources import SourceFile
-from vmapdbg.render.report.states import render_states
+from vmapdbg.page.html.lines import list_lines
+from vmapdbg.page.html.page import render_report
+from vmapdbg.page.html.sources import SourceFile
+from vmapdbg.page.html.states import render_states
 
 NAMES = ["all", "none", *SWITCHABLE]
 

@@ -14,8 +14,8 @@ from vmapdbg.child.evidence.suite_folder import SuiteFolder
 from vmapdbg.child.oracle.judge import judge
 from vmapdbg.commands.run_check import read_found
 from vmapdbg.model.crash import Crash, RewriteStep
+from vmapdbg.page.run_check import make_document
 from vmapdbg.reference.graph import Graph, Node
-from vmapdbg.render.run_check import make_document
 from vmapdbg.values.tolerance import make_tolerance
 
 WRONG = Comparison("wrong", 6, 4, (0, 0), 7.0, 3.0, None, make_tolerance("float", 1, 1.0))

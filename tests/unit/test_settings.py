@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from vmapdbg.commands.settings import Settings, SettingsError, find_settings
-from vmapdbg.job.patches import parse_patches
+from vmapdbg.install.patches import parse_patches
 
 ALL_KEYS = """
 [tool.vmapdbg]

@@ -16,9 +16,9 @@ from vmapdbg.diff import KernelChange, KernelSide
 from vmapdbg.model.capture import Schedule, Versions
 from vmapdbg.model.data import to_data
 from vmapdbg.model.failure import Failure
-from vmapdbg.render.suite_github import dump_suite_github
-from vmapdbg.render.suite_words import name_change
-from vmapdbg.render.text.suite import print_suite
+from vmapdbg.page.suite_github import dump_suite_github
+from vmapdbg.page.suite_words import name_change
+from vmapdbg.page.text.suite import print_suite
 from vmapdbg.suite.compare import compare_runs, diff_test
 from vmapdbg.suite.cost import estimate_cost
 from vmapdbg.suite.folder import end_run, name_test, new_folder, prepare_folder, start_run

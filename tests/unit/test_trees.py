@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from vmapdbg.trees import release
-from vmapdbg.trees.cache import find_entry
-from vmapdbg.trees.checkout import describe_commit, find_top, list_commits
-from vmapdbg.trees.find import find_tree
-from vmapdbg.trees.tree import TreeError, is_checkout, parse_name
+from vmapdbg.install import release
+from vmapdbg.install.cache import find_entry
+from vmapdbg.install.checkout import describe_commit, find_top, list_commits
+from vmapdbg.install.find import find_tree
+from vmapdbg.install.tree import TreeError, is_checkout, parse_name
 
 
 @pytest.fixture(autouse=True)

@@ -11,12 +11,12 @@ from rendered import flatten, print_to_text
 from vmapdbg.commands import turns
 from vmapdbg.commands.turns import run_in_turns
 from vmapdbg.diff import diff_captures
-from vmapdbg.job.job import Job, Run
-from vmapdbg.job.patches import parse_patches
+from vmapdbg.install.job import Job, Run
+from vmapdbg.install.patches import parse_patches
 from vmapdbg.model.capture import Capture, Kernel, Measured
 from vmapdbg.model.times import sum_programs
-from vmapdbg.overview.changes import group_changes, sum_kernels
-from vmapdbg.render.text.diff import print_diff
+from vmapdbg.page.overview.changes import group_changes, sum_kernels
+from vmapdbg.page.text.diff import print_diff
 
 JOBS = [Job("net.py", patches=parse_patches(spec), times=True) for spec in ("none", "all")]
 

@@ -19,7 +19,7 @@ from vmapdbg.check.value_path import (
     WrongRewrite,
 )
 from vmapdbg.child.follow.follow import settle
-from vmapdbg.render.text.value_path import print_value_paths
+from vmapdbg.page.text.value_path import print_value_paths
 
 WRONG = Difference((0, 1), 7.0, 3.0, 4, 6)
 RIGHT = PassValue("number the uops", "tinygrad/schedule/rangeify.py:550", "right")

@@ -11,8 +11,8 @@ import pytest
 from rendered import print_to_text
 
 from vmapdbg.model.capture import Capture, Realized, Reason, Unsplit
-from vmapdbg.render.sentences import fill_sentences
-from vmapdbg.render.text.why import Sentences, print_explanations
+from vmapdbg.page.sentences import fill_sentences
+from vmapdbg.page.text.why import Sentences, print_explanations
 from vmapdbg.why import Explanation, Fact, UnknownSubject, explain
 
 

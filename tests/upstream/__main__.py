@@ -32,10 +32,10 @@ from tests.upstream.compare import (
 )
 from tests.upstream.fetch import FetchError, fetch_upstream
 from tests.upstream.sides import Bench, RunError, Side
-from vmapdbg.job.patches import PatchError, parse_patches
-from vmapdbg.job.targets import TARGETS
+from vmapdbg.install.overlay import TINYGRAD_VERSION
+from vmapdbg.install.patches import PatchError, parse_patches
+from vmapdbg.install.targets import TARGETS
 from vmapdbg.lint import RULES
-from vmapdbg.overlay import TINYGRAD_VERSION
 
 ROOT = Path(__file__).parents[2]
 CACHE_DIR = ROOT / ".cache" / "upstream"

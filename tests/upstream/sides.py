@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.upstream.compare import SideResult, TestResult
-from vmapdbg.job.patches import format_patches, parse_patches
-from vmapdbg.overlay import child_environment
+from vmapdbg.install.overlay import child_environment
+from vmapdbg.install.patches import format_patches, parse_patches
 
 PLUGIN_DIR = Path(__file__).parent / "plugin"
 PLUGIN_NAME = "vmapdbg_upstream_plugin"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from vmapdbg.bisect.search import Ask, Searcher
-from vmapdbg.job.job import Choice
+from vmapdbg.install.job import Choice
 from vmapdbg.model.capture import Capture, Node, Schedule
 
 Choices = frozenset[Choice]

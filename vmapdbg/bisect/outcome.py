@@ -9,7 +9,7 @@ from typing import Any
 
 from vmapdbg.bisect import KERNEL_COUNT
 from vmapdbg.diff.values import compare_outputs, find_worst
-from vmapdbg.job.job import Run
+from vmapdbg.install.job import Run
 from vmapdbg.model.capture import Capture, Finding, Schedule
 from vmapdbg.model.schedule_index import count_kernels
 from vmapdbg.model.vocabulary import ValueStatus

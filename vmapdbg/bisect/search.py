@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Any, Generic, Protocol, TypeVar
 
-from vmapdbg.job.patches import Patches
+from vmapdbg.install.patches import Patches
 
 
 class Sortable(Protocol):

@@ -11,12 +11,13 @@ from importlib.metadata import version
 from types import ModuleType
 from typing import Any
 
-from vmapdbg import __version__, overlay
+from vmapdbg import __version__
 from vmapdbg.child.record.lines import note_lines, set_internal_folders
 from vmapdbg.child.record.recorder import PassRecord, Recorder, ScheduleRecord
-from vmapdbg.job.job import Job
+from vmapdbg.install import overlay
+from vmapdbg.install.job import Job
+from vmapdbg.install.observer import Observer
 from vmapdbg.model import capture as model
-from vmapdbg.observer import Observer
 
 MOST_PROGRAMS = 256
 """How many rendered kernels are kept for the next schedule that has the same."""

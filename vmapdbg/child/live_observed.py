@@ -12,9 +12,9 @@ from vmapdbg import __version__
 from vmapdbg.child.live import process_kept
 from vmapdbg.child.record.observe import ObservedPass, ObservedSchedule, ObservingRecorder
 from vmapdbg.child.record.observe.records import UOp
-from vmapdbg.job.job import Job
+from vmapdbg.install.job import Job
+from vmapdbg.install.tree import find_version
 from vmapdbg.model import capture as model
-from vmapdbg.trees.tree import find_version
 
 
 def build_observed_capture(

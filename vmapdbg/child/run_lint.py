@@ -14,8 +14,8 @@ import os
 from pathlib import Path
 
 from vmapdbg.child.feed import MadeSchedule, feed
-from vmapdbg.job.job import LintedSchedule
-from vmapdbg.job.targets import DEFAULT_TARGET
+from vmapdbg.install.job import LintedSchedule
+from vmapdbg.install.targets import DEFAULT_TARGET
 from vmapdbg.model import capture as model
 from vmapdbg.model.data import to_data
 

@@ -16,7 +16,6 @@ import types
 from collections.abc import Callable
 from pathlib import Path
 
-from vmapdbg import overlay
 from vmapdbg.child.diagnosis import EndlessRewrite, KnownNodes, Watcher
 from vmapdbg.child.lazy import schedule_lazy
 from vmapdbg.child.lifeline import hold
@@ -24,7 +23,8 @@ from vmapdbg.child.modes import Mode, choose_mode
 from vmapdbg.child.record.recording import find_passes
 from vmapdbg.child.shadow import Shadow
 from vmapdbg.child.snippet_error import explain_error, explain_exit
-from vmapdbg.job.job import Request, load_request
+from vmapdbg.install import overlay
+from vmapdbg.install.job import Request, load_request
 from vmapdbg.model import capture as model
 from vmapdbg.model.store import dump_compact, write_atomically
 

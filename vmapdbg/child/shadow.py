@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import Any
 
 from vmapdbg.child.adapters.launches import Step, watch_launches
-from vmapdbg.overlay import load_patching
+from vmapdbg.install.overlay import load_patching
 
 _FREE = 1.0
 """Seconds that the copies of a run may take."""

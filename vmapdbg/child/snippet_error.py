@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
-from vmapdbg import overlay
 from vmapdbg.child.diagnosis import KnownNodes, diagnose
 from vmapdbg.child.record.lines import find_user_file
-from vmapdbg.job.targets import TARGETS
+from vmapdbg.install import overlay
+from vmapdbg.install.targets import TARGETS
 from vmapdbg.model import capture as model
 from vmapdbg.model.wording import first_line
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from vmapdbg.commands.launcher import ChildDied, Streams, add_tree, make_folder, start_child, stop_group, wait_for
 from vmapdbg.commands.programs import ONE_THREAD
 from vmapdbg.commands.progress import Progress
-from vmapdbg.job.job import CheckRequest, ReduceRequest, ValueRequest
+from vmapdbg.install.job import CheckRequest, ReduceRequest, ValueRequest
 from vmapdbg.model.store import write_atomically
 
 
@@ -35,7 +35,7 @@ def ask_for_values(request: ValueRequest, progress: Progress | None) -> str:
     with make_folder() as folder:
         request = add_tree(replace(request, folder=folder))
         process = start_child(request, request.job.patches, Streams(stdout=sys.stderr.fileno()))
-        imports = ["vmapdbg.render.text.value_path"]
+        imports = ["vmapdbg.page.text.value_path"]
         text, ended = _wait_until_stopped(process, request, request.job.snippet, progress, imports)
     if isinstance(ended, ChildDied):
         print(f"vmapdbg: {ended}", file=sys.stderr)

@@ -13,15 +13,15 @@ from vmapdbg.commands.options import JobOptions
 from vmapdbg.commands.progress import show_progress
 from vmapdbg.commands.tinygrad import fetch_tree
 from vmapdbg.commands.turns import run_in_turns
-from vmapdbg.job.job import Job, Run
-from vmapdbg.job.patches import PatchError, parse_patches
+from vmapdbg.install.job import Job, Run
+from vmapdbg.install.patches import PatchError, parse_patches
+from vmapdbg.install.tree import TreeError, parse_name
 from vmapdbg.model.capture import SCHEMA, Capture, SnippetError, Versions
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import load_capture
-from vmapdbg.trees.tree import TreeError, parse_name
 
 # what compares two captures and prints that; the last brings numpy, which values are compared with
-_NEEDED = ("vmapdbg.diff", "vmapdbg.render.text.diff", "vmapdbg.values.close")
+_NEEDED = ("vmapdbg.diff", "vmapdbg.page.text.diff", "vmapdbg.values.close")
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from vmapdbg.commands.jobs import find_findings, find_job, find_plain_job, refus
 from vmapdbg.commands.launcher import run_many
 from vmapdbg.commands.options import JobOptions, OutcomeType, SnippetCommand, job_options
 from vmapdbg.commands.progress import count_runs, show_progress
-from vmapdbg.job.job import Job
-from vmapdbg.job.patches import Patches
+from vmapdbg.install.job import Job
+from vmapdbg.install.patches import Patches
 from vmapdbg.model.data import dump_document
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import check_output, write_output
@@ -152,11 +152,11 @@ def show_patches(
 
         reduced = reduce_job(job, kind, search, outcomes[0].run, reduction.seconds)
     if as_json:
-        from vmapdbg.render.documents import make_bisect_document
+        from vmapdbg.page.documents import make_bisect_document
 
         sys.stdout.write(dump_document(make_bisect_document(job.snippet, kind, search, outcomes, reduced)))
     else:
-        from vmapdbg.render.text.bisect import print_bisect
+        from vmapdbg.page.text.bisect import print_bisect
 
         print_bisect(job.snippet, kind, search, outcomes, make_console())
     if reduction is not None and reduced is not None:
@@ -181,7 +181,7 @@ def show_history(snippet: str | None, span: str, kind: str, options: JobOptions,
     if as_json:
         sys.stdout.write(dump_document(history))
     else:
-        from vmapdbg.render.text.bisect_commits import print_history
+        from vmapdbg.page.text.bisect_commits import print_history
 
         print_history(history, make_console())
     return int(found.search.first is not None)

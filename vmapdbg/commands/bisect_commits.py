@@ -13,16 +13,16 @@ from vmapdbg.bisect.outcome import Outcome, Outcomes, describe_end
 from vmapdbg.commands.jobs import find_findings
 from vmapdbg.commands.launcher import run_many
 from vmapdbg.commands.progress import show_progress
-from vmapdbg.job.job import Job, Run
+from vmapdbg.install.checkout import describe_commit, find_commit, find_top, list_commits
+from vmapdbg.install.find import find_tree
+from vmapdbg.install.job import Job, Run
+from vmapdbg.install.tree import TreeError, parse_name
 from vmapdbg.model.capture import SCHEMA
 from vmapdbg.model.failure import Failure
-from vmapdbg.trees.checkout import describe_commit, find_commit, find_top, list_commits
-from vmapdbg.trees.find import find_tree
-from vmapdbg.trees.tree import TreeError, parse_name
 
 if TYPE_CHECKING:
     from vmapdbg.diff import CaptureDiff
-    from vmapdbg.render.documents import History
+    from vmapdbg.page.documents import History
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def name_outcome(run: Run, outcomes: Outcomes) -> str | None:
 
 def describe_history(found: CommitsFound, snippet: str, kind: str, changes: CaptureDiff | None) -> History:
     """Returns the document about a search; `changes` is what the first commit changed."""
-    from vmapdbg.render.documents import CommitTrial, History, NamedOutcome
+    from vmapdbg.page.documents import CommitTrial, History, NamedOutcome
 
     search, top = found.search, found.top
     tried = [commit for commit in search.commits if commit in search.outcomes]

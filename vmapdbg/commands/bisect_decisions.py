@@ -17,7 +17,7 @@ from vmapdbg.commands.jobs import find_findings, find_job, is_saved
 from vmapdbg.commands.launcher import run_many
 from vmapdbg.commands.options import JobOptions
 from vmapdbg.commands.progress import Progress, show_progress
-from vmapdbg.job.job import Job, Run
+from vmapdbg.install.job import Job, Run
 from vmapdbg.model.capture import SCHEMA, Capture
 from vmapdbg.model.data import dump_document
 from vmapdbg.model.failure import Failure
@@ -25,7 +25,7 @@ from vmapdbg.model.schedule_index import count_kernels
 
 if TYPE_CHECKING:
     from vmapdbg.diff import CaptureDiff
-    from vmapdbg.render.documents import DecisionsDocument
+    from vmapdbg.page.documents import DecisionsDocument
 
 # of these it is known what is right; of the others, which decisions change them
 RIGHT_OR_WRONG = ("values", "crash")
@@ -87,7 +87,7 @@ def show_decisions(
     if as_json:
         sys.stdout.write(dump_document(document))
     else:
-        from vmapdbg.render.text.bisect_decisions import print_decisions
+        from vmapdbg.page.text.bisect_decisions import print_decisions
 
         print_decisions(document, make_console())
     return int(bool(document.found))
@@ -184,7 +184,7 @@ def describe_decisions(
     found: DecisionsFound, snippet: str, kind: str, changes: CaptureDiff | None
 ) -> DecisionsDocument:
     """Returns the document about a search."""
-    from vmapdbg.render.documents import DecisionsDocument, DecisionTrial, NamedOutcome, describe_choices
+    from vmapdbg.page.documents import DecisionsDocument, DecisionTrial, NamedOutcome, describe_choices
 
     runner = found.runner
     schedules = runner.runs[NOTHING].schedules

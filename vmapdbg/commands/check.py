@@ -21,7 +21,7 @@ from vmapdbg.commands.launcher import ChildDied, Streams, run_job
 from vmapdbg.commands.options import JobOptions, NamesType, SnippetCommand, end_after, job_options, tell_no_schedule
 from vmapdbg.commands.progress import show_progress
 from vmapdbg.commands.settings import find_settings
-from vmapdbg.job.job import CheckRequest, Job
+from vmapdbg.install.job import CheckRequest, Job
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.data import build_data, dump_document
 
@@ -78,15 +78,15 @@ def check(
     job = find_job(snippet, options)
     limit = elements or find_settings(job.snippet).elements or _ELEMENTS
     capture, report, ended = check_job(job, limit, oracles)
-    from vmapdbg.render.check_sentences import make_findings
+    from vmapdbg.page.check_sentences import make_findings
 
     capture = replace(capture, findings=make_findings(capture, report))
     if as_json:
-        from vmapdbg.render.documents import make_check_document
+        from vmapdbg.page.documents import make_check_document
 
         sys.stdout.write(dump_document(make_check_document(capture, report)))
     elif capture.schedules:
-        from vmapdbg.render.text.check import print_check
+        from vmapdbg.page.text.check import print_check
 
         print_check(capture, report, make_console())
     else:
@@ -119,7 +119,7 @@ def check_job(job: Job, limit: int, oracles: tuple[str, ...]) -> tuple[Capture, 
         request = CheckRequest(job=job, evidence=evidence, limit=limit, oracles=oracles)
         comparison = stack.enter_context(start_comparison(request))
         with show_progress(f"working on {job.snippet}", late=True) as progress:
-            capture = run_job(job, streams, ["vmapdbg.render.text.check"], evidence, progress, shadow=True)
+            capture = run_job(job, streams, ["vmapdbg.page.text.check"], evidence, progress, shadow=True)
         refuse_overlay_error(capture)
         tell_death(capture)
         work: tuple[int, ...] = ()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vmapdbg.commands.last_job import recall_names
-from vmapdbg.job.patches import PATCHES
+from vmapdbg.install.patches import PATCHES
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import load_capture

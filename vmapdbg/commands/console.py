@@ -130,7 +130,7 @@ def list_display_options() -> list[click.Option]:
 def make_console(stderr: bool = False) -> Any:
     """Returns the console of stdout, or of stderr: width and colour from the terminal and the options, plain when
     piped, NO_COLOR honoured. That of stdout is a pager where stdout is a terminal."""
-    from vmapdbg.render.text.legible import LegibleConsole
+    from vmapdbg.page.text.legible import LegibleConsole
 
     display = get_display()
     file = None

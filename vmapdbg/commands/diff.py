@@ -20,7 +20,7 @@ from vmapdbg.model.data import dump_document
 from vmapdbg.model.failure import Failure
 
 if TYPE_CHECKING:
-    from vmapdbg.overview.changes import Comparison
+    from vmapdbg.page.overview.changes import Comparison
 
 _SEE_MORE = (
     "A part of the changes: --kernel NAME, --line FILE:N, --schedule N. All changes: --schedule all; with what is the"
@@ -165,7 +165,7 @@ def compare_inputs(inputs: tuple[str, ...], baseline: str | None, options: JobOp
     if times:
         tell_untimed(pair.before, pair.after)
     from vmapdbg.diff import diff_captures
-    from vmapdbg.overview.changes import Comparison
+    from vmapdbg.page.overview.changes import Comparison
 
     found = diff_captures(pair.before, pair.after, pair.printed, pair.names, pair.same_lines)
     return Comparison(pair.before, pair.after, found)
@@ -174,14 +174,14 @@ def compare_inputs(inputs: tuple[str, ...], baseline: str | None, options: JobOp
 def print_part(compared: Comparison, part: Part, output: Path | None) -> None:
     """Prints what is asked for of a diff: all that changed, of a long one an overview; beside a page the verdict alone.
     Raises Failure for a part that it does not have."""
-    from vmapdbg.overview.changes import is_long_diff
-    from vmapdbg.overview.diff_selection import (
+    from vmapdbg.page.overview.changes import is_long_diff
+    from vmapdbg.page.overview.diff_selection import (
         SelectedChange,
         select_change,
         select_changed_kernels,
         select_changed_line,
     )
-    from vmapdbg.render.text.diff import print_diff, print_selected, print_verdict
+    from vmapdbg.page.text.diff import print_diff, print_selected, print_verdict
 
     if output is not None:
         print_verdict(compared.diff, make_console())
@@ -194,7 +194,7 @@ def print_part(compared: Comparison, part: Part, output: Path | None) -> None:
     elif part.number is not None:
         selected = [SelectedChange(item, item) for item in select_change(found, part.number)]
     elif part.schedule is None and not part.show_all and is_long_diff(found):
-        from vmapdbg.render.text.diff_overview import print_diff_overview
+        from vmapdbg.page.text.diff_overview import print_diff_overview
 
         print_diff_overview(compared, make_console(), _SEE_MORE)
         return

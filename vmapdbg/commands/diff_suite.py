@@ -75,11 +75,11 @@ def print_runs(found: SuiteDiff, options: SuiteOptions) -> None:
     if options.as_json:
         sys.stdout.write(dump_document(found))
     elif options.form == "github":
-        from vmapdbg.render.suite_github import dump_suite_github
+        from vmapdbg.page.suite_github import dump_suite_github
 
         sys.stdout.write(dump_suite_github(found))
     else:
-        from vmapdbg.render.text.suite import print_suite
+        from vmapdbg.page.text.suite import print_suite
 
         print_suite(found, make_console(), show_all=options.show_all)
 
@@ -89,7 +89,7 @@ def print_test(found: CaptureDiff, options: SuiteOptions) -> None:
     if options.as_json:
         sys.stdout.write(dump_document(found))
     else:
-        from vmapdbg.render.text.diff import print_diff
+        from vmapdbg.page.text.diff import print_diff
 
         print_diff(found, make_console(), show_all=options.show_all, unified=options.unified)
 

@@ -10,7 +10,7 @@ from vmapdbg.commands.baseline import find_pair
 from vmapdbg.commands.completion import offer_baselines, offer_files
 from vmapdbg.commands.jobs import find_capture
 from vmapdbg.commands.options import JobOptions, SnippetCommand, end_after, job_options
-from vmapdbg.render.graph.stages import STAGES
+from vmapdbg.page.graph.stages import STAGES
 
 
 @click.command(cls=SnippetCommand)
@@ -52,7 +52,7 @@ def graph(
       vmapdbg graph samples/lost_range.py -o kernels.svg --stage kernels
       vmapdbg graph -o change.svg --diff --around 48 --depth 3
     """
-    from vmapdbg.render.graph.write import check_path, write_graph
+    from vmapdbg.page.graph.write import check_path, write_graph
 
     # before the snippet runs
     check_path(output)

@@ -21,9 +21,9 @@ from vmapdbg.commands.progress import show_progress
 from vmapdbg.commands.settings import Settings, find_settings
 from vmapdbg.commands.tinygrad import settle_job
 from vmapdbg.commands.typed import find_typed
-from vmapdbg.job.job import Job
-from vmapdbg.job.patches import ALL, spell_patches
-from vmapdbg.job.targets import DEFAULT_TARGET
+from vmapdbg.install.job import Job
+from vmapdbg.install.patches import ALL, spell_patches
+from vmapdbg.install.targets import DEFAULT_TARGET
 from vmapdbg.model.capture import Capture, Finding
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import load_capture
@@ -163,7 +163,7 @@ def capture_job(job: Job, quiet_stdout: bool = False) -> Capture:
     streams = Streams(stdout=sys.stderr.fileno() if quiet_stdout else None)
     with show_progress(f"working on {job.snippet}", late=True) as progress:
         # what prints the report takes a third of a second to import
-        capture = run_job(job, streams, ["vmapdbg.render.text.capture"], progress=progress, shadow=True)
+        capture = run_job(job, streams, ["vmapdbg.page.text.capture"], progress=progress, shadow=True)
     refuse_overlay_error(capture)
     tell_death(capture)
     capture = add_findings(capture)

@@ -6,7 +6,7 @@ import contextlib
 import json
 from pathlib import Path
 
-from vmapdbg.job.job import Job, dump_record, load_job
+from vmapdbg.install.job import Job, dump_record, load_job
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import StoreError, write_atomically
 

@@ -20,13 +20,13 @@ from typing import IO, TypeVar
 
 from vmapdbg.commands.early import EarlyCapture
 from vmapdbg.commands.progress import Progress
-from vmapdbg.job.job import CheckRequest, Job, ReduceRequest, Request, Run, ValueRequest, dump_record
-from vmapdbg.job.patches import Patches, format_patches
+from vmapdbg.install.find import find_tree
+from vmapdbg.install.job import CheckRequest, Job, ReduceRequest, Request, Run, ValueRequest, dump_record
+from vmapdbg.install.overlay import BOOTSTRAP_DIR, child_environment
+from vmapdbg.install.patches import Patches, format_patches
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.failure import EXIT_CHILD, Failure
 from vmapdbg.model.store import load_capture
-from vmapdbg.overlay import BOOTSTRAP_DIR, child_environment
-from vmapdbg.trees.find import find_tree
 
 # what does what is asked for
 _MODULES = {
@@ -77,7 +77,7 @@ def run_job(
         early.start()
         died = wait_for(process, request, job.snippet, job.timeout, progress, imports)
         # rich is imported with it: only when there is something to show
-        from vmapdbg.render.sentences import fill_sentences
+        from vmapdbg.page.sentences import fill_sentences
 
         early.join()
         capture = early.capture or load_capture(request.output)

@@ -23,7 +23,7 @@ from vmapdbg.commands.jobs import (
 )
 from vmapdbg.commands.lint_output import Linted, show_linted
 from vmapdbg.commands.options import JobOptions, NamesType, SnippetCommand, job_options
-from vmapdbg.job.job import Job
+from vmapdbg.install.job import Job
 from vmapdbg.lint import CODES, NEED_BASELINE, RULES, lint_capture
 from vmapdbg.lint.ignores import list_mistakes, split_ignored
 from vmapdbg.model.capture import Capture
@@ -188,7 +188,7 @@ def explain_missing(capture: Capture, file: str) -> list[str]:
 
 def explain_failed(capture: Capture) -> list[str]:
     """Returns what there is to say where tinygrad failed: what it made no kernels of, lint cannot look at."""
-    from vmapdbg.render.crash_sentences import describe_crash, describe_error
+    from vmapdbg.page.crash_sentences import describe_crash, describe_error
 
     notes: list[str] = []
     if capture.error is not None and capture.error.crash is not None:
@@ -203,7 +203,7 @@ def explain_failed(capture: Capture) -> list[str]:
 
 
 def print_explained(codes: tuple[str, ...]) -> None:
-    from vmapdbg.render.text.lint import print_explanation
+    from vmapdbg.page.text.lint import print_explanation
 
     console = make_console()
     for number, code in enumerate(codes):

@@ -65,7 +65,7 @@ def show_linted(form: str, linted: Sequence[Linted], output: Path | None) -> Non
 
 def print_linted(form: str, linted: Sequence[Linted]) -> None:
     """Prints what was found in some files, in the form that is asked for."""
-    from vmapdbg.render.lint_formats import dump_github, dump_sarif
+    from vmapdbg.page.lint_formats import dump_github, dump_sarif
 
     findings = [finding for one in linted for finding in one.findings]
     if form == "json":
@@ -75,7 +75,7 @@ def print_linted(form: str, linted: Sequence[Linted]) -> None:
     elif form == "github":
         write_document(dump_github(findings, RULES))
     elif form == "concise":
-        from vmapdbg.render.text.lint import print_concise
+        from vmapdbg.page.text.lint import print_concise
 
         for one in linted:
             print_concise(one.findings, make_console(), one.capture.snippet)
@@ -89,7 +89,7 @@ def write_document(text: str) -> None:
 
 
 def dump_linted(linted: Sequence[Linted]) -> str:
-    from vmapdbg.render.lint_formats import dump_json_of_files, make_lint_document
+    from vmapdbg.page.lint_formats import dump_json_of_files, make_lint_document
 
     documents = [make_lint_document(one.capture, one.findings, one.ignored) for one in linted]
     if len(documents) == 1:
@@ -99,7 +99,7 @@ def dump_linted(linted: Sequence[Linted]) -> str:
 
 def print_reports(linted: Sequence[Linted]) -> None:
     """Prints a block for each file, and of several the sum."""
-    from vmapdbg.render.text.lint import Report, print_text
+    from vmapdbg.page.text.lint import Report, print_text
 
     console = make_console()
     titles = {rule.code: rule.name for rule in RULES}

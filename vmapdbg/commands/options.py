@@ -14,8 +14,8 @@ import click
 from vmapdbg.bisect import KERNEL_COUNT, KINDS
 from vmapdbg.commands.completion import WORDS, offer, offer_files, offer_last, offer_patches
 from vmapdbg.commands.console import close_pager
-from vmapdbg.job.patches import PatchError, Patches, parse_patches
-from vmapdbg.job.targets import DEFAULT_TARGET, TARGETS
+from vmapdbg.install.patches import PatchError, Patches, parse_patches
+from vmapdbg.install.targets import DEFAULT_TARGET, TARGETS
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.failure import EXIT_CHILD, EXIT_SNIPPET
 

@@ -6,7 +6,7 @@ import click
 
 from vmapdbg.commands.console import make_console
 from vmapdbg.commands.options import patches_option
-from vmapdbg.job.patches import PATCHES, Patches, patch_states
+from vmapdbg.install.patches import PATCHES, Patches, patch_states
 
 
 @click.command()
@@ -18,6 +18,6 @@ def patches(patches: Patches) -> None:
     Example:
       vmapdbg patches --patches all,-nested-ranges
     """
-    from vmapdbg.render.text.capture import print_patches
+    from vmapdbg.page.text.capture import print_patches
 
     print_patches(PATCHES, patch_states(patches), make_console())

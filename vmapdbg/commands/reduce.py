@@ -17,8 +17,8 @@ from vmapdbg.commands.jobs import find_findings
 from vmapdbg.commands.launcher import Streams, run_job, run_many
 from vmapdbg.commands.progress import show_progress
 from vmapdbg.diff.values import estimate_terms
-from vmapdbg.job.job import Job, ReduceRequest, Run
-from vmapdbg.job.patches import Patches, spell_patches
+from vmapdbg.install.job import Job, ReduceRequest, Run
+from vmapdbg.install.patches import Patches, spell_patches
 
 _HANG = 20.0
 """Seconds after which a graph is taken to hang where there is no --timeout."""

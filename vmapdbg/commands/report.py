@@ -13,14 +13,14 @@ from vmapdbg.commands.completion import offer_files
 from vmapdbg.commands.jobs import add_arguments, find_name, find_shown, is_saved
 from vmapdbg.commands.options import JobOptions, SnippetCommand, end_after, job_options
 from vmapdbg.commands.states import capture_states
-from vmapdbg.job.states import PatchState
+from vmapdbg.install.states import PatchState
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import check_output, write_output
 
 if TYPE_CHECKING:
-    from vmapdbg.overview.changes import Comparison
-    from vmapdbg.render.report.sources import SourceFile
+    from vmapdbg.page.html.sources import SourceFile
+    from vmapdbg.page.overview.changes import Comparison
 
 _ENDINGS = (".html", ".htm")
 
@@ -71,9 +71,9 @@ def check_page(output: Path, snippet: str | None) -> None:
 
 def write_diff_report(compared: Comparison, output: Path) -> None:
     """Writes the page of two captures. Those that were read from files have theirs in the diff."""
-    from vmapdbg.render.report.diff_page import render_diff_report
-    from vmapdbg.render.report.lines import list_lines
-    from vmapdbg.render.report.sources import read_sources
+    from vmapdbg.page.html.diff_page import render_diff_report
+    from vmapdbg.page.html.lines import list_lines
+    from vmapdbg.page.html.sources import read_sources
 
     files: list[list[SourceFile]] = []
     made: list[str] = []
@@ -87,9 +87,9 @@ def write_diff_report(compared: Comparison, output: Path) -> None:
 
 def write_states(states: Sequence[tuple[PatchState, Capture]], output: Path) -> None:
     """Writes the page of captures that ran with other patches each, all of them first."""
-    from vmapdbg.render.report.lines import list_lines
-    from vmapdbg.render.report.sources import read_sources
-    from vmapdbg.render.report.states import render_states
+    from vmapdbg.page.html.lines import list_lines
+    from vmapdbg.page.html.sources import read_sources
+    from vmapdbg.page.html.states import render_states
 
     now = datetime.now().strftime("%Y-%m-%d %H:%M")
     lines = dict.fromkeys(line for _, capture in states for line in list_lines(capture))
@@ -99,9 +99,9 @@ def write_states(states: Sequence[tuple[PatchState, Capture]], output: Path) -> 
 
 def write_report(capture: Capture, output: Path, saved: str | None) -> None:
     """Writes the page of a capture; `saved` is the file that it was read from, None after a run."""
-    from vmapdbg.render.report.lines import list_lines
-    from vmapdbg.render.report.page import render_report
-    from vmapdbg.render.report.sources import read_sources
+    from vmapdbg.page.html.lines import list_lines
+    from vmapdbg.page.html.page import render_report
+    from vmapdbg.page.html.sources import read_sources
 
     now = datetime.now().strftime("%Y-%m-%d %H:%M")
     saved_at, made = None, f"run {now}"

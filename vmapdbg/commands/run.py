@@ -16,9 +16,9 @@ from vmapdbg.commands.run_check import run_and_check
 from vmapdbg.commands.run_lint import run_and_print
 from vmapdbg.commands.run_save import run_and_save
 from vmapdbg.commands.tinygrad import settle_job
-from vmapdbg.job.job import Job
-from vmapdbg.job.patches import Patches
-from vmapdbg.job.targets import DEFAULT_TARGET, TARGETS
+from vmapdbg.install.job import Job
+from vmapdbg.install.patches import Patches
+from vmapdbg.install.targets import DEFAULT_TARGET, TARGETS
 from vmapdbg.model.failure import Failure
 
 _NO_FILES = ("-m", "-c", "-")

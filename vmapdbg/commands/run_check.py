@@ -33,8 +33,8 @@ def run_and_check(program: Program, as_json: bool) -> int:
     Returns the exit code: 1 where a value is wrong or tinygrad was stopped, else the program's own; 4 where the judge
     died.
     """
-    from vmapdbg.render.run_check import make_document
-    from vmapdbg.render.text.run_check import print_run_check
+    from vmapdbg.page.run_check import make_document
+    from vmapdbg.page.text.run_check import print_run_check
 
     # a test that runs this tool is none of the program's
     os.environ.pop("PYTEST_CURRENT_TEST", None)

@@ -16,13 +16,13 @@ from vmapdbg.commands.console import make_console
 from vmapdbg.commands.jobs import tell_mistakes
 from vmapdbg.commands.programs import Program, run_program
 from vmapdbg.commands.settings import find_settings
-from vmapdbg.job.job import LintedSchedule
+from vmapdbg.install.job import LintedSchedule
 from vmapdbg.model.capture import SCHEMA, Finding
 from vmapdbg.model.data import build_data, dump_document
 from vmapdbg.model.store import check_output, write_output
 
 if TYPE_CHECKING:
-    from vmapdbg.render.lint_formats import RunDocument
+    from vmapdbg.page.lint_formats import RunDocument
 
 
 def run_and_print(program: Program, output: Path | None) -> int:
@@ -41,7 +41,7 @@ def run_and_print(program: Program, output: Path | None) -> int:
 
 def print_linted(linted: RunDocument) -> None:
     from vmapdbg.lint import RULES
-    from vmapdbg.render.text.lint import print_run
+    from vmapdbg.page.text.lint import print_run
 
     tell_mistakes(linted.findings)
     counts = f"{linted.kernels:,} kernels of {linted.schedules:,} schedules"
@@ -65,7 +65,7 @@ def run_and_lint(program: Program) -> RunDocument:
 def sum_up(folder: Path, target: str, status: int, codes: Collection[str]) -> RunDocument:
     """Sums up the files of all processes, their findings of some codes; the same finding of two of them is one."""
     from vmapdbg.lint.ignores import split_ignored
-    from vmapdbg.render.lint_formats import RunDocument
+    from vmapdbg.page.lint_formats import RunDocument
 
     schedules = [
         build_data(LintedSchedule, json.loads(line))

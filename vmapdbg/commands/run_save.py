@@ -17,15 +17,15 @@ import click
 from vmapdbg import __version__
 from vmapdbg.commands.programs import Program, run_program
 from vmapdbg.commands.tinygrad import find_installed
-from vmapdbg.job.job import Job
+from vmapdbg.install.find import find_tree
+from vmapdbg.install.job import Job
+from vmapdbg.install.overlay import TINYGRAD_VERSION
 from vmapdbg.model.capture import Versions
 from vmapdbg.model.data import to_data
 from vmapdbg.model.failure import EXIT_USAGE
 from vmapdbg.model.wording import format_plural
-from vmapdbg.overlay import TINYGRAD_VERSION
 from vmapdbg.suite.folder import FAILED, end_run, new_folder, prepare_folder
 from vmapdbg.suite.saved import RUN_SCHEMA, SavedRun
-from vmapdbg.trees.find import find_tree
 
 
 def run_and_save(program: Program, folder: Path) -> int:

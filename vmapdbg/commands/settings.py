@@ -12,8 +12,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
-from vmapdbg.job.patches import PatchError, Patches, parse_patches
-from vmapdbg.job.targets import TARGETS
+from vmapdbg.install.patches import PatchError, Patches, parse_patches
+from vmapdbg.install.targets import TARGETS
 from vmapdbg.model.failure import Failure
 
 _FILE = "pyproject.toml"

@@ -25,10 +25,10 @@ from vmapdbg.model.capture import Capture
 from vmapdbg.model.data import dump_document
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import StoreError, check_output, save_capture
-from vmapdbg.render.sections import SECTIONS
+from vmapdbg.page.sections import SECTIONS
 
 if TYPE_CHECKING:
-    from vmapdbg.overview.selection import Selected
+    from vmapdbg.page.overview.selection import Selected
 
 _SEE_MORE = (
     "A part of the report: --kernel NAME, --line FILE:N, --schedule N, --only SECTIONS. The whole: --all. "
@@ -132,8 +132,8 @@ def print_report(capture: Capture, asked: Asked) -> None:
     if count == 0:
         tell_no_schedule(capture)
         return
-    from vmapdbg.overview.kernels import is_long
-    from vmapdbg.render.text.capture import print_capture, print_overview
+    from vmapdbg.page.overview.kernels import is_long
+    from vmapdbg.page.text.capture import print_capture, print_overview
 
     if asked.is_open and is_long(capture):
         print_overview(capture, make_console(), _SEE_MORE)
@@ -150,7 +150,7 @@ def print_report(capture: Capture, asked: Asked) -> None:
 
 def find_selected(capture: Capture, asked: Asked) -> dict[int, Selected] | None:
     """Returns what the kernel or the line that is asked for selects, None where none is. Raises Failure."""
-    from vmapdbg.overview.selection import select_kernels, select_line
+    from vmapdbg.page.overview.selection import select_kernels, select_line
 
     schedule = asked.schedule if isinstance(asked.schedule, int) else None
     if asked.kernel is not None:

@@ -15,9 +15,9 @@ from vmapdbg.commands.launcher import run_many
 from vmapdbg.commands.options import JobOptions
 from vmapdbg.commands.progress import count_runs, show_progress
 from vmapdbg.commands.turns import run_in_turns
-from vmapdbg.job.job import Job, Run
-from vmapdbg.job.patches import ALL
-from vmapdbg.job.states import PatchState, list_states
+from vmapdbg.install.job import Job, Run
+from vmapdbg.install.patches import ALL
+from vmapdbg.install.states import PatchState, list_states
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.failure import Failure
 

@@ -13,13 +13,13 @@ from pathlib import Path
 import click
 
 from vmapdbg.commands.progress import show_progress
-from vmapdbg.job.job import Job
-from vmapdbg.job.patches import Patches
+from vmapdbg.install.find import find_tree
+from vmapdbg.install.installed import find_imported, is_editable_release, is_release
+from vmapdbg.install.job import Job
+from vmapdbg.install.overlay import TINYGRAD_SOURCE, TINYGRAD_VERSION, find_editable
+from vmapdbg.install.patches import Patches
+from vmapdbg.install.tree import Tree, check_version, is_checkout, parse_name
 from vmapdbg.model.failure import Failure
-from vmapdbg.overlay import TINYGRAD_SOURCE, TINYGRAD_VERSION, find_editable
-from vmapdbg.trees.find import find_tree
-from vmapdbg.trees.installed import find_imported, is_editable_release, is_release
-from vmapdbg.trees.tree import Tree, check_version, is_checkout, parse_name
 
 _OLDEST_PYTHON = (3, 11)
 # what is asked of an interpreter before a child is started with it

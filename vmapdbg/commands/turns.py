@@ -10,7 +10,7 @@ import click
 
 from vmapdbg.commands.launcher import run_quietly
 from vmapdbg.commands.progress import show_progress
-from vmapdbg.job.job import Job, Run
+from vmapdbg.install.job import Job, Run
 from vmapdbg.model.capture import Measured, Schedule
 from vmapdbg.model.times import find_times
 

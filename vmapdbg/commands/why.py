@@ -12,7 +12,7 @@ from vmapdbg.model.capture import Capture
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import inflect
-from vmapdbg.render.format import format_ids
+from vmapdbg.page.format import format_ids
 
 
 @click.command(cls=SnippetCommand)
@@ -59,7 +59,7 @@ def why(
         tell_no_schedule(capture)
         end_after(capture)
         return
-    from vmapdbg.render.text.why import print_explanations
+    from vmapdbg.page.text.why import print_explanations
     from vmapdbg.why import explain
 
     explanations = explain(capture, subject, schedule)

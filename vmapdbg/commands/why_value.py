@@ -13,7 +13,7 @@ from vmapdbg.commands.console import make_console
 from vmapdbg.commands.jobs import refuse_overlay_error
 from vmapdbg.commands.options import end_after, tell_no_schedule
 from vmapdbg.commands.progress import show_progress
-from vmapdbg.job.job import Job, ValueRequest
+from vmapdbg.install.job import Job, ValueRequest
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.data import build_data, dump_document
 
@@ -27,11 +27,11 @@ def print_values(job: Job, subject: str | None, schedule: int | None, as_json: b
     if subject is not None and capture.schedules:
         report = choose_outputs(capture, report, subject, schedule)
     if as_json:
-        from vmapdbg.render.value_document import make_value_document
+        from vmapdbg.page.value_document import make_value_document
 
         sys.stdout.write(dump_document(make_value_document(capture, report)))
     elif capture.schedules:
-        from vmapdbg.render.text.value_path import print_value_paths
+        from vmapdbg.page.text.value_path import print_value_paths
 
         print_value_paths(capture, report, make_console())
     else:
@@ -52,7 +52,7 @@ def follow_job(job: Job, subject: str | None, schedule: int | None) -> tuple[Cap
             text = ask_for_values(request, progress)
     data = json.loads(text)
     from vmapdbg.model.store import build_capture
-    from vmapdbg.render.sentences import fill_sentences
+    from vmapdbg.page.sentences import fill_sentences
 
     capture = fill_sentences(build_capture(data["capture"], job.snippet))
     refuse_overlay_error(capture)

@@ -1,4 +1,4 @@
-"""Where tinygrad itself failed or did not end: data, of which `vmapdbg.render.crash_sentences` makes sentences."""
+"""Where tinygrad itself failed or did not end: data, of which `vmapdbg.page.crash_sentences` makes sentences."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
-from vmapdbg.model.capture import Bufferize, Kernel, Node, Range, Schedule
+from vmapdbg.model.capture import Bufferize, Capture, Kernel, Node, Range, Schedule
 
 
 def index_of(schedule: Schedule) -> ScheduleIndex:
@@ -149,3 +149,23 @@ class ScheduleIndex:
         readers = {reader.id for reader in self.readers[node_id]}
         every = enumerate(self.schedule.kernels)
         return [(i, k) for i, k in every if node_id not in k.nodes and readers.intersection(k.nodes)]
+
+
+def kernel_identity(kernel: Kernel) -> str:
+    """Returns what two kernels share when they are the same program: the key, without one the source."""
+    return kernel.key or kernel.source
+
+
+def find_distinct(capture: Capture) -> dict[int, list[int]]:
+    """Returns the index of each schedule whose kernels none before it has, with the indices of the later ones that have
+    the same."""
+    first: dict[tuple[str, ...], int] = {}
+    found: dict[int, list[int]] = {}
+    for schedule in capture.schedules:
+        kernels = tuple(map(kernel_identity, schedule.kernels))
+        if kernels in first:
+            found[first[kernels]].append(schedule.index)
+        else:
+            first[kernels] = schedule.index
+            found[schedule.index] = []
+    return found

@@ -31,8 +31,8 @@ from vmapdbg.child.lazy import schedule_lazy
 from vmapdbg.child.lifeline import hold
 from vmapdbg.child.modes import choose_mode
 from vmapdbg.child.oracle.checker import Checker
-from vmapdbg.job.job import Job, Request
-from vmapdbg.job.patches import parse_patches
+from vmapdbg.install.job import Job, Request
+from vmapdbg.install.patches import parse_patches
 
 MEMORY = 8 << 30
 """Bytes of addresses: an endless rewrite must not take the machine."""

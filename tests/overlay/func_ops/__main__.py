@@ -9,8 +9,8 @@ import argparse
 import sys
 import time
 
-from vmapdbg.job.patches import format_patches, parse_patches
-from vmapdbg.overlay import install
+from vmapdbg.install.overlay import install
+from vmapdbg.install.patches import format_patches, parse_patches
 
 install(format_patches(parse_patches("all")))
 

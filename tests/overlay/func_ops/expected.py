@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vmapdbg.overlay import child_environment
+from vmapdbg.install.overlay import child_environment
 
 HERE = Path(__file__).parent
 CACHE = HERE.parent.parent.parent / ".cache" / "func_ops"

@@ -22,11 +22,11 @@ from vmapdbg.child.diagnosis.rewrites import (
     name_uop,
     shorten_place,
 )
+from vmapdbg.install.overlay import overlay_dir
 from vmapdbg.model.capture import SnippetError
 from vmapdbg.model.crash import Crash, RewriteStep
 from vmapdbg.model.vocabulary import CrashKind, CrashStage
 from vmapdbg.model.wording import first_line
-from vmapdbg.overlay import overlay_dir
 
 UOp = Any
 

@@ -25,7 +25,7 @@ from vmapdbg.child.evidence.lost_writes import WriteWatcher
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.evidence.replays import ReplayWatcher
 from vmapdbg.child.record.recording import Recording
-from vmapdbg.overlay import load_patching
+from vmapdbg.install.overlay import load_patching
 
 UOp = Any
 

@@ -11,7 +11,7 @@ from vmapdbg.child.diagnosis.known_nodes import KnownNodes, read_observed_nodes
 from vmapdbg.child.evidence.collector import Collector
 from vmapdbg.child.evidence.observed_call import ObservedCall
 from vmapdbg.child.record.observe import ObservingRecorder
-from vmapdbg.overlay import load_patching
+from vmapdbg.install.overlay import load_patching
 
 
 class ObservedCollector(Collector):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from vmapdbg.child.extract.observed_view import find_nodes
 from vmapdbg.child.record.observe import ObservedPass
-from vmapdbg.job.job import Choice
+from vmapdbg.install.job import Choice
 
 
 def make_choices(choices: Sequence[Choice], passed: ObservedPass, schedule: int) -> str | None:

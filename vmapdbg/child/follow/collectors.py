@@ -15,7 +15,7 @@ from vmapdbg.child.evidence.overlay import OverlayCollector
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.follow.records import Watched
 from vmapdbg.child.follow.watch import PassWatcher
-from vmapdbg.overlay import load_patching
+from vmapdbg.install.overlay import load_patching
 
 UOp = Any
 _SHARDED = frozenset({"MULTI", "UNSHARD", "MSTACK", "MSELECT", "ALLREDUCE"})

@@ -23,7 +23,7 @@ from vmapdbg.child.follow.own import NodeFollower
 from vmapdbg.child.lifeline import hold
 from vmapdbg.child.modes import choose_mode
 from vmapdbg.child.run_snippet import run_in
-from vmapdbg.job.job import ValueRequest, load_request
+from vmapdbg.install.job import ValueRequest, load_request
 from vmapdbg.model import capture as model
 from vmapdbg.model.data import to_data
 from vmapdbg.model.store import write_atomically

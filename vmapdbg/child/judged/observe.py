@@ -10,7 +10,7 @@ from vmapdbg.child.judged.between import BetweenCalls, CallByCall, watch_rewrite
 from vmapdbg.child.record import observe
 from vmapdbg.child.record.lines import set_internal_folders
 from vmapdbg.child.record.observe import ObservingRecorder
-from vmapdbg.overlay import overlay_dir
+from vmapdbg.install.overlay import overlay_dir
 
 
 class JudgedRecorder(BetweenCalls, ObservingRecorder):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from vmapdbg.child.diagnosis.known_nodes import KnownNodes
 from vmapdbg.child.record.recording import Asked
-from vmapdbg.job.job import Request
+from vmapdbg.install.job import Request
 from vmapdbg.model import capture as model
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from vmapdbg import overlay
 from vmapdbg.child.diagnosis.known_nodes import KnownNodes, read_observed_nodes
 from vmapdbg.child.extract.choices import make_choices
 from vmapdbg.child.feed import Feed
@@ -18,7 +17,8 @@ from vmapdbg.child.modes import Mode
 from vmapdbg.child.record.lines import set_internal_folders
 from vmapdbg.child.record.observe import ObservedSchedule, ObservingRecorder, start
 from vmapdbg.child.record.outputs import note_values
-from vmapdbg.job.job import Request
+from vmapdbg.install import overlay
+from vmapdbg.install.job import Request
 from vmapdbg.model import capture as model
 
 if TYPE_CHECKING:

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
-from vmapdbg import overlay
 from vmapdbg.child.diagnosis.known_nodes import KnownNodes, read_overlay_nodes
 from vmapdbg.child.feed import Feed
 from vmapdbg.child.live import build_capture, build_live_capture, find_renderer, is_live_ordered, observe_with
 from vmapdbg.child.modes import Mode
 from vmapdbg.child.record.recorder import Recorder, ScheduleRecord
-from vmapdbg.job.job import Request
-from vmapdbg.job.patches import format_patches
+from vmapdbg.install import overlay
+from vmapdbg.install.job import Request
+from vmapdbg.install.patches import format_patches
 from vmapdbg.model import capture as model
 
 

@@ -35,7 +35,7 @@ from vmapdbg.child.oracle.first_wrong_buffer import Walk
 from vmapdbg.child.oracle.oracle import Refused, Values
 from vmapdbg.child.oracle.outputs import OutputChecker
 from vmapdbg.child.oracle.priority import lower_thread
-from vmapdbg.job.job import CheckRequest, load_request
+from vmapdbg.install.job import CheckRequest, load_request
 from vmapdbg.model.data import to_data
 from vmapdbg.model.store import write_atomically
 from vmapdbg.model.wording import format_seconds

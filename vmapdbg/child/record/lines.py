@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
-from vmapdbg.overlay import load_patching
+from vmapdbg.install.overlay import load_patching
 
 _INTERNAL: list[str] = [os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep]
 _STDLIB = sysconfig.get_path("stdlib") + os.sep

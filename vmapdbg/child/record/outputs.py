@@ -10,8 +10,8 @@ from types import ModuleType
 from typing import Any
 
 from vmapdbg.child.memory import name_dtype, read_buffer
+from vmapdbg.install.overlay import load_patching
 from vmapdbg.model.capture import Output
-from vmapdbg.overlay import load_patching
 
 SAMPLE = 1024
 """The most elements that are kept of one tensor, evenly spaced."""

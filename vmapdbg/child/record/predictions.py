@@ -10,8 +10,8 @@ from typing import Any
 
 from vmapdbg.child.record.recorder import Launched, ScheduleRecord
 from vmapdbg.child.record.recording import find_passes
+from vmapdbg.install.overlay import OVERLAY_PACKAGE
 from vmapdbg.model.capture import Capture, Kernel
-from vmapdbg.overlay import OVERLAY_PACKAGE
 
 
 def add_predictions(capture: Capture, records: Iterable[ScheduleRecord]) -> Capture:

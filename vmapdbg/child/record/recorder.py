@@ -14,8 +14,8 @@ from typing import Any
 from vmapdbg.child.record.lines import find_user_line, note_lines
 from vmapdbg.child.record.outputs import note_values
 from vmapdbg.child.record.recording import Recording
+from vmapdbg.install.observer import Observer
 from vmapdbg.model.capture import Output
-from vmapdbg.observer import Observer
 
 UOp = Any
 

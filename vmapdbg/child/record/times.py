@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from vmapdbg.install.overlay import load_patching
 from vmapdbg.model.capture import Capture, Kernel, Measured
-from vmapdbg.overlay import load_patching
 
 
 class Stopwatch:

@@ -21,7 +21,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vmapdbg import overlay
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence, pack_graph
 from vmapdbg.child.lifeline import hold
@@ -29,8 +28,9 @@ from vmapdbg.child.memory import read_buffer
 from vmapdbg.child.reduce.trial import Trial, build_graph, read_frame, write_frame
 from vmapdbg.child.switches import find_changed
 from vmapdbg.diff.values import compare_output
-from vmapdbg.job.job import Job, ReduceRequest, dump_record, load_request
-from vmapdbg.job.patches import format_patches
+from vmapdbg.install import overlay
+from vmapdbg.install.job import Job, ReduceRequest, dump_record, load_request
+from vmapdbg.install.patches import format_patches
 from vmapdbg.model.store import write_atomically
 
 

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO, Any
 
-from vmapdbg import overlay
 from vmapdbg.child.diagnosis import EndlessRewrite, Watcher, diagnose
 from vmapdbg.child.diagnosis.known_nodes import NoNodes
 from vmapdbg.child.evidence.graphs import PackedGraph
@@ -23,8 +22,9 @@ from vmapdbg.child.live import build_live_capture, find_renderer, observe_with
 from vmapdbg.child.memory import make_buffer
 from vmapdbg.child.record.outputs import read_output
 from vmapdbg.child.record.recorder import Recorder
-from vmapdbg.job.job import ReduceRequest, load_request
-from vmapdbg.job.patches import format_patches
+from vmapdbg.install import overlay
+from vmapdbg.install.job import ReduceRequest, load_request
+from vmapdbg.install.patches import format_patches
 from vmapdbg.model.capture import Output
 from vmapdbg.model.wording import first_line
 

@@ -1,0 +1,54 @@
+"""Installs the overlay when Python starts, or has its tinygrad observed, then runs the sitecustomize that this file
+stands in front of.
+
+`vmapdbg.install.overlay.child_environment` puts the folder of this file on PYTHONPATH, so that workers (pytest-xdist,
+spawned processes, BEAM search) get the same tinygrad as the process that started them.
+"""
+
+import os
+import sys
+
+
+def _set_up(observes: bool) -> None:
+    package_root = os.path.abspath(os.path.join(__file__, *[os.pardir] * 4))
+    try:
+        from vmapdbg.install.overlay import install
+    except ImportError:
+        # the worker runs with another sys.path: the overlay lies where this file lies
+        sys.path.append(package_root)
+        try:
+            from vmapdbg.install.overlay import install
+        finally:
+            sys.path.remove(package_root)
+    if not observes:
+        install()
+    if "VMAPDBG_LINT" in os.environ:
+        from vmapdbg.child.run_lint import lint_this_process
+
+        lint_this_process(observes)
+    if "VMAPDBG_SAVE" in os.environ:
+        from vmapdbg.child.run_save import save_this_process
+
+        save_this_process(observes)
+    if "VMAPDBG_CHECK" in os.environ:
+        from vmapdbg.child.run_check import check_this_process
+
+        check_this_process(observes)
+
+
+def _run_shadowed() -> None:
+    here = os.path.dirname(os.path.abspath(__file__))
+    from importlib.machinery import PathFinder
+    from importlib.util import module_from_spec
+
+    others = [entry for entry in sys.path if os.path.abspath(entry or os.curdir) != here]
+    spec = PathFinder.find_spec("sitecustomize", others)
+    if spec is not None and spec.loader is not None:
+        spec.loader.exec_module(module_from_spec(spec))
+
+
+if "VMAPDBG_PATCHES" in os.environ:
+    _set_up(observes=False)
+elif "VMAPDBG_OBSERVE" in os.environ:
+    _set_up(observes=True)
+_run_shadowed()

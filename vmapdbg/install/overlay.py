@@ -1,0 +1,198 @@
+"""Installs the overlay: patches the installed tinygrad 0.12.0 while it is imported, module by module.
+
+When a module that the overlay changes is imported, `patch(module)` of the overlay file of the same name is called (see
+`import_hook`). The overlay files are loaded as `tinygrad_overlay.*`, so they never stand in the way of the installed
+package. Its mechanism, `tinygrad_overlay._patching`, is there for stock tinygrad too: `load_patching`.
+
+The state of the patches is read once from `VMAPDBG_PATCHES`. `child_environment` makes a Python process install
+the overlay at its start (its workers too), through the `sitecustomize` in `vmapdbg/install/bootstrap`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import types
+from functools import partial
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import Any
+
+from vmapdbg.install.import_hook import OverlayError, PatchingFinder
+from vmapdbg.install.observer import Observer
+
+TINYGRAD_VERSION = "0.12.0"
+TINYGRAD_SOURCE = "84f45328b85930e3e9c1ddfee98e7d4553006344b77bc458f779f2628ce7e9d2"
+"""What `vmapdbg.install.installed.hash_source` says of that release."""
+PATCHES_VARIABLE = "VMAPDBG_PATCHES"
+OBSERVE_VARIABLE = "VMAPDBG_OBSERVE"
+BOOTSTRAP_DIR = Path(__file__).parent / "bootstrap"
+OVERLAY_PACKAGE = "tinygrad_overlay"
+_STATE = f"{OVERLAY_PACKAGE}._state"
+_PATCHING = f"{OVERLAY_PACKAGE}._patching"
+# the overlay files that are modules of their own: tinygrad has none of that name
+_NEW_MODULES = {"tinygrad.func": "func.py"}
+
+
+def overlay_dir() -> Path:
+    """Returns the folder of the overlay: packed inside this package in a wheel, beside it in a checkout."""
+    packed = Path(__file__).parents[1] / "_overlay"
+    return packed if packed.is_dir() else Path(__file__).parents[2] / "tinygrad"
+
+
+def patched_modules(folder: Path) -> dict[str, str]:
+    """Returns tinygrad module name -> overlay module name, for each overlay file that patches one.
+
+    An overlay file patches the upstream module that has its name; one that upstream has no counterpart for (its
+    folder marks it by an underscore) is a part of the overlay itself.
+    """
+    modules: dict[str, str] = {}
+    for file in sorted(folder.rglob("*.py")):
+        parts = list(file.relative_to(folder).with_suffix("").parts)
+        if any(part.startswith("_") and part != "__init__" for part in parts):
+            continue
+        if parts[-1] == "__init__":
+            parts.pop()
+        name = ".".join(parts)
+        modules[f"tinygrad.{name}"] = f"{OVERLAY_PACKAGE}.{name}"
+    return {name: overlay_name for name, overlay_name in modules.items() if name not in _NEW_MODULES}
+
+
+_HOW_TO_INSTALL = f"pip install tinygrad=={TINYGRAD_VERSION}"
+
+
+def check_installed() -> None:
+    """Raises OverlayError unless the installed tinygrad is the release that the overlay patches."""
+    # it costs more than the rest of this module, and each Python process with the overlay imports this module
+    import importlib.metadata
+
+    try:
+        found = importlib.metadata.version("tinygrad")
+    except importlib.metadata.PackageNotFoundError:
+        raise OverlayError(f"tinygrad is not installed ({_HOW_TO_INSTALL})") from None
+    if found != TINYGRAD_VERSION:
+        raise OverlayError(f"tinygrad {found} is installed, but vmapdbg patches {TINYGRAD_VERSION} ({_HOW_TO_INSTALL})")
+
+
+def installed_folder() -> Path:
+    """Returns the folder of the installed tinygrad."""
+    import importlib.metadata
+
+    folder = Path(str(importlib.metadata.distribution("tinygrad").locate_file("tinygrad")))
+    editable = None if folder.exists() else find_editable()
+    return folder if editable is None else editable / "tinygrad"
+
+
+def find_editable() -> Path | None:
+    """Returns the checkout that tinygrad is installed from (`pip install -e`), None where it is not."""
+    import importlib.metadata
+    import json
+    from urllib.parse import unquote, urlsplit
+
+    for distribution in importlib.metadata.distributions(name="tinygrad"):
+        try:
+            found = json.loads(distribution.read_text("direct_url.json") or "{}")
+        except ValueError:
+            continue
+        if found.get("dir_info", {}).get("editable") and found["url"].startswith("file:"):
+            return Path(unquote(urlsplit(str(found["url"])).path)).resolve()
+    return None
+
+
+def check_found(spec: ModuleSpec) -> None:
+    """Raises OverlayError unless `spec` is that of the installed tinygrad, and it is the right release."""
+    check_installed()
+    installed = installed_folder() / "__init__.py"
+    # no origin: a folder without an __init__.py, such as that of the overlay itself
+    if spec.origin is None or not _same_file(Path(spec.origin), installed):
+        raise OverlayError(f"tinygrad would be imported from {spec.origin}, not from the installed {installed}")
+
+
+def _same_file(left: Path, right: Path) -> bool:
+    return left.exists() and right.exists() and left.samefile(right)
+
+
+def load_patching() -> Any:
+    """Returns the module that changes tinygrad (`Changes`), with or without the overlay in this process."""
+    if OVERLAY_PACKAGE not in sys.modules:
+        package = types.ModuleType(OVERLAY_PACKAGE, "The overlay on tinygrad, see tinygrad/README.md.")
+        package.__path__ = [str(overlay_dir())]
+        sys.modules[OVERLAY_PACKAGE] = package
+    return importlib.import_module(_PATCHING)
+
+
+def install(patches: str | None = None) -> None:
+    """Installs the overlay in this process. `patches` is the comma separated list of the switchable patches that
+    are on (default: the environment variable).
+
+    Calling it again with the same patches does nothing. Raises OverlayError when tinygrad is imported already, or
+    when the overlay is installed with other patches.
+    """
+    chosen = os.environ.get(PATCHES_VARIABLE, "") if patches is None else patches
+    if is_installed():
+        installed = get_state().patches_spec
+        if installed != chosen:
+            raise OverlayError(f"the overlay is installed already, with the patches {installed or 'none'!r}")
+        return
+    if "tinygrad" in sys.modules:
+        raise OverlayError("tinygrad is imported already: the overlay must be installed before it")
+    load_patching()
+    importlib.import_module(_STATE).start(chosen, Observer())
+    folder = overlay_dir()
+    patched = {name: partial(_apply_overlay, overlay_name) for name, overlay_name in patched_modules(folder).items()}
+    new = {name: folder / file for name, file in _NEW_MODULES.items()}
+    # in front of the finder that would load the installed files as they are
+    sys.meta_path.insert(0, PatchingFinder(patched, _prepare_import, new))
+
+
+def _apply_overlay(overlay_name: str, module: types.ModuleType) -> None:
+    # a second import of the same module (after a del sys.modules[...]) needs an overlay bound to the new one
+    sys.modules.pop(overlay_name, None)
+    importlib.import_module(overlay_name).patch(module)
+
+
+def _prepare_import(spec: ModuleSpec) -> None:
+    check_found(spec)
+    # tinygrad imported again (after a del sys.modules[...]) is made of new classes: nothing may hold the old ones
+    kept = {_STATE, _PATCHING}
+    for name in [name for name in sys.modules if name.startswith(f"{OVERLAY_PACKAGE}.") and name not in kept]:
+        del sys.modules[name]
+
+
+def is_installed() -> bool:
+    """Tells whether the overlay is installed in this process."""
+    # not by the package, which load_patching makes for stock tinygrad
+    return _STATE in sys.modules
+
+
+def get_state() -> Any:
+    """Returns the state of the installed overlay: which patches are on, who observes."""
+    return sys.modules[_STATE]
+
+
+def child_environment(
+    patches: str | None, environment: dict[str, str], tree: str = "", observes: bool = False
+) -> dict[str, str]:
+    """Returns `environment` changed so that a Python process started with it, and each Python process that it
+    starts, installs the overlay with `patches`; None takes the overlay out of an environment. `tree` is the folder of
+    the tinygrad that they import, empty for the installed one. With `observes` they are there to be observed instead:
+    what for is said by other variables (`bootstrap/sitecustomize.py`)."""
+    changed = dict(environment)
+    entries = [entry for entry in changed.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    entries = [entry for entry in entries if Path(entry) != BOOTSTRAP_DIR]
+    changed.pop(PATCHES_VARIABLE, None)
+    changed.pop(OBSERVE_VARIABLE, None)
+    if patches is not None or observes:
+        # Python imports the first sitecustomize that it finds; ours imports the next one
+        entries.insert(0, str(BOOTSTRAP_DIR))
+    if patches is not None:
+        changed[PATCHES_VARIABLE] = patches
+    elif observes:
+        changed[OBSERVE_VARIABLE] = "1"
+    if tree:
+        entries.insert(0, tree)
+    changed.pop("PYTHONPATH", None)
+    if entries:
+        changed["PYTHONPATH"] = os.pathsep.join(entries)
+    return changed

@@ -1,1 +1,0 @@
-"""What is asked for: a run of a snippet with some patches, for a target."""

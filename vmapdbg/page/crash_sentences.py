@@ -1,0 +1,129 @@
+"""Where tinygrad failed or did not end, as sentences: for the text of `check`, `show` and `lint`, and for findings."""
+
+from __future__ import annotations
+
+import math
+
+from vmapdbg.check.result import CutGradient, ExpectedOutput, LostWrite, ScheduleCheck
+from vmapdbg.model.capture import SnippetError
+from vmapdbg.model.crash import Crash, RewriteStep, SharedLoop
+from vmapdbg.model.vocabulary import CrashStage
+from vmapdbg.model.wording import format_known, format_plural
+from vmapdbg.page.format import format_shape
+
+_STAGES: dict[CrashStage, str] = {
+    "graph": "while the graph was built",
+    "schedule": "while it was scheduled",
+    "codegen": "while a kernel was compiled",
+    "run": "while it ran",
+}
+_MOST_STEPS = 4
+
+
+def describe_crash(crash: Crash | None) -> list[str]:
+    """Returns what tinygrad was doing, a sentence each; none where that is not known."""
+    if crash is None:
+        return []
+    sentences = [_describe_place(crash), *_describe_operands(crash), *describe_steps(crash)]
+    return sentences + _describe_loop(crash.shared_loop)
+
+
+def describe_error(error: SnippetError) -> str:
+    """Returns `AssertionError: MESSAGE`; the type alone where there is no message."""
+    return f"{error.type}{format_known(': {}', error.message)}"
+
+
+def _describe_loop(loop: SharedLoop | None) -> list[str]:
+    """Returns why a kernel's program cannot be put in order."""
+    if loop is None:
+        return []
+    if loop.grown is None:
+        reduces = f"{format_plural(loop.in_ast, 'REDUCE')} of the kernel's AST are over it"
+    else:
+        made = f'the rewrite "{loop.grown}" ({loop.grown_place})'
+        reduces = f"{made} makes {format_plural(loop.reduces, 'REDUCE')} over it of {loop.in_ast}"
+    since = f'since the rewrite "{loop.rewrite}" ({loop.place})'
+    return [f"RANGE {loop.loop} has {loop.ends} ENDs {since}, and a loop can have one: {reduces}"]
+
+
+def _describe_place(crash: Crash) -> str:
+    rewrite = format_known(' the rewrite "{}"', crash.rewrite) + format_known(" ({})", crash.rewrite_place)
+    if crash.kind != "error":
+        return f"{rewrite.strip() or 'a rewrite'} has no end, {_STAGES[crash.stage]}"
+    function = format_known(" ({})", crash.function)
+    rule = format_known(", by the rule at {}", crash.rule)
+    method = format_known(", called by {}", crash.method)
+    return f"raised at {crash.place}{function}, {_STAGES[crash.stage]}{method}{format_known(', in{}', rewrite)}{rule}"
+
+
+def _describe_operands(crash: Crash) -> list[str]:
+    """Returns `where x is END of r0, y is END of r1`."""
+    if not crash.operands:
+        return []
+    return [f"where {', '.join(f'{name} is {value}' for name, value in crash.operands)}"]
+
+
+def describe_steps(crash: Crash) -> list[str]:
+    """Returns what keeps a rewrite from ending: which nodes, and by which rules."""
+    made = [step for step in crash.steps if step.becomes is not None]
+    if crash.kind == "waits":
+        others = len(crash.steps) - len(made)
+        more = format_known(", {} of them only because of their sources", others or None)
+        count = format_plural(len(crash.steps), "node")
+        lines = [f"{count} wait for each other in a circle{more}; {crash.done:,} were done"]
+    elif crash.kind == "repeats":
+        lines = [f"{format_plural(len(made), 'rewrite')} undo each other, again and again"]
+    elif crash.kind == "grows":
+        lines = ["a node is rewritten again and again, each time to another one"]
+    else:
+        return []
+    shown = made[:_MOST_STEPS]
+    lines += [_describe_step(step, before) for step, before in zip(shown, [None, *shown], strict=False)]
+    if len(made) > _MOST_STEPS:
+        lines.append(f"and {len(made) - _MOST_STEPS} more")
+    return lines
+
+
+def _describe_step(step: RewriteStep, before: RewriteStep | None) -> str:
+    """Returns `RANGE r0 gets RANGE r1 as a source, by the rule at tinygrad/codegen/late/linearizer.py:93`."""
+    does = f"becomes {step.becomes}"
+    if step.added:
+        does = f"gets {' and '.join(step.added)} as a source"
+        if step.becomes != step.node:
+            does = f"becomes {step.becomes} of {' and '.join(step.added)}"
+    if step.rule is None:
+        return f"{step.node} {does}, because its sources did"
+    if before is not None and before.rule == step.rule:
+        return f"{step.node} {does}, by the same rule"
+    return f"{step.node} {does}, by the rule at {step.rule}"
+
+
+def describe_expected(expected: ExpectedOutput) -> str:
+    """Returns `output 0 (2, 2) float should be 1.0, 2.0, 3.0, 4.0`."""
+    first = ", ".join(map(str, expected.first))
+    more = ""
+    if math.prod(expected.shape) > len(expected.first):
+        more = ", ..."
+    shape = format_known(" {}", format_shape(expected.shape))
+    return f"output {expected.number}{shape} {expected.dtype} should be {first or 'empty'}{more}"
+
+
+def describe_left_out(check: ScheduleCheck) -> list[tuple[str, str | None]]:
+    """Returns what the snippet asks for and tinygrad leaves out, a sentence each and its line: writes, gradients."""
+    writes = [(describe_lost_write(lost), lost.line) for lost in check.lost]
+    return writes + [(describe_cut_gradient(cut), cut.line) for cut in check.cut]
+
+
+def describe_lost_write(lost: LostWrite) -> str:
+    """Returns `a write of (2, 4) to a buffer of 16 float is in no schedule, and no Tensor has it any more: it is
+    lost`."""
+    what = f"a write of {format_shape(lost.shape)} to a buffer of {lost.size:,} {lost.dtype}"
+    return f"{what} is in no schedule, and no Tensor has it any more: it is lost"
+
+
+def describe_cut_gradient(cut: CutGradient) -> str:
+    """Returns `the gradient of a tensor (2,) float is zero, although ...`."""
+    return (
+        f"the gradient of a tensor {format_shape(cut.shape)} {cut.dtype} is zero, although the value depends on it: "
+        "only through an ASSIGN (assign, clone), which tinygrad's gradient does not go through"
+    )

@@ -1,0 +1,246 @@
+"""The JSON documents of the tool that are not shown elsewhere, and the list of all."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from vmapdbg.bisect.outcome import Outcome
+from vmapdbg.bisect.search import Found, Reduced, Search
+from vmapdbg.check.result import CheckReport, ScheduleCheck
+from vmapdbg.diff.result import CaptureDiff
+from vmapdbg.install.job import Choice
+from vmapdbg.model.capture import SCHEMA, Capture, Finding, Schedule, SnippetError, Versions
+from vmapdbg.model.schedule_index import index_of
+from vmapdbg.model.vocabulary import DocumentKind
+from vmapdbg.page.graph.model import Graph
+from vmapdbg.page.lint_formats import LintDocument, LintFilesDocument, RunDocument
+from vmapdbg.page.pattern_sentences import add_pattern_sentences
+from vmapdbg.page.run_check import RunCheckDocument
+from vmapdbg.page.value_document import ValueDocument
+from vmapdbg.suite.result import SuiteDiff
+
+# *** vmapdbg check --json
+
+
+@dataclass(frozen=True)
+class CheckDocument:
+    """What `vmapdbg check --json` prints: the head of the capture, how each schedule compares, and the findings.
+    `left` counts the schedules that were not compared because the comparison was stopped."""
+
+    schema: Literal[1]
+    kind: Literal["check"]
+    versions: Versions
+    snippet: str
+    target: str
+    patches: dict[str, bool]
+    error: SnippetError | None
+    schedules: tuple[ScheduleCheck, ...]
+    findings: tuple[Finding, ...]
+    left: int = 0
+
+
+def make_check_document(capture: Capture, report: CheckReport) -> CheckDocument:
+    """Returns what came of comparing the values of a capture; its findings are those of the check."""
+    return CheckDocument(
+        schema=SCHEMA,
+        kind="check",
+        versions=capture.versions,
+        snippet=capture.snippet,
+        target=capture.target,
+        patches=capture.patches,
+        error=capture.error,
+        schedules=add_pattern_sentences(report).schedules,
+        findings=capture.findings,
+        left=report.left,
+    )
+
+
+# *** vmapdbg bisect --json
+
+
+@dataclass(frozen=True)
+class NamedOutcome:
+    """One outcome that runs of the snippet had: a letter, and one line about it."""
+
+    name: str
+    summary: str
+
+
+@dataclass(frozen=True)
+class FoundSets:
+    """The smallest sets of patches of one kind. `exact`: every smaller set was tried; all of up to `size` patches were.
+    Else the one set is minimal."""
+
+    sets: tuple[tuple[str, ...], ...]
+    exact: bool
+    size: int
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A set of patches that the snippet was run with, and the name of the outcome."""
+
+    patches: tuple[str, ...]
+    outcome: str
+
+
+@dataclass(frozen=True)
+class BisectDocument:
+    """What `vmapdbg bisect --json` prints. `given` are the patches of the job. `removed`: taken away from them, they
+    change the outcome; `added`: alone, they change that of no patch; `enough`: alone, they have the outcome of `given`.
+    """
+
+    schema: Literal[1]
+    kind: Literal["bisect"]
+    snippet: str
+    on: str
+    given: tuple[str, ...]
+    outcomes: tuple[NamedOutcome, ...]
+    removed: FoundSets
+    added: FoundSets
+    enough: FoundSets
+    tried: tuple[Trial, ...]
+    reduced: Reduced | None
+
+
+def make_bisect_document(
+    snippet: str, on: str, search: Search, outcomes: Sequence[Outcome], reduced: Reduced | None
+) -> BisectDocument:
+    """Returns what a search found; sets are written as sorted lists."""
+    return BisectDocument(
+        schema=SCHEMA,
+        kind="bisect",
+        snippet=snippet,
+        on=on,
+        given=tuple(sorted(search.given)),
+        outcomes=tuple(NamedOutcome(outcome.name, outcome.summary) for outcome in outcomes),
+        removed=_sort_sets(search.removed),
+        added=_sort_sets(search.added),
+        enough=_sort_sets(search.enough),
+        tried=tuple(Trial(tuple(sorted(patches)), name) for patches, name in search.outcomes.items()),
+        reduced=reduced,
+    )
+
+
+def _sort_sets(found: Found[str]) -> FoundSets:
+    return FoundSets(tuple(tuple(sorted(one)) for one in found.sets), found.exact, found.size)
+
+
+# *** vmapdbg bisect --commits --json
+
+
+@dataclass(frozen=True)
+class CommitTrial:
+    """A commit (short hash, date, subject) that the snippet was run on, and the name of the outcome; None where it
+    could not be run."""
+
+    commit: str
+    outcome: str | None
+
+
+@dataclass(frozen=True)
+class History:
+    """What `vmapdbg bisect --commits --json` prints. `by` is what tells outcomes apart, `commits` how many there were
+    to choose from; `tried` are in the order of the history.
+
+    `suspects` are the commits that changed the outcome: one, or several where those in between could not be run; none
+    where nothing changed. `changes` compares the schedules of the last of them with those before the first.
+    """
+
+    schema: Literal[1]
+    kind: Literal["bisect-commits"]
+    snippet: str
+    by: str
+    commits: int
+    outcomes: tuple[NamedOutcome, ...]
+    tried: tuple[CommitTrial, ...]
+    suspects: tuple[str, ...]
+    changes: CaptureDiff | None
+
+
+# *** vmapdbg bisect --decisions --json
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A decision that was made for the scheduler: a node of a schedule was forced to be a buffer (`realized`), or a
+    realize point was let go. Shape and line are those that the node has in a capture. `kept` tells that it has a buffer
+    then: that of a constant is removed again."""
+
+    schedule: int
+    node: int
+    op: str
+    shape: tuple[int | str, ...] | None
+    line: str | None
+    realized: bool
+    kept: bool
+
+
+@dataclass(frozen=True)
+class DecisionTrial:
+    """Decisions that the snippet was run with, the name of the outcome, and how many kernels there were."""
+
+    decisions: tuple[Decided, ...]
+    outcome: str
+    kernels: int
+
+
+@dataclass(frozen=True)
+class DecisionsDocument:
+    """What `vmapdbg bisect --decisions --json` prints. `by` is what tells outcomes apart.
+
+    `reference` says what is taken for right, and `right` names its outcome; None where any change is looked for.
+    `given` names the outcome of the snippet as it is. `candidates` is how many nodes there were to force.
+
+    `found` are the decisions that make it right, or change it: each on its own, or one set no part of which does; the
+    one with the fewest kernels first. `complete` is false where --runs did not suffice. `changes` compares the
+    schedules under the first of them with those as they are.
+    """
+
+    schema: Literal[1]
+    kind: Literal["bisect-decisions"]
+    snippet: str
+    by: str
+    reference: str | None
+    right: str | None
+    given: str
+    candidates: int
+    outcomes: tuple[NamedOutcome, ...]
+    found: tuple[DecisionTrial, ...]
+    complete: bool
+    tried: tuple[DecisionTrial, ...]
+    changes: CaptureDiff | None
+
+
+def describe_choices(
+    choices: Collection[Choice], schedules: Sequence[Schedule], made: Sequence[Schedule]
+) -> tuple[Decided, ...]:
+    """Returns the choices with what their nodes are in the schedules of a capture, and what became of them in those
+    that were `made` with the choices (none where that run died)."""
+    found: list[Decided] = []
+    for choice in sorted(choices):
+        node = index_of(schedules[choice.schedule]).nodes[choice.node]
+        buffers = made[choice.schedule].bufferizes if choice.schedule < len(made) else ()
+        kept = any(buffer.node == node.id and buffer.outcome == "kept" for buffer in buffers)
+        found.append(Decided(choice.schedule, node.id, node.op, node.shape, node.line, choice.realized, kept))
+    return tuple(found)
+
+
+DOCUMENTS: dict[DocumentKind, type] = {
+    "capture": Capture,
+    "diff": CaptureDiff,
+    "suite-diff": SuiteDiff,
+    "graph": Graph,
+    "lint": LintDocument,
+    "lint-files": LintFilesDocument,
+    "run": RunDocument,
+    "check": CheckDocument,
+    "run-check": RunCheckDocument,
+    "why-value": ValueDocument,
+    "bisect": BisectDocument,
+    "bisect-commits": History,
+    "bisect-decisions": DecisionsDocument,
+}
+"""The dataclass of each kind of document."""

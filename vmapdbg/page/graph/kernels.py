@@ -1,0 +1,259 @@
+"""Kernels and the buffers between them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+
+from vmapdbg.model.capture import Kernel, Node
+from vmapdbg.model.vocabulary import Mark
+from vmapdbg.model.wording import format_plural
+from vmapdbg.page.format import format_bytes, format_count, format_ids, format_shape
+from vmapdbg.page.graph.items import DrawnSchedule, pair_drawn
+from vmapdbg.page.graph.kernel_boxes import MOST_BOXES, gather_kernels
+from vmapdbg.page.graph.kernel_runs import fold_kernels
+from vmapdbg.page.graph.labels import shorten
+from vmapdbg.page.graph.model import (
+    ADDED,
+    COMMON,
+    PREFIXES,
+    REMOVED,
+    SIGNS,
+    Graph,
+    GraphEdge,
+    GraphError,
+    GraphNode,
+    add_legend,
+)
+from vmapdbg.page.graph.parts import find_near
+from vmapdbg.page.graph.stages import Stage
+
+_DTYPE_BYTES = {
+    **dict.fromkeys(("bool", "char", "signed char", "unsigned char", "uchar"), 1),
+    **dict.fromkeys(("half", "__bf16", "short", "unsigned short", "ushort"), 2),
+    **dict.fromkeys(("int", "unsigned int", "uint", "float"), 4),
+    **dict.fromkeys(("long", "unsigned long", "ulong", "double"), 8),
+}
+_MOST_LINES = 3
+_LEGEND = {
+    "kernel": "a kernel; shaded by its share of the ops",
+    "buffer": "a buffer that comes in",
+    "kept": "a buffer that a kernel writes",
+    "repeat": "a repeated layer, folded",
+    "folded": "several kernels, folded",
+}
+_INPUTS = frozenset({"BUFFER", "COPY", "PARAM", "DEFINE_GLOBAL", "BUFFER_VIEW", "MSTACK"})
+
+
+def build_kernel_graph(after: DrawnSchedule, before: DrawnSchedule | None, level: int, title: str) -> Graph:
+    """Returns the kernels of a schedule and their buffers; with `before`, of both laid over each other.
+
+    From `level` 1 on repeated layers are drawn once; at 2 kernels of one kind, and those that follow each other, are
+    one box. Raises GraphError where there is no kernel.
+    """
+    if not after.schedule.kernels and not (before and before.schedule.kernels):
+        raise GraphError(f"schedule {after.schedule.index} has no kernels, only copies or nothing")
+    if before is None:
+        nodes, edges = _Part(after, COMMON).draw()
+    else:
+        nodes, edges = _draw_both(_Part(before, REMOVED), _Part(after, ADDED))
+    graph = Graph("kernels", title, tuple(nodes), tuple(edges), (), (), {}, {})
+    if level:
+        graph = fold_kernels(graph).graph
+    if level > 1:
+        whole = len(graph.nodes)
+        graph = gather_kernels(graph, after).graph
+        graph = replace(graph, folded={**graph.folded, "in boxes with others": whole - len(graph.nodes)})
+    return explain_kinds(graph)
+
+
+def _draw_both(old: _Part, new: _Part) -> tuple[list[GraphNode], list[GraphEdge]]:
+    _match_parts(old, new)
+    nodes, edges = new.draw()
+    gone_nodes, gone_edges = old.draw()
+    known = {node.id for node in nodes}
+    nodes += [node for node in gone_nodes if node.id not in known]
+    return nodes, _merge_edges(edges, gone_edges)
+
+
+class _Part:
+    """The kernels of one side. Matching changes the names and marks of what both have."""
+
+    def __init__(self, drawn: DrawnSchedule, mark: Mark) -> None:
+        self.drawn = drawn
+        self.mark: Mark = mark
+        self.kernels = drawn.schedule.kernels
+        prefix = PREFIXES[mark]
+        self.names = {number: f"{prefix}kernel{number}" for number in range(len(self.kernels))}
+        self.writers = drawn.index.writers
+        self.reads = [sorted(self._find_reads(kernel)) for kernel in self.kernels]
+        self.buffers = sorted(set(self.writers) | {node for reads in self.reads for node in reads})
+        self.buffer_names = {node: f"{prefix}buffer{node}" for node in self.buffers}
+        self.marks: dict[str, Mark] = dict.fromkeys([*self.names.values(), *self.buffer_names.values()], mark)
+        self.most = max((kernel.executed_ops for kernel in self.kernels), default=0)
+        self.total = sum(kernel.executed_ops for kernel in self.kernels)
+
+    def _find_reads(self, kernel: Kernel) -> set[int]:
+        """The buffers a kernel reads: what its nodes read and it does not compute, back to a buffer."""
+        inside, own = set(kernel.nodes), set(kernel.outputs)
+        found: set[int] = set()
+        seen: set[int] = set()
+        nodes = self.drawn.index.nodes
+        waiting = [source for number in kernel.nodes if number in nodes for source in nodes[number].src]
+        while waiting:
+            number = waiting.pop()
+            if number in seen or number not in nodes:
+                continue
+            seen.add(number)
+            if (number in self.writers and number not in own) or (nodes[number].op in _INPUTS and number not in inside):
+                found.add(number)
+            elif number not in inside:
+                waiting += nodes[number].src
+        return found
+
+    def share(self, other: _Part, name: str) -> str:
+        """Returns the name of what the other part has too; it gets no mark in either."""
+        self.marks[name] = other.marks[name] = COMMON
+        return name
+
+    def draw(self) -> tuple[list[GraphNode], list[GraphEdge]]:
+        """Returns what is drawn of this side."""
+        nodes = [self._draw_buffer(number) for number in self.buffers]
+        edges: list[GraphEdge] = []
+        for number, kernel in enumerate(self.kernels):
+            nodes.append(self._draw_kernel(number, kernel))
+            pairs = [(self.buffer_names[node], self.names[number]) for node in self.reads[number]]
+            pairs += [(self.names[number], self.buffer_names[node]) for node in kernel.outputs]
+            for tail, head in pairs:
+                is_common = self.marks[tail] == self.marks[head] == COMMON
+                edges.append(GraphEdge(tail, head, mark=COMMON if is_common else self.mark))
+        return nodes, edges
+
+    def _draw_kernel(self, number: int, kernel: Kernel) -> GraphNode:
+        name = self.names[number]
+        mark = self.marks[name]
+        share = kernel.executed_ops / max(self.most, 1)
+        found = self.drawn.findings.find_for_kernel(kernel, self.drawn.schedule.index, number)
+        lines = [
+            f"{SIGNS[mark]}#{number} {shorten(kernel.name)}",
+            *self._label_work(kernel),
+            *(shorten(f"{item.code} {item.message}", 60) for item in found),
+            shorten(_join_some(self.drawn.places.format_all(kernel.lines).split("; "))),
+        ]
+        tip = f"kernel {number} {kernel.name}, target {kernel.target}\n  nodes {format_ids(kernel.nodes)}\n"
+        tip += f"  writes nodes {format_ids(kernel.outputs)}\n  lines {', '.join(kernel.lines)}"
+        shown = tuple(line for line in lines if line)
+        return GraphNode(name, "kernel", shown, tip, kernel.nodes, mark=mark, alert=bool(found), weight=share)
+
+    def _label_work(self, kernel: Kernel) -> list[str]:
+        part = kernel.executed_ops / max(self.total, 1)
+        ops = [f"{format_count(kernel.executed_ops)} ops executed"]
+        if part >= 0.01 and len(self.kernels) > 1:
+            ops.append(f"{part:.0%} of all")
+        if kernel.redundancy:
+            ops.append(f"redundancy {kernel.redundancy:.1f}x")
+        launch = [format_plural(kernel.threads, "thread")]
+        if kernel.local_bytes:
+            launch.append(f"{format_bytes(kernel.local_bytes)} LOCAL")
+        if kernel.launches != 1:
+            launch.append(format_plural(kernel.launches, "launch", "launches"))
+        launch.append(f"moves {format_bytes(kernel.bytes)}")
+        return [", ".join(ops), ", ".join(launch)]
+
+    def _draw_buffer(self, number: int) -> GraphNode:
+        name = self.buffer_names[number]
+        index, mark = self.drawn.index, self.marks[name]
+        node, closed = index.node(number), index.find_kept(number)
+        lost, op = index.find_lost(closed), index.op(number)
+        size, tip = "", f"buffer of node {number}: {op}"
+        if node is not None:
+            size = _size_input(node)
+            tip += f" {format_shape(node.shape)}"
+        if closed is not None:
+            dtype = "elements" if node is None else node.dtype
+            size = f"{closed.size:,} {dtype}, {format_bytes(closed.bytes)}"
+            tip += f"\n  closes {', '.join(closed.closed_ranges)}"
+        if node is not None and node.line:
+            tip += f"\n  {node.line}"
+        lines = [f"{SIGNS[mark]}{number} {op}", *(f"{item} NOT closed" for item in lost), size]
+        kind = "kept" if number in self.writers else "buffer"
+        return GraphNode(name, kind, tuple(line for line in lines if line), tip, (number,), None, mark, bool(lost))
+
+
+def _join_some(parts: list[str]) -> str:
+    more = len(parts) - _MOST_LINES
+    if more > 0:
+        parts = [*parts[:_MOST_LINES], f"{more} more"]
+    return "; ".join(parts)
+
+
+def _size_input(node: Node) -> str:
+    sizes = [size for size in node.shape or () if isinstance(size, int)]
+    if node.shape is None or len(sizes) != len(node.shape):
+        return f"{format_shape(node.shape)} {node.dtype}"
+    count = math.prod(sizes)
+    size = f"{count:,} {node.dtype}"
+    if node.dtype in _DTYPE_BYTES:
+        size += f", {format_bytes(count * _DTYPE_BYTES[node.dtype])}"
+    return size
+
+
+def _match_parts(old: _Part, new: _Part) -> None:
+    """Gives what both sides have one name and no mark.
+
+    Kernels are the same by their key and what they write, buffers by node and size.
+    """
+    pairs = pair_drawn(old.drawn, new.drawn)
+    matched = pairs.nodes
+    for number in old.buffers:
+        other = matched.get(number)
+        if other in new.buffer_names and _measure(old, number) == _measure(new, other):
+            old.buffer_names[number] = old.share(new, new.buffer_names[other])
+    if pairs.kernels is not None:
+        for number, other in pairs.kernels.items():
+            old.names[number] = old.share(new, new.names[other])
+        return
+    free: dict[object, list[int]] = {}
+    for number, kernel in enumerate(new.kernels):
+        free.setdefault((kernel.key or kernel.source, kernel.outputs), []).append(number)
+    for number, kernel in enumerate(old.kernels):
+        outputs = tuple(matched.get(node, -1) for node in kernel.outputs)
+        waiting = free.get((kernel.key or kernel.source, outputs))
+        if waiting:
+            old.names[number] = old.share(new, new.names[waiting.pop(0)])
+
+
+def _measure(part: _Part, number: int) -> object:
+    """What tells two buffers of one node apart: how large they are, and what they lose."""
+    index = part.drawn.index
+    kept = index.find_kept(number)
+    return kept and (kept.size, kept.bytes, index.find_lost(kept))
+
+
+def _merge_edges(new: Iterable[GraphEdge], old: Iterable[GraphEdge]) -> list[GraphEdge]:
+    """An edge that both sides have is common, whatever its ends are."""
+    ends = {(edge.tail, edge.head): edge for edge in new}
+    for edge in old:
+        known = ends.get((edge.tail, edge.head))
+        ends[edge.tail, edge.head] = edge if known is None else replace(known, mark=COMMON)
+    # between two common ends an edge of one side only is that side's
+    return list(ends.values())
+
+
+def explain_kinds(graph: Graph) -> Graph:
+    """Returns the graph with a legend of the kinds that it has."""
+    return add_legend(graph, _LEGEND, "kernel", {node.mark for node in graph.nodes})
+
+
+STAGE = Stage(
+    title="kernels",
+    build=build_kernel_graph,
+    last_level=2,
+    find_near=find_near,
+    add_legend=explain_kinds,
+    extra_kinds=frozenset(),
+    most=160,
+    pleasant=MOST_BOXES,
+    level_notes=("", "repeated layers", "repeated layers, then kernels that are alike and that follow each other"),
+)

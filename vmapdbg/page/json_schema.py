@@ -1,0 +1,104 @@
+"""JSON Schemas (draft 2020-12) of the JSON documents, made from their dataclasses.
+
+`python -m vmapdbg.page.json_schema` writes them to `vmapdbg/schemas/`, where they are shipped.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+import types
+import typing
+from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from vmapdbg.model.capture import SCHEMA
+
+FOLDER = Path(__file__).parent.parent / "schemas"
+_PLAIN: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", types.NoneType: "null"}
+
+
+def make_schema(kind: str, document: type) -> dict[str, Any]:
+    """Returns the schema of a document from its dataclass.
+
+    A field without a default is required; one that came later has a default. What the schema does not know is allowed,
+    as fields may be added. An enumeration is the list of the vocabulary at this version.
+    """
+    definitions: dict[str, Any] = {}
+    root = _describe_dataclass(document, definitions)
+    head = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:vmapdbg:{kind}:{SCHEMA}",
+        "title": f"vmapdbg {kind}, schema {SCHEMA}",
+    }
+    return {**head, **root, "$defs": dict(sorted(definitions.items()))}
+
+
+def _describe_dataclass(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+    hints = typing.get_type_hints(kind, include_extras=True)
+    required = [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
+    return {
+        "description": " ".join(inspect.cleandoc(kind.__doc__ or "").split()),
+        "type": "object",
+        "properties": {f.name: _describe(hints[f.name], definitions) for f in fields(kind)},
+        "required": required,
+    }
+
+
+def _describe(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if is_dataclass(kind) and isinstance(kind, type):
+        if kind.__name__ not in definitions:
+            # its name stands there first: a dataclass may have itself in a field
+            definitions[kind.__name__] = {}
+            definitions[kind.__name__] = _describe_dataclass(kind, definitions)
+        return {"$ref": f"#/$defs/{kind.__name__}"}
+    if origin is Annotated:
+        return _describe(args[0], definitions)
+    if origin is Literal:
+        return _describe_literal(args)
+    if origin is tuple:
+        return {"type": "array", "items": _describe(args[0], definitions)}
+    if origin is dict:
+        return {"type": "object", "additionalProperties": _describe(args[1], definitions)}
+    if origin in (typing.Union, types.UnionType):
+        return _describe_union([_describe(option, definitions) for option in args])
+    return {"type": _PLAIN[kind]}
+
+
+def _describe_literal(values: tuple[Any, ...]) -> dict[str, Any]:
+    if len(values) == 1:
+        return {"const": values[0]}
+    return {"enum": list(values)}
+
+
+def _describe_union(options: list[dict[str, Any]]) -> dict[str, Any]:
+    plain = [option["type"] for option in options if option.keys() == {"type"}]
+    if len(plain) < len(options):
+        return {"anyOf": options}
+    return {"type": plain}
+
+
+def dump_schema(kind: str, document: type) -> str:
+    """Returns a schema as JSON text."""
+    return json.dumps(make_schema(kind, document), indent=1) + "\n"
+
+
+def schema_file(kind: str) -> Path:
+    """Returns the file in which the schema of a kind of document is shipped."""
+    return FOLDER / f"{kind}.json"
+
+
+def main() -> None:
+    from vmapdbg.page.documents import DOCUMENTS
+
+    FOLDER.mkdir(exist_ok=True)
+    for kind, document in DOCUMENTS.items():
+        schema_file(kind).write_text(dump_schema(kind, document), encoding="utf-8")
+        sys.stdout.write(f"{schema_file(kind)}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,295 @@
+"""Every sentence that says why: made here, from a rule and its operands.
+
+`fill_sentences` writes them into a capture, for who reads the JSON. A capture of an older vmapdbg has sentences and no
+reasons; those stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from vmapdbg.model.capture import Bufferize, Capture, Decision, Node, Realized, Reason, Schedule, Unsplit
+from vmapdbg.model.schedule_index import index_of
+from vmapdbg.model.wording import cut_end, format_known, format_plural, inflect, join_first
+from vmapdbg.page.format import format_shape
+
+MOST_NAMED = 3
+"""So many consumers, or EXPANDs, are named in one sentence."""
+
+
+class Names:
+    """What the operands of a reason are called: a node is `EXPAND 50`, a range is what tinygrad renders.
+
+    A diff gives them other names: those that the things of before have after.
+    """
+
+    def __init__(self, op_of: Callable[[int], str]) -> None:
+        self.op_of = op_of
+
+    def label(self, node: int) -> str:
+        return f"{self.op_of(node)} {node}"
+
+    def range(self, name: str) -> str:
+        return name
+
+
+# a value of a condition is shown with so many characters
+_MOST_OF_A_VALUE = 40
+
+Say = Callable[[Reason, Names], str]
+
+
+def say_reason(reason: Reason, names: Names) -> str:
+    """Returns the sentence of a reason; of a rule that this vmapdbg does not know its name and operands.
+
+    Where it was observed, tinygrad's line stands at its end: `(indexing.py:278)`.
+    """
+    sentence = _say_rule(reason, names)
+    if reason.at is None or reason.rule == "decided-at":
+        return sentence
+    return f"{sentence} ({_say_place(reason.at)})"
+
+
+def _say_rule(reason: Reason, names: Names) -> str:
+    known = _SENTENCES.get(reason.rule, _say_unknown)
+    try:
+        if isinstance(known, str):
+            return known.format_map(_count_up(reason.numbers))
+        return known(reason, names)
+    except (LookupError, ValueError):
+        # a file that another hand has written: the rule has not the operands that it should have
+        return _say_unknown(reason, names)
+
+
+def say_all(reasons: Iterable[Reason], names: Names) -> str:
+    """Returns the sentences of some reasons as one."""
+    return "; ".join(say_reason(reason, names) for reason in reasons)
+
+
+def fill_sentences(capture: Capture) -> Capture:
+    """Returns the capture with the sentence of each reason beside it: `Realized.detail` and `Bufferize.reason`.
+
+    Whoever has a child or a recorder make a Capture calls it once, before anybody reads that.
+    """
+    return replace(capture, schedules=tuple(map(_fill_schedule, capture.schedules)))
+
+
+def _fill_schedule(schedule: Schedule) -> Schedule:
+    names = Names(index_of(schedule).op)
+    return replace(
+        schedule,
+        nodes=tuple(_fill_node(node, names) for node in schedule.nodes),
+        bufferizes=tuple(_fill_bufferize(made, names) for made in schedule.bufferizes),
+    )
+
+
+def _fill_node(node: Node, names: Names) -> Node:
+    if node.unsplit is not None:
+        node = replace(node, unsplit=replace(node.unsplit, detail=say_unsplit(node.unsplit)))
+    if node.realized is None or not node.realized.reasons:
+        return node
+    return replace(node, realized=replace(node.realized, detail=say_all(node.realized.reasons, names)))
+
+
+def _fill_bufferize(made: Bufferize, names: Names) -> Bufferize:
+    if made.decided is None:
+        return made
+    return replace(made, reason=say_reason(made.decided, names))
+
+
+def say_realized(realized: Realized, names: Names) -> str:
+    """Returns why a node is realized in the names of another schedule; of an older capture the sentence that it has."""
+    return say_all(realized.reasons, names) if realized.reasons else realized.detail
+
+
+def say_unsplit(unsplit: Unsplit) -> str:
+    """Returns why a reduce is not split in two kernels, and what stock tinygrad would make of it."""
+    what = unsplit.rule
+    if unsplit.rule == "gather":
+        what = f"a gather, an index picks one element along {_name_axes(unsplit.axes)}"
+    stock = "stock makes two kernels"
+    if unsplit.rest:
+        what += f", and what is added up along {_name_axes(unsplit.rest)} is a reduce of its own"
+        stock = "stock adds up all in two kernels"
+    shapes = " -> ".join(map(format_shape, (unsplit.source, unsplit.between, unsplit.result)))
+    return f"{what} ({stock}: {shapes})"
+
+
+def say_left_whole(rule: str, nodes: int) -> str:
+    """Returns how many reduces are not split, and what they are instead."""
+    verb = "is" if nodes == 1 else "are"
+    return f"{format_plural(nodes, 'reduce')} {verb} not split, as stock tinygrad would: {rule}"
+
+
+def _name_axes(axes: Sequence[int]) -> str:
+    return f"{inflect(len(axes), 'axis', 'axes')} {', '.join(map(str, axes))}"
+
+
+def say_briefly(rule: str, reason: Reason | None, names: Names) -> str:
+    """Returns what a rule that realized nodes means, for a count of them; of any other the sentence of a reason, or its
+    name where there is none."""
+    if rule in _MEANINGS:
+        return _MEANINGS[rule]
+    if reason is None:
+        return rule
+    return say_reason(reason, names)
+
+
+# *** the rules
+
+
+def _say_axis(reason: Reason, names: Names) -> str:
+    return f"axis {reason.axis}" if isinstance(reason.axis, int) else names.range(str(reason.axis))
+
+
+def _say_disagreement(reason: Reason, names: Names) -> str:
+    pairs = zip(reason.nodes, reason.ranges, strict=True)
+    wants = [f"{names.label(node)} asks {names.range(asked)}" for node, asked in pairs]
+    return f"{_say_axis(reason, names)}: {join_first(wants, MOST_NAMED)}"
+
+
+def _say_not_shared(reason: Reason, names: Names) -> str:
+    labels = [names.label(node) for node in reason.nodes[:MOST_NAMED]]
+    return f"{_say_axis(reason, names)}: {', '.join(labels)} do not share one loop over {names.range(reason.ranges[0])}"
+
+
+def _say_ending(reason: Reason, names: Names) -> str:
+    ended: dict[int, list[str]] = {}
+    for node, name in zip(reason.nodes, reason.ranges, strict=True):
+        ended.setdefault(node, []).append(names.range(name))
+    parts: list[str] = []
+    for node, ranges in list(ended.items())[:MOST_NAMED]:
+        verb = "ends" if len(ranges) == 1 else "end"
+        parts.append(f"{', '.join(ranges)} {verb} at {names.label(node)}")
+    return "; ".join(parts)
+
+
+def _say_few_buffers(reason: Reason, names: Names) -> str:
+    count = format_plural(int(reason.numbers["buffers"]), "buffer")
+    return f"its value reads {count} ({reason.numbers['limit']} are allowed), none of them in a reduce"
+
+
+def _say_reduces(verdict: str) -> Say:
+    def say(reason: Reason, names: Names) -> str:
+        reduces = reason.numbers["reduces"]
+        counted = "a reduce in its value reads" if reduces == 1 else f"{reduces} reduces in its value read"
+        return f"{counted} a buffer: {verdict}"
+
+    return say
+
+
+def _say_place(at: Decision) -> str:
+    return f"{at.file.rpartition('/')[2]}:{at.line}"
+
+
+def _say_decision(reason: Reason, names: Names) -> str:
+    """The statement of tinygrad's source, with the values that were tested before it."""
+    if reason.at is None:
+        return _say_unknown(reason, names)
+    values: dict[str, str] = {}
+    for condition in reason.at.conditions:
+        values |= condition.values
+    shown = ", ".join(f"{text}={cut_end(value, _MOST_OF_A_VALUE)}" for text, value in values.items())
+    return f"decided at {_say_place(reason.at)}: {reason.at.text}{format_known(' [{}]', shown)}"
+
+
+def _say_unknown(reason: Reason, names: Names) -> str:
+    operands = [*map(names.label, reason.nodes), *map(names.range, reason.ranges)]
+    operands += [f"{name} {number}" for name, number in reason.numbers.items()]
+    if not operands:
+        return reason.rule
+    return f"{reason.rule} ({', '.join(operands)})"
+
+
+def _count_up(numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """Adds to the numbers of a decision of the overlay what its sentence says of them: ratio, microseconds, kernels."""
+    known = dict(numbers)
+    if "stock_kernels" in known:
+        fused, stock = (format_plural(known[name], "kernel") for name in ("kernels", "stock_kernels"))
+        known["fused"] = f"fused: {fused} for {stock}"
+    if "evaluations" in known:
+        known["reused"] = "computed {evaluations:,} times for {elements:,} elements".format_map(known)
+        if known["kernels"] > 1:
+            known["reused"] += f" in {known['kernels']} kernels"
+    if "stock_ops" in known:
+        known["times"] = known["ops"] / max(known["stock_ops"], 1)
+    if "stock_ns" in known:
+        known |= {"us": known["ns"] / 1000, "stock_us": known["stock_ns"] / 1000}
+    return known
+
+
+_SENTENCES: dict[str, str | Say] = {
+    "output": "an output of the schedule",
+    "always": lambda reason, names: f"{names.op_of(reason.nodes[0])} is always realized",
+    "kept-scope": lambda reason, names: f"{names.op_of(reason.nodes[0])} is always realized for a CONTIGUOUS over it",
+    "source-of": lambda reason, names: f"source of {names.label(reason.nodes[0])}",
+    "assign": "an ASSIGN",
+    "assigned-value": lambda reason, names: f"the value of {names.label(reason.nodes[0])}",
+    "outer-reduce": "a REDUCE over an OUTER range",
+    "consumers-disagree": _say_disagreement,
+    "loops-not-shared": _say_not_shared,
+    "ending-ranges": _say_ending,
+    "decided-at": _say_decision,
+    "forced": "forced to be a buffer, by bisect --decisions",
+    "stock": "stock tinygrad does not say why",
+    # a fusion is refused
+    "local-too-large": "its LOCAL buffer needs {bytes:,} bytes, the target has {limit:,}",
+    "local-over-budget": "the {buffers} LOCAL buffers of its kernel need {bytes:,} bytes, the target has {limit:,}",
+    "local-read-often": (
+        "its LOCAL buffer would be read {reads:,} times, in a kernel that gets no opts ({limit:,} reads are allowed)"
+    ),
+    "reduce-at-two-places": "its kernel would run the loop of one reduce at two places",
+    "not-settled": "not settled after {attempts} attempts",
+    "not-tried": "not tried: it is in a part of {nodes:,} nodes, and parts of {limit:,} nodes are tried in one graph",
+    "codegen-fails": "{fused}, but codegen fails on it ({error})",
+    "no-kernel-saved": "{fused}: it saves no kernel",
+    "more-work": (
+        "{fused}, but {times:.1f} times the work ({stock_ops:,} -> {ops:,} ops; {limit:.0f} times is allowed)"
+    ),
+    "fewer-threads": (
+        "{fused}, but {stock_threads:,} -> {threads:,} threads in the least parallel one (a quarter is allowed)"
+    ),
+    "slower": "{fused}, but predicted slower on {target}: {stock_us:,.1f} -> {us:,.1f} us",
+    "no-faster": "{fused}, but predicted no faster on {target}: {stock_us:,.1f} -> {us:,.1f} us",
+    # a value that its readers would compute again
+    "stored-once": "{reused}: stored once, predicted {stock_us:,.1f} -> {us:,.1f} us on {target}",
+    "over-memory": (
+        "{reused}; stored once, predicted {stock_us:,.1f} -> {us:,.1f} us on {target}, but its {bytes:,} bytes are more"
+        " than is left of the {limit:,} for such buffers"
+    ),
+    # a BUFFERIZE is kept or removed
+    "never-removed": "{op} is never removed",
+    "not-removable": "not removable: a COPY reads it, or it is a buffer by its op",
+    "computed-again": (
+        "its readers are in one kernel and share its rows: computed again by each, which is cheaper than memory"
+    ),
+    "never-buffered": "{op} is never buffered",
+    "many-buffers": "its value reads {buffers} buffers, more than {limit}",
+    "reduce-reads-buffer": _say_reduces("it would run again for each element read"),
+    "reduce-computed-again": _say_reduces("removed all the same, by PCONTIG"),
+    "cost-function": "kept by the cost function",
+    "few-buffers": _say_few_buffers,
+    "no-rule": "no rule removed it",
+    "same-index": "its value is read at this very index: no buffer is needed",
+    "constant": "its value is a constant",
+    "buffer-limit": "put in later: its reader reads as many buffers as the device lets a kernel have",
+    "folded": "folded: its reader has the same index, or its value is a constant",
+    "schedule-failed": "the schedule failed before its buffers were made",
+}
+
+_MEANINGS = {
+    "output": "an output of the schedule",
+    "always": "an op that is always realized (CONTIGUOUS, COPY, ...)",
+    "kept-scope": "a VMAPOUT under a CONTIGUOUS",
+    "source-of": "the source of an op that reads buffers (COPY, ...)",
+    "assign": "an ASSIGN",
+    "assigned-value": "the value of an ASSIGN",
+    "outer-reduce": "a REDUCE over an OUTER range",
+    "consumers-disagree": "its consumers ask for different ranges",
+    "loops-not-shared": "its consumers do not share one loop",
+    "ending-ranges": "ranges end at it: a reduce, or a reader with loops of its own",
+    "forced": "forced by bisect --decisions",
+}
+"""What a rule that realizes nodes means, whichever they are."""
