@@ -35,7 +35,7 @@ def keep_program(uops: Sequence[UOp], variables: Mapping[str, int]) -> bytes:
     """Returns a linear program and the values of its variables in a form that another process can load."""
     import tinygrad
 
-    folder = str(Path(tinygrad.__file__).parent.parent)
+    folder = str(Path(inspect.getfile(tinygrad)).parent.parent)
     # a list in order: the sources of each op are pickled before it, so that nothing recurses
     return pickle.dumps((folder, dict(variables), pickle.dumps(list(uops))))
 
