@@ -24,7 +24,7 @@ def compare(ast: Any, uops: Any) -> dict[str, Any]:
     from vmapdbg.child.program.emulator import keep_program
     from vmapdbg.child.program.linear_reader import read_memories
     from vmapdbg.child.program.programs import count_steps
-    from vmapdbg.reference.run_kernel import run_kernel
+    from vmapdbg.reference.kernels import run_kernel
     from vmapdbg.values.numbers import Array, decode, encode
     from vmapdbg.values.tolerance import make_tolerance
 

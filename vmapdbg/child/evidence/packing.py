@@ -166,6 +166,14 @@ class UOpPacker:
         names = tuple(map(self._name_range, u.src[1:]))
         return self._add("reduce", u, src, (name_reduce(u), (), True, names))
 
+    def _add_close(
+        self, value: int, names: tuple[int | None, ...], shape: tuple[int, ...] | None = None, kept: Any = None
+    ) -> int:
+        """Adds the buffer of a value that is closed over step ranges; see LOOP_OPS for `kept`."""
+        if shape is None:
+            shape = tuple(1 if name is None else self.graph.ranges[name] for name in names)
+        return self.graph.add(Node("close", self.graph.nodes[value].dtype, shape, (value,), (names, kept)))
+
     def _name_axis(self, r: UOp) -> int | None:
         """Returns the id of a RANGE, None for what is no RANGE: an axis that it does not stand for."""
         return self._name_range(r) if r.op.name == "RANGE" else None

@@ -23,8 +23,8 @@ from vmapdbg.child.follow.ran import find_real_value
 from vmapdbg.child.follow.records import PassRun
 from vmapdbg.child.follow.steps import MOST_SECONDS, Progress, StepFinder
 from vmapdbg.model.wording import first_line
+from vmapdbg.reference.arithmetic import load
 from vmapdbg.reference.graph import Unknown
-from vmapdbg.reference.kinds import load
 from vmapdbg.reference.value import Value
 from vmapdbg.values.numbers import Array
 

@@ -18,9 +18,9 @@ from vmapdbg.child.follow.forms import Form
 from vmapdbg.child.follow.mixed_packer import MEMORY, MixedPacker, find_buffer
 from vmapdbg.child.follow.order import OrderedKernels
 from vmapdbg.child.follow.records import PassRun
+from vmapdbg.reference.arithmetic import load
 from vmapdbg.reference.graph import Unknown
-from vmapdbg.reference.kinds import load
-from vmapdbg.reference.run_kernel import MOST_AT_ONCE, KernelEvaluator
+from vmapdbg.reference.kernels import MOST_IN_PART, KernelEvaluator
 from vmapdbg.reference.value import Value
 from vmapdbg.values.numbers import Numbers, encode
 
@@ -55,7 +55,7 @@ class KernelValue:
         kernel = KernelPacker({**packer.sizes.variables, **launch.variables})
         slot = kernel.pack(self.form.u)
         graph = kernel.graph
-        if math.prod(graph.ranges.values()) > MOST_AT_ONCE:
+        if math.prod(graph.ranges.values()) > MOST_IN_PART:
             raise Unknown("it has too many steps")
         held = judge.evaluate(order.given[number])
         memories = {at: _read(held[at], dtype) for at, dtype in kernel.kernel.dtypes.items()}

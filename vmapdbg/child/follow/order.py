@@ -15,8 +15,7 @@ from vmapdbg.child.evidence.packing import CannotPack
 from vmapdbg.child.follow.mixed_packer import MixedPacker, find_base, find_buffer, list_views
 from vmapdbg.child.follow.records import Created
 from vmapdbg.child.memory import name_dtype
-from vmapdbg.reference.graph import Node
-from vmapdbg.reference.kernel import Kernel
+from vmapdbg.reference.graph import Kernel, Node
 
 UOp = Any
 _MEMORY = frozenset({"BUFFER", "PARAM"})

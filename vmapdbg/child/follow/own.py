@@ -24,8 +24,8 @@ from vmapdbg.child.follow.mixed_packer import MEMORY, find_base
 from vmapdbg.child.follow.records import PassRun
 from vmapdbg.child.follow.steps import describe_uop, find_range_map
 from vmapdbg.child.oracle.wrong_buffer import align_buffer
+from vmapdbg.reference.arithmetic import load
 from vmapdbg.reference.graph import Node, Unknown
-from vmapdbg.reference.kinds import load
 from vmapdbg.reference.value import Value
 from vmapdbg.values.numbers import encode, make_plain
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from vmapdbg.reference.arithmetic import load
 from vmapdbg.reference.evaluate import Evaluator
 from vmapdbg.reference.graph import Unknown
-from vmapdbg.reference.kinds import load
 from vmapdbg.reference.value import Value
 from vmapdbg.values.itemsize import ITEMSIZE
 from vmapdbg.values.numbers import Array

@@ -31,7 +31,7 @@ from vmapdbg.child.program.programs import count_steps
 from vmapdbg.child.program.reach import find_loops
 from vmapdbg.child.program.steps import evaluate_sums
 from vmapdbg.reference.graph import Unknown
-from vmapdbg.reference.run_kernel import Written
+from vmapdbg.reference.kernels import Written
 from vmapdbg.values.close import find_close
 from vmapdbg.values.numbers import Array, decode, encode
 

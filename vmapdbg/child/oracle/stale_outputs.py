@@ -14,10 +14,9 @@ from vmapdbg.check.result import OverwrittenInput, StaleValue
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.oracle.by_numpy import NumpyValues
 from vmapdbg.child.oracle.oracle import Read
-from vmapdbg.reference.graph import Graph, Node, Unknown
-from vmapdbg.reference.kinds import load
+from vmapdbg.reference.arithmetic import load
+from vmapdbg.reference.graph import WRITES, Graph, Node, Unknown, find_view
 from vmapdbg.reference.value import Value
-from vmapdbg.reference.views import WRITES, find_view
 from vmapdbg.values.numbers import Array
 
 _COMES_AFTER = {"assign", "after"}

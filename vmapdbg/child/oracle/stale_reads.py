@@ -13,9 +13,8 @@ from vmapdbg.check.result import StaleRead
 from vmapdbg.child.evidence.graphs import Evidence, KernelRun
 from vmapdbg.child.oracle.oracle import Read
 from vmapdbg.child.oracle.wrong_buffer import REFUSED_BY_NUMPY, WrongBuffer, arrange, describe_refusal, read_arguments
-from vmapdbg.reference.graph import Unknown
-from vmapdbg.reference.kernel import Kernel
-from vmapdbg.reference.run_kernel import run_kernel
+from vmapdbg.reference.graph import Kernel, Unknown
+from vmapdbg.reference.kernels import run_kernel
 from vmapdbg.values.numbers import Array
 
 MOST_TRIED = 64

@@ -15,7 +15,7 @@ from vmapdbg.check.result import Comparison
 from vmapdbg.child.evidence.graphs import WrittenBuffer
 from vmapdbg.child.oracle.oracle import Read
 from vmapdbg.reference.graph import Unknown
-from vmapdbg.reference.run_kernel import Written
+from vmapdbg.reference.kernels import Written
 from vmapdbg.values.itemsize import ITEMSIZE
 from vmapdbg.values.numbers import Array
 from vmapdbg.values.tolerance import Tolerance
