@@ -53,11 +53,9 @@ def format_source(view: ScheduleView) -> list[Text]:
             blocks.append(list(_format_change(view, item, sources)))
         else:
             blocks.append(_format_kernel(view, side))
-    if not blocks and not view.is_pair:
-        return view.page.head("Source", "no kernel")
     repeated = list(_format_again(view, again))
     if not blocks and not repeated:
-        return []
+        return [] if view.is_pair else view.page.head("Source", "no kernel")
     lines = [view.page.join(("Source", "bold"))]
     for number, block in enumerate([*blocks, repeated] if repeated else blocks):
         if number:
@@ -71,12 +69,9 @@ def _has_same_source(item: KernelChange) -> bool:
 
 
 def _format_again(view: ScheduleView, again: dict[tuple[str, str], list[int]]) -> Iterator[Text]:
+    same = "the same as" if view.is_pair else "same source as"
     for (name, first), numbers in again.items():
-        if not view.is_pair:
-            yield from view.page.wrap((f"#{format_ids(numbers)} {name}: same source as {first}", "dim"), hang=2)
-            continue
-        for number in numbers:
-            yield from view.page.wrap((f"#{number} {name}: the same as {first}", "dim"), hang=2)
+        yield from view.page.wrap((f"#{format_ids(numbers)} {name}: {same} {first}", "dim"), hang=2)
 
 
 # *** one run
