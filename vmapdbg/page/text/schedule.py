@@ -8,7 +8,7 @@ from importlib import import_module
 from rich.text import Text
 
 from vmapdbg.diff import ScheduleDiff, Totals, ValueDiff
-from vmapdbg.diff.naming import find_ranges
+from vmapdbg.diff.pairing import find_ranges
 from vmapdbg.model.wording import format_known, format_plural, inflect
 from vmapdbg.page.format import format_bytes, format_seconds, format_shape
 from vmapdbg.page.sections import SECTIONS

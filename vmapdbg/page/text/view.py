@@ -11,7 +11,7 @@ from typing import TypeVar
 from rich.text import Text
 
 from vmapdbg.diff import CaptureDiff, ScheduleDiff
-from vmapdbg.diff.naming import Renaming
+from vmapdbg.diff.pairing import Renaming
 from vmapdbg.model.capture import Capture, Finding, Schedule
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
 from vmapdbg.model.wording import format_known
