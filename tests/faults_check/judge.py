@@ -10,8 +10,8 @@ import pickle
 import sys
 from pathlib import Path
 
+from vmapdbg.child.compare.checker import Checker
 from vmapdbg.child.evidence.folder import EvidenceFolder
-from vmapdbg.child.oracle.checker import Checker
 from vmapdbg.model.data import to_data
 
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from reference_graphs import Maker
 
+from vmapdbg.child.compare import ahead as module
+from vmapdbg.child.compare.ahead import Ahead
+from vmapdbg.child.compare.by_numpy import NumpyValues
+from vmapdbg.child.compare.oracle import SEEDS, InDoublePrecision
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
-from vmapdbg.child.oracle import ahead as module
-from vmapdbg.child.oracle.ahead import Ahead
-from vmapdbg.child.oracle.by_numpy import NumpyValues
-from vmapdbg.child.oracle.oracle import SEEDS, InDoublePrecision
 from vmapdbg.reference.graph import Graph
 
 PRECISIONS = [None, *(InDoublePrecision(seed) for seed in (None, *SEEDS))]

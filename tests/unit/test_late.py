@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from vmapdbg.check.result import Comparison, OutputCheck, ScheduleCheck
+from vmapdbg.child.compare.checker import RunChecker
 from vmapdbg.child.evidence import late as module
 from vmapdbg.child.evidence import passed
 from vmapdbg.child.evidence.folder import EvidenceFolder, Verdict, name_file
 from vmapdbg.child.evidence.graphs import Evidence, KernelRun, WrittenBuffer
 from vmapdbg.child.evidence.late import LateKernels
-from vmapdbg.child.oracle.checker import RunChecker
 from vmapdbg.install.job import CheckRequest, Job
 from vmapdbg.values.tolerance import Tolerance
 
@@ -182,7 +182,7 @@ GROUPS = """
 import os
 os.setsid()
 from pathlib import Path
-from vmapdbg.child.oracle.priority import lower_session, lower_thread, restore_session
+from vmapdbg.child.compare.priority import lower_session, lower_thread, restore_session
 group = Path("/proc/self/autogroup")
 print(group.read_text().split()[-1])
 lower_thread()

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference_graphs import Maker, count
 
-from vmapdbg.child.oracle.by_numpy import NumpyValues
+from vmapdbg.child.compare.by_numpy import NumpyValues
 from vmapdbg.reference.graph import DEVICES, Node, Unknown
 from vmapdbg.reference.rounding import InDouble, count_roundings
 from vmapdbg.reference.sums import add_products

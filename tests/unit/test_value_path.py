@@ -18,7 +18,7 @@ from vmapdbg.check.value_path import (
     WrongRead,
     WrongRewrite,
 )
-from vmapdbg.child.follow.follow import settle
+from vmapdbg.child.passes.follow import settle
 from vmapdbg.page.text.value_path import print_value_paths
 
 WRONG = Difference((0, 1), 7.0, 3.0, 4, 6)

@@ -25,9 +25,9 @@ def _read_description(file: Path) -> str:
 
 
 ORACLES = _list_oracles()
-"""Name -> what it is, as part of a sentence; the default comes first. Each is `vmapdbg/child/oracle/by_NAME.py`."""
+"""Name -> what it is, as part of a sentence; the default comes first. Each is `vmapdbg/child/compare/by_NAME.py`."""
 
 
 def name_module(oracle: str) -> str:
     """Returns the module of an oracle, which only a child may import."""
-    return f"vmapdbg.child.oracle.{_PREFIX}{oracle}"
+    return f"vmapdbg.child.compare.{_PREFIX}{oracle}"

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from vmapdbg.child.compare.by_numpy import NumpyValues
 from vmapdbg.child.evidence.packer import Packer
 from vmapdbg.child.evidence.packing import CannotPack
 from vmapdbg.child.evidence.sizes import find_variables
 from vmapdbg.child.memory import read_buffer
-from vmapdbg.child.oracle.by_numpy import NumpyValues
 from vmapdbg.child.record.outputs import sample_values
 from vmapdbg.child.reduce.trial import Trial
 from vmapdbg.diff.values import compare_output

@@ -11,8 +11,8 @@ from typing import Any
 
 from vmapdbg.child.adapters.adapter import CREATED
 from vmapdbg.child.diagnosis.rewrites import shorten_place
-from vmapdbg.child.follow.records import Chain, Created, PassRun, Watched
 from vmapdbg.child.memory import name_dtype
+from vmapdbg.child.passes.records import Chain, Created, PassRun, Watched
 from vmapdbg.install.overlay import load_patching
 
 UOp = Any

@@ -9,11 +9,11 @@ from dataclasses import replace
 from vmapdbg.check.compare import compare
 from vmapdbg.check.oracles import ORACLES
 from vmapdbg.check.result import CheckedKind, OutputCheck
+from vmapdbg.child.compare.by_numpy import NumpyValues
+from vmapdbg.child.compare.comparer import Again, Comparer
+from vmapdbg.child.compare.oracle import Refused, Values
+from vmapdbg.child.compare.stale_outputs import find_overwritten, find_stale_value
 from vmapdbg.child.evidence.graphs import HeldBuffer
-from vmapdbg.child.oracle.by_numpy import NumpyValues
-from vmapdbg.child.oracle.comparer import Again, Comparer
-from vmapdbg.child.oracle.oracle import Refused, Values
-from vmapdbg.child.oracle.stale_outputs import find_overwritten, find_stale_value
 from vmapdbg.reference.graph import DEVICES
 from vmapdbg.values.numbers import Array
 from vmapdbg.values.slices import take_slice

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from vmapdbg.check.result import ExpectedOutput
+from vmapdbg.child.compare.by_numpy import NumpyValues
+from vmapdbg.child.compare.oracle import Read
 from vmapdbg.child.evidence.graphs import Evidence
-from vmapdbg.child.oracle.by_numpy import NumpyValues
-from vmapdbg.child.oracle.oracle import Read
 from vmapdbg.values.numbers import Array, decode, make_plain
 
 SHOWN = 8

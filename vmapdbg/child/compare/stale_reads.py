@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vmapdbg.check.result import StaleRead
+from vmapdbg.child.compare.oracle import Read
+from vmapdbg.child.compare.wrong_buffer import REFUSED_BY_NUMPY, WrongBuffer, arrange, describe_refusal, read_arguments
 from vmapdbg.child.evidence.graphs import Evidence, KernelRun
-from vmapdbg.child.oracle.oracle import Read
-from vmapdbg.child.oracle.wrong_buffer import REFUSED_BY_NUMPY, WrongBuffer, arrange, describe_refusal, read_arguments
 from vmapdbg.reference.graph import Unknown
 from vmapdbg.reference.kernel import Kernel
 from vmapdbg.reference.run_kernel import run_kernel

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from vmapdbg.check.value_path import Difference, NodePath, PassKind, PassStatus, PassValue
+from vmapdbg.child.compare.wrong_buffer import align_buffer
 from vmapdbg.child.evidence.packing import UNEXPECTED, CannotPack
-from vmapdbg.child.follow.follow import ORDER, RUN, ScheduleFollower, doubt_first, settle
-from vmapdbg.child.follow.forms import Form, find_buffers, find_memory, follow_forms, make_value
-from vmapdbg.child.follow.inside import KernelValue, find_inside
-from vmapdbg.child.follow.mixed_packer import MEMORY, find_base
-from vmapdbg.child.follow.records import PassRun
-from vmapdbg.child.follow.steps import describe_uop, find_range_map
-from vmapdbg.child.oracle.wrong_buffer import align_buffer
+from vmapdbg.child.passes.follow import ORDER, RUN, ScheduleFollower, doubt_first, settle
+from vmapdbg.child.passes.forms import Form, find_buffers, find_memory, follow_forms, make_value
+from vmapdbg.child.passes.inside import KernelValue, find_inside
+from vmapdbg.child.passes.mixed_packer import MEMORY, find_base
+from vmapdbg.child.passes.records import PassRun
+from vmapdbg.child.passes.steps import describe_uop, find_range_map
 from vmapdbg.reference.graph import Node, Unknown
 from vmapdbg.reference.kinds import load
 from vmapdbg.reference.value import Value

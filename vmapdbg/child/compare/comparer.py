@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from vmapdbg.check.compare import Rounding, compare, excuse_rounding
 from vmapdbg.check.result import Comparison
+from vmapdbg.child.compare.ahead import Ahead
+from vmapdbg.child.compare.oracle import SEEDS, InDoublePrecision, Question, Values, Which, find_oracle
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
-from vmapdbg.child.oracle.ahead import Ahead
-from vmapdbg.child.oracle.oracle import SEEDS, InDoublePrecision, Question, Values, Which, find_oracle
 from vmapdbg.model.wording import format_plural
 from vmapdbg.values.itemsize import ITEMSIZE
 from vmapdbg.values.numbers import Array, decode

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vmapdbg.check.result import KernelFault
-from vmapdbg.child.oracle.oracle import Read
-from vmapdbg.child.oracle.wrong_buffer import (
+from vmapdbg.child.compare.oracle import Read
+from vmapdbg.child.compare.wrong_buffer import (
     REFUSED_BY_NUMPY,
     WrongBuffer,
     align_buffer,

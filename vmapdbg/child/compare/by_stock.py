@@ -11,12 +11,12 @@ from tinygrad.tensor import Tensor
 from tinygrad.uop import Ops
 from tinygrad.uop.ops import UOp
 
+from vmapdbg.child.compare.in_double import Widening
+from vmapdbg.child.compare.oracle import Read
+from vmapdbg.child.compare.scopes import SCOPE_OPS
+from vmapdbg.child.compare.unroll import Env, GraphRunner, UnrolledOracle
 from vmapdbg.child.evidence.graphs import PackedGraph
 from vmapdbg.child.memory import make_buffer, name_dtype, read_buffer
-from vmapdbg.child.oracle.in_double import Widening
-from vmapdbg.child.oracle.oracle import Read
-from vmapdbg.child.oracle.scopes import SCOPE_OPS
-from vmapdbg.child.oracle.unroll import Env, GraphRunner, UnrolledOracle
 from vmapdbg.values.numbers import Array
 
 DESCRIPTION = "stock tinygrad, each vmap scope unrolled"

@@ -3,8 +3,8 @@ fault of code generation or of a compiler."""
 
 from __future__ import annotations
 
-from vmapdbg.child.oracle.by_stock import StockRunner
-from vmapdbg.child.oracle.unroll import UnrolledOracle
+from vmapdbg.child.compare.by_stock import StockRunner
+from vmapdbg.child.compare.unroll import UnrolledOracle
 
 DESCRIPTION = "the PYTHON device"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vmapdbg.child.diagnosis.known_nodes import PassNodes
-from vmapdbg.child.follow.collectors import FollowedCall
+from vmapdbg.child.passes.collectors import FollowedCall
 
 
 def find_nodes(passed: Any, one: FollowedCall) -> PassNodes:

@@ -2,8 +2,8 @@
 
 The graph and its inputs are known before: see `vmapdbg.child.evidence.folder`. The values are those that the
 comparison asks for later, in the same order, so that it makes no difference whether they were computed ahead: first in
-the precision of the graph, then as for an output that is wrong (`vmapdbg.child.oracle.comparer`). What is not done when
-the comparison asks for it is gone on with there.
+the precision of the graph, then as for an output that is wrong (`vmapdbg.child.compare.comparer`). What is not done
+when the comparison asks for it is gone on with there.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import pickle
 import time
 from collections.abc import Iterator
 
+from vmapdbg.child.compare.by_numpy import NumpyValues
+from vmapdbg.child.compare.oracle import SEEDS, InDoublePrecision
 from vmapdbg.child.evidence.folder import ASKED, EvidenceFolder
 from vmapdbg.child.evidence.graphs import Asked, Evidence
-from vmapdbg.child.oracle.by_numpy import NumpyValues
-from vmapdbg.child.oracle.oracle import SEEDS, InDoublePrecision
 from vmapdbg.reference.evaluate import ROOM
 from vmapdbg.values.tolerance import is_float
 

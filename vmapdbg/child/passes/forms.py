@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from vmapdbg.child.evidence.packing import CannotPack
-from vmapdbg.child.follow.mixed_packer import STAGES, MixedPacker, find_base, find_buffer
+from vmapdbg.child.passes.mixed_packer import STAGES, MixedPacker, find_base, find_buffer
 
 UOp = Any
 Replaced = Mapping[UOp, UOp]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vmapdbg.child.oracle.oracle import InDoublePrecision, Oracle, Question, Read, Refused, Values
+from vmapdbg.child.compare.oracle import InDoublePrecision, Oracle, Question, Read, Refused, Values
 from vmapdbg.reference.evaluate import Evaluator
 from vmapdbg.reference.graph import Graph, Unknown
 from vmapdbg.reference.kinds import load

@@ -1,6 +1,6 @@
 """The child of `vmapdbg why --value`: runs the snippet, then follows its values through the passes of the scheduler.
 
-Started by `launcher` as `python -m vmapdbg.child.follow.run REQUEST`. It writes what it has after each schedule.
+Started by `launcher` as `python -m vmapdbg.child.passes.run REQUEST`. It writes what it has after each schedule.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 
 from vmapdbg.check.value_path import SchedulePath, ValueReport
 from vmapdbg.child.diagnosis import Watcher
-from vmapdbg.child.follow.collectors import FollowedCall, FollowingObserver, FollowingOverlay
-from vmapdbg.child.follow.follow import ScheduleFollower
-from vmapdbg.child.follow.lines import add_lines
-from vmapdbg.child.follow.nodes import find_nodes
-from vmapdbg.child.follow.own import NodeFollower
 from vmapdbg.child.lifeline import hold
 from vmapdbg.child.modes import choose_mode
+from vmapdbg.child.passes.collectors import FollowedCall, FollowingObserver, FollowingOverlay
+from vmapdbg.child.passes.follow import ScheduleFollower
+from vmapdbg.child.passes.lines import add_lines
+from vmapdbg.child.passes.nodes import find_nodes
+from vmapdbg.child.passes.own import NodeFollower
 from vmapdbg.child.run_snippet import run_in
 from vmapdbg.install.job import ValueRequest, load_request
 from vmapdbg.model import capture as model

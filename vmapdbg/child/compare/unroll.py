@@ -12,10 +12,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from vmapdbg.child.compare.in_double import Widening
+from vmapdbg.child.compare.oracle import Oracle, Question, Read, Refused, Values
+from vmapdbg.child.compare.scopes import Scopes
 from vmapdbg.child.evidence.graphs import PackedGraph
-from vmapdbg.child.oracle.in_double import Widening
-from vmapdbg.child.oracle.oracle import Oracle, Question, Read, Refused, Values
-from vmapdbg.child.oracle.scopes import Scopes
 from vmapdbg.values.numbers import Array
 from vmapdbg.values.slices import join_slices, take_slice
 

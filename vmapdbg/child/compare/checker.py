@@ -24,17 +24,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from vmapdbg.check.result import BufferCheck, CheckReport, Comparison, ExpectedOutput, OutputCheck, ScheduleCheck
+from vmapdbg.child.compare.ahead import Ahead
+from vmapdbg.child.compare.comparer import Comparer
+from vmapdbg.child.compare.expected import find_expected
+from vmapdbg.child.compare.first_wrong_buffer import Walk
+from vmapdbg.child.compare.oracle import Refused, Values
+from vmapdbg.child.compare.outputs import OutputChecker
+from vmapdbg.child.compare.priority import lower_thread
 from vmapdbg.child.diagnosis import EndlessRewrite, Watcher
 from vmapdbg.child.evidence.folder import ASKED, CLOSED, PACKED, EvidenceFolder, schedule_of
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.lifeline import hold
-from vmapdbg.child.oracle.ahead import Ahead
-from vmapdbg.child.oracle.comparer import Comparer
-from vmapdbg.child.oracle.expected import find_expected
-from vmapdbg.child.oracle.first_wrong_buffer import Walk
-from vmapdbg.child.oracle.oracle import Refused, Values
-from vmapdbg.child.oracle.outputs import OutputChecker
-from vmapdbg.child.oracle.priority import lower_thread
 from vmapdbg.install.job import CheckRequest, load_request
 from vmapdbg.model.data import to_data
 from vmapdbg.model.store import write_atomically

@@ -13,10 +13,10 @@ from vmapdbg.check.value_path import Difference, RewriteKind, WrongRewrite
 from vmapdbg.child.diagnosis import KnownNodes
 from vmapdbg.child.diagnosis.rewrites import name_uop, shorten_place
 from vmapdbg.child.evidence.packing import UNEXPECTED, CannotPack
-from vmapdbg.child.follow.compare import Judge
-from vmapdbg.child.follow.forms import make_value
-from vmapdbg.child.follow.mixed_packer import MOVEMENT, STAGES, MixedPacker
-from vmapdbg.child.follow.records import PassRun
+from vmapdbg.child.passes.compare import Judge
+from vmapdbg.child.passes.forms import make_value
+from vmapdbg.child.passes.mixed_packer import MOVEMENT, STAGES, MixedPacker
+from vmapdbg.child.passes.records import PassRun
 from vmapdbg.reference.graph import Unknown
 
 UOp = Any

@@ -1,5 +1,5 @@
 """Judges what the processes of a program realize while they run, by the numpy reference: started by `vmapdbg run
---check` as `python -m vmapdbg.child.oracle.judge FOLDER LIFELINE`.
+--check` as `python -m vmapdbg.child.compare.judge FOLDER LIFELINE`.
 
 Takes the evidence of one schedule after the other (`vmapdbg.child.evidence.suite_folder`) and removes it, so that a
 suite of thousands of tests takes no more room than what waits. Writes a line for each to `judged.jsonl`; ends when the
@@ -20,11 +20,11 @@ from types import FrameType
 from vmapdbg.check.blame import name_wrong
 from vmapdbg.check.result import ScheduleCheck
 from vmapdbg.check.suite import Judged
+from vmapdbg.child.compare.checker import Checker
+from vmapdbg.child.compare.expected import find_expected
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.lifeline import hold
-from vmapdbg.child.oracle.checker import Checker
-from vmapdbg.child.oracle.expected import find_expected
 from vmapdbg.model.data import to_data
 from vmapdbg.model.wording import first_line
 

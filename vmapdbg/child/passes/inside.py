@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from vmapdbg.child.evidence.kernel_packer import KernelPacker
-from vmapdbg.child.follow.compare import Judge
-from vmapdbg.child.follow.forms import Form
-from vmapdbg.child.follow.mixed_packer import MEMORY, MixedPacker, find_buffer
-from vmapdbg.child.follow.order import OrderedKernels
-from vmapdbg.child.follow.records import PassRun
+from vmapdbg.child.passes.compare import Judge
+from vmapdbg.child.passes.forms import Form
+from vmapdbg.child.passes.mixed_packer import MEMORY, MixedPacker, find_buffer
+from vmapdbg.child.passes.order import OrderedKernels
+from vmapdbg.child.passes.records import PassRun
 from vmapdbg.reference.graph import Unknown
 from vmapdbg.reference.kinds import load
 from vmapdbg.reference.run_kernel import MOST_AT_ONCE, KernelEvaluator

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from vmapdbg.check.result import OverwrittenInput, StaleValue
+from vmapdbg.child.compare.by_numpy import NumpyValues
+from vmapdbg.child.compare.oracle import Read
 from vmapdbg.child.evidence.graphs import Evidence
-from vmapdbg.child.oracle.by_numpy import NumpyValues
-from vmapdbg.child.oracle.oracle import Read
 from vmapdbg.reference.graph import Graph, Node, Unknown
 from vmapdbg.reference.kinds import load
 from vmapdbg.reference.value import Value

@@ -16,10 +16,10 @@ import numpy as np
 
 from vmapdbg.check.misread import find_steps_read
 from vmapdbg.check.result import BufferCheck, Comparison, KernelFault, Misread
+from vmapdbg.child.compare.kernel_fault import find_kernel_fault
+from vmapdbg.child.compare.oracle import Read, Values
+from vmapdbg.child.compare.wrong_buffer import WrongBuffer, align_buffer
 from vmapdbg.child.evidence.graphs import Evidence, WrittenBuffer
-from vmapdbg.child.oracle.kernel_fault import find_kernel_fault
-from vmapdbg.child.oracle.oracle import Read, Values
-from vmapdbg.child.oracle.wrong_buffer import WrongBuffer, align_buffer
 from vmapdbg.reference.graph import DEVICES
 from vmapdbg.values.close import find_close
 from vmapdbg.values.numbers import Array, decode

@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from vmapdbg.check.result import KernelFault
+from vmapdbg.child.compare.linear_fault import find_linear_fault
+from vmapdbg.child.compare.oracle import Read
+from vmapdbg.child.compare.stale_reads import compute, find_stale
+from vmapdbg.child.compare.wrong_buffer import WrongBuffer
 from vmapdbg.child.evidence.graphs import Evidence
-from vmapdbg.child.oracle.linear_fault import find_linear_fault
-from vmapdbg.child.oracle.oracle import Read
-from vmapdbg.child.oracle.stale_reads import compute, find_stale
-from vmapdbg.child.oracle.wrong_buffer import WrongBuffer
 from vmapdbg.values.close import find_close
 from vmapdbg.values.numbers import decode
 

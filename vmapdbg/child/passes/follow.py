@@ -13,15 +13,15 @@ from vmapdbg.child.adapters.launches import find_inputs
 from vmapdbg.child.diagnosis.known_nodes import PassNodes
 from vmapdbg.child.evidence.packing import UNEXPECTED, CannotPack
 from vmapdbg.child.evidence.sizes import Sizes
-from vmapdbg.child.follow.buffers import BufferFollower
-from vmapdbg.child.follow.collectors import FollowedCall
-from vmapdbg.child.follow.compare import Judge
-from vmapdbg.child.follow.mixed_packer import MixedPacker, find_base
-from vmapdbg.child.follow.order import OrderedKernels
-from vmapdbg.child.follow.outputs import Followed, choose_chains, follow_outputs
-from vmapdbg.child.follow.ran import find_real_value
-from vmapdbg.child.follow.records import PassRun
-from vmapdbg.child.follow.steps import MOST_SECONDS, Progress, StepFinder
+from vmapdbg.child.passes.buffers import BufferFollower
+from vmapdbg.child.passes.collectors import FollowedCall
+from vmapdbg.child.passes.compare import Judge
+from vmapdbg.child.passes.mixed_packer import MixedPacker, find_base
+from vmapdbg.child.passes.order import OrderedKernels
+from vmapdbg.child.passes.outputs import Followed, choose_chains, follow_outputs
+from vmapdbg.child.passes.ran import find_real_value
+from vmapdbg.child.passes.records import PassRun
+from vmapdbg.child.passes.steps import MOST_SECONDS, Progress, StepFinder
 from vmapdbg.model.wording import first_line
 from vmapdbg.reference.graph import Unknown
 from vmapdbg.reference.kinds import load

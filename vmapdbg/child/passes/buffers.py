@@ -9,9 +9,9 @@ from typing import Any
 from vmapdbg.check.value_path import Difference, RewriteKind, WrongRewrite
 from vmapdbg.child.diagnosis import KnownNodes
 from vmapdbg.child.evidence.packing import CannotPack
-from vmapdbg.child.follow.mixed_packer import MOVEMENT, STAGES, MixedPacker, find_base, find_buffer
-from vmapdbg.child.follow.records import PassRun
-from vmapdbg.child.follow.steps import describe_uop, find_rule_of
+from vmapdbg.child.passes.mixed_packer import MOVEMENT, STAGES, MixedPacker, find_base, find_buffer
+from vmapdbg.child.passes.records import PassRun
+from vmapdbg.child.passes.steps import describe_uop, find_rule_of
 from vmapdbg.reference.graph import Node
 
 UOp = Any

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from vmapdbg.check.align import align
 from vmapdbg.check.result import Comparison
+from vmapdbg.child.compare.oracle import Read
 from vmapdbg.child.evidence.graphs import WrittenBuffer
-from vmapdbg.child.oracle.oracle import Read
 from vmapdbg.reference.graph import Unknown
 from vmapdbg.reference.run_kernel import Written
 from vmapdbg.values.itemsize import ITEMSIZE
