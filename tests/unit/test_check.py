@@ -275,7 +275,7 @@ def test_the_report_has_the_sentence_beside_the_data() -> None:
 
 def test_an_oracle_is_one_file() -> None:
     """A file in the room is all that it takes: its description is read off it, without importing tinygrad."""
-    folder = ROOT / "vmapdbg" / "child" / "oracle"
+    folder = ROOT / "vmapdbg" / "child" / "compare"
     assert next(iter(ORACLES)) == DEFAULT == "numpy"
     assert {f"by_{name}.py" for name in ORACLES} == {file.name for file in folder.glob("by_*.py")}
     assert ORACLES["python"] == "the PYTHON device"

@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 DEFAULT = "numpy"
-_FOLDER = Path(__file__).parent.parent / "child" / "oracle"
+_FOLDER = Path(__file__).parent.parent / "child" / "compare"
 _PREFIX = "by_"
 
 
