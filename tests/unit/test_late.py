@@ -130,7 +130,7 @@ def test_what_is_right_is_not_compared_again(
     is_wrong: bool, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the oracle was still at it when the snippet was done, its kernels are packed beside it."""
-    request = CheckRequest(job=Job("x.py"), folder=str(tmp_path), evidence=str(tmp_path), limit=1, oracles=("numpy",))
+    request = CheckRequest(job=Job("x.py"), folder=str(tmp_path), evidence=str(tmp_path))
     checker = RunChecker(request)
     compared: list[bool] = []
 
@@ -138,8 +138,10 @@ def test_what_is_right_is_not_compared_again(
         compared.append(walks)
         status = "wrong" if is_wrong else "equal"
         comparison = Comparison(status, 1, int(is_wrong), None, None, None, None, Tolerance(1, 0.0, 0.0))
-        output = OutputCheck(0, (1,), "float", "numpy", comparison, None)
-        return ScheduleCheck(0, None, (output,), (), (), None, None, 1)
+        output = OutputCheck(number=0, shape=(1,), dtype="float", comparison=comparison)
+        return ScheduleCheck(
+            schedule=0, line=None, outputs=(output,), buffers=(), unchecked=(), failed=None, evaluations=1
+        )
 
     monkeypatch.setattr(checker, "compare", compare)
     folder, evidence = checker.folder, make_evidence(0)

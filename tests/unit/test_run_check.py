@@ -19,7 +19,7 @@ from vmapdbg.reference.graph import Graph, Node
 from vmapdbg.values.tolerance import make_tolerance
 
 WRONG = Comparison("wrong", 6, 4, (0, 0), 7.0, 3.0, None, make_tolerance("float", 1, 1.0))
-OUTPUT = OutputCheck(0, (2, 3), "float", "numpy", WRONG, None)
+OUTPUT = OutputCheck(number=0, shape=(2, 3), dtype="float", comparison=WRONG)
 
 
 def test_a_value_that_two_tests_get_wrong_is_one_finding() -> None:

@@ -1,24 +1,26 @@
-"""Walks back from a wrong output to the first wrong buffer between the kernels, and to what its kernel read wrongly.
-Runs in the oracle.
+"""Finds the first wrong buffer between the kernels of a schedule, what its kernel read wrongly, and who made the fault.
+Runs in the process that compares.
 
-A buffer that is wrong although all the buffers that its kernel reads are right is that kernel's fault. Where the value
-is what comes out when the steps of a scope read each other's part of one of those buffers, that buffer's INDEX is it.
+If a buffer is wrong although its kernel reads only right buffers, the kernel is at fault. If the wrong value comes out
+when the steps of a scope read each other's part of a buffer, the INDEX of that buffer is at fault. If the kernel as
+scheduled gives wrong values by numpy, too, the scheduler made the fault; else a later stage did (`linear_fault`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 
-from vmapdbg.check.misread import find_steps_read
+from vmapdbg.check.compare import find_steps_read
 from vmapdbg.check.result import BufferCheck, Comparison, KernelFault, Misread
-from vmapdbg.child.compare.kernel_fault import find_kernel_fault
-from vmapdbg.child.compare.oracle import Read, Values
-from vmapdbg.child.compare.wrong_buffer import WrongBuffer, align_buffer
+from vmapdbg.child.compare.kernel_rerun import WrongBuffer, align_buffer, run_scheduled
+from vmapdbg.child.compare.linear_fault import find_linear_fault
+from vmapdbg.child.compare.reference_values import Read, ReferenceValues
+from vmapdbg.child.compare.stale import stale_reads
 from vmapdbg.child.evidence.graphs import Evidence, WrittenBuffer
 from vmapdbg.reference.graph import DEVICES
 from vmapdbg.values.close import find_close
@@ -26,56 +28,60 @@ from vmapdbg.values.numbers import Array, decode
 from vmapdbg.values.slices import put_slice, take_slice
 from vmapdbg.values.tolerance import Tolerance
 
+_MOST_STEPS = 2000
+"""For how many steps of a scope a kernel's value is computed from the part of one step alone."""
 
-@dataclass(frozen=True)
-class Walk:
-    """What the walk needs. `values` are those of the graph as the pass saw it, `remake` makes others of the same graph
-    in which the values of some nodes are given. `compare` compares the value of a node (its slot, what was got, what
-    is right). `limit` is the most graphs that are run for one buffer."""
 
-    evidence: Evidence
-    read: Read
-    limit: int
-    values: Values
-    remake: Callable[[Mapping[int, Array]], Values]
-    compare: Callable[[int, Array, Array], Comparison]
+class BufferWalk:
+    """Walks through the buffers of a schedule.
 
-    def walk_back(self) -> list[BufferCheck]:
+    `values` are those of the graph that the pass of the scheduler saw. `with_given` returns values of the same graph in
+    which some nodes are given. `compare` compares the value of a node: its slot, what was got, what is right.
+    """
+
+    def __init__(
+        self,
+        evidence: Evidence,
+        read: Read,
+        values: ReferenceValues,
+        with_given: Callable[[Mapping[int, Array]], ReferenceValues],
+        compare: Callable[[int, Array, Array], Comparison],
+    ):
+        self.evidence, self.read, self.values = evidence, read, values
+        self.with_given, self.compare = with_given, compare
+
+    def walk(self) -> list[BufferCheck]:
         """Compares the buffers in the order of the schedule, up to the first wrong one."""
         checks: list[BufferCheck] = []
         for index, whole in enumerate(self.evidence.buffers):
             slot = self.values.roots[index]
-            buffer, check, values = self.check_parts(slot, whole)
+            buffer, check, arrays = self.check_parts(slot, whole)
             if _is_wrong(check):
                 assert check.comparison is not None
-                assert values is not None
-                fault = self.find_fault(slot, buffer, check.comparison.tolerance, *values)
-                return [*checks, replace(self.explain(index, check, checks, *values), fault=fault)]
+                assert arrays is not None
+                fault = self.find_fault(slot, buffer, check.comparison.tolerance, *arrays)
+                return [*checks, replace(self.explain(index, check, checks, *arrays), fault=fault)]
             checks.append(check)
         return checks
 
     def check_parts(
         self, slot: int, buffer: WrittenBuffer
     ) -> tuple[WrittenBuffer, BufferCheck, tuple[Array, Array] | None]:
-        """Returns the check of a buffer, as `check_buffer`, with what was checked: where it should be the same on each
-        of several devices, the first of its parts that is wrong, or the first of them."""
-        if not buffer.parts or DEVICES in self.values.find_ambient(slot):
+        """Returns what was checked, and the result of `check_buffer`. If several devices should have the same buffer,
+        that is the first wrong part, or else the first part."""
+        if not buffer.parts or DEVICES in self.values.ambient_of(slot):
             return buffer, *self.check_buffer(slot, buffer)
         checked = [(part, *self.check_buffer(slot, part)) for part in buffer.parts]
         return next((one for one in checked if _is_wrong(one[1])), checked[0])
 
     def check_buffer(self, slot: int, buffer: WrittenBuffer) -> tuple[BufferCheck, tuple[Array, Array] | None]:
-        """Returns the check of a buffer, and where it was compared what was got and what is right."""
-        ambient, own = self.values.find_ambient(slot), self.values.find_shape(slot)
-        shape = self.values.find_sizes(slot) + (own or ())
+        """Returns the check of a buffer; and what was got and what is right, if they were compared."""
+        ambient = self.values.ambient_of(slot)
+        shape = self.values.sizes_of(slot) + self.values.shape_of(slot)
         kept = {r for r, _ in buffer.stored}
-        missing = tuple(self.evidence.range_names.get(r, f"r{r}") for r in ambient if r not in kept)
+        missing = tuple(self._name_range(r) for r in ambient if r not in kept)
         check = BufferCheck(buffer.node, buffer.kernel, shape, buffer.dtype, missing, None, None)
-        if own is None:
-            return replace(check, reason="it has no fixed shape"), None
-        if self.values.count_batch(slot) > self.limit:
-            return replace(check, reason=f"its scopes have more than {self.limit} steps (--elements)"), None
-        right = self.evaluate(slot)
+        right = self.values.evaluate([slot])[0]
         if isinstance(right, str):
             return replace(check, reason=right), None
         got = align_buffer(buffer, self.read(buffer.blob), right, ambient)
@@ -83,74 +89,100 @@ class Walk:
             return replace(check, reason=got), None
         return replace(check, comparison=self.compare(slot, got, right)), (got, right)
 
-    def evaluate(self, slot: int) -> Array | str:
-        try:
-            return self.values.evaluate_batch(slot)
-        except Exception as error:  # the node exists in the pass alone, and stock cannot run it by itself
-            return f"stock tinygrad does not compute it by itself: {error}"
+    def _name_range(self, r: int) -> str:
+        return self.evidence.range_names.get(r, f"r{r}")
 
     # *** who made the fault
 
     def find_fault(
         self, slot: int, buffer: WrittenBuffer, tolerance: Tolerance, got: Array, right: Array
     ) -> KernelFault:
-        ambient = self.values.find_ambient(slot)
+        """Returns who made a wrong buffer."""
+        wrong = self._make_wrong_buffer(slot, buffer, tolerance, got, right)
+        fault = self._find_scheduled_fault(wrong)
+        if fault.made_by == "lowering":
+            return find_linear_fault(self.read, wrong)
+        if fault.made_by == "not-told" and find_linear_fault(self.read, wrong).made_by == "compiler":
+            # the scheduler made no fault if the program that came of its kernel is right
+            return KernelFault("compiler", fault.reason)
+        return fault
 
-        def judge(found: Array) -> Comparison:
-            return self.compare(slot, found, right)
+    def _make_wrong_buffer(
+        self, slot: int, buffer: WrittenBuffer, tolerance: Tolerance, got: Array, right: Array
+    ) -> WrongBuffer:
+        """Returns what is needed to run a kernel again: on several devices only the first wrong part."""
+        ambient = self.values.ambient_of(slot)
+        if not buffer.parts:
+            return WrongBuffer(buffer, got, right, ambient, tolerance, lambda found: self.compare(slot, found, right))
+        axis = ambient.index(DEVICES)
+        device = _first_wrong_device(got, right, axis, tolerance)
+        step = {axis: device}
 
-        if buffer.parts:
-            device = find_wrong_device(got, right, ambient.index(DEVICES), tolerance)
-            buffer, step = buffer.parts[device], {ambient.index(DEVICES): device}
-            whole, ambient = right, tuple(r for r in ambient if r != DEVICES)
-            got, right = take_slice(got, step), take_slice(right, step)
+        def compare(found: Array) -> Comparison:
+            return self.compare(slot, put_slice(right, step, found), right)
 
-            def judge(found: Array) -> Comparison:
-                return self.compare(slot, put_slice(whole, step, found), whole)
+        rest = tuple(r for r in ambient if r != DEVICES)
+        got_part, right_part = take_slice(got, step), take_slice(right, step)
+        return WrongBuffer(buffer.parts[device], got_part, right_part, rest, tolerance, compare)
 
-        wrong = WrongBuffer(buffer, got, right, ambient, tolerance, judge)
-        return find_kernel_fault(self.evidence, self.read, wrong)
+    def _find_scheduled_fault(self, wrong: WrongBuffer) -> KernelFault:
+        """Returns whether the scheduler made a wrong buffer, or a later stage (`lowering`)."""
+        run = wrong.buffer.run
+        if run.kernel is None:
+            return KernelFault("not-told", run.refused)
+        found = run_scheduled(self.evidence.kernels[run.kernel], run.arguments, wrong, self.read)
+        if isinstance(found, str):
+            return KernelFault("not-told", found)
+        values, undefined = found
+        is_same = np.asarray(find_close(decode(wrong.got), decode(values), wrong.tolerance)) | undefined
+        if is_same.all():
+            return KernelFault("scheduler", is_same=True, stale=stale_reads(self.evidence, self.read, wrong))
+        if not undefined.any() and wrong.compare(values).status != "wrong":
+            return KernelFault("lowering")
+        return KernelFault("scheduler", is_same=False)
 
     # *** what the kernel of the first wrong buffer read
 
     def explain(
         self, index: int, check: BufferCheck, before: list[BufferCheck], got: Array, right: Array
     ) -> BufferCheck:
-        """Adds to the check of the first wrong buffer which buffers its kernel reads, and which it reads wrongly."""
+        """Adds to the check of the first wrong buffer which buffers its kernel reads, and which of them wrongly."""
         comparison = check.comparison
         assert comparison is not None
-        sources = self.find_sources(index)
+        sources = self._sources_of(index)
         check = replace(check, reads=tuple(self.evidence.buffers[s].node for s in sources))
         if check.missing or any(s >= len(before) or before[s].comparison is None for s in sources):
             return check
-        found = [self.find_misread(index, s, comparison, got, right) for s in sources]
+        found = [self._find_misread(index, s, comparison, got, right) for s in sources]
         misread = [one for one in found if one is not None]
         if len(misread) == 1:
             return replace(check, misread=misread[0])
-        # two buffers with the same contents: either could be it
+        # if two buffers have the same contents, either could be misread
         return check
 
-    def find_sources(self, index: int) -> list[int]:
-        """The buffers that the kernel of a buffer reads, by their indices in the evidence."""
+    def _sources_of(self, index: int) -> list[int]:
+        """Returns the numbers of the buffers that the kernel of a buffer reads."""
         slot = self.values.roots[index]
         others = {root: i for i, root in enumerate(self.values.roots) if root != slot}
-        return sorted(others[s] for s in self.values.find_between(slot, list(others)))
+        return sorted(others[s] for s in self.values.nearest_ancestors(slot, list(others)))
 
-    def find_misread(self, index: int, source: int, comparison: Comparison, got: Array, right: Array) -> Misread | None:
+    def _find_misread(
+        self, index: int, source: int, comparison: Comparison, got: Array, right: Array
+    ) -> Misread | None:
         slot, source_slot = self.values.roots[index], self.values.roots[source]
-        sizes = self.values.find_sizes(source_slot)
-        # each device reads memory of its own: they are no scope whose steps may be mixed up
+        sizes = self.values.sizes_of(source_slot)
+        # devices are no scope whose steps may be mixed up: each reads its own memory
         if self.evidence.buffers[index].parts or self.evidence.buffers[source].parts:
             return None
-        if math.prod(sizes) < 2 or math.prod(sizes) * self.values.count_batch(slot) > self.limit:
+        if not 2 <= math.prod(sizes) <= _MOST_STEPS:
             return None
-        whole = self.values.evaluate_batch(source_slot)
+        whole = self.values.evaluate([source_slot])[0]
         assert not isinstance(whole, str)
         steps = list(product(*map(range, sizes)))
         by_step = []
         for step in steps:
             given = take_slice(whole, dict(enumerate(step)))
-            value = self.remake({source_slot: given}).evaluate_batch(slot)
+            value = self.with_given({source_slot: given}).evaluate([slot])[0]
             if isinstance(value, str) or value.shape != right.shape:
                 return None
             by_step.append(decode(value))
@@ -160,7 +192,7 @@ class Walk:
         first, instead = next(iter(read.items()))
         return Misread(
             node=self.evidence.buffers[source].node,
-            ranges=tuple(self.evidence.range_names.get(r, f"r{r}") for r in self.values.find_ambient(source_slot)),
+            ranges=tuple(map(self._name_range, self.values.ambient_of(source_slot))),
             steps=len(steps),
             wrong=len(read),
             step=steps[first],
@@ -168,7 +200,7 @@ class Walk:
         )
 
 
-def find_wrong_device(got: Array, right: Array, axis: int, tolerance: Tolerance) -> int:
+def _first_wrong_device(got: Array, right: Array, axis: int, tolerance: Tolerance) -> int:
     """Returns the first of the devices along an axis whose part of a buffer is wrong."""
     is_close = find_close(decode(got), decode(right), tolerance).reshape(right.shape)
     others = tuple(other for other in range(len(right.shape)) if other != axis)
