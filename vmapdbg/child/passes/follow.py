@@ -13,19 +13,18 @@ from vmapdbg.child.adapters.launches import find_inputs
 from vmapdbg.child.diagnosis.known_nodes import PassNodes
 from vmapdbg.child.evidence.packing import UNEXPECTED, CannotPack
 from vmapdbg.child.evidence.sizes import Sizes
-from vmapdbg.child.follow.buffers import BufferFollower
-from vmapdbg.child.follow.collectors import FollowedCall
-from vmapdbg.child.follow.compare import Judge
-from vmapdbg.child.follow.mixed_packer import MixedPacker, find_base
-from vmapdbg.child.follow.order import OrderedKernels
-from vmapdbg.child.follow.outputs import Followed, choose_chains, follow_outputs
-from vmapdbg.child.follow.ran import find_real_value
-from vmapdbg.child.follow.records import PassRun
-from vmapdbg.child.follow.steps import MOST_SECONDS, Progress, StepFinder
+from vmapdbg.child.passes.compare import Judge
+from vmapdbg.child.passes.mixed_packer import MixedPacker, find_base
+from vmapdbg.child.passes.order import OrderedKernels
+from vmapdbg.child.passes.outputs import BufferFollower, Followed, choose_chains, follow_outputs
+from vmapdbg.child.passes.steps import MOST_SECONDS, Progress, StepFinder
+from vmapdbg.child.passes.watch import FollowedCall, PassRun
 from vmapdbg.model.wording import first_line
+from vmapdbg.reference.evaluate import Evaluator
 from vmapdbg.reference.graph import Unknown
 from vmapdbg.reference.kinds import load
 from vmapdbg.reference.value import Value
+from vmapdbg.values.itemsize import ITEMSIZE
 from vmapdbg.values.numbers import Array
 
 UOp = Any
@@ -294,3 +293,23 @@ def make_packer(one: FollowedCall) -> MixedPacker:
         return MixedPacker(lambda u: inputs.get(u) or inputs.get(find_inputs(scheduled, [u]).get(u)) or None, variables)
     before = find_inputs(scheduled, [])
     return MixedPacker(lambda u: inputs.get(u) or inputs.get(before.get(u)) or None, variables)
+
+
+def find_real_value(call: Any, number: int, read: Callable[[str], bytes]) -> tuple[Value, bool]:
+    """Returns what the kernels left in the output of a call, by its number, and whether that is the base of the output:
+    else it is the output itself, which may be a view. Raises Unknown."""
+    evidence = call.evidence
+    if evidence.failed is not None:
+        raise Unknown("it did not run to the end")
+    if number < len(evidence.values) and evidence.values[number] is not None:
+        data = read(evidence.values[number])
+        graph = evidence.reference
+        node = graph.nodes[graph.roots[number]]
+        return Value(load(Array(data, node.dtype, (len(data) // ITEMSIZE[node.dtype],)))), True
+    slot = evidence.got_roots.get(number)
+    if slot is None:
+        raise Unknown("what it holds was not kept")
+    value = Evaluator(evidence.got, read).evaluate([slot])[0]
+    if isinstance(value, Unknown):
+        raise value
+    return value, False

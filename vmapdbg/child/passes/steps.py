@@ -13,10 +13,9 @@ from vmapdbg.check.value_path import Difference, RewriteKind, WrongRewrite
 from vmapdbg.child.diagnosis import KnownNodes
 from vmapdbg.child.diagnosis.rewrites import name_uop, shorten_place
 from vmapdbg.child.evidence.packing import UNEXPECTED, CannotPack
-from vmapdbg.child.follow.compare import Judge
-from vmapdbg.child.follow.forms import make_value
-from vmapdbg.child.follow.mixed_packer import MOVEMENT, STAGES, MixedPacker
-from vmapdbg.child.follow.records import PassRun
+from vmapdbg.child.passes.compare import Judge
+from vmapdbg.child.passes.mixed_packer import MOVEMENT, STAGES, MixedPacker
+from vmapdbg.child.passes.watch import PassRun
 from vmapdbg.reference.graph import Unknown
 
 UOp = Any
@@ -172,11 +171,24 @@ class StepFinder:
 
     def _pack_ranged(self, x: UOp, got: UOp, ranges: Any) -> tuple[int, int]:
         """Packs a node at its ranges, and what became of it; a buffer of that at the ranges that it is closed over."""
-        right = make_value(x, got, ranges).add_right(self.packer, self.packer.pack(x))
+        right = self._pack_at_ranges(x, ranges)
         found = self.packer.pack(got)
         if got.op.name in STAGES and got.src[0] is self.made[x]:
             found = self.packer.add_indexed(found, got.src[1:])
         return right, found
+
+    def _pack_at_ranges(self, x: UOp, ranges: Any) -> int:
+        """Packs a node at the `ranges` of tinygrad's range map. The overlay binds the ranges of a scope to
+        the indices at which the scope is read."""
+        bound: dict[UOp, UOp] = dict(getattr(ranges, "ambient", {}))
+        if x.op.name == "VMAPIN":
+            bound |= {r: index for r, index in zip(x.src[1:], ranges[0], strict=True) if r.op.name == "RANGE"}
+        slot = self.packer.add_indexed(self.packer.pack(x), tuple(ranges[1]))
+        changed = {r: index for r, index in bound.items() if r in x.ranges and r is not index}
+        if not changed:
+            return slot
+        sizes = tuple(self.packer.graph.ranges[self.packer.name_range(r)] for r in changed)
+        return self.packer.add_indexed(self.packer.add_closed(slot, tuple(changed), sizes), tuple(changed.values()))
 
     # *** what was found
 

@@ -1,5 +1,5 @@
-"""A wrong buffer, and what its kernel read, in the form in which the kernel is run once more by numpy. Runs in the
-oracle."""
+"""Runs the kernel of a wrong buffer again by numpy, as the scheduler made it, on what it really read. Runs in the
+process that compares."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vmapdbg.check.align import align
+from vmapdbg.check.compare import align
 from vmapdbg.check.result import Comparison
+from vmapdbg.child.compare.reference_values import Read
 from vmapdbg.child.evidence.graphs import WrittenBuffer
-from vmapdbg.child.oracle.oracle import Read
 from vmapdbg.reference.graph import Unknown
-from vmapdbg.reference.run_kernel import Written
+from vmapdbg.reference.kernel import Kernel
+from vmapdbg.reference.run_kernel import Written, run_kernel
 from vmapdbg.values.itemsize import ITEMSIZE
 from vmapdbg.values.numbers import Array
 from vmapdbg.values.tolerance import Tolerance
@@ -23,36 +24,55 @@ from vmapdbg.values.tolerance import Tolerance
 
 @dataclass(frozen=True)
 class WrongBuffer:
-    """The first wrong buffer: what it holds, and what it should, with its `ambient` ranges first; they differ beyond
-    the `tolerance`. `judge` compares other contents of it with what is right."""
+    """The first wrong buffer: what it holds and what it should hold, with its `ambient` ranges first.
+
+    They differ by more than the `tolerance`. `compare` compares other contents of the buffer with the right ones.
+    """
 
     buffer: WrittenBuffer
     got: Array
     right: Array
     ambient: tuple[int, ...]
     tolerance: Tolerance
-    judge: Callable[[Array], Comparison]
+    compare: Callable[[Array], Comparison]
 
 
 REFUSED_BY_NUMPY = (ValueError, TypeError, IndexError, KeyError, OverflowError, MemoryError)
-"""What numpy raises for a kernel or a program that is not what it should be."""
+"""What numpy raises for a malformed kernel or program."""
 
 
 def describe_refusal(error: Exception) -> str:
-    """Returns the sentence about one of these."""
+    """Returns the sentence about one of these errors."""
     return f"the reference failed: {type(error).__name__}: {error}"
+
+
+def run_scheduled(
+    kernel: Kernel, names: tuple[str | None, ...], wrong: WrongBuffer, read: Read
+) -> tuple[Array, NDArray[np.bool_]] | str:
+    """Returns what a kernel as scheduled writes, in the shape of the right value, and which elements are undefined; or
+    a sentence that says why that is unknown. `names` are those of the contents of its arguments."""
+    try:
+        written = run_kernel(kernel, read_arguments(kernel.dtypes, names, wrong.buffer, read))
+    except Unknown as error:
+        return str(error)
+    except REFUSED_BY_NUMPY as error:
+        return describe_refusal(error)
+    scheduled = written.get(0)
+    if scheduled is None:
+        return "it does not write its first buffer"
+    return arrange(scheduled, wrong.buffer, wrong.right, wrong.ambient)
 
 
 def read_arguments(
     dtypes: Mapping[int, str], names: tuple[str | None, ...], buffer: WrittenBuffer, read: Read
 ) -> dict[int, Array]:
-    """Returns what the arguments of a kernel held before it ran: `dtypes` has that of each. Raises Unknown."""
+    """Returns what the arguments of a kernel held before it ran; `dtypes` has the dtype of each. Raises Unknown."""
     found: dict[int, Array] = {}
     for number, dtype in dtypes.items():
         name = names[number]
         if name is None and number != 0:
             raise Unknown("what it reads was not kept")
-        # what nobody wrote has any contents
+        # memory that was never written may hold anything
         data = bytes(buffer.size * ITEMSIZE[dtype])
         if name is not None:
             data = read(name)
@@ -63,7 +83,7 @@ def read_arguments(
 def arrange(
     written: Written, buffer: WrittenBuffer, right: Array, ambient: tuple[int, ...]
 ) -> tuple[Array, NDArray[np.bool_]] | str:
-    """Returns what a kernel writes in the shape of what is right, and which elements nobody defines."""
+    """Returns what a kernel writes in the shape of the right value, and which elements are undefined."""
     masks = written.undefined
     if masks is None:
         masks = np.zeros(written.array.shape, np.bool_)
@@ -78,7 +98,7 @@ def arrange(
 
 
 def align_buffer(buffer: WrittenBuffer, data: bytes, right: Array, ambient: tuple[int, ...]) -> Array | str:
-    """Returns contents of a buffer in the shape of what is right, or a sentence that says why that cannot be."""
+    """Returns contents of a buffer in the shape of the right value, or a sentence that says why that cannot be."""
     if buffer.is_memory and len(data) == len(right.data):
         return Array(data, right.dtype, right.shape)
     return align(data, right, buffer.stored, buffer.closed, ambient)

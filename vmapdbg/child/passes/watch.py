@@ -1,17 +1,25 @@
-"""Watches the passes of tinygrad's scheduler: which graph each of them takes and makes, and by which rewrites."""
+"""Keeps the passes of tinygrad's scheduler for each call of `Tensor.realize`: the graph before and after each pass, and
+its rewrites. Runs in the child."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import sys
-from collections.abc import Callable
-from types import FrameType
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType, ModuleType
 from typing import Any
 
 from vmapdbg.child.adapters.adapter import CREATED
+from vmapdbg.child.adapters.launches import watch_schedules
 from vmapdbg.child.diagnosis.rewrites import shorten_place
-from vmapdbg.child.follow.records import Chain, Created, PassRun, Watched
+from vmapdbg.child.evidence.collector import Collector
+from vmapdbg.child.evidence.observed import ObservedCollector
+from vmapdbg.child.evidence.overlay import OverlayCollector
+from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.install.overlay import load_patching
 
@@ -28,6 +36,60 @@ _KERNELS = frozenset({"STORE", "END"})
 """What a kernel is made of."""
 _ENTRY = "graph_rewrite"
 _NAMELESS = "a rewrite without a name"
+_SHARDED = frozenset({"MULTI", "UNSHARD", "MSTACK", "MSELECT", "ALLREDUCE"})
+
+
+@dataclass
+class PassRun:
+    """One rewrite of a whole graph by the scheduler: its name, the `file:line` that asks for it, the graph before and
+    after it. `rewrites` are what its rules made of what, in order; `context` is tinygrad's RewriteContext. `inner` are
+    the rewrites that made a kernel of a part of the graph meanwhile."""
+
+    name: str
+    place: str | None
+    before: UOp
+    context: Any
+    after: UOp = None
+    rewrites: list[tuple[UOp, UOp]] = field(default_factory=list)
+    inner: list[PassRun] = field(default_factory=list)
+
+    @functools.cached_property
+    def made(self) -> dict[UOp, UOp]:
+        """What became of each UOp of the graph before the pass, and of those on the way: from the root down a rule is
+        applied to what another one made before tinygrad notes what comes out."""
+        replaced: dict[UOp, UOp] = dict(self.context.replace)
+        rewritten = dict(self.rewrites)
+        for first, last in list(replaced.items()):
+            u = first
+            while (u := rewritten.get(u)) is not None and u not in replaced:
+                replaced[u] = last
+        return replaced
+
+
+@dataclass
+class Chain:
+    """The passes that one call of a function of the scheduler's makes, in order. It may be called again, where what it
+    made is dropped, and within a call, for a part of the graph."""
+
+    function: str
+    frame: FrameType | None
+    runs: list[PassRun] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Created:
+    """A schedule that was made: the graph of kernels, and the launches in order, as tinygrad has them."""
+
+    graph: UOp
+    launches: Any
+
+
+@dataclass
+class Watched:
+    """What was seen during one call of `Tensor.realize`."""
+
+    chains: list[Chain] = field(default_factory=list)
+    created: list[Created] = field(default_factory=list)
 
 
 class PassWatcher:
@@ -157,3 +219,68 @@ def find_name(frame: FrameType | None) -> tuple[str, str | None]:
     if frame is None:
         return name, None
     return name, shorten_place(frame.f_code.co_filename, frame.f_lineno)
+
+
+# *** calls
+
+
+@dataclass
+class FollowedCall:
+    """One call of `Tensor.realize` that was scheduled: `call` is its evidence, `scheduled` the graph that the scheduler
+    was given, and `seen` what became of it: no passes where the schedule came from tinygrad's cache. `origin` has what
+    the rewrites made, with the node that it stands for, where tinygrad is observed."""
+
+    call: RealizeCall
+    scheduled: UOp = None
+    seen: Watched = field(default_factory=Watched)
+    origin: Mapping[UOp, UOp] = field(default_factory=dict)
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether its graph has values on several devices at once."""
+        return any(u.op.name in _SHARDED for u in self.scheduled.toposort())
+
+    @property
+    def schedule(self) -> int:
+        return self.call.evidence.schedule
+
+
+class _Following(Collector):
+    """What a collector of evidence does besides: it is mixed into one."""
+
+    def __init__(self, folder: Path, recorder: Any):
+        super().__init__(folder, recorder)
+        self.followed: list[FollowedCall] = []
+        self.watcher = PassWatcher()
+
+    def watch(self, tensor_module: ModuleType) -> None:
+        super().watch(tensor_module)
+        self.watcher.watch()
+        # where launches cannot be watched, schedules still can
+        with load_patching().Changes("passes of the scheduler") as changes:
+            watch_schedules(changes, tensor_module, self.note_schedule)
+
+    def on_realize(self, realize: Callable[..., Any], tensor: Any, *others: Any, **options: Any) -> Any:
+        if self.call is not None:
+            return realize(tensor, *others, **options)
+        before = len(self.followed)
+        self.watcher.start()
+        try:
+            return super().on_realize(realize, tensor, *others, **options)
+        finally:
+            seen = self.watcher.stop()
+            for one in self.followed[before:]:
+                one.seen, one.origin = seen, getattr(self.recorder, "origin", {})
+
+    def note_schedule(self, schedule: Callable[..., Any], asked: UOp) -> Any:
+        if self.call is not None:
+            self.followed.append(FollowedCall(self.call, asked))
+        return schedule(asked)
+
+
+class FollowingOverlay(_Following, OverlayCollector):
+    """With the overlay."""
+
+
+class FollowingObserver(_Following, ObservedCollector):
+    """On a tinygrad that is observed as it is."""

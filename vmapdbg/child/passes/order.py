@@ -12,9 +12,9 @@ from vmapdbg.child.adapters.schedules import ScheduledKernel, find_kernels, kern
 from vmapdbg.child.diagnosis.known_nodes import PassNodes
 from vmapdbg.child.evidence.kernel_packer import pack_kernel
 from vmapdbg.child.evidence.packing import CannotPack
-from vmapdbg.child.follow.mixed_packer import MixedPacker, find_base, find_buffer, list_views
-from vmapdbg.child.follow.records import Created
 from vmapdbg.child.memory import name_dtype
+from vmapdbg.child.passes.mixed_packer import MixedPacker, find_base, find_buffer, list_views
+from vmapdbg.child.passes.watch import Created
 from vmapdbg.reference.graph import Node
 from vmapdbg.reference.kernel import Kernel
 

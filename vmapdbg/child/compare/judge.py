@@ -1,5 +1,5 @@
 """Judges what the processes of a program realize while they run, by the numpy reference: started by `vmapdbg run
---check` as `python -m vmapdbg.child.oracle.judge FOLDER LIFELINE`.
+--check` as `python -m vmapdbg.child.compare.judge FOLDER LIFELINE`.
 
 Takes the evidence of one schedule after the other (`vmapdbg.child.evidence.suite_folder`) and removes it, so that a
 suite of thousands of tests takes no more room than what waits. Writes a line for each to `judged.jsonl`; ends when the
@@ -20,11 +20,10 @@ from types import FrameType
 from vmapdbg.check.blame import name_wrong
 from vmapdbg.check.result import ScheduleCheck
 from vmapdbg.check.suite import Judged
+from vmapdbg.child.compare.schedule_checker import ScheduleChecker, expected_outputs
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.lifeline import hold
-from vmapdbg.child.oracle.checker import Checker
-from vmapdbg.child.oracle.expected import find_expected
 from vmapdbg.model.data import to_data
 from vmapdbg.model.wording import first_line
 
@@ -68,7 +67,7 @@ def judge(folder: Path) -> Judged:
         return Judged(test, evidence.line, evidence.replay, unchecked=(reason, *evidence.unchecked))
     signal.alarm(_MOST_SECONDS)
     try:
-        found = Checker(evidence, EvidenceFolder(folder), sys.maxsize).check(("numpy",))
+        found = ScheduleChecker(evidence, EvidenceFolder(folder)).check()
     except TookTooLong:
         return Judged(test, evidence.line, evidence.replay, unchecked=(f"it takes more than {_MOST_SECONDS} s",))
     except Exception as error:  # the rest is judged all the same
@@ -85,7 +84,7 @@ def judge_endless(test: str, evidence: Evidence, folder: EvidenceFolder) -> Judg
         return Judged(test, evidence.line, is_note=True, crash=evidence.crash)
     signal.alarm(_MOST_SECONDS)
     try:
-        expected = find_expected(evidence, folder.read_data)
+        expected = expected_outputs(evidence, folder.read_data)
     except TookTooLong:
         expected = ()
     finally:
@@ -95,9 +94,8 @@ def judge_endless(test: str, evidence: Evidence, folder: EvidenceFolder) -> Judg
 
 
 def make_judged(test: str, found: ScheduleCheck) -> Judged:
-    compared = [output for output in found.outputs if output.oracle == "numpy"]
     codes = tuple(name_wrong(found, output) for output in found.wrong)
-    return Judged(test, found.line, found.replay, len(compared), found.wrong, found.unchecked, codes=codes)
+    return Judged(test, found.line, found.replay, len(found.outputs), found.wrong, found.unchecked, codes=codes)
 
 
 def _give_up(number: int, frame: FrameType | None) -> None:

@@ -1,5 +1,5 @@
 """Starts the comparison (`checker`) without standing in the snippet's way: started by `launcher` as `python -m
-vmapdbg.child.oracle.beside REQUEST`.
+vmapdbg.child.compare.beside REQUEST`.
 
 It starts when the process of the snippet does. What it imports, numpy above all, is imported with a lower priority.
 """
@@ -9,9 +9,9 @@ from __future__ import annotations
 import importlib
 import threading
 
-from vmapdbg.child.oracle.priority import lower_session, lower_thread, restore_session
+from vmapdbg.child.compare.priority import lower_session, lower_thread, restore_session
 
-_CHECKER = "vmapdbg.child.oracle.checker"
+_CHECKER = "vmapdbg.child.compare.checker"
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """The child of `vmapdbg why --value`: runs the snippet, then follows its values through the passes of the scheduler.
 
-Started by `launcher` as `python -m vmapdbg.child.follow.run REQUEST`. It writes what it has after each schedule.
+Started by `launcher` as `python -m vmapdbg.child.passes.run REQUEST`. It writes what it has after each schedule.
 """
 
 from __future__ import annotations
@@ -8,20 +8,18 @@ from __future__ import annotations
 import functools
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vmapdbg.check.value_path import SchedulePath, ValueReport
+from vmapdbg.check.value_path import OutputPath, SchedulePath, ValueReport
 from vmapdbg.child.diagnosis import Watcher
-from vmapdbg.child.follow.collectors import FollowedCall, FollowingObserver, FollowingOverlay
-from vmapdbg.child.follow.follow import ScheduleFollower
-from vmapdbg.child.follow.lines import add_lines
-from vmapdbg.child.follow.nodes import find_nodes
-from vmapdbg.child.follow.own import NodeFollower
+from vmapdbg.child.diagnosis.known_nodes import PassNodes
 from vmapdbg.child.lifeline import hold
 from vmapdbg.child.modes import choose_mode
+from vmapdbg.child.passes.follow import ScheduleFollower
+from vmapdbg.child.passes.watch import FollowedCall, FollowingObserver, FollowingOverlay
 from vmapdbg.child.run_snippet import run_in
 from vmapdbg.install.job import ValueRequest, load_request
 from vmapdbg.model import capture as model
@@ -45,7 +43,6 @@ def main() -> None:
     nodes = [find_nodes(schedules[one.schedule].passed, one) for one in followed]
     capture = mode.build(error, lambda: None)
     watcher.stop()
-    asked: dict[int, tuple[int, ...]] = {}
     chosen = list(zip(followed, nodes, strict=True))
     if request.subject is not None:
         asked = find_nodes_of(capture, request.subject, request.schedule)
@@ -56,7 +53,7 @@ def main() -> None:
         schedule = capture.schedules[one.schedule]
         try:
             follower = ScheduleFollower(one, known, mode.collector.folder.read_data, progress)
-            path = follow(follower, schedule, asked.get(one.schedule, ()))
+            path = follow(follower, schedule)
         except Exception as unexpected:  # the other schedules are followed all the same
             reason = f"its graphs cannot be read: {type(unexpected).__name__}: {first_line(unexpected)}"
             path = SchedulePath(one.schedule, schedule.line, reason=reason)
@@ -64,15 +61,12 @@ def main() -> None:
         write(request, capture, paths, stopped=number < len(chosen))
 
 
-def follow(follower: ScheduleFollower, schedule: model.Schedule, asked: Sequence[int]) -> SchedulePath:
-    """Follows the outputs of a schedule, and the values of the nodes with the ids `asked`."""
+def follow(follower: ScheduleFollower, schedule: model.Schedule) -> SchedulePath:
+    """Follows the outputs of a schedule."""
     refused = follower.prepare()
     if refused is not None:
         return SchedulePath(schedule.index, schedule.line, reason=refused)
-    nodes = NodeFollower(follower)
-    # what is asked about comes first, as time is bounded
-    own = tuple(nodes.follow(number) for number in asked)
-    return replace(follower.follow(schedule.line), nodes=own)
+    return follower.follow(schedule.line)
 
 
 def replace_collector(mode: Any, request: ValueRequest) -> None:
@@ -89,6 +83,33 @@ def choose_followed(mode: Any, request: ValueRequest) -> Iterator[FollowedCall]:
     for one in getattr(mode.collector, "followed", []):
         if one.schedule >= 0 and request.schedule in (None, one.schedule):
             yield one
+
+
+def find_nodes(passed: Any, one: FollowedCall) -> PassNodes:
+    """Returns what is known of the nodes of a schedule; `passed` is the record of its pass, None: there is none."""
+    if passed is None:
+        return PassNodes(one.schedule, {}, {}, {}, [])
+    if hasattr(passed, "find_ids"):
+        return PassNodes(one.schedule, passed.find_ids(), passed.buffers, {}, [])
+    from vmapdbg.child.extract.observed_view import ObservedView
+
+    return PassNodes(one.schedule, ObservedView(passed).ids, passed.held, dict(one.origin), [])
+
+
+def add_lines(path: SchedulePath, schedule: model.Schedule) -> SchedulePath:
+    """Returns the path of a schedule with the lines of its nodes."""
+    lines: dict[int | None, str | None] = {node.id: node.line for node in schedule.nodes}
+    outputs = tuple(_add_lines(output, lines) for output in path.outputs)
+    return replace(path, outputs=outputs)
+
+
+def _add_lines(output: OutputPath, lines: dict[int | None, str | None]) -> OutputPath:
+    rewrite, read = output.rewrite, output.read
+    if rewrite is not None:
+        rewrite = replace(rewrite, line=lines.get(rewrite.node))
+    if read is not None:
+        read = replace(read, line=lines.get(read.node), writer_line=lines.get(read.writer_node))
+    return replace(output, rewrite=rewrite, read=read, line=lines.get(output.node))
 
 
 def write(request: ValueRequest, capture: model.Capture, paths: list[SchedulePath], stopped: bool) -> None:

@@ -1,4 +1,4 @@
-"""What is computed ahead of the comparison is what the comparison would compute."""
+"""Values that are computed while the snippet runs are those that the comparison would compute."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ import numpy as np
 import pytest
 from reference_graphs import Maker
 
+from vmapdbg.child.compare import prefetch as module
+from vmapdbg.child.compare.prefetch import Prefetch
+from vmapdbg.child.compare.reference_values import DOUBLE, MOVED, ReferenceValues
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
-from vmapdbg.child.oracle import ahead as module
-from vmapdbg.child.oracle.ahead import Ahead
-from vmapdbg.child.oracle.by_numpy import NumpyValues
-from vmapdbg.child.oracle.oracle import SEEDS, InDoublePrecision
 from vmapdbg.reference.graph import Graph
 
-PRECISIONS = [None, *(InDoublePrecision(seed) for seed in (None, *SEEDS))]
-Change = Callable[[EvidenceFolder, Ahead, Evidence], None]
+PRECISIONS = [None, DOUBLE, *MOVED]
+Change = Callable[[EvidenceFolder, Prefetch, Evidence], None]
 SOME = 5
 """Nodes that are computed before somebody asks."""
 
@@ -46,85 +45,85 @@ def make_graph(folder: EvidenceFolder) -> Graph:
     return maker.graph
 
 
-def begin(folder: EvidenceFolder, graph: Graph) -> tuple[Ahead, Evidence]:
+def begin(folder: EvidenceFolder, graph: Graph) -> tuple[Prefetch, Evidence]:
     """Hands a graph on, and has it taken up."""
     evidence = Evidence(0, None, reference=graph, asked=folder.write_asked(graph, ()))
-    ahead = Ahead(folder)
-    ahead.begin()
-    return ahead, evidence
+    prefetch = Prefetch(folder)
+    prefetch.start()
+    return prefetch, evidence
 
 
-def evaluate(values: NumpyValues) -> list[bytes]:
+def evaluate(values: ReferenceValues) -> list[bytes]:
     found = values.evaluate(list(values.roots))
     return [array.data for array in found if not isinstance(array, str)]
 
 
 def test_values_are_the_same_to_the_bit(folder: EvidenceFolder) -> None:
     graph = make_graph(folder)
-    ahead, evidence = begin(folder, graph)
-    assert not ahead.work_until(time.monotonic() + 600)
+    prefetch, evidence = begin(folder, graph)
+    assert not prefetch.work_until(time.monotonic() + 600)
     for precision in PRECISIONS:
-        values = ahead.take(evidence, precision)
+        values = prefetch.take(evidence, precision)
         assert values is not None
         assert values.evaluations == 0
-        right = evaluate(NumpyValues(graph, folder.read_data, precision, {}))
+        right = evaluate(ReferenceValues(graph, folder.read_data, precision))
         assert len(right) == 2
         assert evaluate(values) == right
         assert values.evaluations == 1
         # it is not counted twice
-        assert ahead.take(evidence, precision) is None
+        assert prefetch.take(evidence, precision) is None
 
 
 def test_what_was_begun_is_gone_on_with(folder: EvidenceFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = make_graph(folder)
-    ahead, evidence = begin(folder, graph)
+    prefetch, evidence = begin(folder, graph)
     steps = iter(range(SOME))
     monkeypatch.setattr(module.time, "monotonic", lambda: float(next(steps, None) is None))
-    assert ahead.work_until(0.5)
-    values = ahead.take(evidence, None)
+    assert prefetch.work_until(0.5)
+    values = prefetch.take(evidence, None)
     assert values is not None
     computed: list[int] = []
     monkeypatch.setattr(values._evaluator, "_check_room", computed.append)
-    assert evaluate(values) == evaluate(NumpyValues(graph, folder.read_data, None, {}))
-    whole = NumpyValues(graph, folder.read_data, None, {})
+    assert evaluate(values) == evaluate(ReferenceValues(graph, folder.read_data))
+    whole = ReferenceValues(graph, folder.read_data)
     both: list[int] = []
     monkeypatch.setattr(whole._evaluator, "_check_room", both.append)
     evaluate(whole)
     assert len(computed) == len(both) - SOME - 1
 
 
-def _other_call(folder: EvidenceFolder, ahead: Ahead, evidence: Evidence) -> None:
+def _other_call(folder: EvidenceFolder, prefetch: Prefetch, evidence: Evidence) -> None:
     evidence.asked = folder.write_asked(Graph(), ())
 
 
-def _node_more(folder: EvidenceFolder, ahead: Ahead, evidence: Evidence) -> None:
+def _node_more(folder: EvidenceFolder, prefetch: Prefetch, evidence: Evidence) -> None:
     assert evidence.reference is not None
     evidence.reference.add(evidence.reference.nodes[0])
 
 
-def _compared(folder: EvidenceFolder, ahead: Ahead, evidence: Evidence) -> None:
-    ahead.end(evidence)
+def _compared(folder: EvidenceFolder, prefetch: Prefetch, evidence: Evidence) -> None:
+    prefetch.end(evidence)
 
 
-def _replay(folder: EvidenceFolder, ahead: Ahead, evidence: Evidence) -> None:
+def _replay(folder: EvidenceFolder, prefetch: Prefetch, evidence: Evidence) -> None:
     evidence.asked = None
 
 
 @pytest.mark.parametrize("change", [_other_call, _node_more, _compared, _replay])
 def test_values_of_another_graph_are_not_taken(change: Change, folder: EvidenceFolder) -> None:
-    ahead, evidence = begin(folder, make_graph(folder))
-    ahead.work_until(time.monotonic() + 600)
-    change(folder, ahead, evidence)
-    assert ahead.take(evidence, None) is None
+    prefetch, evidence = begin(folder, make_graph(folder))
+    prefetch.work_until(time.monotonic() + 600)
+    change(folder, prefetch, evidence)
+    assert prefetch.take(evidence, None) is None
 
 
 def test_what_has_no_room_beside_the_snippet_is_computed_later(
     folder: EvidenceFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "ROOM_BESIDE", 100)
-    ahead, evidence = begin(folder, make_graph(folder))
-    ahead.work_until(time.monotonic() + 600)
-    assert ahead.take(evidence, None) is None
+    prefetch, evidence = begin(folder, make_graph(folder))
+    prefetch.work_until(time.monotonic() + 600)
+    assert prefetch.take(evidence, None) is None
 
 
 def test_files_are_named_when_they_are_there(folder: EvidenceFolder) -> None:

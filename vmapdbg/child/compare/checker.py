@@ -19,27 +19,21 @@ import os
 import pickle
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from vmapdbg.check.result import BufferCheck, CheckReport, Comparison, ExpectedOutput, OutputCheck, ScheduleCheck
-from vmapdbg.child.diagnosis import EndlessRewrite, Watcher
+from vmapdbg.check.result import CheckReport, ScheduleCheck
+from vmapdbg.child.compare.prefetch import Prefetch
+from vmapdbg.child.compare.priority import lower_thread
+from vmapdbg.child.compare.schedule_checker import ScheduleChecker
 from vmapdbg.child.evidence.folder import ASKED, CLOSED, PACKED, EvidenceFolder, schedule_of
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.lifeline import hold
-from vmapdbg.child.oracle.ahead import Ahead
-from vmapdbg.child.oracle.comparer import Comparer
-from vmapdbg.child.oracle.expected import find_expected
-from vmapdbg.child.oracle.first_wrong_buffer import Walk
-from vmapdbg.child.oracle.oracle import Refused, Values
-from vmapdbg.child.oracle.outputs import OutputChecker
-from vmapdbg.child.oracle.priority import lower_thread
 from vmapdbg.install.job import CheckRequest, load_request
 from vmapdbg.model.data import to_data
 from vmapdbg.model.store import write_atomically
 from vmapdbg.model.wording import format_seconds
-from vmapdbg.values.numbers import Array
 
 _FREE, _SHARE = 1.0, 0.05
 _TOLD = 2.0
@@ -51,13 +45,11 @@ _LOOK = 0.01
 def main() -> None:
     request = load_request(CheckRequest, sys.argv[1])
     hold(request.lifeline)
-    # an oracle that runs on tinygrad may not end either
-    Watcher(lambda text: None).start()
     checker = RunChecker(request)
     # a thread can have a priority of its own, and a process cannot get its own back
     with ThreadPoolExecutor(1, initializer=lower_thread) as pool:
         beside = None
-        if request.oracles == ("numpy",) and count_cores() > 1:
+        if count_cores() > 1:
             beside = pool.submit(checker.work_beside)
         while not request.over.exists() and not checker.is_complete:
             time.sleep(_LOOK)
@@ -80,7 +72,7 @@ class RunChecker:
     def __init__(self, request: CheckRequest):
         assert request.evidence is not None
         self.request, self.folder = request, EvidenceFolder(Path(request.evidence))
-        self.ahead = Ahead(self.folder)
+        self.prefetch = Prefetch(self.folder)
         # name of the file of a schedule -> what came of it
         self.checks: dict[str, ScheduleCheck] = {}
         self.waiting: list[str] = []
@@ -100,7 +92,7 @@ class RunChecker:
             self.read_news()
             if self.waiting:
                 self.compare_first()
-            elif not self.ahead.work_until(time.monotonic() + _LOOK):
+            elif not self.prefetch.work_until(time.monotonic() + _LOOK):
                 time.sleep(_LOOK)
 
     def read_news(self) -> None:
@@ -120,7 +112,7 @@ class RunChecker:
                 if name not in self.waiting:
                     self.waiting.append(name)
         if names and names[-1] == ASKED:
-            self.ahead.begin()
+            self.prefetch.start()
 
     @property
     def is_complete(self) -> bool:
@@ -133,7 +125,7 @@ class RunChecker:
         """Compares the first schedule that waits."""
         file = self.folder.path / self.waiting.pop(0)
         evidence: Evidence = pickle.loads(file.read_bytes())
-        # whether stock tinygrad can do it is asked when the snippet is done
+        # what it should have computed takes time, and the snippet has ended
         if evidence.failed is not None:
             self.folder.note_judged(file.name, "later")
             return
@@ -147,8 +139,8 @@ class RunChecker:
 
     def compare(self, evidence: Evidence, walks: bool = True) -> ScheduleCheck:
         """Returns how a schedule compares; where it `walks`, with the first wrong buffer."""
-        check = Checker(evidence, self.folder, self.request.limit, self.ahead).check(self.request.oracles, walks)
-        self.ahead.end(evidence)
+        check = ScheduleChecker(evidence, self.folder, self.prefetch).check(walks)
+        self.prefetch.end(evidence)
         return check
 
     # *** the snippet is done
@@ -225,88 +217,3 @@ class Written:
         text = json.dumps(to_data(CheckReport(tuple(checks), left)), allow_nan=False)
         write_atomically(self.request.output, text)
         self.spent += time.monotonic() - began
-
-
-class Checker:
-    """Checks one schedule. `limit` is the most graphs that are computed for one output or buffer; `ahead` may have
-    values of it."""
-
-    def __init__(self, evidence: Evidence, folder: EvidenceFolder, limit: int, ahead: Ahead | None = None):
-        self.evidence, self.folder, self.limit = evidence, folder, limit
-        self.comparer = Comparer(evidence, folder, ahead)
-
-    def check(self, oracles: Sequence[str], walks: bool = True) -> ScheduleCheck:
-        outputs: list[OutputCheck] = []
-        buffers: list[BufferCheck] = []
-        expected: tuple[ExpectedOutput, ...] = ()
-        stock_runs = None
-        if self.evidence.failed is not None:
-            stock_runs = self.try_stock()
-            expected = find_expected(self.evidence, self.folder.read_data)
-        elif self.evidence.is_kept:
-            for name in oracles:
-                outputs += OutputChecker(self.comparer, name, self.limit).check_all()
-        wrong = [output for output in outputs if output.comparison.status == "wrong"]
-        if wrong and walks:
-            buffers = self.walk_back(wrong[0].oracle)
-        return ScheduleCheck(
-            schedule=self.evidence.schedule,
-            line=self.evidence.line,
-            outputs=tuple(outputs),
-            buffers=tuple(buffers),
-            unchecked=tuple(dict.fromkeys(self.comparer.unchecked)),
-            failed=self.evidence.failed,
-            stock_runs=stock_runs,
-            evaluations=sum(values.evaluations for values in self.comparer.opened),
-            failed_kernel=self.find_failed_kernel(),
-            failed_node=self.evidence.failed_node,
-            replay=self.evidence.replay,
-            crash=self.evidence.crash,
-            expected=expected,
-            lost=tuple(self.evidence.lost),
-            cut=tuple(self.evidence.cut),
-            is_sharded=self.evidence.is_sharded,
-        )
-
-    def try_stock(self) -> bool | None:
-        """Tells whether stock tinygrad computes the graph; None where that would take too many graphs."""
-        try:
-            values = self.comparer.open("stock", "asked")
-        except Refused:
-            return None
-        if values is None or sum(map(values.count_evaluations, values.roots)) > self.limit:
-            return None
-        try:
-            values.evaluate(values.roots)
-        except (Exception, EndlessRewrite):  # whatever it is, stock cannot do it either
-            return False
-        return True
-
-    def find_failed_kernel(self) -> int | None:
-        """Returns the number of the kernel that was compiled or ran when the schedule failed."""
-        if self.evidence.failed_kernel is not None or self.evidence.crash is None:
-            return self.evidence.failed_kernel
-        return self.evidence.crash.kernel
-
-    # *** the first wrong buffer
-
-    def walk_back(self, oracle: str) -> list[BufferCheck]:
-        """Compares the buffers between the kernels in the order of the schedule, up to the first wrong one."""
-        try:
-            values = self.comparer.open(oracle, "passed")
-        except Refused:
-            return []
-        if values is None:
-            if self.evidence.passed_refused is not None:
-                self.comparer.unchecked.append(f"the buffers between its kernels: {self.evidence.passed_refused}")
-            return []
-
-        def compare_buffer(slot: int, got: Array, right: Array) -> Comparison:
-            return self.comparer.compare(oracle, "passed", values, slot, got, right, lambda v: v.evaluate_batch(slot))
-
-        def remake(given: Mapping[int, Array]) -> Values:
-            others = self.comparer.open(oracle, "passed", given=given)
-            assert others is not None
-            return others
-
-        return Walk(self.evidence, self.folder.read_data, self.limit, values, remake, compare_buffer).walk_back()

@@ -1,5 +1,5 @@
 """Tells code generation from what comes after it: the linear program of a kernel is run by numpy, on what the kernel
-really read. Runs in the oracle.
+really read. Runs in the process that compares.
 
 Of a program that takes long only the steps are run that write some of the wrong elements.
 """
@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vmapdbg.check.result import KernelFault
-from vmapdbg.child.oracle.oracle import Read
-from vmapdbg.child.oracle.wrong_buffer import (
+from vmapdbg.child.compare.kernel_rerun import (
     REFUSED_BY_NUMPY,
     WrongBuffer,
     align_buffer,
@@ -23,6 +22,7 @@ from vmapdbg.child.oracle.wrong_buffer import (
     describe_refusal,
     read_arguments,
 )
+from vmapdbg.child.compare.reference_values import Read
 from vmapdbg.reference.graph import Unknown
 from vmapdbg.reference.linear import LinearProgram, nest
 from vmapdbg.reference.linear_memory import LeavesMemory
@@ -73,7 +73,7 @@ def _judge(program: LinearProgram, wrong: WrongBuffer, contents: Mapping[int, Ar
     # what was not computed is not compared
     computed = np.where(is_computed & ~undefined, decode(values), right)
     data = encode(computed, wrong.right.dtype).data
-    if wrong.judge(Array(data, wrong.right.dtype, wrong.right.shape)).status != "wrong":
+    if wrong.compare(Array(data, wrong.right.dtype, wrong.right.shape)).status != "wrong":
         return KernelFault("compiler")
     is_same = np.asarray(find_close(got, computed, wrong.tolerance)) | undefined | ~is_computed
     return KernelFault("codegen", is_same=bool(is_same.all()))
