@@ -14,9 +14,9 @@ from tinygrad.uop.ops import UOp
 from vmapdbg.check.compare import compare
 from vmapdbg.check.result import Comparison, KernelFault
 from vmapdbg.child.adapters import find_adapter
+from vmapdbg.child.compare import linear_fault
+from vmapdbg.child.compare.kernel_rerun import WrongBuffer
 from vmapdbg.child.evidence.graphs import KernelRun, WrittenBuffer
-from vmapdbg.child.oracle import linear_fault
-from vmapdbg.child.oracle.wrong_buffer import WrongBuffer
 from vmapdbg.child.program.accumulators import carries_values
 from vmapdbg.child.program.emulator import keep_program
 from vmapdbg.child.program.linear_reader import read_linear

@@ -1,7 +1,7 @@
 """Evaluates graphs with loops: kernels as the scheduler made them, and what the scheduler's passes make of a graph.
 
 A loop is a step range: a node has one value for each step of the loops that it depends on. A kernel that takes too much
-memory is computed in parts, a few steps of its outer loops at a time. What an invalid index reads is undefined, and so is
+memory is computed in parts, a few steps of its outer loops at a time. What an invalid index reads is undefined, as is
 memory that no kernel wrote.
 """
 
