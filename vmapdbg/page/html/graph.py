@@ -16,12 +16,12 @@ from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import cut_end
 from vmapdbg.page.format import format_bytes, format_share, round_count
 from vmapdbg.page.graph.dot import escape_lines
-from vmapdbg.page.graph.draw import TooSlow, draw_dots
 from vmapdbg.page.graph.items import DrawnSchedule
 from vmapdbg.page.graph.kernels import build_kernel_graph
-from vmapdbg.page.graph.model import BUFFERS, Graph, GraphError, GraphNode, measure_ranks
+from vmapdbg.page.graph.layout import TooSlow, draw_dots
+from vmapdbg.page.graph.model import BUFFERS, Graph, GraphError, GraphNode, list_components, measure_ranks
 from vmapdbg.page.html.nodes import name_node
-from vmapdbg.page.html.parts import Part, find_components, plan_parts
+from vmapdbg.page.html.parts import Part, plan_parts
 from vmapdbg.page.html.pictures import Picture, PicturePart
 from vmapdbg.page.html.svg import Link, clean_svg
 from vmapdbg.page.overview.kernels import KernelGroup
@@ -120,7 +120,7 @@ def _write_dot(graph: Graph, schedule: Schedule, programs: Mapping[str, KernelGr
 
 def _list_rows_below(graph: Graph) -> Iterable[tuple[str, str]]:
     """Yields what stands below what it does not hang together with: one row of it all would be too wide."""
-    parts, ranks = find_components(graph), measure_ranks(graph)
+    parts, ranks = list_components(graph), measure_ranks(graph)
     for upper, lower in zip(parts, parts[_COLUMNS:], strict=False):
         yield max(upper, key=lambda name: (ranks[name], name)), min(lower, key=lambda name: (ranks[name], name))
 

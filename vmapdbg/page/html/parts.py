@@ -7,10 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from vmapdbg.page.graph.items import DrawnSchedule
-from vmapdbg.page.graph.kernel_boxes import MOST_BOXES, gather_kernels
-from vmapdbg.page.graph.kernel_runs import fold_kernels
-from vmapdbg.page.graph.model import BUFFERS, Graph, GraphEdge, GraphNode
-from vmapdbg.page.graph.parts import keep_nodes
+from vmapdbg.page.graph.kernels import MOST_BOXES, fold_layers, gather_kernels
+from vmapdbg.page.graph.model import BUFFERS, Graph, GraphEdge, GraphNode, keep_nodes, list_components
 
 _MOST_DRAWN = 160
 """A drawing of more boxes is no help, however they were folded: buffers are left out, and in the end it is cut."""
@@ -63,7 +61,7 @@ class _Planner:
     def _fold(self, title: str, graph: Graph, left_out: str = "") -> Part:
         """Folds a graph to what one can look at, and says what is left out of it."""
         notes = [left_out] if left_out else []
-        runs = fold_kernels(graph)
+        runs = fold_layers(graph)
         self.inside |= {(name, "repeat"): keep_nodes(graph, set(names)) for name, names in runs.inside.items()}
         folded = runs.graph
         if folded.folded:
@@ -97,7 +95,7 @@ class _Planner:
 
 def _take_some(graph: Graph) -> tuple[Graph, str]:
     """Returns what one can look at of parts that are alike and do not hang together, and says how many they are."""
-    alike = find_components(graph)
+    alike = list_components(graph)
     if len(graph.nodes) <= MOST_BOXES or len(alike) == 1:
         return graph, ""
     shown: set[str] = set()
@@ -106,27 +104,6 @@ def _take_some(graph: Graph) -> tuple[Graph, str]:
             return keep_nodes(graph, shown), f"the first {count} of {len(alike)} that are alike"
         shown |= names
     return graph, ""
-
-
-def find_components(graph: Graph) -> list[set[str]]:
-    """Returns the nodes that hang together, however far apart, in the order of the graph."""
-    near: dict[str, list[str]] = {node.id: [] for node in graph.nodes}
-    for edge in graph.edges:
-        near[edge.tail].append(edge.head)
-        near[edge.head].append(edge.tail)
-    found: list[set[str]] = []
-    seen: set[str] = set()
-    for name in near:
-        if name in seen:
-            continue
-        inside, waiting = {name}, [name]
-        while waiting:
-            new = set(near[waiting.pop()]) - inside
-            inside |= new
-            waiting += new
-        seen |= inside
-        found.append(inside)
-    return found
 
 
 def _limit(graph: Graph, group_of: Mapping[str, int], notes: list[str]) -> tuple[Graph, str]:
