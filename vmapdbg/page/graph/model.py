@@ -230,6 +230,7 @@ def _neighbours(graph: Graph) -> dict[str, list[str]]:
 
 def keep_nodes(graph: Graph, names: Collection[str]) -> Graph:
     """Returns the part of a graph that has these nodes."""
+    names = set(names)
     nodes = tuple(node for node in graph.nodes if node.id in names)
     edges = tuple(edge for edge in graph.edges if edge.tail in names and edge.head in names)
     parents = {cluster.id: cluster.parent for cluster in graph.clusters}
