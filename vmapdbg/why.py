@@ -11,8 +11,7 @@ from typing import Literal
 
 from vmapdbg.model.capture import Capture, Kernel, Node, Schedule
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.schedule_index import ScheduleIndex, find_distinct, index_of
-from vmapdbg.model.subjects import choose_numbered, find_named
+from vmapdbg.model.schedule_index import ScheduleIndex, choose_numbered, find_distinct, find_named, index_of
 
 Topic = Literal[
     # about a node

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 
 from vmapdbg.model.capture import Finding
-from vmapdbg.model.place import split_place
+from vmapdbg.model.wording import split_place
 from vmapdbg.page.html.code import Part, choose_near, split_python
 from vmapdbg.page.html.lines import LineNotes
 from vmapdbg.page.html.sources import SourceFile

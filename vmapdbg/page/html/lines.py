@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from vmapdbg.model.capture import Capture, Finding, Node, Realized, Schedule
-from vmapdbg.model.place import split_place
 from vmapdbg.model.schedule_index import index_of
+from vmapdbg.model.wording import split_place
 from vmapdbg.page.html.code import Part, choose_near, split_python
 from vmapdbg.page.html.nodes import NodeKey
 from vmapdbg.page.html.sources import SourceFile

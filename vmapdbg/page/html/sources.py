@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from vmapdbg.model.place import split_place
+from vmapdbg.model.wording import split_place
 
 _MOST_BYTES = 400_000
 """Of a larger file nothing is shown: it is no source that somebody reads."""

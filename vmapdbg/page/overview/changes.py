@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from vmapdbg.diff import CaptureDiff, KernelChange, KernelSide, ScheduleDiff
 from vmapdbg.model.capture import Capture, Kernel
-from vmapdbg.model.schedule_index import kernel_identity
-from vmapdbg.model.times import sum_times
+from vmapdbg.model.schedule_index import kernel_identity, sum_times
 from vmapdbg.page.overview.decisions import RealizedCount, count_realized
 from vmapdbg.page.overview.kernels import MOST_KERNELS, MOST_NODES, Work
 from vmapdbg.page.overview.lines import LineCost, count_lines

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from vmapdbg.model.capture import Capture, Kernel
-from vmapdbg.model.schedule_index import find_distinct, kernel_identity
-from vmapdbg.model.times import sum_times
+from vmapdbg.model.schedule_index import find_distinct, kernel_identity, sum_times
 
 
 @dataclass(kw_only=True)

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from vmapdbg.model.capture import Capture, Kernel, Schedule
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.schedule_index import kernel_identity
-from vmapdbg.model.subjects import is_line
+from vmapdbg.model.schedule_index import is_line, kernel_identity
 from vmapdbg.model.wording import join_first
 
 _MOST_NAMED = 5
