@@ -134,8 +134,8 @@ def test_what_is_right_is_not_compared_again(
     checker = RunChecker(request)
     compared: list[bool] = []
 
-    def compare(evidence: Evidence, walks: bool = True) -> ScheduleCheck:
-        compared.append(walks)
+    def compare(evidence: Evidence, finds_buffer: bool = True) -> ScheduleCheck:
+        compared.append(finds_buffer)
         status = "wrong" if is_wrong else "equal"
         comparison = Comparison(status, 1, int(is_wrong), None, None, None, None, Tolerance(1, 0.0, 0.0))
         output = OutputCheck(number=0, shape=(1,), dtype="float", comparison=comparison)
@@ -158,7 +158,7 @@ def test_what_is_right_is_not_compared_again(
     assert len(compared) == count
     assert compared[0] is False
     assert checker.is_complete
-    assert not checker.wrong_early
+    assert not checker.without_kernels
 
 
 def test_a_schedule_is_settled_with_all_its_replays(folder: EvidenceFolder) -> None:
@@ -184,16 +184,16 @@ GROUPS = """
 import os
 os.setsid()
 from pathlib import Path
-from vmapdbg.child.compare.priority import lower_session, lower_thread, restore_session
+from vmapdbg.child.compare.start import lower_thread, set_session_priority
 group = Path("/proc/self/autogroup")
 print(group.read_text().split()[-1])
 lower_thread()
-lower_session()
+set_session_priority(10)
 print(group.read_text().split()[-1], os.getpriority(os.PRIO_PROCESS, 0))
 import time
 # Linux lets a user change it ten times a second
 time.sleep(0.2)
-restore_session()
+set_session_priority(0)
 print(group.read_text().split()[-1])
 """
 

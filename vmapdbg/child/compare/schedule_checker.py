@@ -22,8 +22,7 @@ from vmapdbg.child.evidence.graphs import Evidence, HeldBuffer
 from vmapdbg.model.wording import format_plural
 from vmapdbg.reference.graph import DEVICES
 from vmapdbg.values.itemsize import ITEMSIZE
-from vmapdbg.values.numbers import Array, decode, make_plain
-from vmapdbg.values.slices import view_elements
+from vmapdbg.values.numbers import Array, decode, make_plain, view_elements
 
 Which = Literal["asked", "passed"]
 """The graph as the snippet asked for it, or as the pass of the scheduler saw it."""
