@@ -5,9 +5,7 @@
     snippet   imports  pack 0  schedule, compile, run 0  pack 1  schedule, compile, run 1   capture
     checker   imports          values of 0             compare 0           values of 1   compare 1  report
 
-The checker notes how each schedule compares: the process of the snippet packs the kernels of wrong schedules only, and
-leaves right schedules out of the report. The checker has a lower priority until the snippet ends. If there is one core,
-it starts after the snippet.
+The checker has a lower priority until the snippet ends. If there is one core, it starts after the snippet.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from vmapdbg.check.result import CheckReport, ScheduleCheck
 from vmapdbg.child.compare.prefetch import Prefetch
 from vmapdbg.child.compare.schedule_checker import ScheduleChecker
 from vmapdbg.child.compare.start import lower_thread
-from vmapdbg.child.evidence.folder import ASKED, CLOSED, PACKED, EvidenceFolder, schedule_of
+from vmapdbg.child.evidence.folder import ASKED, CLOSED, EvidenceFolder, schedule_of
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.lifeline import hold
 from vmapdbg.install.job import CheckRequest, load_request
@@ -74,8 +72,6 @@ class RunChecker:
         # name of the file of a schedule -> how it compares
         self.checks: dict[str, ScheduleCheck] = {}
         self.waiting: list[str] = []
-        # files of wrong schedules whose kernels are not packed yet
-        self.without_kernels: set[str] = set()
         self.report = ReportFile(request)
         # whether the snippet writes nothing more
         self.is_closed = False
@@ -85,7 +81,6 @@ class RunChecker:
 
     def work_during_run(self) -> None:
         """Compares and prefetches until the snippet is done or all is compared."""
-        self.folder.watch()
         while not self.request.over.exists() and not self.is_complete:
             self.read_news()
             if self.waiting:
@@ -99,14 +94,9 @@ class RunChecker:
         for name in names:
             if name == CLOSED:
                 self.is_closed = True
-            elif name.startswith(PACKED) and name.removeprefix(PACKED) not in self.without_kernels:
-                # it is right, or is not compared yet: then its file has the kernels
-                continue
             elif name != ASKED:
-                name = name.removeprefix(PACKED)
                 # what is written again has more than before
                 self.checks.pop(name, None)
-                self.without_kernels.discard(name)
                 if name not in self.waiting:
                     self.waiting.append(name)
         if names and names[-1] == ASKED:
@@ -125,19 +115,14 @@ class RunChecker:
         evidence: Evidence = pickle.loads(file.read_bytes())
         if evidence.failed is not None:
             # what it should have computed is only needed for the report
-            self.folder.note_judged(file.name, "later")
             return
-        check = self.compare(evidence, finds_buffer=not evidence.is_late)
-        self.checks[file.name] = check
-        if check.wrong and evidence.is_late:
-            self.without_kernels.add(file.name)
-        self.folder.note_judged(file.name, "wrong" if check.wrong else "right")
+        self.checks[file.name] = self.compare(evidence)
         with self.request.compared.open("a", encoding="utf-8") as compared:
             compared.write(f"{evidence.schedule}\n")
 
-    def compare(self, evidence: Evidence, finds_buffer: bool = True) -> ScheduleCheck:
-        """Returns how a schedule compares, with the first wrong buffer if `finds_buffer`."""
-        check = ScheduleChecker(evidence, self.folder, self.prefetch).check(finds_buffer)
+    def compare(self, evidence: Evidence) -> ScheduleCheck:
+        """Returns how a schedule compares."""
+        check = ScheduleChecker(evidence, self.folder, self.prefetch).check()
         self.prefetch.end(evidence)
         return check
 
@@ -155,7 +140,7 @@ class RunChecker:
         """Compares the rest, and writes the report."""
         self.read_news()
         files = self.folder.find_files()
-        left = [file for file in files if file.name not in self.checks or file.name in self.without_kernels]
+        left = [file for file in files if file.name not in self.checks]
         work = json.loads(self.request.over.read_text(encoding="utf-8")) if left else []
         rest = RemainingTime([work_of(file, work) for file in left if work])
         for done, file in enumerate(left, len(files) - len(left)):
