@@ -21,7 +21,7 @@ from vmapdbg.page.html.page import fill_template
 from vmapdbg.page.html.sources import SourceFile
 from vmapdbg.page.overview import Cost, CostRow, KernelRow, count_rules, group_kernels, pair_lines, sum_kernels
 from vmapdbg.page.view import View
-from vmapdbg.why import explain_kernel, explain_node
+from vmapdbg.page.why import explain_kernel, explain_node
 
 _MOST_CHARACTERS = 300_000
 """So much is said about nodes; then only nodes that changed are explained."""
@@ -231,7 +231,7 @@ class _DiffReport:
         lines = [number for line in view.group.lines if (number := self.line_number(line)) is not None]
         name, index, sides = next(item for item in reversed(_list_sides(place, change)) if item[2])
         side, schedule = sides[0], self.schedules[name][index]
-        title, steps = say_steps(schedule, explain_kernel(schedule, side.number, side.kernel), texts)
+        title, steps = say_steps(explain_kernel(schedule, side.number, side.kernel), texts)
         return [clean_text(view.name or "(failed)"), lines, title, steps]
 
     def _describe_nodes(self, texts: Texts) -> dict[str, list[object]]:
@@ -245,7 +245,7 @@ class _DiffReport:
             outcome = "" if made is None else made.outcome
             title, steps = -1, None
             if outcome or node.realized is not None or texts.size < _MOST_CHARACTERS:
-                title, steps = say_steps(schedule, explain_node(schedule, node), texts)
+                title, steps = say_steps(explain_node(schedule, node), texts)
                 steps = self._join_steps(steps, twins.get(name), texts)
             line = self.line_number(node.line)
             what = texts.number(describe_node(node))
@@ -257,7 +257,7 @@ class _DiffReport:
         if twin is None:
             return steps
         schedule = self.schedules["before"][twin[0]]
-        _, old = say_steps(schedule, explain_node(schedule, index_of(schedule).nodes[twin[1]]), texts)
+        _, old = say_steps(explain_node(schedule, index_of(schedule).nodes[twin[1]]), texts)
         if old == steps:
             return steps
         before, after = texts.number("before"), texts.number("after")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vmapdbg.model.capture import Capture, Node, Schedule
+from vmapdbg.model.capture import Capture, Node
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known
 from vmapdbg.page.format import format_shape
 from vmapdbg.page.graph.dot import clean_text
 from vmapdbg.page.overview import KernelRow
-from vmapdbg.page.text.why import Sentences
-from vmapdbg.why import Explanation, explain_kernel, explain_node
+from vmapdbg.page.why import Explanation, explain_kernel, explain_node
 
 NodeKey = tuple[int, int]
 """The index of a schedule, and the id of a node in it."""
@@ -77,7 +76,7 @@ def explain_group(group: KernelRow, capture: Capture, texts: Texts) -> tuple[int
     """Returns the title of a kernel and what was decided about it, as numbers of texts."""
     place = group.places[0]
     schedule = capture.schedules[place.schedule]
-    return say_steps(schedule, explain_kernel(schedule, place.position, group.kernel), texts)
+    return say_steps(explain_kernel(schedule, place.position, group.kernel), texts)
 
 
 def describe_nodes(
@@ -99,7 +98,7 @@ def describe_nodes(
         outcome = made.outcome if made is not None else ""
         title, steps = -1, None
         if outcome or node.realized is not None or texts.size < _MOST_CHARACTERS:
-            title, steps = say_steps(schedule, explain_node(schedule, node), texts)
+            title, steps = say_steps(explain_node(schedule, node), texts)
         line = lines.get(node.line or "", -1)
         what = texts.number(describe_node(node))
         described[name_node(key)] = [what, line, nodes[key], outcome, title, steps]
@@ -112,13 +111,11 @@ def describe_node(node: Node) -> str:
     return "  ".join(filter(None, words))
 
 
-def say_steps(schedule: Schedule, explanation: Explanation, texts: Texts) -> tuple[int, Steps]:
+def say_steps(explanation: Explanation, texts: Texts) -> tuple[int, Steps]:
     """Returns the title of an explanation and its steps, as numbers of texts."""
-    sentences = Sentences(schedule, explanation)
     steps: Steps = []
     for step in explanation.steps:
-        heading: str = schedule.buffer_op if step.topic == "BUFFERIZE" else step.topic
-        said = [texts.number(sentence) for fact in step.facts for sentence in sentences.say(fact)]
+        said = [texts.number(sentence) for sentence in (*step.sentences, *step.alerts)]
         if said:
-            steps.append([texts.number(heading), *said])
-    return texts.number(sentences.say_title()), steps
+            steps.append([texts.number(step.topic), *said])
+    return texts.number(explanation.title), steps
