@@ -21,7 +21,7 @@ from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import load_capture
 
 # what compares two captures and prints that; the last brings numpy, which values are compared with
-_NEEDED = ("vmapdbg.diff", "vmapdbg.page.text.diff", "vmapdbg.values.close")
+_NEEDED = ("vmapdbg.diff", "vmapdbg.page.text.diff", "vmapdbg.values.numbers")
 
 
 @dataclass(frozen=True)

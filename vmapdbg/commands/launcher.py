@@ -31,7 +31,7 @@ from vmapdbg.model.store import load_capture
 # what does what is asked for
 _MODULES = {
     Request: "vmapdbg.child.run_snippet",
-    CheckRequest: "vmapdbg.child.compare.beside",
+    CheckRequest: "vmapdbg.child.compare.start",
     ReduceRequest: "vmapdbg.child.reduce.reducer",
     ValueRequest: "vmapdbg.child.passes.run",
 }

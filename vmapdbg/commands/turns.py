@@ -12,7 +12,7 @@ from vmapdbg.commands.launcher import run_quietly
 from vmapdbg.commands.progress import show_progress
 from vmapdbg.install.job import Job, Run
 from vmapdbg.model.capture import Measured, Schedule
-from vmapdbg.model.times import find_times
+from vmapdbg.model.schedule_index import find_times
 
 _TURNS = 3
 """A kernel that a snippet launches once is timed so often: a ratio of two single launches is mostly noise."""

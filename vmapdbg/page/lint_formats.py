@@ -12,8 +12,7 @@ from vmapdbg import __version__
 from vmapdbg.lint.rule import Rule
 from vmapdbg.model.capture import SCHEMA, Capture, Finding, SnippetError, Versions
 from vmapdbg.model.data import dump_document
-from vmapdbg.model.place import split_place
-from vmapdbg.model.wording import format_known
+from vmapdbg.model.wording import format_known, split_place
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,7 @@ from vmapdbg.child.program.reach import find_loops
 from vmapdbg.child.program.steps import evaluate_sums
 from vmapdbg.reference.graph import Unknown
 from vmapdbg.reference.kernels import Written
-from vmapdbg.values.close import find_close
-from vmapdbg.values.numbers import Array, decode, encode
+from vmapdbg.values.numbers import Array, decode, encode, find_close
 
 MOST_STEPS = 400_000
 """The most ops that run: about two seconds."""

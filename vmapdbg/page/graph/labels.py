@@ -1,4 +1,4 @@
-"""What is written in and behind a node of the tensor graph."""
+"""The labels and tooltips of the tensor graph's nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OPS_A_LINE = 3
 
 
 def shorten(text: str, longest: int = _LONGEST) -> str:
-    """Returns `text` on one line, its end replaced by `...` where it is too long."""
+    """Returns `text` on one line; if it is too long, `...` replaces its end."""
     return cut_end(" ".join(text.split()), longest)
 
 
@@ -118,7 +118,7 @@ def star_ranges(names: Iterable[str]) -> str:
 
 
 def make_tooltip(group: Group, drawn: DrawnSchedule) -> str:
-    """Returns all that is known of a group's nodes, the last one first."""
+    """Returns what is known of a group's nodes, the last node first."""
     tips = [describe_node(item, drawn) for item in reversed(group.items[-_MOST_TIPS:])]
     left = len(group.items) - len(tips)
     if left:
@@ -151,7 +151,7 @@ def describe_node(item: Item, drawn: DrawnSchedule) -> str:
 
 
 def join_ranges(names: Sequence[str] | None) -> str:
-    """Returns the ranges of a value's axes, `-` where there are none."""
+    """Returns the ranges of a value's axes, `-` if it has none."""
     return ", ".join(names or ()) or "-"
 
 
