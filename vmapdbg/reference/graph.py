@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 DEVICES = 1 << 62
 """The id of the step range that counts the devices of a sharded tensor: one that no RANGE has."""
@@ -96,8 +96,17 @@ class Graph:
         return len(self.nodes) - 1
 
     def reach(self, slots: Iterable[int], ends: Container[int] = ()) -> list[int]:
-        """Returns the positions of what nodes are made from, down to `ends`, with themselves; sources first."""
-        return reach(self.nodes, slots, ends)
+        """Returns the positions of nodes and of all that they are computed from, down to `ends`; sources first."""
+        found: set[int] = set()
+        stack = list(slots)
+        while stack:
+            slot = stack.pop()
+            if slot in found:
+                continue
+            found.add(slot)
+            if slot not in ends:
+                stack += self.nodes[slot].src
+        return sorted(found)
 
     def find_open(self) -> list[frozenset[int]]:
         """Returns for each node the step ranges that its value may depend on."""
@@ -123,27 +132,6 @@ class Graph:
                 names |= {DEVICES}
             found.append(names)
         return found
-
-
-class HasSources(Protocol):
-    """A node of a list in which sources come first; `src` are their positions in it."""
-
-    @property
-    def src(self) -> tuple[int, ...]: ...
-
-
-def reach(nodes: Sequence[HasSources], slots: Iterable[int], ends: Container[int]) -> list[int]:
-    """Returns the positions of what nodes are made from, down to `ends`, with themselves; sources first."""
-    found: set[int] = set()
-    stack = list(slots)
-    while stack:
-        slot = stack.pop()
-        if slot in found:
-            continue
-        found.add(slot)
-        if slot not in ends:
-            stack += nodes[slot].src
-    return sorted(found)
 
 
 @dataclass(frozen=True)
