@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from vmapdbg.model.capture import Node, Schedule
+from vmapdbg.model.ops import ELEMENTWISE
 from vmapdbg.model.schedule_index import index_of
 
 _SAME_OP = {"REDUCE_AXIS": "REDUCE", "BUFFER": "PARAM", "ASSIGN": "STORE", "IDIV": "CDIV", "MOD": "CMOD"}
@@ -29,15 +30,6 @@ SAME_VALUE = frozenset({"CONTIGUOUS", "CONTIGUOUS_BACKWARD", "DETACH", "COPY", "
 
 TYPED = frozenset({"PARAM", "CAST", "BITCAST"})
 """Ops whose dtype does not follow from their sources."""
-
-ELEMENTWISE = frozenset(
-    {
-        *("ADD", "SUB", "MUL", "MULACC", "FDIV", "CDIV", "FLOORDIV", "CMOD", "FLOORMOD", "POW", "MAX", "NEG", "TRUNC"),
-        *("CMPLT", "CMPNE", "CMPEQ", "WHERE", "AND", "OR", "XOR", "SHL", "SHR", "THREEFRY"),
-        *("EXP2", "LOG2", "SIN", "SQRT", "RECIPROCAL", "CAST", "BITCAST"),
-    }
-)
-"""Ops that compute each element from the elements of the broadcast sources at the same place."""
 
 Size = int | str
 Shape = tuple[Size, ...]

@@ -70,3 +70,6 @@ ARITHMETIC = {
     "THREEFRY": Arithmetic("threefry"),
 }
 """tinygrad's name -> the op. `vmapdbg.reference.arithmetic` computes each of them by numpy."""
+
+ELEMENTWISE = frozenset({*ARITHMETIC, "CAST", "BITCAST"})
+"""Ops that compute each element from the elements of the broadcast sources at the same place."""
