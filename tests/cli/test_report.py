@@ -16,8 +16,7 @@ from tool import ROOT, run_tool
 from vmapdbg.commands import states
 from vmapdbg.commands.cli import main
 from vmapdbg.install.job import Job, Run
-from vmapdbg.install.patches import SWITCHABLE
-from vmapdbg.install.states import list_states
+from vmapdbg.install.patches import SWITCHABLE, list_states
 
 
 def test_a_run_becomes_a_page(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from vmapdbg.commands.tinygrad import fetch_tree
 from vmapdbg.commands.turns import run_in_turns
 from vmapdbg.install.job import Job, Run
 from vmapdbg.install.patches import PatchError, parse_patches
-from vmapdbg.install.tree import TreeError, parse_name
+from vmapdbg.install.trees import TreeError, parse_name
 from vmapdbg.model.capture import SCHEMA, Capture, SnippetError, Versions
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import load_capture

@@ -13,10 +13,9 @@ from vmapdbg.bisect.outcome import Outcome, Outcomes, describe_end
 from vmapdbg.commands.jobs import find_findings
 from vmapdbg.commands.launcher import run_many
 from vmapdbg.commands.progress import show_progress
-from vmapdbg.install.checkout import describe_commit, find_commit, find_top, list_commits
-from vmapdbg.install.find import find_tree
+from vmapdbg.install.fetched import commit_of, describe_commit, list_commits, repository_of
 from vmapdbg.install.job import Job, Run
-from vmapdbg.install.tree import TreeError, parse_name
+from vmapdbg.install.trees import TreeError, find_tree, parse_name
 from vmapdbg.model.capture import SCHEMA
 from vmapdbg.model.failure import Failure
 
@@ -43,7 +42,7 @@ def search_history(job: Job, span: str, kind: str) -> CommitsFound:
     The commits are those of the checkout that the job's tree is in, else of the working directory. Raises Failure where
     there is no such span, and where an end of it cannot be run.
     """
-    top = find_top(parse_name(job.tree or ".").path)
+    top = repository_of(parse_name(job.tree or ".").path)
     line = find_line(top, span)
     outcomes, runs = Outcomes(kind, find_findings), dict[str, Run]()
     with show_progress(f"bisecting {job.snippet}") as progress:
@@ -73,7 +72,7 @@ def find_line(top: Path, span: str) -> list[str]:
     commits = list_commits(top, good, bad or "HEAD")
     if not commits:
         raise Failure(f"no commit of {span} changes the package tinygrad")
-    return [find_commit(top, good), *commits]
+    return [commit_of(top, good), *commits]
 
 
 def run_commits(job: Job, top: Path, commits: Sequence[str]) -> dict[str, Run]:

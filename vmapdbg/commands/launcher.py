@@ -20,10 +20,10 @@ from typing import IO, TypeVar
 
 from vmapdbg.commands.early import EarlyCapture
 from vmapdbg.commands.progress import Progress
-from vmapdbg.install.find import find_tree
 from vmapdbg.install.job import CheckRequest, Job, ReduceRequest, Request, Run, ValueRequest, dump_record
 from vmapdbg.install.overlay import BOOTSTRAP_DIR, child_environment
 from vmapdbg.install.patches import Patches, format_patches
+from vmapdbg.install.trees import find_tree
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.failure import EXIT_CHILD, Failure
 from vmapdbg.model.store import load_capture

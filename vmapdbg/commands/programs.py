@@ -9,10 +9,10 @@ import sys
 from dataclasses import dataclass
 from typing import IO
 
-from vmapdbg.install.find import find_tree
 from vmapdbg.install.job import Job
 from vmapdbg.install.overlay import child_environment
 from vmapdbg.install.patches import format_patches
+from vmapdbg.install.trees import find_tree
 
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "VECLIB_MAXIMUM_THREADS": "1"}
 """For who computes by numpy beside a program: its matrices are small, and where others want the cores several threads

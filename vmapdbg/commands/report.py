@@ -13,7 +13,7 @@ from vmapdbg.commands.completion import offer_files
 from vmapdbg.commands.jobs import add_arguments, find_name, find_shown, is_saved
 from vmapdbg.commands.options import JobOptions, SnippetCommand, end_after, job_options
 from vmapdbg.commands.states import capture_states
-from vmapdbg.install.states import PatchState
+from vmapdbg.install.patches import PatchState
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import check_output, write_output

@@ -17,9 +17,9 @@ import click
 from vmapdbg import __version__
 from vmapdbg.commands.programs import Program, run_program
 from vmapdbg.commands.tinygrad import find_installed
-from vmapdbg.install.find import find_tree
 from vmapdbg.install.job import Job
 from vmapdbg.install.overlay import TINYGRAD_VERSION
+from vmapdbg.install.trees import find_tree
 from vmapdbg.model.capture import Versions
 from vmapdbg.model.data import to_data
 from vmapdbg.model.failure import EXIT_USAGE

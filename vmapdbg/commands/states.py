@@ -16,8 +16,7 @@ from vmapdbg.commands.options import JobOptions
 from vmapdbg.commands.progress import count_runs, show_progress
 from vmapdbg.commands.turns import run_in_turns
 from vmapdbg.install.job import Job, Run
-from vmapdbg.install.patches import ALL
-from vmapdbg.install.states import PatchState, list_states
+from vmapdbg.install.patches import ALL, PatchState, list_states
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.failure import Failure
 

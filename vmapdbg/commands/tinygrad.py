@@ -13,12 +13,19 @@ from pathlib import Path
 import click
 
 from vmapdbg.commands.progress import show_progress
-from vmapdbg.install.find import find_tree
-from vmapdbg.install.installed import find_imported, is_editable_release, is_release
 from vmapdbg.install.job import Job
 from vmapdbg.install.overlay import TINYGRAD_SOURCE, TINYGRAD_VERSION, find_editable
 from vmapdbg.install.patches import Patches
-from vmapdbg.install.tree import Tree, check_version, is_checkout, parse_name
+from vmapdbg.install.trees import (
+    Tree,
+    check_version,
+    find_imported,
+    find_tree,
+    is_checkout,
+    is_editable_release,
+    is_release,
+    parse_name,
+)
 from vmapdbg.model.failure import Failure
 
 _OLDEST_PYTHON = (3, 11)

@@ -9,6 +9,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.syntax import Syntax
 from rich.text import Text
 
+from vmapdbg.install.targets import language_of
 from vmapdbg.model.capture import Kernel
 from vmapdbg.model.wording import format_plural
 from vmapdbg.page.format import format_ids
@@ -20,23 +21,6 @@ _THEME = "ansi_dark"
 _MORE_INDENT = 4
 # A fold goes to the last space when that leaves less than a third of the line empty.
 _LATE = 2 / 3
-LEXERS = {
-    "c": "c",
-    "clang": "c",
-    "cpu": "c",
-    "metal": "c++",
-    "cuda": "cuda",
-    "nv": "cuda",
-    "hip": "cuda",
-    "amd": "cuda",
-    "opencl": "c",
-    "cl": "c",
-    "qcom": "c",
-    "wgsl": "wgsl",
-    "webgpu": "wgsl",
-    "llvm": "llvm",
-    "ptx": "ptx",
-}
 # What a fold must not cut: an identifier or number, an operator, a string, a run of spaces.
 _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[\w.$@%]+|\s+|->|<<=?|>>=?|[-+*/<>=!&|]=|&&|\|\||\+\+|--|::|//|/\*|\*/|.')
 
@@ -106,7 +90,7 @@ def _fold_marked(page: Page, code: Text, marks: dict[int, str]) -> list[Text]:
 
 def highlight(code: str, target: str) -> Text:
     """Returns source text coloured for `target`; plain where pygments has no lexer for it."""
-    lexer = LEXERS.get(target.lower())
+    lexer = language_of(target)
     if lexer is None:
         return Text(code)
     text = Syntax("", lexer, theme=_THEME, background_color="default").highlight(code)
