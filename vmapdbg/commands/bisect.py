@@ -6,21 +6,35 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from vmapdbg.bisect import DEFAULT_RUNS, KINDS
-from vmapdbg.commands.baseline import capture_of
-from vmapdbg.commands.completion import offer_baselines, offer_files
-from vmapdbg.commands.console import close_pager, make_console
-from vmapdbg.commands.jobs import find_findings, find_job, find_plain_job, refuse_overlay_error, settings_for
-from vmapdbg.commands.launcher import run_many
-from vmapdbg.commands.options import JobOptions, OutcomeType, SnippetCommand, job_options
-from vmapdbg.commands.progress import count_runs, show_progress
+from vmapdbg.bisect import DEFAULT_RUNS, KERNEL_COUNT, KINDS
+from vmapdbg.commands.shared.children import run_many
+from vmapdbg.commands.shared.console import (
+    close_pager,
+    count_runs,
+    display_options,
+    make_console,
+    print_json,
+    say,
+    show_progress,
+)
+from vmapdbg.commands.shared.jobs import findings_of, make_job, make_open_job, refuse_overlay_error, settings_for
+from vmapdbg.commands.shared.options import (
+    JobOptions,
+    SnippetCommand,
+    baseline_option,
+    job_options,
+    json_option,
+    offer,
+    output_option,
+    snippet_argument,
+)
+from vmapdbg.commands.shared.runs import capture_of
 from vmapdbg.install.job import Job
 from vmapdbg.install.patches import Patches
-from vmapdbg.model.data import dump_document
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import check_output, write_output
 from vmapdbg.model.vocabulary import OutcomeKind
@@ -32,9 +46,30 @@ if TYPE_CHECKING:
 DEFAULT_KIND: OutcomeKind = "values"
 _SECONDS = 60
 
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[Any]
+else:
+    # before click 8.5 it takes no type argument
+    _ParamType = click.ParamType
+
+
+class OutcomeType(_ParamType):
+    """A kind of outcome, or a number of kernels: `12 kernels` distinguishes runs with 12 kernels from all others."""
+
+    name = "KIND"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = " ".join(str(value).split())
+        if text not in KINDS and KERNEL_COUNT.fullmatch(text) is None:
+            self.fail(f"{text!r} is none of {', '.join(KINDS)} and no count such as '12 kernels'", param, ctx)
+        return text
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        return offer(KINDS, incomplete)
+
 
 @click.command(cls=SnippetCommand)
-@click.argument("snippet", required=False, shell_complete=offer_files)
+@snippet_argument
 @click.option(
     "--by",
     "kind",
@@ -43,12 +78,7 @@ _SECONDS = 60
 )
 @click.option("--commits", "span", metavar="GOOD..BAD", help="Find the commit of tinygrad that changed the outcome.")
 @click.option("--decisions", is_flag=True, help="Find the single decision of the scheduler that makes it right again.")
-@click.option(
-    "--baseline",
-    shell_complete=offer_baselines,
-    metavar="SPEC",
-    help="With --decisions: what is right. As for diff: another tinygrad.",
-)
+@baseline_option("With --decisions: what is right. As for diff: another tinygrad.", metavar="SPEC")
 @click.option("--on", "old_kind", type=click.Choice(KINDS), hidden=True, help="The old name of --by.")
 @click.option(
     "--runs",
@@ -56,12 +86,11 @@ _SECONDS = 60
     help=f"Run the snippet at most about so often.  [default: {DEFAULT_RUNS}]",
 )
 @click.option("--reduce", "with_snippet", is_flag=True, help="Write a small snippet that still shows the difference.")
-@click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="The file for it; default: stdout."
-)
+@output_option("The file for it; default: stdout.")
 @click.option("--seconds", type=click.FloatRange(min=1), help=f"Reduce for at most so long.  [default: {_SECONDS}]")
-@click.option("--json", "as_json", is_flag=True, help="Print the search as one JSON document.")
+@json_option("Print the search as one JSON document.")
 @job_options
+@display_options
 def bisect(
     snippet: str | None,
     kind: str | None,
@@ -139,7 +168,7 @@ def show_patches(
     snippet: str | None, kind: str, runs: int, reduction: Reduction | None, options: JobOptions, as_json: bool
 ) -> int:
     """Looks for sets of patches and prints what was found. Returns the exit code."""
-    job = find_job(snippet, options)
+    job = make_job(snippet, options)
     if job.patches is None:
         raise Failure(
             "this tinygrad is observed, without patches: --commits GOOD..BAD looks for a commit, --decisions for a"
@@ -148,13 +177,13 @@ def show_patches(
     search, outcomes = bisect_job(job, kind, runs)
     reduced = None
     if reduction is not None:
-        from vmapdbg.commands.reduce import reduce_job
+        from vmapdbg.commands.bisect_reduce import reduce_job
 
         reduced = reduce_job(job, kind, search, outcomes[0].run, reduction.seconds)
     if as_json:
         from vmapdbg.page.documents import make_bisect_document
 
-        sys.stdout.write(dump_document(make_bisect_document(job.snippet, kind, search, outcomes, reduced)))
+        print_json(make_bisect_document(job.snippet, kind, search, outcomes, reduced))
     else:
         from vmapdbg.page.text.bisect import print_bisect
 
@@ -172,14 +201,14 @@ def show_history(snippet: str | None, span: str, kind: str, options: JobOptions,
     from vmapdbg.commands.bisect_commits import describe_history, search_history
     from vmapdbg.diff import diff_captures
 
-    job = replace(find_plain_job(snippet, options), patches=None)
+    job = replace(make_open_job(snippet, options), patches=None)
     found = search_history(job, span, kind)
     changes = None
     if found.before is not None and found.after is not None:
         changes = diff_captures(capture_of(found.before, job), capture_of(found.after, job), None)
     history = describe_history(found, job.snippet, kind, changes)
     if as_json:
-        sys.stdout.write(dump_document(history))
+        print_json(history)
     else:
         from vmapdbg.page.text.bisect_commits import print_history
 
@@ -199,8 +228,8 @@ def bisect_job(job: Job, kind: str, budget: int) -> tuple[Search, list[Outcome]]
     sets = 2 ** len(given)
     # a search by halves ends its last round
     most = str(sets) if sets <= budget else f"about {budget}"
-    click.echo(f"vmapdbg: running {job.snippet} up to {most} times, with all that it does", err=True)
-    outcomes = Outcomes(kind, find_findings)
+    say(f"running {job.snippet} up to {most} times, with all that it does")
+    outcomes = Outcomes(kind, findings_of)
     with show_progress(f"bisecting {job.snippet}") as progress:
         count = count_runs(progress)
 
@@ -218,7 +247,7 @@ def bisect_job(job: Job, kind: str, budget: int) -> tuple[Search, list[Outcome]]
 def write_reduced(reduced: Reduced, output: Path | None, as_json: bool) -> None:
     """Writes the snippet to a file, or prints it; one that is part of the JSON is not printed."""
     if reduced.text is None:
-        click.echo(f"vmapdbg: nothing was reduced: {reduced.reason}", err=True)
+        say(f"nothing was reduced: {reduced.reason}")
         return
     what = "reduced"
     if output is not None:
@@ -227,4 +256,4 @@ def write_reduced(reduced: Reduced, output: Path | None, as_json: bool) -> None:
     elif not as_json:
         click.echo("\n" + reduced.text, nl=False)
     counts = f"{reduced.before} nodes to {reduced.after}, {reduced.tried} graphs tried"
-    click.echo(f"vmapdbg: {what}: {counts}", err=True)
+    say(f"{what}: {counts}")

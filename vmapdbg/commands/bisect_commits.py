@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from vmapdbg.bisect.commits import CommitSearch, search_commits
 from vmapdbg.bisect.outcome import Outcome, Outcomes, describe_end
-from vmapdbg.commands.jobs import find_findings
-from vmapdbg.commands.launcher import run_many
-from vmapdbg.commands.progress import show_progress
+from vmapdbg.commands.shared.children import run_many
+from vmapdbg.commands.shared.console import show_progress
+from vmapdbg.commands.shared.jobs import findings_of
 from vmapdbg.install.fetched import commit_of, describe_commit, list_commits, repository_of
 from vmapdbg.install.job import Job, Run
 from vmapdbg.install.trees import TreeError, find_tree, parse_name
@@ -44,7 +44,7 @@ def search_history(job: Job, span: str, kind: str) -> CommitsFound:
     """
     top = repository_of(parse_name(job.tree or ".").path)
     line = find_line(top, span)
-    outcomes, runs = Outcomes(kind, find_findings), dict[str, Run]()
+    outcomes, runs = Outcomes(kind, findings_of), dict[str, Run]()
     with show_progress(f"bisecting {job.snippet}") as progress:
 
         def ask(commits: Sequence[str]) -> list[str | None]:
@@ -86,7 +86,7 @@ def run_commits(job: Job, top: Path, commits: Sequence[str]) -> dict[str, Run]:
             runs[commit] = Run(None, str(error))
         else:
             jobs[commit] = replace(job, tree=tree, patches=None, values=True)
-    runs.update(zip(jobs, run_many(list(jobs.values()), lambda: None), strict=True))
+    runs.update(zip(jobs, run_many(list(jobs.values())), strict=True))
     return runs
 
 

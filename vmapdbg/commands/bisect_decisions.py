@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-import click
-
 from vmapdbg.bisect.decisions import Choices, DecisionSearch, DecisionSearcher, list_forceable
 from vmapdbg.bisect.outcome import Outcomes, describe_end, find_wrong_schedule
-from vmapdbg.commands.baseline import capture_of, find_baseline
-from vmapdbg.commands.console import make_console
-from vmapdbg.commands.jobs import find_findings, find_job, is_saved
-from vmapdbg.commands.launcher import run_many
-from vmapdbg.commands.options import JobOptions
-from vmapdbg.commands.progress import Progress, show_progress
+from vmapdbg.commands.shared.children import run_many
+from vmapdbg.commands.shared.console import Progress, make_console, print_json, say, show_progress
+from vmapdbg.commands.shared.jobs import findings_of, is_saved, make_job
+from vmapdbg.commands.shared.options import JobOptions
+from vmapdbg.commands.shared.runs import baseline_of, capture_of
 from vmapdbg.install.job import Job, Run
 from vmapdbg.model.capture import SCHEMA, Capture
-from vmapdbg.model.data import dump_document
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import count_kernels
 
@@ -85,7 +80,7 @@ def show_decisions(
     changes = compare_best(found, job)
     document = describe_decisions(found, job.snippet, kind, changes)
     if as_json:
-        sys.stdout.write(dump_document(document))
+        print_json(document)
     else:
         from vmapdbg.page.text.bisect_decisions import print_decisions
 
@@ -95,7 +90,7 @@ def show_decisions(
 
 def find_observed(snippet: str | None, options: JobOptions) -> Job:
     """Returns the job, observed and with its values read. Raises Failure where it is to have patches."""
-    job = find_job(snippet, options)
+    job = make_job(snippet, options)
     if job.patches:
         raise Failure("--decisions is about tinygrad as it is: --tinygrad VERSION|PATH, or --patches none")
     return replace(job, patches=None, values=True)
@@ -103,10 +98,10 @@ def find_observed(snippet: str | None, options: JobOptions) -> Job:
 
 def find_decisions(job: Job, kind: str, budget: int, baseline: str | None) -> DecisionsFound:
     """Runs the job with other decisions until it is found which of them matter to its `kind` of outcome."""
-    reference = None if baseline is None else find_baseline(job, baseline)
-    click.echo(f"vmapdbg: running {job.snippet} up to about {budget} times, with all that it does", err=True)
+    reference = None if baseline is None else baseline_of(job, baseline)
+    say(f"running {job.snippet} up to about {budget} times, with all that it does")
     with show_progress(f"bisecting {job.snippet}") as progress:
-        runner = Runner(job, Outcomes(kind, find_findings), progress)
+        runner = Runner(job, Outcomes(kind, findings_of), progress)
         capture = capture_of(runner.run(NOTHING)[0], job)
         check_values(capture, kind)
         choices = frozenset(choice for schedule in capture.schedules for choice in list_forceable(schedule))
@@ -134,7 +129,7 @@ def check_values(capture: Capture, kind: str) -> None:
 
 def run_reference(job: Job, runner: Runner) -> Run:
     """Runs what is taken for right, twice. Raises Failure where it fails or comes out differently."""
-    one, other = run_many([job, job], lambda: None)
+    one, other = run_many([job, job])
     if describe_end(one) != "it runs":
         raise Failure(f"what is taken for right fails ({describe_end(one)}): name something that runs with --baseline")
     if runner.outcomes.sort_in(one) != runner.outcomes.sort_in(other):
