@@ -141,7 +141,7 @@ def match_sides(before: Capture, after: Capture, text: str | None, other: str | 
     """Maps lines of one snippet to lines of the other; empty if both are one file, or a text is None."""
     if before.snippet == after.snippet or text is None or other is None:
         return {}
-    from vmapdbg.diff.lines import match_lines
+    from vmapdbg.diff.sequences import match_lines
 
     return match_lines(text, other, (before.snippet, after.snippet))
 
