@@ -21,7 +21,7 @@ from vmapdbg.model.capture import Capture, Finding, Realized, Reason
 from vmapdbg.model.store import save_capture
 from vmapdbg.page.html.diff_page import render_diff_report
 from vmapdbg.page.html.sources import SourceFile
-from vmapdbg.page.overview.changes import Comparison
+from vmapdbg.page.view import View
 
 OLD = "import tinygrad\n\nx = (a * b).sum()\ny = x + 1\n"
 NEW = "import tinygrad\n# kept\n\nx = (a * b).sum().contiguous()\ny = x + 1\n"
@@ -51,7 +51,7 @@ AFTER = make_program("new.py", 4, "  data0[0] = 2.0f+data0[1];\n", 300)
 
 
 def render(before: Capture = BEFORE, after: Capture = AFTER, *files: SourceFile) -> str:
-    comparison = Comparison(before, after, diff_captures(before, after, same_lines=LINES))
+    comparison = View.of_two(before, after, diff_captures(before, after, same_lines=LINES))
     left, right = files or (SourceFile("old.py", OLD), SourceFile("new.py", NEW))
     return render_diff_report(comparison, [left], [right])
 
@@ -150,7 +150,7 @@ def test_what_a_user_names_is_text() -> None:
     before, after = build("a"), build("bb")
     found = diff_captures(before, after, (EVIL, EVIL + "x"), names=(EVIL, EVIL + "y"))
     files = [SourceFile(EVIL, f"\n\n{EVIL}", EVIL)], [SourceFile(EVIL, f"\n{EVIL}\n", EVIL)]
-    text = render_diff_report(Comparison(before, after, found), *files, EVIL)
+    text = render_diff_report(View.of_two(before, after, found), *files, EVIL)
     page = Page(text)
     assert not page.find("img")
     assert "{{ 7*7 }}" in page.text

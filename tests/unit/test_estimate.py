@@ -7,7 +7,7 @@ import sys
 import pytest
 from captures import make_node, make_schedule
 
-from vmapdbg.child.oracle.checker import Rest
+from vmapdbg.child.compare.checker import Rest
 from vmapdbg.commands.check import count_work, report_estimate
 
 

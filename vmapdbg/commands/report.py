@@ -27,7 +27,7 @@ from vmapdbg.model.store import check_output, write_output
 
 if TYPE_CHECKING:
     from vmapdbg.page.html.sources import SourceFile
-    from vmapdbg.page.overview.changes import Comparison
+    from vmapdbg.page.view import View
 
 _ENDINGS = (".html", ".htm")
 
@@ -77,7 +77,7 @@ def check_page(output: Path, snippet: str | None) -> None:
     check_output(output, snippet)
 
 
-def write_diff_report(compared: Comparison, output: Path) -> None:
+def write_diff_report(view: View, output: Path) -> None:
     """Writes the page of two captures. Those that were read from files have theirs in the diff."""
     from vmapdbg.page.html.diff_page import render_diff_report
     from vmapdbg.page.html.lines import list_lines
@@ -85,12 +85,12 @@ def write_diff_report(compared: Comparison, output: Path) -> None:
 
     files: list[list[SourceFile]] = []
     made: list[str] = []
-    for capture, side in ((compared.before, compared.diff.before), (compared.after, compared.diff.after)):
+    for capture, side in ((view.before, view.diff.before), (view.after, view.diff.after)):
         saved_at = Path(side.name).stat().st_mtime if side.name else None
         files.append(read_sources(list_lines(capture), capture.snippet, saved_at))
         when = datetime.now() if saved_at is None else datetime.fromtimestamp(saved_at)
         made.append(f"{'run' if saved_at is None else 'saved'} {when.strftime('%Y-%m-%d %H:%M')}")
-    write_output(output, render_diff_report(compared, files[0], files[1], ", ".join(dict.fromkeys(made))))
+    write_output(output, render_diff_report(view, files[0], files[1], ", ".join(dict.fromkeys(made))))
 
 
 def write_states(states: Sequence[tuple[PatchState, Capture]], output: Path) -> None:

@@ -27,7 +27,6 @@ class ObservedCall(RealizeCall):
     def __init__(self, folder: EvidenceFolder, asked: Sequence[Any]):
         """`asked` are the Tensors that have something to compute."""
         super().__init__(folder, [t.uop for t in asked])
-        self.evidence.refused = "this tinygrad is observed: it runs in no other process"
         # held, they would keep their memory from being used again
         self._tensors = [weakref.ref(t) for t in asked]
         # the outputs of what TinyJit captured, None for one that nobody holds

@@ -9,7 +9,6 @@ from typing import Any
 from vmapdbg.child.diagnosis.known_nodes import KnownNodes
 from vmapdbg.child.evidence.folder import BlobsFull, EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence, Sealed, pack_graph
-from vmapdbg.child.evidence.obstacles import find_obstacle
 from vmapdbg.child.evidence.packer import Packer
 from vmapdbg.child.evidence.passed import NodeBuffer, find_dimensions, group_launches, list_range_ids, pack_buffers
 from vmapdbg.child.evidence.realize_call import RealizeCall
@@ -17,6 +16,10 @@ from vmapdbg.child.memory import read_buffer
 from vmapdbg.child.record.recorder import PassRecord
 
 UOp = Any
+_NOT_REDUCED = frozenset(
+    {"KERNEL", "AFTER", "CUSTOM_KERNEL", "MULTI", "MSELECT", "MSTACK", "BUFFER_VIEW", "BIND", "DEFINE_VAR"}
+)
+"""Ops of graphs that `vmapdbg.child.reduce` does not build again: custom kernels, several devices, symbolic shapes."""
 
 
 class OverlayCall(RealizeCall):
@@ -30,10 +33,8 @@ class OverlayCall(RealizeCall):
 
     def _start(self, sink: UOp) -> str | None:
         reason = super()._start(sink)
-        if reason is None:
-            self.evidence.refused = find_obstacle(sink)
-            if self.evidence.refused is None:
-                self.evidence.graph = Sealed(pack_graph(self.roots, lambda u: self.inputs[u][0]))
+        if reason is None and not any(_cannot_be_reduced(u) for u in sink.toposort()):
+            self.evidence.graph = Sealed(pack_graph(self.roots, lambda u: self.inputs[u][0]))
         return reason
 
     def fail(self, error: BaseException, nodes: KnownNodes, passes: Sequence[PassRecord | None]) -> None:
@@ -97,11 +98,7 @@ class OverlayCall(RealizeCall):
         if passed is None:
             return
         found = list(self._find_buffers(passed))
-        find_contents = self._find_contents(passed)
-        if self.evidence.graph is not None:
-            nodes = [one.node for one in found]
-            self.evidence.passed = Sealed(pack_graph(nodes, lambda u: (find_contents(u) or (None,))[0]))
-        packer = Packer(find_contents, self.reference.variables)
+        packer = Packer(self._find_contents(passed), self.reference.variables)
         pack_buffers(self.evidence, found, self.launches, packer, self.packs_late)
         self.evidence.range_names |= {r.arg[0]: r.render(simplify=False) for r in passed.scope_ranges}
 
@@ -123,7 +120,7 @@ class OverlayCall(RealizeCall):
 def expand_view(data: bytes, view: Any) -> bytes | None:
     """Returns the elements of RESHAPEs and EXPANDs over a buffer with these bytes; None for another view of it."""
     # it brings numpy along, which a child that keeps no evidence has no need to wait for
-    from vmapdbg.check.align import read_dimensions
+    from vmapdbg.check.compare import read_dimensions
 
     chain = []
     while view.op.name != "BUFFER":
@@ -137,6 +134,10 @@ def expand_view(data: bytes, view: Any) -> bytes | None:
             shape = tuple(map(int, step.shape))
             data = read_dimensions(data, step.dtype.itemsize, sizes, range(len(shape)), shape)
     return data
+
+
+def _cannot_be_reduced(u: UOp) -> bool:
+    return u.op.name in _NOT_REDUCED or (u.op.name == "DEVICE" and not isinstance(u.arg, str))
 
 
 def _is_plain(u: Any) -> bool:

@@ -30,9 +30,9 @@ from vmapdbg.model.store import StoreError, load_capture
 # the module that answers each kind of request
 _MODULES = {
     Request: "vmapdbg.child.run_snippet",
-    CheckRequest: "vmapdbg.child.oracle.beside",
+    CheckRequest: "vmapdbg.child.compare.beside",
     ReduceRequest: "vmapdbg.child.reduce.reducer",
-    ValueRequest: "vmapdbg.child.follow.run",
+    ValueRequest: "vmapdbg.child.passes.run",
 }
 _POLL = 0.2
 """Seconds between two looks at the progress of a child."""

@@ -13,8 +13,7 @@ from vmapdbg.model.wording import format_plural, join_first
 from vmapdbg.page.format import format_bytes, format_dims, format_seconds
 from vmapdbg.page.html.code import Part, choose_near
 from vmapdbg.page.html.kernels import CodeLine, view_source
-from vmapdbg.page.overview.changes import ChangeGroup
-from vmapdbg.page.overview.kernels import Place
+from vmapdbg.page.overview import KernelRow
 
 _MOST_SOURCE = 200_000
 """A change with more characters of source, of both sides together, is not compared line by line."""
@@ -43,7 +42,7 @@ class ChangeView:
     """A row of the kernels: a change, and what is shown of it."""
 
     number: int
-    group: ChangeGroup
+    group: KernelRow
     sign: str
     word: str
     name_before: str
@@ -60,7 +59,7 @@ class ChangeView:
         return self.group.change.status != "unchanged"
 
 
-def view_changes(groups: Sequence[ChangeGroup], findings: Mapping[str, Sequence[Finding]]) -> list[ChangeView]:
+def view_changes(groups: Sequence[KernelRow], findings: Mapping[str, Sequence[Finding]]) -> list[ChangeView]:
     """Returns the changes to show, in their order; `findings` are those of the sides `before` and `after`."""
     views: list[ChangeView] = []
     left = _MOST_OF_ALL
@@ -77,7 +76,7 @@ def view_changes(groups: Sequence[ChangeGroup], findings: Mapping[str, Sequence[
     return views
 
 
-def _view(number: int, group: ChangeGroup) -> ChangeView:
+def _view(number: int, group: KernelRow) -> ChangeView:
     change = group.change
     before, after = _join_names(change.before), _join_names(change.after)
     relation = ""
@@ -102,7 +101,7 @@ def _join_names(sides: Sequence[KernelSide]) -> str:
     return ", ".join(side.kernel.name or "(no program)" for side in sides)
 
 
-def _list_facts(group: ChangeGroup) -> list[tuple[str, str, str]]:
+def _list_facts(group: KernelRow) -> list[tuple[str, str, str]]:
     """What differs, and how often it is so."""
     change, before, after = group.change, group.before, group.after
     facts = [
@@ -133,7 +132,7 @@ def _compare_kernels(before: Kernel, after: Kernel) -> list[tuple[str, str, str]
 # *** source
 
 
-def _count_source(group: ChangeGroup) -> int:
+def _count_source(group: KernelRow) -> int:
     change = group.change
     sides = change.after if change.status == "unchanged" else (*change.before, *change.after)
     return sum(len(side.kernel.source) for side in sides)
@@ -144,8 +143,8 @@ def _measure(row: CodeRow) -> int:
     return sum(_A_LINE + sum(len(text) for _, text in line.parts) for line in lines)
 
 
-def _list_rows(group: ChangeGroup, findings: Mapping[str, Sequence[Finding]]) -> list[CodeRow]:
-    change, place = group.change, group.places[0].schedule
+def _list_rows(group: KernelRow, findings: Mapping[str, Sequence[Finding]]) -> list[CodeRow]:
+    change, place = group.change, group.places[0].pair
     after = _list_code(change.after, place.after, findings["after"])
     if change.status == "unchanged":
         return [CodeRow(None, line, same=True) for line in after]
@@ -161,8 +160,7 @@ def _list_code(sides: Sequence[KernelSide], schedule: int | None, findings: Sequ
         if len(sides) > 1:
             lines.append(CodeLine([("tc", f"// #{side.number} {side.kernel.name}")], None, "", ()))
         own = [f for f in findings if f.schedule == schedule and f.number == side.number]
-        place = Place(schedule or 0, side.number)
-        lines += view_source(side.kernel, place, side.kernel.source.strip("\n"), own)
+        lines += view_source(side.kernel, schedule or 0, side.kernel.source.strip("\n"), own)
     return lines
 
 

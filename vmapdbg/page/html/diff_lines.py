@@ -11,7 +11,7 @@ from vmapdbg.model.place import split_place
 from vmapdbg.page.html.code import Part, choose_near, split_python
 from vmapdbg.page.html.lines import LineNotes
 from vmapdbg.page.html.sources import SourceFile
-from vmapdbg.page.overview.changes import LineChange
+from vmapdbg.page.overview import CostRow
 
 _AROUND = 8
 """Lines of a long file further than this from a line with a cost or an edit are left out of view."""
@@ -42,7 +42,7 @@ class DiffNotes:
 
     number: int
     line: str
-    cost: LineChange
+    cost: CostRow
     remarks: list[RemarkChange] = field(default_factory=list[RemarkChange])
     gone: list[Finding] = field(default_factory=list[Finding])
     new: list[Finding] = field(default_factory=list[Finding])

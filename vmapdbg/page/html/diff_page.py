@@ -19,17 +19,8 @@ from vmapdbg.page.html.lines import collect_notes, list_lines
 from vmapdbg.page.html.nodes import NodeKey, Steps, Texts, describe_node, name_node, say_steps
 from vmapdbg.page.html.page import fill_template
 from vmapdbg.page.html.sources import SourceFile
-from vmapdbg.page.overview.changes import (
-    ChangeGroup,
-    Comparison,
-    LineChange,
-    compare_realized,
-    count_lines_of,
-    group_changes,
-    sum_kernels,
-)
-from vmapdbg.page.overview.lines import LineCost
-from vmapdbg.page.sentences import Names, say_briefly
+from vmapdbg.page.overview import Cost, CostRow, KernelRow, count_rules, group_kernels, pair_lines, sum_kernels
+from vmapdbg.page.view import View
 from vmapdbg.why import explain_kernel, explain_node
 
 _MOST_CHARACTERS = 300_000
@@ -45,7 +36,7 @@ _MARKS = {
 
 
 def render_diff_report(
-    comparison: Comparison, before: Sequence[SourceFile], after: Sequence[SourceFile], made: str = ""
+    comparison: View, before: Sequence[SourceFile], after: Sequence[SourceFile], made: str = ""
 ) -> str:
     """Returns two captures as one HTML document that loads nothing: `before` and `after` are the user's files on both
     sides, `made` says when and from what the report is."""
@@ -56,7 +47,7 @@ def render_diff_report(
 class _DiffReport:
     """What the template asks for."""
 
-    def __init__(self, comparison: Comparison, before: Sequence[SourceFile], after: Sequence[SourceFile]) -> None:
+    def __init__(self, comparison: View, before: Sequence[SourceFile], after: Sequence[SourceFile]) -> None:
         self.comparison, self.diff = comparison, comparison.diff
         self.before, self.after = comparison.before, comparison.after
         # for each side its schedules by their indices
@@ -64,7 +55,7 @@ class _DiffReport:
             name: {schedule.index: schedule for schedule in capture.schedules}
             for name, capture in (("before", self.before), ("after", self.after))
         }
-        every = group_changes(self.diff, unchanged=True)
+        every = group_kernels(comparison, unchanged=True)
         self.groups = sorted(every, key=lambda group: group.change.status == "unchanged")
         self.changed = sum(group.change.status != "unchanged" for group in self.groups)
         findings = {"before": self.before.findings, "after": self.after.findings}
@@ -104,8 +95,8 @@ class _DiffReport:
         marks: dict[tuple[str, int], dict[int, str]] = {}
         for number, group in enumerate(self.groups):
             for place in group.places:
-                change = place.schedule.kernels[place.position]
-                for name, index, sides in _list_sides(place.schedule, change):
+                change = place.pair.kernels[place.position]
+                for name, index, sides in _list_sides(place.pair, change):
                     for side in sides:
                         found.setdefault((name, index), {}).setdefault(side.number, []).append(number)
                         marks.setdefault((name, index), {})[side.number] = _MARKS.get(change.status, "")
@@ -134,7 +125,7 @@ class _DiffReport:
                 add("before", (item.before or 0, node), self.name_before((item.before or 0, node)))
         for number, group in enumerate(self.groups):
             # kernels of other layers are the same programs: the first stands for all of them
-            schedule = group.places[0].schedule
+            schedule = group.places[0].pair
             for name, index, sides in reversed(_list_sides(schedule, group.change)):
                 for side in sides:
                     for node in dict.fromkeys((*side.kernel.nodes, *side.kernel.outputs)):
@@ -148,13 +139,12 @@ class _DiffReport:
 
     def _collect_notes(self) -> dict[str, DiffNotes]:
         same = self.diff.same_lines
-        costs = [count_lines_of(self.before, same), count_lines_of(self.after, {})]
+        costs = {row.name: row for row in pair_lines(self.comparison)}
         notes = [collect_notes(self.before, ()), collect_notes(self.after, ())]
         before = {same.get(line, line): note for line, note in notes[0].items()}
         merged: dict[str, DiffNotes] = {}
         for line, number in self.lines.items():
-            pair = [side.get(line, LineCost(line)) for side in costs]
-            change = LineChange(line, pair[0], pair[1])
+            change = costs.get(line) or CostRow(line, Cost(), Cost())
             remarks = merge_remarks(before.get(line), notes[1].get(line))
             merged[line] = DiffNotes(number, line, change, remarks)
         for found, is_gone in ((self.diff.findings_gone, True), (self.diff.findings_new, False)):
@@ -210,19 +200,13 @@ class _DiffReport:
         return rows
 
     def list_rules(self) -> list[tuple[int, int, str]]:
-        rows: list[tuple[int, int, str]] = []
-        for change in compare_realized(self.comparison):
-            count, side = change.after or change.before, "after" if change.after else "before"
-            assert count is not None, "a rule that neither side has is none"
-            names = Names(index_of(self.schedules[side][count.schedule]).op)
-            rows.append((*change.nodes, say_briefly(count.rule, count.reason, names)))
-        return rows
+        return [(row.before.nodes, row.after.nodes, row.why) for row in count_rules(self.comparison)]
 
     def count_schedules(self) -> tuple[int, int]:
         changed = sum(not item.is_empty for item in self.diff.schedules)
         return changed, len(self.diff.schedules)
 
-    def side_amount(self, group: ChangeGroup, what: str) -> str:
+    def side_amount(self, group: KernelRow, what: str) -> str:
         """What the kernels of a change that is on one side alone come to: `ops`, `bytes` or `seconds`."""
         cost = group.after if group.change.after else group.before
         if what == "seconds":
@@ -243,7 +227,7 @@ class _DiffReport:
         return {"lines": lines, "kernels": kernels, "nodes": nodes, "texts": texts.list_all()}
 
     def _describe_kernel(self, view: ChangeView, texts: Texts) -> list[Any]:
-        change, place = view.group.change, view.group.places[0].schedule
+        change, place = view.group.change, view.group.places[0].pair
         lines = [number for line in view.group.lines if (number := self.line_number(line)) is not None]
         name, index, sides = next(item for item in reversed(_list_sides(place, change)) if item[2])
         side, schedule = sides[0], self.schedules[name][index]

@@ -11,8 +11,8 @@ from vmapdbg.diff import ScheduleDiff
 from vmapdbg.page.html.graph import Row, Side, draw_schedule
 from vmapdbg.page.html.nodes import NodeKey, name_node
 from vmapdbg.page.html.pictures import Drawing, Picture
-from vmapdbg.page.overview.changes import ChangeGroup, Comparison
-from vmapdbg.page.overview.kernels import group_kernels
+from vmapdbg.page.overview import KernelRow, group_kernels
+from vmapdbg.page.view import View
 
 _MOST_PAIRS = 3
 """So many pairs of schedules are drawn, those with the largest change of work."""
@@ -22,7 +22,7 @@ Rows = Mapping[tuple[str, int], Mapping[int, Row]]
 
 
 def draw_pairs(
-    comparison: Comparison, groups: Sequence[ChangeGroup], rows: Rows, name_before: Callable[[NodeKey], str]
+    comparison: View, groups: Sequence[KernelRow], rows: Rows, name_before: Callable[[NodeKey], str]
 ) -> list[Drawing]:
     """Returns the drawings of the schedules with the largest changes; `groups` are the changes of kernels, the largest
     first, and `name_before` says what the page calls a node of before."""
@@ -42,17 +42,20 @@ def draw_pairs(
             drawn = Side(side, rows.get((side, index), {}), name_own)
             return [pool.submit(partial(draw_schedule, capture, schedule, kernels[side], side=drawn)).result]
 
-        kernels = {"before": group_kernels(comparison.before), "after": group_kernels(comparison.after)}
+        kernels = {
+            "before": group_kernels(View.of_one(comparison.before)),
+            "after": group_kernels(View.of_one(comparison.after)),
+        }
         pairs = [[*draw_side("before", item.before), *draw_side("after", item.after)] for item in _choose(groups)]
         return [Drawing(tuple(wait() for wait in pair)) for pair in pairs]
 
 
-def _choose(groups: Sequence[ChangeGroup]) -> list[ScheduleDiff]:
+def _choose(groups: Sequence[KernelRow]) -> list[ScheduleDiff]:
     """The schedules with the largest change, one of each kind; where nothing changed those with most work."""
     by_change: dict[tuple[str, ...], ScheduleDiff] = {}
     for group in groups:
         for place in group.places[:1]:
-            kernels = place.schedule.kernels
+            kernels = place.pair.kernels
             names = tuple(side.kernel.name for change in kernels for side in (*change.before, *change.after))
-            by_change.setdefault(names, place.schedule)
+            by_change.setdefault(names, place.pair)
     return list(by_change.values())[:_MOST_PAIRS]

@@ -24,7 +24,7 @@ from vmapdbg.page.html.nodes import name_node
 from vmapdbg.page.html.parts import Part, find_components, plan_parts
 from vmapdbg.page.html.pictures import Picture, PicturePart
 from vmapdbg.page.html.svg import Link, clean_svg
-from vmapdbg.page.overview.kernels import KernelGroup
+from vmapdbg.page.overview import KernelRow
 
 _SECONDS = 15.0
 _LONGEST_NAME = 28
@@ -46,7 +46,7 @@ class Row:
 def draw_schedule(
     capture: Capture,
     schedule: Schedule,
-    groups: Sequence[KernelGroup],
+    groups: Sequence[KernelRow],
     numbers: Sequence[int] = (),
     again: int = 0,
     side: Side | None = None,
@@ -62,7 +62,7 @@ def draw_schedule(
         positions = _find_groups(schedule, groups)
         parts = plan_parts(build_kernel_graph(drawn, None, 0, title), drawn, positions)
         programs = {name: groups[position] for name, position in positions.items()}
-        total = sum(group.ops for group in groups)
+        total = sum(group.after.ops for group in groups)
         made = draw_dots([_write_dot(part.graph, schedule, programs, total) for part in parts], _SECONDS)
     except GraphError as error:
         return Picture(schedule.index, title, (PicturePart("", "", str(error)),), name)
@@ -87,16 +87,16 @@ class Side:
     name_node: Callable[[int], str]
 
 
-def _find_groups(schedule: Schedule, groups: Sequence[KernelGroup]) -> dict[str, int]:
+def _find_groups(schedule: Schedule, groups: Sequence[KernelRow]) -> dict[str, int]:
     """The position among the groups of each kernel of a schedule, by the name of its box."""
     places = ((position, place) for position, group in enumerate(groups) for place in group.places)
-    return {f"kernel{place.number}": position for position, place in places if place.schedule == schedule.index}
+    return {f"kernel{place.position}": position for position, place in places if place.schedule == schedule.index}
 
 
 # *** DOT
 
 
-def _write_dot(graph: Graph, schedule: Schedule, programs: Mapping[str, KernelGroup], total: int) -> str:
+def _write_dot(graph: Graph, schedule: Schedule, programs: Mapping[str, KernelRow], total: int) -> str:
     """Labels are in Courier: every monospace font of a browser is about as wide, so that no text leaves its box."""
     dot = graphviz.Digraph(
         "vmapdbg",
@@ -125,7 +125,7 @@ def _list_rows_below(graph: Graph) -> Iterable[tuple[str, str]]:
         yield max(upper, key=lambda name: (ranks[name], name)), min(lower, key=lambda name: (ranks[name], name))
 
 
-def _label(node: GraphNode, schedule: Schedule, programs: Mapping[str, KernelGroup], total: int) -> list[str]:
+def _label(node: GraphNode, schedule: Schedule, programs: Mapping[str, KernelRow], total: int) -> list[str]:
     if node.kind == "kernel":
         group = programs[node.id]
         number = node.id.removeprefix("kernel")
@@ -134,7 +134,7 @@ def _label(node: GraphNode, schedule: Schedule, programs: Mapping[str, KernelGro
             work += f", {len(group.places)} times"
         name = cut_end(group.kernel.name, _LONGEST_NAME)
         told = [line for line in node.lines if line.startswith(_TOLD)]
-        return [f"#{number} {name}", f"{work}  {format_share(group.ops, total)}", *told]
+        return [f"#{number} {name}", f"{work}  {format_share(group.after.ops, total)}", *told]
     if node.kind in ("repeat", "folded"):
         return [*node.lines]
     if node.members:

@@ -11,8 +11,8 @@ from vmapdbg.model.wording import format_plural
 from vmapdbg.page.format import describe_times, format_bytes, format_dims, format_ids
 from vmapdbg.page.html.code import Part, split_kernel
 from vmapdbg.page.html.nodes import NodeKey
-from vmapdbg.page.overview.kernels import KernelGroup, Place
-from vmapdbg.page.text.overview import find_limits
+from vmapdbg.page.overview import KernelRow, Place
+from vmapdbg.page.text.overview import list_limits
 
 _MOST_SOURCE = 60_000
 """So many characters of a kernel's source are in the page."""
@@ -46,7 +46,7 @@ class KernelView:
     """Kernels that are one program."""
 
     number: int
-    group: KernelGroup
+    group: KernelRow
     code: list[CodeLine]
     cut: str
     """Says that the source goes on."""
@@ -55,7 +55,7 @@ class KernelView:
     faults: list[FoundFault]
 
 
-def view_kernels(groups: Sequence[KernelGroup], numbers: Sequence[int], capture: Capture) -> list[KernelView]:
+def view_kernels(groups: Sequence[KernelRow], numbers: Sequence[int], capture: Capture) -> list[KernelView]:
     """Returns the groups of a capture's kernels to show, in their order; `numbers` are those that they have."""
     found: dict[tuple[int | None, int | None], list[Finding]] = defaultdict(list)
     for finding in capture.findings:
@@ -78,21 +78,21 @@ def merge_findings(findings: Sequence[Finding]) -> list[FoundFault]:
 
 
 def _view(
-    number: int, group: KernelGroup, found: dict[tuple[int | None, int | None], list[Finding]], most: int
+    number: int, group: KernelRow, found: dict[tuple[int | None, int | None], list[Finding]], most: int
 ) -> KernelView:
     kernel, place = group.kernel, group.places[0]
-    own = [finding for where in group.places for finding in found.get((where.schedule, where.number), ())]
+    own = [finding for where in group.places for finding in found.get((where.schedule, where.position), ())]
     source = kernel.source.strip("\n")
     shown = source[:most]
     cut = ""
     if len(shown) < len(source):
         left = len(source) - len(shown)
         cut = f"{left:,} characters of the source are not in the page: vmapdbg show --kernel {kernel.name} has them"
-    code = view_source(kernel, place, shown, found.get((place.schedule, place.number), ()))
-    return KernelView(number, group, code, cut, _list_facts(group), list(find_limits(group)), merge_findings(own))
+    code = view_source(kernel, place.schedule, shown, found.get((place.schedule, place.position), ()))
+    return KernelView(number, group, code, cut, _list_facts(group), list(list_limits(group)), merge_findings(own))
 
 
-def view_source(kernel: Kernel, place: Place, source: str, findings: Sequence[Finding]) -> list[CodeLine]:
+def view_source(kernel: Kernel, schedule: int, source: str, findings: Sequence[Finding]) -> list[CodeLine]:
     """Returns the lines of a kernel's source; `findings` are those about it."""
     if not source:
         return []
@@ -106,7 +106,7 @@ def view_source(kernel: Kernel, place: Place, source: str, findings: Sequence[Fi
     for number, parts in enumerate(split_kernel(source, kernel.target), start=1):
         here = accesses.get(number, [])
         stored = any(_is_output(access, kernel) for access in here)
-        node = (place.schedule, kernel.outputs[0]) if stored else None
+        node = (schedule, kernel.outputs[0]) if stored else None
         says = "; ".join(f"{access.kind} {access.buffer}[{access.address}]" for access in here)
         lines.append(CodeLine(parts, node, says, tuple(codes.get(number, ()))))
     return lines
@@ -119,7 +119,7 @@ def _is_output(access: Access, kernel: Kernel) -> bool:
     return access.kind == "store" and len(kernel.outputs) == 1 and written == [access.buffer]
 
 
-def _list_facts(group: KernelGroup) -> list[tuple[str, str]]:
+def _list_facts(group: KernelRow) -> list[tuple[str, str]]:
     kernel = group.kernel
     launch = f"{format_dims(kernel.global_size)} global"
     if kernel.local_size is not None:
@@ -142,7 +142,7 @@ def _list_facts(group: KernelGroup) -> list[tuple[str, str]]:
 def _list_places(places: Sequence[Place]) -> str:
     numbers: dict[int, list[int]] = defaultdict(list)
     for place in places:
-        numbers[place.schedule].append(place.number)
+        numbers[place.schedule].append(place.position)
     parts = [f"#{format_ids(same)} of schedule {schedule}" for schedule, same in list(numbers.items())[:4]]
     if len(numbers) > 4:
         parts.append(f"and in {len(numbers) - 4} schedules more")

@@ -11,8 +11,9 @@ from vmapdbg.model.schedule_index import index_of
 from vmapdbg.page.html.code import Part, choose_near, split_python
 from vmapdbg.page.html.nodes import NodeKey
 from vmapdbg.page.html.sources import SourceFile
-from vmapdbg.page.overview.lines import LineCost, count_lines
+from vmapdbg.page.overview import Cost, count_lines
 from vmapdbg.page.sentences import Names, say_briefly
+from vmapdbg.page.view import View
 
 _AROUND = 12
 """Lines of a long file further than this from a line with a cost are left out of view."""
@@ -38,7 +39,7 @@ class LineNotes:
 
     number: int
     line: str
-    cost: LineCost
+    cost: Cost
     remarks: list[Remark] = field(default_factory=list[Remark])
     findings: list[Finding] = field(default_factory=list[Finding])
     more: int = 0
@@ -78,9 +79,9 @@ def list_lines(capture: Capture) -> list[str]:
 
 def collect_notes(capture: Capture, nodes: Iterable[NodeKey]) -> dict[str, LineNotes]:
     """Returns what is known of each line; `nodes` are those that the page explains."""
-    costs = {cost.line: cost for cost in count_lines(capture)}
+    costs = {row.name: row.after for row in count_lines(View.of_one(capture))}
     lines = list_lines(capture)
-    notes = {line: LineNotes(i, line, costs.get(line) or LineCost(line)) for i, line in enumerate(lines)}
+    notes = {line: LineNotes(i, line, costs.get(line) or Cost()) for i, line in enumerate(lines)}
     shown = frozenset(nodes)
     remarks: dict[tuple[str, str], Remark] = {}
     for schedule in capture.schedules:

@@ -9,7 +9,7 @@ from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known
 from vmapdbg.page.format import format_shape
 from vmapdbg.page.graph.dot import clean_text
-from vmapdbg.page.overview.kernels import KernelGroup
+from vmapdbg.page.overview import KernelRow
 from vmapdbg.page.text.why import Sentences
 from vmapdbg.why import Explanation, explain_kernel, explain_node
 
@@ -45,7 +45,7 @@ def name_node(key: NodeKey) -> str:
     return f"{key[0]}:{key[1]}"
 
 
-def find_nodes(groups: Iterable[tuple[int, KernelGroup]], capture: Capture) -> dict[NodeKey, list[int]]:
+def find_nodes(groups: Iterable[tuple[int, KernelRow]], capture: Capture) -> dict[NodeKey, list[int]]:
     """Returns the nodes that the first kernel of each group computes, with the numbers of the groups that do. `groups`
     are all, with their numbers.
 
@@ -73,11 +73,11 @@ def find_telling(capture: Capture) -> Iterable[NodeKey]:
             yield from ((schedule.index, node.id) for node in schedule.nodes if node.realized is not None)
 
 
-def explain_group(group: KernelGroup, capture: Capture, texts: Texts) -> tuple[int, Steps]:
+def explain_group(group: KernelRow, capture: Capture, texts: Texts) -> tuple[int, Steps]:
     """Returns the title of a kernel and what was decided about it, as numbers of texts."""
     place = group.places[0]
     schedule = capture.schedules[place.schedule]
-    return say_steps(schedule, explain_kernel(schedule, place.number, group.kernel), texts)
+    return say_steps(schedule, explain_kernel(schedule, place.position, group.kernel), texts)
 
 
 def describe_nodes(

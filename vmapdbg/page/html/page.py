@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
@@ -37,10 +36,20 @@ from vmapdbg.page.html.nodes import (
 )
 from vmapdbg.page.html.pictures import Drawing, Picture
 from vmapdbg.page.html.sources import SourceFile
-from vmapdbg.page.overview.decisions import count_outcomes, count_realized, count_unsplit
-from vmapdbg.page.overview.kernels import KernelGroup, Totals, group_kernels, sum_groups
-from vmapdbg.page.overview.methods import MethodCost, count_methods
-from vmapdbg.page.sentences import Names, say_briefly, say_left_whole
+from vmapdbg.page.overview import (
+    Cost,
+    CostRow,
+    KernelRow,
+    RuleCount,
+    count_methods,
+    count_outcomes,
+    count_rules,
+    count_unsplit,
+    group_kernels,
+    sum_kernels,
+)
+from vmapdbg.page.sentences import say_left_whole
+from vmapdbg.page.view import View
 
 PARTS = "parts"
 """In the data of a page the pieces of it that the template made, for the script to put in."""
@@ -132,29 +141,19 @@ _FILTERS = {
 }
 
 
-@dataclass(frozen=True)
-class RuleRow:
-    """How often a rule realized a node."""
-
-    why: str
-    nodes: int
-    kept: int
-    bytes: int
-
-
 class Report:
     """What the template asks for about a capture. `number` says what a program is called in the page; by default they
     are counted."""
 
     def __init__(
-        self, capture: Capture, files: Sequence[SourceFile], number: Callable[[KernelGroup], int] | None = None
+        self, capture: Capture, files: Sequence[SourceFile], number: Callable[[KernelRow], int] | None = None
     ) -> None:
         self.capture = capture
-        self.groups: list[KernelGroup] = group_kernels(capture)
+        self.groups: list[KernelRow] = group_kernels(View.of_one(capture))
         self.programs = [each if number is None else number(group) for each, group in enumerate(self.groups)]
-        self.totals: Totals = sum_groups(self.groups)
+        self.totals: Cost = sum_kernels(capture)
         self.is_predicted: bool = any(group.kernel.predicted is not None for group in self.groups)
-        self.methods: list[MethodCost] = count_methods(capture)
+        self.methods: list[CostRow] = count_methods(View.of_one(capture))
         self.kernels: list[KernelView] = view_kernels(self.groups, self.programs, capture)
         self.drawings, self.undrawn = self._draw()
         self.nodes = self._find_nodes()
@@ -211,19 +210,15 @@ class Report:
     def count_distinct(self) -> int:
         return len(find_distinct(self.capture))
 
-    def list_rules(self) -> list[RuleRow]:
-        rows: list[RuleRow] = []
-        for count in count_realized(self.capture):
-            why = say_briefly(count.rule, count.reason, Names(index_of(self.capture.schedules[count.schedule]).op))
-            rows.append(RuleRow(why, count.nodes, count.kept, count.bytes))
-        return rows
+    def list_rules(self) -> list[RuleCount]:
+        return [row.after for row in count_rules(View.of_one(self.capture))]
 
     def list_outcomes(self) -> list[str]:
         counts: Counter[str] = Counter()
         named: dict[str, list[str]] = {}
-        for count in count_outcomes(self.capture):
-            counts[count.outcome] += count.buffers
-            named.setdefault(count.outcome, []).append(f"{count.buffers:,} {count.rule}")
+        for (outcome, rule), count in count_outcomes(self.capture).items():
+            counts[outcome] += count
+            named.setdefault(outcome, []).append(f"{count:,} {rule}")
         said = [f"{counts[outcome]:,} buffers {outcome}: {', '.join(rules)}" for outcome, rules in named.items()]
         return said + [say_left_whole(count.rule, count.nodes) for count in count_unsplit(self.capture)]
 

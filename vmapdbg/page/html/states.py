@@ -21,7 +21,7 @@ from vmapdbg.page.html.diff_page import ratio
 from vmapdbg.page.html.nodes import Texts
 from vmapdbg.page.html.page import Report, fill_template
 from vmapdbg.page.html.sources import SourceFile
-from vmapdbg.page.overview.kernels import KernelGroup, Totals, group_kernels, sum_groups
+from vmapdbg.page.overview import Cost, KernelRow, sum_kernels
 
 # no value has such characters: a page shows them as escapes
 _CUT, _FRAME = "\x1c", "\x1d"
@@ -68,7 +68,7 @@ class _States:
 
     def __init__(self, states: Sequence[tuple[PatchState, Capture]], files: Sequence[SourceFile]) -> None:
         self.states, self.files = states, files
-        self.totals = [sum_groups(group_kernels(capture)) for _, capture in states]
+        self.totals = [sum_kernels(capture) for _, capture in states]
         self.distinct: list[Capture] = []
         # a program has one number in all states, so that what names it is equal
         self.programs: dict[tuple[str, str], int] = {}
@@ -139,7 +139,7 @@ class _States:
             return number == switch.on
         return bool(self.states[number][0].patches) and number != switch.off
 
-    def _number(self, group: KernelGroup) -> int:
+    def _number(self, group: KernelRow) -> int:
         return self.programs.setdefault((kernel_identity(group.kernel), group.kernel.name), len(self.programs))
 
     def _make_page(self, capture: Capture, texts: Texts, parts: _Once, rows: _Once) -> dict[str, Any]:
@@ -166,7 +166,7 @@ def _count_programs(capture: Capture) -> Counter[str]:
     return Counter(kernel_identity(kernel) for kernel in capture.kernels)
 
 
-def _list_ratios(before: Totals, after: Totals) -> list[str]:
+def _list_ratios(before: Cost, after: Cost) -> list[str]:
     """`1.91x ops`, of what is not as before."""
     ratios = {
         "ops": ratio(before.ops, after.ops),
