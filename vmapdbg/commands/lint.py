@@ -44,7 +44,7 @@ from vmapdbg.commands.shared.runs import baseline_of, capture_of, run_beside
 from vmapdbg.install.job import Job
 from vmapdbg.lint import CODES, NEED_BASELINE, RULES, lint_capture
 from vmapdbg.lint.ignores import list_mistakes, split_ignored
-from vmapdbg.model.capture import Capture, Finding
+from vmapdbg.model.capture import SCHEMA, Capture, Finding
 from vmapdbg.model.failure import EXIT_CHILD, Failure
 from vmapdbg.model.store import StoreError, check_output, load_capture, write_output
 from vmapdbg.model.wording import format_plural
@@ -105,13 +105,13 @@ def print_concise(linted: Sequence[Linted]) -> None:
 
 def print_documents(linted: Sequence[Linted]) -> None:
     """Prints one JSON document."""
-    from vmapdbg.page.lint_formats import dump_json_of_files, make_lint_document
+    from vmapdbg.page.documents import LintDocument, LintFilesDocument, make_document
 
-    documents = [make_lint_document(one.capture, one.findings, one.ignored) for one in linted]
+    documents = [make_document(LintDocument, one.capture, findings=one.findings, ignored=one.ignored) for one in linted]
     if len(documents) == 1:
         print_json(documents[0])
     else:
-        print_text(dump_json_of_files(documents))
+        print_json(LintFilesDocument(schema=SCHEMA, kind="lint-files", files=tuple(documents)))
 
 
 def print_github(linted: Sequence[Linted]) -> None:

@@ -22,7 +22,7 @@ from vmapdbg.model.data import build_data, dump_document
 from vmapdbg.model.store import check_output, write_output
 
 if TYPE_CHECKING:
-    from vmapdbg.page.lint_formats import RunDocument
+    from vmapdbg.page.documents import RunDocument
 
 
 def run_and_lint(program: Program, output: Path | None) -> int:
@@ -65,7 +65,7 @@ def lint_program(program: Program) -> RunDocument:
 def sum_up(folder: Path, target: str, status: int, codes: Collection[str]) -> RunDocument:
     """Sums up the files of all processes: findings with one of `codes`, equal findings of two processes once."""
     from vmapdbg.lint.ignores import split_ignored
-    from vmapdbg.page.lint_formats import RunDocument
+    from vmapdbg.page.documents import RunDocument
 
     schedules = [
         build_data(LintedSchedule, json.loads(line))

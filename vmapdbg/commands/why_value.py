@@ -26,9 +26,9 @@ def print_values(job: Job, subject: str | None, schedule: int | None, as_json: b
     if subject is not None and capture.schedules:
         report = choose_outputs(capture, report, subject, schedule)
     if as_json:
-        from vmapdbg.page.value_document import make_value_document
+        from vmapdbg.page.documents import ValueDocument, make_document
 
-        print_json(make_value_document(capture, report))
+        print_json(make_document(ValueDocument, capture, schedules=report.schedules, stopped=report.stopped))
     elif capture.schedules:
         from vmapdbg.page.text.value_path import print_value_paths
 
