@@ -14,8 +14,8 @@ from opened import EVIL, Opened
 from vmapdbg.diff import diff_captures
 from vmapdbg.diff.sequences import match_lines
 from vmapdbg.model.capture import Capture, Finding, Realized
-from vmapdbg.page.html.diff_page import render_diff_report
-from vmapdbg.page.html.sources import SourceFile
+from vmapdbg.page.html.page import render_report
+from vmapdbg.page.html.source import SourceFile
 from vmapdbg.page.view import View
 
 pytestmark = pytest.mark.browser
@@ -47,7 +47,7 @@ def write(folder: Path, before: Capture, after: Capture, *files: SourceFile) -> 
     lines = match_lines(OLD, NEW, ("old.py", "new.py"))
     comparison = View.of_two(before, after, diff_captures(before, after, same_lines=lines))
     left, right = files or (SourceFile("old.py", OLD), SourceFile("new.py", NEW))
-    path.write_text(render_diff_report(comparison, [left], [right]), encoding="utf-8")
+    path.write_text(render_report(comparison, [right], files_before=[left]), encoding="utf-8")
     return path
 
 

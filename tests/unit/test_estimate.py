@@ -7,7 +7,7 @@ import sys
 import pytest
 from captures import make_node, make_schedule
 
-from vmapdbg.child.compare.checker import Rest
+from vmapdbg.child.compare.checker import RemainingTime
 from vmapdbg.commands.check import count_work, report_estimate
 
 
@@ -49,7 +49,7 @@ def test_the_estimate(
 def test_the_rest_is_told_by_the_work_that_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr("time.monotonic", lambda: now)
-    rest, unknown = Rest([1, 3, 12]), Rest([])
+    rest, unknown = RemainingTime([1, 3, 12]), RemainingTime([])
     assert rest.describe() == ""
     now, rest.done, unknown.done = 101.0, 1, 1
     # too early to tell

@@ -24,7 +24,7 @@ from vmapdbg.page.overview import (
 )
 from vmapdbg.page.text.capture import print_capture, print_overview
 from vmapdbg.page.view import Selected, View, select_kernels, select_line
-from vmapdbg.why import explain
+from vmapdbg.page.why import explain
 
 MATMUL = make_kernel("r_64", key="aa", executed_ops=900, bytes=100, lines=("net.py:3",), nodes=(2, 3), outputs=(3,))
 MOVE = make_kernel(

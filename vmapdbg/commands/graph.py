@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import click
 
@@ -17,7 +18,7 @@ from vmapdbg.commands.shared.options import (
     snippet_argument,
 )
 from vmapdbg.commands.shared.runs import make_sides
-from vmapdbg.page.graph.stages import STAGES
+from vmapdbg.model.vocabulary import StageName
 
 
 @click.command(cls=SnippetCommand)
@@ -25,7 +26,7 @@ from vmapdbg.page.graph.stages import STAGES
 @output_option("svg, png, pdf, dot or json.", required=True)
 @click.option(
     "--stage",
-    type=click.Choice(STAGES),
+    type=click.Choice(get_args(StageName)),
     default="tensor",
     show_default=True,
     help="What is drawn.",

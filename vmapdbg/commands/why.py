@@ -67,12 +67,12 @@ def why(
         end_after(capture)
         return
     from vmapdbg.page.text.why import print_explanations
-    from vmapdbg.why import explain
+    from vmapdbg.page.why import explain
 
     explanations = explain(capture, subject, schedule)
     if schedule is None and subject is not None and subject.isdecimal():
         tell_other_schedules(capture, int(subject), explanations[0].schedule)
-    print_explanations(capture, explanations, make_console())
+    print_explanations(explanations, make_console())
     end_after(capture)
 
 

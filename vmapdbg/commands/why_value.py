@@ -65,7 +65,7 @@ def choose_outputs(capture: Capture, report: ValueReport, subject: str, schedule
     """Returns the outputs that a node, the nodes of a line, or the result of a kernel feeds. Raises Failure if there is
     no such output, or no such subject."""
     from vmapdbg.model.schedule_index import index_of
-    from vmapdbg.why import explain
+    from vmapdbg.page.why import explain
 
     wanted: dict[int, set[int]] = {}
     for found in explain(capture, subject, schedule):

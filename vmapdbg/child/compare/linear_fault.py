@@ -30,8 +30,7 @@ from vmapdbg.reference.linear_plan import count_numbers
 from vmapdbg.reference.linear_wanted import find_steps
 from vmapdbg.reference.run_kernel import Written
 from vmapdbg.reference.run_linear import run_linear
-from vmapdbg.values.close import find_close
-from vmapdbg.values.numbers import Array, decode, encode
+from vmapdbg.values.numbers import Array, decode, encode, find_close
 
 MOST_NUMBERS = 1 << 26
 """The most numbers that a program computes of which all steps are run. About a second."""

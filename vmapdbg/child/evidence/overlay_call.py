@@ -99,7 +99,7 @@ class OverlayCall(RealizeCall):
             return
         found = list(self._find_buffers(passed))
         packer = Packer(self._find_contents(passed), self.reference.variables)
-        pack_buffers(self.evidence, found, self.launches, packer, self.packs_late)
+        pack_buffers(self.evidence, found, self.launches, packer)
         self.evidence.range_names |= {r.arg[0]: r.render(simplify=False) for r in passed.scope_ranges}
 
     def _find_buffers(self, passed: PassRecord) -> Iterator[NodeBuffer]:

@@ -12,8 +12,7 @@ from vmapdbg.reference.graph import Graph, Unknown
 from vmapdbg.reference.mixed import MixedEvaluator
 from vmapdbg.reference.rounding import InDouble, count_roundings
 from vmapdbg.reference.value import Value, align
-from vmapdbg.values.close import find_close, find_largest
-from vmapdbg.values.numbers import encode, find_index, make_plain
+from vmapdbg.values.numbers import encode, find_close, find_index, find_largest, make_plain
 from vmapdbg.values.tolerance import is_float, make_tolerance
 
 SEEDS = (1, 2, 3)

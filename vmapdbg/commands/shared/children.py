@@ -30,7 +30,7 @@ from vmapdbg.model.store import StoreError, load_capture
 # the module that answers each kind of request
 _MODULES = {
     Request: "vmapdbg.child.run_snippet",
-    CheckRequest: "vmapdbg.child.compare.beside",
+    CheckRequest: "vmapdbg.child.compare.start",
     ReduceRequest: "vmapdbg.child.reduce.reducer",
     ValueRequest: "vmapdbg.child.passes.run",
 }

@@ -33,7 +33,7 @@ from vmapdbg.model.store import load_capture
 from vmapdbg.model.times import find_times
 
 # what compares two captures and prints the result; the last one imports numpy
-_IMPORTS = ("vmapdbg.diff", "vmapdbg.page.text.diff", "vmapdbg.values.close")
+_IMPORTS = ("vmapdbg.diff", "vmapdbg.page.text.diff", "vmapdbg.values.numbers")
 _TIMED_RUNS = 3
 """How often a job is run to time it: the ratio of two single launches of a kernel is mostly noise."""
 _MOST_STATES = 2

@@ -1,4 +1,4 @@
-"""What is written in and behind a node of the tensor graph."""
+"""The labels and tooltips of the tensor graph's nodes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 from vmapdbg.model.capture import Bufferize, Node
 from vmapdbg.model.wording import cut_end, format_plural
 from vmapdbg.page.format import format_bytes, format_ids, format_shape, star_ambient
-from vmapdbg.page.graph.fold import Group
-from vmapdbg.page.graph.items import BufferMark, DrawnSchedule, Item, find_reason
+from vmapdbg.page.graph.items import BufferMark, DrawnSchedule, Group, Item, reason_of
 from vmapdbg.page.graph.model import REMOVED, SIGNS
 
 _LONGEST = 44
@@ -20,7 +19,7 @@ _OPS_A_LINE = 3
 
 
 def shorten(text: str, longest: int = _LONGEST) -> str:
-    """Returns `text` on one line, its end replaced by `...` where it is too long."""
+    """Returns `text` on one line; if it is too long, `...` replaces its end."""
     return cut_end(" ".join(text.split()), longest)
 
 
@@ -85,8 +84,8 @@ def _label_value(group: Group, drawn: DrawnSchedule) -> list[str]:
 
 
 def _label_decisions(item: Item) -> list[str]:
-    now = find_reason(item.node)
-    then = find_reason(item.before or item.node)
+    now = reason_of(item.node)
+    then = reason_of(item.before or item.node)
     if now != then:
         return [f"- {_name_decision(then)}", f"+ {_name_decision(now)}"]
     if now is None:
@@ -119,7 +118,7 @@ def star_ranges(names: Iterable[str]) -> str:
 
 
 def make_tooltip(group: Group, drawn: DrawnSchedule) -> str:
-    """Returns all that is known of a group's nodes, the last one first."""
+    """Returns what is known of a group's nodes, the last node first."""
     tips = [describe_node(item, drawn) for item in reversed(group.items[-_MOST_TIPS:])]
     left = len(group.items) - len(tips)
     if left:
@@ -145,14 +144,14 @@ def describe_node(item: Item, drawn: DrawnSchedule) -> str:
         lines.append(f"  not split: {node.unsplit.detail}")
     if item.before is not None and item.changed:
         detail = "" if item.before.realized is None else item.before.realized.detail
-        lines.append(f"  baseline {_name_decision(find_reason(item.before))}: {detail}")
+        lines.append(f"  baseline {_name_decision(reason_of(item.before))}: {detail}")
     if node.line is not None:
         lines.append(f"  {node.line}")
     return "\n".join(cut_end(line, _LONGEST_TIP) for line in lines)
 
 
 def join_ranges(names: Sequence[str] | None) -> str:
-    """Returns the ranges of a value's axes, `-` where there are none."""
+    """Returns the ranges of a value's axes, `-` if it has none."""
     return ", ".join(names or ()) or "-"
 
 

@@ -7,9 +7,33 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from vmapdbg.model.vocabulary import EdgeKind, Mark
-from vmapdbg.page.graph.fold import BUFFERS_LEVEL, LEVEL_NOTES, LEVELS, Folding, Group, fold_items
-from vmapdbg.page.graph.items import BufferMark, DrawnSchedule, Item, collect_items, colour_ranges
-from vmapdbg.page.graph.labels import describe_buffer, join_ranges, label_buffer, make_label, make_tooltip, shorten
+from vmapdbg.model.wording import format_plural
+from vmapdbg.page.format import format_bytes, format_ids
+from vmapdbg.page.graph.fold import Box, Look, find_far_edges, fold_graph, name_far_sources
+from vmapdbg.page.graph.items import (
+    BUFFERS_LEVEL,
+    LEVEL_NOTES,
+    LEVELS,
+    BufferMark,
+    DrawnSchedule,
+    Folding,
+    Group,
+    Item,
+    Stage,
+    collect_items,
+    colour_ranges,
+    count_work,
+    fold_items,
+)
+from vmapdbg.page.graph.labels import (
+    count_ops,
+    describe_buffer,
+    join_ranges,
+    label_buffer,
+    make_label,
+    make_tooltip,
+    shorten,
+)
 from vmapdbg.page.graph.model import (
     BUFFERIZES,
     COMMON,
@@ -20,12 +44,12 @@ from vmapdbg.page.graph.model import (
     GraphEdge,
     GraphNode,
     add_legend,
-    measure_ranks,
+    find_near,
 )
-from vmapdbg.page.graph.parts import find_near
-from vmapdbg.page.graph.stages import Stage
-from vmapdbg.page.graph.tensor_boxes import gather_tensors
 
+_GATHERED = 60
+_ALONE = frozenset({"vmapin", "vmapout", "repeat", "reference"})
+_PASSIVE = BUFFERIZES | {"input", "index", "view"}
 _FAR_ROWS = 12
 _LARGE = 150
 _EXTRA_KINDS = BUFFERIZES | {"reference"}
@@ -46,8 +70,8 @@ _LEGEND = {
 
 
 def build_tensor_graph(after: DrawnSchedule, before: DrawnSchedule | None, level: int, title: str) -> Graph:
-    """Returns the tensor graph of a schedule folded to `level`; with `before`, of both laid over each other. At
-    the last level what is left is gathered into boxes."""
+    """Returns the tensor graph of a schedule folded to `level`; with `before`, both are drawn over each other. The last
+    level gathers what is left into boxes."""
     items = collect_items(after, before)
     folding = fold_items(items, level)
     draft = _Draft(folding, after, before, with_removed=level < BUFFERS_LEVEL)
@@ -63,7 +87,8 @@ def build_tensor_graph(after: DrawnSchedule, before: DrawnSchedule | None, level
         folded=folding.folded,
     )
     if level == LEVELS[-1]:
-        gathered = gather_tensors(graph, after)
+        boxes = _TensorBoxes(after)
+        gathered = name_far_sources(fold_graph(graph, boxes.look, boxes.label, _GATHERED).graph)
         folded = {**graph.folded, "in boxes with others": _count_nodes(graph) - _count_nodes(gathered)}
         return explain_kinds(replace(gathered, folded=folded))
     return explain_kinds(cut_far_edges(graph))
@@ -74,7 +99,7 @@ def _count_nodes(graph: Graph) -> int:
 
 
 class _Draft:
-    """Nodes and edges as they come. Without `with_removed`, a BUFFERIZE that both sides removed is not drawn."""
+    """The nodes and edges drawn so far. Without `with_removed`, a BUFFERIZE that both sides removed is not drawn."""
 
     def __init__(
         self, folding: Folding, after: DrawnSchedule, before: DrawnSchedule | None, with_removed: bool
@@ -92,7 +117,7 @@ class _Draft:
         return self.after
 
     def name_scope(self, path: tuple[str, ...]) -> str | None:
-        """Returns the id of a scope's cluster, and makes it and those around it."""
+        """Returns the id of a scope's cluster. Makes the cluster and the clusters around it."""
         for depth in range(1, len(path) + 1):
             name = "-".join(["scope", *(re.sub(r"\W", "_", part) for part in path[:depth])])
             if path[:depth] not in self.scopes:
@@ -129,7 +154,7 @@ class _Draft:
         drawn, mark = self.drawn_of(buffer.mark), buffer.mark
         name, kind = name_buffer(buffer), buffer.bufferize.outcome
         label, tooltip = label_buffer(buffer, drawn), describe_buffer(buffer, drawn)
-        # the buffer of a VMAPOUT stands outside of the scope that it ends
+        # the buffer of a VMAPOUT is outside the scope that it ends
         path = item.path
         if item.node.op == "VMAPOUT":
             path = item.ambient
@@ -156,7 +181,7 @@ class _Draft:
             self.edges.append(GraphEdge(tail, head, shorten(label, 36), tip, kind, mark))
 
     def _find_tail(self, maker: Group, item: Item) -> tuple[str, EdgeKind]:
-        """Readers of a buffer read the BUFFERIZE: that of the patched side where the sides differ."""
+        """Readers of a buffer read its BUFFERIZE: if the sides differ, the BUFFERIZE of after."""
         if maker.kind == "repeat" or item.key != maker.key:
             return name_node(maker.last), "data"
         drawn = [buffer for buffer in self._list_drawn(item) if buffer.mark != REMOVED or item.mark == REMOVED]
@@ -166,7 +191,7 @@ class _Draft:
 
 
 def name_node(item: Item) -> str:
-    """Returns the id in the SVG: `node7`, or `before7` for a node of the baseline only."""
+    """Returns the id in the SVG: `node7`, or `before7` if only the baseline has the node."""
     if item.mark == REMOVED:
         return f"before{item.node.id}"
     return f"node{item.node.id}"
@@ -178,7 +203,7 @@ def name_buffer(buffer: BufferMark) -> str:
 
 
 def _label_edge(maker: Group, item: Item, reader: Item) -> str:
-    """Names the ranges where they are not those that the value came with."""
+    """Names the ranges of a read if they differ from the ranges of the value."""
     asked = reader.node.in_ranges
     has_ranges = maker.kind not in ("input", "index")
     if has_ranges and asked == maker.items[0].node.in_ranges and not item.buffers:
@@ -200,15 +225,64 @@ def _make_clusters(
         yield GraphCluster(name, scopes.get(path[:-1]), title, path[-1])
 
 
+class _TensorBoxes:
+    """What groups of nodes have in common, and the label of a box of them."""
+
+    def __init__(self, drawn: DrawnSchedule) -> None:
+        self.drawn = drawn
+
+    def look(self, node: GraphNode) -> Look | None:
+        if node.alert or node.kind in _ALONE:
+            return None
+        made = self.drawn.list_nodes(node.members)
+        place = made[-1].line if made else None
+        side = node.mark, node.scope
+        if node.kind in _PASSIVE:
+            return Look(node.kind, place, side, passive=True)
+        return Look((node.kind, place, count_work(made)), place, side)
+
+    def label(self, box: Box[GraphNode]) -> GraphNode:
+        buffers = [node for node in box.things if node.kind in BUFFERIZES]
+        groups = [node for node in box.things if node.kind not in BUFFERIZES]
+        members = tuple(sorted({number for node in box.things for number in node.members}))
+        if len(groups) == 1:
+            # a group with its buffers
+            sizes = [line for node in buffers for line in node.lines[-1:]]
+            lines = (*groups[0].lines, *sizes[:1])
+            return replace(groups[0], id=box.key, lines=lines, members=members)
+        ids = sorted({number for node in groups or buffers for number in node.members})
+        title = f"{ids[0]} and {format_plural(len(ids) - 1, 'node')} more"
+        nodes = self.drawn.list_nodes(ids)
+        places = dict.fromkeys(node.line for node in nodes if node.line)
+        lines = [title, self._count(box, groups, buffers), *count_ops(node.op for node in nodes)[:2]]
+        lines.append(shorten(self.drawn.places.format_all(places)))
+        first = box.things[0]
+        kind = "folded" if groups else first.kind
+        tip = f"{title}\nnodes {format_ids(members)}"
+        return GraphNode(box.key, kind, tuple(filter(None, lines)), tip, members, first.scope, first.mark)
+
+    def _count(self, box: Box[GraphNode], groups: list[GraphNode], buffers: list[GraphNode]) -> str:
+        words: list[str] = []
+        if box.times > 1:
+            kinds = len(groups or buffers) // box.times
+            words.append(f"{box.times} of one kind" if kinds == 1 else f"{box.times} of each of {kinds} kinds")
+        kept = [node for node in buffers if node.kind == "kept"]
+        if kept:
+            found = [self.drawn.index.bufferizes.get(number) for node in kept for number in node.members]
+            size = sum(buffer.bytes for buffer in found if buffer is not None)
+            words.append(f"{format_plural(len(kept), 'buffer')}, {format_bytes(size)}")
+        return ", ".join(words)
+
+
 def cut_far_edges(graph: Graph) -> Graph:
-    """In a large graph, replaces an edge over many rows by a small node beside its reader that names the source."""
+    """In a large graph, replaces an edge over many rows by a small node that names the source, above its reader."""
     if len(graph.nodes) < _LARGE:
         return graph
-    ranks = measure_ranks(graph)
+    far = find_far_edges(graph, _FAR_ROWS)
     nodes = {node.id: node for node in graph.nodes}
     edges: list[GraphEdge] = []
     for edge in graph.edges:
-        if ranks[edge.head] - ranks[edge.tail] < _FAR_ROWS:
+        if edge not in far:
             edges.append(edge)
             continue
         name = f"{edge.tail}-for-{edge.head}"
