@@ -14,7 +14,7 @@ from vmapdbg.diff import diff_captures
 from vmapdbg.install.job import Job, Run
 from vmapdbg.install.patches import parse_patches
 from vmapdbg.model.capture import Capture, Kernel, Measured
-from vmapdbg.model.times import sum_programs
+from vmapdbg.model.schedule_index import sum_programs
 from vmapdbg.page.overview import group_kernels, sum_kernels
 from vmapdbg.page.text.diff import print_diff
 from vmapdbg.page.view import View

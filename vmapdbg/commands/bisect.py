@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from vmapdbg.bisect import DEFAULT_RUNS, KERNEL_COUNT, KINDS
-from vmapdbg.commands.shared.children import run_many
-from vmapdbg.commands.shared.console import (
-    close_pager,
-    count_runs,
-    display_options,
-    make_console,
-    print_json,
-    say,
-    show_progress,
-)
-from vmapdbg.commands.shared.jobs import findings_of, make_job, make_open_job, refuse_overlay_error, settings_for
+from vmapdbg.commands.shared.console import display_options
+from vmapdbg.commands.shared.jobs import settings_for
 from vmapdbg.commands.shared.options import (
     JobOptions,
     SnippetCommand,
@@ -32,16 +21,9 @@ from vmapdbg.commands.shared.options import (
     output_option,
     snippet_argument,
 )
-from vmapdbg.commands.shared.runs import capture_of
-from vmapdbg.install.job import Job
-from vmapdbg.install.patches import Patches
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.store import check_output, write_output
+from vmapdbg.model.store import check_output
 from vmapdbg.model.vocabulary import OutcomeKind
-
-if TYPE_CHECKING:
-    from vmapdbg.bisect.outcome import Outcome
-    from vmapdbg.bisect.search import Reduced, Search
 
 DEFAULT_KIND: OutcomeKind = "values"
 _SECONDS = 60
@@ -138,122 +120,17 @@ def bisect(
     kind = kind or old_kind or DEFAULT_KIND
     settings = settings_for(snippet, options)
     runs = runs or settings.runs or DEFAULT_RUNS
-    if decisions:
-        if span is not None or with_snippet:
-            raise Failure("--decisions goes with neither --commits nor --reduce")
-        from vmapdbg.commands.bisect_decisions import show_decisions
-
-        sys.exit(show_decisions(snippet, kind, runs, baseline, options, as_json))
-    if baseline is not None:
+    if decisions and (span is not None or with_snippet):
+        raise Failure("--decisions goes with neither --commits nor --reduce")
+    if baseline is not None and not decisions:
         raise Failure("--baseline is for --decisions")
+    if span is not None and with_snippet:
+        raise Failure("--reduce is for patches: with --commits there is nothing to reduce")
+    from vmapdbg.commands.bisect_search import show_decisions, show_history, show_patches
+
+    if decisions:
+        sys.exit(show_decisions(snippet, kind, runs, baseline, options, as_json))
     if span is not None:
-        if with_snippet:
-            raise Failure("--reduce is for patches: with --commits there is nothing to reduce")
         sys.exit(show_history(snippet, span, kind, options, as_json))
-    reduction = None
-    if with_snippet:
-        reduction = Reduction(output, seconds or settings.seconds or _SECONDS)
-    sys.exit(show_patches(snippet, kind, runs, reduction, options, as_json))
-
-
-@dataclass(frozen=True)
-class Reduction:
-    """What --reduce is to write: the file, None: stdout; and how many seconds it may take."""
-
-    output: Path | None
-    seconds: float
-
-
-def show_patches(
-    snippet: str | None, kind: str, runs: int, reduction: Reduction | None, options: JobOptions, as_json: bool
-) -> int:
-    """Looks for sets of patches and prints what was found. Returns the exit code."""
-    job = make_job(snippet, options)
-    if job.patches is None:
-        raise Failure(
-            "this tinygrad is observed, without patches: --commits GOOD..BAD looks for a commit, --decisions for a"
-            " decision of its scheduler"
-        )
-    search, outcomes = bisect_job(job, kind, runs)
-    reduced = None
-    if reduction is not None:
-        from vmapdbg.commands.bisect_reduce import reduce_job
-
-        reduced = reduce_job(job, kind, search, outcomes[0].run, reduction.seconds)
-    if as_json:
-        from vmapdbg.page.documents import make_bisect_document
-
-        print_json(make_bisect_document(job.snippet, kind, search, outcomes, reduced))
-    else:
-        from vmapdbg.page.text.bisect import print_bisect
-
-        print_bisect(job.snippet, kind, search, outcomes, make_console())
-    if reduction is not None and reduced is not None:
-        close_pager()
-        write_reduced(reduced, reduction.output, as_json)
-    return int(not search.is_uniform)
-
-
-def show_history(snippet: str | None, span: str, kind: str, options: JobOptions, as_json: bool) -> int:
-    """Looks for a commit and prints what was found. Returns the exit code."""
-    if options.patches:
-        raise Failure("--commits runs each commit as it is, without patches")
-    from vmapdbg.commands.bisect_commits import describe_history, search_history
-    from vmapdbg.diff import diff_captures
-
-    job = replace(make_open_job(snippet, options), patches=None)
-    found = search_history(job, span, kind)
-    changes = None
-    if found.before is not None and found.after is not None:
-        changes = diff_captures(capture_of(found.before, job), capture_of(found.after, job), None)
-    history = describe_history(found, job.snippet, kind, changes)
-    if as_json:
-        print_json(history)
-    else:
-        from vmapdbg.page.text.bisect_commits import print_history
-
-        print_history(history, make_console())
-    return int(found.search.first is not None)
-
-
-def bisect_job(job: Job, kind: str, budget: int) -> tuple[Search, list[Outcome]]:
-    """Runs the job with sets of its patches and returns what makes a difference to its `kind` of outcome.
-
-    What the snippet prints is not shown. Raises Failure when the snippet needs patches that cannot be switched.
-    """
-    from vmapdbg.bisect.outcome import Outcomes
-    from vmapdbg.bisect.search import search_patches
-
-    given = job.patches or frozenset()
-    sets = 2 ** len(given)
-    # a search by halves ends its last round
-    most = str(sets) if sets <= budget else f"about {budget}"
-    say(f"running {job.snippet} up to {most} times, with all that it does")
-    outcomes = Outcomes(kind, findings_of)
-    with show_progress(f"bisecting {job.snippet}") as progress:
-        count = count_runs(progress)
-
-        def ask(sets: Sequence[Patches]) -> list[str]:
-            runs = run_many([replace(job, patches=patches, values=True) for patches in sets], count)
-            for run in runs:
-                if run.capture is not None:
-                    refuse_overlay_error(run.capture)
-            return [outcomes.sort_in(run) for run in runs]
-
-        search = search_patches(given, ask, budget)
-    return search, outcomes.known
-
-
-def write_reduced(reduced: Reduced, output: Path | None, as_json: bool) -> None:
-    """Writes the snippet to a file, or prints it; one that is part of the JSON is not printed."""
-    if reduced.text is None:
-        say(f"nothing was reduced: {reduced.reason}")
-        return
-    what = "reduced"
-    if output is not None:
-        write_output(output, reduced.text)
-        what = f"wrote {output}"
-    elif not as_json:
-        click.echo("\n" + reduced.text, nl=False)
-    counts = f"{reduced.before} nodes to {reduced.after}, {reduced.tried} graphs tried"
-    say(f"{what}: {counts}")
+    seconds = (seconds or settings.seconds or _SECONDS) if with_snippet else None
+    sys.exit(show_patches(snippet, kind, runs, seconds, output, options, as_json))

@@ -14,8 +14,8 @@ from vmapdbg.model.wording import join_first
 
 if TYPE_CHECKING:
     from vmapdbg.diff import CaptureDiff
-    from vmapdbg.suite.load import LoadedRun
     from vmapdbg.suite.result import SuiteDiff
+    from vmapdbg.suite.saved import LoadedRun
 
 SuiteFormat = Literal["text", "github"]
 
@@ -54,7 +54,7 @@ def diff_folders(before: Path, after: Path, options: SuiteOptions) -> None:
     if options.form == "github" and options.test is not None:
         raise Failure("--format github is for whole runs, not for one --test")
     from vmapdbg.suite.compare import compare_runs, diff_test
-    from vmapdbg.suite.load import load_run
+    from vmapdbg.suite.saved import load_run
 
     runs = load_run(before), load_run(after)
     if options.test is None:

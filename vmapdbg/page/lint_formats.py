@@ -10,8 +10,7 @@ from typing import Any
 from vmapdbg import __version__
 from vmapdbg.lint.rule import Rule
 from vmapdbg.model.capture import Finding
-from vmapdbg.model.place import split_place
-from vmapdbg.model.wording import format_known
+from vmapdbg.model.wording import format_known, split_place
 
 
 def dump_github(findings: Sequence[Finding], rules: Sequence[Rule]) -> str:

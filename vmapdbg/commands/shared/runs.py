@@ -29,8 +29,8 @@ from vmapdbg.install.patches import ALL, PatchError, PatchState, list_states, pa
 from vmapdbg.install.trees import parse_name
 from vmapdbg.model.capture import SCHEMA, Capture, Measured, Schedule, SnippetError, Versions
 from vmapdbg.model.failure import Failure
+from vmapdbg.model.schedule_index import find_times
 from vmapdbg.model.store import load_capture
-from vmapdbg.model.times import find_times
 
 # what compares two captures and prints the result; the last one imports numpy
 _IMPORTS = ("vmapdbg.diff", "vmapdbg.page.text.diff", "vmapdbg.values.numbers")
