@@ -14,8 +14,7 @@ from vmapdbg.child.evidence.launches import KeptWrite, LaunchKeeper
 from vmapdbg.child.evidence.packer import Packer
 from vmapdbg.child.evidence.packing import CannotPack, is_device
 from vmapdbg.child.record.observe import ObservedPass
-from vmapdbg.reference.graph import DEVICES, Node
-from vmapdbg.reference.views import find_view, is_whole
+from vmapdbg.reference.graph import DEVICES, Node, find_view, is_whole
 
 UOp = Any
 _WRITES = {"ASSIGN", "STORE"}
