@@ -40,7 +40,7 @@ PRINTED = (
 
 
 def render(diff: CaptureDiff, width: int = 80, *, terminal: bool = False, **options: bool) -> str:
-    return print_to_text(lambda console: print_diff(diff, console, **options), width, terminal=terminal)
+    return print_to_text(lambda console: print_diff(diff, console, selected=None, **options), width, terminal=terminal)
 
 
 def give_values(capture: Capture, *samples: tuple[float, ...]) -> Capture:
