@@ -20,7 +20,7 @@ from vmapdbg.check.result import (
 )
 from vmapdbg.model.capture import Capture, Finding, Kernel, Node
 from vmapdbg.model.schedule_index import index_of
-from vmapdbg.model.wording import format_known, format_plural
+from vmapdbg.model.wording import format_known, format_plural, inflect
 from vmapdbg.page.crash_sentences import describe_crash, describe_cut_gradient, describe_expected, describe_lost_write
 
 REPLAYED: dict[Captured, str] = {
@@ -93,24 +93,22 @@ def describe_stale(stale: StaleRead, reader: Kernel | None, writer: Kernel | Non
 
 
 def describe_stale_value(stale: StaleValue) -> str:
-    """Returns `it is what comes out where assigned buffer 0 is read after the write to it, and it should be read
-    before`."""
+    """Returns `it is the value from reading assigned buffer 0 after the write to it; it should be read before the
+    write`."""
     times = ("after", "before") if stale.is_late else ("before", "after")
     buffer = "an assigned buffer" if stale.buffer is None else f"assigned buffer {stale.buffer}"
-    return f"it is what comes out where {buffer} is read {times[0]} the write to it, and it should be read {times[1]}"
+    return f"it is the value from reading {buffer} {times[0]} the write to it; it should be read {times[1]} the write"
 
 
 def describe_overwritten(overwritten: Sequence[OverwrittenInput]) -> str:
-    """Returns `it is what comes out where input 0 of the function is read after the replay has written over it`."""
+    """Returns `it is the value from reading input 0 of the function after the replay has overwritten it`."""
     numbers = [one.number for one in overwritten]
     inputs = [f"input {number} of the function" for number in numbers if number is not None]
     others = len(numbers) - len(inputs)
     if others:
         inputs.append(format_plural(others, "buffer that is no input", "buffers that are no inputs"))
-    read = "are read after the replay has written over them"
-    if len(numbers) == 1:
-        read = "is read after the replay has written over it"
-    return f"it is what comes out where {' and '.join(inputs)} {read}"
+    them = inflect(len(numbers), "it", "them")
+    return f"it is the value from reading {' and '.join(inputs)} after the replay has overwritten {them}"
 
 
 def explain_value(output: OutputCheck) -> list[str]:
