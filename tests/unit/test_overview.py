@@ -11,8 +11,7 @@ from rendered import flatten, print_to_text
 from vmapdbg.lint import lint_capture
 from vmapdbg.model.capture import Bufferize, Capture, Decision, Measured, Realized, Reason, Unsplit
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.schedule_index import find_distinct
-from vmapdbg.model.subjects import is_line
+from vmapdbg.model.schedule_index import find_distinct, is_line
 from vmapdbg.page.overview import (
     count_lines,
     count_methods,

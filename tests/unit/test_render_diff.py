@@ -9,6 +9,7 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from captures import (
@@ -39,8 +40,8 @@ PRINTED = (
 )
 
 
-def render(diff: CaptureDiff, width: int = 80, *, terminal: bool = False, **options: bool) -> str:
-    return print_to_text(lambda console: print_diff(diff, console, selected=None, **options), width, terminal=terminal)
+def render(diff: CaptureDiff, width: int = 80, *, terminal: bool = False, **options: Any) -> str:
+    return print_to_text(lambda console: print_diff(diff, console, **options), width, terminal=terminal)
 
 
 def give_values(capture: Capture, *samples: tuple[float, ...]) -> Capture:

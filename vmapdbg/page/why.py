@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from vmapdbg.model.capture import Bufferize, Capture, Kernel, Node, Schedule
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.schedule_index import ScheduleIndex, find_distinct, index_of
-from vmapdbg.model.subjects import choose_numbered, find_named
+from vmapdbg.model.schedule_index import ScheduleIndex, choose_numbered, find_distinct, find_named, index_of
 from vmapdbg.model.wording import format_known, format_plural, inflect, join_counted, join_first
 from vmapdbg.page.format import format_ids, format_shape, star_ambient
 
