@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from vmapdbg.model.capture import Bufferize, Node
 from vmapdbg.model.wording import cut_end, format_plural
 from vmapdbg.page.format import format_bytes, format_ids, format_shape, star_ambient
-from vmapdbg.page.graph.items import BufferMark, DrawnSchedule, Group, Item, reason_of
+from vmapdbg.page.graph.groups import Group
+from vmapdbg.page.graph.items import BufferMark, DrawnSchedule, Item, reason_of
 from vmapdbg.page.graph.model import REMOVED, SIGNS
 
 _LONGEST = 44
