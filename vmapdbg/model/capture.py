@@ -201,10 +201,10 @@ class Loop:
 class Access:
     """All loads, or all stores (`kind`), of one buffer in a kernel: facts for all steps of its loops and threads.
 
-    Counts are in elements. `size` is the buffer's size. `lowest` and `highest` bound the elements that are accessed when the gate is true; a
-    bound outside of the buffer is really reached. Both are None if undecided. `address`, `gate` and `source_line` (a
-    line of the kernel's source, from 1; None if unknown) belong to the access that leaves the buffer or loses a loop,
-    else to the first access.
+    Counts are in elements. `size` is the buffer's size. `lowest` and `highest` bound the elements that are accessed
+    when the gate is true; a bound outside of the buffer is really reached. Both are None if undecided. `address`,
+    `gate` and `source_line` (a line of the kernel's source, from 1; None if unknown) belong to the access that leaves
+    the buffer or loses a loop, else to the first access.
 
     For stores: `lost` are the loops and threads whose steps store different values to the same place. `stores` counts
     stored elements, with repetitions, but without loops that no address uses. `elements` counts different elements,
