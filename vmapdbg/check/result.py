@@ -183,10 +183,10 @@ class KernelFault:
 class BufferCheck:
     """One buffer between kernels. It holds `node`, and the compute kernel number `kernel` wrote it (None for a copy).
 
-    `shape` has the sizes of the node's ambient ranges first, then its own axes. `missing` are the ambient ranges
-    that have no dimension in the buffer. `comparison` is None if the buffer could not be compared; `reason` says why. For the
-    first wrong buffer only: `reads` are the nodes whose buffers its kernel reads, `misread` is a right buffer that it
-    reads wrongly, and `fault` says who made the fault."""
+    `shape` has the sizes of the node's ambient ranges first, then its own axes. `missing` are the ambient ranges that
+    have no dimension in the buffer. `comparison` is None if the buffer could not be compared; `reason` says why. For
+    the first wrong buffer only: `reads` are the nodes whose buffers its kernel reads, `misread` is a right buffer that
+    it reads wrongly, and `fault` says who made the fault."""
 
     node: int
     kernel: int | None
