@@ -17,12 +17,11 @@ from vmapdbg.child.adapters.launches import Step, watch_launches, watch_schedule
 from vmapdbg.child.adapters.replays import watch_captures
 from vmapdbg.child.diagnosis import EndlessRewrite
 from vmapdbg.child.diagnosis.known_nodes import KnownNodes
-from vmapdbg.child.evidence.chosen_parts import ItemWatcher
-from vmapdbg.child.evidence.cut_gradients import GradientWatcher
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.lost_writes import WriteWatcher
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.evidence.replays import ReplayWatcher
+from vmapdbg.child.evidence.tensor_calls import GradientWatcher, ItemWatcher
 from vmapdbg.child.record.recording import Recording
 from vmapdbg.install.overlay import load_patching
 

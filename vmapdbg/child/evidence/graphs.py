@@ -13,8 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from vmapdbg.check.result import CutGradient, LostWrite
 from vmapdbg.model.crash import Crash
-from vmapdbg.reference.graph import DEVICES, Graph, reach
-from vmapdbg.reference.kernel import Kernel
+from vmapdbg.reference.graph import DEVICES, Graph, Kernel, reach
 
 UOp = Any  # this module is imported before the overlay is installed, and must not import tinygrad
 

@@ -17,9 +17,9 @@ from vmapdbg.child.evidence.graphs import KernelRun, Version
 from vmapdbg.child.evidence.kernel_packer import find_stores, pack_kernel
 from vmapdbg.child.evidence.linear_programs import keep_linear
 from vmapdbg.child.evidence.live_tensors import LiveTensors, do_overlap, find_part, list_parts
-from vmapdbg.child.evidence.packing import CannotPack
+from vmapdbg.child.evidence.packer import CannotPack
 from vmapdbg.child.memory import name_dtype
-from vmapdbg.reference.kernel import Kernel
+from vmapdbg.reference.graph import Kernel
 
 UOp = Any
 

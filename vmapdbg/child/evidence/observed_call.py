@@ -9,8 +9,7 @@ from typing import Any
 from vmapdbg.child.diagnosis.known_nodes import KnownNodes
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
-from vmapdbg.child.evidence.packer import Packer
-from vmapdbg.child.evidence.packing import CannotPack
+from vmapdbg.child.evidence.packer import CannotPack, Packer
 from vmapdbg.child.evidence.passed import choose_packable, find_observed, group_observed, number_kernels, pack_buffers
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.evidence.sizes import Sizes

@@ -11,11 +11,9 @@ from typing import Any
 
 from vmapdbg.child.evidence.graphs import Evidence, KernelRun, WrittenBuffer
 from vmapdbg.child.evidence.launches import KeptWrite, LaunchKeeper
-from vmapdbg.child.evidence.packer import Packer
-from vmapdbg.child.evidence.packing import CannotPack, is_device
+from vmapdbg.child.evidence.packer import CannotPack, Packer, is_device
 from vmapdbg.child.record.observe import ObservedPass
-from vmapdbg.reference.graph import DEVICES, Node
-from vmapdbg.reference.views import find_view, is_whole
+from vmapdbg.reference.graph import DEVICES, Node, find_view, is_whole
 
 UOp = Any
 _WRITES = {"ASSIGN", "STORE"}

@@ -10,12 +10,12 @@ from vmapdbg.child.adapters.launches import find_inputs
 from vmapdbg.child.adapters.replays import list_written, runs_captured_now
 from vmapdbg.child.diagnosis import EndlessRewrite, diagnose
 from vmapdbg.child.diagnosis.known_nodes import KnownNodes
-from vmapdbg.child.evidence.chosen_parts import ChosenPart
 from vmapdbg.child.evidence.folder import ROOM, BlobsFull, EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.evidence.launches import LaunchKeeper
 from vmapdbg.child.evidence.live_tensors import LiveTensors
 from vmapdbg.child.evidence.reference_evidence import ReferenceEvidence
+from vmapdbg.child.evidence.tensor_calls import ChosenPart
 from vmapdbg.child.record.observe.outcomes import find_memory
 from vmapdbg.child.switches import read_switches
 from vmapdbg.model.wording import first_line

@@ -15,8 +15,7 @@ from vmapdbg.child.adapters.replays import find_buffer, watch_replays
 from vmapdbg.child.evidence.captured import CapturedCall, JitCall, make_captured
 from vmapdbg.child.evidence.folder import BlobsFull, EvidenceFolder
 from vmapdbg.child.evidence.graphs import ChangedInput, Evidence, HeldBuffer
-from vmapdbg.child.evidence.packer import Packer
-from vmapdbg.child.evidence.packing import CannotPack
+from vmapdbg.child.evidence.packer import CannotPack, Packer
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.record.lines import find_user_line
 from vmapdbg.model.wording import format_plural

@@ -13,8 +13,7 @@ from vmapdbg.child.diagnosis import EndlessRewrite, explain_error
 from vmapdbg.child.diagnosis.known_nodes import NoNodes
 from vmapdbg.child.extract.order import MemoryOrder, find_order
 from vmapdbg.child.extract.view import Launch, UOp, View, find_values, largest_of, size_of, sizes_of
-from vmapdbg.child.program.accesses import find_accesses
-from vmapdbg.child.program.accumulators import find_resets
+from vmapdbg.child.program.accesses import find_accesses, find_resets
 from vmapdbg.child.program.linear import Buffer, LinearProgram
 from vmapdbg.child.program.linear_reader import read_linear, read_memories
 from vmapdbg.child.program.programs import Program, compile_program, op_weight, render_program, target_limit

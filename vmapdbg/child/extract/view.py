@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vmapdbg.child.program.bounds import find_outside
+from vmapdbg.child.program.reach import find_outside
 from vmapdbg.model.capture import Realized, Reason, Unsplit
 
 UOp = Any

@@ -11,7 +11,7 @@ from typing import Any
 from vmapdbg.check.value_path import Difference, OutputPath, PassKind, PassValue, SchedulePath, WrongRewrite
 from vmapdbg.child.adapters.launches import find_inputs
 from vmapdbg.child.diagnosis.known_nodes import PassNodes
-from vmapdbg.child.evidence.packing import UNEXPECTED, CannotPack
+from vmapdbg.child.evidence.packer import UNEXPECTED, CannotPack
 from vmapdbg.child.evidence.sizes import Sizes
 from vmapdbg.child.passes.compare import Judge
 from vmapdbg.child.passes.mixed_packer import MixedPacker, find_base
@@ -20,9 +20,9 @@ from vmapdbg.child.passes.outputs import BufferFollower, Followed, choose_chains
 from vmapdbg.child.passes.steps import MOST_SECONDS, Progress, StepFinder
 from vmapdbg.child.passes.watch import FollowedCall, PassRun
 from vmapdbg.model.wording import first_line
+from vmapdbg.reference.arithmetic import load
 from vmapdbg.reference.evaluate import Evaluator
 from vmapdbg.reference.graph import Unknown
-from vmapdbg.reference.kinds import load
 from vmapdbg.reference.value import Value
 from vmapdbg.values.itemsize import ITEMSIZE
 from vmapdbg.values.numbers import Array

@@ -11,12 +11,11 @@ from vmapdbg.check.value_path import WrongRead
 from vmapdbg.child.adapters.schedules import ScheduledKernel, find_kernels, kernel_of
 from vmapdbg.child.diagnosis.known_nodes import PassNodes
 from vmapdbg.child.evidence.kernel_packer import pack_kernel
-from vmapdbg.child.evidence.packing import CannotPack
+from vmapdbg.child.evidence.packer import CannotPack
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.passes.mixed_packer import MixedPacker, find_base, find_buffer, list_views
 from vmapdbg.child.passes.watch import Created
-from vmapdbg.reference.graph import Node
-from vmapdbg.reference.kernel import Kernel
+from vmapdbg.reference.graph import Kernel, Node
 
 UOp = Any
 _MEMORY = frozenset({"BUFFER", "PARAM"})

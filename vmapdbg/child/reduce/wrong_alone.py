@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from vmapdbg.child.compare.reference_values import ReferenceValues
-from vmapdbg.child.evidence.packer import Packer
-from vmapdbg.child.evidence.packing import CannotPack
+from vmapdbg.child.evidence.packer import CannotPack, Packer
 from vmapdbg.child.evidence.sizes import find_variables
 from vmapdbg.child.memory import read_buffer
 from vmapdbg.child.record.outputs import sample_values

@@ -1,0 +1,159 @@
+"""Watches calls of Tensor whose graphs do not say what was asked for. Runs in the child.
+
+An item assignment, `x[index] = v`: what is outside of the index must stay as it is. tinygrad's `Tensor.__setitem__`
+makes a graph of the call, which the reference computes as it is, so numpy reads the index again. An index is followed
+if it consists of integers, slices, `None`, `...` and lists of integers: what a Tensor chooses is not known beforehand.
+
+A gradient that tinygrad 0.12 cuts off at an ASSIGN: the gradient of what is assigned, or cloned, is zero. What computes
+that zero is right; only the graph of the loss shows the fault.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import EllipsisType, ModuleType
+from typing import Any
+
+from vmapdbg.check.result import CutGradient
+from vmapdbg.child.evidence.lost_writes import find_write
+from vmapdbg.child.memory import name_dtype
+from vmapdbg.child.record.lines import find_user_line
+
+UOp = Any
+_LARGEST = 1 << 22
+"""Of tensors of more elements nothing is looked at."""
+
+
+# compared by identity: it has weak references
+@dataclass(frozen=True, eq=False)
+class ChosenPart:
+    """A write that an item assignment asks for, held weakly, and which elements its index chooses, as the bytes of
+    booleans in the order of a tensor of this shape."""
+
+    write: weakref.ref[Any]
+    chosen: bytes
+    shape: tuple[int, ...]
+
+
+class ItemWatcher:
+    """Knows the item assignments that are asked for and not scheduled yet."""
+
+    def __init__(self) -> None:
+        self._pending: list[ChosenPart] = []
+        # what the item assignment that runs chooses, and the shape of its tensor
+        self._now: tuple[bytes, tuple[int, ...]] | None = None
+
+    def declare(self, changes: Any, tensor_module: ModuleType) -> None:
+        """Has `Tensor.__setitem__` wrapped."""
+        changes.wrap(tensor_module.Tensor, "__setitem__", self.on_item, "self", "indices", "v")
+
+    def on_item(self, assign: Callable[..., Any], tensor: Any, indices: Any, value: Any) -> None:
+        before, self._now = self._now, None
+        if is_whole(tensor.uop):
+            chosen = choose(tensor.uop.shape, indices)
+            self._now = None if chosen is None else (chosen, tuple(tensor.uop.shape))
+        try:
+            assign(tensor, indices, value)
+        finally:
+            self._now = before
+
+    def note_assign(self, u: UOp) -> None:
+        """`Tensor.assign` has made this of its tensor."""
+        write = find_write(u)
+        if self._now is not None and write is not None:
+            self._pending.append(ChosenPart(weakref.ref(write), *self._now))
+
+    def take(self, sink: UOp) -> Iterator[ChosenPart]:
+        """Yields those that the graph of a schedule has."""
+        self._pending = [part for part in self._pending if part.write() is not None]
+        if not self._pending:
+            return
+        nodes = sink.toposort()
+        found = [part for part in self._pending if part.write() in nodes]
+        self._pending = [part for part in self._pending if part not in found]
+        yield from found
+
+
+def is_whole(u: UOp) -> bool:
+    """Tells whether a tensor's value is all of a buffer, or will be when it is realized."""
+    while u.op.name in {"RESHAPE", "AFTER", "ASSIGN"}:
+        u = u.src[0]
+    return u.op.name not in {"EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP", "BITCAST", "MULTI"}
+
+
+def choose(shape: tuple[Any, ...], indices: Any) -> bytes | None:
+    """Returns which elements of a tensor an index chooses, None where that is not followed."""
+    if not all(isinstance(size, int) for size in shape) or math.prod(shape) > _LARGEST:
+        return None
+    # a list of integers is one index, any other list one for each axis
+    is_one = isinstance(indices, list) and all(_is_integer(index) for index in indices)
+    parts = [indices] if is_one or not isinstance(indices, (list, tuple)) else list(indices)
+    if not all(map(_is_plain, parts)):
+        return None
+    import numpy as np
+
+    chosen = np.zeros(shape, np.bool_)
+    try:
+        chosen[tuple(np.array(part) if isinstance(part, (list, tuple)) else part for part in parts)] = True
+    except IndexError:
+        # tinygrad has its own words for it
+        return None
+    return chosen.tobytes()
+
+
+def _is_plain(index: Any) -> bool:
+    if isinstance(index, (list, tuple)):
+        return len(index) > 0 and all(_is_integer(one) or _is_nested(one) for one in index)
+    if isinstance(index, slice):
+        return all(one is None or _is_integer(one) for one in (index.start, index.stop, index.step))
+    return index is None or isinstance(index, EllipsisType) or _is_integer(index)
+
+
+def _is_nested(index: Any) -> bool:
+    return isinstance(index, (list, tuple)) and _is_plain(index)
+
+
+def _is_integer(index: Any) -> bool:
+    return isinstance(index, int) and not isinstance(index, bool)
+
+
+class GradientWatcher:
+    """Knows the gradients that are cut off and that no schedule was told of yet."""
+
+    def __init__(self) -> None:
+        self._cut: list[CutGradient] = []
+
+    def declare(self, changes: Any, tensor_module: ModuleType) -> None:
+        """Has `Tensor.gradient` wrapped where a write is an ASSIGN: in 0.12."""
+        from tinygrad.uop import Ops
+
+        if hasattr(Ops, "ASSIGN"):
+            names = ("self", "targets", "gradient", "materialize_grads")
+            changes.wrap(tensor_module.Tensor, "gradient", self.on_gradient, *names)
+
+    def on_gradient(self, compute: Callable[..., Any], loss: Any, /, *targets: Any, **options: Any) -> Any:
+        cut = find_cut(loss.uop, [target.uop for target in targets])
+        self._cut += [CutGradient(find_user_line(), tuple(map(str, u.shape)), name_dtype(u.dtype)) for u in cut]
+        return compute(loss, *targets, **options)
+
+    def take(self) -> list[CutGradient]:
+        """Returns those that nobody was told of."""
+        cut, self._cut = self._cut, []
+        return cut
+
+
+def find_cut(root: UOp, targets: list[UOp]) -> list[UOp]:
+    """Returns the targets that a value depends on by ASSIGNs alone."""
+    nodes = root.toposort(lambda u: u.op.name != "DETACH")
+    if not any(u.op.name == "ASSIGN" for u in nodes):
+        return []
+    reached = find_sources(nodes)
+    followed = find_sources(root.toposort(lambda u: u.op.name not in {"DETACH", "ASSIGN"}))
+    return [u for u in dict.fromkeys(targets) if u is not root and u in reached and u not in followed]
+
+
+def find_sources(nodes: dict[UOp, None]) -> set[UOp]:
+    return {source for u in nodes for source in u.src}
