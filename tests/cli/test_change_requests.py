@@ -191,12 +191,8 @@ def test_a_subcommand(copy: Copy) -> None:
 def test_a_setting(copy: Copy) -> None:
     assert_in_table("a setting in pyproject.toml", "vmapdbg/commands/shared/settings.py")
     settings, graph = "vmapdbg/commands/shared/settings.py", "vmapdbg/commands/graph.py"
-    copy.replace(
-        settings, "    runs: int | None = None\n", "    runs: int | None = None\n    depth: int | None = None\n"
-    )
-    copy.replace(
-        settings, '    "runs": _read_count(2),\n', '    "runs": _read_count(2),\n    "depth": _read_count(1),\n'
-    )
+    field = 'depth: int | None = field(default=None, metadata={"read": _read_count(1)})'
+    copy.replace(settings, "    runs: int", f"    {field}\n    runs: int")
     copy.replace(
         graph,
         "    other = None\n",
