@@ -183,9 +183,9 @@ def _format_blame(view: CaptureView, check: ScheduleCheck) -> list[Text]:
 def _say_rewrite(capture: Capture, check: ScheduleCheck) -> str:
     """Returns the command that finds the rewrite that made a fault, or why none does."""
     if check.is_sharded:
-        return "not told for values that are spread over several devices"
+        return "not known for values that are spread over several devices"
     if capture.schedules[check.schedule].cached:
-        return "not told here: tinygrad had this schedule in its cache, and no pass ran"
+        return "not known: tinygrad had this schedule in its cache, and no pass ran"
     return f"vmapdbg why --value --schedule {check.schedule}"
 
 
