@@ -6,14 +6,13 @@ name."""
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from vmapdbg.check.result import CutGradient, LostWrite
 from vmapdbg.model.crash import Crash
-from vmapdbg.reference.graph import DEVICES, Graph, Kernel, reach
+from vmapdbg.reference.graph import DEVICES, Graph, Kernel
 
 UOp = Any  # this module is imported before the overlay is installed, and must not import tinygrad
 
@@ -38,10 +37,6 @@ class PackedGraph:
     nodes: list[PackedNode] = field(default_factory=list)
     roots: list[int] = field(default_factory=list)
     blobs: dict[int, str] = field(default_factory=dict)
-
-    def reach(self, slot: int, ends: Container[int]) -> list[int]:
-        """Returns the slots of what a node is made from, down to `ends`, with itself; sources first."""
-        return reach(self.nodes, [slot], ends)
 
 
 @dataclass(frozen=True)
@@ -94,27 +89,6 @@ class WrittenBuffer:
     parts: tuple[WrittenBuffer, ...] = ()
 
 
-T = TypeVar("T")
-
-
-class Sealed(Generic[T]):
-    """Content with objects of tinygrad, in a file that is also read without tinygrad: unpickled by `get`."""
-
-    def __init__(self, content: T):
-        self._content: T | None = content
-        self._data = b""
-
-    def get(self) -> T:
-        if self._content is None:
-            content: T = pickle.loads(self._data)
-            self._content = content
-            return content
-        return self._content
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_content": None, "_data": self._data or pickle.dumps(self._content)}
-
-
 @dataclass(frozen=True)
 class HeldBuffer:
     """What a buffer of the snippet held when the kernels had run: one that is assigned to, or one that changed although
@@ -159,7 +133,8 @@ class Evidence:
     """All that is needed to compare one schedule: its graph, its inputs, and its results.
 
     `reference` is the graph for the numpy reference, None if it could not be packed; `reference_refused` says why.
-    `graph` is the same for `vmapdbg.child.reduce`, with the overlay only. `values` has, for each root, the contents of
+    `graph` is the same for `vmapdbg.child.reduce`, with the overlay only: a pickled PackedGraph, which has objects of
+    tinygrad. `values` has, for each root, the contents of
     the realized buffer, None where there is none; then `got` may have a root for it, whose value is what was computed
     (`got_roots`: number of the output -> position).
 
@@ -175,7 +150,7 @@ class Evidence:
 
     schedule: int
     line: str | None
-    graph: Sealed[PackedGraph] | None = None
+    graph: bytes | None = None
     values: list[str | None] = field(default_factory=list)
     range_names: dict[int, str] = field(default_factory=dict)
     buffers: list[WrittenBuffer] = field(default_factory=list)
