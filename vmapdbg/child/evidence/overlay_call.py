@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from vmapdbg.child.diagnosis.known_nodes import KnownNodes
 from vmapdbg.child.evidence.folder import BlobsFull, EvidenceFolder
-from vmapdbg.child.evidence.graphs import Evidence, Sealed, pack_graph
+from vmapdbg.child.evidence.graphs import Evidence, pack_graph
 from vmapdbg.child.evidence.packer import Packer
 from vmapdbg.child.evidence.passed import NodeBuffer, find_dimensions, group_launches, list_range_ids, pack_buffers
 from vmapdbg.child.evidence.realize_call import RealizeCall
@@ -34,7 +35,7 @@ class OverlayCall(RealizeCall):
     def _start(self, sink: UOp) -> str | None:
         reason = super()._start(sink)
         if reason is None and not any(_cannot_be_reduced(u) for u in sink.toposort()):
-            self.evidence.graph = Sealed(pack_graph(self.roots, lambda u: self.inputs[u][0]))
+            self.evidence.graph = pickle.dumps(pack_graph(self.roots, lambda u: self.inputs[u][0]))
         return reason
 
     def fail(self, error: BaseException, nodes: KnownNodes, passes: Sequence[PassRecord | None]) -> None:
