@@ -11,8 +11,7 @@ import pytest
 from captures import failed_snippet, lost_range, make_capture, make_kernel, make_schedule
 from opened import EVIL, Opened, open_in_notebook
 
-from vmapdbg.install.patches import SWITCHABLE
-from vmapdbg.install.states import PatchState, list_states
+from vmapdbg.install.patches import SWITCHABLE, PatchState, list_states
 from vmapdbg.model.capture import Capture
 from vmapdbg.page.html.source import SourceFile, list_lines
 from vmapdbg.page.html.states import render_states
@@ -30,7 +29,7 @@ def write(folder: Path, states: list[tuple[PatchState, Capture]]) -> Path:
 
 
 def make_states() -> list[tuple[PatchState, Capture]]:
-    """The fault is there with no patch and without one of them, and without another the snippet fails."""
+    """The fault appears with no patch, and without one patch; without another patch the snippet fails."""
     broken = lost_range(fixed=False)
     found = {FAILED: failed_snippet(), FAULTY: broken}
     first = lost_range()

@@ -118,7 +118,8 @@ def test_endless_loop_is_stopped_with_what_it_started(tmp_path: Path) -> None:
         "while True: pass\n",
     )
     # the snippet needs some of the time to get to its loop; nothing is waited for that nobody will write
-    code = "from vmapdbg.commands import cli, launcher\nlauncher._LONGEST_REPORT = 3600.0\ncli.main()\n"
+    imports = "from vmapdbg.commands import cli\nfrom vmapdbg.commands.shared import children\n"
+    code = f"{imports}children._LONGEST_REPORT = 3600.0\ncli.main()\n"
     done = run_command(sys.executable, "-c", code, "show", name, "--timeout", "10", cwd=tmp_path)
     assert_one_line(done, 4, "did not end within 10 seconds")
     worker = int(marker.read_text())
@@ -309,7 +310,7 @@ def test_two_sides_that_fail_at_once_are_not_called_the_same(tmp_path: Path) -> 
 
 def test_lint_of_nothing_does_not_say_that_it_found_nothing(tmp_path: Path) -> None:
     done = run_tool("lint", write(tmp_path, "x = 1\n"), cwd=tmp_path)
-    assert "nothing was looked at: in 0 kernels" in done.stdout
+    assert "no kernels to check: the snippet created no schedule" in done.stdout
     assert "no finding" not in done.stdout
 
 

@@ -8,7 +8,7 @@ import pytest
 from captures import make_node, make_schedule
 
 from vmapdbg.child.compare.checker import RemainingTime
-from vmapdbg.commands.estimate import count_work, tell_estimate
+from vmapdbg.commands.check import count_work, report_estimate
 
 
 def test_work_is_what_numpy_computes() -> None:
@@ -42,7 +42,7 @@ def test_the_estimate(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: on_terminal, raising=False)
-    tell_estimate(work)
+    report_estimate(work)
     assert capsys.readouterr().err == told
 
 

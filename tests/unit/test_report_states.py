@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from captures import failed_snippet, lost_range, make_capture, make_kernel, make_schedule, many_kernels
 
-from vmapdbg.install.patches import ALL, SWITCHABLE, parse_patches
-from vmapdbg.install.states import PatchState, list_states
+from vmapdbg.install.patches import ALL, SWITCHABLE, PatchState, list_states, parse_patches
 from vmapdbg.model.capture import Capture, Finding, Measured
 from vmapdbg.page.html.page import render_report
 from vmapdbg.page.html.source import SourceFile, list_lines
@@ -22,7 +21,7 @@ NAMES = ["all", "none", *SWITCHABLE]
 
 
 def make_states(first: Capture, **others: Capture) -> list[tuple[PatchState, Capture]]:
-    """Every state of the table has `first`, but for those of `others`: `none`, or a patch with `_` for `-`."""
+    """Every state has `first`, except the states in `others`: `none`, or a patch with `_` for `-`."""
     known = {name.replace("_", "-"): capture for name, capture in others.items()}
     return [(state, known.get(name, first)) for name, state in zip(NAMES, list_states(), strict=True)]
 

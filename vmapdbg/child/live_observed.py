@@ -13,7 +13,7 @@ from vmapdbg.child.live import process_kept
 from vmapdbg.child.record.observe import ObservedPass, ObservedSchedule, ObservingRecorder
 from vmapdbg.child.record.observe.records import UOp
 from vmapdbg.install.job import Job
-from vmapdbg.install.tree import find_version
+from vmapdbg.install.trees import find_version
 from vmapdbg.model import capture as model
 
 

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from vmapdbg.bisect import DEFAULT_RUNS, KINDS
-from vmapdbg.commands.completion import offer_baselines, offer_files
-from vmapdbg.commands.jobs import settings_for
-from vmapdbg.commands.options import JobOptions, OutcomeType, SnippetCommand, job_options
+from vmapdbg.bisect import DEFAULT_RUNS, KERNEL_COUNT, KINDS
+from vmapdbg.commands.shared.console import display_options
+from vmapdbg.commands.shared.jobs import settings_for
+from vmapdbg.commands.shared.options import (
+    JobOptions,
+    SnippetCommand,
+    baseline_option,
+    job_options,
+    json_option,
+    offer,
+    output_option,
+    snippet_argument,
+)
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import check_output
 from vmapdbg.model.vocabulary import OutcomeKind
@@ -18,9 +28,30 @@ from vmapdbg.model.vocabulary import OutcomeKind
 DEFAULT_KIND: OutcomeKind = "values"
 _SECONDS = 60
 
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[Any]
+else:
+    # before click 8.5 it takes no type argument
+    _ParamType = click.ParamType
+
+
+class OutcomeType(_ParamType):
+    """A kind of outcome, or a number of kernels: `12 kernels` distinguishes runs with 12 kernels from all others."""
+
+    name = "KIND"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = " ".join(str(value).split())
+        if text not in KINDS and KERNEL_COUNT.fullmatch(text) is None:
+            self.fail(f"{text!r} is none of {', '.join(KINDS)} and no count such as '12 kernels'", param, ctx)
+        return text
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        return offer(KINDS, incomplete)
+
 
 @click.command(cls=SnippetCommand)
-@click.argument("snippet", required=False, shell_complete=offer_files)
+@snippet_argument
 @click.option(
     "--by",
     "kind",
@@ -29,12 +60,7 @@ _SECONDS = 60
 )
 @click.option("--commits", "span", metavar="GOOD..BAD", help="Find the commit of tinygrad that changed the outcome.")
 @click.option("--decisions", is_flag=True, help="Find the single decision of the scheduler that makes it right again.")
-@click.option(
-    "--baseline",
-    shell_complete=offer_baselines,
-    metavar="SPEC",
-    help="With --decisions: what is right. As for diff: another tinygrad.",
-)
+@baseline_option("With --decisions: what is right. As for diff: another tinygrad.", metavar="SPEC")
 @click.option("--on", "old_kind", type=click.Choice(KINDS), hidden=True, help="The old name of --by.")
 @click.option(
     "--runs",
@@ -42,12 +68,11 @@ _SECONDS = 60
     help=f"Run the snippet at most about so often.  [default: {DEFAULT_RUNS}]",
 )
 @click.option("--reduce", "with_snippet", is_flag=True, help="Write a small snippet that still shows the difference.")
-@click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="The file for it; default: stdout."
-)
+@output_option("The file for it; default: stdout.")
 @click.option("--seconds", type=click.FloatRange(min=1), help=f"Reduce for at most so long.  [default: {_SECONDS}]")
-@click.option("--json", "as_json", is_flag=True, help="Print the search as one JSON document.")
+@json_option("Print the search as one JSON document.")
 @job_options
+@display_options
 def bisect(
     snippet: str | None,
     kind: str | None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,20 +12,25 @@ import click
 from vmapdbg.bisect.decisions import Choices, DecisionSearch, DecisionSearcher, list_forceable
 from vmapdbg.bisect.outcome import RUNS_WELL, Outcome, Outcomes, describe_end, find_wrong_schedule
 from vmapdbg.bisect.search import CommitSearch, Reduced, Search, search_commits, search_patches
-from vmapdbg.commands.baseline import capture_of, find_baseline
-from vmapdbg.commands.console import close_pager, make_console
-from vmapdbg.commands.jobs import find_findings, find_job, find_plain_job, is_saved, refuse_overlay_error
-from vmapdbg.commands.launcher import run_many
-from vmapdbg.commands.options import JobOptions
-from vmapdbg.commands.progress import Progress, count_runs, show_progress
+from vmapdbg.commands.shared.children import run_many
+from vmapdbg.commands.shared.console import (
+    Progress,
+    close_pager,
+    count_runs,
+    make_console,
+    print_json,
+    say,
+    show_progress,
+)
+from vmapdbg.commands.shared.jobs import findings_of, is_saved, make_job, make_open_job, refuse_overlay_error
+from vmapdbg.commands.shared.options import JobOptions
+from vmapdbg.commands.shared.runs import baseline_of, capture_of
 from vmapdbg.diff import CaptureDiff, diff_captures
-from vmapdbg.install.checkout import describe_commit, find_commit, find_top, list_commits
-from vmapdbg.install.find import find_tree
+from vmapdbg.install.fetched import commit_of, describe_commit, list_commits, repository_of
 from vmapdbg.install.job import Job, Run
 from vmapdbg.install.patches import Patches
-from vmapdbg.install.tree import TreeError, parse_name
+from vmapdbg.install.trees import TreeError, find_tree, parse_name
 from vmapdbg.model.capture import SCHEMA, Capture
-from vmapdbg.model.data import dump_document
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import count_kernels
 from vmapdbg.model.store import write_output
@@ -66,7 +70,7 @@ def show_patches(
 ) -> int:
     """Searches for sets of patches and prints the result. Returns the exit code. With `seconds` the snippet is reduced
     for at most this long, and written to `output` (None: stdout)."""
-    job = find_job(snippet, options)
+    job = make_job(snippet, options)
     if job.patches is None:
         raise Failure(
             "this tinygrad is observed, without patches: --commits GOOD..BAD looks for a commit, --decisions for a"
@@ -75,11 +79,11 @@ def show_patches(
     search, outcomes = bisect_job(job, kind, runs)
     reduced = None
     if seconds is not None:
-        from vmapdbg.commands.reduce import reduce_job
+        from vmapdbg.commands.bisect_reduce import reduce_job
 
         reduced = reduce_job(job, kind, search, outcomes[0].run, seconds)
     if as_json:
-        sys.stdout.write(dump_document(make_bisect_document(job.snippet, kind, search, outcomes, reduced)))
+        print_json(make_bisect_document(job.snippet, kind, search, outcomes, reduced))
     else:
         print_bisect(job.snippet, kind, search, outcomes, make_console())
     if reduced is not None:
@@ -97,8 +101,8 @@ def bisect_job(job: Job, kind: str, budget: int) -> tuple[Search, list[Outcome]]
     sets = 2 ** len(given)
     # a search by halves ends its last round
     most = str(sets) if sets <= budget else f"about {budget}"
-    click.echo(f"vmapdbg: running {job.snippet} up to {most} times, with all that it does", err=True)
-    outcomes = Outcomes(kind, find_findings)
+    say(f"running {job.snippet} up to {most} times, with all that it does")
+    outcomes = Outcomes(kind, findings_of)
     with show_progress(f"bisecting {job.snippet}") as progress:
         count = count_runs(progress)
 
@@ -116,7 +120,7 @@ def bisect_job(job: Job, kind: str, budget: int) -> tuple[Search, list[Outcome]]
 def write_reduced(reduced: Reduced, output: Path | None, as_json: bool) -> None:
     """Writes the reduced snippet to a file, or prints it unless it is part of the JSON."""
     if reduced.text is None:
-        click.echo(f"vmapdbg: nothing was reduced: {reduced.reason}", err=True)
+        say(f"nothing was reduced: {reduced.reason}")
         return
     what = "reduced"
     if output is not None:
@@ -125,7 +129,7 @@ def write_reduced(reduced: Reduced, output: Path | None, as_json: bool) -> None:
     elif not as_json:
         click.echo("\n" + reduced.text, nl=False)
     counts = f"{reduced.before} nodes to {reduced.after}, {reduced.tried} graphs tried"
-    click.echo(f"vmapdbg: {what}: {counts}", err=True)
+    say(f"{what}: {counts}")
 
 
 # *** commits
@@ -135,9 +139,9 @@ def show_history(snippet: str | None, span: str, kind: str, options: JobOptions,
     """Searches for the commit that changed the outcome and prints it. Returns the exit code."""
     if options.patches:
         raise Failure("--commits runs each commit as it is, without patches")
-    history = search_history(replace(find_plain_job(snippet, options), patches=None), span, kind)
+    history = search_history(replace(make_open_job(snippet, options), patches=None), span, kind)
     if as_json:
-        sys.stdout.write(dump_document(history))
+        print_json(history)
     else:
         print_history(history, make_console())
     return int(bool(history.suspects))
@@ -149,9 +153,9 @@ def search_history(job: Job, span: str, kind: str) -> History:
     The commits are from the checkout of the job's tree, else of the working directory. Raises Failure if there is no
     such span, or if an end of it cannot be run.
     """
-    top = find_top(parse_name(job.tree or ".").path)
+    top = repository_of(parse_name(job.tree or ".").path)
     line = list_span(top, span)
-    outcomes, runs = Outcomes(kind, find_findings), dict[str, Run]()
+    outcomes, runs = Outcomes(kind, findings_of), dict[str, Run]()
     with show_progress(f"bisecting {job.snippet}") as progress:
 
         def ask(commits: Sequence[str]) -> list[str | None]:
@@ -195,7 +199,7 @@ def list_span(top: Path, span: str) -> list[str]:
     commits = list_commits(top, good, bad or "HEAD")
     if not commits:
         raise Failure(f"no commit of {span} changes the package tinygrad")
-    return [find_commit(top, good), *commits]
+    return [commit_of(top, good), *commits]
 
 
 def run_commits(job: Job, top: Path, commits: Sequence[str]) -> dict[str, Run]:
@@ -209,7 +213,7 @@ def run_commits(job: Job, top: Path, commits: Sequence[str]) -> dict[str, Run]:
             runs[commit] = Run(None, str(error))
         else:
             jobs[commit] = replace(job, tree=tree, patches=None, values=True)
-    runs.update(zip(jobs, run_many(list(jobs.values()), lambda: None), strict=True))
+    runs.update(zip(jobs, run_many(list(jobs.values())), strict=True))
     return runs
 
 
@@ -236,12 +240,12 @@ def show_decisions(
         raise Failure("--baseline is what is right: with --decisions it is for --by values and --by crash")
     if is_saved(baseline):
         raise Failure("--baseline is run, for its values: a saved capture has none")
-    job = find_job(snippet, options)
+    job = make_job(snippet, options)
     if job.patches:
         raise Failure("--decisions is about tinygrad as it is: --tinygrad VERSION|PATH, or --patches none")
     document = search_decisions(replace(job, patches=None, values=True), kind, budget, baseline)
     if as_json:
-        sys.stdout.write(dump_document(document))
+        print_json(document)
     else:
         print_decisions(document, make_console())
     return int(bool(document.found))
@@ -273,10 +277,10 @@ class DecisionRunner:
 
     def run_reference(self, job: Job) -> Run:
         """Runs the job whose outcome is right, twice. Raises Failure if it fails or its two runs differ."""
-        one, other = run_many([job, job], lambda: None)
+        one, other = run_many([job, job])
         if describe_end(one) != RUNS_WELL:
             ended = describe_end(one)
-            raise Failure(f"what is taken for right fails ({ended}): name something that runs with --baseline")
+            raise Failure(f"the reference for the right outcome fails ({ended}): choose another with --baseline")
         if self.outcomes.sort_in(one) != self.outcomes.sort_in(other):
             raise Failure("two runs of the same program differ: fix its seed (Tensor.manual_seed) first")
         return one
@@ -284,10 +288,10 @@ class DecisionRunner:
 
 def search_decisions(job: Job, kind: str, budget: int, baseline: str | None) -> DecisionsDocument:
     """Runs the job with other decisions until the decisions that change its `kind` of outcome are found."""
-    reference = None if baseline is None else find_baseline(job, baseline)
-    click.echo(f"vmapdbg: running {job.snippet} up to about {budget} times, with all that it does", err=True)
+    reference = None if baseline is None else baseline_of(job, baseline)
+    say(f"running {job.snippet} up to about {budget} times, with all that it does")
     with show_progress(f"bisecting {job.snippet}") as progress:
-        runner = DecisionRunner(job, Outcomes(kind, find_findings), progress)
+        runner = DecisionRunner(job, Outcomes(kind, findings_of), progress)
         capture = capture_of(runner.run(NOTHING)[0], job)
         check_values(capture, kind)
         choices = frozenset(choice for schedule in capture.schedules for choice in list_forceable(schedule))

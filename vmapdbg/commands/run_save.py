@@ -12,14 +12,13 @@ import uuid
 from dataclasses import replace
 from pathlib import Path
 
-import click
-
 from vmapdbg import __version__
-from vmapdbg.commands.programs import Program, run_program
-from vmapdbg.commands.tinygrad import find_installed
-from vmapdbg.install.find import find_tree
+from vmapdbg.commands.shared.children import Program, run_program
+from vmapdbg.commands.shared.console import say
+from vmapdbg.commands.shared.jobs import find_installed
 from vmapdbg.install.job import Job
 from vmapdbg.install.overlay import TINYGRAD_VERSION
+from vmapdbg.install.trees import find_tree
 from vmapdbg.model.capture import Versions
 from vmapdbg.model.data import to_data
 from vmapdbg.model.failure import EXIT_USAGE
@@ -50,13 +49,13 @@ def run_and_save(program: Program, folder: Path) -> int:
     status = run_program(program, VMAPDBG_SAVE=asked)
     saved = end_run(folder, replace(run, status=status))
     if not saved:
-        click.echo("vmapdbg: the program made no schedule: nothing was saved", err=True)
+        say("the program made no schedule: nothing was saved")
         return status
     files = folder / run.folder
     if (files / FAILED).exists():
-        click.echo(f"vmapdbg: {folder} does not have everything: a process could not write to it", err=True)
+        say(f"{folder} does not have everything: a process could not write to it")
         return status or EXIT_USAGE
-    click.echo(f"vmapdbg: saved {describe_saved(files)} in {folder}", err=True)
+    say(f"saved {describe_saved(files)} in {folder}")
     return status
 
 

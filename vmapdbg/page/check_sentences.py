@@ -1,8 +1,9 @@
-"""What `check` found, as sentences: for its text, for the messages of its findings and for its JSON."""
+"""Sentences about what `check` found: for its text, for the messages of its findings and for its JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from vmapdbg.check.blame import CHANGED, Blame, Captured, Fault, find_faults
 from vmapdbg.check.result import (
@@ -12,22 +13,22 @@ from vmapdbg.check.result import (
     Misread,
     OutputCheck,
     OverwrittenInput,
+    Pattern,
     ScheduleCheck,
     StaleRead,
     StaleValue,
 )
 from vmapdbg.model.capture import Capture, Finding, Kernel, Node
 from vmapdbg.model.schedule_index import index_of
-from vmapdbg.model.wording import format_known, format_plural
+from vmapdbg.model.wording import format_known, format_plural, inflect
 from vmapdbg.page.crash_sentences import describe_crash, describe_cut_gradient, describe_expected, describe_lost_write
-from vmapdbg.page.pattern_sentences import describe_pattern
 
 REPLAYED: dict[Captured, str] = {
     "not-compared": "the call that was captured was not compared",
     "wrong": "the call that was captured is wrong, too",
     "right": "the call that was captured is right: the replay makes the fault",
 }
-"""How the call that TinyJit captured came out -> the sentence about a wrong replay of it."""
+"""Result of the call that TinyJit captured -> the sentence about a wrong replay of it."""
 
 NOT_WRITTEN = "no kernel writes to it: the scheduler lost the assign"
 
@@ -40,7 +41,7 @@ def name_check(check: ScheduleCheck) -> str:
 
 
 def name_node(node: Node | None, id: int) -> str:
-    """Returns `ADD 48`; `node 48` where the capture does not have it."""
+    """Returns `ADD 48`, or `node 48` if the capture does not have the node."""
     if node is None:
         return f"node {id}"
     return f"{node.op} {node.id}"
@@ -60,7 +61,7 @@ def name_output(output: OutputCheck) -> str:
 
 
 def describe_maker(fault: KernelFault) -> str:
-    """Returns a sentence about who made a wrong buffer."""
+    """Returns a sentence about which stage made a wrong buffer."""
     if fault.made_by == "not-told":
         return f"whether the scheduler made the fault is not known: {fault.reason}"
     if fault.made_by == "lowering":
@@ -92,28 +93,26 @@ def describe_stale(stale: StaleRead, reader: Kernel | None, writer: Kernel | Non
 
 
 def describe_stale_value(stale: StaleValue) -> str:
-    """Returns `it is what comes out where assigned buffer 0 is read after the write to it, and it should be read
-    before`."""
+    """Returns `it is the value from reading assigned buffer 0 after the write to it; it should be read before the
+    write`."""
     times = ("after", "before") if stale.is_late else ("before", "after")
     buffer = "an assigned buffer" if stale.buffer is None else f"assigned buffer {stale.buffer}"
-    return f"it is what comes out where {buffer} is read {times[0]} the write to it, and it should be read {times[1]}"
+    return f"it is the value from reading {buffer} {times[0]} the write to it; it should be read {times[1]} the write"
 
 
 def describe_overwritten(overwritten: Sequence[OverwrittenInput]) -> str:
-    """Returns `it is what comes out where input 0 of the function is read after the replay has written over it`."""
+    """Returns `it is the value from reading input 0 of the function after the replay has overwritten it`."""
     numbers = [one.number for one in overwritten]
     inputs = [f"input {number} of the function" for number in numbers if number is not None]
     others = len(numbers) - len(inputs)
     if others:
         inputs.append(format_plural(others, "buffer that is no input", "buffers that are no inputs"))
-    read = "are read after the replay has written over them"
-    if len(numbers) == 1:
-        read = "is read after the replay has written over it"
-    return f"it is what comes out where {' and '.join(inputs)} {read}"
+    them = inflect(len(numbers), "it", "them")
+    return f"it is the value from reading {' and '.join(inputs)} after the replay has overwritten {them}"
 
 
 def explain_value(output: OutputCheck) -> list[str]:
-    """Returns sentences about when a wrong value was read, where that is known."""
+    """Returns sentences about when a wrong value was read, if that is known."""
     sentences: list[str] = []
     if output.stale is not None:
         sentences.append(describe_stale_value(output.stale))
@@ -140,7 +139,7 @@ def _describe_compiler(fault: KernelFault) -> str:
     return f"the kernel as scheduled and its linear program compute it right: {made}"
 
 
-# *** a wrong output, and what is to blame
+# *** a wrong output and its cause
 
 
 def describe_wrong(found: Comparison) -> str:
@@ -154,7 +153,7 @@ def describe_wrong(found: Comparison) -> str:
 
 
 def bracket_pattern(found: Comparison) -> str:
-    """Returns ` (PATTERN)`, nothing where there is none."""
+    """Returns ` (PATTERN)`, nothing without a pattern."""
     return format_known(" ({})", found.pattern_data and describe_pattern(found.pattern_data))
 
 
@@ -172,8 +171,9 @@ def describe_misread(misread: Misread, node: Node | None) -> str:
 
 
 def describe_writer(capture: Capture, check: ScheduleCheck, output: OutputCheck) -> list[str]:
-    """Returns `E_4 #0 writes ADD 5 there` of memory that changed, nothing where that is not known; and of an item
-    assignment that its graph is wrong, where that was computed rightly."""
+    """Returns `E_4 #0 writes ADD 5 there` for memory that changed, nothing if the writer is not known.
+
+    For an item assignment whose graph was computed correctly, returns that the graph is wrong."""
     if output.of == "unchosen":
         is_wrong = any(one.of == "assigned" and one.number == output.number for one in check.wrong)
         return [] if is_wrong else [WRONG_ITEM]
@@ -193,7 +193,7 @@ def describe_lost(name: str) -> str:
 
 
 def make_findings(capture: Capture, report: CheckReport) -> tuple[Finding, ...]:
-    """Returns one finding for each wrong output, and one for each schedule that fails where it should not."""
+    """Returns one finding for each wrong output, and one for each schedule that fails without reason."""
     return tuple(_make_finding(capture, fault) for fault in find_faults(capture, report))
 
 
@@ -226,7 +226,7 @@ def _make_finding(capture: Capture, fault: Fault) -> Finding:
 
 
 def _make_overwritten(capture: Capture, fault: Fault, output: OutputCheck, message: str) -> Finding:
-    """The finding of memory that changed stands where the value was made that is there now."""
+    """Returns the finding for memory that changed, at the line that made its new value."""
     check, index = fault.check, index_of(capture.schedules[fault.check.schedule])
     kernel, node = index.kernel(output.writer), index.node(output.writer_node)
     line = (node and node.line) or check.line
@@ -255,8 +255,8 @@ def _make_failure(capture: Capture, fault: Fault) -> Finding:
 
 
 def find_failed_node(check: ScheduleCheck, kernel: Kernel | None) -> int | None:
-    """Returns the id of the node that a schedule failed at: the one that the kernel writes, or of those that the
-    scheduler was busy with the one that is made from the others."""
+    """Returns the id of the node that a schedule failed at: the node that the kernel writes, or the last of the nodes
+    that the scheduler was busy with."""
     if check.failed_node is not None:
         return check.failed_node
     if kernel is not None:
@@ -302,3 +302,101 @@ def _advise(blame: Blame) -> str:
     if not blame.patches_off:
         return ""
     return f"one of the patches that are off may be why: {', '.join(blame.patches_off)}"
+
+
+# *** how a wrong array differs from the right one
+
+
+def describe_pattern(pattern: Pattern) -> str:
+    """Returns a sentence about how a wrong array differs from the right one."""
+    return _PATTERNS[pattern.rule](pattern)
+
+
+def _describe_repeated(pattern: Pattern) -> str:
+    assert pattern.size is not None
+    names = {0: "first", pattern.size - 1: "last"}
+    name = names.get(pattern.first or 0, f"number {pattern.first}")
+    return f"along axis {pattern.axis} all {pattern.size} slices are the {name} one"
+
+
+def _describe_constant(pattern: Pattern) -> str:
+    if pattern.filled is not None:
+        return f"every element is {_name_filling(pattern)}"
+    if pattern.first is None or pattern.size is None:
+        return "every element is the same number"
+    if pattern.first == 0:
+        return "every element is the first"
+    if pattern.first == pattern.size - 1:
+        return "every element is the last"
+    return f"every element is element {pattern.first} of the right ones"
+
+
+def _describe_shifted(pattern: Pattern) -> str:
+    shifted = f"shifted by {pattern.shift:+d} along axis {pattern.axis}"
+    if pattern.rule == "rotated":
+        return f"{shifted}, going around"
+    return shifted
+
+
+def _describe_swapped(pattern: Pattern) -> str:
+    swapped = f"axes {pattern.axis} and {pattern.other_axis} are swapped"
+    if pattern.same_size:
+        return swapped
+    return f"{swapped} (the order of the elements, in the same shape)"
+
+
+def _describe_slices(pattern: Pattern) -> str:
+    assert pattern.size is not None
+    slices = f"slices {pattern.first} to {pattern.last}"
+    if pattern.first == pattern.last:
+        slices = f"slice {pattern.first}"
+    if pattern.first == pattern.size - 1:
+        slices += " (the last)"
+    filled = format_known(", where it is {}", pattern.filled and _name_filling(pattern))
+    return f"only in {slices} along axis {pattern.axis}{filled}"
+
+
+def _describe_all_but_last(pattern: Pattern) -> str:
+    return f"along axis {pattern.axis} all slices but the last are {_name_filling(pattern)}"
+
+
+def _name_filling(pattern: Pattern) -> str:
+    if pattern.filled is None:
+        return "wrong"
+    return {"zero": "zero", "nan": "NaN"}[pattern.filled]
+
+
+_PATTERNS: dict[str, Callable[[Pattern], str]] = {
+    "repeated": _describe_repeated,
+    "constant": _describe_constant,
+    "reversed": lambda p: f"axis {p.axis} is reversed",
+    "rotated": _describe_shifted,
+    "shifted": _describe_shifted,
+    "swapped": _describe_swapped,
+    "summed": lambda p: f"along axis {p.axis} each slice is the sum of all {p.size}",
+    "scaled": lambda p: f"every element is {p.amount:.6g} times the right one",
+    "offset": lambda p: f"every element is {p.amount:.6g} more than the right one",
+    "slices": _describe_slices,
+    "all-but-last": _describe_all_but_last,
+    "filled": lambda p: f"the wrong elements are all {_name_filling(p)}",
+}
+
+
+def add_pattern_sentences(report: CheckReport) -> CheckReport:
+    """Returns the report with a sentence for each pattern, as its JSON has it."""
+    return CheckReport(tuple(map(_add_to_schedule, report.schedules)))
+
+
+def _add_to_schedule(check: ScheduleCheck) -> ScheduleCheck:
+    outputs = tuple(replace(output, comparison=_add_to_comparison(output.comparison)) for output in check.outputs)
+    buffers = tuple(
+        replace(buffer, comparison=buffer.comparison and _add_to_comparison(buffer.comparison))
+        for buffer in check.buffers
+    )
+    return replace(check, outputs=outputs, buffers=buffers)
+
+
+def _add_to_comparison(found: Comparison) -> Comparison:
+    if found.pattern_data is None:
+        return found
+    return replace(found, pattern=describe_pattern(found.pattern_data))

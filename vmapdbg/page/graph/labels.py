@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from vmapdbg.model.capture import Bufferize, Node
 from vmapdbg.model.wording import cut_end, format_plural
 from vmapdbg.page.format import format_bytes, format_ids, format_shape, star_ambient
-from vmapdbg.page.graph.items import BufferMark, DrawnSchedule, Group, Item, reason_of
+from vmapdbg.page.graph.groups import Group
+from vmapdbg.page.graph.items import BufferMark, DrawnSchedule, Item, reason_of
 from vmapdbg.page.graph.model import REMOVED, SIGNS
 
 _LONGEST = 44
@@ -106,10 +107,15 @@ def _label_index(group: Group) -> tuple[str, ...]:
 
 
 def _label_repeat(group: Group) -> tuple[str, ...]:
+    times, nodes = describe_repeat(group)
+    return (f"{group.last.node.id} {times}", nodes, *count_ops(item.node.op for item in group.items))
+
+
+def describe_repeat(group: Group) -> tuple[str, str]:
+    """Returns how often a layer is repeated, and which nodes the copies have."""
     ids = [item.node.id for item in group.items]
-    title = f"{group.last.node.id} the same {format_plural(group.repeats, 'more time', 'more times')}"
-    count = f"{format_plural(len(ids), 'node')}, {min(ids)} to {max(ids)}"
-    return (title, count, *count_ops(item.node.op for item in group.items))
+    times = f"the same {format_plural(group.repeats, 'more time', 'more times')}"
+    return times, f"{format_plural(len(ids), 'node')}, {min(ids)} to {max(ids)}"
 
 
 def star_ranges(names: Iterable[str]) -> str:

@@ -10,21 +10,8 @@ from vmapdbg.model.vocabulary import EdgeKind, Mark
 from vmapdbg.model.wording import format_plural
 from vmapdbg.page.format import format_bytes, format_ids
 from vmapdbg.page.graph.fold import Box, Look, find_far_edges, fold_graph, name_far_sources
-from vmapdbg.page.graph.items import (
-    BUFFERS_LEVEL,
-    LEVEL_NOTES,
-    LEVELS,
-    BufferMark,
-    DrawnSchedule,
-    Folding,
-    Group,
-    Item,
-    Stage,
-    collect_items,
-    colour_ranges,
-    count_work,
-    fold_items,
-)
+from vmapdbg.page.graph.groups import BUFFERS_LEVEL, LEVEL_NOTES, LEVELS, Folding, Group, fold_items
+from vmapdbg.page.graph.items import BufferMark, DrawnSchedule, Item, Stage, collect_items, colour_ranges, count_work
 from vmapdbg.page.graph.labels import (
     count_ops,
     describe_buffer,

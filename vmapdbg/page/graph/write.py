@@ -14,7 +14,8 @@ from vmapdbg.model.store import write_output
 from vmapdbg.model.vocabulary import StageName
 from vmapdbg.model.wording import format_plural
 from vmapdbg.page.graph.dot import style_svg, write_dot
-from vmapdbg.page.graph.items import LEVELS, DrawnSchedule, Stage, pair_drawn
+from vmapdbg.page.graph.groups import LEVELS
+from vmapdbg.page.graph.items import DrawnSchedule, Stage, pair_drawn
 from vmapdbg.page.graph.layout import PICTURES, TooSlow, check_format, draw_dot
 from vmapdbg.page.graph.model import Graph, GraphError, centre_of, keep_nodes, list_nearest, measure_ranks
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVariableType]
 from pygments.token import Comment, Keyword, Name, Number, String
 
-from vmapdbg.page.text.code import LEXERS
+from vmapdbg.install.targets import language_of
 
 Part = tuple[str, str]
 """The CSS class of a piece of a line, empty for plain text, and its text."""
@@ -48,7 +48,7 @@ def split_kernel(text: str, target: str) -> list[Sequence[Part]]:
 
     Numbers stay plain: a kernel has so many that their colours would be half of the page.
     """
-    return _split(text, LEXERS.get(target.lower()), plain={"tn", "tb", "tf"})
+    return _split(text, language_of(target), plain={"tn", "tb", "tf"})
 
 
 def _split(text: str, language: str | None, plain: Collection[str] = ()) -> list[Sequence[Part]]:

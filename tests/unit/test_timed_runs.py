@@ -1,4 +1,4 @@
-"""Timed sides of a diff take turns, and what they took is told once for each program."""
+"""Timed sides of a diff take turns, and their times are printed once for each program."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from captures import failed_snippet, make_capture, make_kernel, make_schedule
 from rendered import flatten, print_to_text
 
-from vmapdbg.commands import turns
-from vmapdbg.commands.turns import run_in_turns
+from vmapdbg.commands.shared import runs
+from vmapdbg.commands.shared.runs import run_timed
 from vmapdbg.diff import diff_captures
 from vmapdbg.install.job import Job, Run
 from vmapdbg.install.patches import parse_patches
@@ -47,8 +47,8 @@ def test_sides_take_turns_and_a_kernel_has_the_median_of_its_runs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     machine = Machine({"before": [9.0, 2.0, 3.0], "after": [1.0, 7.0, 1.5]})
-    monkeypatch.setattr(turns, "run_quietly", machine.run)
-    before, after = run_in_turns(JOBS, "net.py")
+    monkeypatch.setattr(runs, "run_quietly", machine.run)
+    before, after = run_timed(JOBS, "net.py")
     assert machine.ran == ["before", "after"] * 3
     assert [run.schedules[0].kernels[0].measured for run in (before, after)] == [
         Measured(5, 3.0, 2.0, 9.0, 3),
@@ -66,16 +66,16 @@ def test_a_side_that_fails_is_not_run_again(failed: Run, monkeypatch: pytest.Mon
         ran.append(bool(job.patches))
         return Run(make(timed("E_4", 1.0)), None) if job.patches else failed
 
-    monkeypatch.setattr(turns, "run_quietly", run)
-    before, after = run_in_turns(JOBS, "net.py")
+    monkeypatch.setattr(runs, "run_quietly", run)
+    before, after = run_timed(JOBS, "net.py")
     assert ran == [False, True, True, True]
     assert before == failed
     assert after.schedules[0].kernels[0].measured == Measured(1, 1.0, 1.0, 1.0, 3)
 
 
 def test_kernels_without_times_stay_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "run_quietly", lambda _: Run(make(make_kernel("E_4")), None))
-    before, _ = run_in_turns(JOBS, "net.py")
+    monkeypatch.setattr(runs, "run_quietly", lambda _: Run(make(make_kernel("E_4")), None))
+    before, _ = run_timed(JOBS, "net.py")
     assert before.schedules[0].kernels[0].measured is None
 
 

@@ -11,11 +11,10 @@ from pathlib import Path
 
 from vmapdbg.bisect.outcome import describe_end
 from vmapdbg.bisect.search import Reduced, Search
-from vmapdbg.commands.ask import ask_child
 from vmapdbg.commands.check import check_job
-from vmapdbg.commands.jobs import find_findings
-from vmapdbg.commands.launcher import Streams, run_job, run_many
-from vmapdbg.commands.progress import show_progress
+from vmapdbg.commands.shared.children import Streams, ask_child, run_job, run_many
+from vmapdbg.commands.shared.console import show_progress
+from vmapdbg.commands.shared.jobs import findings_of
 from vmapdbg.diff.values import estimate_terms
 from vmapdbg.install.job import Job, ReduceRequest, Run
 from vmapdbg.install.patches import Patches, spell_patches
@@ -69,7 +68,7 @@ def ask_for(request: ReduceRequest, is_shown: Callable[[Path], bool]) -> Reduced
         # values must differ by as much as they do for the search, which compares whole schedules
         request = replace(request, evidence=evidence, terms=tuple(map(estimate_terms, capture.schedules)))
         with show_progress(f"reducing {snippet}") as progress:
-            text = ask_child(request, "the reduction", None, progress)
+            text, _ = ask_child(request, None, "the reduction", None, progress)
         found = json.loads(text)
         if "text" not in found:
             return Reduced(None, found["reason"])
@@ -95,15 +94,15 @@ def shows_difference(file: Path, jobs: tuple[Job, Job], kind: str) -> bool:
     """Tells whether a snippet comes out differently with the patches of two jobs."""
     from vmapdbg.bisect.outcome import Outcomes
 
-    outcomes = Outcomes(kind, find_findings)
-    runs = run_many([replace(job, snippet=str(file), arguments=(), values=True) for job in jobs], lambda: None)
+    outcomes = Outcomes(kind, findings_of)
+    runs = run_many([replace(job, snippet=str(file), arguments=(), values=True) for job in jobs])
     return len({outcomes.sort_in(run) for run in runs}) > 1
 
 
 def shows_fault(file: Path, job: Job, end: str) -> bool:
     """Tells whether a snippet ends with an error of the same kind, or where it should run, has wrong values."""
     alone = replace(job, snippet=str(file), arguments=())
-    (run,) = run_many([alone], lambda: None)
+    (run,) = run_many([alone])
     if end != "it runs" or describe_end(run) != "it runs":
         return describe_end(run).partition(":")[0] == end.partition(":")[0]
     _, report, _ = check_job(alone)
