@@ -14,9 +14,9 @@ from vmapdbg.child.evidence.packer import SAME, UNEXPECTED, CannotPack, UOp, UOp
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.reference.graph import Kernel, Node, Store
 
+STAGES = frozenset({"BUFFERIZE", "STAGE"})
+"""Ops that make a buffer of a value; inside of a kernel until it is lowered."""
 _ARGUMENTS = {"DEFINE_GLOBAL", "PARAM"}
-# buffers that are made inside of the kernel, when it is lowered
-_STAGES = {"BUFFERIZE", "STAGE"}
 # ops around stores
 _ENDS = {"SINK", "GROUP"}
 
@@ -77,7 +77,7 @@ class KernelPacker(UOpPacker):
         if op in {"CONST", "RANGE", "DEFINE_VAR"} or self._is_number(u):
             return []
         if op == "INDEX":
-            values = [stage.src[0] for stage in u.src[:1] if stage.op.name in _STAGES]
+            values = [stage.src[0] for stage in u.src[:1] if stage.op.name in STAGES]
             return values + [part for index in u.src[1:] for part in split_gate(index)]
         if op in {"REDUCE", "CAST", "BITCAST", "BIND", *SAME}:
             return list(u.src[:1])
@@ -92,7 +92,7 @@ class KernelPacker(UOpPacker):
         return ()
 
     def _make_index(self, u: UOp, src: tuple[int, ...]) -> int:
-        if u.src[0].op.name in _STAGES:
+        if u.src[0].op.name in STAGES:
             return self._fetch(u, src)
         argument = self._find_argument(u)
         if self.kernel.dtypes[argument] != self._name_dtype(u):

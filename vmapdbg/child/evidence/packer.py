@@ -12,7 +12,7 @@ from typing import Any
 
 from vmapdbg.child.evidence.sizes import Sizes, Unsized
 from vmapdbg.child.memory import name_dtype
-from vmapdbg.model.ops import ARITHMETIC
+from vmapdbg.model.ops import ARITHMETIC, RESHAPING
 from vmapdbg.reference.graph import DEVICES, WRITES, Graph, Node, find_view
 from vmapdbg.values.itemsize import ITEMSIZE
 from vmapdbg.values.tolerance import is_float
@@ -219,7 +219,6 @@ def _name_scalar(u: UOp) -> str:
     return name_dtype(scalar())
 
 
-_MOVEMENT = {"RESHAPE", "EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP"}
 _SCOPES = {"VMAPIN", "VMAPOUT"}
 _REFUSED = {
     "KERNEL": "a custom kernel is in its graph",
@@ -281,7 +280,7 @@ class Packer(UOpPacker):
             raise CannotPack(_REFUSED[op])
         if op in {"BUFFER", "CONST", "RANGE", "DEFINE_VAR", "PARAM"} or self._is_number(u):
             return []
-        if op in _MOVEMENT:
+        if op in RESHAPING:
             return [u.src[0], *(one for one in self._find_numbers(u) if not isinstance(one, int))]
         if op in {"COPY", "ALLREDUCE", "MULTI", "UNSHARD", "BITCAST", "CAST", "BIND", "REDUCE", *_SCOPES, *SAME}:
             return list(u.src[:1])

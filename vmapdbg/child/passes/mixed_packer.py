@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from vmapdbg.child.evidence.kernel_packer import pack_kernel
+from vmapdbg.child.evidence.kernel_packer import STAGES, pack_kernel
 from vmapdbg.child.evidence.packer import CannotPack, Contents, Packer, UOp, name_reduce
+from vmapdbg.model.ops import RESHAPING
 from vmapdbg.reference.graph import Kernel, Node, find_view
 from vmapdbg.reference.graph import find_writes as list_writes
 
-STAGES = frozenset({"BUFFERIZE", "STAGE"})
 MEMORY = frozenset({"BUFFER", "PARAM", "DEFINE_GLOBAL"})
-MOVEMENT = frozenset({"RESHAPE", "EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP"})
 _LAUNCHES = frozenset({"KERNEL", "CALL"})
 
 
@@ -269,7 +268,7 @@ def find_ast(launch: UOp) -> UOp:
 def list_views(u: UOp) -> list[UOp]:
     """Returns the movement ops on the way down to memory, the outermost first."""
     found: list[UOp] = []
-    while u.op.name in MOVEMENT:
+    while u.op.name in RESHAPING:
         found.append(u)
         u = u.src[0]
     return found
@@ -277,13 +276,13 @@ def list_views(u: UOp) -> list[UOp]:
 
 def find_base(u: UOp) -> UOp:
     """Returns the UOp below movement ops."""
-    while u.op.name in MOVEMENT:
+    while u.op.name in RESHAPING:
         u = u.src[0]
     return u
 
 
 def find_buffer(u: UOp) -> Any:
     """Returns the BUFFER or PARAM whose memory a UOp is a state of."""
-    while u.op.name in MOVEMENT or u.op.name == "AFTER":
+    while u.op.name in RESHAPING or u.op.name == "AFTER":
         u = u.src[0]
     return u

@@ -14,13 +14,14 @@ from vmapdbg.check.value_path import Difference, RewriteKind, WrongRewrite
 from vmapdbg.child.adapters.schedules import find_kernels, kernel_of
 from vmapdbg.child.diagnosis import KnownNodes
 from vmapdbg.child.evidence.packer import CannotPack
-from vmapdbg.child.passes.mixed_packer import MOVEMENT, STAGES, MixedPacker, find_base, find_buffer, list_views
+from vmapdbg.child.passes.mixed_packer import STAGES, MixedPacker, find_base, find_buffer, list_views
 from vmapdbg.child.passes.steps import describe_uop, find_rule_of
 from vmapdbg.child.passes.watch import Chain, PassRun, Watched
+from vmapdbg.model.ops import RESHAPING
 from vmapdbg.reference.graph import Node
 
 UOp = Any
-_BELOW_TARGET = MOVEMENT | {"BITCAST", "INDEX", "AFTER"}
+_BELOW_TARGET = RESHAPING | {"BITCAST", "INDEX", "AFTER"}
 
 
 @dataclass

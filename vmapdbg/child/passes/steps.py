@@ -14,8 +14,9 @@ from vmapdbg.child.diagnosis import KnownNodes
 from vmapdbg.child.diagnosis.rewrites import name_uop, shorten_place
 from vmapdbg.child.evidence.packer import UNEXPECTED, CannotPack
 from vmapdbg.child.passes.compare import Judge
-from vmapdbg.child.passes.mixed_packer import MOVEMENT, STAGES, MixedPacker
+from vmapdbg.child.passes.mixed_packer import STAGES, MixedPacker
 from vmapdbg.child.passes.watch import PassRun
+from vmapdbg.model.ops import RESHAPING
 from vmapdbg.reference.graph import Unknown
 
 UOp = Any
@@ -266,7 +267,7 @@ def _render(u: UOp, depth: int) -> str:
     if not depth:
         return f"{op}(..)"
     sources = [_render(s, depth - 1) for s in u.src if s.op.name not in _HIDDEN]
-    if op in MOVEMENT:
+    if op in RESHAPING:
         sources = [sources[0], str(u.marg)]
     return f"{op}({', '.join(sources)})"
 
