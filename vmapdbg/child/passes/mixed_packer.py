@@ -16,7 +16,6 @@ from vmapdbg.model.ops import RESHAPING
 from vmapdbg.reference.graph import Kernel, Node, find_view
 from vmapdbg.reference.graph import find_writes as list_writes
 
-MEMORY = frozenset({"BUFFER", "PARAM", "DEFINE_GLOBAL"})
 _LAUNCHES = frozenset({"KERNEL", "CALL"})
 
 
