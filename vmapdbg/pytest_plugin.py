@@ -93,8 +93,8 @@ def install_overlay(patches: Patches, target: str) -> Record:
 
 def observe(target: str) -> Record:
     """Has the tinygrad of the tests observed as it is. Raises RuntimeError where it is imported already."""
+    from vmapdbg.child.listen.hooks import start
     from vmapdbg.child.live_observed import BlockObserver, build_live_observed
-    from vmapdbg.child.record.observe import start
 
     observer = BlockObserver()
     start(recorder=observer)

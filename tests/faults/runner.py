@@ -16,8 +16,8 @@ os.environ.setdefault("DEV", "PYTHON")
 import pytest
 
 from vmapdbg.child.lazy import schedule_lazy
-from vmapdbg.child.record.lines import set_internal_folders
-from vmapdbg.child.record.recorder import Recorder
+from vmapdbg.child.listen.overlay_recorder import Recorder
+from vmapdbg.child.listen.user_lines import set_internal_folders
 from vmapdbg.install import overlay
 from vmapdbg.install.patches import format_patches, parse_patches, patch_states
 from vmapdbg.lint import RULES, lint_capture
@@ -44,8 +44,8 @@ class Laboratory:
         from tinygrad.engine.realize import method_cache
         from tinygrad.engine.schedule import schedule_cache
 
-        from vmapdbg.child.adapters import lowering
-        from vmapdbg.child.extract.overlay import build_schedules
+        from vmapdbg.child.capture.overlay import build_schedules
+        from vmapdbg.child.listen import lowering
         from vmapdbg.child.program import programs
 
         for cache in (schedule_cache, method_cache):

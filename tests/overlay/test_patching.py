@@ -21,9 +21,9 @@ from tinygrad_overlay import _patching
 from tinygrad_overlay._patching import Change, Changes, UnknownShape
 
 from vmapdbg.child.evidence.overlay import OverlayCollector
-from vmapdbg.child.record.lines import note_lines
-from vmapdbg.child.record.outputs import note_values
-from vmapdbg.child.record.recorder import Recorder
+from vmapdbg.child.listen.outputs import note_values
+from vmapdbg.child.listen.overlay_recorder import Recorder
+from vmapdbg.child.listen.user_lines import note_lines
 from vmapdbg.install import overlay
 
 README = Path(__file__).parents[2] / "tinygrad" / "README.md"

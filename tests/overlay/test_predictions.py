@@ -9,8 +9,8 @@ from tinygrad import Tensor, codegen
 from tinygrad.engine.schedule import schedule_cache
 from tinygrad_overlay import _state
 
-from vmapdbg.child.record.predictions import predict
-from vmapdbg.child.record.recorder import Launched
+from vmapdbg.child.listen.overlay_recorder import Launched
+from vmapdbg.child.listen.predictions import predict
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from observed import schedule_program
 
 
 def main() -> None:
-    from vmapdbg.child.record.observe import start
+    from vmapdbg.child.listen.hooks import start
 
     recorder = start()
     importlib.import_module("tinygrad.tensor")

@@ -103,9 +103,9 @@ NOT_IMPORTED = (
     (EVERY_COMMAND, "rich"),
     (EVERY_COMMAND, "vmapdbg.diff"),
     ("vmapdbg.commands.show", "hashlib"),
-    ("vmapdbg.child.modes.overlay", "vmapdbg.child.record.observe"),
-    ("vmapdbg.child.modes.overlay", "vmapdbg.child.extract"),
-    ("vmapdbg.child.modes.overlay", "vmapdbg.child.evidence"),
+    ("vmapdbg.child.mode_overlay", "vmapdbg.child.listen.recorder"),
+    ("vmapdbg.child.mode_overlay", "vmapdbg.child.capture"),
+    ("vmapdbg.child.mode_overlay", "vmapdbg.child.evidence"),
     ("vmapdbg.lint", "vmapdbg.diff"),
 )
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from vmapdbg.child.record.observe.deciding import describe, find_deciding, find_parts
-from vmapdbg.child.record.observe.decisions import read_decision
-from vmapdbg.child.record.observe.instrument import RETURNED, instrument
+from vmapdbg.child.listen.deciding import describe, find_deciding, find_parts
+from vmapdbg.child.listen.decisions import read_decision
+from vmapdbg.child.listen.instrument import RETURNED, instrument
 
 SOURCE = """
 def realize(ctx, tr): ctx[tr] = None

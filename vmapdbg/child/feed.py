@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from vmapdbg.child.modes import load_mode
-from vmapdbg.child.record.recording import Recording
+from vmapdbg.child.listen.recording import Recording
+from vmapdbg.child.mode import load_mode
 from vmapdbg.model.capture import Capture
 
 

@@ -12,8 +12,8 @@ from types import ModuleType
 from typing import Any
 
 from vmapdbg import __version__
-from vmapdbg.child.record.lines import note_lines, set_internal_folders
-from vmapdbg.child.record.recorder import PassRecord, Recorder, ScheduleRecord
+from vmapdbg.child.listen.overlay_recorder import PassRecord, Recorder, ScheduleRecord
+from vmapdbg.child.listen.user_lines import note_lines, set_internal_folders
 from vmapdbg.install import overlay
 from vmapdbg.install.job import Job
 from vmapdbg.install.observer import Observer
@@ -31,7 +31,7 @@ def observe_with(observer: Observer) -> None:
 
 def find_renderer(target: str) -> Any:
     """Returns the renderer of the target. tinygrad is imported here, when the scheduler asks and not before."""
-    from vmapdbg.child.adapters import find_adapter
+    from vmapdbg.child.listen.adapter import find_adapter
 
     return find_adapter().make_renderer(target)
 
@@ -61,7 +61,7 @@ def build_capture(
     schedules: tuple[model.Schedule, ...] = ()
     # where there are none tinygrad may not even be there
     if records:
-        from vmapdbg.child.extract.overlay import build_schedules
+        from vmapdbg.child.capture.overlay import build_schedules
 
         schedules = build_schedules(records, job.target, progress, keeps_failed, is_brief, settled)
     versions = model.Versions(__version__, installed_version(), platform.python_version())
@@ -76,8 +76,8 @@ def build_live_capture(records: list[ScheduleRecord], target: str) -> model.Capt
 
 def is_live_ordered(passed: PassRecord) -> bool:
     """Tells whether the kernels of a run of the pass use memory in the order that its graph asks for."""
-    from vmapdbg.child.extract.order import find_order
-    from vmapdbg.child.extract.overlay_view import PassView
+    from vmapdbg.child.capture.order import find_order
+    from vmapdbg.child.capture.overlay_view import PassView
 
     return find_order(PassView(passed)).is_right
 

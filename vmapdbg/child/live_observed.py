@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vmapdbg import __version__
+from vmapdbg.child.listen.recorder import ObservingRecorder
+from vmapdbg.child.listen.records import ObservedPass, ObservedSchedule, UOp
 from vmapdbg.child.live import process_kept
-from vmapdbg.child.record.observe import ObservedPass, ObservedSchedule, ObservingRecorder
-from vmapdbg.child.record.observe.records import UOp
 from vmapdbg.install.job import Job
 from vmapdbg.install.tree import find_version
 from vmapdbg.model import capture as model
@@ -34,7 +34,7 @@ def build_observed_capture(
     missing = recorder.lost
     # where there are none tinygrad may not even be there
     if recorder.schedules:
-        from vmapdbg.child.extract.observed import build_schedules
+        from vmapdbg.child.capture.observed import build_schedules
 
         schedules = build_schedules(
             recorder.schedules, job.target, progress, keeps_failed=True, is_brief=is_brief, settled=settled
@@ -45,7 +45,7 @@ def build_observed_capture(
 
 def build_live_observed(schedules: list[ObservedSchedule], target: str) -> model.Capture:
     """The same of some schedules of a process with a life of its own, which stays as it was."""
-    from vmapdbg.child.extract.observed import build_schedules
+    from vmapdbg.child.capture.observed import build_schedules
 
     with process_kept():
         return _make_capture("", target, build_schedules(schedules, target))
@@ -53,8 +53,8 @@ def build_live_observed(schedules: list[ObservedSchedule], target: str) -> model
 
 def is_observed_ordered(passed: ObservedPass) -> bool:
     """Tells whether the kernels of a run of the pass use memory in the order that its graph asks for."""
-    from vmapdbg.child.extract.observed_view import ObservedView
-    from vmapdbg.child.extract.order import find_order
+    from vmapdbg.child.capture.observed_view import ObservedView
+    from vmapdbg.child.capture.order import find_order
 
     return find_order(ObservedView(passed)).is_right
 

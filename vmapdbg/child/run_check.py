@@ -20,5 +20,5 @@ FOLDER_VARIABLE = "VMAPDBG_CHECK"
 def check_this_process(observes: bool) -> None:
     """Has what this process realizes judged. The overlay is installed already, unless tinygrad is observed as it is."""
     folder = SuiteFolder(Path(os.environ[FOLDER_VARIABLE]))
-    way = importlib.import_module(f"vmapdbg.child.judged.{'observe' if observes else 'overlay'}")
+    way = importlib.import_module(f"vmapdbg.child.evidence.call_by_call_{'observed' if observes else 'overlay'}")
     atexit.register(way.start(folder))

@@ -27,9 +27,9 @@ from typing import IO, Any
 
 from vmapdbg.check.result import OutputCheck
 from vmapdbg.child.evidence.folder import EvidenceFolder
+from vmapdbg.child.failures.lifeline import hold
 from vmapdbg.child.lazy import schedule_lazy
-from vmapdbg.child.lifeline import hold
-from vmapdbg.child.modes import choose_mode
+from vmapdbg.child.mode import choose_mode
 from vmapdbg.child.oracle.checker import Checker
 from vmapdbg.install.job import Job, Request
 from vmapdbg.install.patches import parse_patches

@@ -7,10 +7,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from vmapdbg.child.diagnosis.known_nodes import KnownNodes, read_observed_nodes
 from vmapdbg.child.evidence.collector import Collector
 from vmapdbg.child.evidence.observed_call import ObservedCall
-from vmapdbg.child.record.observe import ObservingRecorder
+from vmapdbg.child.failures.known_nodes import KnownNodes, read_observed_nodes
+from vmapdbg.child.listen.recorder import ObservingRecorder
 from vmapdbg.install.overlay import load_patching
 
 

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vmapdbg.child.diagnosis.known_nodes import KnownNodes
+from vmapdbg.child.capture.observed_view import find_nodes
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.evidence.packer import Packer
@@ -14,9 +14,9 @@ from vmapdbg.child.evidence.packing import CannotPack
 from vmapdbg.child.evidence.passed import choose_packable, find_observed, group_observed, number_kernels, pack_buffers
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.evidence.sizes import Sizes
-from vmapdbg.child.extract.observed_view import find_nodes
-from vmapdbg.child.record.observe import ObservedPass
-from vmapdbg.child.record.observe.outcomes import find_memory
+from vmapdbg.child.failures.known_nodes import KnownNodes
+from vmapdbg.child.listen.outcomes import find_memory
+from vmapdbg.child.listen.records import ObservedPass
 
 UOp = Any
 

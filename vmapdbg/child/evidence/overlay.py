@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from vmapdbg.child.diagnosis.known_nodes import KnownNodes, read_overlay_nodes
 from vmapdbg.child.evidence.collector import Collector
 from vmapdbg.child.evidence.overlay_call import OverlayCall
+from vmapdbg.child.failures.known_nodes import KnownNodes, read_overlay_nodes
 
 
 class OverlayCollector(Collector):

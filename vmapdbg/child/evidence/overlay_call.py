@@ -6,15 +6,15 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from vmapdbg.child.diagnosis.known_nodes import KnownNodes
 from vmapdbg.child.evidence.folder import BlobsFull, EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence, Sealed, pack_graph
 from vmapdbg.child.evidence.obstacles import find_obstacle
 from vmapdbg.child.evidence.packer import Packer
 from vmapdbg.child.evidence.passed import NodeBuffer, find_dimensions, group_launches, list_range_ids, pack_buffers
 from vmapdbg.child.evidence.realize_call import RealizeCall
+from vmapdbg.child.failures.known_nodes import KnownNodes
+from vmapdbg.child.listen.overlay_recorder import PassRecord
 from vmapdbg.child.memory import read_buffer
-from vmapdbg.child.record.recorder import PassRecord
 
 UOp = Any
 

@@ -13,7 +13,7 @@ from vmapdbg.child.evidence.graphs import Evidence, KernelRun, WrittenBuffer
 from vmapdbg.child.evidence.launches import KeptWrite, LaunchKeeper
 from vmapdbg.child.evidence.packer import Packer
 from vmapdbg.child.evidence.packing import CannotPack, is_device
-from vmapdbg.child.record.observe import ObservedPass
+from vmapdbg.child.listen.records import ObservedPass
 from vmapdbg.reference.graph import DEVICES, Node
 from vmapdbg.reference.views import find_view, is_whole
 

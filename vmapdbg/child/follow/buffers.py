@@ -7,8 +7,8 @@ from collections.abc import Callable, Container
 from typing import Any
 
 from vmapdbg.check.value_path import Difference, RewriteKind, WrongRewrite
-from vmapdbg.child.diagnosis import KnownNodes
 from vmapdbg.child.evidence.packing import CannotPack
+from vmapdbg.child.failures.known_nodes import KnownNodes
 from vmapdbg.child.follow.mixed_packer import MOVEMENT, STAGES, MixedPacker, find_base, find_buffer
 from vmapdbg.child.follow.records import PassRun
 from vmapdbg.child.follow.steps import describe_uop, find_rule_of

@@ -8,13 +8,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from vmapdbg.child.adapters.launches import watch_schedules
 from vmapdbg.child.evidence.collector import Collector
 from vmapdbg.child.evidence.observed import ObservedCollector
 from vmapdbg.child.evidence.overlay import OverlayCollector
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.follow.records import Watched
 from vmapdbg.child.follow.watch import PassWatcher
+from vmapdbg.child.listen.launches import watch_schedules
 from vmapdbg.install.overlay import load_patching
 
 UOp = Any

@@ -9,10 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from vmapdbg.check.value_path import Difference, OutputPath, PassKind, PassValue, SchedulePath, WrongRewrite
-from vmapdbg.child.adapters.launches import find_inputs
-from vmapdbg.child.diagnosis.known_nodes import PassNodes
 from vmapdbg.child.evidence.packing import UNEXPECTED, CannotPack
 from vmapdbg.child.evidence.sizes import Sizes
+from vmapdbg.child.failures.known_nodes import PassNodes
 from vmapdbg.child.follow.buffers import BufferFollower
 from vmapdbg.child.follow.collectors import FollowedCall
 from vmapdbg.child.follow.compare import Judge
@@ -22,6 +21,7 @@ from vmapdbg.child.follow.outputs import Followed, choose_chains, follow_outputs
 from vmapdbg.child.follow.ran import find_real_value
 from vmapdbg.child.follow.records import PassRun
 from vmapdbg.child.follow.steps import MOST_SECONDS, Progress, StepFinder
+from vmapdbg.child.listen.launches import find_inputs
 from vmapdbg.model.wording import first_line
 from vmapdbg.reference.graph import Unknown
 from vmapdbg.reference.kinds import load

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vmapdbg.child.diagnosis.known_nodes import PassNodes
+from vmapdbg.child.failures.known_nodes import PassNodes
 from vmapdbg.child.follow.collectors import FollowedCall
 
 
@@ -14,6 +14,6 @@ def find_nodes(passed: Any, one: FollowedCall) -> PassNodes:
         return PassNodes(one.schedule, {}, {}, {}, [])
     if hasattr(passed, "find_ids"):
         return PassNodes(one.schedule, passed.find_ids(), passed.buffers, {}, [])
-    from vmapdbg.child.extract.observed_view import ObservedView
+    from vmapdbg.child.capture.observed_view import ObservedView
 
     return PassNodes(one.schedule, ObservedView(passed).ids, passed.held, dict(one.origin), [])

@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from vmapdbg.check.value_path import WrongRead
-from vmapdbg.child.adapters.schedules import ScheduledKernel, find_kernels, kernel_of
-from vmapdbg.child.diagnosis.known_nodes import PassNodes
 from vmapdbg.child.evidence.kernel_packer import pack_kernel
 from vmapdbg.child.evidence.packing import CannotPack
+from vmapdbg.child.failures.known_nodes import PassNodes
 from vmapdbg.child.follow.mixed_packer import MixedPacker, find_base, find_buffer, list_views
 from vmapdbg.child.follow.records import Created
+from vmapdbg.child.listen.schedules import ScheduledKernel, find_kernels, kernel_of
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.reference.graph import Node
 from vmapdbg.reference.kernel import Kernel

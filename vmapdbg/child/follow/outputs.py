@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vmapdbg.child.adapters.schedules import find_kernels, kernel_of
 from vmapdbg.child.follow.mixed_packer import find_base, find_buffer, list_views
 from vmapdbg.child.follow.records import Chain, PassRun, Watched
+from vmapdbg.child.listen.schedules import find_kernels, kernel_of
 
 UOp = Any
 

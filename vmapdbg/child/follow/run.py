@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from vmapdbg.check.value_path import SchedulePath, ValueReport
-from vmapdbg.child.diagnosis import Watcher
+from vmapdbg.child.failures.lifeline import hold
+from vmapdbg.child.failures.watcher import Watcher
 from vmapdbg.child.follow.collectors import FollowedCall, FollowingObserver, FollowingOverlay
 from vmapdbg.child.follow.follow import ScheduleFollower
 from vmapdbg.child.follow.lines import add_lines
 from vmapdbg.child.follow.nodes import find_nodes
 from vmapdbg.child.follow.own import NodeFollower
-from vmapdbg.child.lifeline import hold
-from vmapdbg.child.modes import choose_mode
+from vmapdbg.child.mode import choose_mode
 from vmapdbg.child.run_snippet import run_in
 from vmapdbg.install.job import ValueRequest, load_request
 from vmapdbg.model import capture as model

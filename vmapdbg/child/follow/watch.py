@@ -9,9 +9,9 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from vmapdbg.child.adapters.adapter import CREATED
-from vmapdbg.child.diagnosis.rewrites import shorten_place
+from vmapdbg.child.failures.rewrites import shorten_place
 from vmapdbg.child.follow.records import Chain, Created, PassRun, Watched
+from vmapdbg.child.listen.adapter import CREATED
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.install.overlay import load_patching
 

@@ -24,10 +24,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from vmapdbg.check.result import BufferCheck, CheckReport, Comparison, ExpectedOutput, OutputCheck, ScheduleCheck
-from vmapdbg.child.diagnosis import EndlessRewrite, Watcher
 from vmapdbg.child.evidence.folder import ASKED, CLOSED, PACKED, EvidenceFolder, schedule_of
 from vmapdbg.child.evidence.graphs import Evidence
-from vmapdbg.child.lifeline import hold
+from vmapdbg.child.failures.endless import EndlessRewrite
+from vmapdbg.child.failures.lifeline import hold
+from vmapdbg.child.failures.watcher import Watcher
 from vmapdbg.child.oracle.ahead import Ahead
 from vmapdbg.child.oracle.comparer import Comparer
 from vmapdbg.child.oracle.expected import find_expected

@@ -22,7 +22,7 @@ from vmapdbg.check.result import ScheduleCheck
 from vmapdbg.check.suite import Judged
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
-from vmapdbg.child.lifeline import hold
+from vmapdbg.child.failures.lifeline import hold
 from vmapdbg.child.oracle.checker import Checker
 from vmapdbg.child.oracle.expected import find_expected
 from vmapdbg.model.data import to_data

@@ -15,13 +15,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO, Any
 
-from vmapdbg.child.diagnosis import EndlessRewrite, Watcher, diagnose
-from vmapdbg.child.diagnosis.known_nodes import NoNodes
 from vmapdbg.child.evidence.graphs import PackedGraph
+from vmapdbg.child.failures.diagnose import diagnose
+from vmapdbg.child.failures.endless import EndlessRewrite
+from vmapdbg.child.failures.known_nodes import NoNodes
+from vmapdbg.child.failures.watcher import Watcher
+from vmapdbg.child.listen.outputs import read_output
+from vmapdbg.child.listen.overlay_recorder import Recorder
 from vmapdbg.child.live import build_live_capture, find_renderer, observe_with
 from vmapdbg.child.memory import make_buffer
-from vmapdbg.child.record.outputs import read_output
-from vmapdbg.child.record.recorder import Recorder
 from vmapdbg.install import overlay
 from vmapdbg.install.job import ReduceRequest, load_request
 from vmapdbg.install.patches import format_patches
