@@ -51,7 +51,7 @@ def describe_program(path: str, recorder: Any, pcontig: int, targets: list[str])
 
 
 def describe_schedules(path: str, recorder: Any, target: str) -> dict[str, Any]:
-    from vmapdbg.child.capture.observed import build_schedules
+    from vmapdbg.child.capture.schedule import build_schedules
     from vmapdbg.lint import lint_capture
     from vmapdbg.model import capture as model
 

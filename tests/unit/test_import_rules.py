@@ -103,9 +103,8 @@ NOT_IMPORTED = (
     (EVERY_COMMAND, "rich"),
     (EVERY_COMMAND, "vmapdbg.diff"),
     ("vmapdbg.commands.show", "hashlib"),
-    ("vmapdbg.child.mode_overlay", "vmapdbg.child.listen.recorder"),
-    ("vmapdbg.child.mode_overlay", "vmapdbg.child.capture"),
-    ("vmapdbg.child.mode_overlay", "vmapdbg.child.evidence"),
+    ("vmapdbg.child.mode", "vmapdbg.child.capture"),
+    ("vmapdbg.child.mode", "vmapdbg.child.evidence"),
     ("vmapdbg.lint", "vmapdbg.diff"),
 )
 

@@ -1,38 +1,44 @@
-"""The two ways to look at the tinygrad of a process: `overlay` with our patches, or `observe` as it is.
-
-Each is a module with a MODE, for the child of a snippet, and a FEED, for a process with a life of its own. Only the
-one that is asked for is imported.
-"""
+"""How a request's snippet is looked at: tinygrad as it is, or with the overlay and the patches of the job. Runs in the
+child of a snippet."""
 
 from __future__ import annotations
 
+import functools
 import importlib
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING
 
-from vmapdbg.child.failures.known_nodes import KnownNodes
-from vmapdbg.child.listen.recording import Asked
+from vmapdbg.child.failures.known_nodes import KnownNodes, read_nodes
+from vmapdbg.child.listen.outputs import note_values
+from vmapdbg.child.listen.recorder import ObservingRecorder
+from vmapdbg.child.listen.records import ObservedSchedule
+from vmapdbg.child.live import build_capture, listen, make_renderer
+from vmapdbg.install import overlay
 from vmapdbg.install.job import Request
+from vmapdbg.install.patches import format_patches
 from vmapdbg.model import capture as model
 
 if TYPE_CHECKING:
-    from vmapdbg.child.evidence.collector import Collector
+    from vmapdbg.child.evidence.observed import ObservedCollector
     from vmapdbg.child.failures.shadow import Shadow
     from vmapdbg.child.listen.times import Stopwatch
 
 
-class Mode(ABC):
-    """How a request's snippet is looked at. It is set up before tinygrad is imported, and ends in a Capture."""
-
-    EXTRACT: ClassVar[str]
-    """The module that makes a Capture of what was recorded."""
+class Mode:
+    """Is set up before tinygrad is imported, and ends in a Capture."""
 
     def __init__(self, request: Request):
         self.request, self.job = request, request.job
-        # where `check` has evidence kept: it brings numpy along, which nobody else here has to wait for
-        self.collector: Collector | None = None
+        self.recorder = ObservingRecorder()
+        if self.job.choices:
+            self.recorder.choose = functools.partial(make_choices, self.job.choices)
+        # where `check` has evidence kept: it brings numpy along, which takes time to import
+        self.collector: ObservedCollector | None = None
+        # the class of the collector, None: an ObservedCollector
+        self.collector_kind: type[ObservedCollector] | None = None
         self.stopwatch: Stopwatch | None = None
         if self.job.times:
             from vmapdbg.child.listen.times import Stopwatch
@@ -48,70 +54,109 @@ class Mode(ABC):
         return self.request.evidence is not None
 
     @property
-    @abstractmethod
-    def schedules(self) -> Sequence[Asked[Any]]:
+    def schedules(self) -> list[ObservedSchedule]:
         """What the snippet scheduled so far."""
+        return self.recorder.schedules
 
-    @abstractmethod
     def prepare(self) -> None:
-        """Sets it up, importing nothing of tinygrad: the snippet may set its environment. Raises OverlayError where
-        this tinygrad cannot be looked at so."""
+        """Sets the mode up, importing nothing of tinygrad: the snippet may set its environment. Raises OverlayError if
+        the overlay does not fit the installed tinygrad."""
+        if self.job.patches is not None:
+            overlay.check_installed()
+            overlay.install(format_patches(self.job.patches))
+            # the patches of fusion decide by the limits of the target
+            overlay.get_state().find_renderer = functools.partial(make_renderer, self.job.target)
+        listen(self.recorder, self.tensor_ready)
 
-    @abstractmethod
+    def tensor_ready(self, module: ModuleType) -> None:
+        """Hooks the rest in, once `tinygrad.tensor` is imported. A hook that does not fit this tinygrad is left out."""
+        lost = self.recorder.lost
+        if self.request.evidence is not None:
+            self._collect(module, Path(self.request.evidence))
+        if self.job.values:
+            self._note_values(module)
+        try:
+            if self.stopwatch is not None:
+                self.stopwatch.watch()
+            if self.shadow is not None:
+                self.shadow.watch(module)
+        except ImportError as unknown:
+            lost.append(f"launches: {unknown}")
+
+    def _collect(self, module: ModuleType, folder: Path) -> None:
+        """Has what `check` compares kept in a folder."""
+        from vmapdbg.child.evidence.observed import ObservedCollector
+
+        try:
+            collector = (self.collector_kind or ObservedCollector)(folder, self.recorder)
+            collector.watch(module)
+        except ImportError as unknown:
+            self.recorder.lost.append(f"the values that check compares: {unknown}")
+            return
+        if self.is_judged:
+            collector.wait_for_oracle()
+        self.collector = collector
+
+    def _note_values(self, module: ModuleType) -> None:
+        """Has the values of realized tensors kept with their schedules."""
+        recorder = self.recorder
+        try:
+            note_values(module, lambda: len(recorder.schedules), lambda o: recorder.schedules[-1].outputs.append(o))
+        except ImportError as unknown:
+            recorder.lost.append(f"values of realized tensors: {unknown}")
+
     def find_nodes(self) -> KnownNodes:
         """Returns what is known of the nodes of the last schedule."""
+        return read_nodes(self.recorder)
 
-    @abstractmethod
     def build(self, error: model.SnippetError | None, progress: Callable[[], object]) -> model.Capture:
         """Returns what was recorded, and lets go of what no Capture needs. Calls `progress` after each kernel."""
+        job, recorder = self.job, self.recorder
+        capture = build_capture(
+            job.snippet,
+            job.target,
+            None if job.patches is None else job.patch_states,
+            recorder.schedules,
+            error,
+            # without schedules tinygrad may be missing
+            tuple(recorder.missing if recorder.schedules else recorder.lost),
+            progress,
+            keeps_failed=True,
+            is_brief=self.is_brief,
+            settled=self._find_settled(),
+        )
+        if job.patches is not None:
+            return capture
+        return replace(capture, versions=replace(capture.versions, tree=job.tree, commit=self.request.commit))
 
-    def find_settled(self) -> frozenset[int]:
-        """Returns the numbers of the schedules of which nothing is to be told: the oracle says that they are right."""
+    def _find_settled(self) -> frozenset[int]:
+        """Returns the numbers of the schedules that the oracle found right: nothing of them is reported."""
         if self.collector is None or self.collector.late is None:
             return frozenset()
         return self.collector.late.find_settled()
 
     def pack_late(self) -> None:
-        """Packs what was left for later, where there is no later."""
+        """Packs what was left for later, if there is no later."""
         if self.collector is not None and self.collector.late is not None:
             self.collector.late.pack_all()
 
-    def watch_values(self, collector: Collector, tensor_module: ModuleType) -> None:
-        """Has the collector keep evidence, once tinygrad is imported. Raises UnknownShape."""
-        collector.watch(tensor_module)
-        if self.is_judged:
-            collector.wait_for_oracle()
-
-    def watch_launches(self, tensor_module: ModuleType) -> None:
-        """Has launches timed, and a copy of the process made before they run, where that is asked for, once tinygrad is
-        imported. Raises UnknownShape."""
-        if self.stopwatch is not None:
-            self.stopwatch.watch()
-        if self.shadow is not None:
-            self.shadow.watch(tensor_module)
-
     def add_times(self, capture: model.Capture) -> model.Capture:
-        """Returns the capture with what was timed."""
+        """Returns the capture with what was timed, and with the times that the overlay predicts."""
         if self.stopwatch is None:
             return capture
-        return self.stopwatch.fill(capture)
+        timed = self.stopwatch.fill(capture)
+        if self.job.patches is None:
+            return timed
+        from vmapdbg.child.listen.predictions import add_predictions
+
+        return add_predictions(timed, self.schedules)
 
     def close(self) -> None:
         """The snippet is done."""
         if self.collector is not None:
             if self.schedules:
                 # meanwhile the oracle compares the last of them, which is waited for
-                importlib.import_module(self.EXTRACT)
+                importlib.import_module("vmapdbg.child.capture.schedule")
             self.collector.close()
         if self.shadow is not None:
             self.shadow.stop()
-
-
-def choose_mode(request: Request) -> Mode:
-    return load_mode(observes=request.job.patches is None).MODE(request)
-
-
-def load_mode(observes: bool) -> Any:
-    """Returns the module of a mode."""
-    name = "observe" if observes else "overlay"
-    return importlib.import_module(f"vmapdbg.child.mode_{name}")

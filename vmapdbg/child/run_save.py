@@ -35,11 +35,11 @@ OUTSIDE = "(outside of the tests)"
 _PHASE = re.compile(r" \((setup|call|teardown)\)$")
 
 
-def save_this_process(observes: bool) -> None:
+def save_this_process() -> None:
     """Has what this process schedules saved. The overlay is installed already, unless tinygrad is observed as it is."""
     asked = json.loads(os.environ[SAVE_VARIABLE])
     writer = RunWriter(Path(asked["folder"]), build_data(SavedRun, asked["run"]))
-    feed(writer, observes)
+    feed(writer)
 
 
 class RunWriter:

@@ -24,7 +24,7 @@ from vmapdbg.child.failures.snippet_error import explain_error, explain_exit
 from vmapdbg.child.failures.watcher import Watcher
 from vmapdbg.child.lazy import schedule_lazy
 from vmapdbg.child.listen.recording import find_passes
-from vmapdbg.child.mode import Mode, choose_mode
+from vmapdbg.child.mode import Mode
 from vmapdbg.install import overlay
 from vmapdbg.install.job import Request, load_request
 from vmapdbg.model import capture as model
@@ -34,7 +34,7 @@ from vmapdbg.model.store import dump_compact, write_atomically
 def main() -> None:
     request = load_request(Request, sys.argv[1])
     hold(request.lifeline)
-    mode = choose_mode(request)
+    mode = Mode(request)
     watcher = Watcher(functools.partial(write_atomically, request.progress))
     watcher.start()
 

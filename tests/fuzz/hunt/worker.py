@@ -29,7 +29,7 @@ from vmapdbg.check.result import OutputCheck
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.failures.lifeline import hold
 from vmapdbg.child.lazy import schedule_lazy
-from vmapdbg.child.mode import choose_mode
+from vmapdbg.child.mode import Mode
 from vmapdbg.child.oracle.checker import Checker
 from vmapdbg.install.job import Job, Request
 from vmapdbg.install.patches import parse_patches
@@ -83,7 +83,7 @@ class World:
     def __init__(self, patches: str):
         job = Job("program.py", patches=None if patches == "observe" else parse_patches(patches))
         self.first = tempfile.TemporaryDirectory()
-        self.mode: Any = choose_mode(Request(job=job, folder=self.first.name, evidence=self.first.name))
+        self.mode: Any = Mode(Request(job=job, folder=self.first.name, evidence=self.first.name))
         self.mode.prepare()
         import tinygrad
 

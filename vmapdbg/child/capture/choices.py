@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vmapdbg.child.capture.observed_view import find_nodes
+from vmapdbg.child.capture.view import find_nodes
 from vmapdbg.child.listen.records import ObservedPass
 from vmapdbg.install.job import Choice
 

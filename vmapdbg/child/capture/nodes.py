@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from vmapdbg.child.capture.arguments import describe_argument
+from vmapdbg.child.capture.reasons import explain_realized
 from vmapdbg.child.capture.view import UOp, View, size_of, sizes_of
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.model import capture as model
@@ -32,13 +33,26 @@ def _build_node(view: View, u: UOp) -> model.Node:
         in_ranges=in_ranges,
         out_ranges=out_ranges,
         ambient=view.render_all(view.ambient.get(u, ())),
-        realized=view.explain_realized(u),
+        realized=explain_realized(view, u),
         line=view.lines.get(u),
         arg=describe_argument(view, u),
         outside=outside,
         method=view.methods.get(u),
-        unsplit=view.explain_unsplit(u),
+        unsplit=_find_unsplit(view, u),
     )
+
+
+def _find_unsplit(view: View, node: UOp) -> model.Unsplit | None:
+    """Returns why a reduce is not split in two kernels as stock tinygrad would; None for any other node."""
+    unsplit = view.passed.unsplit
+    if node.op.name != "REDUCE_AXIS" or not unsplit:
+        return None
+    # the ranges of a scope got other ids after the report: the reduce is another UOp now, with the same tag
+    tagged = (whole for u, whole in unsplit.items() if u.tag and u.tag == node.tag)
+    whole = unsplit.get(node) or next(tagged, None)
+    if whole is None:
+        return None
+    return model.Unsplit("gather", whole.axes, whole.rest, whole.source, whole.between, whole.result)
 
 
 def find_outside_axes(view: View, indices: Sequence[UOp], sizes: Sequence[Any] | None) -> tuple[model.Outside, ...]:

@@ -1,154 +1,190 @@
-"""Which rule of the overlay decided that a node is realized, and that its buffer is kept or removed. Rules and operands
-only: `render/sentences.py` makes the sentences."""
+"""Why a node is realized, and its buffer kept or removed: what was recorded, as the model has it.
+
+Rules and operands only: `page/sentences.py` makes the sentences.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+import ast
+from dataclasses import replace
+from typing import Any
 
-from tinygrad.dtype import AddrSpace
-from tinygrad.uop import Ops
-from tinygrad.uop.ops import UOp
-
-from vmapdbg.child.listen.overlay_recorder import BufferizeRecord, Disagreement, Verdict
+from vmapdbg.child.capture.shown_values import describe_decision
+from vmapdbg.child.capture.view import UOp, View
+from vmapdbg.child.listen import classify, verdicts
+from vmapdbg.child.listen.classify import Cause, find_causes
+from vmapdbg.child.listen.records import Decision, ObservedBuffer
+from vmapdbg.child.listen.verdicts import BufferReason, explain_buffer
 from vmapdbg.model.capture import Realized, Reason
-from vmapdbg.model.vocabulary import RealizedReason
+from vmapdbg.model.vocabulary import RealizedReason, Rule
 
-if TYPE_CHECKING:
-    from vmapdbg.child.capture.overlay_view import PassView
+UNKNOWN = "decided-at"
+FORCED = "forced"
 
-# stock's cost function lets a value be computed where it is read if that reads no more buffers than this
-# (tinygrad 0.12.0, schedule/rangeify.py, remove_bufferize)
-_MOST_BUFFERS = 3
-# remove_bufferize looks for these first, whatever they cost
-_NEVER_REMOVED = {Ops.CONTIGUOUS, Ops.COPY, Ops.ASSIGN, Ops.ENCDEC, Ops.NOOP}
+# what observing calls a cause, and which reason of the model that is
+_REASONS: dict[str, RealizedReason] = {
+    classify.OUTPUT: "output",
+    classify.ALWAYS: "always",
+    classify.SOURCE_OF: "source-of",
+    classify.ASSIGN: "assign",
+    classify.OUTER_REDUCE: "outer-reduce",
+    classify.DISAGREE: "consumers-disagree",
+    classify.ENDING: "ending-ranges",
+}
+_BUFFER_RULES: dict[str, Rule] = {
+    verdicts.NEVER_REMOVED: "never-removed",
+    verdicts.NOT_REMOVABLE: "not-removable",
+    verdicts.MANY_BUFFERS: "many-buffers",
+    verdicts.CHEAP: "few-buffers",
+    verdicts.SAME_INDEX: "same-index",
+    verdicts.CONSTANT: "constant",
+    verdicts.THREEFRY: "never-buffered",
+    verdicts.OUTPUT: "output",
+    verdicts.NO_RULE: "no-rule",
+    verdicts.FOLDED: "folded",
+    verdicts.TOO_MANY: "buffer-limit",
+}
 
 
 # *** a node is realized
 
 
-def explain_realized(view: PassView, u: UOp) -> Realized | None:
-    """Returns why a node is written to a buffer, None for one that is not."""
-    record = view.record
-    if u in record.forced:
-        reason, cause = record.forced[u]
-        return Realized(tuple(range(len(u.shape))), reason, "", (_explain_forced(view, u, reason, cause),))
-    disagreement, ending = record.disagreements.get(u), record.endings.get(u)
-    if disagreement is None and ending is None:
+def explain_realized(view: View, node: UOp) -> Realized | None:
+    """Returns why a node is written to a buffer, every cause with its operands; None for one that is not."""
+    causes = find_causes(view.passed, node)
+    reasons = [_explain_cause(view, cause) for cause in causes]
+    if node in view.passed.forced:
+        return Realized(tuple(range(len(node.shape))), FORCED, "", (Reason(FORCED), *reasons))
+    if not causes:
         return None
-    reasons: list[Reason] = []
-    refusal = record.refusals.get(u)
+    # each time the pass lists all axes so far
+    axes = causes[-1].axes
+    if axes is None or any(cause.axes is None for cause in causes):
+        axes = tuple(range(len(node.shape)))
+    decided: RealizedReason = UNKNOWN
+    if reasons[0].rule != UNKNOWN:
+        decided = _REASONS[causes[0].rule]
+    refusal = view.passed.refusals.get(node)
     if refusal is not None:
-        reasons.append(Reason(refusal.rule, numbers=dict(refusal.numbers)))
-    if disagreement is not None:
-        reasons.append(_explain_disagreement(view, disagreement))
-    if ending is not None:
-        ends_at = tuple(view.ids[expand] for expand in ending.ranges.values())
-        reasons.append(Reason("ending-ranges", ends_at, view.render_all(ending.ranges)))
-    axes = record.context.realize_map.get(u) or ()
-    return Realized(tuple(sorted(axes)), _name_decision(refusal, disagreement), "", tuple(reasons))
+        # a patch that refused a fusion comes before what asked for the buffer in the first place
+        decided = refusal.patch
+        reasons.insert(0, Reason(refusal.rule, numbers=dict(refusal.numbers)))
+    return Realized(tuple(sorted(axes)), decided, "", tuple(reasons))
 
 
-def _name_decision(refusal: Any, disagreement: Disagreement | None) -> RealizedReason:
-    # a patch that refused a fusion comes before what asked for the buffer in the first place
-    if refusal is not None:
-        return refusal.patch
-    if disagreement is not None:
-        return "consumers-disagree"
-    return "ending-ranges"
+def _explain_cause(view: View, cause: Cause) -> Reason:
+    at = describe_decision(view, cause.decision)
+    if cause.rule == classify.OUTPUT:
+        return Reason("output", at=at)
+    if cause.rule == classify.OUTER_REDUCE:
+        return Reason("outer-reduce", at=at)
+    if cause.rule == classify.ALWAYS and cause.node.op.name == "VMAPOUT" and cause.node.arg is not None:
+        return Reason("kept-scope", (view.ids[cause.node],), at=at)
+    if cause.rule == classify.ALWAYS:
+        return Reason("always", (view.ids[cause.node],), at=at)
+    if cause.rule == classify.DISAGREE:
+        return _explain_disagreement(view, cause, Reason(UNKNOWN, at=at))
+    if cause.rule == classify.ENDING:
+        ends = {r: view.ids[node] for r, node in cause.ending.items() if node in view.ids}
+        if ends:
+            return Reason("ending-ranges", tuple(ends.values()), view.render_all(ends), at=at)
+    if cause.rule == classify.ASSIGN and cause.node.op.name == "ASSIGN":
+        return Reason("assign", at=at)
+    if cause.rule == classify.ASSIGN and cause.because in view.ids:
+        return Reason("assigned-value", (view.ids[cause.because],), at=at)
+    if cause.rule == classify.SOURCE_OF and cause.because in view.ids:
+        return Reason("source-of", (view.ids[cause.because],), at=at)
+    return Reason(UNKNOWN, at=at)
 
 
-def _explain_forced(view: PassView, u: UOp, reason: str, cause: UOp) -> Reason:
-    if reason == "always":
-        if u.op.name == "VMAPOUT" and u.arg is not None:
-            return Reason("kept-scope", (view.ids[u],))
-        return Reason("always", (view.ids[u],))
-    if reason == "assign":
-        if cause is u:
-            return Reason("assign")
-        return Reason("assigned-value", (view.ids[cause],))
-    if reason == "source-of":
-        return Reason("source-of", (view.ids[cause],))
-    if reason == "outer-reduce":
-        return Reason("outer-reduce")
-    return Reason("output")
-
-
-def _explain_disagreement(view: PassView, found: Disagreement) -> Reason:
-    axis = found.where
-    if not isinstance(axis, int):
-        axis = view.render(axis)
+def _explain_disagreement(view: View, cause: Cause, unknown: Reason) -> Reason:
+    """The first axis on which the consumers disagree, with the first consumer that asks for each range."""
+    known = {axis: asked for axis, asked in cause.asked.items() if _is_realized(cause, axis)}
+    if not known:
+        return unknown
+    where, asked = next(iter(known.items()))
+    axis = where if isinstance(where, int) else view.render(where)
+    asking = [(view.ids[consumer], view.render(r)) for consumer, r in asked if consumer in view.ids]
     first: dict[str, int] = {}
-    for consumer, r in found.asked:
-        first.setdefault(view.render(r), view.ids[consumer])
+    for consumer, name in asking:
+        first.setdefault(name, consumer)
     if len(first) > 1:
-        return Reason("consumers-disagree", tuple(first.values()), tuple(first), axis=axis)
-    # they ask for loops over the same RANGE, which are not one loop
-    return Reason("loops-not-shared", tuple(view.ids[consumer] for consumer, _ in found.asked), tuple(first), axis=axis)
+        return Reason("consumers-disagree", tuple(first.values()), tuple(first), axis=axis, at=unknown.at)
+    if view.scope_ranges:
+        # they ask for loops over the same RANGE, which are not one loop
+        consumers = tuple(consumer for consumer, _ in asking)
+        return Reason("loops-not-shared", consumers, tuple(first), axis=axis, at=unknown.at)
+    return unknown
+
+
+def _is_realized(cause: Cause, axis: int | UOp) -> bool:
+    """Whether this decision realized an axis. An ambient range is no axis of its own."""
+    return cause.axes is None or not isinstance(axis, int) or axis in cause.axes
 
 
 # *** a buffer is kept or removed
 
 
-def explain_outcome(view: PassView, node: UOp, record: BufferizeRecord) -> Reason:
-    """Returns which rule decided what became of a BUFFERIZE."""
-    if not view.record.kernels and not record.stored:
+def explain_outcome(view: View, buffer: ObservedBuffer) -> Reason:
+    """Returns which rule decided what became of a BUFFERIZE, with its numbers."""
+    if not view.passed.kernels and not buffer.stored:
         return Reason("schedule-failed")
-    # what the cost function said does not count where a later rule did something else
-    if record.verdict is not None and record.verdict.kept == record.stored:
-        return explain_verdict(record.verdict)
-    if not record.stored:
-        return Reason("folded")
-    if view.is_output(node):
-        return Reason("output")
-    return Reason("no-rule")
+    if buffer.stored and buffer.node in view.passed.forced:
+        return Reason(FORCED)
+    found = explain_buffer(view.passed, buffer)
+    if found.numbers is not None:
+        rule: Any = found.rule
+        return Reason(rule, numbers=found.numbers)
+    rule = _name_rule(found)
+    reason = Reason(rule, numbers=_find_numbers(rule, found, buffer))
+    if found.decision is None:
+        return reason
+    return replace(reason, at=describe_decision(view, found.decision))
 
 
-def explain_verdict(verdict: Verdict) -> Reason:
-    """Returns which test of the cost function decided, with its numbers: the same tests in the same order as
-    `remove_bufferize` of tinygrad 0.12.0 (schedule/rangeify.py) has them."""
-    src, buffer, kept = verdict.value, verdict.buffer, verdict.kept
-    if src.op in _NEVER_REMOVED:
-        return Reason("never-removed", numbers={"op": src.op.name})
-    if not buffer.arg.removable:
-        return Reason("not-removable")
-    if verdict.again:
-        return Reason("computed-again")
-    if verdict.reused is not None:
-        return Reason(verdict.reused.rule, numbers=dict(verdict.reused.numbers))
-    if src.op is Ops.THREEFRY:
-        return Reason("never-buffered", numbers={"op": src.op.name})
-    accessed, reduces = _find_accessed(src)
-    buffers: dict[str, int | float | str] = {"buffers": accessed, "limit": _MOST_BUFFERS}
-    if accessed > _MOST_BUFFERS and kept:
-        return Reason("many-buffers", numbers=buffers)
-    readers = sum(_reads_buffer(r.src[0]) for r in reduces)
-    if readers:
-        rule = "reduce-reads-buffer" if kept else "reduce-computed-again"
-        return Reason(rule, numbers={"reduces": readers})
-    if kept:
-        return Reason("cost-function")
-    return Reason("few-buffers", numbers=buffers)
+def _name_rule(found: BufferReason) -> Rule:
+    if found.rule == verdicts.REDUCE_READS:
+        return "reduce-reads-buffer" if found.kept else "reduce-computed-again"
+    return _BUFFER_RULES.get(found.rule, UNKNOWN)
 
 
-def _find_accessed(src: UOp) -> tuple[int, list[UOp]]:
-    """Returns how many buffers a value reads, and the reduces in it. What a LOCAL buffer holds is part of it."""
-    inside, read = _walk_down(src, lambda x: x.op is Ops.BUFFER or _is_global_bufferize(x))
-    return len(read), [x for x in inside if x.op is Ops.REDUCE]
+def _find_numbers(rule: str, found: BufferReason, buffer: ObservedBuffer) -> dict[str, int | float | str]:
+    if rule in {"never-removed", "never-buffered"}:
+        return {"op": buffer.stage.src[0].op.name}
+    if rule in {"reduce-reads-buffer", "reduce-computed-again"}:
+        return {"reduces": len(found.reduces)}
+    if rule in {"many-buffers", "few-buffers"}:
+        numbers: dict[str, int | float | str] = {"buffers": len(found.accessed)}
+        limit = find_limit(found.decision, "accessed_buffers")
+        if limit is not None:
+            numbers["limit"] = limit
+        return numbers
+    return {}
 
 
-def _reads_buffer(value: UOp) -> bool:
-    _, read = _walk_down(value, lambda x: x.op in {Ops.BUFFER, Ops.BUFFERIZE})
-    return bool(read)
+def find_limit(decision: Decision | None, counted: str) -> int | None:
+    """Returns the number that the length of `counted` was compared with; None where no condition compares it."""
+    if decision is None:
+        return None
+    for condition in decision.conditions:
+        if counted not in condition.text:
+            continue
+        try:
+            tree = ast.parse(condition.text, mode="eval")
+        except SyntaxError:
+            continue
+        for part in ast.walk(tree):
+            if isinstance(part, ast.Compare) and counted in ast.unparse(part.left):
+                limit = _read_number(part.comparators[0], condition.values)
+                if limit is not None:
+                    return limit
+    return None
 
 
-def _walk_down(value: UOp, stops: Callable[[UOp], bool]) -> tuple[list[UOp], set[UOp]]:
-    """Returns what a value is made of, and where `stops` ends the walk."""
-    if stops(value):
-        return [], {value}
-    inside = list(value.toposort(gate=lambda x: not stops(x)))
-    return inside, {s for x in inside for s in x.src if stops(s)}
-
-
-def _is_global_bufferize(x: UOp) -> bool:
-    return x.op is Ops.BUFFERIZE and x.arg.addrspace == AddrSpace.GLOBAL
+def _read_number(part: ast.expr, values: dict[str, Any]) -> int | None:
+    value = values.get(ast.unparse(part))
+    if isinstance(part, ast.Constant):
+        value = part.value
+    if isinstance(value, int):
+        return value
+    return None

@@ -7,18 +7,19 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from vmapdbg.child.evidence.collector import Collector
+from vmapdbg.child.evidence.observed import ObservedCollector
 from vmapdbg.child.evidence.replays import ReplayWatcher
 from vmapdbg.child.evidence.suite_folder import SuiteFolder
 from vmapdbg.child.failures.diagnose import explain_stopped
 from vmapdbg.child.failures.endless import Endless, EndlessRewrite
 from vmapdbg.child.failures.watcher import Watcher
-from vmapdbg.child.listen.recording import Recording
+from vmapdbg.child.listen.recorder import ObservingRecorder
 from vmapdbg.child.listen.user_lines import find_user_line
+from vmapdbg.child.live import listen
 from vmapdbg.child.run_save import find_test
 
 
-class BetweenCalls(Recording[Any]):
+class BetweenCalls(ObservingRecorder):
     """Keeps a schedule while the call that asked for it runs, and no longer: the program's tensors are freed."""
 
     def __init__(self, folder: SuiteFolder) -> None:
@@ -31,14 +32,23 @@ class BetweenCalls(Recording[Any]):
         if cached:
             self._end_outside()
 
-    def schedule_created(self, created: Any, buffers: Any, /) -> None:
-        super().schedule_created(created, buffers)
+    def schedule_created(self, graph: Any, created: Any) -> None:
+        super().schedule_created(graph, created)
         self._end_outside()
 
     def _end_outside(self) -> None:
         if not self.is_call_running:
             self.folder.note_outside()
             self.forget()
+
+
+def start(folder: SuiteFolder) -> Callable[[], None]:
+    """Has what this process realizes handed on. Returns what is to be called when the process ends."""
+    recorder = BetweenCalls(folder)
+    collector = CallByCall(folder, recorder)
+    listen(recorder, collector.watch)
+    watch_rewrites(folder, recorder)
+    return collector.close
 
 
 def watch_rewrites(folder: SuiteFolder, recorder: BetweenCalls) -> None:
@@ -59,7 +69,7 @@ def watch_rewrites(folder: SuiteFolder, recorder: BetweenCalls) -> None:
     os.register_at_fork(after_in_child=start)
 
 
-class CallByCall(Collector):
+class CallByCall(ObservedCollector):
     """Has evidence for one call at a time, and forgets what a TinyJit captured when the next test runs."""
 
     def __init__(self, folder: SuiteFolder, recorder: BetweenCalls) -> None:

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vmapdbg.child.capture.observed_view import find_nodes
+from vmapdbg.child.capture.view import find_nodes
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.evidence.packer import Packer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Protocol
 
 UOp = Any
@@ -86,35 +85,17 @@ def _find_tags(u: UOp) -> list[int]:
     return [tag for tag in u.tag if isinstance(tag, int)]
 
 
-def read_overlay_nodes(recorder: Any) -> KnownNodes:
-    """Returns what the overlay's Recorder knows."""
+def read_nodes(recorder: Any) -> KnownNodes:
+    """Returns what the recorder knows of the nodes of its last schedule."""
+    from vmapdbg.child.capture.view import View
 
-    def read(number: int, passed: Any) -> KnownNodes:
-        asts = [kernel.ast for kernel in passed.kernels if kernel.ast.op.name == "SINK"]
-        return PassNodes(number, passed.find_ids(), passed.buffers, {}, asts)
-
-    return _read_last(recorder, read)
-
-
-def read_observed_nodes(recorder: Any) -> KnownNodes:
-    """Returns what an ObservingRecorder knows."""
-    from vmapdbg.child.capture.observed_view import ObservedView
-
-    def read(number: int, passed: Any) -> KnownNodes:
-        view = ObservedView(passed)
-        asts = [launch.ast for launch in view.launches if launch.is_compute]
-        return PassNodes(number, view.ids, passed.held, recorder.origin, asts)
-
-    return _read_last(recorder, read)
-
-
-def _read_last(recorder: Any, read: Callable[[int, Any], KnownNodes]) -> KnownNodes:
-    """Returns what `read` makes of the number of the last schedule and its run of the pass."""
     schedules = recorder.schedules
     if not schedules:
         return NoNodes()
-    number = len(schedules) - 1
-    if schedules[-1].passed is None:
+    number, passed = len(schedules) - 1, schedules[-1].passed
+    if passed is None:
         # it was refused before the pass could look at it
         return PassNodes(number, {}, {}, {}, [])
-    return read(number, schedules[-1].passed)
+    view = View(passed)
+    asts = [launch.ast for launch in view.launches if launch.is_compute]
+    return PassNodes(number, view.ids, passed.held, recorder.origin, asts)

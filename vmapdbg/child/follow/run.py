@@ -10,18 +10,17 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from vmapdbg.check.value_path import SchedulePath, ValueReport
 from vmapdbg.child.failures.lifeline import hold
 from vmapdbg.child.failures.watcher import Watcher
-from vmapdbg.child.follow.collectors import FollowedCall, FollowingObserver, FollowingOverlay
+from vmapdbg.child.follow.collectors import FollowedCall, FollowingCollector
 from vmapdbg.child.follow.follow import ScheduleFollower
 from vmapdbg.child.follow.lines import add_lines
 from vmapdbg.child.follow.nodes import find_nodes
 from vmapdbg.child.follow.own import NodeFollower
-from vmapdbg.child.mode import choose_mode
+from vmapdbg.child.mode import Mode
 from vmapdbg.child.run_snippet import run_in
 from vmapdbg.install.job import ValueRequest, load_request
 from vmapdbg.model import capture as model
@@ -34,11 +33,11 @@ from vmapdbg.model.wording import first_line
 def main() -> None:
     request = load_request(ValueRequest, sys.argv[1])
     hold(request.lifeline)
-    mode: Any = choose_mode(request)
+    mode: Any = Mode(request)
     progress = functools.partial(write_atomically, request.progress)
     watcher = Watcher(progress)
     watcher.start()
-    replace_collector(mode, request)
+    mode.collector_kind = FollowingCollector
     error = run_in(mode, request)
     followed = list(choose_followed(mode, request))
     schedules = mode.schedules
@@ -73,15 +72,6 @@ def follow(follower: ScheduleFollower, schedule: model.Schedule, asked: Sequence
     # what is asked about comes first, as time is bounded
     own = tuple(nodes.follow(number) for number in asked)
     return replace(follower.follow(schedule.line), nodes=own)
-
-
-def replace_collector(mode: Any, request: ValueRequest) -> None:
-    """Has the evidence collected by what follows the passes, too."""
-    assert request.evidence is not None
-    if request.job.patches is None:
-        mode.collector_kind = FollowingObserver
-    else:
-        mode.collector = FollowingOverlay(Path(request.evidence), mode.recorder)
 
 
 def choose_followed(mode: Any, request: ValueRequest) -> Iterator[FollowedCall]:

@@ -24,7 +24,8 @@ class Cause:
     """Why a node is realized, as the overlay names it.
 
     `axes` are those that this decision realized, None for all. `because` is the node that asks for it (`source-of`,
-    `assign`, `output`). `asked` has, for each axis on which the consumers disagree, (consumer, range it asks for).
+    `assign`, `output`). `asked` has, for each axis (or ambient range) on which the consumers disagree, (consumer, range
+    it asks for).
     `ending` maps each range that ends to the node it ends at: an EXPAND, or the consumer that broadcasts.
     """
 
@@ -33,7 +34,7 @@ class Cause:
     axes: tuple[int, ...] | None
     decision: Decision
     because: UOp | None = None
-    asked: dict[int, tuple[tuple[UOp, UOp], ...]] = field(default_factory=dict)
+    asked: dict[int | UOp, tuple[tuple[UOp, UOp], ...]] = field(default_factory=dict)
     ending: dict[UOp, UOp] = field(default_factory=dict)
 
 
@@ -49,9 +50,11 @@ def name_cause(passed: ObservedPass, decided: RealizeDecision) -> Cause:
         ranges = next(
             (v for c in decision.conditions for text, v in c.values.items() if text.startswith("ending_ranges")), ()
         )
+        ranges = [passed.loops.get(r, r) for r in ranges]
         return Cause(ENDING, node, axes, decision, ending=find_endings(passed, node, ranges))
     if any("consumer_rngs" in text for text in about):
-        return Cause(DISAGREE, node, axes, decision, asked=find_asked(passed, node))
+        asked = find_asked_in_scope(passed, node, decision) if passed.scope_ranges else find_asked(passed, node)
+        return Cause(DISAGREE, node, axes, decision, asked=asked)
     return _name_rule(passed, node, axes, decision, about)
 
 
@@ -100,10 +103,31 @@ def asked_of(passed: ObservedPass, consumer: UOp, node: UOp) -> tuple[UOp, ...] 
     return broadcast(consumer, node, ranges[0])
 
 
-def find_asked(passed: ObservedPass, node: UOp) -> dict[int, tuple[tuple[UOp, UOp], ...]]:
+def find_asked_in_scope(
+    passed: ObservedPass, node: UOp, decision: Decision
+) -> dict[int | UOp, tuple[tuple[UOp, UOp], ...]]:
+    """Returns the same for the first axis that our pass found, or for an ambient range, if there is no such axis. Loops
+    that differed are one RANGE by now, so they cannot be compared again."""
+    consumers = [c for c in passed.consumers.get(node, ()) if c in passed.range_map]
+    axes, ambient = decision.find_value("differ"), decision.find_value("batch_differs")
+    if axes:
+        return {axes[0]: tuple((c, passed.range_map[c][0][axes[0]]) for c in consumers)}
+    if ambient:
+        r = ambient[0]
+        return {r: tuple((c, ambient_of(passed, c).get(r, r)) for c in consumers)}
+    return {}
+
+
+def ambient_of(passed: ObservedPass, node: UOp) -> dict[UOp, UOp]:
+    """Returns what each ambient range of the inputs of a node is bound to; empty for stock tinygrad."""
+    ranges: Any = passed.range_map[node]
+    return ranges[2] if len(ranges) > 2 else {}
+
+
+def find_asked(passed: ObservedPass, node: UOp) -> dict[int | UOp, tuple[tuple[UOp, UOp], ...]]:
     """Returns axis -> (consumer, range it asks for), for each axis on which the consumers disagree, valids apart."""
     found = [(c, asked) for c in passed.consumers.get(node, ()) if (asked := asked_of(passed, c, node)) is not None]
-    disagree: dict[int, tuple[tuple[UOp, UOp], ...]] = {}
+    disagree: dict[int | UOp, tuple[tuple[UOp, UOp], ...]] = {}
     for axis in range(min((len(asked) for _, asked in found), default=0)):
         if len({asked[axis].get_idx() for _, asked in found}) > 1:
             disagree[axis] = tuple((consumer, asked[axis]) for consumer, asked in found)
@@ -139,7 +163,9 @@ def ended_at(passed: ObservedPass, consumer: UOp, source: UOp) -> set[UOp]:
     outside = own[1] if consumer.op.name == "EXPAND" else own[0]
     added = max(len(outside) - len(asked), 0)
     differ = [there for there, here in zip(outside[added:], asked, strict=False) if there is not here]
-    return ranges_of(*outside[:added], *differ)
+    # what is outside of a scope is the same for each step of it
+    entered = [bound for r, bound in ambient_of(passed, consumer).items() if r not in passed.ambient.get(source, ())]
+    return ranges_of(*outside[:added], *differ, *entered)
 
 
 def ranges_of(*expressions: UOp) -> set[UOp]:

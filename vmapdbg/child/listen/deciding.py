@@ -51,7 +51,7 @@ class Deciding:
 
 def find_deciding(tree: ast.Module) -> dict[Function, str]:
     """Returns the deciding functions and lambdas of a module: "realizes", "rule", "stores" or "makes"."""
-    functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
+    functions = {n.name: n for n in list_functions(tree) if isinstance(n, ast.FunctionDef)}
     named = {name: {n.attr for n in ast.walk(f) if isinstance(n, ast.Attribute)} for name, f in functions.items()}
     found: dict[Function, str] = {}
     has_map = any("realize_map" in attributes for attributes in named.values())
@@ -73,6 +73,14 @@ def find_deciding(tree: ast.Module) -> dict[Function, str]:
                 if "bufferize" in named[function.name]:
                     found.setdefault(function, "makes")
     return found
+
+
+def list_functions(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Yields the statements of a module and of its classes."""
+    for statement in tree.body:
+        yield statement
+        if isinstance(statement, ast.ClassDef):
+            yield from statement.body
 
 
 def find_rules(tree: ast.Module) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -192,8 +200,8 @@ def _walk_lambda(described: Deciding, function: ast.Lambda) -> None:
 
 def add_test(described: Deciding, test: ast.expr, in_loop: bool) -> None:
     line = test.lineno
-    parts = {ast.unparse(part): f"__vmapdbg_{line}_{i}" for i, part in enumerate(find_parts(test))}
-    described.tests[line] = Test(line, ast.unparse(test), parts, f"__vmapdbg_{line}", in_loop)
+    parts = {ast.unparse(part): f"_vmapdbg_{line}_{i}" for i, part in enumerate(find_parts(test))}
+    described.tests[line] = Test(line, ast.unparse(test), parts, f"_vmapdbg_{line}", in_loop)
 
 
 def find_parts(test: ast.expr) -> list[ast.expr]:

@@ -10,7 +10,8 @@ from typing import Any
 
 from vmapdbg.child.listen.deciding import Deciding, Test
 from vmapdbg.child.listen.instrument import known
-from vmapdbg.child.listen.records import Condition, Decision, UOp
+from vmapdbg.child.listen.records import OVERLAY, Condition, Decision, UOp
+from vmapdbg.install.overlay import overlay_dir
 
 _PLAIN = (bool, int, float, str, bytes, tuple, list, dict, set, frozenset, type(None))
 
@@ -97,7 +98,10 @@ def _read_condition(test: Test, holds: bool | None, values: dict[str, Any]) -> C
 
 @functools.cache
 def _relative(filename: str) -> str:
-    """`schedule/indexing.py`, whatever folder the tinygrad is in."""
+    """`schedule/indexing.py`, whatever folder the tinygrad is in; `overlay/schedule/indexing.py` of our pass."""
+    ours = f"{overlay_dir()}{os.sep}"
+    if filename.startswith(ours):
+        return f"{OVERLAY}/{filename.removeprefix(ours)}"
     _, found, inside = filename.replace(os.sep, "/").rpartition("/tinygrad/")
     if not found:
         return os.path.basename(filename)

@@ -1,5 +1,5 @@
-"""Where tinygrad is listened to: each hook is put on right after the module that has its name ran, before others import
-it from there. A name that is not found switches off its part, which `recorder.missing` says when tinygrad is imported.
+"""Where tinygrad is listened to: each hook is put on right after the module that defines its name ran, before others
+import it from there. A missing name switches off its part, and `recorder.missing` says so when tinygrad is imported.
 """
 
 from __future__ import annotations
@@ -8,15 +8,22 @@ import functools
 import os
 import sys
 from collections.abc import Callable
+from importlib.abc import Loader
 from itertools import islice
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
-from vmapdbg.child.listen.instrument import FOCUS, ObservingFinder
+from vmapdbg.child.listen.instrument import RETURNED, instrument
 from vmapdbg.child.listen.matchers import WatchedMatcher
 from vmapdbg.child.listen.origins import UserLines
 from vmapdbg.child.listen.recorder import ObservingRecorder
+from vmapdbg.install.import_hook import tinygrad_finder
+from vmapdbg.install.overlay import OVERLAY_PACKAGE, is_installed
 
+# the modules whose functions decide: theirs and ours
+_DECIDING = ("tinygrad.schedule.indexing", "tinygrad.schedule.rangeify")
+_OVERLAY_GRAPH, _OVERLAY_SCOPES = f"{OVERLAY_PACKAGE}._func.graph", f"{OVERLAY_PACKAGE}.schedule._scopes"
+_OVERLAY_DECIDING = (f"{OVERLAY_PACKAGE}.schedule.indexing",)
 # what tinygrad does on its own: UOps that it makes then are followed, or are no user's. The first of a schedule begins
 # a new set of followed lines.
 _FIRST = ("transform_to_call", "complete_create_schedule_with_vars")
@@ -31,29 +38,25 @@ def start(
     tensor_ready: Callable[[ModuleType], object] = lambda module: None, recorder: ObservingRecorder | None = None
 ) -> ObservingRecorder:
     """Observes every schedule of this process from here on. tinygrad must not be imported yet. `tensor_ready` is called
-    with its module `tensor`, right after that ran. Returns the recorder, a new one where none is given.
+    with its module `tensor`, right after that ran. Returns the recorder, a new one if none is given.
 
-    Raises RuntimeError when it is.
+    Raises RuntimeError if tinygrad is imported already.
     """
     if "tinygrad" in sys.modules:
         raise RuntimeError("tinygrad is imported already: what it decides cannot be observed any more")
     if recorder is None:
         recorder = ObservingRecorder()
-    hooks = _Hooks(recorder, tensor_ready)
-    sys.meta_path.insert(0, ObservingFinder(_is_wanted, recorder.returned, hooks.put_on))
+    tinygrad_finder().listener = _Hooks(recorder, tensor_ready)
     return recorder
 
 
-# where no name that is watched has ever been: devices, what is built on Tensor
+# no name that is watched has ever been there: devices, what is built on Tensor
 _ELSEWHERE = ("tinygrad.runtime", "tinygrad.renderer", "tinygrad.nn", "tinygrad.apps", "tinygrad.viz", "tinygrad.llm")
 
 
-def _is_wanted(name: str) -> bool:
-    return name.startswith("tinygrad.") and not name.startswith(_ELSEWHERE)
-
-
 class _Hooks:
-    """Puts the hooks on. `_quiet` counts how deep tinygrad is in its own work, `_lowering` how deep in lowering."""
+    """Listens to imports and puts the hooks on. `_quiet` counts how deep tinygrad is in its own work, `_lowering` how
+    deep in lowering."""
 
     def __init__(self, recorder: ObservingRecorder, tensor_ready: Callable[[ModuleType], object]) -> None:
         self.recorder, self.tensor_ready = recorder, tensor_ready
@@ -61,8 +64,32 @@ class _Hooks:
         self._set_making: Callable[[bool], None] = lambda noting: None
         self._put: set[str] = set()
 
-    def put_on(self, module: ModuleType) -> None:
+    # *** imports
+
+    def wants(self, name: str) -> bool:
+        if name in (*_OVERLAY_DECIDING, _OVERLAY_GRAPH, _OVERLAY_SCOPES):
+            return True
+        return name.startswith("tinygrad.") and not name.startswith(_ELSEWHERE)
+
+    def compile(self, module: ModuleType, loader: Loader) -> CodeType | None:
+        """Has the functions of a deciding module keep what they see."""
+        file = module.__file__
+        if module.__name__ not in (*_DECIDING, *_OVERLAY_DECIDING) or file is None or not hasattr(loader, "get_data"):
+            return None
+        # a rule is frozen with the globals that it names, so ours must be there before the module runs
+        setattr(module, RETURNED, self.recorder.returned)
+        source: Any = loader
+        # compiled each time: a .pyc of the changed module would be loaded by the next process that imports tinygrad
+        return compile(instrument(source.get_data(file), file), file, "exec", dont_inherit=True)
+
+    def ready(self, module: ModuleType) -> None:
         """Puts on every hook whose name this module defines."""
+        if module.__name__.startswith("tinygrad."):
+            self._put_on_tinygrad(module)
+        else:
+            self._put_on_overlay(module)
+
+    def _put_on_tinygrad(self, module: ModuleType) -> None:
         own = vars(module)
         hooks: dict[str, Callable[[ModuleType], None]] = {
             "UOpMetaClass": self._watch_making,
@@ -85,6 +112,32 @@ class _Hooks:
             if self.recorder.lines is not None:
                 self.recorder.lines.begin()
             self.tensor_ready(module)
+
+    def _put_on_overlay(self, module: ModuleType) -> None:
+        """The overlay makes a few graphs without a rewrite: their nodes have the lines of those that they replace."""
+        lines, own = self.recorder.lines, vars(module)
+        if lines is None:
+            return
+        if module.__name__ == _OVERLAY_GRAPH:
+            replace_nodes = own["replace_nodes"]
+
+            @functools.wraps(replace_nodes)
+            def replacing(*args: Any) -> Any:
+                replaced = replace_nodes(*args)
+                lines.take_over(replaced)
+                return replaced
+
+            own["replace_nodes"] = replacing
+        if module.__name__ == _OVERLAY_SCOPES:
+            prepare = own["prepare_scopes"]
+
+            @functools.wraps(prepare)
+            def preparing(tsink: Any, toposort: Any, *args: Any) -> Any:
+                prepared = prepare(tsink, toposort, *args)
+                lines.follow_tags(toposort, prepared.toposort())
+                return prepared
+
+            own["prepare_scopes"] = preparing
 
     def _look_for_missing(self) -> None:
         lost = {
@@ -144,7 +197,7 @@ class _Hooks:
             before = len(context.replace)
             result = rewrite(context, root)
             # what the user's own code simplifies gets its line where it is made
-            if self._quiet and not self._lowering:
+            if self._quiet and not self._lowering and not recorder.is_paused:
                 # 0.12 goes through a graph node by node, in one context for all
                 added = islice(reversed(context.replace.items()), len(context.replace) - before)
                 recorder.rewritten(dict(reversed(list(added))))
@@ -166,10 +219,13 @@ class _Hooks:
 
     def _watch_pass(self, module: ModuleType) -> None:
         run = vars(module)["run_rangeify"]
+        # ours reports its pass itself, when it has put its scopes in order
+        reports_itself = is_installed()
 
         @functools.wraps(run)
         def watched(tsink: Any, *args: Any, **kwargs: Any) -> Any:
-            self.recorder.pass_starts(tsink)
+            if not reports_itself:
+                self.recorder.stock_pass_starts(tsink)
             result = run(tsink, *args, **kwargs)
             self.recorder.pass_ends()
             return result
@@ -231,7 +287,7 @@ class _Hooks:
 def _find_switches() -> dict[str, Any]:
     """The switches that the scheduler's modules look at; the key of the schedule cache has none of them."""
     found: dict[str, Any] = {}
-    for name in FOCUS & sys.modules.keys():
+    for name in sys.modules.keys() & set(_DECIDING):
         for switch, value in vars(sys.modules[name]).items():
             if type(value).__name__.lstrip("_") == "ContextVar" and switch not in _NO_DECISION:
                 found[switch] = value

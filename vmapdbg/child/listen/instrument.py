@@ -10,16 +10,10 @@ twice, no call is made, what the test means stays. What a rule returns goes thro
 from __future__ import annotations
 
 import ast
-import importlib.machinery
-import sys
-from collections.abc import Callable, Sequence
-from importlib.machinery import ModuleSpec
-from types import ModuleType
 from typing import Any
 
 from vmapdbg.child.listen.deciding import Deciding, Function, describe, find_deciding, find_parts
 
-FOCUS = frozenset({"tinygrad.schedule.indexing", "tinygrad.schedule.rangeify"})
 RETURNED = "__vmapdbg_returned__"
 # the kinds of functions all of whose answers are looked at
 RULES = frozenset({"rule", "stores"})
@@ -109,47 +103,3 @@ class _KeepParts(ast.NodeTransformer):
 def _returned(value: ast.expr, at: ast.AST) -> ast.expr:
     call = ast.Call(ast.Name(RETURNED, ast.Load()), [ast.Constant(getattr(at, "lineno", 0)), value], [])
     return ast.copy_location(call, value)
-
-
-class ObservingFinder:
-    """Loads the modules that `wanted` names: those of FOCUS rewritten, each given to `ready` once it ran."""
-
-    def __init__(
-        self,
-        wanted: Callable[[str], bool],
-        returned: Callable[[int, Any], Any],
-        ready: Callable[[ModuleType], None],
-    ) -> None:
-        self.wanted, self.returned, self.ready = wanted, returned, ready
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if not self.wanted(fullname):
-            return None
-        others = (finder for finder in sys.meta_path if finder is not self)
-        specs = (finder.find_spec(fullname, path, target) for finder in others)
-        found = next((spec for spec in specs if spec is not None), None)
-        if found is not None and isinstance(found.loader, importlib.machinery.SourceFileLoader):
-            found.loader = _Loader(fullname, found.loader.path, self)
-        return found
-
-
-class _Loader(importlib.machinery.SourceFileLoader):
-    def __init__(self, name: str, path: str, finder: ObservingFinder) -> None:
-        super().__init__(name, path)
-        self.finder = finder
-
-    def get_code(self, fullname: str) -> Any:
-        if fullname not in FOCUS:
-            return super().get_code(fullname)
-        # compiled each time: a .pyc of the rewritten module would be loaded by whoever imports tinygrad next
-        tree = instrument(self.get_data(self.path), self.path)
-        return compile(tree, self.path, "exec", dont_inherit=True)
-
-    def exec_module(self, module: ModuleType) -> None:
-        if module.__name__ in FOCUS:
-            # a rule is frozen with the globals that it names, so ours must be there before the module runs
-            setattr(module, RETURNED, self.finder.returned)
-        super().exec_module(module)
-        self.finder.ready(module)

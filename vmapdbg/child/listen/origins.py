@@ -119,6 +119,24 @@ class UserLines:
         for new, origin in made:
             self._spread(new, origin)
 
+    def take_over(self, replaced: Mapping[UOp, UOp]) -> None:
+        """What takes the place of a UOp for good has its origin."""
+        for old, new in replaced.items():
+            origin = self.followed.get(old) or old.__dict__.get(_ORIGIN)
+            if old is not new and origin is not None:
+                new.__dict__[_ORIGIN] = origin
+
+    def follow_tags(self, before: Iterable[UOp], after: Iterable[UOp]) -> None:
+        """tinygrad 0.12 gives nodes tags: a node of `after` has the origin of the node of `before` with its tag."""
+        by_tag: dict[Any, Origin] = {}
+        for uop in before:
+            origin = self._find_own(uop)
+            if uop.tag and origin is not None:
+                by_tag[uop.tag] = origin
+        for uop in after:
+            if uop.tag in by_tag:
+                self.followed[uop] = by_tag[uop.tag]
+
     def _spread(self, made: UOp, origin: Origin) -> None:
         todo = list(made.src)
         while todo:

@@ -24,6 +24,7 @@ from vmapdbg.child.listen.records import (
     UOp,
     Verdict,
 )
+from vmapdbg.install.observer import Observer
 
 Choose = Callable[[ObservedPass, int], str | None]
 """Given a pass that begins and the number of its schedule: sets what is forced and released in it, and returns a line
@@ -46,13 +47,15 @@ def guarded(report: Callable[..., Any]) -> Callable[..., Any]:
     return taken
 
 
-class ObservingRecorder(Recording[ObservedSchedule]):
+class ObservingRecorder(Recording[ObservedSchedule], Observer):
     """What the snippet scheduled, in order. `missing` has a line for each part that could not be observed.
 
     `choose` makes decisions in place of tinygrad's own. Between `pass_starts` and `schedule_created` there is a
     current pass. While it lasts, `_origin` maps what the rewrites made to the node of the tensor graph that it stands
     for: values, stores, and at the end kernels.
     """
+
+    listens = True
 
     def __init__(self, choose: Choose = lambda passed, schedule: None) -> None:
         self.choose = choose
@@ -65,6 +68,10 @@ class ObservingRecorder(Recording[ObservedSchedule]):
         self._current: ObservedPass | None = None
         self._origin: dict[UOp, UOp] = {}
         self._buffers = KnownBuffers()
+        self._unsplit: dict[UOp, Any] = {}
+        # how often the overlay paused it, and the pass that was the current one before
+        self._pauses = 0
+        self._paused: ObservedPass | None = None
 
     @functools.cached_property
     def adapter(self) -> Adapter:
@@ -83,7 +90,7 @@ class ObservingRecorder(Recording[ObservedSchedule]):
     def forget(self) -> None:
         """Lets go of every UOp."""
         self.schedules, self._by_key, self._current = [], {}, None
-        self._origin, self._buffers = {}, KnownBuffers()
+        self._origin, self._buffers, self._unsplit = {}, KnownBuffers(), {}
         if self.lines is not None:
             self.lines.followed = {}
 
@@ -104,15 +111,21 @@ class ObservingRecorder(Recording[ObservedSchedule]):
             now, then = self.read_settings(), schedule.passed.settings
             schedule.not_in_key = {name: (then.get(name), v) for name, v in now.items() if then.get(name) != v}
 
-    @guarded
-    def pass_starts(self, tsink: UOp) -> None:
+    def stock_pass_starts(self, tsink: UOp) -> None:
+        """The rangeify pass of stock tinygrad runs on the graph of `tsink`."""
         toposort = tsink.toposort(_is_outside_kernels)
         consumers: dict[UOp, dict[UOp, None]] = {u: {} for u in toposort}
         for consumer in toposort:
             for source in consumer.src:
                 if source in consumers:
                     consumers[source][consumer] = None
-        passed = ObservedPass(tsink, toposort, consumers, settings=self.read_settings())
+        self._begin(ObservedPass(tsink, toposort, consumers))
+
+    @guarded
+    def _begin(self, passed: ObservedPass) -> None:
+        """A pass starts: it belongs to the schedule that was asked for last."""
+        toposort, consumers = passed.toposort, passed.consumers
+        passed.settings = self.read_settings()
         if self.lines is not None:
             passed.origins = self.lines.find_origins(toposort, consumers)
         if not self.schedules or self.schedules[-1].cached or self.schedules[-1].passed is not None:
@@ -135,9 +148,11 @@ class ObservingRecorder(Recording[ObservedSchedule]):
     def context_made(self, context: Any) -> None:
         """The pass made its IndexingContext: its realize map becomes one that tells who puts a node in."""
         if self._current is not None:
-            passed = self._current
-            context.realize_map = RecordingMap(self._node_put, self._node_taken, passed.forced, passed.released)
-            passed.range_map = context.range_map
+            self._watch_context(self._current, context)
+
+    def _watch_context(self, passed: ObservedPass, context: Any) -> None:
+        context.realize_map = RecordingMap(self._node_put, self._node_taken, passed.forced, passed.released)
+        passed.range_map = context.range_map
 
     @guarded
     def pass_ends(self) -> None:
@@ -171,6 +186,75 @@ class ObservingRecorder(Recording[ObservedSchedule]):
             kernel = ObservedKernel(launch.ast, launch.buffers, launch.is_compute, launch.variables, node)
             passed.kernels.append(kernel)
         self._origin, self._buffers = {}, KnownBuffers()
+
+    # *** what the overlay reports
+
+    def pause(self) -> None:
+        if not self._pauses:
+            self._paused, self._current = self._current, None
+        self._pauses += 1
+
+    def resume(self) -> None:
+        self._pauses -= 1
+        if not self._pauses:
+            self._current, self._paused = self._paused, None
+
+    @property
+    def is_paused(self) -> bool:
+        return self._pauses > 0
+
+    @guarded
+    def pass_starts(
+        self,
+        tsink: UOp,
+        toposort: dict[UOp, None],
+        consumers: dict[UOp, dict[UOp, None]],
+        context: Any,
+        scope_ranges: frozenset[UOp],
+    ) -> None:
+        passed = ObservedPass(tsink, toposort, consumers, ambient=context.vmap_map, scope_ranges=scope_ranges)
+        passed.unsplit, self._unsplit = self._unsplit, {}
+        self._begin(passed)
+        self._watch_context(passed, context)
+
+    def pass_repeats(self) -> None:
+        self.schedules[-1].passed = None
+        self._current, self._unsplit = None, {}
+
+    @guarded
+    def loops_bound(self, loops: dict[UOp, UOp]) -> None:
+        if self._current is not None:
+            self._current.loops = loops
+
+    @guarded
+    def fusion_refused(self, x: UOp, refusal: Any) -> None:
+        if self._current is not None:
+            self._current.refusals[x] = refusal
+
+    @guarded
+    def split_left_out(self, reduce: UOp, whole: Any) -> None:
+        # tinygrad looks again at the two reduces that one became: the first report is about the one that stock splits
+        self._unsplit.setdefault(reduce, whole)
+
+    @guarded
+    def removal_decided(self, buffer: UOp, index: UOp, result: UOp | None, rule: str, numbers: dict[str, Any]) -> None:
+        record = self._buffers.find(buffer)
+        if record is None or self._current is None:
+            return
+        record.readers[buffer, index] = None
+        outcome = "kept" if result is None else "removed"
+        name = rule, 0, outcome
+        record.verdicts.pop(name, None)
+        record.verdicts[name] = Verdict(outcome, buffer, index, None, rule, dict(numbers))
+
+    @guarded
+    def store_closed(self, buffer: UOp, stored: UOp) -> None:
+        record = self._buffers.find(buffer)
+        if record is None or self._current is None:
+            return
+        record.left_open = tuple(stored.ranges)
+        for store in find_stores(stored):
+            self._origin[store] = record.node
 
     # *** decisions
 
@@ -218,7 +302,7 @@ class ObservingRecorder(Recording[ObservedSchedule]):
             self._stored(record, answer)
         elif outcome == "narrowed" and instead is not None:
             self._buffers.know(instead, record)
-        reader = next((u for u in operands.values() if u.op.name == "INDEX" and u.src[:1] == (stage,)), None)
+        reader = next((u for u in operands.values() if _reads(u, stage)), None)
         # without a reader it is no matter of cost: the value is a constant, or in a buffer already
         if record.node in self._current.forced and reader is not None and outcome in ("removed", "narrowed"):
             record.readers[stage, reader] = None
@@ -268,6 +352,8 @@ class ObservingRecorder(Recording[ObservedSchedule]):
     @guarded
     def rewritten(self, replaced: Mapping[UOp, UOp]) -> None:
         """A rewrite is done: `replaced` maps each UOp it went through to what took its place."""
+        if self._pauses:
+            return
         if self._current is None:
             if self.lines is not None:
                 self.lines.follow(replaced)
@@ -285,6 +371,11 @@ class ObservingRecorder(Recording[ObservedSchedule]):
             if old is not new and old in origin and new not in origin:
                 origin[new] = origin[old]
         self._buffers.place(origin)
+
+
+def _reads(u: UOp, stage: UOp) -> bool:
+    """Whether `u` is the INDEX of a buffer. The overlay may give the buffer other ranges before it asks."""
+    return u.op.name == "INDEX" and u.src[0].op is stage.op and u.src[0].arg is stage.arg
 
 
 def _is_outside_kernels(uop: UOp) -> bool:

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 from vmapdbg.model.capture import Output
 
 UOp = Any
+OVERLAY = "overlay"
+"""The first part of the file of a decision of our pass."""
 
 
 class Origin(NamedTuple):
@@ -50,8 +52,9 @@ class Decision:
 
     @property
     def place(self) -> str:
-        """`indexing.py:278`"""
-        return f"{os.path.basename(self.file)}:{self.line}"
+        """`indexing.py:278`, or `overlay/indexing.py:147` for a decision of our pass."""
+        folder = f"{OVERLAY}/" if self.file.startswith(OVERLAY) else ""
+        return f"{folder}{os.path.basename(self.file)}:{self.line}"
 
     def find_value(self, text: str) -> Any:
         """Returns the value of a part of its conditions, by the part's text; None where there is none."""
@@ -78,7 +81,10 @@ class Verdict:
     outcome: str
     stage: UOp
     reader: UOp | None
-    decision: Decision
+    decision: Decision | None = None
+    # a rule of the overlay's own, with its numbers
+    rule: str = ""
+    numbers: dict[str, int | float | str] = field(default_factory=dict)
 
 
 @dataclass
@@ -97,6 +103,8 @@ class ObservedBuffer:
     readers: dict[tuple[UOp, UOp], None] = field(default_factory=dict)
     stored: bool = False
     buffer: UOp | None = None
+    # the ranges that are still open after its store
+    left_open: tuple[UOp, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,6 +137,15 @@ class ObservedPass:
     # decided by the job, not by tinygrad: put in as realize points, and let go
     forced: frozenset[UOp] = frozenset()
     released: frozenset[UOp] = frozenset()
+    # reported by the overlay; empty for stock tinygrad
+    ambient: dict[UOp, tuple[UOp, ...]] = field(default_factory=dict)
+    scope_ranges: frozenset[UOp] = frozenset()
+    # a loop over a scope's RANGE while the pass ran -> that RANGE
+    loops: dict[UOp, UOp] = field(default_factory=dict)
+    # node -> why a fusion was refused there: its `patch`, `rule` and `numbers`
+    refusals: dict[UOp, Any] = field(default_factory=dict)
+    # reduce that stock would split -> the axes of a gather, and the shapes of stock's way
+    unsplit: dict[UOp, Any] = field(default_factory=dict)
 
 
 @dataclass

@@ -30,6 +30,8 @@ class BufferReason:
     decision: Decision | None = None
     accessed: tuple[UOp, ...] = ()
     reduces: tuple[UOp, ...] = ()
+    # those of a rule of the overlay's own; None for any other rule
+    numbers: dict[str, int | float | str] | None = None
 
 
 def explain_buffer(passed: ObservedPass, buffer: ObservedBuffer) -> BufferReason:
@@ -56,15 +58,17 @@ def find_verdict(buffer: ObservedBuffer) -> Verdict | None:
 
 def _name_verdict(verdict: Verdict, kept: bool) -> BufferReason:
     decision, value = verdict.decision, verdict.stage.src[0]
+    if decision is None:
+        return BufferReason(verdict.rule, kept, numbers=verdict.numbers)
     accessed = tuple(_find_part(decision, "accessed_buffers") or ())
     reduces: list[UOp] = []
     if _find_holding(decision, "buffer_in_reduce"):
         reduces = find_reading_reduces(value)
-    return BufferReason(_find_rule(verdict, kept), kept, decision, accessed, tuple(reduces))
+    return BufferReason(_find_rule(verdict, decision, kept), kept, decision, accessed, tuple(reduces))
 
 
-def _find_rule(verdict: Verdict, kept: bool) -> str:
-    decision, value = verdict.decision, verdict.stage.src[0]
+def _find_rule(verdict: Verdict, decision: Decision, kept: bool) -> str:
+    value = verdict.stage.src[0]
     if verdict.reader is None:
         if value.op.name == "CONST":
             return CONSTANT

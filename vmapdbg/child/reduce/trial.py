@@ -21,8 +21,8 @@ from vmapdbg.child.failures.endless import EndlessRewrite
 from vmapdbg.child.failures.known_nodes import NoNodes
 from vmapdbg.child.failures.watcher import Watcher
 from vmapdbg.child.listen.outputs import read_output
-from vmapdbg.child.listen.overlay_recorder import Recorder
-from vmapdbg.child.live import build_live_capture, find_renderer, observe_with
+from vmapdbg.child.listen.recorder import ObservingRecorder
+from vmapdbg.child.live import build_live_capture, listen, make_renderer
 from vmapdbg.child.memory import make_buffer
 from vmapdbg.install import overlay
 from vmapdbg.install.job import ReduceRequest, load_request
@@ -56,15 +56,15 @@ def main() -> None:
     job = request.job
     assert job.patches is not None
     overlay.install(format_patches(job.patches))
+    lint = None
+    if request.by == "findings":
+        recorder = ObservingRecorder()
+        listen(recorder)
+        lint = functools.partial(lint_recorded, recorder, job.target)
     from tinygrad.helpers import Context
 
     # what the patches of fusion decide depends on it
-    overlay.get_state().find_renderer = functools.partial(find_renderer, job.target)
-    lint = None
-    if request.by == "findings":
-        recorder = Recorder()
-        observe_with(recorder)
-        lint = functools.partial(lint_recorded, recorder, job.target)
+    overlay.get_state().find_renderer = functools.partial(make_renderer, job.target)
     Watcher(lambda text: None, period=_PERIOD).start()
     # stdout carries answers alone
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
@@ -76,7 +76,7 @@ def main() -> None:
         write_frame(answers, pickle.dumps(trial))
 
 
-def lint_recorded(recorder: Recorder, target: str) -> tuple[str, ...]:
+def lint_recorded(recorder: ObservingRecorder, target: str) -> tuple[str, ...]:
     """Returns the codes of what lint finds in the schedules since the last call."""
     from vmapdbg.lint import lint_capture
 
