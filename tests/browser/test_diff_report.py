@@ -12,7 +12,7 @@ from captures import make_capture, make_kernel, make_node, make_schedule
 from opened import EVIL, Opened
 
 from vmapdbg.diff import diff_captures
-from vmapdbg.diff.lines import match_lines
+from vmapdbg.diff.sequences import match_lines
 from vmapdbg.model.capture import Capture, Finding, Realized
 from vmapdbg.page.html.diff_page import render_diff_report
 from vmapdbg.page.html.sources import SourceFile

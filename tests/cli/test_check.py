@@ -42,10 +42,10 @@ def test_the_bug_of_a_sample_is_found(sample: str, run_sample: RunSample) -> Non
 
 @pytest.mark.parametrize("snippet", [LOST, pytest.param(XSUM, marks=pytest.mark.slow)], ids=["with vmap", "without"])
 def test_what_is_right_is_one_line_and_exits_zero(snippet: str, tmp_path: Path) -> None:
-    done = run_tool("check", snippet, "--oracle", "stock,python", cwd=tmp_path)
+    done = run_tool("check", snippet, "--oracle", "numpy", cwd=tmp_path)
     assert done.returncode == 0, done.stdout
     assert "all right" in done.stdout.splitlines()[0]
-    assert "PYTHON device" in " ".join(done.stdout.split())
+    assert "compared with the numpy reference" in done.stdout
 
 
 def test_rows_of_what_is_padded_are_lowered(tmp_path: Path) -> None:
@@ -66,27 +66,11 @@ def test_rows_of_what_is_padded_are_lowered(tmp_path: Path) -> None:
     assert "all right" in done.stdout.splitlines()[0]
 
 
-@pytest.mark.parametrize(
-    ("options", "oracles"),
-    [
-        ([], {"numpy"}),
-        pytest.param(
-            ["--oracle", "python", "--oracle", "numpy,stock"], {"numpy", "stock", "python"}, marks=pytest.mark.slow
-        ),
-        pytest.param(["--paranoid"], {"stock", "python"}, marks=pytest.mark.slow),
-    ],
-)
-def test_the_oracles_that_are_asked_for(options: list[str], oracles: set[str], tmp_path: Path) -> None:
-    """The old name of two oracles is still known."""
-    snippet = write(tmp_path, "from tinygrad import Tensor\nprint((Tensor([1.0, 2.0]) + 1).tolist())\n")
-    data = json.loads(run_tool("check", snippet, *options, "--json", cwd=tmp_path).stdout)
-    assert {output["oracle"] for schedule in data["schedules"] for output in schedule["outputs"]} == oracles
-
-
-def test_an_oracle_that_is_not_there_is_one_line(tmp_path: Path) -> None:
-    done = run_tool("check", XSUM, "--oracle", "stock,numpi", cwd=tmp_path)
+@pytest.mark.parametrize("options", [["--oracle", "stock,numpy"], ["--oracle", "python"], ["--paranoid"]])
+def test_an_oracle_that_was_removed_is_one_line(options: list[str], tmp_path: Path) -> None:
+    done = run_tool("check", XSUM, *options, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "unknown oracle 'numpi': choose from numpy, python, stock" in done.stderr
+    assert f"{' '.join(options)} was removed: the numpy reference finds all that it found" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
@@ -104,12 +88,12 @@ def test_json_has_the_contract_and_the_finding(run_sample: RunSample) -> None:
 
 
 @pytest.mark.slow
-def test_a_schedule_that_only_fails_with_the_patches_is_told(tmp_path: Path) -> None:
+def test_a_schedule_that_fails_with_the_patches_is_told(tmp_path: Path) -> None:
     done = run_tool("check", UNCLOSED, "--patches", "all,-close-ranges", cwd=tmp_path)
     assert done.returncode == 3
     text = " ".join(done.stdout.split())
     assert "1 schedule failed" in text
-    assert "stock tinygrad computes its graph, unrolled" in text
+    assert "should be" in text
 
 
 def test_the_snippet_runs_once_and_its_random_numbers_are_the_same(tmp_path: Path) -> None:
@@ -248,33 +232,17 @@ def test_cancelled_sums_are_no_wrong_value(tmp_path: Path) -> None:
         "from tinygrad import Tensor\nTensor.manual_seed(1)\nx = Tensor.randn(64, 64)\n"
         "print((x - x.mean(0)).sum().item())\n"
     )
-    assert run_tool("check", write(tmp_path, text), "--oracle", "stock,python", cwd=tmp_path).returncode == 0
-
-
-@pytest.mark.slow
-def test_a_large_batch_is_checked_in_part_and_that_is_said(tmp_path: Path) -> None:
-    text = (
-        "from tinygrad import Tensor, UOp, dtypes\nfrom tinygrad.uop.ops import AxisType\n"
-        "r, k = UOp.range(50, -1, AxisType.LOOP), UOp.const(dtypes.index, 0)\n"
-        "x = Tensor.arange(100.0).reshape(50, 2).contiguous().realize()\n"
-        "out = (x.vmapin((r, k)).flip(0).contiguous() + 1).vmapout((r, k)).realize()\n"
-    )
-    done = run_tool("check", write(tmp_path, text), "--elements", "5", "--oracle", "stock", cwd=tmp_path)
-    assert "not checked: output 0: 48 of 50 steps of its scope" in " ".join(done.stdout.split())
-    assert done.returncode == 0
-    broken = run_tool("check", "snippet.py", "--elements", "5", "--patches", "all,-ambient-ranges", cwd=tmp_path)
-    assert broken.returncode in (0, 1)
+    assert run_tool("check", write(tmp_path, text), cwd=tmp_path).returncode == 0
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("from tinygrad import Tensor\nx = (Tensor.ones(4).shard(('CPU:0', 'CPU:1'), 0) + 1).realize()\n", "sharded"),
         ("from tinygrad import Tensor\nx = (Tensor.empty(4, device='NULL') + 1).realize()\n", "NULL device"),
     ],
 )
 def test_what_cannot_be_compared_is_said(text: str, words: str, tmp_path: Path) -> None:
-    done = run_tool("check", write(tmp_path, text), "--oracle", "stock", cwd=tmp_path)
+    done = run_tool("check", write(tmp_path, text), cwd=tmp_path)
     assert words in done.stdout, done.stderr
     assert "all right" not in done.stdout.splitlines()[0]
 

@@ -33,7 +33,7 @@ PROGRAM = re.compile(r"^<!-- (\w+\.py)\n(.*?)^-->$", re.M | re.S)
 LOST = "all,-ambient-ranges"
 # what is not printed by this tool, or by nothing that can be run here: page, beginning of the block
 NOT_PRINTED = {
-    ("README.md", "vmapdbg show SNIPPET"): "what can be typed",
+    ("commands.md", "vmapdbg show SNIPPET"): "what can be typed",
     ("lint.md", "vmapdbg lint [SNIPPET"): "what can be typed",
     ("report.md", "%load_ext"): "a cell of a notebook",
     ("report.md", "%%vmapdbg"): "a cell of a notebook",
@@ -83,7 +83,22 @@ def test_shown_output(block: str, run_sample: RunSample) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("printed", list_printed(), ids=lambda printed: " ".join(printed.command.split()[:6]))
 def test_marked_output(printed: Printed, tmp_path: Path) -> None:
-    for name in ("samples", "tests"):
+    assert_printed(printed, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "printed",
+    [printed for printed in list_printed() if printed.page == "README.md"],
+    ids=lambda printed: " ".join(printed.command.split()[:3]),
+)
+def test_the_readme_is_right_without_clang(printed: Printed, tmp_path: Path) -> None:
+    assert_printed(printed, tmp_path, DEV="", CC="no-such-compiler")
+
+
+def assert_printed(printed: Printed, tmp_path: Path, **environment: str) -> None:
+    """Runs the command of a block with these variables, and looks for each part of the block in its output."""
+    for name in ("samples", "tests", "bench"):
         (tmp_path / name).symlink_to(ROOT / name)
     for name, program in PROGRAM.findall(TEXTS[printed.page]):
         (tmp_path / name).write_text(program, "utf-8")
@@ -91,7 +106,7 @@ def test_marked_output(printed: Printed, tmp_path: Path) -> None:
     for command in printed.command.split(" && "):
         words = shlex.split(command)
         start = words.index("vmapdbg")
-        variables = dict(word.split("=", 1) for word in words[:start])
+        variables = {**environment, **dict(word.split("=", 1) for word in words[:start])}
         done = run_tool(*words[start + 1 :], cwd=tmp_path, **variables)
     assert done is not None
     rest = (done.stdout + done.stderr).splitlines()

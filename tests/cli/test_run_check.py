@@ -170,7 +170,7 @@ def test_the_judge_ends_with_a_tool_that_is_killed(folder: Path) -> None:
 def find_processes(folder: str) -> list[str]:
     """Returns the judges of a folder."""
     listed = subprocess.run(["ps", "-e", "-ww", "-o", "args"], capture_output=True, text=True, check=True).stdout
-    return [line for line in listed.splitlines() if "oracle.judge" in line and folder in line]
+    return [line for line in listed.splitlines() if "compare.judge" in line and folder in line]
 
 
 def test_one_run_does_one_thing(folder: Path) -> None:

@@ -30,12 +30,30 @@ START = (
     "os.execv(sys.executable, [sys.executable, '-m', 'vmapdbg', *sys.argv[1:]])"
 )
 SLEEPS = "import time\ntime.sleep(300)\n"
-# stock tinygrad computes 90,000 graphs for it
-MANY_STEPS = """
+THREE_SCHEDULES = """
 from tinygrad import Tensor
-from tinygrad.func import vmap
-x, y = Tensor.rand(300, 2).realize(), Tensor.rand(300, 2).realize()
-out = vmap(lambda a: vmap(lambda b: (a * b).sum())(y))(x).realize()
+for i in range(3): (Tensor.empty(3) * 0 + i).realize()
+"""
+# a sitecustomize.py: the comparison of the last schedule takes long
+SLOW_COMPARISON = """
+import sys, threading, time
+
+def make_slow():
+    name = "vmapdbg.child.compare.schedule_checker"
+    while not hasattr(sys.modules.get(name), "ScheduleChecker"):
+        time.sleep(0.001)
+    checker = sys.modules[name].ScheduleChecker
+    check = checker.check
+
+    def check_slowly(self, *arguments):
+        if self.evidence.schedule == 2:
+            time.sleep(600)
+        return check(self, *arguments)
+
+    checker.check = check_slowly
+
+if any("vmapdbg.child.compare" in argument for argument in sys.orig_argv):
+    threading.Thread(target=make_slow, daemon=True).start()
 """
 # nothing runs, so that all there is to wait for are the kernels
 MANY_KERNELS = """
@@ -114,6 +132,14 @@ def running_in(folder: Path) -> list[str]:
     return found
 
 
+@pytest.fixture
+def slow_comparison(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The PYTHONPATH with which the comparison of the last schedule takes long."""
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "sitecustomize.py").write_text(SLOW_COMPARISON, encoding="utf-8")
+    return os.pathsep.join([str(folder), str(ROOT)])
+
+
 def left_in(folder: Path) -> list[str]:
     """What the tool left among the temporary files; tinygrad has locks of devices there."""
     return [file.name for file in folder.iterdir() if file.suffix != ".lock"]
@@ -123,18 +149,20 @@ def left_in(folder: Path) -> list[str]:
     ("arguments", "text", "shown"),
     [
         (
-            ["check", "slow.py", "--oracle", "stock", "--elements", "1000000"],
-            MANY_STEPS,
-            b"comparing slow.py with stock tinygrad, each vmap scope unrolled: schedule",
+            ["check", "slow.py"],
+            THREE_SCHEDULES,
+            b"comparing slow.py with the numpy reference: schedule",
         ),
         (["bisect", "slow.py", "--reduce", "-o", "small.py"], SLEEPS, b"bisecting slow.py"),
         (["lint", "slow.py", "--format", "json"], SLEEPS, b"running slow.py twice"),
     ],
     ids=["check", "bisect", "lint"],
 )
-def test_ctrl_c_leaves_no_process_and_no_file(arguments: list[str], text: str, shown: bytes, tmp_path: Path) -> None:
+def test_ctrl_c_leaves_no_process_and_no_file(
+    arguments: list[str], text: str, shown: bytes, tmp_path: Path, slow_comparison: str
+) -> None:
     (tmp_path / "slow.py").write_text(text, encoding="utf-8")
-    with run_on_terminal(*arguments, folder=tmp_path) as terminal:
+    with run_on_terminal(*arguments, folder=tmp_path, PYTHONPATH=slow_comparison) as terminal:
         terminal.wait_for(shown)
         os.write(terminal.master, CTRL_C)
         assert terminal.wait() == 130
@@ -165,20 +193,17 @@ def test_kernels_are_counted_once_the_snippet_is_done(tmp_path: Path) -> None:
     assert SHOW_CURSOR in terminal.shown
 
 
-# one schedule that is compared at once, and one that is not
-QUICK_AND_SLOW = "from tinygrad import Tensor\n(Tensor.empty(3) * 0 + 1).realize()\n" + MANY_STEPS
-UNROLLED = ["check", "slow.py", "--oracle", "stock", "--elements", "1000000"]
-
-
 @pytest.mark.slow
-def test_ctrl_c_shows_what_is_compared_by_then(tmp_path: Path) -> None:
-    (tmp_path / "slow.py").write_text(QUICK_AND_SLOW, encoding="utf-8")
-    with run_on_terminal(*UNROLLED, folder=tmp_path, to_stdout=tmp_path / "out") as terminal:
-        terminal.wait_for(b"schedule 4 of 4")
+def test_ctrl_c_shows_what_is_compared_by_then(tmp_path: Path, slow_comparison: str) -> None:
+    (tmp_path / "slow.py").write_text(THREE_SCHEDULES, encoding="utf-8")
+    with run_on_terminal(
+        "check", "slow.py", folder=tmp_path, to_stdout=tmp_path / "out", PYTHONPATH=slow_comparison
+    ) as terminal:
+        terminal.wait_for(b"schedule 3 of 3")
         os.write(terminal.master, CTRL_C)
         assert terminal.wait() == 130
     shown = (tmp_path / "out").read_text(encoding="utf-8")
-    assert re.match(r"slow\.py  \d outputs, all right so far\n  stopped: 1 of 4 schedules not compared\n", shown), shown
+    assert re.match(r"slow\.py  \d outputs, all right so far\n  stopped: 1 of 3 schedules not compared\n", shown), shown
     assert terminal.shown.rstrip().endswith(b"vmapdbg: interrupted")
     assert running_in(tmp_path) == []
     assert left_in(tmp_path / "tmp") == []

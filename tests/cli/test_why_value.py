@@ -118,38 +118,24 @@ def test_the_sample(tmp_path: Path) -> None:
     assert "3 of 5 outputs wrong" in said
 
 
-def test_the_own_value_of_a_node(tmp_path: Path) -> None:
+def test_the_outputs_that_a_node_feeds(tmp_path: Path) -> None:
+    """The node of a line stands for the outputs that it feeds."""
     code, said = follow(tmp_path, WRONG_RULE, "snippet.py:11", "snippet.py", "--json")
     assert code == 1, said
-    nodes: list[dict[str, Any]] = json.loads(said)["schedules"][0]["nodes"]
-    found = {one["shape"][-1]: one for one in nodes}[1]
-    status = {one["name"]: one["status"] for one in found["passes"]}
-    assert status["apply rangeify"] == "right"
-    assert status["symbolic+reduce_collapse+debuf"] == "wrong"
-    assert status["its kernel as the scheduler made it"] == "wrong"
-    assert status["the kernels as they ran"] == "wrong"
-    assert found["numbers"] == [18.0, 45.0]
-    assert found["rewrite"]["rule"].endswith("snippet.py:7")
-    assert found["ended"] is None
+    schedules: list[dict[str, Any]] = json.loads(said)["schedules"]
+    assert [len(one["outputs"]) for one in schedules] == [1]
+    assert schedules[0]["outputs"][0]["rewrite"]["rule"].endswith("snippet.py:7")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("node", "verdict", "kernels"),
-    [
-        ("48", "node ADD 48 wrong; 1 of 1 output wrong", ["right", "wrong"]),
-        ("45", "node REDUCE_AXIS 45 right; 1 of 1 output wrong", ["right"]),
-    ],
-)
-def test_nodes_of_the_sample(node: str, verdict: str, kernels: list[str], tmp_path: Path) -> None:
+def test_a_node_of_the_sample(tmp_path: Path) -> None:
     snippet = str(ROOT / "samples" / "lost_range.py")
     arguments = ("--schedule", "2", "--patches", "all,-fuse-broadcast,-ambient-ranges")
-    done = run_tool("why", "--value", node, snippet, *arguments, cwd=tmp_path)
+    done = run_tool("why", "--value", "48", snippet, *arguments, cwd=tmp_path)
     assert done.returncode == 1
     said = flatten(done.stdout)
-    assert verdict in said
-    rows = [line for line in done.stdout.splitlines() if "as scheduled" in line]
-    assert [line.split("as scheduled")[1].split()[0] for line in rows] == kernels
+    assert "1 of 1 output wrong" in said
+    assert "of node ADD 48" in said
 
 
 @pytest.mark.slow

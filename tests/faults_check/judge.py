@@ -1,6 +1,6 @@
-"""Judges the evidence of all faults by one oracle, in one process, without the overlay.
+"""Compares the evidence of all faults with the numpy reference, in one process, without the overlay.
 
-`python -m tests.faults_check.judge FOLDER ORACLE` prints one JSON object a line.
+`python -m tests.faults_check.judge FOLDER` prints one JSON object a line.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ import pickle
 import sys
 from pathlib import Path
 
+from vmapdbg.child.compare.schedule_checker import ScheduleChecker
 from vmapdbg.child.evidence.folder import EvidenceFolder
-from vmapdbg.child.oracle.checker import Checker
 from vmapdbg.model.data import to_data
 
 
-def judge(folder: Path, oracle: str) -> None:
+def judge(folder: Path) -> None:
     for one in sorted(path for path in folder.iterdir() if path.name != "blobs"):
         checks = []
         evidence_folder = EvidenceFolder(one)
         for file in evidence_folder.find_files():
             evidence = pickle.loads(file.read_bytes())
-            checks.append(to_data(Checker(evidence, evidence_folder, 2000).check([oracle])))
+            checks.append(to_data(ScheduleChecker(evidence, evidence_folder).check()))
         print(json.dumps({"name": one.name, "report": {"schedules": checks}}), flush=True)
 
 
 if __name__ == "__main__":
-    judge(Path(sys.argv[1]), sys.argv[2])
+    judge(Path(sys.argv[1]))

@@ -1,4 +1,4 @@
-"""What `check` says of each fault that changes values: plants them, has an oracle judge, makes the findings."""
+"""What `check` says of each fault that changes values: plants them, compares, makes the findings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vmapdbg.check.oracles import DEFAULT
 from vmapdbg.check.result import CheckReport
 from vmapdbg.model.capture import Finding
 from vmapdbg.model.data import build_data, from_data
@@ -31,13 +30,13 @@ class Outcome:
     rank: int | None
 
 
-def check_faults(folder: Path, names: Sequence[str] = (), oracle: str = DEFAULT) -> Iterator[Outcome]:
+def check_faults(folder: Path, names: Sequence[str] = ()) -> Iterator[Outcome]:
     """Yields an outcome for each fault, of all that change values or of those of `names` that do.
 
-    `folder` is an empty one, for the evidence; `oracle` judges. Raises RuntimeError where a child fails.
+    `folder` is an empty one, for the evidence. Raises RuntimeError where a child fails.
     """
     ran = {row["name"]: row for row in run_module("runner", str(folder), *names)}
-    for judged in run_module("judge", str(folder), oracle):
+    for judged in run_module("judge", str(folder)):
         row = ran[judged["name"]]
         capture = from_data(row["capture"])
         findings = make_findings(capture, build_data(CheckReport, judged["report"]))

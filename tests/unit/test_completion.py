@@ -26,8 +26,6 @@ def offered(words: list[str], incomplete: str) -> set[str]:
 @pytest.mark.parametrize(
     ("words", "incomplete", "expected"),
     [
-        (["check", "--oracle"], "", {"numpy", "stock", "python"}),
-        (["check", "--oracle"], "stock,p", {"stock,python"}),
         (["show", "--only"], "ranges,v", {"ranges,vmap"}),
         (["bisect", "--by"], "k", {"kernels"}),
         (["bisect"], "--o", {"--output"}),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from vmapdbg.diff import ScheduleDiff, diff_captures, match_nodes, match_schedules
 from vmapdbg.diff.edits import match_edits
-from vmapdbg.diff.lines import match_lines
+from vmapdbg.diff.sequences import match_lines
 from vmapdbg.model.capture import Capture, Finding, Node
 
 

@@ -16,7 +16,7 @@ from test_report import EVIL, Page, read_data
 
 from vmapdbg.commands.cli import main
 from vmapdbg.diff import diff_captures
-from vmapdbg.diff.lines import match_lines
+from vmapdbg.diff.sequences import match_lines
 from vmapdbg.model.capture import Capture, Finding, Realized, Reason
 from vmapdbg.model.store import save_capture
 from vmapdbg.page.html.diff_page import render_diff_report

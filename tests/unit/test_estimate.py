@@ -7,7 +7,7 @@ import sys
 import pytest
 from captures import make_node, make_schedule
 
-from vmapdbg.child.oracle.checker import Rest
+from vmapdbg.child.compare.checker import Rest
 from vmapdbg.commands.estimate import count_work, tell_estimate
 
 

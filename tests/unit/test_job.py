@@ -28,7 +28,7 @@ def test_a_job_comes_back_whole(patches: Patches | None) -> None:
     [
         Request(job=JOB, folder="/tmp/x"),
         Request(job=replace(JOB, patches=None), folder="/tmp/x", evidence="/tmp/y"),
-        CheckRequest(job=JOB, folder="/tmp/x", evidence="/tmp/y", limit=7, oracles=("stock", "python")),
+        CheckRequest(job=JOB, folder="/tmp/x", evidence="/tmp/y"),
         ReduceRequest(
             job=JOB,
             other=replace(JOB, patches=frozenset()),

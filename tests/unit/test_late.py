@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from vmapdbg.check.result import Comparison, OutputCheck, ScheduleCheck
+from vmapdbg.child.compare.checker import RunChecker
 from vmapdbg.child.evidence import late as module
 from vmapdbg.child.evidence import passed
 from vmapdbg.child.evidence.folder import EvidenceFolder, Verdict, name_file
 from vmapdbg.child.evidence.graphs import Evidence, KernelRun, WrittenBuffer
 from vmapdbg.child.evidence.late import LateKernels
-from vmapdbg.child.oracle.checker import RunChecker
 from vmapdbg.install.job import CheckRequest, Job
 from vmapdbg.values.tolerance import Tolerance
 
@@ -130,7 +130,7 @@ def test_what_is_right_is_not_compared_again(
     is_wrong: bool, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the oracle was still at it when the snippet was done, its kernels are packed beside it."""
-    request = CheckRequest(job=Job("x.py"), folder=str(tmp_path), evidence=str(tmp_path), limit=1, oracles=("numpy",))
+    request = CheckRequest(job=Job("x.py"), folder=str(tmp_path), evidence=str(tmp_path))
     checker = RunChecker(request)
     compared: list[bool] = []
 
@@ -138,8 +138,10 @@ def test_what_is_right_is_not_compared_again(
         compared.append(walks)
         status = "wrong" if is_wrong else "equal"
         comparison = Comparison(status, 1, int(is_wrong), None, None, None, None, Tolerance(1, 0.0, 0.0))
-        output = OutputCheck(0, (1,), "float", "numpy", comparison, None)
-        return ScheduleCheck(0, None, (output,), (), (), None, None, 1)
+        output = OutputCheck(number=0, shape=(1,), dtype="float", comparison=comparison)
+        return ScheduleCheck(
+            schedule=0, line=None, outputs=(output,), buffers=(), unchecked=(), failed=None, evaluations=1
+        )
 
     monkeypatch.setattr(checker, "compare", compare)
     folder, evidence = checker.folder, make_evidence(0)
@@ -182,7 +184,7 @@ GROUPS = """
 import os
 os.setsid()
 from pathlib import Path
-from vmapdbg.child.oracle.priority import lower_session, lower_thread, restore_session
+from vmapdbg.child.compare.priority import lower_session, lower_thread, restore_session
 group = Path("/proc/self/autogroup")
 print(group.read_text().split()[-1])
 lower_thread()

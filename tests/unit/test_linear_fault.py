@@ -11,9 +11,9 @@ from linear_programs import ProgramMaker
 
 from vmapdbg.check.compare import compare
 from vmapdbg.check.result import Comparison, KernelFault
+from vmapdbg.child.compare import linear_fault
+from vmapdbg.child.compare.kernel_rerun import WrongBuffer
 from vmapdbg.child.evidence.graphs import KernelRun, WrittenBuffer
-from vmapdbg.child.oracle import linear_fault
-from vmapdbg.child.oracle.wrong_buffer import WrongBuffer
 from vmapdbg.page.check_sentences import describe_maker
 from vmapdbg.values.numbers import Array, encode
 from vmapdbg.values.tolerance import make_tolerance

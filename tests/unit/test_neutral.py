@@ -11,8 +11,7 @@ from captures import make_capture, make_kernel, make_node, make_schedule
 
 from vmapdbg.diff import CaptureDiff, ScheduleDiff, diff_captures, match_nodes
 from vmapdbg.diff.neutral import read_neutrally
-from vmapdbg.diff.source import canonize_source
-from vmapdbg.diff.spelling import settle_float
+from vmapdbg.diff.source import canonize_source, unify_float
 from vmapdbg.model.capture import Bufferize, Capture, Condition, Decision, Node, Range, Realized, Reason, Versions
 from vmapdbg.model.vocabulary import AxisType
 
@@ -382,8 +381,8 @@ def test_an_integer_that_is_used_stays() -> None:
 
 @pytest.mark.parametrize(("one", "same"), [("1.0f", "1.0f"), ("0.1f", "0.10000000149011612f"), ("1e60f", "1e60f")])
 def test_numbers_of_32_bits(one: str, same: str) -> None:
-    assert settle_float(one) == same
-    assert settle_float("0.1f") != settle_float("0.1000001f")
+    assert unify_float(one) == same
+    assert unify_float("0.1f") != unify_float("0.1000001f")
 
 
 def test_one_tinygrad_is_compared_as_it_was() -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference_graphs import Maker, count
 
-from vmapdbg.child.oracle.by_numpy import NumpyValues
+from vmapdbg.child.compare.reference_values import ReferenceValues
 from vmapdbg.reference.graph import DEVICES, Node, Unknown
 from vmapdbg.reference.rounding import InDouble, count_roundings
 from vmapdbg.reference.sums import add_products
@@ -468,6 +468,6 @@ def test_a_value_that_is_larger_than_tinygrad_says_is_not_compared() -> None:
     maker = Maker()
     source = maker.input(np.ones((3, 2)), "float")
     odd = maker.graph.add(Node("reduce", "float", (), (source,), ("add", (), True, ())))
-    found = NumpyValues(maker.graph, maker.contents.__getitem__, None, {}).evaluate([odd, source])
+    found = ReferenceValues(maker.graph, maker.contents.__getitem__).evaluate([odd, source])
     assert found[0] == "the reference makes a value of shape (3, 2) of it, where tinygrad says ()"
     assert not isinstance(found[1], str)

@@ -9,9 +9,9 @@ import pytest
 
 from vmapdbg.check.result import Comparison, OutputCheck
 from vmapdbg.check.suite import PARTS, Judged, count_reason, sum_up
+from vmapdbg.child.compare.judge import judge
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.evidence.suite_folder import SuiteFolder
-from vmapdbg.child.oracle.judge import judge
 from vmapdbg.commands.run_check import read_found
 from vmapdbg.model.crash import Crash, RewriteStep
 from vmapdbg.page.run_check import make_document
@@ -19,7 +19,7 @@ from vmapdbg.reference.graph import Graph, Node
 from vmapdbg.values.tolerance import make_tolerance
 
 WRONG = Comparison("wrong", 6, 4, (0, 0), 7.0, 3.0, None, make_tolerance("float", 1, 1.0))
-OUTPUT = OutputCheck(0, (2, 3), "float", "numpy", WRONG, None)
+OUTPUT = OutputCheck(number=0, shape=(2, 3), dtype="float", comparison=WRONG)
 
 
 def test_a_value_that_two_tests_get_wrong_is_one_finding() -> None:

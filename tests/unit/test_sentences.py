@@ -8,7 +8,7 @@ from typing import get_args
 import captures
 import pytest
 
-from vmapdbg.diff.naming import Renaming
+from vmapdbg.diff.pairing import Renaming
 from vmapdbg.model.capture import Capture, Condition, Decision, Realized, Reason
 from vmapdbg.model.vocabulary import Rule
 from vmapdbg.page.sentences import Names, fill_sentences, say_all, say_reason

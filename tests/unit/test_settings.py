@@ -16,7 +16,6 @@ patches = "all,-close-ranges"
 timeout = 600
 select = ["VD101", "VD104"]
 ignore = ["VD104"]
-elements = 500
 runs = 12
 seconds = 2.5
 """
@@ -37,7 +36,6 @@ def test_every_key(tmp_path: Path) -> None:
         timeout=600.0,
         select=("VD101", "VD104"),
         ignore=("VD104",),
-        elements=500,
         runs=12,
         seconds=2.5,
     )
@@ -79,7 +77,7 @@ WRONG = [
     ("ignore = 'VD104'", "ignore in [tool.vmapdbg]: 'VD104' is no list of codes such as ['VD104']"),
     ("ignore = ['VD999']", "ignore in [tool.vmapdbg]: unknown code 'VD999': choose from VD101"),
     ("select = [101]", "select in [tool.vmapdbg]: unknown code 101"),
-    ("elements = 1.5", "elements in [tool.vmapdbg]: 1.5 is no whole number from 1 on"),
+    ("runs = 2.5", "runs in [tool.vmapdbg]: 2.5 is no whole number from 2 on"),
     ("runs = 1", "runs in [tool.vmapdbg]: 1 is no whole number from 2 on"),
     ("runs = true", "runs in [tool.vmapdbg]: True is no whole number from 2 on"),
     ("seconds = -1", "seconds in [tool.vmapdbg]: -1 is no number of seconds over 0"),

@@ -10,7 +10,6 @@ from rendered import flatten, print_to_text
 
 from vmapdbg.check.value_path import (
     Difference,
-    NodePath,
     OutputPath,
     PassValue,
     SchedulePath,
@@ -18,7 +17,7 @@ from vmapdbg.check.value_path import (
     WrongRead,
     WrongRewrite,
 )
-from vmapdbg.child.follow.follow import settle
+from vmapdbg.child.passes.follow import settle
 from vmapdbg.page.text.value_path import print_value_paths
 
 WRONG = Difference((0, 1), 7.0, 3.0, 4, 6)
@@ -94,62 +93,3 @@ def test_what_is_not_known_is_said(passes: tuple[PassValue, ...], sentence: str)
 def test_what_is_right_is_one_line() -> None:
     said = show(make_report(RIGHT, UNKNOWN), 160)
     assert "1 output right after each pass but 1 that could not be evaluated (it is too large)" in said
-
-
-# *** the own values of nodes
-
-BECAME = replace(RIGHT, became="ADD(x, 1)")
-INSIDE = PassValue("its kernel", None, "right", kind="kernel", became="ADD(y, 1)", kernel=0)
-
-
-def make_node_report(*nodes: NodePath, wrong_output: bool = True) -> ValueReport:
-    passes = (RIGHT, CHANGED) if wrong_output else (RIGHT,)
-    output = OutputPath(0, (2, 3), "float", passes, node=1, rewrite=REWRITE if wrong_output else None)
-    return ValueReport((SchedulePath(0, "program.py:3", (output,), nodes=nodes),))
-
-
-def make_path(*passes: PassValue, node: int = 1, ended: str | None = None, reason: str | None = None) -> NodePath:
-    rewrite = REWRITE if any(one.status == "wrong" for one in passes) else None
-    return NodePath(node, (2, 3), "float", passes, (), (1.0, 2.0), 6, rewrite=rewrite, ended=ended, reason=reason)
-
-
-def test_a_wrong_node_is_told_first_and_its_step_once() -> None:
-    text = show(make_node_report(make_path(BECAME, CHANGED, RUN)))
-    assert "node ADD 1 wrong; 1 of 1 output wrong" in text
-    assert "numpy computes 1.0, 2.0, ..." in text
-    assert text.index("node ADD 1  (2, 3) float") < text.index("output 0")
-    assert text.count("MUL(x, 1)") == 1
-    assert "the same step makes it wrong" in text
-
-
-def test_a_right_node_says_what_it_became_and_where_it_ends() -> None:
-    text = flatten(show(make_node_report(make_path(RIGHT, BECAME, ended="split kernels"))))
-    assert "node ADD 1 right; 1 of 1 output wrong" in text
-    assert "ADD(x, 1)" in text
-    assert "after split kernels it is part of something else" in text
-    assert "what makes the output wrong comes after it, or beside it" in text
-
-
-def test_a_node_without_a_buffer_is_not_seen_when_it_runs() -> None:
-    text = flatten(show(make_node_report(make_path(BECAME, INSIDE))))
-    assert "no buffer holds it" in text
-
-
-def test_a_node_that_is_wrong_where_no_output_is() -> None:
-    report = make_node_report(make_path(BECAME, CHANGED), wrong_output=False)
-    assert report.is_wrong
-    assert "nothing that it goes into is wrong by it" in flatten(show(report))
-
-
-def test_of_several_nodes_one_is_told_whole() -> None:
-    first, second = make_path(BECAME), make_path(BECAME, CHANGED)
-    text = show(make_node_report(first, second, make_path(reason="it is a write")))
-    assert "1 of 3 nodes wrong; 1 of 1 output wrong" in text
-    assert text.count("numpy computes") == 1
-    assert "not followed: it is a write" in text
-
-
-@pytest.mark.parametrize("width", [24, 60, 80, 200])
-def test_a_node_fits_the_page(width: int) -> None:
-    text = show(make_node_report(make_path(BECAME, CHANGED, INSIDE, RUN)), width)
-    assert max(map(len, text.splitlines())) <= width

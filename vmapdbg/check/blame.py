@@ -9,12 +9,9 @@ from vmapdbg.check.result import BufferCheck, CheckReport, CutGradient, LostWrit
 from vmapdbg.model.capture import Bufferize, Capture, Kernel, Node
 from vmapdbg.model.schedule_index import index_of
 
-# a value differs from what the graph should give: by numpy, or unrolled and run by stock tinygrad
+# VD202 and VD203 were codes of the oracles stock and python, which were removed
+# a value differs from what the graph should give
 WRONG_VALUE = "VD201"
-# a schedule fails with the patches, and stock tinygrad runs its graph unrolled
-FAILS = "VD202"
-# a value differs from that of the PYTHON device alone
-WRONG_CODE = "VD203"
 # tinygrad fails on a graph, or never ends with it, and the snippet with it
 CRASHES = "VD204"
 ENDLESS = "VD205"
@@ -108,34 +105,20 @@ class Fault:
 
 
 def find_faults(capture: Capture, report: CheckReport) -> tuple[Fault, ...]:
-    """Returns one fault for each wrong output, one for each schedule that only fails with the patches, and one for that
-    which the snippet fails of; and one for each write that is lost, and each gradient that is cut off.
-
-    An output that one oracle calls wrong is not told of again where another one does, too.
-    """
+    """Returns a fault for each wrong output, lost write and cut gradient, and for a schedule that ends the snippet."""
     faults: list[Fault] = []
     for check in report.schedules:
-        if check.failed is not None and check.stock_runs:
-            faults.append(Fault(FAILS, check))
-        elif check.crash is not None and ends_with(capture, check):
+        if check.crash is not None and ends_with(capture, check):
             faults.append(Fault(CRASHES if check.crash.kind == "error" else ENDLESS, check))
         faults += [Fault(LOST_WRITE, check, lost=lost) for lost in check.lost]
         faults += [Fault(CUT_GRADIENT, check, cut=cut) for cut in check.cut]
         blamed, captured = find_blame(capture, check), judge_captured(report, check)
-        told: set[tuple[str, int]] = set()
-        # what tells a fault of code generation comes last
-        for output in sorted(check.wrong, key=lambda output: output.oracle == "python"):
-            if (output.of, output.number) in told:
-                continue
-            told.add((output.of, output.number))
-            faults.append(Fault(name_wrong(check, output), check, output, blamed, captured))
+        faults += [Fault(name_wrong(check, output), check, output, blamed, captured) for output in check.wrong]
     return tuple(faults)
 
 
 def name_wrong(check: ScheduleCheck, output: OutputCheck) -> str:
     """Returns the code of a wrong output."""
-    if output.oracle == "python":
-        return WRONG_CODE
     if output.of in CHANGED:
         return CHANGED[output.of]
     if output.overwritten:

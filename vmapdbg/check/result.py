@@ -101,24 +101,28 @@ class OverwrittenInput:
     number: int | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OutputCheck:
-    """One tensor that the snippet realized, compared with what an oracle computes. `oracle` is `numpy`, `stock`, or
-    `python` where it ran on the PYTHON device. `shape` is that of the buffer. `rows` says which part was compared where
-    that is not all. `of` is `output`, or `assigned` for a buffer that the snippet assigns to, and `input` for one that
-    changed although nothing assigns to it, `live` for that of another tensor, which the graph does not have, that
-    changed, `unchosen` for what an item assignment changed that its index does not choose; these have numbers of their
-    own. `is_written` tells of an assigned one whether any kernel wrote to it, None where that is not known. `writer` is
-    the number of the compute kernel that wrote to one that changed, `writer_node` the node whose buffer that should
-    have been; None where they are not known. `stale` tells why a wrong one is wrong, where no kernel is known to be at
-    fault, and `overwritten` tells it of an output of a replay."""
+    """One tensor that the snippet realized, or one of its buffers, compared with the reference.
+
+    `shape` is that of the buffer.
+
+    - `of` says what was compared: `output`; `assigned`, a buffer that the snippet assigns to; `input`, a buffer that
+      changed without an assign; `live`, the buffer of a tensor that the graph does not have, which changed; `unchosen`,
+      elements that an item assignment changed and its index does not choose. Buffers have their own numbers.
+    - `is_written`: whether a kernel wrote to an assigned buffer, None if unknown.
+    - `writer`, `writer_node`: the compute kernel that wrote to a buffer that changed, and the node that it should have
+      written; None if unknown.
+    - `stale`, `overwritten`: why an output is wrong, if it was read at the wrong time.
+    - `oracle` is always `numpy`, `rows` always None: other oracles were removed.
+    """
 
     number: int
     shape: tuple[int, ...]
     dtype: str
-    oracle: str
+    oracle: str = "numpy"
     comparison: Comparison
-    rows: str | None
+    rows: str | None = None
     of: CheckedKind = "output"
     is_written: bool | None = None
     stale: StaleValue | None = None
@@ -234,12 +238,12 @@ class ExpectedOutput:
     first: tuple[float | int | str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ScheduleCheck:
     """One schedule. `unchecked` says why nothing, or not everything, was compared. `buffers` is filled where an
-    output is wrong: the buffers up to the first wrong one. `failed` is the error of a schedule that raised, and
-    `stock_runs` whether stock tinygrad computes its graph unrolled (None: that was not tried). `evaluations` is how
-    many graphs the oracle ran. `failed_kernel` is the number of the compute kernel that raised while it was compiled
+    output is wrong: the buffers up to the first wrong one. `failed` is the error of a schedule that raised;
+    `stock_runs` is always None, since the oracle `stock` was removed. `evaluations` is how many graphs the reference
+    ran. `failed_kernel` is the number of the compute kernel that raised while it was compiled
     or ran, `failed_node` the node of its buffer. `replay` is the number of a replay by TinyJit, from 1: its kernels
     were run once more, with other inputs. Of a schedule that failed, `crash` is where tinygrad did, and `expected` what
     its outputs should have been. `lost` are writes to buffers that it reads, which no schedule has and none can have
@@ -253,7 +257,7 @@ class ScheduleCheck:
     buffers: tuple[BufferCheck, ...]
     unchecked: tuple[str, ...]
     failed: str | None
-    stock_runs: bool | None
+    stock_runs: bool | None = None
     evaluations: int
     failed_kernel: int | None = None
     failed_node: int | None = None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 PassStatus = Literal["right", "wrong", "unknown"]
-PassKind = Literal["rewrite", "kernel", "order", "run"]
+PassKind = Literal["rewrite", "order", "run"]
 FollowedKind = Literal["output", "buffer"]
 RewriteKind = Literal["rule", "node", "ranges", "write", "overwrites"]
 
@@ -29,11 +28,7 @@ class PassValue:
     """What an output is after one pass: the rewrite of the whole graph that tinygrad calls `name`, asked for at `place`
     (`file:line`). Two more come at the end, without a place: of the `kind` `order` what the kernels give as the
     scheduler made them, run by numpy one after the other in their order, on one memory; and of the kind `run` what came
-    of running them. Where it is wrong, `difference` says how; where that is not known, `reason` says why.
-
-    For the own value of a node there are rows of the kind `kernel` besides: the value inside of the compute kernel of
-    number `kernel`, as the scheduler made it, run by numpy on what it reads; and `became` is what stands for the node.
-    """
+    of running them. Where it is wrong, `difference` says how; where that is not known, `reason` says why."""
 
     name: str
     place: str | None
@@ -41,8 +36,6 @@ class PassValue:
     difference: Difference | None = None
     reason: str | None = None
     kind: PassKind = "rewrite"
-    became: str | None = None
-    kernel: int | None = None
 
 
 @dataclass(frozen=True)
@@ -116,49 +109,17 @@ class OutputPath:
 
     @property
     def first_wrong(self) -> PassValue | None:
-        return find_first_wrong(self.passes)
-
-
-@dataclass(frozen=True)
-class NodePath:
-    """The own value of one node that is asked about: its id, and `shape` and `dtype` as it has them. `steps` are the
-    sizes of the scopes that the value depends on. `numbers` are the first elements of what numpy computes for it, the
-    steps before the axes, out of `total`. `passes` begin where the node is known first. `rewrite` is what makes the
-    value wrong in the first pass after which it is wrong; where that is not known, `reason` says why, as where the
-    value is not known at all. `ended` is the name of the pass after which nothing is known any more to stand for it,
-    None where it is in a kernel or in a buffer at the end."""
-
-    node: int
-    shape: tuple[int, ...]
-    dtype: str
-    passes: tuple[PassValue, ...]
-    steps: tuple[int, ...] = ()
-    numbers: tuple[float | int | str, ...] = ()
-    total: int = 0
-    line: str | None = None
-    rewrite: WrongRewrite | None = None
-    reason: str | None = None
-    ended: str | None = None
-
-    @property
-    def first_wrong(self) -> PassValue | None:
-        return find_first_wrong(self.passes)
-
-
-def find_first_wrong(passes: Iterable[PassValue]) -> PassValue | None:
-    """Returns the first pass after which a value is wrong."""
-    return next((one for one in passes if one.status == "wrong"), None)
+        return next((one for one in self.passes if one.status == "wrong"), None)
 
 
 @dataclass(frozen=True)
 class SchedulePath:
-    """One schedule. `reason` says why its outputs could not be followed. `nodes` are those that are asked about."""
+    """One schedule. `reason` says why its outputs could not be followed."""
 
     schedule: int
     line: str | None
     outputs: tuple[OutputPath, ...] = ()
     reason: str | None = None
-    nodes: tuple[NodePath, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -170,6 +131,5 @@ class ValueReport:
 
     @property
     def is_wrong(self) -> bool:
-        """Whether an output, or a node that is asked about, is wrong after any pass."""
-        followed = [one for path in self.schedules for one in (*path.outputs, *path.nodes)]
-        return any(one.first_wrong is not None for one in followed)
+        """Whether an output is wrong after any pass."""
+        return any(one.first_wrong is not None for path in self.schedules for one in path.outputs)

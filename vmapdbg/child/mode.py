@@ -34,6 +34,8 @@ class Mode:
         self.request, self.job = request, request.job
         self.recorder = ObservingRecorder()
         if self.job.choices:
+            from vmapdbg.child.capture.choices import make_choices
+
             self.recorder.choose = functools.partial(make_choices, self.job.choices)
         # where `check` has evidence kept: it brings numpy along, which takes time to import
         self.collector: ObservedCollector | None = None

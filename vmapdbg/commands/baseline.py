@@ -100,7 +100,7 @@ def find_same_lines(before: Capture, after: Capture, text: str | None, other: st
     """Returns for lines of the one snippet those of the other; none where it is one file, or a text is not known."""
     if before.snippet == after.snippet or text is None or other is None:
         return {}
-    from vmapdbg.diff.lines import match_lines
+    from vmapdbg.diff.sequences import match_lines
 
     return match_lines(text, other, (before.snippet, after.snippet))
 

@@ -31,9 +31,9 @@ from vmapdbg.model.store import load_capture
 # what does what is asked for
 _MODULES = {
     Request: "vmapdbg.child.run_snippet",
-    CheckRequest: "vmapdbg.child.oracle.beside",
+    CheckRequest: "vmapdbg.child.compare.beside",
     ReduceRequest: "vmapdbg.child.reduce.reducer",
-    ValueRequest: "vmapdbg.child.follow.run",
+    ValueRequest: "vmapdbg.child.passes.run",
 }
 _POLL = 0.2
 """Seconds between two looks at how far a child is."""

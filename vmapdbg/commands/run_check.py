@@ -1,7 +1,7 @@
 """`vmapdbg run --check` on the tool's side: runs the program with a process beside it that judges what it realizes, and
 sums up.
 
-`vmapdbg.child.run_check` is the side of the program's processes, `vmapdbg.child.oracle.judge` the one that judges.
+`vmapdbg.child.run_check` is the side of the program's processes, `vmapdbg.child.compare.judge` the one that judges.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def run_and_check(program: Program, as_json: bool) -> int:
         # held open until this process ends, however that is
         lifeline, held = os.pipe()
         judge = subprocess.Popen(
-            [sys.executable, "-m", "vmapdbg.child.oracle.judge", folder, str(lifeline)],
+            [sys.executable, "-m", "vmapdbg.child.compare.judge", folder, str(lifeline)],
             env={**ONE_THREAD, **os.environ},
             stdout=sys.stderr,
             start_new_session=True,

@@ -33,7 +33,6 @@ class Settings:
     timeout: float | None = None
     select: tuple[str, ...] | None = None
     ignore: tuple[str, ...] | None = None
-    elements: int | None = None
     runs: int | None = None
     seconds: float | None = None
 
@@ -147,7 +146,6 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "timeout": _read_seconds,
     "select": _read_codes,
     "ignore": _read_codes,
-    "elements": _read_count(1),
     "runs": _read_count(2),
     "seconds": _read_seconds,
 }

@@ -19,7 +19,7 @@ from vmapdbg.page.format import format_ids
 @click.argument("subject", required=False, shell_complete=offer_subjects)
 @click.argument("snippet", required=False, shell_complete=offer_files)
 @click.option("--schedule", type=click.IntRange(min=0), help="Look only at this schedule.")
-@click.option("--value", is_flag=True, help="Follow values of SUBJECT and outputs through the scheduler's passes.")
+@click.option("--value", is_flag=True, help="Follow the outputs that SUBJECT feeds through the scheduler's passes.")
 @click.option("--json", "as_json", is_flag=True, help="With --value: print one JSON document.")
 @job_options
 def why(
@@ -30,9 +30,9 @@ def why(
     Without SUBJECT: one line for each buffer between two kernels, and why they are not one. SNIPPET is a Python file
     or a saved capture; without it, the snippet of the last show.
 
-    With --value: the own value of SUBJECT and the outputs that it goes into (all of them without it), evaluated by
-    numpy after each pass of the scheduler. Where one is wrong: the first pass after which it is, and the first rewrite
-    in it that changes a value, with the file and line of its rule. The exit code is 1 then.
+    With --value: the outputs that SUBJECT feeds (all outputs without SUBJECT), evaluated by numpy after each pass of
+    the scheduler. For a wrong output: the first pass after which it is wrong, and the first rewrite in this pass that
+    changes a value, with the file and line of its rule. The exit code is 1 then.
 
     \b
     Examples:

@@ -16,6 +16,7 @@ from vmapdbg.commands.progress import show_progress
 from vmapdbg.install.job import Job, ValueRequest
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.data import build_data, dump_document
+from vmapdbg.model.failure import Failure
 
 if TYPE_CHECKING:
     from vmapdbg.check.value_path import SchedulePath, ValueReport
@@ -42,8 +43,8 @@ def print_values(job: Job, subject: str | None, schedule: int | None, as_json: b
 
 
 def follow_job(job: Job, subject: str | None, schedule: int | None) -> tuple[Capture, ValueReport]:
-    """Runs the job, and evaluates its outputs after each pass, and the nodes that `subject` is about. Ctrl-C ends that,
-    and what is known is returned."""
+    """Runs the job, and evaluates its outputs after each pass; with a `subject` only in its schedules. Ctrl-C ends
+    that, and what is known is returned."""
     from vmapdbg.check.value_path import ValueReport
 
     with tempfile.TemporaryDirectory(prefix="vmapdbg-") as evidence:
@@ -60,8 +61,8 @@ def follow_job(job: Job, subject: str | None, schedule: int | None) -> tuple[Cap
 
 
 def choose_outputs(capture: Capture, report: ValueReport, subject: str, schedule: int | None) -> ValueReport:
-    """Returns the outputs that a node, the nodes of a line, or what a kernel computes goes into, with these nodes.
-    Raises Failure where there is no such."""
+    """Returns the outputs that a node, the nodes of a line, or the result of a kernel feeds. Raises Failure if there is
+    no such output, or no such subject."""
     from vmapdbg.model.schedule_index import index_of
     from vmapdbg.why import explain
 
@@ -78,6 +79,8 @@ def choose_outputs(capture: Capture, report: ValueReport, subject: str, schedule
         index = index_of(capture.schedules[path.schedule])
         nodes = wanted.get(path.schedule, set())
         chosen = [o for o in path.outputs if o.node is not None and nodes & {o.node, *index.find_sources([o.node])}]
-        if chosen or path.nodes:
+        if chosen or (nodes and path.reason is not None):
             paths.append(replace(path, outputs=tuple(chosen)))
+    if not paths:
+        raise Failure(f"{subject} feeds no output that can be followed: name a node that does, or none for all outputs")
     return replace(report, schedules=tuple(paths))

@@ -1,8 +1,8 @@
-"""Compares two captures: what the scheduler did differently, and what came of it. Nothing here knows tinygrad."""
+"""Compares two captures: what the scheduler did differently, and the results. Nothing here knows tinygrad."""
 
-from vmapdbg.diff.captures import diff_captures
-from vmapdbg.diff.nodes import match_nodes
-from vmapdbg.diff.pairs import Pairs, have_same_tinygrad, pair_schedules
+from vmapdbg.diff.captures import Pairs, diff_captures, have_same_tinygrad, pair_schedules
+from vmapdbg.diff.nodes import match_nodes, match_schedules
+from vmapdbg.diff.pairing import group_equal
 from vmapdbg.diff.result import (
     BufferizeChange,
     CaptureDiff,
@@ -14,7 +14,6 @@ from vmapdbg.diff.result import (
     Totals,
     ValueDiff,
 )
-from vmapdbg.diff.schedules import match_schedules
 
 __all__ = [
     "BufferizeChange",
@@ -28,6 +27,7 @@ __all__ = [
     "Totals",
     "ValueDiff",
     "diff_captures",
+    "group_equal",
     "have_same_tinygrad",
     "match_nodes",
     "match_schedules",

@@ -1,24 +1,21 @@
-"""Two captures in, one diff out."""
+"""Compares two captures."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from vmapdbg.diff.changes import choose_renaming, compare_bufferizes, compare_nodes, compare_vmap_map
 from vmapdbg.diff.edits import match_edits
 from vmapdbg.diff.kernels import compare_kernels
-from vmapdbg.diff.neutral import Reading, read_neutrally, read_plainly
-from vmapdbg.diff.nodes import have_same_graph, match_nodes
-from vmapdbg.diff.pairs import have_same_tinygrad
-from vmapdbg.diff.restore import restore_shown
+from vmapdbg.diff.neutral import Reading, read_neutrally, read_plainly, restore_shown
+from vmapdbg.diff.nodes import have_same_graph, match_nodes, match_schedules
 from vmapdbg.diff.result import DIFF_SCHEMA, CaptureDiff, ScheduleDiff, Side, Totals
-from vmapdbg.diff.schedules import match_schedules
 from vmapdbg.diff.values import compare_outputs, compare_printed, find_worst
-from vmapdbg.model.capture import Capture, Finding, Range, Schedule
+from vmapdbg.model.capture import Capture, Finding, Schedule, Versions
 from vmapdbg.model.times import sum_programs
 
-# What stands for a schedule that a side does not have: all of the other side's is then only there.
+# Compared with a schedule that only one side has.
 _NOTHING = Schedule(-1, None, 0, (), (), (), (), (), ())
 
 
@@ -29,11 +26,11 @@ def diff_captures(
     names: tuple[str, str] = ("", ""),
     same_lines: Mapping[str, str] | None = None,
 ) -> CaptureDiff:
-    """Compares two captures; `printed` is what their snippets wrote to stdout, `names` are the files that they were
-    read from, and `same_lines` maps lines of before to those of after, where their snippets are two files.
+    """Compares two captures.
 
-    The same captures give the same diff, and `diff_captures(c, c)` is empty. Captures of different snippets are
-    compared as well as they can be; so are those of two tinygrads, by what their ops mean.
+    `printed` is what their snippets wrote to stdout, `names` are the files that they were read from. `same_lines` maps
+    lines of before to lines of after if the snippets are two files. Captures of two tinygrads are compared by the
+    meaning of their nodes. `diff_captures(c, c)` is empty.
     """
     read = read_plainly if have_same_tinygrad(before.versions, after.versions) else read_neutrally
     left, right = ([read(schedule) for schedule in side.schedules] for side in (before, after))
@@ -62,8 +59,10 @@ def _find(readings: list[Reading], position: int | None) -> Reading | None:
 def _subtract_findings(
     some: tuple[Finding, ...], others: tuple[Finding, ...], lines: Mapping[str, str]
 ) -> tuple[Finding, ...]:
-    """Kernels and nodes may have other names on the other side: the code and the user's line tell findings apart.
-    `lines` maps those of `some` to those of the others."""
+    """Returns the findings that the others do not have, by code and line; `lines` maps lines to lines of the others.
+
+    Kernels and nodes may have other names on the other side.
+    """
     known = {(found.code, found.line) for found in others}
     return tuple(found for found in some if (found.code, _translate(found.line, lines)) not in known)
 
@@ -105,13 +104,13 @@ def sum_totals(schedules: Iterable[Schedule]) -> Totals:
 def _diff_schedules(before: Reading | None, after: Reading | None, lines: Mapping[str, str]) -> ScheduleDiff:
     one, other = before or read_plainly(_NOTHING), after or read_plainly(_NOTHING)
     if have_same_graph(one.schedule, other.schedule):
-        # nothing is written in another way: no node has to be left out
+        # the graphs are equal without the neutral form
         one, other = read_plainly(one.schedule), read_plainly(other.schedule)
     loosely = one.is_neutral and other.is_neutral
     nodes = match_nodes(one.compared, other.compared, loosely=loosely)
     if loosely:
-        twins = {twin: node for node, twin in nodes.items()}
-        one, other = one.leave_out(other, nodes), other.leave_out(one, twins)
+        back = {partner: node for node, partner in nodes.items()}
+        one, other = one.leave_out(other, nodes), other.leave_out(one, back)
     edited = {} if loosely else match_edits(one.compared, other.compared, nodes, lines)
     return restore_shown(_compare(one, other, nodes | edited, edited), one, other)
 
@@ -132,8 +131,8 @@ def _compare(one: Reading, other: Reading, nodes: Mapping[int, int], edited: Con
         totals_before=totals_before,
         totals_after=totals_after,
         renamed=renaming.ranges,
-        removed_ranges=_find_unnamed(left, set(renaming.ranges)),
-        added_ranges=_find_unnamed(right, set(renaming.ranges.values())),
+        removed_ranges=tuple(item for item in left.ranges if item.name not in renaming.ranges),
+        added_ranges=tuple(item for item in right.ranges if item.name not in renaming.ranges.values()),
         nodes=changes,
         nodes_only_before=tuple(node for node in left.nodes if node.id not in nodes),
         nodes_only_after=tuple(node for node in right.nodes if node.id not in matched),
@@ -149,11 +148,48 @@ def _compare(one: Reading, other: Reading, nodes: Mapping[int, int], edited: Con
 
 
 def _identify(reading: Reading) -> tuple[int | None, Totals | None]:
-    """Returns the index and the totals of a schedule, None and None for one that its side does not have."""
+    """Returns the index and the totals of a schedule, None and None if its side does not have it."""
     if reading.schedule is _NOTHING:
         return None, None
     return reading.schedule.index, sum_totals([reading.measured])
 
 
-def _find_unnamed(schedule: Schedule, paired: set[str]) -> tuple[Range, ...]:
-    return tuple(item for item in schedule.ranges if item.name not in paired)
+# *** without a diff: which nodes and kernels are the same
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Node ids of before and their partners after. `kernels` has the numbers of equal kernels, None if their keys
+    decide."""
+
+    nodes: dict[int, int]
+    kernels: dict[int, int] | None
+
+
+def have_same_tinygrad(before: Versions, after: Versions) -> bool:
+    """Returns whether both sides ran on the same tinygrad. A checkout with uncommitted changes never counts as same."""
+    one, other = ((side.tinygrad, side.tree, side.commit) for side in (before, after))
+    return one == other and not (before.commit or "").endswith("-dirty")
+
+
+def pair_schedules(before: Schedule, after: Schedule, *, same_tinygrad: bool) -> Pairs:
+    """Returns the equal nodes and kernels of two schedules; of two tinygrads those with the same meaning."""
+    if same_tinygrad or have_same_graph(before, after):
+        return Pairs(match_nodes(before, after), None)
+    left, right = read_neutrally(before), read_neutrally(after)
+    heads = match_nodes(left.compared, right.compared, loosely=True)
+    kernels = compare_kernels(left.compared, right.compared, heads, loosely=True)
+    same = {item.before[0].number: item.after[0].number for item in kernels if item.status == "unchanged"}
+    return Pairs(_pair_nodes(left, right, heads), same)
+
+
+def _pair_nodes(left: Reading, right: Reading, heads: dict[int, int]) -> dict[int, int]:
+    pairs = dict(heads)
+    for one, other in heads.items():
+        stored_before, stored_after = left.shown.get(one, one), right.shown.get(other, other)
+        if stored_before != one and stored_after != other:
+            pairs[stored_before] = stored_after
+    # nodes that only show a value may still be equal
+    free_before, free_after = {node.id for node in left.folded}, {node.id for node in right.folded}
+    alike = match_nodes(left.schedule, right.schedule).items()
+    return pairs | {one: other for one, other in alike if one in free_before and other in free_after}

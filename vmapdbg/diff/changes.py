@@ -1,4 +1,4 @@
-"""What the rangeify pass decided differently: nodes, `vmap_map`, BUFFERIZE."""
+"""Compares the decisions of the rangeify pass: nodes, `vmap_map`, BUFFERIZE."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Container, Mapping
 from dataclasses import replace
 from difflib import SequenceMatcher
 
-from vmapdbg.diff.naming import Renaming, choose_ranges, find_ranges
+from vmapdbg.diff.pairing import Renaming, choose_ranges, find_ranges
 from vmapdbg.diff.result import BufferizeChange, NodeChange, SameNode, VmapChange
 from vmapdbg.model.capture import Bufferize, Node, Realized, Reason, Schedule
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.vocabulary import BufferizeField, ChangeStatus, NodeField
 
-# What a capture of stock tinygrad has instead of a reason.
+# The reason in a capture of stock tinygrad: it is unknown.
 _NO_REASON = "stock"
-# A range is made for a buffer; that other nodes have it too follows from that.
+# A range is created for a buffer; other nodes inherit it, so the buffer's vote outweighs theirs.
 _BUFFER_WEIGHT = 100_000
 
 
 def choose_renaming(before: Schedule, after: Schedule, nodes: Mapping[int, int]) -> Renaming:
-    """Returns how the ranges of before are called after, given which nodes are the same."""
+    """Returns the names of the ranges of before after, given the paired nodes."""
     index = index_of(after)
     pairs: list[tuple[tuple[str, ...], tuple[str, ...], int]] = []
     for node in before.nodes:
@@ -40,8 +40,8 @@ def choose_renaming(before: Schedule, after: Schedule, nodes: Mapping[int, int])
 def compare_nodes(
     before: Schedule, after: Schedule, renaming: Renaming, edited: Container[int] = ()
 ) -> tuple[tuple[NodeChange, ...], tuple[SameNode, ...]]:
-    """Returns the matched nodes that changed, and those that did not, by their ids after. `edited` are the nodes of
-    before that need not compute what their partners do."""
+    """Returns the paired nodes that changed and the unchanged pairs, by their ids after. `edited` are nodes of before
+    that may compute something else than their partners."""
     nodes_after = index_of(after).nodes
     changes: list[NodeChange] = []
     same: list[SameNode] = []
@@ -79,7 +79,7 @@ def _is_same_realized(before: Realized | None, after: Realized | None, renaming:
 
 def _are_same_reasons(before: tuple[Reason, ...], after: tuple[Reason, ...], renaming: Renaming) -> bool:
     if not before or not after:
-        # an older capture has a sentence alone, and that is not compared
+        # an older capture has only a sentence, which is not compared
         return True
     return tuple(map(renaming.translate_reason, map(_forget_place, before))) == tuple(map(_forget_place, after))
 
@@ -98,7 +98,7 @@ def compare_vmap_map(before: Schedule, after: Schedule, renaming: Renaming) -> t
 
 
 def compare_bufferizes(before: Schedule, after: Schedule, renaming: Renaming) -> tuple[BufferizeChange, ...]:
-    """Returns every BUFFERIZE of both sides, in the order of after, those of before alone at the end."""
+    """Returns every BUFFERIZE of both sides in the order of after; those of before alone come last."""
     left = {renaming.nodes.get(item.node): item for item in before.bufferizes if item.node in renaming.nodes}
     changes = [_compare_bufferize(before, after, left.get(item.node), item, renaming) for item in after.bufferizes]
     paired = {item.node for item in after.bufferizes}
@@ -157,14 +157,14 @@ def _find_changed_fields(left: Bufferize, right: Bufferize, renaming: Renaming) 
 
 def _is_same_decision(left: Bufferize, right: Bufferize, renaming: Renaming) -> bool:
     if left.decided is None or right.decided is None:
-        # the sentences of older captures name neither ranges nor nodes
+        # an older capture has only a sentence, without ranges and nodes
         return left.reason == right.reason
     return renaming.translate_reason(_forget_place(left.decided)) == _forget_place(right.decided)
 
 
 def _forget_place(reason: Reason) -> Reason:
-    """Returns a reason without the line of tinygrad's source that decided: the same rule stands on another one in each
-    release. Where the rule has no name here, its statement is what there is."""
+    """Returns a reason without the line of tinygrad's source that decided: it differs between releases. A rule without
+    a name keeps the statement."""
     if reason.at is None:
         return reason
     numbers = dict(reason.numbers)

@@ -1,4 +1,4 @@
-"""Which kernels compute the same, and which several became one. Names and order do not count."""
+"""Pairs kernels that compute the same, and finds kernels that were fused or split. Names and order do not count."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vmapdbg.diff.source import blank_lines, canonize_source
 from vmapdbg.model.capture import Kernel, Schedule
 from vmapdbg.model.vocabulary import KernelField, KernelStatus, MatchedBy
 
-# Below this two kernels are not the same one, changed.
+# Below this share in common, two kernels are not versions of the same kernel.
 _LEAST_ALIKE = 0.5
 _COST_FIELDS: tuple[KernelField, ...] = (
     "global_size",
@@ -29,7 +29,7 @@ _COST_FIELDS: tuple[KernelField, ...] = (
 
 @dataclass(frozen=True)
 class _Program:
-    """A kernel whose nodes are named as after names them; those that after does not have are negative."""
+    """A kernel whose nodes have their ids after; a node without a partner has a negative id."""
 
     number: int
     kernel: Kernel
@@ -56,14 +56,14 @@ class _Program:
 def compare_kernels(
     before: Schedule, after: Schedule, nodes: Mapping[int, int], *, loosely: bool = False
 ) -> tuple[KernelChange, ...]:
-    """Returns all kernels of both sides, matched: by what they write, by their key, by how alike they are.
+    """Returns all kernels of both sides, paired by what they write, then by key, by source, by likeness.
 
-    `nodes` maps the node ids of before to those of after. In the order of after; kernels of before alone, and
-    those that were split, at the end. `loosely` pairs kernels that stop at another node of what they compute, too.
+    `nodes` maps node ids of before to ids of after. The order is that of after; kernels of before alone come last.
+    `loosely` also pairs kernels that write another node of the same computation.
     """
 
     def rename(ids: Iterable[int]) -> frozenset[int]:
-        # no node of after has a negative id
+        # ids of after are not negative
         return frozenset(nodes.get(node, -1 - node) for node in ids)
 
     left = [_Program(i, item, rename(item.outputs), rename(item.nodes)) for i, item in enumerate(before.kernels)]
@@ -101,9 +101,8 @@ def _match_outputs(before: Sequence[_Program], after: Sequence[_Program]) -> dic
 
 
 def _match_moved(before: Sequence[_Program], after: Sequence[_Program]) -> dict[int, int]:
-    """Pairs kernels that write what the other side does not, where one computes what the other writes and most else of
-    it: the buffer lies at another node of the same computation."""
-    left, right = _find_loose(before, after), _find_loose(after, before)
+    """Pairs kernels that write different buffers but share most of their nodes: one computes what the other writes."""
+    left, right = _without_common_outputs(before, after), _without_common_outputs(after, before)
     scored = [
         (-alike, i, j, one.number, other.number)
         for i, one in enumerate(left)
@@ -114,8 +113,8 @@ def _match_moved(before: Sequence[_Program], after: Sequence[_Program]) -> dict[
     return match_in_order((i, j) for *_, i, j in sorted(scored))
 
 
-def _find_loose(programs: Sequence[_Program], others: Sequence[_Program]) -> list[_Program]:
-    """Returns the programs that write nothing of what the others write."""
+def _without_common_outputs(programs: Sequence[_Program], others: Sequence[_Program]) -> list[_Program]:
+    """Returns the programs whose outputs none of the others writes."""
     written = frozenset(node for item in others for node in item.outputs)
     return [item for item in programs if item.outputs and not item.outputs & written]
 
@@ -128,7 +127,7 @@ def _leave_out(programs: Sequence[_Program], numbers: Iterable[int]) -> list[_Pr
 def _match_by(
     before: Sequence[_Program], after: Sequence[_Program], *levels: Callable[[_Program], Hashable]
 ) -> dict[int, int]:
-    """Pairs the numbers of programs by what each level says of them, the most particular first."""
+    """Pairs the numbers of programs by the keys of each level, the most specific first."""
 
     def number(programs: Sequence[_Program]) -> list[dict[int, Hashable]]:
         return [{item.number: describe(item) for item in programs} for describe in levels]
@@ -139,12 +138,12 @@ def _match_by(
 def _find_absorbed(
     whole: Sequence[_Program], parts: Sequence[_Program], partner: Mapping[int, int]
 ) -> dict[int, list[int]]:
-    """Maps each program of `whole` that computes what several of `parts` write to those.
+    """Maps each program of `whole` to the programs of `parts` whose outputs it computes, if there are several.
 
-    A part that is absorbed writes what no program of `whole` writes any more. `partner` maps a program of `whole`
-    to the part with the same outputs.
+    `partner` maps a program of `whole` to the part with the same outputs. No program of `whole` writes the outputs of
+    the other parts.
     """
-    loose = _find_loose(parts, whole)
+    loose = _without_common_outputs(parts, whole)
     found: dict[int, list[int]] = {}
     for item in whole:
         inside = [part.number for part in loose if part.outputs <= item.nodes]
@@ -172,7 +171,7 @@ _Match = Callable[[Sequence[_Program], Sequence[_Program]], dict[int, int]]
 
 
 def _match_rest(before: Sequence[_Program], after: Sequence[_Program]) -> list[KernelChange]:
-    """Matches kernels whose outputs say nothing: by key, by source, then the most alike first."""
+    """Pairs kernels without common outputs: by key, by source, then the most alike first."""
     changes: list[KernelChange] = []
     left, right = {item.number: item for item in before}, {item.number: item for item in after}
     ways: dict[MatchedBy, _Match] = {"key": _match_keys, "source": _match_sources, "similarity": _match_alike}
@@ -203,24 +202,24 @@ def _match_alike(before: Sequence[_Program], after: Sequence[_Program]) -> dict[
         (-alike, abs(i - j), i + j, one.number, other.number)
         for i, one in enumerate(before)
         for j, other in enumerate(after)
-        if (alike := _find_likeness(one, other)) >= _LEAST_ALIKE
+        if (alike := _likeness(one, other)) >= _LEAST_ALIKE
     ]
     return match_in_order((i, j) for *_, i, j in sorted(scored))
 
 
-def _find_likeness(one: _Program, other: _Program) -> float:
-    """The larger of two shares: the nodes that both compute, the lines that both have."""
+def _likeness(one: _Program, other: _Program) -> float:
+    """Returns the larger of two shares: nodes that both compute, lines that both have."""
     nodes = share(len(one.nodes & other.nodes), len(one.nodes) + len(other.nodes))
-    # sorted, because difflib may answer otherwise when the sides are swapped
+    # sorted, because the result of difflib may depend on the order of the sides
     return max(nodes, _compare_lines(*sorted((one.lines, other.lines))))
 
 
-# The layers of a network are a few programs under many names.
+# the layers of a network are a few programs under many names
 @lru_cache(maxsize=65536)
 def _compare_lines(one: tuple[str, ...], other: tuple[str, ...]) -> float:
-    """Returns the share of lines that two programs have in common, in order; 0 where it is too small to matter."""
+    """Returns the share of lines that two programs have in common, in order; 0 if it is too small to matter."""
     whole = len(one) + len(other)
-    # these are the most that the lines can have in common: as many as the shorter has, and as many in any order
+    # two upper bounds that are fast to compute: the lines of the shorter program, and the common lines in any order
     if share(min(len(one), len(other)), whole) < _LEAST_ALIKE:
         return 0.0
     if share((Counter(one) & Counter(other)).total(), whole) < _LEAST_ALIKE:

@@ -1,30 +1,57 @@
-"""What each node of a graph means, however the tinygrad that made it writes that down.
+"""What each node of a graph means, in a form that is the same for all tinygrad releases.
 
-Releases write one value in different ways: with an EXPAND or by broadcasting, with the reduced axes in the argument or
-moved to the front, as an ASSIGN or as a STORE and what comes AFTER it. Here a node that only shows another one's value
-in another way is a **view** of it, and what is left are **heads**: nodes that compute something. A head has the axes
-along which its value differs, and no others.
+Releases write the same value in different ways: with an EXPAND or by broadcasting, with the reduced axes in the
+argument or moved to the front, as an ASSIGN or as a STORE and an AFTER. Here a node that only shows the value of
+another node in another shape is a **view** of it. The other nodes are **heads**: they compute something. A head has
+only the axes along which its value varies.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from vmapdbg.diff.arguments import read_begins, read_number, read_numbers, read_words
-from vmapdbg.diff.ops import ELEMENTWISE, LEAVES, MOVEMENT, SAME_VALUE, TYPED, name_op
 from vmapdbg.model.capture import Node, Schedule
 from vmapdbg.model.schedule_index import index_of
+
+_SAME_OP = {"REDUCE_AXIS": "REDUCE", "BUFFER": "PARAM", "ASSIGN": "STORE", "IDIV": "CDIV", "MOD": "CMOD"}
+
+LEAVES = frozenset({"PARAM"})
+"""Memory that exists before the schedule."""
+
+MOVEMENT = frozenset({"RESHAPE", "EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP"})
+"""Ops that show the value of their first source in another shape; other sources are sizes."""
+
+SAME_VALUE = frozenset({"CONTIGUOUS", "CONTIGUOUS_BACKWARD", "DETACH", "COPY", "NOOP"})
+"""Ops whose value is that of their first source."""
+
+TYPED = frozenset({"PARAM", "CAST", "BITCAST"})
+"""Ops whose dtype does not follow from their sources."""
+
+ELEMENTWISE = frozenset(
+    {
+        *("ADD", "SUB", "MUL", "MULACC", "FDIV", "CDIV", "FLOORDIV", "CMOD", "FLOORMOD", "POW", "MAX", "NEG", "TRUNC"),
+        *("CMPLT", "CMPNE", "CMPEQ", "WHERE", "AND", "OR", "XOR", "SHL", "SHR", "THREEFRY"),
+        *("EXP2", "LOG2", "SIN", "SQRT", "RECIPROCAL", "CAST", "BITCAST"),
+    }
+)
+"""Ops that compute each element from the elements of the broadcast sources at the same place."""
 
 Size = int | str
 Shape = tuple[Size, ...]
 
 
+def name_op(op: str) -> str:
+    """Returns the name of an op that is the same for all releases."""
+    return _SAME_OP.get(op, op)
+
+
 @dataclass(frozen=True)
 class View:
-    """How a node shows the value of a head: for each axis of the node that of the head, None where the value is the
-    same all along the axis."""
+    """How a node shows the value of a head: the head's axis for each axis of the node, None if the value does not vary
+    along it."""
 
     head: int
     axes: tuple[int | None, ...]
@@ -32,8 +59,8 @@ class View:
 
 @dataclass(frozen=True)
 class Head:
-    """A node that computes something. `op` is its name in the neutral form, `arg` what else makes the value: its own
-    argument, and how the axes of the sources lie. `sources` are heads. `constant` is a value that is one number."""
+    """A node that computes something. `op` is its name in all releases, `arg` its argument and the positions of its
+    sources' axes. `sources` are heads. `constant` is true if the value is one number."""
 
     id: int
     op: str
@@ -45,18 +72,18 @@ class Head:
 
 
 class Meanings:
-    """The heads of a schedule, and the view that each of its nodes is."""
+    """The heads of a schedule, and for each node the view that shows its value."""
 
     def __init__(self, schedule: Schedule) -> None:
         self.index = index_of(schedule)
         self.heads: dict[int, Head] = {}
         self.views: dict[int, View] = {}
-        # what a reshape was made of, by its head
+        # the source of each RESHAPE that is a head
         self._origins: dict[int, int] = {}
-        # the heads that are made of numbers alone, and which one computes what: a graph may have one for each dtype
+        # the heads computed from numbers alone, and the first head of equal ones: a graph may have one for each dtype
         self._numbers: set[int] = set()
         self._same: dict[Head, int] = {}
-        # a source has a smaller id than what reads it
+        # a source has a smaller id than its readers
         for node in sorted(schedule.nodes, key=lambda node: node.id):
             self.views[node.id] = self._read(node)
 
@@ -64,7 +91,7 @@ class Meanings:
         op = name_op(node.op)
         sources = [source for source in node.src if source in self.views]
         if op == "CONST":
-            return self._add_head(node, (False,) * len(_shape_of(node)), (), read_number(node.arg), constant=True)
+            return self._add_head(node, (False,) * len(_shape_of(node)), (), _read_number(node.arg), constant=True)
         if not sources or op in LEAVES:
             return self._add_head(node, (True,) * len(_shape_of(node)), ())
         if op in SAME_VALUE:
@@ -79,21 +106,21 @@ class Meanings:
             return self.views[sources[0]]
         return self._combine(node, op, sources)
 
-    # *** what shows a value that is there
+    # *** views
 
     def _move(self, node: Node, op: str, source: int) -> View:
         view = self.views[source]
         if op == "EXPAND":
-            # an axis that the source does not have is the same all along, as one is that it has with one element
+            # the value does not vary along a new axis, nor along an axis of one element
             return View(view.head, (None,) * (len(_shape_of(node)) - len(view.axes)) + view.axes)
         if op == "PERMUTE":
-            return View(view.head, tuple(view.axes[i] for i in read_numbers(node.arg)))
+            return View(view.head, tuple(view.axes[i] for i in _read_numbers(node.arg)))
         if op == "RESHAPE":
             return self._reshape(node, source)
         return self._cut(node, op, source)
 
     def _reshape(self, node: Node, source: int) -> View:
-        """Axes of one element come and go without a change of the value; any other reshape is a head."""
+        """Axes of one element are added or removed without changing the value; any other reshape is a head."""
         view, before, after = self.views[source], self._shape(source), _shape_of(node)
         if all(axis is None for axis in view.axes):
             return View(view.head, (None,) * len(after))
@@ -102,14 +129,14 @@ class Meanings:
             return View(view.head, _spread(kept, [size != 1 for size in after]))
         head = self.heads[view.head]
         if head.op == "RESHAPE" and view.axes == self.views[head.id].axes:
-            # two reshapes are one, and may lead back
+            # two reshapes are one, and may restore the first shape
             return self._reshape(node, self._origins[head.id])
         made = self._add_head(node, (True,) * len(after), (source,), op="RESHAPE")
         self._origins[made.head] = source
         return made
 
     def _read_store(self, node: Node, op: str, sources: Sequence[int]) -> View:
-        """What is stored is the value; only a store to a part of a buffer makes another one of it."""
+        """The stored value is the value, except for a store to a part of a buffer."""
         target, value = sources[0], sources[1]
         if op == "STORE" and not self._is_whole(target):
             return self._combine(node, op, sources)
@@ -118,7 +145,7 @@ class Meanings:
         return self._read_copy(node, value)
 
     def _read_copy(self, node: Node, source: int) -> View:
-        """A copy has the value of what it copies; but a buffer that a constant is written to is no constant."""
+        """A copy has the value of its source, but a buffer that holds a constant is not a constant."""
         if node.realized is not None and self.heads[self.views[source].head].constant:
             return self._add_head(node, (True,) * len(_shape_of(node)), (source,), op="STORE")
         return self._reshape(node, source)
@@ -130,8 +157,8 @@ class Meanings:
         return head.op in LEAVES and _count(self._shape(target)) == _count(head.shape)
 
     def _is_mere_cast(self, node: Node, source: int) -> bool:
-        """Tells whether a CAST leaves a value as it is: a constant that its dtype has, what had no dtype of its own, or
-        a truth value that is a number only on its way to a truth value."""
+        """Returns whether a CAST keeps the value: of a weak number, of a constant that the dtype can hold, or of a bool
+        that is cast back to bool."""
         below, head = self.index.nodes[source], self.heads[self.views[source].head]
         if below.dtype.startswith("weak") or (head.op == "CONST" and _holds(node.dtype, head.arg)):
             return True
@@ -148,44 +175,44 @@ class Meanings:
             return self._is_only_cast_back(reader)
         return (reader.op, reader.dtype) == ("CAST", "bool")
 
-    # *** what computes a value
+    # *** heads
 
     def _cut(self, node: Node, op: str, source: int) -> View:
-        """PAD, SHRINK and FLIP: only the axes that they touch count, and where on them they begin."""
+        """Reads PAD, SHRINK and FLIP: only the axes that change count, and where they begin."""
         before, after = self._shape(source), _shape_of(node)
-        begins = read_begins(node.arg, len(after))
+        begins = _read_begins(node.arg, len(after))
         touched = [old != new or op == "FLIP" for old, new in zip(before, after, strict=True)]
-        own = self.views[source].axes
-        varies = [axis is not None for axis in own]
+        axes = self.views[source].axes
+        varies = [axis is not None for axis in axes]
+        if op == "SHRINK" and not any(is_touched for is_touched, it in zip(touched, varies, strict=True) if it):
+            return self.views[source]
         if op == "PAD":
             varies = [it or is_touched for it, is_touched in zip(varies, touched, strict=True)]
-        what = [begin if is_touched else "" for begin, is_touched in zip(begins, touched, strict=True)]
-        if op == "SHRINK" and not any(t and axis is not None for t, axis in zip(touched, own, strict=True)):
-            return self.views[source]
-        return self._add_head(node, varies, (source,), what)
+        arg = [begin if is_touched else "" for begin, is_touched in zip(begins, touched, strict=True)]
+        return self._add_head(node, varies, (source,), arg)
 
     def _reduce(self, node: Node, source: int) -> View:
-        """The axes of the source are named as its head has them, so that nothing is left of how they were moved."""
-        own, sizes = self.views[source].axes, self._shape(source)
-        # tinygrad 0.12 has no axes where it reduces over an OUTER range, and then a capture has no argument
-        name, *axes = read_words(node.arg) or [""]
-        reduced = [int(axis) for axis in axes]
-        known = sorted(axis for i in reduced if (axis := own[i]) is not None)
-        repeated = [sizes[i] for i in reduced if own[i] is None]
-        left = [axis for i, axis in enumerate(own) if i not in reduced]
-        what = [name, known, repeated, [axis for axis in left if axis is not None]]
+        """Names the axes as the head of the source has them, so that earlier movement ops do not matter."""
+        axes, sizes = self.views[source].axes, self._shape(source)
+        # tinygrad 0.12 has no axes if it reduces over an OUTER range; then a capture has no argument
+        name, *numbers = _read_words(node.arg) or [""]
+        reduced = list(map(int, numbers))
+        known = sorted(axis for i in reduced if (axis := axes[i]) is not None)
+        repeated = [sizes[i] for i in reduced if axes[i] is None]
+        left = [axis for i, axis in enumerate(axes) if i not in reduced]
+        arg = [name, known, repeated, [axis for axis in left if axis is not None]]
         varies = [axis is not None for axis in left]
         rank = len(_shape_of(node))
-        if rank == len(own):
-            # the reduced axes stay, with one element
-            varies = [axis is not None and i not in reduced for i, axis in enumerate(own)]
+        if rank == len(axes):
+            # the reduced axes remain, with one element
+            varies = [axis is not None and i not in reduced for i, axis in enumerate(axes)]
         elif rank != len(left):
             # tinygrad 0.13 has no shape for a reduce over an OUTER range
             varies = [True] * rank
-        return self._add_head(node, varies, (source,), what, places=False)
+        return self._add_head(node, varies, (source,), arg, places=False)
 
     def _combine(self, node: Node, op: str, sources: Sequence[int]) -> View:
-        """An op of each element, its sources broadcast; any other op varies along all of its axes."""
+        """Reads an elementwise op, its sources broadcast; the value of any other op varies along all axes."""
         shape = _shape_of(node)
         aligned = [self._align(source, shape) for source in sources]
         if op not in ELEMENTWISE or None in aligned:
@@ -195,48 +222,48 @@ class Meanings:
         return self._add_head(node, varies, sources, constant=constant)
 
     def _align(self, source: int, shape: Shape) -> tuple[int | None, ...] | None:
-        """Returns the view of a source as a node of a shape broadcasts it, None where it cannot be broadcast."""
-        own, sizes = self.views[source].axes, self._shape(source)
-        missing = len(shape) - len(own)
+        """Returns the axes of a source broadcast to a shape, None if it cannot be broadcast."""
+        axes, sizes = self.views[source].axes, self._shape(source)
+        missing = len(shape) - len(axes)
         if missing < 0 or any(a not in (1, b) for a, b in zip(sizes, shape[missing:], strict=True)):
             return None
-        return (None,) * missing + own
+        return (None,) * missing + axes
 
     def _add_head(
         self,
         node: Node,
         varies: Sequence[bool],
         sources: Sequence[int],
-        what: object = None,
+        arg: object = None,
         *,
         op: str = "",
         constant: bool = False,
         places: bool = True,
     ) -> View:
-        """Adds a head and returns its own view. `varies` tells for each axis whether the value may differ along it;
-        `what` stands in the place of the node's argument."""
+        """Adds a head and returns its view. `varies` says for each axis whether the value may vary along it; `arg`
+        replaces the node's argument."""
         op, shape = op or name_op(node.op), _shape_of(node)
         differs = [it and size != 1 for it, size in zip(varies, shape, strict=True)]
         axes = _spread(range(len(shape)), differs)
-        if what is None and op not in MOVEMENT:
-            what = node.arg
-        # PARAM: which slot, BUFFER: how many elements; the shape has that
-        arg = [] if op in LEAVES else [what]
+        if arg is None and op not in MOVEMENT:
+            arg = node.arg
+        # the argument of a PARAM is a slot, the argument of a BUFFER its size, which the shape has
+        parts = [] if op in LEAVES else [arg]
         if places:
-            arg += [self._describe_place(source, shape, axes) for source in sources]
+            parts += [self._describe_axes(source, shape, axes) for source in sources]
         head = Head(
             id=node.id,
             op=op,
             dtype=node.dtype if op in TYPED else "",
             shape=tuple(size for size, axis in zip(shape, axes, strict=True) if axis is not None),
-            arg=repr(arg),
+            arg=repr(parts),
             sources=tuple(self.views[source].head for source in sources),
             constant=constant,
         )
         return View(self._keep(head), axes)
 
     def _keep(self, head: Head) -> int:
-        """Adds a head, or finds the one that computes the same from nothing but numbers."""
+        """Adds a head and returns its id. An equal head computed from numbers alone is not added twice."""
         of_numbers = head.op == "CONST" or (head.sources and all(source in self._numbers for source in head.sources))
         if head.op == "STORE" or not of_numbers:
             self.heads[head.id] = head
@@ -246,12 +273,12 @@ class Meanings:
         self.heads.setdefault(same, head)
         return same
 
-    def _describe_place(self, source: int, shape: Shape, axes: Sequence[int | None]) -> object:
-        """Returns how the axes of a source lie on those of its reader: in order, where they can be told."""
+    def _describe_axes(self, source: int, shape: Shape, axes: Sequence[int | None]) -> object:
+        """Returns the source's axis for each axis along which its reader varies."""
         aligned = self._align(source, shape)
         if aligned is None:
             return [axis for axis in self.views[source].axes if axis is not None]
-        return [mine for mine, own in zip(aligned, axes, strict=True) if own is not None]
+        return [axis for axis, of_reader in zip(aligned, axes, strict=True) if of_reader is not None]
 
     def _shape(self, node: int) -> Shape:
         return _shape_of(self.index.nodes[node])
@@ -266,13 +293,13 @@ def _drop_ones(shape: Shape) -> Shape:
 
 
 def _spread(values: Iterable[int | None], places: Iterable[bool]) -> tuple[int | None, ...]:
-    """Puts values into the places that are marked, one after the other, and None into the others."""
+    """Puts the values into the marked places, in order, and None into the other places."""
     rest = iter(values)
     return tuple(next(rest) if is_marked else None for is_marked in places)
 
 
 def _count(shape: Shape) -> int | None:
-    """Returns the number of elements, None where it is symbolic."""
+    """Returns the number of elements, None if it is symbolic."""
     sizes = [size for size in shape if isinstance(size, int)]
     if len(sizes) < len(shape):
         return None
@@ -280,7 +307,36 @@ def _count(shape: Shape) -> int | None:
 
 
 def _holds(dtype: str, number: str) -> bool:
-    """Tells whether a dtype has a constant, as the argument of its head, without a change."""
+    """Returns whether a dtype can hold a constant (the argument of its head) exactly."""
     if dtype == "bool":
         return number in ("['0']", "['1']")
     return dtype.startswith(("float", "double", "half", "bfloat", "weak")) or "." not in number
+
+
+# *** arguments: a Capture has them as text
+
+
+def _read_number(arg: str) -> str:
+    """Returns a constant without its dtype: `1`, `1.0` and `True` are the same number."""
+    if arg in ("True", "False"):
+        return str(int(arg == "True"))
+    try:
+        return repr(float(arg)).removesuffix(".0")
+    except ValueError:
+        return arg
+
+
+def _read_words(arg: str) -> list[str]:
+    """Returns the words of an argument: `ADD (1,)` has the words `ADD` and `1`."""
+    return re.findall(r"\w+", arg)
+
+
+def _read_numbers(arg: str) -> list[int]:
+    """Returns the numbers of an argument, such as the axes of a PERMUTE."""
+    return [int(number) for number in re.findall(r"-?\d+", arg)]
+
+
+def _read_begins(arg: str, rank: int) -> list[str]:
+    """Returns the begin of each axis of a PAD or SHRINK. `((1, 3), (0, 2))` has pairs of begin and end (or size)."""
+    pairs = re.findall(r"\(\s*([^(),]+),[^()]*\)", arg)
+    return pairs if len(pairs) == rank else [arg] * rank

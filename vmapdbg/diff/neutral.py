@@ -1,6 +1,6 @@
-"""A schedule in a form that no tinygrad release owns, so that those of two releases can be compared.
+"""A schedule in a neutral form that is the same for all tinygrad releases, so that two releases can be compared.
 
-Only what is compared has this form: what is shown is taken from the schedule itself.
+Only the comparison uses this form. The diff that the user sees has the nodes and ranges of the schedule itself.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from vmapdbg.diff.meaning import Head, Meanings, View
-from vmapdbg.diff.naming import find_ranges
-from vmapdbg.diff.ops import name_op
+from vmapdbg.diff.meaning import Head, Meanings, View, name_op
+from vmapdbg.diff.pairing import find_ranges
+from vmapdbg.diff.result import BufferizeChange, KernelChange, KernelSide, NodeChange, SameNode, ScheduleDiff
 from vmapdbg.model.capture import Bufferize, Kernel, Node, Range, Realized, Schedule
 from vmapdbg.model.schedule_index import index_of
 
-# a loop that a schedule makes has this name in the releases that call it WEAK, too
+# since 0.14 the loops of a schedule are called WEAK
 _SAME_AXIS_TYPE = {"WEAK": "LOOP"}
-# the ops whose ranges follow from those that read them
+# ops whose ranges follow from the ranges of their readers
 _MOVES = frozenset({"PARAM", "CONST", "RESHAPE", "PAD", "SHRINK", "FLIP"})
 _STORES = frozenset({"STORE", "COPY"})
 _ASKED_FOR = _STORES | {"CONTIGUOUS"}
@@ -25,7 +25,7 @@ _ASKED_FOR = _STORES | {"CONTIGUOUS"}
 
 @dataclass(frozen=True)
 class Reading:
-    """A schedule, the form of it that is compared, and for each node of that form the one that is stored for it."""
+    """A schedule, the form of it that is compared, and for heads of that form the node that is realized for it."""
 
     schedule: Schedule
     compared: Schedule
@@ -33,22 +33,22 @@ class Reading:
 
     @property
     def is_neutral(self) -> bool:
-        """What is compared is not the schedule itself."""
+        """Whether the compared form is not the schedule itself."""
         return self.compared is not self.schedule
 
     @property
     def measured(self) -> Schedule:
-        """The schedule whose sizes are compared: without what the program asks for, which some releases have as
-        arguments that others make buffers for."""
+        """The schedule whose sizes are compared: without the outputs, which are arguments in some releases and buffers
+        in others."""
         if not self.is_neutral:
             return self.schedule
         index = index_of(self.compared)
-        own = [made for made in self.compared.bufferizes if not _is_asked_for(index.nodes[made.node])]
-        return replace(self.compared, bufferizes=tuple(own))
+        kept = [made for made in self.compared.bufferizes if not _is_asked_for(index.nodes[made.node])]
+        return replace(self.compared, bufferizes=tuple(kept))
 
     def leave_out(self, other: Reading, nodes: Mapping[int, int]) -> Reading:
-        """Returns the reading without the buffers that the program asks for, and that `other` has as arguments. `nodes`
-        maps the ids of this one to those of the other."""
+        """Returns the reading without the outputs that are arguments in `other`. `nodes` maps ids of this schedule to
+        ids of the other."""
         index, others = index_of(self.compared), index_of(other.compared)
 
         def is_argument(made: Bufferize) -> bool:
@@ -57,12 +57,12 @@ class Reading:
                 return False
             return _is_asked_for(index.nodes[made.node]) and _is_asked_for(twin)
 
-        own = [made for made in self.compared.bufferizes if not is_argument(made)]
-        return replace(self, compared=replace(self.compared, bufferizes=tuple(own)))
+        kept = [made for made in self.compared.bufferizes if not is_argument(made)]
+        return replace(self, compared=replace(self.compared, bufferizes=tuple(kept)))
 
     @cached_property
     def folded(self) -> tuple[Node, ...]:
-        """The nodes that the compared form does not have: they only write another one's value in another way."""
+        """The nodes that the compared form does not have: they only show the value of another node."""
         if not self.is_neutral:
             return ()
         kept = {node.id for node in self.compared.nodes} | set(self.shown.values())
@@ -74,12 +74,12 @@ def _is_asked_for(node: Node) -> bool:
 
 
 def read_plainly(schedule: Schedule) -> Reading:
-    """Returns a schedule as it is: both sides are of one tinygrad."""
+    """Returns a schedule as it is: both sides are from the same tinygrad."""
     return Reading(schedule, schedule, {})
 
 
 def read_neutrally(schedule: Schedule) -> Reading:
-    """Returns a schedule and its neutral form. Node ids are those of heads, ranges keep their names."""
+    """Returns a schedule and its neutral form. Its node ids are ids of heads, ranges keep their names."""
     return _Neutral(schedule).read()
 
 
@@ -88,7 +88,7 @@ class _Neutral:
         self.schedule = schedule
         self.index = index_of(schedule)
         self.meanings = Meanings(schedule)
-        # of each head the node that is realized as its value; others that are, too, and have buffers of their own
+        # for each head the node that is realized for it; other realized nodes of a head that have their own buffers
         self.realized: dict[int, Node] = {}
         self.again: list[Node] = []
         for head, nodes in self._group_realized().items():
@@ -106,7 +106,7 @@ class _Neutral:
         return groups
 
     def _rank_realized(self, node: Node) -> tuple[bool, bool]:
-        """A mere copy of a value decides least, a buffer that nothing came of little."""
+        """Sorts nodes that decide something before removed buffers, and these before copies."""
         return name_op(node.op) in _STORES, self.index.find_kept(node.id) is None
 
     def read(self) -> Reading:
@@ -126,7 +126,7 @@ class _Neutral:
         return Reading(self.schedule, compared, {head: node.id for head, node in self.realized.items()})
 
     def _find_live(self) -> set[int]:
-        """Returns the heads that something comes of: what is realized or read by nobody, and all their sources."""
+        """Returns the heads that are realized or have no readers, and all their sources."""
         heads = self.meanings.heads
         ends = {self.view(node.id).head for node in self.schedule.nodes if not self.index.readers[node.id]}
         waiting = [*self.realized, *(head for head in ends if heads[head].op not in _MOVES)]
@@ -172,15 +172,15 @@ class _Neutral:
         return replace(node, op="AGAIN", src=(view.head,), in_ranges=None, out_ranges=None, realized=realized)
 
     def _pick(self, ranges: Sequence[str] | None, view: View) -> tuple[str, ...] | None:
-        """Returns those of a node's ranges along which its value differs, in the order of its head's axes."""
+        """Returns the ranges along which a node's value varies, in the order of its head's axes."""
         if ranges is None or len(ranges) != len(view.axes):
             return None
         found = {axis: name for name, axis in zip(ranges, view.axes, strict=True) if axis is not None}
         return tuple(found[axis] for axis in sorted(found))
 
     def _order(self, ranges: Sequence[str], view: View) -> tuple[str, ...]:
-        """Returns the ranges of a buffer in the order of its value's axes, those that it does not vary along last. An
-        axis of one element has none."""
+        """Returns the ranges of a buffer in the order of its value's axes; ranges along which it does not vary come
+        last. An axis of one element has no range."""
         picked = self._pick(ranges, view) or ()
         rest = [name for name in ranges if name not in picked]
         return tuple(filter(find_ranges, [*picked, *rest]))
@@ -191,11 +191,11 @@ class _Neutral:
         reason = realized.reason
         if self._is_stored(node):
             reason = "output"
-        # which reader wants which range depends on how many ops broadcast the value: the rule is what is compared
+        # only the rule is compared: which reader wants which range depends on how the release broadcasts
         return Realized(tuple(own), reason, "")
 
     def _is_stored(self, node: Node) -> bool:
-        """Tells whether a node is stored because the program asks for it."""
+        """Returns whether a node is stored because the program asks for it."""
         if node.realized is not None and (node.realized.reason == "output" or name_op(node.op) in _ASKED_FOR):
             return True
         return not any(self._has_ranges(reader) for reader in self.index.readers[node.id])
@@ -216,7 +216,7 @@ class _Neutral:
         if made.outcome == "removed":
             if head.constant:
                 return None
-            # how large it would have been depends on where the value was broadcast
+            # its size would depend on where the release broadcasts the value
             closed, made = self._pick(own, view) or (), replace(made, size=0, bytes=0)
         return replace(
             made,
@@ -228,9 +228,9 @@ class _Neutral:
 
     def _read_kernel(self, kernel: Kernel) -> Kernel:
         outputs = tuple(dict.fromkeys(self.view(node).head for node in kernel.outputs))
-        # a view of a buffer that another kernel writes has its head there
+        # the head of a view is in the kernel that writes the buffer
         own = [node for node in kernel.nodes if self.view(node).head == node]
-        # the key of the AST is another one in each release
+        # the key of the AST is different in each release
         return replace(kernel, nodes=tuple(dict.fromkeys([*own, *outputs])), outputs=outputs, key="")
 
 
@@ -239,8 +239,72 @@ def _read_range(item: Range) -> Range:
 
 
 def _find_used(nodes: Iterable[Node], buffers: Iterable[Bufferize]) -> set[str]:
-    """Returns the ranges that anything which is compared has."""
+    """Returns the ranges that the compared nodes and buffers name."""
     texts = [name for item in buffers for name in item.closed_ranges]
     for node in nodes:
         texts += [*(node.in_ranges or ()), *(node.out_ranges or ()), *node.ambient]
     return {name for text in texts for name in find_ranges(text)}
+
+
+# *** back to the schedules themselves
+
+
+def restore_shown(diff: ScheduleDiff, before: Reading, after: Reading) -> ScheduleDiff:
+    """Returns a diff of neutral forms with the nodes, ranges, buffers and kernels of the schedules themselves."""
+    if not (before.is_neutral or after.is_neutral):
+        return diff
+    left, right = _ShownSide(before), _ShownSide(after)
+    return replace(
+        diff,
+        removed_ranges=tuple(map(left.range, diff.removed_ranges)),
+        added_ranges=tuple(map(right.range, diff.added_ranges)),
+        nodes=tuple(_restore_node(item, left, right) for item in diff.nodes),
+        nodes_only_before=tuple(left.node(node.id) for node in diff.nodes_only_before),
+        nodes_only_after=tuple(right.node(node.id) for node in diff.nodes_only_after),
+        same_nodes=tuple(_restore_same(item, right) for item in diff.same_nodes),
+        bufferizes=tuple(_restore_bufferize(item, left, right) for item in diff.bufferizes),
+        kernels=tuple(_restore_kernel(item, left, right) for item in diff.kernels),
+        folded_before=before.folded,
+        folded_after=after.folded,
+    )
+
+
+class _ShownSide:
+    def __init__(self, reading: Reading) -> None:
+        self.index = index_of(reading.schedule)
+        self.shown = reading.shown
+
+    def node(self, head: int) -> Node:
+        return self.index.nodes[self.shown.get(head, head)]
+
+    def range(self, item: Range) -> Range:
+        return self.index.ranges[item.name]
+
+    def bufferize(self, made: Bufferize | None) -> Bufferize | None:
+        return None if made is None else self.index.bufferizes[self.node(made.node).id]
+
+    def kernel(self, side: KernelSide) -> KernelSide:
+        return KernelSide(side.number, self.index.schedule.kernels[side.number])
+
+
+def _restore_node(item: NodeChange, left: _ShownSide, right: _ShownSide) -> NodeChange:
+    before, after = item.before.id, item.after.id
+    if "realized" in item.changed:
+        return NodeChange(left.node(before), right.node(after), item.changed)
+    return NodeChange(left.index.nodes[before], right.index.nodes[after], item.changed)
+
+
+def _restore_same(item: SameNode, right: _ShownSide) -> SameNode:
+    node = right.index.nodes[item.after]
+    return SameNode(item.before, node.id, node.op, node.shape, node.out_ranges, node.line)
+
+
+def _restore_bufferize(item: BufferizeChange, left: _ShownSide, right: _ShownSide) -> BufferizeChange:
+    before, after = left.bufferize(item.before), right.bufferize(item.after)
+    shown = (after and right.index.op(after.node)) or (before and left.index.op(before.node))
+    return replace(item, op=shown or item.op, before=before, after=after)
+
+
+def _restore_kernel(item: KernelChange, left: _ShownSide, right: _ShownSide) -> KernelChange:
+    before, after = tuple(map(left.kernel, item.before)), tuple(map(right.kernel, item.after))
+    return replace(item, before=before, after=after)

@@ -1,42 +1,46 @@
-"""Kernel source compared: names that a renderer makes up are no difference, and lines are paired by what they do."""
+"""Compares kernel sources. Names that a renderer numbers are no difference, and lines are paired by what they do."""
 
 from __future__ import annotations
 
 import re
+import struct
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
-from vmapdbg.diff.naming import choose_names
-from vmapdbg.diff.pairing import share
-from vmapdbg.diff.sequences import find_opcodes
-from vmapdbg.diff.spelling import settle_numbers, settle_spelling
+from vmapdbg.diff.pairing import choose_names, share
+from vmapdbg.diff.sequences import align, find_opcodes
 
-# What tinygrad's renderers number: registers, loop variables, labels. What follows the number of a buffer is its
+# Names that tinygrad's renderers number: registers, loop variables, labels. The number of a buffer is followed by its
 # size, which is a difference.
 _VARIABLE = re.compile(
     r"(?P<prefix>alu|val|acc|cast|bitcast|temp|wmma|gep|const|bidx|buf|[A-Za-z]*idx|data|loop_[a-z]+_)"
     r"(?P<number>\d+(?:_\d+)*?)(?P<rest>(?<=\d)_\d+|phi|cmp)?"
 )
-# an accumulator is a buffer in registers, and called so from 0.14 on
+# since 0.14 an accumulator is called a buffer: it is one, in registers
 _SAME_PREFIX = {"acc": "buf"}
 _TOKEN = re.compile(r"[A-Za-z_]\w*|\d[\d.]*e[-+]\d+f?|\d[\w.]*|\s+|<<|>>|[-+*/<>=!&|]=|&&|\|\||.")
 _KERNEL = "kernel#"
-# Two lines with fewer tokens in common are not the same line, changed.
+# Below this share of common tokens, two lines are not versions of the same line.
 _LEAST_ALIKE = 0.5
-# Blocks of more line pairs than this are not paired line by line.
-_MOST_PAIRS = 4000
-# How many lines are remembered: the layers of a network have most of theirs in common.
+# How many lines are cached: the layers of a network share most of their lines.
 _MOST_KNOWN = 16384
+
+# a 32 bit number; renderers print more digits than it has
+_FLOAT = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:e[-+]?\d+)?f\b")
+_LARGEST = 3.4e38
+_INTEGER = re.compile(r",\s*(?:const )?int (\w+)(?=\s*[,)])")
+# some renderers copy a thread number to a variable first
+_COPY = r"\n\s*int (\w+) = {};[^\n]*"
 
 Mark = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class LinePair:
-    """A line of before beside its line of after; None: that side has none here. `marks` are the (start, end)
-    offsets of what changed inside a line that both have."""
+    """A line of before next to its line of after; None if that side has no line here. `marks` are the (start, end)
+    offsets of the changes inside a line that both sides have."""
 
     before: str | None
     after: str | None
@@ -53,7 +57,7 @@ class LinePair:
 class _Token:
     text: str
     start: int
-    # `alu#`, `data#_6`: what stays when the number goes; else the text, a number spelled in one way
+    # a variable without its number (`alu#`, `data#_6`), else the text with its number in one spelling
     form: str
 
     @property
@@ -63,7 +67,7 @@ class _Token:
 
 @dataclass(frozen=True, eq=False)
 class _Line:
-    """A line of source as its tokens, spaces left out."""
+    """A line of source as tokens, without spaces."""
 
     text: str
     tokens: Sequence[_Token]
@@ -71,6 +75,9 @@ class _Line:
     @cached_property
     def forms(self) -> tuple[str, ...]:
         return tuple([token.form for token in self.tokens])
+
+    def key(self) -> tuple[str, ...]:
+        return self.forms
 
     @cached_property
     def counts(self) -> Counter[str]:
@@ -81,12 +88,12 @@ _Pairs = list[tuple[_Line | None, _Line | None]]
 
 
 def canonize_source(source: str, name: str) -> str:
-    """Returns a source with its variables numbered in the order in which they appear, and no kernel name."""
-    settled = settle_spelling(re.sub(rf"\b{re.escape(name)}\b", _KERNEL, source.strip()), _KERNEL)
-    return _number_variables(settled)
+    """Returns a source without the kernel's name, its variables numbered in order of appearance."""
+    unified = unify_spelling(re.sub(rf"\b{re.escape(name)}\b", _KERNEL, source.strip()), _KERNEL)
+    return _number_variables(unified)
 
 
-# The layers of a network are one source under many names.
+# the layers of a network have the same source under many names
 @lru_cache(maxsize=1024)
 def _number_variables(source: str) -> str:
     numbers: dict[str, str] = {}
@@ -94,7 +101,7 @@ def _number_variables(source: str) -> str:
 
     def rename(match: re.Match[str]) -> str:
         text = match[0]
-        form = _find_form(text)
+        form = _form(text)
         if form == text:
             return text
         if text not in numbers:
@@ -106,16 +113,16 @@ def _number_variables(source: str) -> str:
 
 
 def blank_lines(source: str, name: str) -> list[str]:
-    """Returns the lines of a source without numbers in names, to tell how alike two programs are."""
+    """Returns the lines of a source without the numbers of variables: a measure of how alike two programs are."""
     lines = source.strip("\n").split("\n")
     return ["".join(_read_line(line, {name}).forms) for line in lines]
 
 
 def align_sources(before: str, after: str, names: Collection[str]) -> list[LinePair]:
-    """Returns the lines of two sources side by side; `names` are the names of the kernels in them.
+    """Returns the lines of two sources side by side; `names` are the names of their kernels.
 
-    A variable of before is the variable of after that stands in its place in most lines; only where it stands
-    for another one is it marked.
+    A variable of before corresponds to the variable of after that has its place in most lines. A variable is marked
+    only in lines where another variable has its place.
     """
     left = [_read_line(line, names) for line in before.strip("\n").split("\n")]
     right = [_read_line(line, names) for line in after.strip("\n").split("\n")]
@@ -131,7 +138,6 @@ def align_sources(before: str, after: str, names: Collection[str]) -> list[LineP
 
 
 def _read_line(text: str, names: Collection[str]) -> _Line:
-    """Returns a line of a source whose kernels have these names."""
     line = _tokenize(text)
     if not any(name in text for name in names):
         return line
@@ -141,58 +147,35 @@ def _read_line(text: str, names: Collection[str]) -> _Line:
 @lru_cache(maxsize=_MOST_KNOWN)
 def _tokenize(text: str) -> _Line:
     found = [match for match in _TOKEN.finditer(text) if not match[0].isspace()]
-    return _Line(text, [_Token(match[0], match.start(), _find_form(match[0])) for match in found])
+    return _Line(text, [_Token(match[0], match.start(), _form(match[0])) for match in found])
 
 
-def _find_form(text: str) -> str:
+def _form(text: str) -> str:
     match = _VARIABLE.fullmatch(text)
     if match is None:
-        return settle_numbers(text)
+        return unify_numbers(text)
     prefix = _SAME_PREFIX.get(match["prefix"], match["prefix"])
     return f"{prefix}#{match['rest'] or ''}"
 
 
 def _pair_lines(before: Sequence[_Line], after: Sequence[_Line]) -> _Pairs:
+    """Pairs equal and similar lines. Between two pairs the other lines stand alone, the lines of before first."""
     pairs: _Pairs = []
-    for tag, i, end, j, end_after in find_opcodes([line.forms for line in before], [line.forms for line in after]):
-        if tag == "equal":
-            pairs += zip(before[i:end], after[j:end_after], strict=True)
-        else:
-            pairs += _pair_block(before[i:end], after[j:end_after])
+    row = column = 0
+    for i, j in [*align(before, after, _Line.key, _line_likeness), (len(before), len(after))]:
+        pairs += [(line, None) for line in before[row:i]]
+        pairs += [(None, line) for line in after[column:j]]
+        pairs += zip(before[i : i + 1], after[j : j + 1], strict=True)
+        row, column = i + 1, j + 1
     return pairs
 
 
-def _pair_block(left: Sequence[_Line], right: Sequence[_Line]) -> _Pairs:
-    """Pairs the lines of two blocks in order, so that the sum of their likeness is the largest."""
-    if not left or not right or len(left) * len(right) > _MOST_PAIRS:
-        return [*((line, None) for line in left), *((None, line) for line in right)]
-    # best[i][j] is the largest sum for left[i:] and right[j:]
-    best = [[0.0] * (len(right) + 1) for _ in range(len(left) + 1)]
-    alike = [[_find_likeness(one, other) for other in right] for one in left]
-    for i in reversed(range(len(left))):
-        for j in reversed(range(len(right))):
-            best[i][j] = max(best[i + 1][j + 1] + alike[i][j], best[i + 1][j], best[i][j + 1])
-    pairs: _Pairs = []
-    i = j = 0
-    while i < len(left) and j < len(right):
-        if alike[i][j] and best[i][j] == best[i + 1][j + 1] + alike[i][j]:
-            pairs.append((left[i], right[j]))
-            i, j = i + 1, j + 1
-        elif best[i][j] == best[i + 1][j]:
-            pairs.append((left[i], None))
-            i += 1
-        else:
-            pairs.append((None, right[j]))
-            j += 1
-    return [*pairs, *((line, None) for line in left[i:]), *((None, line) for line in right[j:])]
-
-
 @lru_cache(maxsize=_MOST_KNOWN)
-def _find_likeness(one: _Line, other: _Line) -> float:
+def _line_likeness(one: _Line, other: _Line) -> float:
     common = share((one.counts & other.counts).total(), one.counts.total() + other.counts.total())
     if common < _LEAST_ALIKE:
         return 0.0
-    # to the third: one line with its own partner is better than two lines with each other's
+    # cubed, so that one very similar pair is better than two vaguely similar pairs
     return common**3
 
 
@@ -220,7 +203,7 @@ def _mark_tokens(
     before: Sequence[_Token], after: Sequence[_Token], renamed: dict[str, str]
 ) -> tuple[tuple[Mark, ...], tuple[Mark, ...]]:
     left = [_name_after(token, renamed) for token in before]
-    # the name of a kernel is no difference, whatever it is on the other side
+    # a kernel's name is never a difference
     right = [token.text if token.is_variable else token.form for token in after]
     marks: tuple[list[Mark], list[Mark]] = ([], [])
     if left != right:
@@ -232,7 +215,7 @@ def _mark_tokens(
 
 
 def _name_after(token: _Token, renamed: dict[str, str]) -> str:
-    """Returns a token of before as after calls it; a variable that after does not have gets a `'`."""
+    """Returns a token of before by its name after; a variable without a partner gets a `'`."""
     if not token.is_variable:
         return token.form
     return renamed.get(token.text, token.text + "'")
@@ -241,3 +224,45 @@ def _name_after(token: _Token, renamed: dict[str, str]) -> str:
 def _add_mark(marks: list[Mark], tokens: Sequence[_Token]) -> None:
     if tokens:
         marks.append((tokens[0].start, tokens[-1].start + len(tokens[-1].text)))
+
+
+# *** spelling: releases print numbers and arguments in different ways
+
+
+def unify_spelling(source: str, kernel: str) -> str:
+    """Returns a source with numbers in one spelling, without the integer arguments that the kernel does not use.
+
+    Integer arguments are thread numbers and variables of the schedule; used arguments are named by their order.
+    """
+    start = source.find(f"{kernel}(")
+    end = source.find(")", start)
+    if start < 0 or end < 0:
+        return unify_numbers(source)
+    head, body = source[: end + 1], source[end + 1 :]
+    number = 0
+    for name in _INTEGER.findall(head):
+        body, is_used = _name_integer(body, name, f"integer{number}")
+        number += is_used
+    return unify_numbers(_INTEGER.sub("", head) + body)
+
+
+def _name_integer(body: str, name: str, unified: str) -> tuple[str, bool]:
+    copied = re.search(_COPY.format(re.escape(name)), body)
+    if copied is not None:
+        body = re.sub(rf"\b{copied[1]}\b", name, body[: copied.start()] + body[copied.end() :])
+    renamed, uses = re.subn(rf"\b{re.escape(name)}\b", unified, body)
+    return renamed, uses > 0
+
+
+def unify_numbers(text: str) -> str:
+    """Returns a text whose 32 bit numbers have only the digits that they need."""
+    return _FLOAT.sub(lambda match: unify_float(match[0]), text)
+
+
+def unify_float(literal: str) -> str:
+    """Returns a 32 bit number as its exact value: `0.025f` and `0.02500000037252903f` give the same text."""
+    number = float(literal[:-1])
+    if abs(number) > _LARGEST:
+        return literal
+    (value,) = struct.unpack("<f", struct.pack("<f", number))
+    return f"{value!r}f"

@@ -1,4 +1,4 @@
-"""What the program computed: its outputs, and what it printed."""
+"""Compares what two runs computed: their outputs, and what they printed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from vmapdbg.model.capture import Output, Schedule
 from vmapdbg.model.vocabulary import ValueStatus
 from vmapdbg.values.tolerance import Tolerance, make_tolerance, spell_dtype
 
-# Elements that are all smaller than this are taken for what is left of numbers of this size: a gradient that cancels to
-# noise is another noise in another order of its sums. `check` has the graph, and measures such rounding instead.
+# If all elements are smaller than this, they are compared as if they had this size: a gradient that cancels to noise is
+# a different noise if its sums have another order. `check` has the graph and measures such rounding.
 _LEAST_SCALE = 1.0
 _BY_SEVERITY: tuple[ValueStatus, ...] = ("unknown", "equal", "close", "different")
 
@@ -26,19 +26,18 @@ def compare_outputs(before: Schedule, after: Schedule) -> tuple[ValueDiff, ...]:
 
 
 def estimate_terms(*schedules: Schedule) -> int:
-    """Returns how many numbers are summed up for an element of an output: as many as the largest reduce has.
+    """Estimates how many numbers are summed for an element of an output: the size of the largest reduce.
 
-    The graph would tell how many of them are on the way to which output, and `vmapdbg check` counts them there. A
-    capture from a file has no graph that can be followed from its outputs.
+    `vmapdbg check` counts them in the graph. In a capture, outputs cannot be followed to their nodes.
     """
     ranges = [item for schedule in schedules for item in schedule.ranges]
     return max((r.size for r in ranges if r.axis_type == "REDUCE" and isinstance(r.size, int)), default=0)
 
 
 def compare_output(number: int, before: Output | None, after: Output | None, terms: int) -> ValueDiff:
-    """Compares one output of two runs: what was sampled of it, by the tolerance of `make_tolerance`. NaN equals NaN.
+    """Compares the samples of one output of two runs, within the tolerance of `make_tolerance`. NaN equals NaN.
 
-    Which side is which makes no difference to what is close.
+    The result is symmetric in the sides.
     """
     tolerance = Tolerance(terms, 0.0, 0.0)
     compared: dict[str, Any] = {}
@@ -65,7 +64,7 @@ def compare_output(number: int, before: Output | None, after: Output | None, ter
 
 
 def find_worst(statuses: Iterable[ValueStatus]) -> ValueStatus:
-    """Returns `different`, `close` or `equal`, the first that occurs; `unknown` where nothing was compared."""
+    """Returns the first of `different`, `close` and `equal` that occurs; `unknown` if nothing was compared."""
     found: tuple[ValueStatus, ...] = ("unknown", *statuses)
     return max(found, key=_BY_SEVERITY.index)
 
@@ -82,9 +81,11 @@ def compare_printed(before: str, after: str) -> PrintedDiff:
 
 
 def _make_tolerance(before: Output, after: Output, terms: int) -> Tolerance:
-    """Returns the tolerance of the side that has the smaller one. The largest element that counts is that of the side
-    where it is smaller, too: a wrong element that is huge would let others pass."""
-    from vmapdbg.values.close import find_largest  # numpy, which reading a capture does not need
+    """Returns the smaller of the two sides' tolerances.
+
+    It is based on the smaller of the two largest elements: a huge wrong element must not let other elements pass.
+    """
+    from vmapdbg.values.close import find_largest  # imports numpy, which reading a capture does not need
 
     largest = max(_LEAST_SCALE, min(find_largest(_read_sample(side)) for side in (before, after)))
     found = [make_tolerance(spell_dtype(side.dtype), terms, largest) for side in (before, after)]
@@ -116,5 +117,5 @@ def _compare_elements(before: Output, after: Output, tolerance: Tolerance) -> di
         if math.prod(before.shape) == sampled:
             facts["index"] = find_index(first, before.shape)
     elif not tolerance.relative:
-        facts["status"] = "different"  # what differs was not sampled
+        facts["status"] = "different"  # the differing elements were not sampled
     return facts

@@ -118,11 +118,7 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckRequest(Request):
-    """Asks for a comparison of the evidence with oracles, while it is being written. `limit` is the most graphs that
-    are run for one output; `oracles` are names of `vmapdbg.check.oracles`."""
-
-    limit: int
-    oracles: tuple[str, ...]
+    """Asks for a comparison of the evidence with the numpy reference, while the evidence is being written."""
 
     @property
     def over(self) -> Path:

@@ -1,29 +1,51 @@
-"""What a rule of lint is: a stable code, a name, words for the user, and a function from a capture to findings."""
+"""What a rule of lint is: a stable code, a name, an explanation, and a function from a capture to findings."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Literal
 
 from vmapdbg.model.capture import Access, Capture, Finding, Kernel, Schedule
 from vmapdbg.model.schedule_index import index_of
 
+FindFaults = Callable[[Capture, Capture | None], Iterable[Finding]]
+"""Gets a capture and the baseline's capture (None without a baseline)."""
+
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule. `severity` is `error` where values can be wrong or nothing can run, `warning` where it is slow.
+    """One rule. An `error` may give wrong values or prevent the run, a `warning` is about speed.
 
-    `explanation` is what `--explain` prints: what it means, how it is decided, what to do. `find` gets a capture and
-    the baseline's capture (None where there is none); `compares` tells whether it looks at the baseline.
+    `explanation` is what `--explain` prints: what the fault is, how it is found, what to try. `compares` is true if the
+    rule reads the baseline.
     """
 
     code: str
     name: str
     severity: Literal["error", "warning"]
     explanation: str
-    find: Callable[[Capture, Capture | None], Iterable[Finding]]
+    find: FindFaults
     compares: bool = False
+
+
+def rule(
+    code: str, name: str, severity: Literal["error", "warning"], *, compares: bool = False
+) -> Callable[[FindFaults], Rule]:
+    """Makes a Rule of a function. The function's docstring is the explanation that the user reads."""
+
+    def make(find: FindFaults) -> Rule:
+        return Rule(code, name, severity, inspect.cleandoc(find.__doc__ or ""), find, compares)
+
+    return make
+
+
+def collect_rules(*modules: ModuleType) -> tuple[Rule, ...]:
+    """Returns all rules of some modules, sorted by code."""
+    found = [value for module in modules for value in vars(module).values() if isinstance(value, Rule)]
+    return tuple(sorted(found, key=lambda rule: rule.code))
 
 
 def each_kernel(capture: Capture) -> Iterator[tuple[Schedule, int, Kernel]]:
@@ -34,7 +56,7 @@ def each_kernel(capture: Capture) -> Iterator[tuple[Schedule, int, Kernel]]:
 
 
 def each_access(capture: Capture) -> Iterator[tuple[Schedule, int, Kernel, Access]]:
-    """Yields what every kernel accesses, with the kernel, its schedule and its number there."""
+    """Yields every access of every kernel, with its schedule, the kernel's number there, and the kernel."""
     for schedule, number, kernel in each_kernel(capture):
         for access in kernel.accesses or ():
             yield schedule, number, kernel, access
@@ -43,7 +65,7 @@ def each_access(capture: Capture) -> Iterator[tuple[Schedule, int, Kernel, Acces
 def kernel_finding(
     code: str, schedule: Schedule, number: int, message: str, advice: str, source_line: int | None = None
 ) -> Finding:
-    """Returns a finding about a kernel; its node is the one whose buffer the kernel writes."""
+    """Returns a finding about kernel `number`; its node is the node that the kernel writes."""
     kernel = schedule.kernels[number]
     node = index_of(schedule).node(next(iter(kernel.outputs), None))
     line = (node and node.line) or next(iter(kernel.lines), schedule.line)
@@ -53,7 +75,7 @@ def kernel_finding(
 def node_finding(
     code: str, schedule: Schedule, node_id: int, message: str, advice: str, number: int | None = None
 ) -> Finding:
-    """Returns a finding about a node; `number` is that of the kernel it is in, None where there is none."""
+    """Returns a finding about a node; `number` is the number of its kernel, if it has one."""
     node = index_of(schedule).node(node_id)
     kernel = index_of(schedule).kernel(number)
     line = (node and node.line) or schedule.line
@@ -61,12 +83,12 @@ def node_finding(
 
 
 def advise_why(kernel: Kernel, advice: str) -> str:
-    """Returns an advice and how to see the decisions about what a kernel writes."""
+    """Returns the advice, followed by the `vmapdbg why` command that explains the kernel's output."""
     return ": ".join([advice, *(f"vmapdbg why {node}" for node in kernel.outputs[:1])])
 
 
 def advise_patches(capture: Capture, *patches: str) -> str | None:
-    """Returns `turn A and B on (--patches all)` for those that were off, None where none was."""
+    """Returns `turn A and B on (--patches all)` for the patches that were off, None if all were on."""
     off = [patch for patch in patches if capture.patches.get(patch) is False]
     if not off:
         return None
@@ -74,13 +96,17 @@ def advise_patches(capture: Capture, *patches: str) -> str | None:
 
 
 _CLONE_SINCE = (0, 14)
-"""From this tinygrad on .contiguous() makes no buffer of a value that is made of constants alone; .clone() does."""
+"""Since this tinygrad .contiguous() makes no buffer of a value computed from constants alone; .clone() does."""
 
 
 def advise_apart(capture: Capture, baseline: Capture | None, fused: Sequence[Kernel]) -> str:
-    """Returns how a value gets a buffer of its own. `fused` are the baseline's kernels that the kernel stands for: the
-    patch that fuses is named where there are several, and the baseline is without it."""
-    call = ".clone()" if _read_version(capture.versions.tinygrad) >= _CLONE_SINCE else ".contiguous()"
+    """Returns how to give a value a buffer of its own.
+
+    `fused` are the baseline's kernels whose work the kernel does. If there are several and fuse-broadcast is on in the
+    capture alone, the advice names that patch first.
+    """
+    version = tuple(int(part) for part in capture.versions.tinygrad.split(".")[:2] if part.isdecimal())
+    call = ".clone()" if version >= _CLONE_SINCE else ".contiguous()"
     advice = f"{call} after the value that should be a buffer of its own"
     if baseline is None or len(fused) < 2 or not capture.patches.get("fuse-broadcast"):
         return advice
@@ -88,7 +114,3 @@ def advise_apart(capture: Capture, baseline: Capture | None, fused: Sequence[Ker
         return advice
     off = [f"-{name}" for name, is_on in capture.patches.items() if not is_on or name == "fuse-broadcast"]
     return f"--patches {','.join(['all', *off])}, or {advice}"
-
-
-def _read_version(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())

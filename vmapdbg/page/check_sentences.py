@@ -266,8 +266,6 @@ def find_failed_node(check: ScheduleCheck, kernel: Kernel | None) -> int | None:
 
 def _explain_failure(check: ScheduleCheck) -> list[str]:
     """Returns the sentences about a schedule that failed, after the error itself."""
-    if check.stock_runs:
-        return ["stock tinygrad computes its graph unrolled"]
     return [*describe_crash(check.crash), *map(describe_expected, check.expected[:1])]
 
 

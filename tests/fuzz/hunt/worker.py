@@ -26,11 +26,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from vmapdbg.check.result import OutputCheck
+from vmapdbg.child.compare.checker import Checker
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.failures.lifeline import hold
 from vmapdbg.child.lazy import schedule_lazy
 from vmapdbg.child.mode import Mode
-from vmapdbg.child.oracle.checker import Checker
 from vmapdbg.install.job import Job, Request
 from vmapdbg.install.patches import parse_patches
 

@@ -107,7 +107,7 @@ def find_reason(call: JitCall, known: CapturedCall, memory: set[Any] | None) -> 
     ]
     if any(hasattr(read.buffer.buffer, "bufs") for read in reads):
         return "one of its schedules reads what is sharded over devices"
-    if any(not realized.is_packed and realized.evidence.graph is None for realized in call.realized):
+    if any(not realized.is_packed for realized in call.realized):
         return "the call that was captured could not be compared"
     if call.tiny.prune:
         return "prune=True runs some kernels once only"

@@ -145,11 +145,11 @@ class Collector(ABC):
             self.call.launches.begins(steps)
 
     def before(self, index: int, buffers: Sequence[Any]) -> None:
-        if self.call is not None and self.call.evidence.is_kept:
+        if self.call is not None and self.call.evidence.reference is not None:
             self.call.launches.before(index, buffers)
 
     def after(self, index: int, buffers: Sequence[Any], uops: Sequence[UOp]) -> None:
-        if self.call is not None and self.call.evidence.is_kept:
+        if self.call is not None and self.call.evidence.reference is not None:
             self.call.launches.after(index, buffers, uops)
 
     def fails(self, index: int) -> None:

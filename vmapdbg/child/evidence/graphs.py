@@ -99,8 +99,7 @@ T = TypeVar("T")
 
 
 class Sealed(Generic[T]):
-    """What is made of objects of tinygrad, in a file that must be read without it: it is unpickled when it is asked
-    for."""
+    """Content with objects of tinygrad, in a file that is also read without tinygrad: unpickled by `get`."""
 
     def __init__(self, content: T):
         self._content: T | None = content
@@ -158,16 +157,16 @@ class Asked:
 
 @dataclass
 class Evidence:
-    """All that an oracle needs of one schedule: what was asked, with which inputs, and what came of it.
+    """All that is needed to compare one schedule: its graph, its inputs, and its results.
 
-    `graph` is for tinygrad, `reference` for the numpy reference: both have the same roots. One that could not be packed
-    is None, and `refused` or `reference_refused` says why. `values` has, for each root, the contents of the realized
-    buffer, None where there is none; then `got` may have a root for it, whose value is what was computed (`got_roots`:
-    number of the output -> position).
+    `reference` is the graph for the numpy reference, None if it could not be packed; `reference_refused` says why.
+    `graph` is the same for `vmapdbg.child.reduce`, with the overlay only. `values` has, for each root, the contents of
+    the realized buffer, None where there is none; then `got` may have a root for it, whose value is what was computed
+    (`got_roots`: number of the output -> position).
 
-    `passed` and `reference_passed` are the graph as the pass saw it, its roots the nodes of `buffers`; `kernels` are
-    those that wrote them, and `passed_refused` says why there is no `reference_passed`. `range_names` has the rendered
-    name of each RANGE's id. `failed` is the error of a schedule that raised, `crash` where tinygrad did,
+    `reference_passed` is the graph as the pass saw it, its roots the nodes of `buffers`; `kernels` are those that wrote
+    them, and `passed_refused` says why there is no `reference_passed`. `range_names` has the rendered name of each
+    RANGE's id. `failed` is the error of a schedule that raised, `crash` where tinygrad did,
     `failed_kernel` the number of the compute kernel that did and `failed_node` the id of the node whose buffer it
     writes; `is_endless` where it was stopped, in a rewrite that has no end. `replay` counts the replays by TinyJit,
     from 1: what the kernels of the schedule made of other inputs. `lost` are writes to what it reads that no schedule
@@ -180,7 +179,6 @@ class Evidence:
     line: str | None
     graph: Sealed[PackedGraph] | None = None
     values: list[str | None] = field(default_factory=list)
-    passed: Sealed[PackedGraph] | None = None
     range_names: dict[int, str] = field(default_factory=dict)
     buffers: list[WrittenBuffer] = field(default_factory=list)
     failed: str | None = None
@@ -188,7 +186,6 @@ class Evidence:
     failed_node: int | None = None
     replay: int | None = None
     unchecked: list[str] = field(default_factory=list)
-    refused: str | None = None
     reference: Graph | None = None
     reference_refused: str | None = None
     reference_passed: Graph | None = None
@@ -214,11 +211,6 @@ class Evidence:
     def is_sharded(self) -> bool:
         """Whether values of it are on several devices at once, as far as the reference knows its graph."""
         return any(graph is not None and DEVICES in graph.ranges for graph in (self.reference, self.reference_passed))
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether there is a graph to be computed again."""
-        return self.graph is not None or self.reference is not None
 
 
 def pack_graph(roots: Iterable[UOp], contents: Callable[[UOp], str | None]) -> PackedGraph:

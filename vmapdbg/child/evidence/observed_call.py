@@ -27,7 +27,6 @@ class ObservedCall(RealizeCall):
     def __init__(self, folder: EvidenceFolder, asked: Sequence[Any]):
         """`asked` are the Tensors that have something to compute."""
         super().__init__(folder, [t.uop for t in asked])
-        self.evidence.refused = "this tinygrad is observed: it runs in no other process"
         # held, they would keep their memory from being used again
         self._tensors = [weakref.ref(t) for t in asked]
         # the outputs of what TinyJit captured, None for one that nobody holds
@@ -94,6 +93,7 @@ class ObservedCall(RealizeCall):
             # it has parts of what cannot be packed
             packer = Packer(contents, variables)
         pack_buffers(self.evidence, chosen, self.launches, packer, self.packs_late)
+        self.evidence.range_names |= {r.arg[0]: r.render(simplify=False) for r in passed.scope_ranges}
 
     # *** what replays of the call ask, too
 

@@ -12,7 +12,6 @@ from vmapdbg.child.evidence.folder import ROOM, BlobsFull, EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.evidence.launches import LaunchKeeper
 from vmapdbg.child.evidence.live_tensors import LiveTensors
-from vmapdbg.child.evidence.obstacles import find_no_values
 from vmapdbg.child.evidence.reference_evidence import ReferenceEvidence
 from vmapdbg.child.failures.diagnose import diagnose
 from vmapdbg.child.failures.endless import EndlessRewrite
@@ -24,6 +23,7 @@ from vmapdbg.child.switches import read_switches
 from vmapdbg.model.wording import first_line
 
 UOp = Any
+_NO_VALUES = {"NULL": "the NULL device computes nothing", "DISK": "it reads a DISK", "TINYFS": "it reads TINYFS"}
 _FEW = 4
 """So many launches are packed at once: that takes no time."""
 
@@ -56,7 +56,7 @@ class RealizeCall(ABC):
 
     def start(self, sink: UOp, parts: Sequence[ChosenPart] = ()) -> None:
         """Nothing has run; `sink` is the graph that is to be computed, `parts` are what its item assignments choose."""
-        reason = find_no_values(sink) or self._start(sink)
+        reason = _why_no_values(sink) or self._start(sink)
         self.reference.parts = parts
         if reason is not None:
             self.evidence.reference = None
@@ -84,7 +84,7 @@ class RealizeCall(ABC):
     def finish(self, passes: Sequence[Any]) -> None:
         """The call returns; `passes` are the runs of the pass that its schedules came from, None for one that nobody
         saw."""
-        if not self.evidence.is_kept:
+        if self.evidence.reference is None:
             if self.evidence.reference_refused is not None:
                 self.note_once(self.evidence.reference_refused)
             return
@@ -156,3 +156,15 @@ class RealizeCall(ABC):
         """Returns what tells the names of the contents of a leaf of the graph of a pass."""
         inputs = find_inputs(self.scheduled, passed.toposort)
         return lambda u: self.inputs.get(inputs.get(u))
+
+
+def _why_no_values(sink: UOp) -> str | None:
+    """Returns why the values of a graph cannot be read, None if they can."""
+    for u in sink.toposort():
+        # 0.14 has no DEVICE: a BUFFER knows its own
+        name = {"DEVICE": "arg", "BUFFER": "device"}.get(u.op.name)
+        device = name and getattr(u, name)
+        for one in device if isinstance(device, tuple) else (device or "",):
+            if (reason := _NO_VALUES.get(one.split(":")[0])) is not None:
+                return reason
+    return None

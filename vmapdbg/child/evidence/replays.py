@@ -13,7 +13,7 @@ from typing import Any
 
 from vmapdbg.child.evidence.captured import CapturedCall, JitCall, make_captured
 from vmapdbg.child.evidence.folder import BlobsFull, EvidenceFolder
-from vmapdbg.child.evidence.graphs import ChangedInput, Evidence, HeldBuffer, Sealed, pack_graph
+from vmapdbg.child.evidence.graphs import ChangedInput, Evidence, HeldBuffer
 from vmapdbg.child.evidence.packer import Packer
 from vmapdbg.child.evidence.packing import CannotPack
 from vmapdbg.child.evidence.realize_call import RealizeCall
@@ -103,7 +103,7 @@ class ReplayWatcher:
     ) -> None:
         """Writes what each schedule of a replay that has just run read and wrote."""
         for index, call in enumerate(known.realized):
-            evidence = Evidence(call.evidence.schedule, line, replay=known.replays, refused=call.evidence.refused)
+            evidence = Evidence(call.evidence.schedule, line, replay=known.replays)
             contents = find_contents(inputs, index)
             packer = pack_replay(evidence, call, known.made[index], contents)
             try:
@@ -173,10 +173,8 @@ def find_contents(inputs: Mapping[tuple[int, Any], str], index: int) -> dict[Any
 def pack_replay(
     evidence: Evidence, call: RealizeCall, made: Mapping[Any, Any], inputs: Mapping[Any, tuple[str, ...]]
 ) -> Packer | None:
-    """Packs the graphs of a schedule that was captured, for other contents of its inputs; `made` has those that are
-    computed. Returns what packed that of the reference, None where there is none."""
-    if call.evidence.graph is not None:
-        evidence.graph = Sealed(pack_graph(call.roots, lambda u: inputs[u][0]))
+    """Packs the graph of a captured schedule for other contents of its inputs; `made` has the inputs that are computed.
+    Returns the packer, None if there is no graph."""
     if not call.is_packed:
         return None
     packer = Packer(inputs.get, call.reference.variables, made)

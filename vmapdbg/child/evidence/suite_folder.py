@@ -77,8 +77,8 @@ class SuiteFolder(EvidenceFolder):
             added = evidence.unchecked[known[1] :]
             self._hand_on(Evidence(-1, evidence.line, unchecked=added), with_blobs=False)
             return
-        # what only tinygrad can compute is not sent: it takes long to be packed
-        self._hand_on(replace(evidence, graph=None, passed=None), with_blobs=evidence.reference is not None)
+        # only the reducer needs the graph for tinygrad, which takes long to be packed
+        self._hand_on(replace(evidence, graph=None), with_blobs=evidence.reference is not None)
 
     def write_asked(self, graph: Graph, held: Iterable[int]) -> str | None:
         """Who judges has schedules of several processes, and looks at none before it ran."""

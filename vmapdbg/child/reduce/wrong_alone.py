@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from vmapdbg.child.compare.reference_values import ReferenceValues
 from vmapdbg.child.evidence.packer import Packer
 from vmapdbg.child.evidence.packing import CannotPack
 from vmapdbg.child.evidence.sizes import find_variables
 from vmapdbg.child.listen.outputs import sample_values
 from vmapdbg.child.memory import read_buffer
-from vmapdbg.child.oracle.by_numpy import NumpyValues
 from vmapdbg.child.reduce.trial import Trial
 from vmapdbg.diff.values import compare_output
 from vmapdbg.model.capture import Output
@@ -69,13 +69,13 @@ def find_right(roots: Sequence[UOp]) -> list[tuple[Output, int] | None]:
         packer.graph.roots = [packer.pack(root) for root in roots]
     except CannotPack:
         return []
-    values = NumpyValues(packer.graph, contents.__getitem__, None, {})
+    values = ReferenceValues(packer.graph, contents.__getitem__)
     found = values.evaluate(packer.graph.roots)
     return [_make_output(values, slot, array) for slot, array in zip(packer.graph.roots, found, strict=True)]
 
 
-def _make_output(values: NumpyValues, slot: int, array: Array | str) -> tuple[Output, int] | None:
-    if isinstance(array, str) or values.find_undefined(slot) is not None:
+def _make_output(values: ReferenceValues, slot: int, array: Array | str) -> tuple[Output, int] | None:
+    if isinstance(array, str) or values.undefined_elements(slot) is not None:
         return None
     digest = hashlib.sha256(array.data).hexdigest()
     output = Output(array.shape, array.dtype, digest, sample_values(array.data, array.dtype))

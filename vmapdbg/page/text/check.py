@@ -8,7 +8,6 @@ from rich.console import Console
 from rich.text import Text
 
 from vmapdbg.check.blame import CHANGED, Blame, find_blame, judge_captured
-from vmapdbg.check.oracles import DEFAULT, ORACLES
 from vmapdbg.check.result import CheckReport, Comparison, OutputCheck, ScheduleCheck
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.schedule_index import index_of
@@ -66,13 +65,12 @@ def _format_verdict(view: CaptureView, report: CheckReport) -> list[Text]:
         head.append((f", {format_plural(lost, 'write')} lost", "bold red"))
     if failed:
         head.append((f", {format_plural(failed, 'schedule')} failed", "bold red"))
-    oracles = [name for key, name in ORACLES.items() if any(output.oracle == key for output in outputs)]
     lines = page.wrap(*head, hang=2)
     if report.left:
         total = format_plural(len(report.schedules) + report.left, "schedule")
         lines += page.wrap((f"stopped: {report.left} of {total} not compared", "yellow"), indent=2, hang=2)
-    if oracles:
-        sentence = f"compared with {' and '.join(oracles)} ({format_plural(runs, 'graph')} run)"
+    if outputs:
+        sentence = f"compared with the numpy reference ({format_plural(runs, 'graph')} run)"
         lines += page.wrap((sentence, "dim"), indent=2, hang=2)
     excused = [o.comparison.status for o in outputs if o.comparison.status in ("close", "rounding")]
     if excused:
@@ -93,9 +91,6 @@ def _format_schedule(view: CaptureView, report: CheckReport, check: ScheduleChec
         lines += page.wrap((f"failed: {check.failed}", "red"), indent=2, hang=2)
         lines += _format_failed_kernel(view, check)
         lines += format_crash(view, check)
-        if check.stock_runs is not None:
-            does = "computes its graph, unrolled" if check.stock_runs else "does not compute its graph either"
-            lines += page.wrap(f"stock tinygrad {does}", indent=2, hang=2)
     for sentence, line in describe_left_out(check):
         where = (view.places.format(line, "  [{}]"), "cyan")
         lines += page.wrap((sentence, "bold red"), where, indent=2, hang=2)
@@ -125,10 +120,7 @@ def _format_failed_kernel(view: CaptureView, check: ScheduleCheck) -> list[Text]
 
 def _format_output(view: CaptureView, check: ScheduleCheck, output: OutputCheck) -> list[Text]:
     page, found = view.page, output.comparison
-    rows = format_known(", {}", output.rows)
-    head = f"{name_output(output)} {format_shape(output.shape)} {output.dtype}{rows}"
-    if output.oracle != DEFAULT:
-        head += f" against {ORACLES[output.oracle]}"
+    head = f"{name_output(output)} {format_shape(output.shape)} {output.dtype}"
     lines = page.wrap(f"{head}: ", (_count_wrong(found), "bold red"), indent=2, hang=2)
     lines += page.wrap(_describe_first(found), indent=4, hang=2)
     if found.pattern_data is not None:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from vmapdbg.diff import CaptureDiff, ScheduleDiff, ValueDiff
-from vmapdbg.diff.naming import find_ranges
+from vmapdbg.diff.pairing import find_ranges
 from vmapdbg.model.wording import format_known, format_plural, inflect
 from vmapdbg.page.format import Places, format_ids, format_shape
 from vmapdbg.page.overview.diff_selection import SelectedChange

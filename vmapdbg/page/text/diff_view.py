@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from rich.text import Text
 
 from vmapdbg.diff import CaptureDiff, ScheduleDiff
-from vmapdbg.diff.naming import Renaming
+from vmapdbg.diff.pairing import Renaming
 from vmapdbg.page.format import Places, scale_down
 from vmapdbg.page.sentences import Names
 from vmapdbg.page.text.layout import Page

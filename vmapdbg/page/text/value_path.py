@@ -9,25 +9,39 @@ from rich.console import Console
 from rich.text import Text
 
 from vmapdbg.check.value_path import (
+    Difference,
     OutputPath,
     PassValue,
     SchedulePath,
     ValueReport,
     WrongRead,
+    WrongRewrite,
 )
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.schedule_index import index_of
-from vmapdbg.model.wording import format_plural
+from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.page.format import format_shape
-from vmapdbg.page.text.layout import Page, Part, lay_out_table
-from vmapdbg.page.text.value_node import format_node_verdict, format_nodes, is_told_of_node
-from vmapdbg.page.text.value_rows import COLUMNS, explain_rewrite, make_row
+from vmapdbg.page.text.layout import Column, Page, Part, Row, lay_out_table
 from vmapdbg.page.text.view import CaptureView
 
 _AFTERWARDS = "the scheduler makes it right: code generation, the compiler, or memory that buffers share makes it wrong"
 _NOT_TOLD = "it is right after every pass that could be evaluated; which of what comes then makes it wrong is not told"
-_SAME_STEP = "the same step makes it wrong"
 _MORE = "more: vmapdbg check"
+_COLUMNS = (
+    Column("pass", comfort=30),
+    Column("value", comfort=7),
+    Column("", comfort=40, most=60, label=""),
+    Column("asked for at", comfort=34, leaves=1, optional=True),
+)
+_STYLES = {"right": "green", "wrong": "bold red", "unknown": "yellow"}
+_WORDS = {"right": "right", "wrong": "wrong", "unknown": "-"}
+_STEPS = {
+    "rule": "the first rewrite that changes it",
+    "node": "the first node that it changes, by several rewrites",
+    "write": "a write is lost",
+    "overwrites": "a value is written to memory of the snippet, to which nothing assigns it",
+    "ranges": "the first node that has another value by its ranges",
+}
 
 
 def print_value_paths(capture: Capture, report: ValueReport, console: Console) -> None:
@@ -41,7 +55,6 @@ def print_value_paths(capture: Capture, report: ValueReport, console: Console) -
 
 
 def _format_verdict(view: CaptureView, report: ValueReport) -> list[Text]:
-    nodes = format_node_verdict(view, report)
     outputs = [output for path in report.schedules for output in path.outputs]
     wrong = sum(output.first_wrong is not None for output in outputs)
     unknown = sum(one.status == "unknown" for output in outputs for one in output.passes)
@@ -53,7 +66,7 @@ def _format_verdict(view: CaptureView, report: ValueReport) -> list[Text]:
         verdict = (f"{format_plural(len(outputs), 'output')}, right after every pass", "bold green")
         if unknown:
             verdict = (f"{format_plural(len(outputs), 'output')}, none found wrong", "bold green")
-    lines = view.page.wrap((view.capture.snippet, "bold"), "  ", *nodes, verdict, hang=2)
+    lines = view.page.wrap((view.capture.snippet, "bold"), "  ", verdict, hang=2)
     if not outputs:
         for missing in view.capture.missing:
             lines += view.page.wrap(("not observed: ", "yellow"), missing, indent=2, hang=2)
@@ -70,11 +83,9 @@ def _format_schedule(view: CaptureView, path: SchedulePath) -> list[Text]:
         return page.wrap(*head, (f"  not followed: {path.reason}", "yellow"), hang=2)
     told = [output for output in path.outputs if _is_told(output)]
     count = format_plural(len(path.outputs), "output")
-    if not told and not path.nodes:
-        return page.wrap(*head, f"  {count} right{_describe_unknown(path)}", hang=2)
-    lines = [Text(), *page.wrap(*head, hang=2), *format_nodes(view, path)]
     if not told:
-        return lines + page.wrap(f"{count} right{_describe_unknown(path)}", indent=2, hang=2)
+        return page.wrap(*head, f"  {count} right{_describe_unknown(path)}", hang=2)
+    lines = [Text(), *page.wrap(*head, hang=2)]
     for output in path.outputs:
         lines += _format_output(view, path, output)
     return lines
@@ -106,9 +117,24 @@ def _format_output(view: CaptureView, path: SchedulePath, output: OutputPath) ->
         return page.wrap(*name, ("  right", "green"), indent=2, hang=2)
     lines = page.wrap(*name, indent=2, hang=2)
     before = (None, *output.passes)
-    rows = [make_row(one.name, one, last) for one, last in zip(output.passes, before, strict=False)]
-    lines += lay_out_table(page, COLUMNS, rows, indent=4)
+    rows = [_make_row(one, last) for one, last in zip(output.passes, before, strict=False)]
+    lines += lay_out_table(page, _COLUMNS, rows, indent=4)
     return lines + _explain(view, path, output, output.first_wrong)
+
+
+def _make_row(one: PassValue, last: PassValue | None) -> Row:
+    """Returns the row of a pass; `last` is the pass before it."""
+    about = one.reason or ""
+    if one.difference is not None:
+        about = _describe_difference(one.difference)
+        if last is not None and last.difference == one.difference:
+            about = "in the same way"
+    return Row((one.name, (_WORDS[one.status], _STYLES[one.status]), about, one.place or ""))
+
+
+def _describe_difference(found: Difference) -> str:
+    where = ", ".join(map(str, found.index))
+    return f"[{where}] is {found.got}, should be {found.expected}; {found.wrong} of {found.total}"
 
 
 # *** what makes it wrong
@@ -117,9 +143,7 @@ def _format_output(view: CaptureView, path: SchedulePath, output: OutputPath) ->
 def _explain(view: CaptureView, path: SchedulePath, output: OutputPath, first: PassValue) -> list[Text]:
     page = view.page
     if output.rewrite is not None:
-        if is_told_of_node(path, output.rewrite):
-            return page.wrap(_SAME_STEP, indent=4, hang=2)
-        return explain_rewrite(view, path, output.rewrite, first)
+        return _explain_rewrite(view, path, output.rewrite, first)
     if output.read is not None:
         return _explain_read(view, path, output.read)
     if first.kind == "run":
@@ -153,3 +177,39 @@ def _name_kernel(view: CaptureView, path: SchedulePath, number: int | None, laun
     if kernel is None:
         return f"launch {launch}"
     return f"{kernel.name} #{number}"
+
+
+def _explain_rewrite(view: CaptureView, path: SchedulePath, found: WrongRewrite, first: PassValue) -> list[Text]:
+    page = view.page
+    where = format_known(", by the rule at {}", found.rule)
+    lines = page.wrap((f"{_STEPS[found.kind]}, in {first.name}{where}:", "bold red"), indent=4, hang=2)
+    lines += page.wrap(found.before, indent=6, hang=3)
+    lines += page.wrap(f"-> {found.after}", indent=6, hang=3)
+    lines += page.wrap(_describe_place(found), indent=6, hang=2)
+    if found.extra:
+        extra = ", ".join(found.extra)
+        lines += page.wrap((f"what became of it depends on {extra}, which it should not", "red"), indent=6, hang=2)
+    node = index_of(view.capture.schedules[path.schedule]).node(found.node)
+    if node is not None:
+        name: list[Part] = ["of node ", (f"{node.op} {node.id}", "bold")]
+        lines += page.wrap(*name, (view.places.format(found.line, "  [{}]"), "cyan"), indent=6, hang=2)
+    if found.tried > 1:
+        lines += page.wrap((_describe_tried(found), "dim"), indent=6, hang=2)
+    return lines
+
+
+def _describe_place(found: WrongRewrite) -> str:
+    difference = found.difference
+    names = found.ranges
+    steps = [f"{name} = {index}" for name, index in zip(names, difference.index, strict=False)]
+    rest = difference.index[len(names) :]
+    if rest:
+        steps.append(f"[{', '.join(map(str, rest))}]")
+    at = f"at {', '.join(steps)} " if steps else ""
+    count = f"{difference.wrong} of {difference.total}"
+    return f"{at}it is {difference.got}, and was {difference.expected}; {count} differ"
+
+
+def _describe_tried(found: WrongRewrite) -> str:
+    skipped = f", {found.skipped} of them could not be evaluated" if found.skipped else ""
+    return f"{format_plural(found.tried, 'step')} looked at{skipped}"

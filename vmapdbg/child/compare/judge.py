@@ -1,0 +1,106 @@
+"""Judges what the processes of a program realize while they run, by the numpy reference: started by `vmapdbg run
+--check` as `python -m vmapdbg.child.compare.judge FOLDER LIFELINE`.
+
+Takes the evidence of one schedule after the other (`vmapdbg.child.evidence.suite_folder`) and removes it, so that a
+suite of thousands of tests takes no more room than what waits. Writes a line for each to `judged.jsonl`; ends when the
+program has ended and nothing waits. Nothing of tinygrad takes part.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+from vmapdbg.check.blame import name_wrong
+from vmapdbg.check.result import ScheduleCheck
+from vmapdbg.check.suite import Judged
+from vmapdbg.child.compare.schedule_checker import ScheduleChecker, expected_outputs
+from vmapdbg.child.evidence.folder import EvidenceFolder
+from vmapdbg.child.evidence.graphs import Evidence
+from vmapdbg.child.failures.lifeline import hold
+from vmapdbg.model.data import to_data
+from vmapdbg.model.wording import first_line
+
+_POLL = 0.05
+_MOST_SECONDS = 120
+"""No schedule is judged for longer."""
+
+
+class TookTooLong(Exception):
+    """A schedule is not judged to the end."""
+
+
+def main() -> None:
+    root = Path(sys.argv[1])
+    hold(int(sys.argv[2]))
+    signal.signal(signal.SIGALRM, _give_up)
+    with (root / "judged.jsonl").open("a", encoding="utf-8") as file:
+        while True:
+            is_over = (root / "over").exists()
+            waiting = sorted((root / "ready").iterdir())
+            for folder in waiting:
+                file.write(json.dumps(to_data(judge(folder))) + "\n")
+                file.flush()
+                shutil.rmtree(folder)
+            if not waiting and is_over:
+                return
+            if not waiting:
+                time.sleep(_POLL)
+
+
+def judge(folder: Path) -> Judged:
+    """Returns how the schedule of a folder compares."""
+    test = (folder / "test.txt").read_text(encoding="utf-8", errors="surrogatepass")
+    evidence: Evidence = pickle.loads((folder / "evidence.pickle").read_bytes())
+    if evidence.is_endless:
+        return judge_endless(test, evidence, EvidenceFolder(folder))
+    if evidence.schedule < 0:
+        return Judged(test, evidence.line, unchecked=tuple(evidence.unchecked), is_note=True)
+    if evidence.failed is not None:
+        reason = f"it raised {evidence.failed}"
+        return Judged(test, evidence.line, evidence.replay, unchecked=(reason, *evidence.unchecked))
+    signal.alarm(_MOST_SECONDS)
+    try:
+        found = ScheduleChecker(evidence, EvidenceFolder(folder)).check()
+    except TookTooLong:
+        return Judged(test, evidence.line, evidence.replay, unchecked=(f"it takes more than {_MOST_SECONDS} s",))
+    except Exception as error:  # the rest is judged all the same
+        reason = f"the comparison failed: {type(error).__name__}: {first_line(error)}"
+        return Judged(test, evidence.line, evidence.replay, unchecked=(reason,))
+    finally:
+        signal.alarm(0)
+    return make_judged(test, found)
+
+
+def judge_endless(test: str, evidence: Evidence, folder: EvidenceFolder) -> Judged:
+    """Returns what is known of a call that was stopped, in which tinygrad rewrote a graph without end."""
+    if evidence.schedule < 0:
+        return Judged(test, evidence.line, is_note=True, crash=evidence.crash)
+    signal.alarm(_MOST_SECONDS)
+    try:
+        expected = expected_outputs(evidence, folder.read_data)
+    except TookTooLong:
+        expected = ()
+    finally:
+        signal.alarm(0)
+    unchecked = (f"it raised {evidence.failed}", *evidence.unchecked)
+    return Judged(test, evidence.line, unchecked=unchecked, crash=evidence.crash, expected=expected)
+
+
+def make_judged(test: str, found: ScheduleCheck) -> Judged:
+    codes = tuple(name_wrong(found, output) for output in found.wrong)
+    return Judged(test, found.line, found.replay, len(found.outputs), found.wrong, found.unchecked, codes=codes)
+
+
+def _give_up(number: int, frame: FrameType | None) -> None:
+    raise TookTooLong
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""The values of a packed tensor graph, computed by numpy.
+
+No scheduler, code generator or compiler of tinygrad takes part, so faults of stock tinygrad show up, too. A vmap scope
+is one more axis. Runs in the process that compares.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vmapdbg.reference.evaluate import Evaluator
+from vmapdbg.reference.graph import Graph, Unknown
+from vmapdbg.reference.kinds import load
+from vmapdbg.reference.rounding import InDouble, count_roundings
+from vmapdbg.reference.value import Value
+from vmapdbg.values.itemsize import ITEMSIZE
+from vmapdbg.values.numbers import Array, encode
+from vmapdbg.values.tolerance import is_float
+
+Read = Callable[[str], bytes]
+"""Returns the contents with this name."""
+
+DOUBLE = 0
+"""As the precision of `ReferenceValues`: floats in double precision."""
+MOVED = (1, 2, 3)
+"""As the precision: the same, and each rounding moves a number at random; the number is the seed."""
+
+
+class ReferenceValues:
+    """The values of one graph. Nodes are known by their slots, their positions in the graph.
+
+    `precision` is None for the dtypes of the graph, DOUBLE, or one of MOVED. `given` has values of nodes that replace
+    the computed ones, the same at every step of a scope.
+    """
+
+    def __init__(self, graph: Graph, read: Read, precision: int | None = None, given: Mapping[int, Array] = {}):
+        self.graph, self.roots, self.precision, self._read = graph, graph.roots, precision, read
+        self.evaluations = 0
+        rounding = None
+        if precision is not None:
+            rounding = InDouble(graph, precision or None)
+        known = {slot: Value(load(array)) for slot, array in given.items()}
+        self._evaluator = Evaluator(graph, read, rounding, known)
+        self._open = graph.find_open()
+        self._roundings: list[int] | None = None
+
+    # *** what is known without computing
+
+    def shape_of(self, slot: int) -> tuple[int, ...]:
+        return self.graph.nodes[slot].shape
+
+    def ambient_of(self, slot: int) -> tuple[int, ...]:
+        """Returns the ids of the step ranges that are open in a node, outermost first."""
+        return tuple(sorted(self._open[slot], reverse=True))
+
+    def sizes_of(self, slot: int) -> tuple[int, ...]:
+        """Returns the sizes of the step ranges that are open in a node."""
+        return tuple(self.graph.ranges[name] for name in self.ambient_of(slot))
+
+    def nearest_ancestors(self, slot: int, others: Sequence[int]) -> list[int]:
+        """Returns the nearest ancestors of a node that are in `others`."""
+        ends = set(others)
+        return [s for s in self.graph.reach([slot], ends) if s in ends]
+
+    def count_roundings(self, slot: int) -> int:
+        """Returns the number of roundings on the longest path from an input to a node."""
+        if self._roundings is None:
+            self._roundings = count_roundings(self.graph)
+        return self._roundings[slot]
+
+    # *** values
+
+    def evaluate(self, slots: Sequence[int]) -> list[Array | str]:
+        """Returns the values of nodes, or why a value is unknown. The sizes of the open ranges are the first axes."""
+        found = self.evaluate_raw(slots)
+        return [self._make_array(slot, value) for slot, value in zip(slots, found, strict=True)]
+
+    def evaluate_raw(self, slots: Sequence[int]) -> list[Value | Unknown]:
+        """Returns the values of nodes as the evaluator has them."""
+        self.evaluations += 1
+        return self._evaluator.evaluate(slots)
+
+    def compute_in_steps(self, slots: Sequence[int]) -> Iterator[None]:
+        """Returns an iterator: each step computes a part of the values, for a later `evaluate` of these nodes."""
+        return self._evaluator.begin(slots)
+
+    def undefined_elements(self, slot: int) -> NDArray[np.bool_] | None:
+        """Returns which elements of a computed value are undefined, None if all are defined."""
+        value = self._evaluator.known.get(slot)
+        if value is None or isinstance(value, Unknown) or value.undefined is None:
+            return None
+        return self._arrange(slot, Value(value.undefined, value.ranges)).ravel().astype(np.bool_, copy=False)
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether a value that was asked for is unknown."""
+        return self._evaluator.has_gaps
+
+    def limit_room(self, room: int) -> None:
+        """Sets how many bytes the values of the graph may need at a time."""
+        self._evaluator.room = room
+
+    # *** other values of the same inputs
+
+    def replace(self, known: Mapping[int, Value]) -> ReferenceValues:
+        """Returns the values of the same graph with other values for some nodes."""
+        others = self.with_graph(self.graph)
+        others._evaluator.known.update(known)
+        return others
+
+    def with_graph(self, graph: Graph) -> ReferenceValues:
+        """Returns the values of another graph with the same inputs."""
+        return ReferenceValues(graph, self._read, self.precision)
+
+    # *** arrays
+
+    def _make_array(self, slot: int, value: Value | Unknown) -> Array | str:
+        if isinstance(value, Unknown):
+            return str(value)
+        node = self.graph.nodes[slot]
+        if len(value.own_shape) > len(node.shape):
+            # a UOp by hand, which this release takes for another one
+            return f"the reference makes a value of shape {value.own_shape} of it, where tinygrad says {node.shape}"
+        dtype = node.dtype
+        if self.precision is not None and is_float(dtype):
+            dtype = "double"
+        try:
+            # a value may be a broadcast view: as an array it is larger
+            self._evaluator.check_bytes(math.prod((*self.sizes_of(slot), *node.shape)) * ITEMSIZE[dtype])
+        except Unknown as refusal:
+            return str(refusal)
+        return encode(self._arrange(slot, value), dtype)
+
+    def _arrange(self, slot: int, value: Value) -> NDArray[np.generic]:
+        """Returns numbers with an axis for each open range of the node, outermost first, then the node's own axes."""
+        names = self.ambient_of(slot)
+        sizes = dict(zip(value.ranges, value.numbers.shape, strict=False))
+        # ascending, as a value has them
+        shape = [sizes.get(name, 1) for name in sorted(names)]
+        spread = value.numbers.reshape((*shape, *value.own_shape))
+        turned = spread.transpose((*reversed(range(len(names))), *range(len(names), spread.ndim)))
+        return np.broadcast_to(turned, (*self.sizes_of(slot), *self.shape_of(slot)))

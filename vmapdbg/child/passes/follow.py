@@ -1,0 +1,315 @@
+"""Evaluates the outputs of a schedule after each pass of the scheduler. Runs in the child."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from vmapdbg.check.value_path import Difference, OutputPath, PassKind, PassValue, SchedulePath, WrongRewrite
+from vmapdbg.child.evidence.packing import UNEXPECTED, CannotPack
+from vmapdbg.child.evidence.sizes import Sizes
+from vmapdbg.child.failures.known_nodes import PassNodes
+from vmapdbg.child.listen.launches import find_inputs
+from vmapdbg.child.passes.compare import Judge
+from vmapdbg.child.passes.mixed_packer import MixedPacker, find_base
+from vmapdbg.child.passes.order import OrderedKernels
+from vmapdbg.child.passes.outputs import BufferFollower, Followed, choose_chains, follow_outputs
+from vmapdbg.child.passes.steps import MOST_SECONDS, Progress, StepFinder
+from vmapdbg.child.passes.watch import FollowedCall, PassRun
+from vmapdbg.model.wording import first_line
+from vmapdbg.reference.evaluate import Evaluator
+from vmapdbg.reference.graph import Unknown
+from vmapdbg.reference.kinds import load
+from vmapdbg.reference.value import Value
+from vmapdbg.values.itemsize import ITEMSIZE
+from vmapdbg.values.numbers import Array
+
+UOp = Any
+MOST_SECONDS_IN_ALL = 120
+"""How long the values of a schedule are evaluated, the steps of a wrong pass apart."""
+_NO_STEP = "no single step of it that can be evaluated changes a value"
+ORDER = "the kernels in their order, by numpy"
+RUN = "the kernels as they ran"
+
+
+class ScheduleFollower:
+    """Follows one schedule. `read` returns the contents of an input by their name."""
+
+    def __init__(self, one: FollowedCall, nodes: PassNodes, read: Callable[[str], bytes], progress: Progress):
+        self.one, self.nodes, self.read, self.progress = one, nodes, read, progress
+        self._end = time.monotonic() + MOST_SECONDS_IN_ALL
+        self.chains = choose_chains(one.seen)
+        self.packer = make_packer(one)
+        self.judge = Judge(self.packer.graph, read)
+        # those of the graph that the first pass is given
+        self.outputs: dict[int, UOp] = {}
+        self.followed: list[Followed] = []
+        self.order: OrderedKernels | None = None
+        self.order_refused = "the order of the kernels was not seen"
+        # until 0.12 the scheduler puts other BUFFERs in place of those of the snippet
+        self._before: dict[UOp, UOp] = {}
+        if one.scheduled.op.name != "CALL":
+            self._before = find_inputs(one.scheduled, [])
+
+    def prepare(self) -> str | None:
+        """Finds what has to be evaluated. Returns why it cannot be."""
+        if not self.chains:
+            return "tinygrad had it in its cache: no pass ran"
+        if self.one.is_sharded:
+            return "its values are spread over several devices"
+        self.outputs, self.followed = follow_outputs(self.chains)
+        self.packer.find_memory(one.run.after for one in self.followed)
+        self._run_in_order()
+        return None
+
+    def follow(self, line: str | None) -> SchedulePath:
+        """Follows the outputs, and the buffers of the snippet that are wrong in the end."""
+        paths = [self.follow_output(number, u) for number, u in self.outputs.items()]
+        return SchedulePath(self.one.schedule, line, (*paths, *self._follow_buffers()))
+
+    def _find_right(self, number: int, right: int, is_memory: bool) -> int:
+        """Returns the position of what is right after a pass: the output, or all that its buffer should hold."""
+        if not is_memory:
+            return right
+        given = next(i for i, one in enumerate(self.followed) if one.is_memory)
+        return self.packer.pack_memory(self.followed[given - 1].outputs[number])
+
+    def follow_output(self, number: int, u: UOp) -> OutputPath:
+        try:
+            right = self.packer.pack(u)
+        except CannotPack as error:
+            return OutputPath(number, (), str(u.dtype), (), reason=str(error))
+        node = self.packer.graph.nodes[right]
+        passes = [self._evaluate_pass(number, right, one) for one in self.followed]
+        passes.append(self._evaluate_order(number, right))
+        passes.append(self._evaluate_run(number))
+        node_id = self._find_node(number, u)
+        return self._explain(OutputPath(number, node.shape, node.dtype, settle(passes), node_id))
+
+    def _find_node(self, number: int, u: UOp) -> int | None:
+        """Returns the id of an output's node: its value as the graph has it when the ranges are assigned."""
+        states = [u, *(one.outputs[number] for one in self.followed if number in one.outputs)]
+        # a state of memory is found by its buffer, too, which is another node
+        found = [self.nodes.ids.get(state) for state in states] + [self.nodes.find(state) for state in states]
+        return next((node for node in found if node is not None), None)
+
+    # *** buffers of the snippet
+
+    def _follow_buffers(self) -> Iterator[OutputPath]:
+        """Yields those buffers that hold something wrong when the kernels have run."""
+        first = self.chains[0].runs[0].before
+        follower = BufferFollower(self.packer, self._find_own)
+        for number, (buffer, held) in enumerate(self.one.call.reference.held.items()):
+            try:
+                right = follower.pack_memory(first, buffer)
+            except (CannotPack, *UNEXPECTED):
+                continue
+            node = self.packer.graph.nodes[right]
+            real = Value(load(Array(self.read(held.blobs[0]), node.dtype, node.shape)))
+            value = self.judge_value(RUN, "run", functools.partial(self.judge.compare_value, right, real))
+            if value.status == "wrong":
+                yield self._follow_buffer(follower, number, buffer, right, value)
+
+    def _follow_buffer(
+        self, follower: BufferFollower, number: int, buffer: UOp, right: int, real: PassValue
+    ) -> OutputPath:
+        passes: list[PassValue] = []
+        for one in self.followed:
+
+            def compare(sink: UOp = one.run.after) -> Difference | None:
+                return self.judge.compare(right, follower.pack_memory(sink, buffer))
+
+            passes.append(replace(self.judge_value(one.run.name, "rewrite", compare), place=one.run.place))
+        passes += [self._judge_held(buffer, right), real]
+        node = self.packer.graph.nodes[right]
+        path = OutputPath(number, node.shape, node.dtype, settle(passes), of="buffer")
+        for one, value in zip(self.followed, path.passes, strict=False):
+            if value.difference is not None:
+                return replace(path, rewrite=follower.explain(one.run, buffer, value.difference, self.nodes))
+        return path
+
+    def _judge_held(self, buffer: UOp, right: int) -> PassValue:
+        """Returns what the kernels leave in a buffer."""
+        order = self.order
+        if order is None:
+            return PassValue(ORDER, None, "unknown", reason=self.order_refused, kind="order")
+        leaf = next((u for u in order.held if self._find_own(u) is buffer), None)
+
+        def compare() -> Difference | None:
+            held = order.held.get(leaf)
+            if held is None:
+                held = self.packer.pack(buffer)
+            return self.judge.compare(right, held)
+
+        return self.judge_value(ORDER, "order", compare)
+
+    def _find_own(self, leaf: UOp) -> UOp | None:
+        """Returns the BUFFER of the snippet that a leaf of a graph stands for."""
+        inputs = self.one.call.inputs
+        if leaf in inputs:
+            return leaf
+        found = self._before.get(leaf)
+        if leaf.op.name == "PARAM":
+            found = find_inputs(self.one.scheduled, [leaf]).get(leaf)
+        return found if found in inputs else None
+
+    # *** one row
+
+    def _evaluate_pass(self, number: int, right: int, followed: Followed) -> PassValue:
+        u = followed.outputs.get(number)
+        if u is None:
+            return PassValue(followed.run.name, followed.run.place, "unknown", reason="it is not found in the graph")
+
+        def compare() -> Difference | None:
+            pack = self.packer.pack_memory if followed.is_memory else self.packer.pack
+            return self.judge.compare(self._find_right(number, right, followed.is_memory), pack(u))
+
+        return replace(self.judge_value(followed.run.name, "rewrite", compare), place=followed.run.place)
+
+    def _evaluate_order(self, number: int, right: int) -> PassValue:
+        order = self.order
+        u = self.followed[-1].outputs.get(number)
+        if order is None or u is None:
+            return PassValue(ORDER, None, "unknown", reason=self.order_refused, kind="order")
+
+        def compare() -> Difference | None:
+            is_memory = self.followed[-1].is_memory
+            find = order.find_memory if is_memory else order.find_slot
+            return self.judge.compare(self._find_right(number, right, is_memory), find(u))
+
+        return self.judge_value(ORDER, "order", compare)
+
+    def _evaluate_run(self, number: int) -> PassValue:
+        def compare() -> Difference | None:
+            value, is_base = find_real_value(self.one.call, number, self.read)
+            asked = self.chains[0].runs[0].before.src[number]
+            if is_base:
+                asked = find_base(asked)
+            return self.judge.compare_value(self.packer.pack(asked), value)
+
+        return self.judge_value(RUN, "run", compare)
+
+    def judge_value(self, name: str, kind: PassKind, compare: Callable[[], Difference | None]) -> PassValue:
+        """Returns what is told of a value that `compare` finds right or wrong."""
+        if time.monotonic() > self._end:
+            reason = f"the schedule takes more than {MOST_SECONDS_IN_ALL} s to evaluate"
+            return PassValue(name, None, "unknown", reason=reason, kind=kind)
+        self.progress(f"schedule {self.one.schedule}: {name}")
+        try:
+            found = compare()
+        except (CannotPack, Unknown, *UNEXPECTED) as error:
+            return PassValue(name, None, "unknown", reason=str(error), kind=kind)
+        if found is None:
+            return PassValue(name, None, "right", kind=kind)
+        return PassValue(name, None, "wrong", found, kind=kind)
+
+    def _run_in_order(self) -> None:
+        seen = self.one.seen
+        if all(chain.function == "transform_to_call" for chain in seen.chains):
+            self.order_refused = "tinygrad had the schedule in its cache"
+        if len(seen.created) != 1:
+            return
+        order = OrderedKernels(seen.created[0], self.packer)
+        try:
+            order.run()
+        except (CannotPack, *UNEXPECTED) as error:
+            self.order_refused = str(error)
+        else:
+            self.order = order
+
+    # *** what made it wrong
+
+    def _explain(self, path: OutputPath) -> OutputPath:
+        """Returns the path with the step of the first wrong pass that makes it wrong."""
+        first = next((i for i, value in enumerate(path.passes) if value.status == "wrong"), None)
+        if first is None:
+            return path
+        kind = path.passes[first].kind
+        if kind == "rewrite":
+            return self._explain_pass(path, first)
+        if kind == "order" and self.order is not None:
+            return replace(path, read=self.order.find_wrong_read(self.nodes))
+        return path
+
+    def _explain_pass(self, path: OutputPath, first: int) -> OutputPath:
+        before = [self.outputs, *(one.outputs for one in self.followed)]
+        output = before[first].get(path.number)
+        if output is None:
+            return replace(path, reason="the output is not found in the graph before it")
+        rewrite, reason = self.find_step(self.followed[first].run, output)
+        if rewrite is not None:
+            return replace(path, rewrite=rewrite)
+        return replace(path, reason=doubt_first(path.passes, first, reason))
+
+    def find_step(self, run: PassRun, u: UOp) -> tuple[WrongRewrite | None, str | None]:
+        """Returns the first step of a pass that gives a UOp of the graph before it another value, or why none is
+        known."""
+        finder = StepFinder(run, u, self.packer, self.judge, self.progress)
+        try:
+            rewrite = finder.find(self.nodes)
+        except Exception as error:  # the steps are made anew, of which tinygrad may refuse one
+            return None, f"its steps cannot be looked at: {type(error).__name__}: {first_line(error)}"
+        if rewrite is not None:
+            return rewrite, None
+        if finder.is_late:
+            return None, f"its steps take more than {MOST_SECONDS} s to evaluate"
+        return None, _NO_STEP
+
+
+def doubt_first(passes: Sequence[PassValue], first: int, reason: str | None) -> str | None:
+    """Returns why no step is known by which a value gets wrong in the pass of number `first`: it may be an earlier one
+    that could not be evaluated."""
+    if reason == _NO_STEP and first and passes[first - 1].status == "unknown":
+        return f"{reason}, and the value before it is not known: it may be an earlier pass"
+    return reason
+
+
+def settle(passes: Sequence[PassValue]) -> tuple[PassValue, ...]:
+    """Returns the values of passes, where one before a right one is not called wrong: no pass makes right what is
+    wrong, so that it was only evaluated wrongly."""
+    last = max((i for i, one in enumerate(passes) if one.status == "right"), default=0)
+    return (*map(_doubt, passes[:last]), *passes[last:])
+
+
+def _doubt(one: PassValue) -> PassValue:
+    if one.status != "wrong":
+        return one
+    reason = "it was evaluated wrongly: it is right again after a later pass"
+    return replace(one, status="unknown", difference=None, reason=reason)
+
+
+def make_packer(one: FollowedCall) -> MixedPacker:
+    """Returns the packer of the graphs of a schedule, which knows what is in its buffers."""
+    inputs: Mapping[UOp, tuple[str, ...]] = one.call.inputs
+    scheduled = one.scheduled
+    variables = dict(one.call.reference.variables)
+    if scheduled.op.name == "CALL":
+        # from 0.13 on the graph of the pass calls a variable by its place among the arguments
+        places = {f"p{place}": Sizes({}).find(u) for place, u in enumerate(scheduled.src[1:])}
+        variables |= {name: number for name, number in places.items() if number is not None}
+        return MixedPacker(lambda u: inputs.get(u) or inputs.get(find_inputs(scheduled, [u]).get(u)) or None, variables)
+    before = find_inputs(scheduled, [])
+    return MixedPacker(lambda u: inputs.get(u) or inputs.get(before.get(u)) or None, variables)
+
+
+def find_real_value(call: Any, number: int, read: Callable[[str], bytes]) -> tuple[Value, bool]:
+    """Returns what the kernels left in the output of a call, by its number, and whether that is the base of the output:
+    else it is the output itself, which may be a view. Raises Unknown."""
+    evidence = call.evidence
+    if evidence.failed is not None:
+        raise Unknown("it did not run to the end")
+    if number < len(evidence.values) and evidence.values[number] is not None:
+        data = read(evidence.values[number])
+        graph = evidence.reference
+        node = graph.nodes[graph.roots[number]]
+        return Value(load(Array(data, node.dtype, (len(data) // ITEMSIZE[node.dtype],)))), True
+    slot = evidence.got_roots.get(number)
+    if slot is None:
+        raise Unknown("what it holds was not kept")
+    value = Evaluator(evidence.got, read).evaluate([slot])[0]
+    if isinstance(value, Unknown):
+        raise value
+    return value, False

@@ -1,0 +1,192 @@
+"""Runs the kernels of a schedule by numpy in their order, on one memory, and finds reads that come too early or too
+late. Runs in the child."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from vmapdbg.check.value_path import WrongRead
+from vmapdbg.child.evidence.kernel_packer import pack_kernel
+from vmapdbg.child.evidence.packing import CannotPack
+from vmapdbg.child.failures.known_nodes import PassNodes
+from vmapdbg.child.listen.schedules import ScheduledKernel, find_kernels, kernel_of
+from vmapdbg.child.memory import name_dtype
+from vmapdbg.child.passes.mixed_packer import MixedPacker, find_base, find_buffer, list_views
+from vmapdbg.child.passes.watch import Created
+from vmapdbg.reference.graph import Node
+from vmapdbg.reference.kernel import Kernel
+
+UOp = Any
+_MEMORY = frozenset({"BUFFER", "PARAM"})
+
+
+class OrderedKernels:
+    """The launches of one schedule. `held` has what each buffer holds when all have run, as positions in the packer's
+    graph, and `given` what the arguments of each launch hold before it."""
+
+    def __init__(self, created: Created, packer: MixedPacker):
+        self.graph, self.packer = created.graph, packer
+        self.launches = list(find_kernels(created.launches))
+        self.held: dict[UOp, int] = {}
+        self.given: list[tuple[int, ...]] = []
+
+    def run(self) -> None:
+        """Adds the launches to the graph. Raises CannotPack."""
+        for launch in self.launches:
+            self._run(launch)
+
+    def find_memory(self, u: UOp) -> int:
+        """Returns the position of what the buffer holds in the end that a UOp of the graph of kernels is in. Raises
+        CannotPack."""
+        held = self.held.get(find_buffer(u))
+        if held is None:
+            return self.packer.pack_memory(u)
+        return held
+
+    def list_writers(self, buffer: UOp) -> list[int]:
+        """Returns the numbers of the launches that write a buffer."""
+        return [
+            number
+            for number, launch in enumerate(self.launches)
+            if buffer in [launch.buffers[written] for written in self._list_written(launch)]
+        ]
+
+    def find_slot(self, u: UOp) -> int:
+        """Returns the position of what an output of the graph of kernels is in the end. Raises CannotPack."""
+        base = find_base(u)
+        buffer = find_buffer(base)
+        if base.op.name not in {"AFTER", *_MEMORY} or buffer not in self.held:
+            return self.packer.pack(u)
+        slot = self.held[buffer]
+        for view in reversed(list_views(u)):
+            slot = self.packer.add_view(view, slot)
+        return slot
+
+    def _run(self, launch: ScheduledKernel) -> None:
+        slots = tuple(map(self._find_held, launch.buffers))
+        self.given.append(slots)
+        nodes = self.packer.graph.nodes
+        if launch.ast.op.name == "COPY":
+            held = nodes[slots[0]]
+            self.held[launch.buffers[0]] = self.packer.graph.add(Node("copy", held.dtype, held.shape, slots[1:2]))
+            return
+        kernel = self.pack(launch)
+        numbers = tuple(range(len(slots)))
+        written = dict.fromkeys(store.argument for store in kernel.stores)
+        for asked in written:
+            held = nodes[slots[asked]]
+            node = Node("launch", held.dtype, held.shape, slots, (kernel, asked, numbers))
+            self.held[launch.buffers[asked]] = self.packer.graph.add(node)
+
+    def pack(self, launch: ScheduledKernel) -> Kernel:
+        """Packs the kernel of a launch. Raises CannotPack."""
+        if launch.ast.op.name != "SINK":
+            raise CannotPack(f"the reference does not know a kernel that is {launch.ast.op.name}")
+        return pack_kernel(launch.ast, {**self.packer.sizes.variables, **launch.variables})
+
+    def _find_held(self, buffer: UOp) -> int:
+        if buffer.op.name not in _MEMORY:
+            raise CannotPack(f"a kernel is given {buffer.op.name}")
+        if buffer not in self.held:
+            self.held[buffer] = self.packer.pack(buffer)
+        return self.held[buffer]
+
+    # *** states of memory
+
+    def find_wrong_read(self, nodes: PassNodes) -> WrongRead | None:
+        """Returns the first read of memory in another state than the graph of kernels has it there."""
+        found = self._find_wrong_read()
+        if found is None:
+            return None
+        written = [self.launches[number].buffers[0] for number in (found.reader, found.writer)]
+        # a buffer of the snippet is a node itself
+        held = [nodes.held.get(buffer, buffer) for buffer in written]
+        return replace(found, node=nodes.find(held[0]), writer_node=nodes.find(held[1]))
+
+    def _find_wrong_read(self) -> WrongRead | None:
+        kernels = self._match_kernels()
+        writers: dict[UOp, int] = {}
+        for number, launch in enumerate(self.launches):
+            arguments = kernels.get(number)
+            if arguments is not None:
+                found = self._look_at(number, arguments, writers, kernels)
+                if found is not None:
+                    return found
+            for written in self._list_written(launch):
+                writers[launch.buffers[written]] = number
+        return None
+
+    def _look_at(
+        self, number: int, arguments: Sequence[UOp], writers: dict[UOp, int], kernels: dict[int, Sequence[UOp]]
+    ) -> WrongRead | None:
+        for place in self._list_read(self.launches[number]):
+            state = find_base(arguments[place])
+            buffer = self.launches[number].buffers[place]
+            wanted = self._find_writer(state, buffer)
+            writer = writers.get(buffer)
+            if writer is None or writer == wanted:
+                continue
+            return WrongRead(
+                reader=number,
+                writer=writer,
+                expected=wanted,
+                reads=buffer.op.name,
+                size=int(buffer.shape[0]),
+                dtype=name_dtype(buffer.dtype),
+                reader_kernel=self.number_kernel(number),
+                writer_kernel=self.number_kernel(writer),
+            )
+        return None
+
+    def _match_kernels(self) -> dict[int, Sequence[UOp]]:
+        """Returns for each launch what its kernel is given in the graph of kernels: memory in its states."""
+        by_key: dict[Any, list[Sequence[UOp]]] = {}
+        for u in self.graph.toposort():
+            known = kernel_of(u)
+            if known is not None:
+                given = [one for one in known[1] if one.op.name != "BIND" and not getattr(one, "is_bound_var", False)]
+                by_key.setdefault((known[0], tuple(map(find_buffer, given))), []).append(given)
+        matched: dict[int, Sequence[UOp]] = {}
+        for number, launch in enumerate(self.launches):
+            found = by_key.get((launch.ast, launch.buffers), [])
+            # of two that are alike nobody says which is which
+            if len(found) == 1:
+                matched[number] = found[0]
+        return matched
+
+    def _find_writer(self, state: UOp, buffer: UOp) -> int | None:
+        """Returns the launch that leaves memory in a state, None where no launch has written it."""
+        if state.op.name != "AFTER":
+            return None
+        found = [kernel_of(one) or kernel_of(one.src[0]) for one in state.src[1:]]
+        asts = [known[0] for known in found if known is not None]
+        for number, launch in reversed(list(enumerate(self.launches))):
+            if launch.ast in asts and buffer in launch.buffers:
+                return number
+        return None
+
+    def _list_written(self, launch: ScheduledKernel) -> list[int]:
+        try:
+            return list(dict.fromkeys(store.argument for store in self.pack(launch).stores))
+        except CannotPack:
+            return [0]
+
+    def _list_read(self, launch: ScheduledKernel) -> list[int]:
+        try:
+            kernel = self.pack(launch)
+        except CannotPack:
+            return list(range(1, len(launch.buffers)))
+        return sorted({node.arg for node in kernel.graph.nodes if node.op == "load"})
+
+    def number_kernel(self, number: int) -> int | None:
+        """Returns the number of the compute kernel of a launch: those that differ in a variable alone are one."""
+        if not self.launches[number].is_compute:
+            return None
+        seen: dict[Any, int] = {}
+        for index, launch in enumerate(self.launches[: number + 1]):
+            if launch.is_compute:
+                own = None if launch.variables else index
+                seen.setdefault((launch.ast, launch.buffers, own), len(seen))
+        return len(seen) - 1

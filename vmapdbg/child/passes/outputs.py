@@ -1,0 +1,224 @@
+"""Which UOp of each graph stands for an output of the schedule. Runs in the child.
+
+Until 0.12 the scheduler numbers the UOps of the tensor graph, and their numbers go with them as tags. From 0.13 on it
+makes a graph of writes to buffers first; what is written stays at its place in the graph's root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vmapdbg.check.value_path import Difference, RewriteKind, WrongRewrite
+from vmapdbg.child.evidence.packing import CannotPack
+from vmapdbg.child.failures.known_nodes import KnownNodes
+from vmapdbg.child.listen.schedules import find_kernels, kernel_of
+from vmapdbg.child.passes.mixed_packer import MOVEMENT, STAGES, MixedPacker, find_base, find_buffer, list_views
+from vmapdbg.child.passes.steps import describe_uop, find_rule_of
+from vmapdbg.child.passes.watch import Chain, PassRun, Watched
+from vmapdbg.reference.graph import Node
+
+UOp = Any
+_BELOW_TARGET = MOVEMENT | {"BITCAST", "INDEX", "AFTER"}
+
+
+@dataclass
+class Followed:
+    """One pass with what stands for each output after it, by the output's number. `is_memory`: not for the output, but
+    for all that the buffer holds that it is in."""
+
+    run: PassRun
+    outputs: dict[int, UOp]
+    is_memory: bool = False
+
+
+def choose_chains(seen: Watched) -> list[Chain]:
+    """Returns the chains that the schedule came from. The overlay tries several ways to fuse, for all of the graph or
+    for parts of it, each a chain of its own: the kernels tell which one was taken, the last one of those that have
+    them."""
+    attempts = [chain for chain in seen.chains if chain.function == "get_rangeify_map"]
+    if not attempts or not seen.created:
+        return attempts[-1:] or seen.chains
+    asts = {launch.ast for launch in find_kernels(seen.created[-1].launches)}
+    for chain in reversed(attempts):
+        known = [kernel_of(u) for u in chain.runs[-1].after.toposort()]
+        if asts <= {one[0] for one in known if one is not None}:
+            return [chain]
+    return attempts[-1:]
+
+
+def follow_outputs(chains: Sequence[Chain]) -> tuple[dict[int, UOp], list[Followed]]:
+    """Returns the outputs in the graph that the first chain is given, and what they are after each pass."""
+    wanted = dict(enumerate(chains[0].runs[0].before.src))
+    if chains[0].function == "get_rangeify_map":
+        bases = {number: find_base(u) for number, u in wanted.items()}
+        return bases, _follow_tags(chains[0].runs)
+    known = wanted
+    followed: list[Followed] = []
+    for chain in chains:
+        is_memory = chain.function == "get_kernel_graph"
+        for run in chain.runs:
+            known = _find_memory(run, known) if is_memory else _find_places(run, known)
+            followed.append(Followed(run, known, is_memory))
+    return wanted, followed
+
+
+# *** by tags
+
+
+def _follow_tags(runs: Sequence[PassRun]) -> list[Followed]:
+    tags: dict[int, int] = {}
+    for number, u in enumerate(runs[0].after.src):
+        tag = find_base(u).tag
+        if isinstance(tag, tuple) and tag:
+            tags[number] = tag[0]
+    followed: list[Followed] = []
+    # where the tags are gone: what stood where before they went
+    order: list[int | None] = []
+    for run in runs:
+        found = _find_tagged(run.after, tags)
+        if not found and order:
+            found = {number: u for number, u in zip(order, run.after.src, strict=False) if number is not None}
+        else:
+            order = _list_order(run.after, found)
+        followed.append(Followed(run, found))
+    return followed
+
+
+def _find_tagged(sink: UOp, tags: dict[int, int]) -> dict[int, UOp]:
+    found: dict[int, UOp] = {}
+    for u in sink.src:
+        for view in _walk_views(u):
+            for number, tag in tags.items():
+                if isinstance(view.tag, tuple) and tag in view.tag:
+                    found.setdefault(number, view)
+    return found
+
+
+def _list_order(sink: UOp, found: dict[int, UOp]) -> list[int | None]:
+    places = {u: number for number, u in found.items()}
+    return [places.get(u) for u in sink.src]
+
+
+def _walk_views(u: UOp) -> list[UOp]:
+    return [*list_views(u), find_base(u)]
+
+
+# *** by places
+
+
+def _find_places(run: PassRun, known: dict[int, UOp]) -> dict[int, UOp]:
+    """Returns what each output is after a pass, from what it was before: at the same place of the root, or a view of
+    what is at one."""
+    before, after = run.before.src, run.after.src
+    if len(before) != len(after):
+        return {}
+    places = {u: place for place, u in enumerate(before)}
+    bases = {find_base(u): place for place, u in enumerate(before)}
+    found: dict[int, UOp] = {}
+    for number, u in known.items():
+        if u in places:
+            found[number] = after[places[u]]
+        elif find_base(u) in bases and find_base(u) is before[bases[find_base(u)]]:
+            found[number] = move_views(u, after[bases[find_base(u)]])
+    return found
+
+
+def move_views(u: UOp, base: UOp) -> UOp:
+    """Returns the movement ops of a UOp over another base, of the same shape."""
+    for view in reversed(list_views(u)):
+        base = view.replace(src=(base, *view.src[1:]))
+    return base
+
+
+def _find_memory(run: PassRun, known: dict[int, UOp]) -> dict[int, UOp]:
+    """Returns what stands for the buffer of each output after a pass: tinygrad may leave out the views of it."""
+    before, after = run.before.src, run.after.src
+    if len(before) != len(after):
+        return {}
+    places = {find_buffer(u): place for place, u in enumerate(before)}
+    slots = {_find_slot(buffer): place for buffer, place in places.items()}
+    found: dict[int, UOp] = {}
+    for number, u in known.items():
+        buffer = find_buffer(u)
+        place = places.get(buffer, slots.get(_find_slot(buffer)))
+        if place is not None:
+            found[number] = after[place]
+    return found
+
+
+def _find_slot(buffer: UOp) -> int | None:
+    """Returns the number of a PARAM among the arguments, which it keeps when it is tagged."""
+    return getattr(buffer.arg, "slot", buffer.arg) if buffer.op.name == "PARAM" else None
+
+
+# *** buffers of the snippet
+
+
+class BufferFollower:
+    """Packs what buffers hold. `find_own` returns the BUFFER of the snippet that a leaf of any graph stands for, None
+    for another."""
+
+    def __init__(self, packer: MixedPacker, find_own: Callable[[UOp], UOp | None]):
+        self.packer, self.find_own = packer, find_own
+
+    def pack_memory(self, sink: UOp, buffer: UOp) -> int:
+        """Returns the position of what a buffer holds when all of a graph is done. Raises CannotPack."""
+        states, assigns = self._find_writes(sink, buffer)
+        if states:
+            last = states[-1]
+            if not set(states) <= set(last.toposort()):
+                raise CannotPack("it is written in two ways that do not follow each other")
+            return self.packer.pack_memory(last)
+        leaves = (u for u in sink.toposort() if self.find_own(u) is buffer)
+        memory = self.packer.pack(next(leaves, buffer))
+        views = [u for u in assigns if u.src[0].op.name != "INDEX"]
+        if views:
+            node = self.packer.graph.nodes[memory]
+            writes = tuple(self.packer.pack(u) for u in views)
+            memory = self.packer.graph.add(Node("after", node.dtype, node.shape, (memory, *writes)))
+        for u in assigns:
+            if u not in views:
+                memory = self.packer.add_write(u, memory)
+        return memory
+
+    def _find_writes(self, sink: UOp, buffer: UOp) -> tuple[list[UOp], list[UOp]]:
+        """Returns the AFTERs of a buffer, and the ASSIGNs to it, in the order of the graph."""
+        states: list[UOp] = []
+        assigns: list[UOp] = []
+        for u in sink.toposort():
+            if u.op.name == "AFTER" and self.find_own(find_buffer(u)) is buffer:
+                states.append(u)
+            elif u.op.name == "ASSIGN" and self.find_own(find_target(u)) is buffer:
+                assigns.append(u)
+            elif u.op.name == "ASSIGN" and self.find_own(find_target(u, _BELOW_TARGET | STAGES)) is buffer:
+                raise CannotPack("it is written through a buffer that a later pass takes away")
+        return states, assigns
+
+    def explain(self, run: PassRun, buffer: UOp, found: Difference, nodes: KnownNodes) -> WrongRewrite | None:
+        """Returns the first rewrite of a pass that makes something else of a write to a buffer, or a write of something
+        else. `found` is how its contents differ; `nodes` knows which node of the Capture a UOp stands for."""
+        for old, new in run.rewrites:
+            kind = self._judge(old, new, buffer)
+            if kind is not None:
+                rule = find_rule_of(run, old, new)
+                node = nodes.find(old)
+                return WrongRewrite(kind, describe_uop(old), describe_uop(new), rule, found, (), node, None, 1, 0)
+        return None
+
+    def _judge(self, old: UOp, new: UOp, buffer: UOp) -> RewriteKind | None:
+        if old.op.name == "ASSIGN" and new.op.name != "ASSIGN" and self.find_own(find_target(old)) is buffer:
+            return "write"
+        made = find_base(new)
+        if old.op.name in STAGES and made.op.name == "AFTER" and self.find_own(find_buffer(made)) is buffer:
+            return None if old.src[0].op.name in {"ASSIGN", "AFTER"} else "overwrites"
+        return None
+
+
+def find_target(assign: UOp, ops: Container[str] = _BELOW_TARGET) -> UOp:
+    """Returns what an ASSIGN writes to, below all of some ops: those that only look at memory."""
+    u = assign.src[0]
+    while u.op.name in ops:
+        u = u.src[0]
+    return u

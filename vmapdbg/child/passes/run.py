@@ -1,0 +1,110 @@
+"""The child of `vmapdbg why --value`: runs the snippet, then follows its values through the passes of the scheduler.
+
+Started by `launcher` as `python -m vmapdbg.child.passes.run REQUEST`. It writes what it has after each schedule.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from vmapdbg.check.value_path import OutputPath, SchedulePath, ValueReport
+from vmapdbg.child.failures.known_nodes import PassNodes
+from vmapdbg.child.failures.lifeline import hold
+from vmapdbg.child.failures.watcher import Watcher
+from vmapdbg.child.mode import Mode
+from vmapdbg.child.passes.follow import ScheduleFollower
+from vmapdbg.child.passes.watch import FollowedCall, FollowingCollector
+from vmapdbg.child.run_snippet import run_in
+from vmapdbg.install.job import ValueRequest, load_request
+from vmapdbg.model import capture as model
+from vmapdbg.model.data import to_data
+from vmapdbg.model.store import write_atomically
+from vmapdbg.model.subjects import find_nodes_of
+from vmapdbg.model.wording import first_line
+
+
+def main() -> None:
+    request = load_request(ValueRequest, sys.argv[1])
+    hold(request.lifeline)
+    mode: Any = Mode(request)
+    progress = functools.partial(write_atomically, request.progress)
+    watcher = Watcher(progress)
+    watcher.start()
+    mode.collector_kind = FollowingCollector
+    error = run_in(mode, request)
+    followed = list(choose_followed(mode, request))
+    schedules = mode.schedules
+    nodes = [find_nodes(schedules[one.schedule].passed, one) for one in followed]
+    capture = mode.build(error, lambda: None)
+    watcher.stop()
+    chosen = list(zip(followed, nodes, strict=True))
+    if request.subject is not None:
+        asked = find_nodes_of(capture, request.subject, request.schedule)
+        chosen = [(one, known) for one, known in chosen if one.schedule in asked]
+    paths: list[SchedulePath] = []
+    write(request, capture, paths, stopped=bool(chosen))
+    for number, (one, known) in enumerate(chosen, start=1):
+        schedule = capture.schedules[one.schedule]
+        try:
+            follower = ScheduleFollower(one, known, mode.collector.folder.read_data, progress)
+            path = follow(follower, schedule)
+        except Exception as unexpected:  # the other schedules are followed all the same
+            reason = f"its graphs cannot be read: {type(unexpected).__name__}: {first_line(unexpected)}"
+            path = SchedulePath(one.schedule, schedule.line, reason=reason)
+        paths.append(add_lines(path, schedule))
+        write(request, capture, paths, stopped=number < len(chosen))
+
+
+def follow(follower: ScheduleFollower, schedule: model.Schedule) -> SchedulePath:
+    """Follows the outputs of a schedule."""
+    refused = follower.prepare()
+    if refused is not None:
+        return SchedulePath(schedule.index, schedule.line, reason=refused)
+    return follower.follow(schedule.line)
+
+
+def choose_followed(mode: Any, request: ValueRequest) -> Iterator[FollowedCall]:
+    """Yields the schedules that are looked at."""
+    for one in getattr(mode.collector, "followed", []):
+        if one.schedule >= 0 and request.schedule in (None, one.schedule):
+            yield one
+
+
+def find_nodes(passed: Any, one: FollowedCall) -> PassNodes:
+    """Returns what is known of the nodes of a schedule; `passed` is the record of its pass, None: there is none."""
+    if passed is None:
+        return PassNodes(one.schedule, {}, {}, {}, [])
+    from vmapdbg.child.capture.view import View
+
+    return PassNodes(one.schedule, View(passed).ids, passed.held, dict(one.origin), [])
+
+
+def add_lines(path: SchedulePath, schedule: model.Schedule) -> SchedulePath:
+    """Returns the path of a schedule with the lines of its nodes."""
+    lines: dict[int | None, str | None] = {node.id: node.line for node in schedule.nodes}
+    outputs = tuple(_add_lines(output, lines) for output in path.outputs)
+    return replace(path, outputs=outputs)
+
+
+def _add_lines(output: OutputPath, lines: dict[int | None, str | None]) -> OutputPath:
+    rewrite, read = output.rewrite, output.read
+    if rewrite is not None:
+        rewrite = replace(rewrite, line=lines.get(rewrite.node))
+    if read is not None:
+        read = replace(read, line=lines.get(read.node), writer_line=lines.get(read.writer_node))
+    return replace(output, rewrite=rewrite, read=read, line=lines.get(output.node))
+
+
+def write(request: ValueRequest, capture: model.Capture, paths: list[SchedulePath], stopped: bool) -> None:
+    """Writes what is known so far; `stopped` says that there is more to come, which Ctrl-C may take away."""
+    data = {"capture": to_data(capture), "report": to_data(ValueReport(tuple(paths), stopped))}
+    write_atomically(request.output, json.dumps(data, separators=(",", ":"), allow_nan=False))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,278 @@
+"""Keeps the passes of tinygrad's scheduler for each call of `Tensor.realize`: the graph before and after each pass, and
+its rewrites. Runs in the child."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any
+
+from vmapdbg.child.evidence.observed import ObservedCollector
+from vmapdbg.child.evidence.realize_call import RealizeCall
+from vmapdbg.child.failures.rewrites import shorten_place
+from vmapdbg.child.listen.adapter import CREATED
+from vmapdbg.child.listen.launches import watch_schedules
+from vmapdbg.child.listen.recorder import ObservingRecorder
+from vmapdbg.child.memory import name_dtype
+from vmapdbg.install.overlay import load_patching
+
+UOp = Any
+
+SCHEDULERS = frozenset({"transform_to_call", "get_kernel_graph", "get_rangeify_map"})
+"""The functions of tinygrad's that take a graph through passes."""
+INDICES = frozenset({"index", "weakint"})
+"""What numbers of places are, which are no values of the program."""
+_REWRITES = frozenset({"unified_rewrite", "walk_rewrite"})
+_DECIDES = "tinygrad_overlay.schedule._parts"
+"""The overlay's module that decides what is stored, within a pass."""
+_KERNELS = frozenset({"STORE", "END"})
+"""What a kernel is made of."""
+_ENTRY = "graph_rewrite"
+_NAMELESS = "a rewrite without a name"
+_SHARDED = frozenset({"MULTI", "UNSHARD", "MSTACK", "MSELECT", "ALLREDUCE"})
+
+
+@dataclass
+class PassRun:
+    """One rewrite of a whole graph by the scheduler: its name, the `file:line` that asks for it, the graph before and
+    after it. `rewrites` are what its rules made of what, in order; `context` is tinygrad's RewriteContext. `inner` are
+    the rewrites that made a kernel of a part of the graph meanwhile."""
+
+    name: str
+    place: str | None
+    before: UOp
+    context: Any
+    after: UOp = None
+    rewrites: list[tuple[UOp, UOp]] = field(default_factory=list)
+    inner: list[PassRun] = field(default_factory=list)
+
+    @functools.cached_property
+    def made(self) -> dict[UOp, UOp]:
+        """What became of each UOp of the graph before the pass, and of those on the way: from the root down a rule is
+        applied to what another one made before tinygrad notes what comes out."""
+        replaced: dict[UOp, UOp] = dict(self.context.replace)
+        rewritten = dict(self.rewrites)
+        for first, last in list(replaced.items()):
+            u = first
+            while (u := rewritten.get(u)) is not None and u not in replaced:
+                replaced[u] = last
+        return replaced
+
+
+@dataclass
+class Chain:
+    """The passes that one call of a function of the scheduler's makes, in order. It may be called again, where what it
+    made is dropped, and within a call, for a part of the graph."""
+
+    function: str
+    frame: FrameType | None
+    runs: list[PassRun] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Created:
+    """A schedule that was made: the graph of kernels, and the launches in order, as tinygrad has them."""
+
+    graph: UOp
+    launches: Any
+
+
+@dataclass
+class Watched:
+    """What was seen during one call of `Tensor.realize`."""
+
+    chains: list[Chain] = field(default_factory=list)
+    created: list[Created] = field(default_factory=list)
+
+
+class PassWatcher:
+    """Keeps in `seen` what happens while it `is_on`."""
+
+    def __init__(self) -> None:
+        self.is_on = False
+        self.seen = Watched()
+        # id of a RewriteContext -> the pass that it belongs to
+        self._runs: dict[int, PassRun] = {}
+        # the pass that runs now
+        self._running: PassRun | None = None
+
+    def watch(self) -> None:
+        """Wraps what every rewrite of a graph goes through. Raises UnknownShape."""
+        from tinygrad.uop import ops
+
+        context: Any = vars(ops)["RewriteContext"]
+        with load_patching().Changes("passes of the scheduler") as changes:
+            changes.wrap(context, "unified_rewrite", self._on_rewrite, "self", "root")
+            if hasattr(context, "walk_rewrite"):
+                changes.wrap(context, "walk_rewrite", self._on_rewrite, "self", "root")
+            changes.wrap(context, "pm_rewrite", self._on_rule, "self", "x")
+            changes.wrap(context, "cached_bpm_rewrite", self._on_rule, "self", "x")
+        creator = CREATED.find()
+        # without it the order of the kernels is not known
+        if creator is not None:
+            module, name = creator
+            with load_patching().Changes("passes of the scheduler") as changes:
+                changes.wrap(importlib.import_module(module), name, self._on_created, "sched_sink")
+
+    def start(self) -> None:
+        self.seen, self.is_on = Watched(), True
+
+    def stop(self) -> Watched:
+        """Returns what was seen since `start`."""
+        self.is_on = False
+        self._runs = {}
+        self.seen.chains = [chain for chain in self.seen.chains if chain.runs]
+        for chain in self.seen.chains:
+            chain.frame = None
+        return self.seen
+
+    def _on_created(self, create: Callable[..., Any], sched_sink: UOp) -> Any:
+        made = create(sched_sink)
+        if self.is_on:
+            self.seen.created.append(Created(sched_sink, made))
+        return made
+
+    def _on_rewrite(self, rewrite: Callable[..., UOp], context: Any, root: UOp) -> UOp:
+        if self._running is not None and root.op.name in _KERNELS:
+            return self._keep_inner(self._running, rewrite, context, root)
+        if not self.is_on or not is_whole(root):
+            return rewrite(context, root)
+        frame = find_scheduler(sys._getframe(1))
+        if frame is None:
+            return rewrite(context, root)
+        run = PassRun(*find_name(sys._getframe(1)), root, context)
+        chain = self._find_chain(frame)
+        self._runs[id(context)] = self._running = run
+        try:
+            run.after = rewrite(context, root)
+        finally:
+            self._running = None
+            self._runs.pop(id(context), None)
+        # of one that raises nothing comes
+        chain.runs.append(run)
+        return run.after
+
+    def _keep_inner(self, outer: PassRun, rewrite: Callable[..., UOp], context: Any, root: UOp) -> UOp:
+        """Keeps how a pass makes a kernel of a STORE."""
+        run = PassRun(*find_name(sys._getframe(2)), root, context)
+        self._runs[id(context)] = run
+        try:
+            run.after = rewrite(context, root)
+        finally:
+            self._runs.pop(id(context), None)
+        outer.inner.append(run)
+        return run.after
+
+    def _on_rule(self, rewrite: Callable[..., UOp | None], context: Any, x: UOp) -> UOp | None:
+        made = rewrite(context, x)
+        run = self._runs.get(id(context))
+        if run is not None and made is not None:
+            run.rewrites.append((x, made))
+        return made
+
+    def _find_chain(self, frame: FrameType) -> Chain:
+        """Returns the chain of a call, as the last one: another call may have begun and ended within it."""
+        chains = self.seen.chains
+        known = next((i for i, chain in enumerate(chains) if chain.frame is frame), None)
+        chains.append(Chain(frame.f_code.co_name, frame) if known is None else chains.pop(known))
+        return chains[-1]
+
+
+def is_whole(root: UOp) -> bool:
+    """Tells whether a UOp is the root of a graph of values: what simplifies indices has one for these."""
+    if root.op.name != "SINK" or not root.src:
+        return False
+    return any(name_dtype(u.dtype) not in INDICES for u in root.src)
+
+
+def find_scheduler(frame: FrameType | None) -> FrameType | None:
+    """Returns the frame of the scheduler's function that a rewrite is a pass of; None for one within another one, and
+    for one by which the overlay finds out what a kernel costs."""
+    while frame is not None:
+        name = frame.f_code.co_name
+        if name in SCHEDULERS:
+            return frame
+        if name in _REWRITES or (name == "decide" and frame.f_globals.get("__name__") == _DECIDES):
+            return None
+        frame = frame.f_back
+    return None
+
+
+def find_name(frame: FrameType | None) -> tuple[str, str | None]:
+    """Returns what tinygrad calls the rewrite that a frame is in, and the `file:line` that asks for it."""
+    while frame is not None and frame.f_code.co_name != _ENTRY:
+        frame = frame.f_back
+    if frame is None:
+        return _NAMELESS, None
+    name = frame.f_locals.get("name") or _NAMELESS
+    file = frame.f_code.co_filename
+    # wrappers that count time stand around it, in the same file
+    while frame is not None and frame.f_code.co_filename in {file, contextlib.__file__}:
+        frame = frame.f_back
+    if frame is None:
+        return name, None
+    return name, shorten_place(frame.f_code.co_filename, frame.f_lineno)
+
+
+# *** calls
+
+
+@dataclass
+class FollowedCall:
+    """One call of `Tensor.realize` that was scheduled: `call` is its evidence, `scheduled` the graph that the scheduler
+    was given, and `seen` what became of it: no passes where the schedule came from tinygrad's cache. `origin` has what
+    the rewrites made, with the node that it stands for, where tinygrad is observed."""
+
+    call: RealizeCall
+    scheduled: UOp = None
+    seen: Watched = field(default_factory=Watched)
+    origin: Mapping[UOp, UOp] = field(default_factory=dict)
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether its graph has values on several devices at once."""
+        return any(u.op.name in _SHARDED for u in self.scheduled.toposort())
+
+    @property
+    def schedule(self) -> int:
+        return self.call.evidence.schedule
+
+
+class FollowingCollector(ObservedCollector):
+    """Collects evidence, and the passes of each schedule."""
+
+    def __init__(self, folder: Path, recorder: ObservingRecorder):
+        super().__init__(folder, recorder)
+        self.recorder: ObservingRecorder = recorder
+        self.followed: list[FollowedCall] = []
+        self.watcher = PassWatcher()
+
+    def watch(self, tensor_module: ModuleType) -> None:
+        super().watch(tensor_module)
+        self.watcher.watch()
+        # where launches cannot be watched, schedules still can
+        with load_patching().Changes("passes of the scheduler") as changes:
+            watch_schedules(changes, tensor_module, self.note_schedule)
+
+    def on_realize(self, realize: Callable[..., Any], tensor: Any, *others: Any, **options: Any) -> Any:
+        if self.call is not None:
+            return realize(tensor, *others, **options)
+        before = len(self.followed)
+        self.watcher.start()
+        try:
+            return super().on_realize(realize, tensor, *others, **options)
+        finally:
+            seen = self.watcher.stop()
+            for one in self.followed[before:]:
+                one.seen, one.origin = seen, self.recorder.origin
+
+    def note_schedule(self, schedule: Callable[..., Any], asked: UOp) -> Any:
+        if self.call is not None:
+            self.followed.append(FollowedCall(self.call, asked))
+        return schedule(asked)

@@ -1,0 +1,178 @@
+"""Rules about memory limits and speed: VD102, VD103, VD104."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from vmapdbg.lint.rule import advise_apart, advise_patches, each_kernel, kernel_finding, rule
+from vmapdbg.model.capture import Capture, Finding, Kernel, Schedule
+from vmapdbg.model.wording import format_plural
+
+FEWER_THREADS = 2.0
+"""How many times fewer threads, and how many times more ops in each of them, are worth a finding."""
+REDUNDANT = 4.0
+"""Executed ops over the ops that the graph asks for: from here on a kernel is reported."""
+MORE_THAN_BASELINE = 1.5
+"""Executed ops over those of the baseline's kernels: from here on a kernel is reported."""
+FEW_OPS = 1000
+"""A kernel that executes fewer ops is not reported, however redundant it is."""
+
+
+@rule("VD102", "LOCAL memory over the limit", "error")
+def find_large_local_memory(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
+    """LOCAL memory (threadgroup, shared) is small: 32,768 bytes on Metal, 49,152 on CUDA. A kernel that needs more does
+    not compile, or does not start.
+
+    Decided by the sum over the kernel: the buffers that fusion keeps in LOCAL memory and those that a GROUP reduce
+    needs, together. The limit is the one that tinygrad's renderer of the target has. A target without such memory (c,
+    llvm) has no limit here.
+
+    What to try: turn off what keeps the buffer in LOCAL memory (fuse-broadcast), or turn on local-budget.
+    """
+    for schedule, number, kernel in each_kernel(capture):
+        if kernel.local_limit is None or kernel.local_bytes <= kernel.local_limit:
+            continue
+        message = (
+            f"kernel {kernel.name} needs {kernel.local_bytes:,} bytes of LOCAL memory, a group of threads has "
+            f"{kernel.local_limit:,} on {kernel.target}"
+        )
+        parts = {a.buffer: a.size for a in kernel.accesses or () if a.addrspace == "LOCAL"}
+        if parts:
+            listed = ", ".join(f"{name} {size:,} elements" for name, size in parts.items())
+            message += f" ({listed})"
+        yield kernel_finding("VD102", schedule, number, message, _advise_local(capture))
+
+
+def _advise_local(capture: Capture) -> str:
+    advice = "keep the buffer in GLOBAL memory with .contiguous()"
+    if capture.patches.get("fuse-broadcast"):
+        advice += ", or --patches all,-fuse-broadcast"
+    return advise_patches(capture, "local-budget") or advice
+
+
+@rule("VD103", "parallelism lost", "warning", compares=True)
+def find_lost_parallelism(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
+    """A kernel does what several kernels of the baseline do, in fewer threads: each thread does more, and the whole is
+    slower, although there are fewer kernels.
+
+    Decided against the baseline, the same snippet with other patches (`--baseline`, every switchable patch off when it
+    is not given): the kernel has at most half the threads of the baseline's busiest kernel, and its ops for each thread
+    are at least twice those of the baseline's kernels together. A saved capture needs `--baseline FILE.json` for it.
+
+    What to try: turn on fusion-guard, turn off fuse-broadcast where that made one kernel of several, or put
+    .contiguous() where the kernels should be two.
+    """
+    if baseline is None:
+        return
+    for schedule, number, before in _pair_kernels(capture, baseline):
+        kernel = schedule.kernels[number]
+        busiest = max(before, key=lambda k: k.executed_ops)
+        # the ops of one thread; the baseline's kernels run one after the other
+        serial = kernel.executed_ops / kernel.threads
+        serial_before = sum(k.executed_ops / k.threads for k in before)
+        if kernel.threads * FEWER_THREADS > busiest.threads or serial < FEWER_THREADS * serial_before:
+            continue
+        threads = format_plural(kernel.threads, "thread")
+        message = (
+            f"kernel {kernel.name} runs {threads} where the baseline's {busiest.name} runs "
+            f"{busiest.threads:,}: each does {serial:,.0f} ops instead of {serial_before:,.0f}"
+        )
+        advice = advise_patches(capture, "fusion-guard") or advise_apart(capture, baseline, before)
+        yield kernel_finding("VD103", schedule, number, message, advice)
+
+
+@rule("VD104", "redundant work", "warning", compares=True)
+def find_redundant_work(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
+    """A kernel computes the same values again and again: a reduce inside the loop that reads its result, a broadcast
+    value computed anew for each element.
+
+    Decided on counts: the ops that the linear program executes (each op times the trip counts of its loops times the
+    threads) are at least 4 times those that the tensor graph asks for; and, where there is a baseline, at least 1.5
+    times those of the baseline's kernels that it stands for. Kernels that execute less than 1,000 ops are left out.
+
+    What to try: turn on the patches that weigh it, where they are off (fusion-guard, realize-reused); turn off
+    fuse-broadcast where that made one kernel of several of the baseline's; or put .contiguous() after the value that is
+    computed again. From tinygrad 0.14 on that is .clone(): there .contiguous() makes no buffer of what is made of
+    constants alone, as the sine of an arange is.
+    """
+    before = {}
+    if baseline is not None:
+        before = {(schedule.index, number): kernels for schedule, number, kernels in _pair_kernels(capture, baseline)}
+    for schedule, number, kernel in each_kernel(capture):
+        if kernel.executed_ops < FEW_OPS or kernel.redundancy is None:
+            continue
+        others = before.get((schedule.index, number), [])
+        executed = sum(other.executed_ops for other in others)
+        if kernel.redundancy < REDUNDANT or (executed and kernel.executed_ops < MORE_THAN_BASELINE * executed):
+            continue
+        asked = kernel.executed_ops / kernel.redundancy
+        message = (
+            f"kernel {kernel.name} executes {kernel.executed_ops:,} ops where the graph asks for {asked:,.0f}: "
+            f"{kernel.redundancy:.1f} times the work"
+        )
+        if executed:
+            message += f" (the baseline's kernels execute {executed:,})"
+        advice = advise_patches(capture, *_redundancy_patches(capture)) or advise_apart(capture, baseline, others)
+        yield kernel_finding("VD104", schedule, number, message, advice)
+
+
+def _redundancy_patches(capture: Capture) -> tuple[str, ...]:
+    """Returns the patches that make a buffer if computing its value again costs more."""
+    if capture.patches.get("fuse-broadcast"):
+        return "fusion-guard", "realize-reused"
+    # without a fusion there is nothing to refuse
+    return ("realize-reused",)
+
+
+# *** the baseline
+
+
+def _pair_kernels(capture: Capture, baseline: Capture) -> Iterator[tuple[Schedule, int, list[Kernel]]]:
+    """Yields each kernel (its schedule, its number) with the baseline's kernels whose work it does.
+
+    Only schedules of the same graph are compared: the same ops in the same order. Nodes of two tinygrad releases are
+    the same if they mean the same.
+    """
+    if capture.target != baseline.target:
+        return
+    # the processes of `run --lint` import this module and have no baseline
+    from vmapdbg.diff import have_same_tinygrad
+
+    is_same = have_same_tinygrad(baseline.versions, capture.versions)
+    before = {schedule.index: schedule for schedule in baseline.schedules}
+    for schedule in capture.schedules:
+        other = before.get(schedule.index)
+        if other is None:
+            continue
+        if [n.op for n in schedule.nodes] == [n.op for n in other.nodes]:
+            kernels, kernels_before = schedule.kernels, other.kernels
+        elif is_same:
+            continue
+        else:
+            kernels, kernels_before = _read_neutrally(schedule, other)
+        for number, inside in _kernels_inside(kernels, kernels_before):
+            yield schedule, number, inside
+
+
+def _kernels_inside(kernels: Sequence[Kernel], before: Sequence[Kernel]) -> Iterator[tuple[int, list[Kernel]]]:
+    writers = {kernel.outputs[0]: kernel for kernel in before if kernel.outputs}
+    for number, kernel in enumerate(kernels):
+        inside = [writers[node] for node in kernel.nodes if node in writers]
+        if inside and set(kernel.outputs) & writers.keys():
+            yield number, inside
+
+
+def _read_neutrally(schedule: Schedule, other: Schedule) -> tuple[Sequence[Kernel], Sequence[Kernel]]:
+    """Returns the kernels of both schedules; the kernels of `other` have the node ids of `schedule`."""
+    from vmapdbg.diff import match_nodes
+    from vmapdbg.diff.neutral import read_neutrally
+
+    after, before = read_neutrally(schedule).compared, read_neutrally(other).compared
+    twins = match_nodes(before, after)
+    renamed = [
+        # no node has a negative id
+        replace(kernel, outputs=tuple(twins.get(node, -1 - node) for node in kernel.outputs))
+        for kernel in before.kernels
+    ]
+    return after.kernels, renamed

@@ -1,0 +1,245 @@
+"""Rules about the elements that kernels access: VD101, VD105, VD106, VD110."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from vmapdbg.lint.rule import advise_patches, advise_why, each_access, each_kernel, kernel_finding, node_finding, rule
+from vmapdbg.model.capture import Access, Capture, Finding, Kernel, Loop, Node, Outside, Schedule
+from vmapdbg.model.schedule_index import index_of
+from vmapdbg.model.wording import format_plural, inflect
+
+
+@rule("VD101", "overlapping stores", "error")
+def find_overlapping_stores(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
+    """A kernel stores inside a loop, or in each of several threads or launches, and the address of the store does not
+    use that loop: every step writes to the same place, and only the last one is left. This is how a vmap scope loses
+    its batch: every row of the result is that of the last batch element. No error is raised.
+
+    It is also found where addresses use every loop and still meet: a stride that is too small, two loops that count the
+    same elements.
+
+    Decided on the linear program: a loop counts as lost where neither the address nor the gate of a store is computed
+    from it, directly or through a load, while the stored value is; or where the gate lets only the first of some
+    threads through, and each of them has another value to store. Where all loops are used, the elements that the stores
+    reach are counted exactly; where that cannot be done, nothing is said. In LOCAL memory only the threads of one group
+    count: each step of a loop may use it again.
+
+    What to try: a buffer inside a scope needs the ambient ranges among those it closes (patch ambient-ranges; with
+    nested scopes also nested-ranges). `vmapdbg why NODE` shows the ranges of the buffer's node.
+    """
+    for schedule, number, kernel, access in each_access(capture):
+        message = _explain_store(schedule, kernel, access)
+        if message is not None:
+            advice = _advise_ranges(capture, schedule, next(iter(kernel.outputs), None))
+            yield kernel_finding("VD101", schedule, number, message, advice, access.source_line)
+    for schedule in capture.schedules:
+        if not schedule.kernels:
+            yield from _find_unscheduled(capture, schedule)
+
+
+def _explain_store(schedule: Schedule, kernel: Kernel, access: Access) -> str | None:
+    if access.kind != "store":
+        return None
+    if access.lost:
+        return _explain_lost(schedule, kernel, access)
+    if access.addrspace != "GLOBAL" or access.stores is None or access.elements in (None, access.stores):
+        return None
+    # a kernel that reads what it writes may add to it step by step
+    if any(other.kind == "load" and other.buffer == access.buffer for other in kernel.accesses or ()):
+        return None
+    stores, elements = format_plural(access.stores, "value"), format_plural(access.elements, "element")
+    overwritten = format_plural(access.stores - access.elements, "value is", "values are")
+    return (
+        f"kernel {kernel.name} stores {stores} to {elements} of {access.buffer}: {overwritten} overwritten "
+        f"(address {access.address})"
+    )
+
+
+def _explain_lost(schedule: Schedule, kernel: Kernel, access: Access) -> str:
+    names = " and ".join(_name_range(schedule, kernel, loop) for loop in access.lost)
+    total = prod(loop.size for loop in access.lost)
+    it = inflect(len(access.lost), "it", "them")
+    kinds = {loop.kind for loop in access.lost}
+    if kinds == {"loop"}:
+        runs, survives = f"loops over {names}", f"one of {total:,} iterations"
+    elif kinds == {"launch"}:
+        runs, survives = f"is launched for each step of {names}", f"the last of {total:,} launches"
+    else:
+        # threads have no order
+        runs, survives = f"runs threads over {names}", f"one of {total:,} threads"
+    return f"kernel {kernel.name} {runs} but its store to {access.buffer} does not use {it}: only {survives} survives"
+
+
+def _name_range(schedule: Schedule, kernel: Kernel, loop: Loop) -> str:
+    """Returns `rm1 (3, Lidx2 in the source)` if the buffer lost exactly one range of this size, else `Lidx2 (3)`."""
+    index = index_of(schedule)
+    made = [index.bufferizes[node] for node in kernel.outputs if node in index.bufferizes]
+    lost = index.find_lost(next(iter(made), None))
+    alike = [name for name in lost if index.size_of(name) == loop.size]
+    if len(alike) != 1:
+        return f"{loop.name} ({loop.size:,})"
+    return f"{alike[0]} ({loop.size:,}, {loop.name} in the source)"
+
+
+def _advise_ranges(capture: Capture, schedule: Schedule, node: int | None) -> str:
+    patches = advise_patches(capture, "ambient-ranges", "nested-ranges")
+    if patches is not None and any(item.vmap for item in schedule.ranges):
+        return patches
+    if node is None:
+        return "look at the store in its source"
+    return f"vmapdbg why {node} (the ranges its buffer closes)"
+
+
+def _find_unscheduled(capture: Capture, schedule: Schedule) -> Iterator[Finding]:
+    """Checks the buffers of a schedule that failed before it had kernels. Ranges left open belong to VD107."""
+    if capture.error is None and not any(item.kernels for item in capture.schedules):
+        return
+    index = index_of(schedule)
+    for bufferize in schedule.bufferizes:
+        lost = [name for name in index.find_lost(bufferize) if name not in bufferize.left_open]
+        node = index.node(bufferize.node)
+        if not lost or node is None:
+            continue
+        message = (
+            f"the buffer of node {node.id} {node.op} does not close {', '.join(lost)}, which its value depends on: "
+            f"only one iteration would survive"
+        )
+        advice = _advise_ranges(capture, schedule, node.id)
+        yield node_finding("VD101", schedule, node.id, message, advice)
+
+
+@rule("VD105", "address outside of its buffer", "error")
+def find_outside(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
+    """A load or a store of a kernel has an address outside of its buffer in some step of its loops: it reads what
+    belongs to another buffer, or overwrites it, or the process ends.
+
+    Decided for every step of every loop and thread, where the gate of the access holds: the bounds of each independent
+    part of the address are exact. An address that is made of loaded values, or has a variable in it, is only looked at
+    where the gate bounds it; where that leaves it open nothing is said.
+
+    The ranges of the nodes are looked at as well: an index that leaves its axis is wrapped around when the axes become
+    one address, and the kernel then reads another element of the same buffer.
+
+    What to try: look at the range that the address is made of. Typical causes are the lost valid of a PAD or SHRINK, a
+    stride or an order of ranges that differs between the buffer and its reader, and a buffer that is too short.
+    """
+    # wrong ranges give wrong addresses: the ranges name the node, so the address is not reported again
+    explained: set[tuple[int, int | None]] = set()
+    for schedule in capture.schedules:
+        for finding in _find_wrong_ranges(schedule):
+            explained.add((schedule.index, finding.number))
+            yield finding
+    for schedule, number, kernel, access in each_access(capture):
+        if _leaves_buffer(access) and (schedule.index, number) not in explained:
+            advice = advise_why(kernel, "compare the address with the ranges of the node")
+            message = _explain_address(kernel.name, access)
+            yield kernel_finding("VD105", schedule, number, message, advice, access.source_line)
+
+
+def _find_wrong_ranges(schedule: Schedule) -> Iterator[Finding]:
+    """Yields a finding for each index that leaves its axis. Sources inherit ranges, so only the last node is named."""
+    wrong = {node.id: node for node in schedule.nodes if node.outside and node.src}
+    followed = {s for node in wrong.values() for s in node.src}
+    causes = [node for node in wrong.values() if node.id not in followed]
+    for node in causes:
+        yield _explain_range(schedule, node, node.outside[0], f"its source (node {node.src[0]})")
+    index = index_of(schedule)
+    above = index.find_sources([node.id for node in causes])
+    for bufferize in schedule.bufferizes:
+        node = index.node(bufferize.node)
+        if bufferize.outside and node is not None and node.id not in above:
+            yield _explain_range(schedule, node, bufferize.outside[0], "its buffer", "a reader of ")
+
+
+def _explain_range(schedule: Schedule, node: Node, outside: Outside, what: str, who: str = "") -> Finding:
+    worst = _choose_worst(outside.lowest, outside.highest, outside.size)
+    elements = format_plural(outside.size, "element")
+    message = (
+        f"{who}node {node.id} {node.op} takes element {worst} of axis {outside.axis} of {what}, which has {elements} "
+        f"there: its range {outside.range} goes from {outside.lowest} to {outside.highest}"
+    )
+    computing = [number for number, _ in index_of(schedule).find_computing(node.id)]
+    number = next(iter(computing), None)
+    return node_finding("VD105", schedule, node.id, message, f"vmapdbg why {node.id} (its ranges)", number)
+
+
+def _choose_worst(lowest: int | None, highest: int | None, size: int) -> int | None:
+    """Returns the end of the address that is outside of the buffer."""
+    return highest if highest is not None and highest >= size else lowest
+
+
+def _leaves_buffer(access: Access) -> bool:
+    if access.lowest is None or access.highest is None:
+        return False
+    return access.lowest < 0 or access.highest >= access.size
+
+
+def _explain_address(kernel: str, access: Access) -> str:
+    verb = "stores to" if access.kind == "store" else "loads"
+    worst = _choose_worst(access.lowest, access.highest, access.size)
+    gate = "" if access.gate is None else f" where {access.gate}"
+    elements = format_plural(access.size, "element")
+    return (
+        f"kernel {kernel} {verb} element {worst} of {access.buffer}, which has {elements}: its address "
+        f"{access.address}{gate} goes from {access.lowest} to {access.highest}"
+    )
+
+
+@rule("VD106", "elements never written", "error")
+def find_unwritten(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
+    """The schedule made a buffer, one kernel writes it, and the kernel does not write all of it: the rest holds what
+    was in that memory before.
+
+    Decided by counting the elements that the stores of the kernel reach over all steps of its loops, its threads and
+    its launches. Buffers that are written in part on purpose (an assign to a slice of a tensor) are not new, and are
+    left out; so are shapes with a variable. What is too large to count is found only where there are fewer stores than
+    elements.
+
+    What to try: a range of the buffer is missing in the kernel, or counts too little; `vmapdbg why NODE` shows them.
+    """
+    for schedule, number, kernel, access in each_access(capture):
+        if not kernel.fresh or access.kind != "store" or access.addrspace != "GLOBAL":
+            continue
+        written = _count_written(access)
+        if written is None:
+            continue
+        elements = format_plural(access.size, "element")
+        message = f"kernel {kernel.name} writes {written:,} of the {elements} of {access.buffer}"
+        if access.missing is not None:
+            message += f": element {access.missing} is never written"
+        advice = advise_why(kernel, "look for a range of the buffer that the kernel lacks, or that is too short")
+        yield kernel_finding("VD106", schedule, number, message, advice, access.source_line)
+
+
+def _count_written(access: Access) -> int | None:
+    """Returns how many elements are written, None if all of them are or it is unknown."""
+    if access.missing is not None:
+        return access.elements
+    if access.elements is None and access.stores is not None and access.stores < access.size:
+        return access.stores
+    return None
+
+
+@rule("VD110", "overwritten input", "error")
+def find_overwritten_inputs(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
+    """An output of the schedule has the memory of one of its inputs, and nothing in the graph assigns to that input:
+    when the kernel has run, the tensor that the input belongs to has changed. No error is raised.
+
+    Decided by the memory that each kernel is given as its first argument: it is a BUFFER or PARAM of the graph before
+    it was scheduled, and no ASSIGN or STORE of the graph goes there. Nothing is said of schedules on several devices,
+    and of custom kernels.
+
+    What to try: in 0.12 an output that is the same as an input but for a DETACH, or a constant that was folded from one
+    (x - x), gets the memory of that input: `.contiguous()` gives it memory of its own.
+    """
+    for schedule, number, kernel in each_kernel(capture):
+        if kernel.overwrites is None:
+            continue
+        index = index_of(schedule)
+        written = ", ".join(f"{index.op(node)} {node}" for node in kernel.outputs) or "its value"
+        memory = f"{index.op(kernel.overwrites)} {kernel.overwrites}"
+        message = f"kernel {kernel.name} writes {written} to the memory of {memory}, which nothing assigns to"
+        advice = advise_why(kernel, "give the output memory of its own (.contiguous())")
+        yield kernel_finding("VD110", schedule, number, message, advice)
