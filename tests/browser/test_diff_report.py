@@ -14,9 +14,9 @@ from opened import EVIL, Opened
 from vmapdbg.diff import diff_captures
 from vmapdbg.diff.sequences import match_lines
 from vmapdbg.model.capture import Capture, Finding, Realized
-from vmapdbg.page.html.diff_page import render_diff_report
-from vmapdbg.page.html.sources import SourceFile
-from vmapdbg.page.overview.changes import Comparison
+from vmapdbg.page.html.page import render_report
+from vmapdbg.page.html.source import SourceFile
+from vmapdbg.page.view import View
 
 pytestmark = pytest.mark.browser
 OLD = "import tinygrad\n\nx = (a * b).sum()\ny = x + 1\n"
@@ -45,9 +45,9 @@ def make_program(file: str, sum_line: int, number: str, ops: int) -> Capture:
 def write(folder: Path, before: Capture, after: Capture, *files: SourceFile) -> Path:
     path = folder / "report.html"
     lines = match_lines(OLD, NEW, ("old.py", "new.py"))
-    comparison = Comparison(before, after, diff_captures(before, after, same_lines=lines))
+    comparison = View.of_two(before, after, diff_captures(before, after, same_lines=lines))
     left, right = files or (SourceFile("old.py", OLD), SourceFile("new.py", NEW))
-    path.write_text(render_diff_report(comparison, [left], [right]), encoding="utf-8")
+    path.write_text(render_report(comparison, [right], files_before=[left]), encoding="utf-8")
     return path
 
 

@@ -12,7 +12,8 @@ from opened import Opened
 
 from vmapdbg.model.capture import Capture
 from vmapdbg.page.html.page import render_report
-from vmapdbg.page.html.sources import SourceFile
+from vmapdbg.page.html.source import SourceFile
+from vmapdbg.page.view import View
 
 pytestmark = pytest.mark.browser
 FOLDED = ".part:not([hidden]) .box.folded"
@@ -20,7 +21,7 @@ FOLDED = ".part:not([hidden]) .box.folded"
 
 def open_page(browser: Any, folder: Path, capture: Capture, **options: Any) -> Opened:
     path = folder / "report.html"
-    path.write_text(render_report(capture, [SourceFile("net.py", "x = y\n" * 60)]), encoding="utf-8")
+    path.write_text(render_report(View.of_one(capture), [SourceFile("net.py", "x = y\n" * 60)]), encoding="utf-8")
     opened = Opened(browser, path, **options)
     opened.page.set_default_timeout(5000)
     return opened

@@ -14,8 +14,7 @@ import pytest
 from captures import long_graph, lost_range, make_capture, make_kernel, make_node, make_schedule, many_kernels
 
 from vmapdbg.model.capture import Capture
-from vmapdbg.page.graph.stages import STAGES
-from vmapdbg.page.graph.write import write_graph
+from vmapdbg.page.graph.write import STAGES, write_graph
 
 pytestmark = pytest.mark.browser
 

@@ -16,9 +16,9 @@ from captures import long_graph, lost_range, make_capture, make_kernel, make_nod
 from opened import EVIL, Opened, open_in_notebook
 
 from vmapdbg.model.capture import Capture, Finding
-from vmapdbg.page.html.lines import list_lines
 from vmapdbg.page.html.page import render_report
-from vmapdbg.page.html.sources import SourceFile
+from vmapdbg.page.html.source import SourceFile, list_lines
+from vmapdbg.page.view import View
 
 pytestmark = pytest.mark.browser
 
@@ -29,7 +29,7 @@ def write(folder: Path, capture: Capture, *files: SourceFile) -> Path:
     text = "".join(f"x{number} = y\n" for number in range(60))
     names = dict.fromkeys(line.rpartition(":")[0] for line in list_lines(capture))
     sources = files or [SourceFile(name, text) for name in names]
-    path.write_text(render_report(capture, sources), encoding="utf-8")
+    path.write_text(render_report(View.of_one(capture), sources), encoding="utf-8")
     return path
 
 

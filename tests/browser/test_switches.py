@@ -14,8 +14,7 @@ from opened import EVIL, Opened, open_in_notebook
 from vmapdbg.install.patches import SWITCHABLE
 from vmapdbg.install.states import PatchState, list_states
 from vmapdbg.model.capture import Capture
-from vmapdbg.page.html.lines import list_lines
-from vmapdbg.page.html.sources import SourceFile
+from vmapdbg.page.html.source import SourceFile, list_lines
 from vmapdbg.page.html.states import render_states
 
 pytestmark = pytest.mark.browser

@@ -8,20 +8,13 @@ import pytest
 from captures import lost_range, make_capture, make_kernel, make_node, make_schedule
 from rendered import flatten, print_to_text
 
-from vmapdbg.diff import CaptureDiff, diff_captures
+from vmapdbg.diff import diff_captures
 from vmapdbg.model.capture import Capture, Kernel, Measured, Node, Realized, Reason
 from vmapdbg.model.failure import Failure
-from vmapdbg.page.overview.changes import (
-    Comparison,
-    compare_lines,
-    compare_realized,
-    group_changes,
-    is_long_diff,
-    sum_kernels,
-)
-from vmapdbg.page.overview.diff_selection import select_change, select_changed_kernels, select_changed_line
-from vmapdbg.page.text.diff import print_selected
-from vmapdbg.page.text.diff_overview import print_diff_overview
+from vmapdbg.page.overview import count_lines, count_rules, group_kernels, is_long, sum_kernels
+from vmapdbg.page.text.diff import print_diff
+from vmapdbg.page.text.overview import print_diff_overview
+from vmapdbg.page.view import View, select_kernels, select_line, select_schedules
 
 LAYERS = 3
 
@@ -51,16 +44,16 @@ def network(wide: str, ops: int, rule: str, file: str = "net.py") -> Capture:
 BEFORE, AFTER = network("64", 900, "ending-ranges"), network("16", 300, "output")
 
 
-def compare(before: Capture = BEFORE, after: Capture = AFTER, lines: dict[str, str] | None = None) -> Comparison:
-    return Comparison(before, after, diff_captures(before, after, same_lines=lines))
+def compare(before: Capture = BEFORE, after: Capture = AFTER, lines: dict[str, str] | None = None) -> View:
+    return View.of_two(before, after, diff_captures(before, after, same_lines=lines))
 
 
-def show(comparison: Comparison, width: int = 80) -> str:
+def show(comparison: View, width: int = 80) -> str:
     return print_to_text(lambda console: print_diff_overview(comparison, console, "more"), width)
 
 
 def test_equal_changes_of_layers_are_one_and_count_together() -> None:
-    (only,) = group_changes(compare().diff)
+    (only,) = group_kernels(compare())
     assert (only.change.status, len(only.places)) == ("changed", LAYERS)
     assert (only.before.ops, only.after.ops, only.before.bytes, only.after.bytes) == (2700, 900, 300, 300)
     assert list(only.lines) == ["net.py:3"]
@@ -81,27 +74,27 @@ def test_the_largest_change_stands_first() -> None:
                 pair = times[2 * number : 2 * number + 2]
                 kernels = [replace(k, measured=Measured(1, t, t, t)) for k, t in zip(kernels, pair, strict=True)]
             sides.append(make_capture(replace(side, nodes=nodes, kernels=tuple(kernels))))
-        return [group.change.after[0].kernel.name for group in group_changes(compare(sides[0], sides[1]).diff)]
+        return [group.change.after[0].kernel.name for group in group_kernels(compare(sides[0], sides[1]))]
 
     assert rank(None) == ["b2", "a2"]
     assert rank((1e-3, 1e-3, 9e-3, 1e-3)) == ["a2", "b2"]
 
 
 def test_lines_are_ranked_by_how_much_their_cost_changed() -> None:
-    (only,) = compare_lines(compare())
-    assert (only.line, only.before.ops, only.after.ops) == ("net.py:3", 2700, 900)
+    (only,) = count_lines(compare())
+    assert (only.name, only.before.ops, only.after.ops) == ("net.py:3", 2700, 900)
 
 
 def test_a_line_that_moved_is_one_line() -> None:
     after = network("16", 300, "output", "new.py")
     lines = {"net.py:3": "new.py:3", "net.py:9": "new.py:9"}
-    assert [change.line for change in compare_lines(compare(after=after, lines=lines))] == ["new.py:3"]
-    assert len(compare_lines(compare(after=after))) == 4
+    assert [row.name for row in count_lines(compare(after=after, lines=lines))] == ["new.py:3"]
+    assert len(count_lines(compare(after=after))) == 4
 
 
 def test_rules_are_counted_on_both_sides() -> None:
-    counted = {(change.after or change.before).rule: change.nodes for change in compare_realized(compare())}  # type: ignore[union-attr]
-    assert counted == {"output": (0, 3), "ending-ranges": (3, 0)}
+    counted = {row.why.split(":")[0]: (row.before.nodes, row.after.nodes) for row in count_rules(compare())}
+    assert counted == {"an output of the schedule": (0, 3), "ranges end at it": (3, 0)}
 
 
 def test_what_the_page_says() -> None:
@@ -146,7 +139,7 @@ def test_a_side_that_failed_is_told_with_what_there_was() -> None:
 # *** when
 
 
-def many(count: int, source_lines: int = 1) -> CaptureDiff:
+def many(count: int, source_lines: int = 1) -> View:
     nodes = tuple(make_node(n, "ADD", arg=str(n)) for n in range(count))
 
     def side(word: str) -> Capture:
@@ -156,61 +149,61 @@ def many(count: int, source_lines: int = 1) -> CaptureDiff:
         )
         return make_capture(make_schedule(nodes=nodes, kernels=tuple(kernels)))
 
-    return diff_captures(side("old"), side("new"))
+    return compare(side("old"), side("new"))
 
 
 def test_a_long_diff_has_many_programs_or_many_nodes_or_much_source() -> None:
-    assert not is_long_diff(many(12))
-    assert is_long_diff(many(13))
-    assert is_long_diff(many(2, source_lines=260))
-    assert not is_long_diff(many(2, source_lines=240))
+    assert not is_long(many(12))
+    assert is_long(many(13))
+    assert is_long(many(2, source_lines=260))
+    assert not is_long(many(2, source_lines=240))
     before, after = (
         make_capture(make_schedule(nodes=tuple(make_node(n, "ADD", ranges=(name,)) for n in range(251))))
         for name in ("r0", "(r0*2)")
     )
-    assert is_long_diff(diff_captures(before, after))
+    assert is_long(compare(before, after))
 
 
 def test_what_did_not_change_makes_no_diff_longer() -> None:
-    diff = diff_captures(BEFORE, BEFORE)
-    assert not is_long_diff(diff)
-    assert len(group_changes(diff, unchanged=True)) == 2
-    assert not group_changes(diff)
+    view = compare(BEFORE, BEFORE)
+    assert not is_long(view)
+    assert len(group_kernels(view, unchanged=True)) == 2
+    assert not group_kernels(view)
 
 
 # *** a part
 
 
 def test_a_kernel_is_selected_on_either_side() -> None:
-    diff = compare().diff
+    view = compare()
     for name in ("r_64", "r_16"):
-        (selected,) = select_changed_kernels(diff, name, None)
+        (selected,) = select_kernels(view, name, None)
         assert len(selected.part.kernels) == LAYERS
         assert [item.after.id for item in selected.part.nodes] == [0, 2, 4]
-    (selected,) = select_changed_kernels(diff, "1", 0)
+    (selected,) = select_kernels(view, "1", 0)
     assert [change.after[0].kernel.name for change in selected.part.kernels] == ["E_64"]
     with pytest.raises(Failure, match="there is no kernel r_99: r_64, r_16, E_64"):
-        select_changed_kernels(diff, "r_99", None)
+        select_kernels(view, "r_99", None)
 
 
 def test_a_line_is_selected_with_its_nodes_and_kernels() -> None:
-    (selected,) = select_changed_line(compare().diff, "net.py:9", None)
+    (selected,) = select_line(compare(), "net.py:9", None)
     assert {change.after[0].kernel.name for change in selected.part.kernels} == {"E_64"}
     assert [item.after for item in selected.part.same_nodes] == [1, 3, 5]
     with pytest.raises(Failure, match=r"no node is made at net\.py:90"):
-        select_changed_line(compare().diff, "net.py:90", None)
+        select_line(compare(), "net.py:90", None)
 
 
 def test_a_schedule_that_is_not_there_is_refused() -> None:
-    assert len(select_change(compare().diff, 0)) == 1
+    assert len(select_schedules(compare(), 0)) == 1
     with pytest.raises(Failure, match="there is no schedule 7: 1 before, 1 after"):
-        select_change(compare().diff, 7)
+        select_schedules(compare(), 7)
 
 
 def test_a_part_names_nodes_as_the_whole_does() -> None:
     """The names of what is not selected stand in its sentences."""
-    diff = diff_captures(lost_range(fixed=False), lost_range())
-    selected = select_changed_kernels(diff, "0", None)
-    text = print_to_text(lambda console: print_selected(diff, selected, console))
+    view = compare(lost_range(fixed=False), lost_range())
+    selected = select_kernels(view, "0", None)
+    text = print_to_text(lambda console: print_diff(view.diff, console, selected=selected))
     assert "== schedule 0" in text
     assert "?" not in text

@@ -19,9 +19,9 @@ from vmapdbg.diff import diff_captures
 from vmapdbg.diff.sequences import match_lines
 from vmapdbg.model.capture import Capture, Finding, Realized, Reason
 from vmapdbg.model.store import save_capture
-from vmapdbg.page.html.diff_page import render_diff_report
-from vmapdbg.page.html.sources import SourceFile
-from vmapdbg.page.overview.changes import Comparison
+from vmapdbg.page.html.page import render_report
+from vmapdbg.page.html.source import SourceFile
+from vmapdbg.page.view import View
 
 OLD = "import tinygrad\n\nx = (a * b).sum()\ny = x + 1\n"
 NEW = "import tinygrad\n# kept\n\nx = (a * b).sum().contiguous()\ny = x + 1\n"
@@ -51,9 +51,9 @@ AFTER = make_program("new.py", 4, "  data0[0] = 2.0f+data0[1];\n", 300)
 
 
 def render(before: Capture = BEFORE, after: Capture = AFTER, *files: SourceFile) -> str:
-    comparison = Comparison(before, after, diff_captures(before, after, same_lines=LINES))
+    comparison = View.of_two(before, after, diff_captures(before, after, same_lines=LINES))
     left, right = files or (SourceFile("old.py", OLD), SourceFile("new.py", NEW))
-    return render_diff_report(comparison, [left], [right])
+    return render_report(comparison, [right], files_before=[left])
 
 
 def test_page_loads_nothing_and_runs_only_its_own_script() -> None:
@@ -150,7 +150,7 @@ def test_what_a_user_names_is_text() -> None:
     before, after = build("a"), build("bb")
     found = diff_captures(before, after, (EVIL, EVIL + "x"), names=(EVIL, EVIL + "y"))
     files = [SourceFile(EVIL, f"\n\n{EVIL}", EVIL)], [SourceFile(EVIL, f"\n{EVIL}\n", EVIL)]
-    text = render_diff_report(Comparison(before, after, found), *files, EVIL)
+    text = render_report(View.of_two(before, after, found), files[1], EVIL, files[0])
     page = Page(text)
     assert not page.find("img")
     assert "{{ 7*7 }}" in page.text

@@ -12,12 +12,18 @@ from vmapdbg.lint import lint_capture
 from vmapdbg.model.capture import Bufferize, Capture, Decision, Measured, Realized, Reason, Unsplit
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import find_distinct
-from vmapdbg.page.overview.decisions import count_outcomes, count_realized, count_unsplit
-from vmapdbg.page.overview.kernels import Place, group_kernels, is_long
-from vmapdbg.page.overview.lines import count_lines
-from vmapdbg.page.overview.methods import count_methods
-from vmapdbg.page.overview.selection import is_line, select_kernels, select_line
+from vmapdbg.model.subjects import is_line
+from vmapdbg.page.overview import (
+    count_lines,
+    count_methods,
+    count_outcomes,
+    count_rules,
+    count_unsplit,
+    group_kernels,
+    is_long,
+)
 from vmapdbg.page.text.capture import print_capture, print_overview
+from vmapdbg.page.view import Selected, View, select_kernels, select_line
 from vmapdbg.why import explain
 
 MATMUL = make_kernel("r_64", key="aa", executed_ops=900, bytes=100, lines=("net.py:3",), nodes=(2, 3), outputs=(3,))
@@ -57,7 +63,7 @@ def gathers() -> Capture:
 
 
 def show_overview(capture: Capture, width: int = 80) -> str:
-    return print_to_text(lambda console: print_overview(capture, console, "more"), width)
+    return print_to_text(lambda console: print_overview(View.of_one(capture), console, "more"), width)
 
 
 def test_reduces_that_are_not_split_are_counted() -> None:
@@ -68,19 +74,19 @@ def test_reduces_that_are_not_split_are_counted() -> None:
 
 
 def test_equal_kernels_are_one_and_count_together() -> None:
-    first, second = group_kernels(network())
-    assert (first.kernel.name, first.launches, first.ops, first.bytes) == ("r_64", 5, 2700, 300)
-    assert first.places == (Place(0, 0), Place(0, 2), Place(1, 0))
-    assert (second.kernel.name, second.ops, second.lines) == ("E_64", 50, ("net.py:3", "net.py:9"))
+    first, second = group_kernels(View.of_one(network()))
+    assert (first.kernel.name, first.after.launches, first.after.ops, first.after.bytes) == ("r_64", 5, 2700, 300)
+    assert [(place.schedule, place.position) for place in first.places] == [(0, 0), (0, 2), (1, 0)]
+    assert (second.kernel.name, second.after.ops, list(second.lines)) == ("E_64", 50, ["net.py:3", "net.py:9"])
 
 
 def test_kernels_of_one_name_and_two_programs_are_two() -> None:
     other = replace(MATMUL, key="cc")
-    assert len(group_kernels(make_capture(make_schedule(kernels=(MATMUL, other))))) == 2
+    assert len(group_kernels(View.of_one(make_capture(make_schedule(kernels=(MATMUL, other)))))) == 2
 
 
 def test_a_kernel_counts_for_each_of_its_lines() -> None:
-    counted = {line.line: line for line in count_lines(network())}
+    counted = {row.name: row.after for row in count_lines(View.of_one(network()))}
     assert (counted["net.py:3"].kernels, counted["net.py:3"].ops, counted["net.py:3"].realized) == (4, 2750, 1)
     assert (counted["net.py:9"].kernels, counted["net.py:9"].bytes, counted["net.py:9"].realized) == (1, 700, 2)
 
@@ -96,7 +102,8 @@ def test_a_kernel_counts_for_each_method_that_it_computes_a_value_of() -> None:
     )
     both = replace(MOVE, nodes=(1, 3, 5, 6))
     capture = make_capture(make_schedule(kernels=(MATMUL, both), nodes=nodes))
-    counted = [(c.method, c.kernels, c.ops, c.bytes, c.realized, [*c.lines]) for c in count_methods(capture)]
+    methods = [(row.name, row.after) for row in count_methods(View.of_one(capture))]
+    counted = [(name, c.kernels, c.ops, c.bytes, c.realized, [*c.lines]) for name, c in methods]
     assert counted == [
         ("linear", 2, 950, 800, 1, ["net.py:3", "net.py:4"]),
         ("softmax", 1, 50, 700, 0, ["net.py:9"]),
@@ -109,21 +116,21 @@ def test_a_kernel_counts_for_each_method_that_it_computes_a_value_of() -> None:
 
 
 def test_realized_nodes_are_counted_by_rule_with_what_became_of_their_buffers() -> None:
-    counted = [(count.rule, count.nodes, count.kept, count.bytes, count.example) for count in count_realized(network())]
+    counts = [row.after for row in count_rules(View.of_one(network()))]
+    counted = [(count.rule, count.nodes, count.kept, count.bytes, count.example) for count in counts]
     assert counted == [("output", 2, 2, 128, 5), ("ending-ranges", 1, 0, 0, 3)]
 
 
 def test_what_has_no_rule_is_told_apart_by_where_it_was_decided() -> None:
     places = [Decision("schedule/indexing.py", line, "f", "return True", ()) for line in (7, 8, 7)]
     nodes = tuple(make_node(n, "ADD", realized=realized("decided-at", at=at)) for n, at in enumerate(places))
-    counted = count_realized(make_capture(make_schedule(nodes=nodes)))
-    assert [count.nodes for count in counted] == [2, 1]
+    counted = count_rules(View.of_one(make_capture(make_schedule(nodes=nodes))))
+    assert [row.after.nodes for row in counted] == [2, 1]
     assert "decided at indexing.py:7: return True" in flatten(show_overview(make_capture(make_schedule(nodes=nodes))))
 
 
 def test_outcomes_are_counted_by_rule() -> None:
-    counted = [(count.outcome, count.rule, count.buffers, count.bytes) for count in count_outcomes(network())]
-    assert counted == [("kept", "output", 2, 128), ("removed", "few-buffers", 1, 32)]
+    assert count_outcomes(network()) == {("kept", "output"): 2, ("removed", "few-buffers"): 1}
 
 
 def test_the_page_ranks_by_work_and_says_what_moves_most() -> None:
@@ -187,16 +194,16 @@ def test_what_was_predicted_stands_beside_what_was_measured(width: int) -> None:
 
 def test_a_long_run_is_one_of_many_programs_or_many_nodes() -> None:
     kernels = tuple(make_kernel(f"E_{n}", key=str(n)) for n in range(13))
-    assert is_long(make_capture(make_schedule(kernels=kernels)))
-    assert not is_long(make_capture(make_schedule(kernels=kernels[:12])))
-    assert not is_long(make_capture(make_schedule(kernels=kernels[:1] * 500)))
-    assert is_long(long_graph())
+    assert is_long(View.of_one(make_capture(make_schedule(kernels=kernels))))
+    assert not is_long(View.of_one(make_capture(make_schedule(kernels=kernels[:12]))))
+    assert not is_long(View.of_one(make_capture(make_schedule(kernels=kernels[:1] * 500))))
+    assert is_long(View.of_one(long_graph()))
 
 
 def test_what_is_the_same_again_makes_a_run_no_longer() -> None:
     nodes = tuple(make_node(n, "ADD") for n in range(200))
     schedules = [make_schedule(n, kernels=(MATMUL,), nodes=nodes) for n in range(5)]
-    assert not is_long(make_capture(*schedules))
+    assert not is_long(View.of_one(make_capture(*schedules)))
     assert find_distinct(make_capture(*schedules)) == {0: [1, 2, 3, 4]}
 
 
@@ -210,24 +217,27 @@ def test_why_names_equal_schedules_once() -> None:
 
 
 def test_a_kernel_is_selected_by_name_or_number() -> None:
-    named = select_kernels(network(), "r_64", None)
-    assert {index: (selected.kernels, selected.nodes) for index, selected in named.items()} == {
-        0: (frozenset({0, 2}), frozenset({2, 3})),
-        1: (frozenset({0}), frozenset({2, 3})),
-    }
-    assert select_kernels(network(), "1", None)[0].kernels == frozenset({1})
-    assert list(select_kernels(network(), "0", 1)) == [1]
+    view = View.of_one(network())
+    named = select_kernels(view, "r_64", None)
+    assert [describe(item) for item in named] == [(0, [0, 2], [2, 3]), (1, [0], [])]
+    assert [describe(item)[:2] for item in select_kernels(view, "1", None)] == [(0, [1])]
+    assert [describe(item)[:2] for item in select_kernels(view, "0", 1)] == [(1, [0])]
     with pytest.raises(Failure, match="2 schedules have a kernel 0: choose one with --schedule"):
-        select_kernels(network(), "0", None)
+        select_kernels(view, "0", None)
     with pytest.raises(Failure, match="there is no kernel r_99: r_64, E_64"):
-        select_kernels(network(), "r_99", None)
+        select_kernels(view, "r_99", None)
+
+
+def describe(selected: Selected) -> tuple[int, list[int], list[int]]:
+    part = selected.part
+    return part.index, [item.after[0].number for item in part.kernels], [item.after.id for item in part.nodes]
 
 
 def test_a_line_is_selected_with_its_nodes_and_kernels() -> None:
-    selected = select_line(network(), "src/net.py:9", None)[0]
-    assert (selected.kernels, selected.nodes) == (frozenset({1}), frozenset({5, 6}))
+    view = View.of_one(network())
+    assert [describe(item) for item in select_line(view, "src/net.py:9", None)] == [(0, [1], [5, 6])]
     with pytest.raises(Failure, match=r"no node is made at net\.py:90"):
-        select_line(network(), "net.py:90", None)
+        select_line(view, "net.py:90", None)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +261,7 @@ def test_only_what_is_selected_is_printed_and_its_source_is_not_folded() -> None
 
     def show(asked: str) -> str:
         return print_to_text(
-            lambda console: print_capture(capture, console, selected=select_kernels(capture, asked, None))
+            lambda console: print_capture(capture, console, selected=select_kernels(View.of_one(capture), asked, None))
         )
 
     shown = show("r_64")
@@ -263,5 +273,6 @@ def test_only_what_is_selected_is_printed_and_its_source_is_not_folded() -> None
 
 def test_schedules_that_have_nothing_of_a_selection_are_left_out() -> None:
     capture = many_schedules()
-    shown = print_to_text(lambda console: print_capture(capture, console, selected=select_kernels(capture, "0", 2)))
+    selected = select_kernels(View.of_one(capture), "0", 2)
+    shown = print_to_text(lambda console: print_capture(capture, console, selected=selected))
     assert shown.count("== schedule") == 1

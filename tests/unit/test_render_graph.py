@@ -16,7 +16,7 @@ from captures import failed_snippet, long_graph, lost_range, make_capture, make_
 
 from vmapdbg.model.capture import Bufferize, Capture, Realized
 from vmapdbg.model.store import StoreError
-from vmapdbg.page.graph import draw as graph_draw
+from vmapdbg.page.graph import layout
 from vmapdbg.page.graph.model import GraphError
 from vmapdbg.page.graph.write import write_graph
 
@@ -353,14 +353,14 @@ def test_5000_nodes_are_drawn(tmp_path: Path) -> None:
 
 
 def test_layout_that_never_ends_in_time_is_drawn_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = graph_draw.draw_dot
+    real = layout.draw_dot
 
     def draw(source: str, kind: str, seconds: float) -> bytes:
         if source.count("id=node") > 60:
-            raise graph_draw.TooSlow
+            raise layout.TooSlow
         return real(source, kind, seconds)
 
-    monkeypatch.setattr("vmapdbg.page.graph.drawing.draw_dot", draw)
+    monkeypatch.setattr("vmapdbg.page.graph.write.draw_dot", draw)
     nodes = tuple(
         make_node(i, "VMAPIN", src=(i - 1,) if i else (), ambient=("rm1",), shape=(i + 1,)) for i in range(300)
     )

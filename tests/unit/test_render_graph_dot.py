@@ -9,20 +9,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vmapdbg.page.graph.dot import clean_text, write_dot
-from vmapdbg.page.graph.draw import draw_dot
+from vmapdbg.page.graph.dot import clean_text, style_svg, write_dot
+from vmapdbg.page.graph.layout import draw_dot
 from vmapdbg.page.graph.model import (
     ADDED,
+    PALETTE,
     REMOVED,
     Graph,
     GraphCluster,
     GraphEdge,
     GraphNode,
     LegendEntry,
-    choose_colours,
     measure_ranks,
 )
-from vmapdbg.page.graph.svg import style_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 TITLE = "{http://www.w3.org/1999/xlink}title"
@@ -112,7 +111,7 @@ def test_title_edges_scopes_and_legend_take_any_text() -> None:
             edges=(GraphEdge("a", "b", name, name),),
             clusters=(GraphCluster("s", None, f"vmap {name}", name),),
             legend=(LegendEntry("op", name),),
-            range_colours=choose_colours([name]),
+            range_colours={name: PALETTE[0]},
         )
     )
     assert read_lines(find(root, "s"))[0] == f"vmap {name}"
@@ -122,7 +121,7 @@ def test_title_edges_scopes_and_legend_take_any_text() -> None:
 
 def test_ranges_are_coloured_and_not_inside_other_names() -> None:
     """`rm1` of `rm10` must not get the colour of rm1."""
-    colours = choose_colours(["rm1", "rm10"])
+    colours = {"rm1": PALETTE[0], "rm10": PALETTE[1]}
     root = draw(make_graph(GraphNode("node1", "op", ("ADD", "rm1* rm10* xrm1")), range_colours=colours))
     spans = [(span.text, span.get("fill")) for span in find(root, "node1").iter(f"{SVG}tspan")]
     assert spans == [("rm1*", colours["rm1"]), ("rm10*", colours["rm10"])]

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from vmapdbg.diff import match_nodes
 from vmapdbg.model.capture import Bufferize, Capture, Node, Realized
 from vmapdbg.model.vocabulary import Outcome
-from vmapdbg.page.graph.fold import LEVELS, Folding, fold_items
-from vmapdbg.page.graph.items import DrawnSchedule, collect_items
+from vmapdbg.page.graph.items import LEVELS, DrawnSchedule, Folding, collect_items, fold_items
 
 REALIZED = Realized((0,), "ending-ranges", "r0 ends")
 

@@ -13,8 +13,7 @@ from captures import lost_range, training_step
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vmapdbg.page.graph.far import name_far
-from vmapdbg.page.graph.gather import Box, Gathered, Look, gather_nodes
+from vmapdbg.page.graph.fold import Box, Folded, Look, fold_graph, name_far_sources
 from vmapdbg.page.graph.model import Graph, GraphEdge, GraphNode, sort_names
 from vmapdbg.page.graph.write import write_graph
 
@@ -26,21 +25,21 @@ def make_graph(kinds: Sequence[str], edges: Sequence[tuple[int, int]]) -> Graph:
     return Graph("tensor", "t", nodes, tuple(GraphEdge(f"n{a}", f"n{b}") for a, b in edges), (), (), {}, {})
 
 
-def describe(node: GraphNode) -> Look | None:
+def look(node: GraphNode) -> Look | None:
     if node.kind == "alone":
         return None
     return Look(node.kind, node.kind, node.mark, passive=node.kind == "buffer")
 
 
-def label(box: Box) -> GraphNode:
-    return replace(box.nodes[-1], id=box.key, kind="folded", lines=(f"{len(box.nodes)} nodes, {box.times} times",))
+def label(box: Box[GraphNode]) -> GraphNode:
+    return replace(box.things[-1], id=box.key, kind="folded", lines=(f"{len(box.things)} nodes, {box.times} times",))
 
 
-def gather(graph: Graph, most: int) -> Gathered:
-    return gather_nodes(graph, most, describe, label)
+def gather(graph: Graph, most: int) -> Folded:
+    return fold_graph(graph, look, label, most)
 
 
-def inside(gathered: Gathered) -> list[list[int]]:
+def inside(gathered: Folded) -> list[list[int]]:
     """The numbers of the nodes of each box of several."""
     return sorted([int(name[1:]) for name in names] for names in gathered.inside.values())
 
@@ -93,7 +92,7 @@ def test_what_hangs_together_with_nothing_is_one_box() -> None:
 
 def test_a_far_arrow_is_said_by_the_box_that_it_leads_to() -> None:
     graph = make_graph(["op"] * 9, [*((n, n + 1) for n in range(8)), (0, 8), (1, 8), (6, 8)])
-    far = name_far(graph)
+    far = name_far_sources(graph)
     assert len(far.edges) == len(graph.edges) - 2
     assert far.nodes[8].lines[-1] == "also reads 0, 1"
     assert far.nodes[:8] == graph.nodes[:8]

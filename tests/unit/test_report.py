@@ -19,9 +19,9 @@ from vmapdbg.commands.cli import main
 from vmapdbg.model.capture import Access, BufferArg, Capture, Finding, Measured, Realized, Reason, SnippetError
 from vmapdbg.model.store import save_capture
 from vmapdbg.page.html.code import split_python
-from vmapdbg.page.html.lines import collect_notes, list_lines, view_source
 from vmapdbg.page.html.page import render_report
-from vmapdbg.page.html.sources import SourceFile, read_sources
+from vmapdbg.page.html.source import SourceFile, SourceView, collect_notes, list_lines, read_sources, view_files
+from vmapdbg.page.view import View
 
 EVIL = "</script></style><img src=x onerror=alert(1)>\"'{{ 7*7 }}<!--\x00\x1b[31m\u202e\ud800"
 
@@ -50,7 +50,7 @@ class Page(HTMLParser):
 
 
 def render(capture: Capture, *files: SourceFile) -> str:
-    return render_report(capture, files or [SourceFile(name, None) for name in ("net.py",)])
+    return render_report(View.of_one(capture), files or [SourceFile(name, None) for name in ("net.py",)])
 
 
 def read_data(page: str) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def test_what_a_user_names_is_text() -> None:
     made = make_capture(
         make_schedule(nodes=(node,), kernels=(kernel,)), snippet=EVIL, findings=(finding,), missing=(EVIL,)
     )
-    text = render_report(made, [SourceFile(EVIL, "\n\n" + EVIL, EVIL)], EVIL)
+    text = render_report(View.of_one(made), [SourceFile(EVIL, "\n\n" + EVIL, EVIL)], EVIL)
     page = Page(text)
     assert not page.find("img")
     assert "{{ 7*7 }}" in page.text
@@ -239,17 +239,18 @@ def test_a_saved_capture_cannot_ask_for_any_file(tmp_path: Path) -> None:
     assert read_sources([f"{secret}:1"], "", saved_at=300)[0].text is None
 
 
+def view_file(file: SourceFile) -> SourceView:
+    (view,) = view_files([file], [file], collect_notes(View.of_one(make_program())), ("net.py", "net.py"))
+    return view
+
+
 def test_lines_that_a_file_no_longer_has_are_kept() -> None:
-    capture = make_program()
-    notes = collect_notes(capture, [])
-    view = view_source(SourceFile("net.py", "one line\n"), notes.values())
+    view = view_file(SourceFile("net.py", "one line\n"))
     assert [note.line for note in view.unplaced] == ["net.py:3", "net.py:4"]
 
 
 def test_a_long_file_is_cut_to_what_made_something() -> None:
-    capture = make_program()
-    file = SourceFile("net.py", "\n".join(f"x{n}" for n in range(1000)))
-    view = view_source(file, collect_notes(capture, []).values())
+    view = view_file(SourceFile("net.py", "\n".join(f"x{n}" for n in range(1000))))
     assert [line.number for line in view.lines] == list(range(1, 17))
 
 
@@ -335,4 +336,4 @@ def test_of_boxes_that_cannot_be_joined_those_with_the_most_work_are_drawn() -> 
     nodes = tuple(make_node(number, "ADD", line="net.py:3") for number in range(200))
     faults = tuple(Finding("VD101", f"k{n}", None, "net.py:3", "lost", 0, n) for n in range(200))
     text = render(make_capture(make_schedule(nodes=nodes, kernels=kernels), snippet="net.py", findings=faults), SOURCE)
-    assert "only the 160 of 200 with the most work are drawn" in text
+    assert "only the 160 of 400 boxes with the most work are drawn" in text

@@ -13,10 +13,10 @@ from captures import failed_snippet, lost_range, make_capture, make_kernel, make
 from vmapdbg.install.patches import ALL, SWITCHABLE, parse_patches
 from vmapdbg.install.states import PatchState, list_states
 from vmapdbg.model.capture import Capture, Finding, Measured
-from vmapdbg.page.html.lines import list_lines
 from vmapdbg.page.html.page import render_report
-from vmapdbg.page.html.sources import SourceFile
+from vmapdbg.page.html.source import SourceFile, list_lines
 from vmapdbg.page.html.states import render_states
+from vmapdbg.page.view import View
 
 NAMES = ["all", "none", *SWITCHABLE]
 
@@ -107,7 +107,7 @@ def test_each_state_has_the_page_that_it_has_alone() -> None:
     data = read_data(page)
     files = [SourceFile(name, "x = 1\n" * 200) for name in sorted({x.rpartition(":")[0] for x in list_lines(after)})]
     for state, capture in ((0, after), (1, before)):
-        alone = render_report(replace(capture, patches={}), files)
+        alone = render_report(View.of_one(replace(capture, patches={})), files)
         body = alone[alone.index('aria-label="Overview">') :]
         shown = "".join(write_main(data, state).split())
         for part in re.findall(r"<(?:tr|li|details|svg)\b[^>]*>", body):

@@ -12,7 +12,7 @@ from vmapdbg.diff.pairing import Renaming
 from vmapdbg.model.capture import Capture, Condition, Decision, Realized, Reason
 from vmapdbg.model.vocabulary import Rule
 from vmapdbg.page.sentences import Names, fill_sentences, say_all, say_reason
-from vmapdbg.page.text.diff_view import NamesAfter
+from vmapdbg.page.text.view import NamesAfter
 
 FUSED = {"kernels": 1, "stock_kernels": 2}
 DECIDED = Decision(

@@ -15,8 +15,9 @@ from vmapdbg.install.job import Job, Run
 from vmapdbg.install.patches import parse_patches
 from vmapdbg.model.capture import Capture, Kernel, Measured
 from vmapdbg.model.times import sum_programs
-from vmapdbg.page.overview.changes import group_changes, sum_kernels
+from vmapdbg.page.overview import group_kernels, sum_kernels
 from vmapdbg.page.text.diff import print_diff
+from vmapdbg.page.view import View
 
 JOBS = [Job("net.py", patches=parse_patches(spec), times=True) for spec in ("none", "all")]
 
@@ -88,7 +89,8 @@ def test_a_program_of_several_kernels_is_counted_once() -> None:
     other = make(*(replace(kernel, key=kernel.key + "b", executed_ops=7) for kernel in capture.schedules[0].kernels))
     diff = diff_captures(capture, other)
     assert (diff.before.totals.seconds, diff.after.totals.seconds) == (2.5, 2.5)
-    assert sum(group.before.seconds for group in group_changes(diff, unchanged=True)) == pytest.approx(2.5)
+    view = View.of_two(capture, other, diff)
+    assert sum(group.before.seconds for group in group_kernels(view, unchanged=True)) == pytest.approx(2.5)
 
 
 def test_the_text_has_the_time_of_all_kernels_and_of_each_that_changed() -> None:

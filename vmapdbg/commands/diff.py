@@ -20,7 +20,7 @@ from vmapdbg.model.data import dump_document
 from vmapdbg.model.failure import Failure
 
 if TYPE_CHECKING:
-    from vmapdbg.page.overview.changes import Comparison
+    from vmapdbg.page.view import View
 
 _SEE_MORE = (
     "A part of the changes: --kernel NAME, --line FILE:N, --schedule N. All changes: --schedule all; with what is the"
@@ -102,16 +102,16 @@ def diff(
         # before anything runs
         for snippet in inputs or (None,):
             check_page(output, find_name(snippet, options))
-    compared = compare_inputs(inputs, baseline, options, times)
+    view = compare_inputs(inputs, baseline, options, times)
     if output is not None:
-        write_diff_report(compared, output)
+        write_diff_report(view, output)
         click.echo(f"vmapdbg: wrote {output}", err=True)
     if as_json:
-        sys.stdout.write(dump_document(compared.diff))
+        sys.stdout.write(dump_document(view.diff))
     else:
-        print_part(compared, part, output)
-    end_if_failed(compared.after)
-    if exit_code and not compared.diff.is_empty:
+        print_part(view, part, output)
+    end_if_failed(view.after)
+    if exit_code and not view.diff.is_empty:
         sys.exit(1)
 
 
@@ -154,7 +154,7 @@ class Part:
         return self.schedule if isinstance(self.schedule, int) else None
 
 
-def compare_inputs(inputs: tuple[str, ...], baseline: str | None, options: JobOptions, times: bool) -> Comparison:
+def compare_inputs(inputs: tuple[str, ...], baseline: str | None, options: JobOptions, times: bool) -> View:
     """Runs or reads both sides, and compares them. Raises Failure."""
     if len(inputs) == 2:
         if baseline:
@@ -165,40 +165,33 @@ def compare_inputs(inputs: tuple[str, ...], baseline: str | None, options: JobOp
     if times:
         tell_untimed(pair.before, pair.after)
     from vmapdbg.diff import diff_captures
-    from vmapdbg.page.overview.changes import Comparison
+    from vmapdbg.page.view import View
 
     found = diff_captures(pair.before, pair.after, pair.printed, pair.names, pair.same_lines)
-    return Comparison(pair.before, pair.after, found)
+    return View.of_two(pair.before, pair.after, found)
 
 
-def print_part(compared: Comparison, part: Part, output: Path | None) -> None:
+def print_part(view: View, part: Part, output: Path | None) -> None:
     """Prints what is asked for of a diff: all that changed, of a long one an overview; beside a page the verdict alone.
     Raises Failure for a part that it does not have."""
-    from vmapdbg.page.overview.changes import is_long_diff
-    from vmapdbg.page.overview.diff_selection import (
-        SelectedChange,
-        select_change,
-        select_changed_kernels,
-        select_changed_line,
-    )
-    from vmapdbg.page.text.diff import print_diff, print_selected, print_verdict
+    from vmapdbg.page.overview import is_long
+    from vmapdbg.page.text.diff import print_diff, print_verdict
+    from vmapdbg.page.view import Selected, select_kernels, select_line, select_schedules
 
     if output is not None:
-        print_verdict(compared.diff, make_console())
+        print_verdict(view.diff, make_console())
         return
-    found, selected = compared.diff, None
+    selected = None
     if part.kernel is not None:
-        selected = select_changed_kernels(found, part.kernel, part.number)
+        selected = select_kernels(view, part.kernel, part.number)
     elif part.line is not None:
-        selected = select_changed_line(found, part.line, part.number)
+        selected = select_line(view, part.line, part.number)
     elif part.number is not None:
-        selected = [SelectedChange(item, item) for item in select_change(found, part.number)]
-    elif part.schedule is None and not part.show_all and is_long_diff(found):
-        from vmapdbg.page.text.diff_overview import print_diff_overview
+        selected = [Selected(item, item) for item in select_schedules(view, part.number)]
+    elif part.schedule is None and not part.show_all and is_long(view):
+        from vmapdbg.page.text.overview import print_diff_overview
 
-        print_diff_overview(compared, make_console(), _SEE_MORE)
+        print_diff_overview(view, make_console(), _SEE_MORE)
         return
-    if selected is None:
-        print_diff(found, make_console(), show_all=part.show_all, unified=part.unified)
-    else:
-        print_selected(found, selected, make_console(), show_all=part.show_all, unified=part.unified)
+    console = make_console()
+    print_diff(view.diff, console, selected=selected, show_all=part.show_all, unified=part.unified)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import click
 
@@ -10,7 +11,7 @@ from vmapdbg.commands.baseline import find_pair
 from vmapdbg.commands.completion import offer_baselines, offer_files
 from vmapdbg.commands.jobs import find_capture
 from vmapdbg.commands.options import JobOptions, SnippetCommand, end_after, job_options
-from vmapdbg.page.graph.stages import STAGES
+from vmapdbg.model.vocabulary import StageName
 
 
 @click.command(cls=SnippetCommand)
@@ -18,7 +19,7 @@ from vmapdbg.page.graph.stages import STAGES
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="svg, png, pdf, dot or json.")
 @click.option(
     "--stage",
-    type=click.Choice(STAGES),
+    type=click.Choice(get_args(StageName)),
     default="tensor",
     show_default=True,
     help="What is drawn.",

@@ -19,8 +19,8 @@ from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import check_output, write_output
 
 if TYPE_CHECKING:
-    from vmapdbg.page.html.sources import SourceFile
-    from vmapdbg.page.overview.changes import Comparison
+    from vmapdbg.page.html.source import SourceFile
+    from vmapdbg.page.view import View
 
 _ENDINGS = (".html", ".htm")
 
@@ -69,44 +69,46 @@ def check_page(output: Path, snippet: str | None) -> None:
     check_output(output, snippet)
 
 
-def write_diff_report(compared: Comparison, output: Path) -> None:
-    """Writes the page of two captures. Those that were read from files have theirs in the diff."""
-    from vmapdbg.page.html.diff_page import render_diff_report
-    from vmapdbg.page.html.lines import list_lines
-    from vmapdbg.page.html.sources import read_sources
+def write_diff_report(view: View, output: Path) -> None:
+    """Writes the page of two runs. A capture from a file has the file's name in the diff."""
+    from vmapdbg.page.html.page import render_report
 
     files: list[list[SourceFile]] = []
     made: list[str] = []
-    for capture, side in ((compared.before, compared.diff.before), (compared.after, compared.diff.after)):
+    for capture, side in ((view.before, view.diff.before), (view.after, view.diff.after)):
         saved_at = Path(side.name).stat().st_mtime if side.name else None
-        files.append(read_sources(list_lines(capture), capture.snippet, saved_at))
-        when = datetime.now() if saved_at is None else datetime.fromtimestamp(saved_at)
-        made.append(f"{'run' if saved_at is None else 'saved'} {when.strftime('%Y-%m-%d %H:%M')}")
-    write_output(output, render_diff_report(compared, files[0], files[1], ", ".join(dict.fromkeys(made))))
+        files.append(_read_files([capture], saved_at))
+        made.append(f"{'run' if saved_at is None else 'saved'} {_format_time(saved_at)}")
+    write_output(output, render_report(view, files[1], ", ".join(dict.fromkeys(made)), files[0]))
 
 
 def write_states(states: Sequence[tuple[PatchState, Capture]], output: Path) -> None:
-    """Writes the page of captures that ran with other patches each, all of them first."""
-    from vmapdbg.page.html.lines import list_lines
-    from vmapdbg.page.html.sources import read_sources
+    """Writes the page of captures that ran with different patches, the first with all of them."""
     from vmapdbg.page.html.states import render_states
 
-    now = datetime.now().strftime("%Y-%m-%d %H:%M")
-    lines = dict.fromkeys(line for _, capture in states for line in list_lines(capture))
-    files = read_sources(lines, states[0][1].snippet)
-    write_output(output, render_states(states, files, f"run {now}"))
+    files = _read_files([capture for _, capture in states], None)
+    write_output(output, render_states(states, files, f"run {_format_time(None)}"))
 
 
 def write_report(capture: Capture, output: Path, saved: str | None) -> None:
     """Writes the page of a capture; `saved` is the file that it was read from, None after a run."""
-    from vmapdbg.page.html.lines import list_lines
     from vmapdbg.page.html.page import render_report
-    from vmapdbg.page.html.sources import read_sources
+    from vmapdbg.page.view import View
 
-    now = datetime.now().strftime("%Y-%m-%d %H:%M")
-    saved_at, made = None, f"run {now}"
+    saved_at = None if saved is None else Path(saved).stat().st_mtime
+    made = f"run {_format_time(None)}"
     if saved is not None:
-        saved_at = Path(saved).stat().st_mtime
-        made = f"from {saved}, saved {datetime.fromtimestamp(saved_at).strftime('%Y-%m-%d %H:%M')}"
-    files = read_sources(list_lines(capture), capture.snippet, saved_at)
-    write_output(output, render_report(capture, files, made))
+        made = f"from {saved}, saved {_format_time(saved_at)}"
+    write_output(output, render_report(View.of_one(capture), _read_files([capture], saved_at), made))
+
+
+def _read_files(captures: Sequence[Capture], saved_at: float | None) -> list[SourceFile]:
+    from vmapdbg.page.html.source import list_lines, read_sources
+
+    lines = dict.fromkeys(line for capture in captures for line in list_lines(capture))
+    return read_sources(lines, captures[0].snippet, saved_at)
+
+
+def _format_time(seconds: float | None) -> str:
+    when = datetime.now() if seconds is None else datetime.fromtimestamp(seconds)
+    return when.strftime("%Y-%m-%d %H:%M")

@@ -28,7 +28,7 @@ from vmapdbg.model.store import StoreError, check_output, save_capture
 from vmapdbg.page.sections import SECTIONS
 
 if TYPE_CHECKING:
-    from vmapdbg.page.overview.selection import Selected
+    from vmapdbg.page.view import Selected, View
 
 _SEE_MORE = (
     "A part of the report: --kernel NAME, --line FILE:N, --schedule N, --only SECTIONS. The whole: --all. "
@@ -132,11 +132,13 @@ def print_report(capture: Capture, asked: Asked) -> None:
     if count == 0:
         tell_no_schedule(capture)
         return
-    from vmapdbg.page.overview.kernels import is_long
+    from vmapdbg.page.overview import is_long
     from vmapdbg.page.text.capture import print_capture, print_overview
+    from vmapdbg.page.view import View
 
-    if asked.is_open and is_long(capture):
-        print_overview(capture, make_console(), _SEE_MORE)
+    view = View.of_one(capture)
+    if asked.is_open and is_long(view):
+        print_overview(view, make_console(), _SEE_MORE)
         return
     print_capture(
         capture,
@@ -144,17 +146,17 @@ def print_report(capture: Capture, asked: Asked) -> None:
         only=asked.only or tuple(SECTIONS),
         schedule=asked.schedule,
         show_all=asked.show_all,
-        selected=find_selected(capture, asked),
+        selected=find_selected(view, asked),
     )
 
 
-def find_selected(capture: Capture, asked: Asked) -> dict[int, Selected] | None:
+def find_selected(view: View, asked: Asked) -> list[Selected] | None:
     """Returns what the kernel or the line that is asked for selects, None where none is. Raises Failure."""
-    from vmapdbg.page.overview.selection import select_kernels, select_line
+    from vmapdbg.page.view import select_kernels, select_line
 
     schedule = asked.schedule if isinstance(asked.schedule, int) else None
     if asked.kernel is not None:
-        return select_kernels(capture, asked.kernel, schedule)
+        return select_kernels(view, asked.kernel, schedule)
     if asked.line is not None:
-        return select_line(capture, asked.line, schedule)
+        return select_line(view, asked.line, schedule)
     return None

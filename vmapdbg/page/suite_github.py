@@ -18,7 +18,7 @@ from vmapdbg.page.suite_words import (
     name_change,
     say_verdict,
 )
-from vmapdbg.page.text.diff_view import format_ratio
+from vmapdbg.page.text.view import format_ratio
 from vmapdbg.suite.result import SuiteDiff, SuiteGroup
 
 _MOST_GROUPS = 20

@@ -131,11 +131,13 @@ class UserLines:
         by_tag: dict[Any, Origin] = {}
         for uop in before:
             origin = self._find_own(uop)
-            if uop.tag and origin is not None:
-                by_tag[uop.tag] = origin
+            if origin is not None:
+                by_tag.update(dict.fromkeys(uop.tag or (), origin))
         for uop in after:
-            if uop.tag in by_tag:
-                self.followed[uop] = by_tag[uop.tag]
+            # a node that stands for two has the tags of both
+            origin = next((by_tag[tag] for tag in uop.tag or () if tag in by_tag), None)
+            if origin is not None:
+                self.followed[uop] = origin
 
     def _spread(self, made: UOp, origin: Origin) -> None:
         todo = list(made.src)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from vmapdbg.model.capture import Kernel, Node
 from vmapdbg.model.vocabulary import Mark
 from vmapdbg.model.wording import format_plural
-from vmapdbg.page.format import format_bytes, format_count, format_ids, format_shape
-from vmapdbg.page.graph.items import DrawnSchedule, pair_drawn
-from vmapdbg.page.graph.kernel_boxes import MOST_BOXES, gather_kernels
-from vmapdbg.page.graph.kernel_runs import fold_kernels
+from vmapdbg.page.format import format_bytes, format_count, format_ids, format_shape, format_share
+from vmapdbg.page.graph.fold import Box, Folded, Look, fold_graph, name_far_sources, name_shortly
+from vmapdbg.page.graph.items import DrawnSchedule, Stage, count_work, pair_drawn
 from vmapdbg.page.graph.labels import shorten
 from vmapdbg.page.graph.model import (
     ADDED,
+    BUFFERS,
     COMMON,
     PREFIXES,
     REMOVED,
@@ -25,10 +25,12 @@ from vmapdbg.page.graph.model import (
     GraphError,
     GraphNode,
     add_legend,
+    find_near,
 )
-from vmapdbg.page.graph.parts import find_near
-from vmapdbg.page.graph.stages import Stage
 
+MOST_BOXES = 60
+"""A drawing with more boxes is gathered, to `_GATHERED` boxes if possible."""
+_GATHERED = 45
 _DTYPE_BYTES = {
     **dict.fromkeys(("bool", "char", "signed char", "unsigned char", "uchar"), 1),
     **dict.fromkeys(("half", "__bf16", "short", "unsigned short", "ushort"), 2),
@@ -49,8 +51,8 @@ _INPUTS = frozenset({"BUFFER", "COPY", "PARAM", "DEFINE_GLOBAL", "BUFFER_VIEW", 
 def build_kernel_graph(after: DrawnSchedule, before: DrawnSchedule | None, level: int, title: str) -> Graph:
     """Returns the kernels of a schedule and their buffers; with `before`, of both laid over each other.
 
-    From `level` 1 on repeated layers are drawn once; at 2 kernels of one kind, and those that follow each other, are
-    one box. Raises GraphError where there is no kernel.
+    From `level` 1 on, repeated layers are drawn once. At level 2, kernels that are alike or follow each other are one
+    box. Raises GraphError if the schedule has no kernels.
     """
     if not after.schedule.kernels and not (before and before.schedule.kernels):
         raise GraphError(f"schedule {after.schedule.index} has no kernels, only copies or nothing")
@@ -60,11 +62,10 @@ def build_kernel_graph(after: DrawnSchedule, before: DrawnSchedule | None, level
         nodes, edges = _draw_both(_Part(before, REMOVED), _Part(after, ADDED))
     graph = Graph("kernels", title, tuple(nodes), tuple(edges), (), (), {}, {})
     if level:
-        graph = fold_kernels(graph).graph
+        graph = fold_layers(graph).graph
     if level > 1:
-        whole = len(graph.nodes)
-        graph = gather_kernels(graph, after).graph
-        graph = replace(graph, folded={**graph.folded, "in boxes with others": whole - len(graph.nodes)})
+        gathered = gather_kernels(graph, after)
+        graph = replace(gathered.graph, folded={**graph.folded, "in boxes with others": gathered.count})
     return explain_kinds(graph)
 
 
@@ -239,6 +240,88 @@ def _merge_edges(new: Iterable[GraphEdge], old: Iterable[GraphEdge]) -> list[Gra
         ends[edge.tail, edge.head] = edge if known is None else replace(known, mark=COMMON)
     # between two common ends an edge of one side only is that side's
     return list(ends.values())
+
+
+# *** fewer boxes
+
+
+def fold_layers(graph: Graph) -> Folded:
+    """Returns the graph with repeated runs of kernels, and the buffers between them, drawn once."""
+
+    def look(node: GraphNode) -> Look:
+        words = (*node.lines[0].split(" ")[1:], *node.lines[1:-1], node.mark)
+        return Look(words, passive=node.kind in BUFFERS)
+
+    folded = fold_graph(graph, look, _label_layers)
+    if not folded.count:
+        return folded
+    return replace(folded, graph=replace(folded.graph, folded={"repeated kernels and buffers": folded.count}))
+
+
+def _label_layers(box: Box[GraphNode]) -> GraphNode:
+    kernels = [node for node in box.things if node.kind == "kernel"]
+    first, last = kernels[0], kernels[-1]
+    period = format_plural(len(kernels) // box.repeats, "kernel")
+    title = f"the {period} before, {format_plural(box.repeats, 'more time', 'more times')}"
+    members = tuple(sorted({number for node in box.things for number in node.members}))
+    lines = (title, f"{first.lines[0]} to {last.lines[0]}")
+    return GraphNode(box.key, "repeat", lines, f"{title}\nnodes {format_ids(members)}", members, None, last.mark)
+
+
+def gather_kernels(graph: Graph, drawn: DrawnSchedule) -> Folded:
+    """Returns the graph with fewer boxes: kernels that are alike, then kernels that follow each other.
+
+    A box says what it reads from far above; no edge is drawn for it.
+    """
+    boxes = _KernelBoxes(drawn)
+    gathered = fold_graph(graph, boxes.look, boxes.label, _GATHERED)
+    return replace(gathered, graph=name_far_sources(gathered.graph))
+
+
+class _KernelBoxes:
+    """What kernels and buffers have in common, and the label of a box of them."""
+
+    def __init__(self, drawn: DrawnSchedule) -> None:
+        self.drawn = drawn
+        self.kernels = {f"kernel{number}": kernel for number, kernel in enumerate(drawn.schedule.kernels)}
+        self.total = sum(kernel.executed_ops for kernel in drawn.schedule.kernels)
+
+    def look(self, node: GraphNode) -> Look | None:
+        if node.alert or node.kind not in {"kernel", *BUFFERS}:
+            return None
+        kernel = self.kernels.get(node.id)
+        written = kernel.outputs if kernel is not None and kernel.outputs else node.members
+        last = self.drawn.index.node(written[-1]) if written else None
+        place = last and last.line
+        if node.kind in BUFFERS:
+            return Look(node.kind, place, node.mark, passive=True)
+        return Look((place, count_work(self.drawn.list_nodes(node.members))), place, node.mark)
+
+    def label(self, box: Box[GraphNode]) -> GraphNode:
+        kernels = [node for node in box.things if node.kind == "kernel"]
+        members = tuple(sorted({number for node in box.things for number in node.members}))
+        if len(kernels) == 1:
+            buffers = [node.lines[0] for node in box.things if node.kind in BUFFERS]
+            lines = (*kernels[0].lines, shorten(f"with {', '.join(buffers)}"))
+            return replace(kernels[0], id=box.key, lines=lines, members=members)
+        shown = kernels or box.things
+        title = f"{name_shortly(shown[0])} and {format_plural(len(shown) - 1, 'kernel' if kernels else 'buffer')} more"
+        known = [self.kernels[node.id] for node in kernels if node.id in self.kernels]
+        places = shorten(self.drawn.places.format_all(line for kernel in known for line in kernel.lines))
+        text = tuple(line for line in (title, self._count(box, kernels, known), places) if line)
+        tip = f"{', '.join(node.lines[0] for node in shown)}\nnodes {format_ids(members)}"
+        weight = min(sum(node.weight for node in box.things), 1.0)
+        return GraphNode(box.key, "folded", text, tip, members, mark=box.things[0].mark, weight=weight)
+
+    def _count(self, box: Box[GraphNode], drawn: Sequence[GraphNode], kernels: Sequence[Kernel]) -> str:
+        words: list[str] = []
+        if box.times > 1:
+            kinds = len(drawn or box.things) // box.times
+            words.append("of one kind" if kinds == 1 else f"{box.times} of each kind")
+        ops = sum(kernel.executed_ops for kernel in kernels)
+        if ops:
+            words.append(f"{format_share(ops, self.total)} of all ops")
+        return ", ".join(words)
 
 
 def explain_kinds(graph: Graph) -> Graph:

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 from vmapdbg.model.capture import Bufferize, Node
 from vmapdbg.model.wording import cut_end, format_plural
 from vmapdbg.page.format import format_bytes, format_ids, format_shape, star_ambient
-from vmapdbg.page.graph.fold import Group
-from vmapdbg.page.graph.items import BufferMark, DrawnSchedule, Item, find_reason
+from vmapdbg.page.graph.items import BufferMark, DrawnSchedule, Group, Item, reason_of
 from vmapdbg.page.graph.model import REMOVED, SIGNS
 
 _LONGEST = 44
@@ -85,8 +84,8 @@ def _label_value(group: Group, drawn: DrawnSchedule) -> list[str]:
 
 
 def _label_decisions(item: Item) -> list[str]:
-    now = find_reason(item.node)
-    then = find_reason(item.before or item.node)
+    now = reason_of(item.node)
+    then = reason_of(item.before or item.node)
     if now != then:
         return [f"- {_name_decision(then)}", f"+ {_name_decision(now)}"]
     if now is None:
@@ -145,7 +144,7 @@ def describe_node(item: Item, drawn: DrawnSchedule) -> str:
         lines.append(f"  not split: {node.unsplit.detail}")
     if item.before is not None and item.changed:
         detail = "" if item.before.realized is None else item.before.realized.detail
-        lines.append(f"  baseline {_name_decision(find_reason(item.before))}: {detail}")
+        lines.append(f"  baseline {_name_decision(reason_of(item.before))}: {detail}")
     if node.line is not None:
         lines.append(f"  {node.line}")
     return "\n".join(cut_end(line, _LONGEST_TIP) for line in lines)

@@ -1,8 +1,9 @@
-"""A drawing as data: nodes, edges, clusters and a legend. It knows no Graphviz and nothing of what it shows."""
+"""A drawing as data: nodes, edges, clusters and a legend. It does not know Graphviz or what the drawing shows."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -14,16 +15,19 @@ COMMON: Mark = "common"
 REMOVED: Mark = "removed"
 ADDED: Mark = "added"
 SIGNS = {COMMON: "", REMOVED: "- ", ADDED: "+ "}
-# what the ids in the SVG begin with: a node that only the baseline has may have the number of another one
+# prefixes of ids in the SVG: a node of the baseline may have the number of another node
 PREFIXES = {COMMON: "", REMOVED: "before", ADDED: ""}
 
 BUFFERS = frozenset({"buffer", "kept"})
 """The kinds of nodes that are buffers which kernels write and read."""
 BUFFERIZES = frozenset({"kept", "removed"})
-"""Those that are a BUFFERIZE in a drawing of the tensor graph, beside the node that it is of."""
+"""The kinds of nodes that are a BUFFERIZE in the tensor graph, beside the node that it belongs to."""
 
-# Okabe and Ito's colours, those that can be read as text on white; text repeats what each of them says.
+# Okabe and Ito's colours that can be read as text on white. No colour says anything that the text does not say.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#AA4499", "#8C6D00", "#3B7FB0", "#6B4C9A", "#555555")
+
+# A node can be drawn in many groups; so many are enough to see what is around it.
+_MOST_CENTRES = 4
 
 
 class GraphError(Failure):
@@ -32,12 +36,12 @@ class GraphError(Failure):
 
 @dataclass(frozen=True)
 class GraphNode:
-    """One thing drawn.
+    """A node of the drawing.
 
     `id` is the id in the SVG: `node7` is node 7 of the capture, `bufferize7` its BUFFERIZE, `kernel0` a kernel.
-    `kind` chooses the shape. `lines` are the label, the first one is the title. `members` are
-    the capture's node ids that it stands for. `scope` is the id of its cluster. `alert` draws it loudly.
-    `realized` fills it. `weight` from 0 to 1 shades it by its share of the work.
+    `kind` chooses the shape. `lines` are the label, title first. `members` are the ids of the capture's nodes that it
+    shows. `scope` is the id of its cluster. `alert` draws it in red. `realized` fills it. `weight` from 0 to 1 shades
+    it by its share of the work.
     """
 
     id: str
@@ -76,7 +80,7 @@ class GraphCluster:
 
 @dataclass(frozen=True)
 class LegendEntry:
-    """One sample of the legend, drawn as a node of that kind (and mark) would be."""
+    """A sample in the legend, drawn like a node of that kind and mark."""
 
     kind: str
     text: str
@@ -87,7 +91,7 @@ class LegendEntry:
 
 @dataclass(frozen=True)
 class Graph:
-    """A drawing. `range_colours` has the colour of each vmap range; `folded` counts the nodes not drawn, by why.
+    """A drawing. `range_colours` has the colour of each vmap range; `folded` counts the nodes not drawn, by reason.
     `notes` are for the user, one line each."""
 
     schema: Literal[1] = field(default=SCHEMA, kw_only=True)
@@ -104,14 +108,14 @@ class Graph:
 
     @property
     def is_table(self) -> bool:
-        """Whether its nodes are the rows of a table, and not laid out as a graph."""
+        """Whether its nodes are the rows of a table."""
         return bool(self.nodes) and all(node.kind in ("row", "row-head") for node in self.nodes)
 
 
 def add_legend(graph: Graph, kinds: Mapping[str, str], sample: str, marks: Collection[str]) -> Graph:
-    """Returns the graph with a legend: of `kinds` (kind -> what it is) those that it has, then what colours say.
+    """Returns the graph with a legend of its kinds and colours.
 
-    `marks` are the marks that are seen; `sample` is the kind of node that shows them.
+    `kinds` says what each kind is. `marks` are the marks in the drawing; `sample` is the kind of node that shows them.
     """
     seen = {node.kind for node in graph.nodes}
     entries = [LegendEntry(kind, text) for kind, text in kinds.items() if kind in seen]
@@ -126,26 +130,24 @@ def add_legend(graph: Graph, kinds: Mapping[str, str], sample: str, marks: Colle
     return replace(graph, legend=tuple(entries))
 
 
-def choose_colours(names: list[str]) -> dict[str, str]:
-    """Returns a colour for each vmap range, the same for the same names; they repeat after eight."""
-    return {name: PALETTE[number % len(PALETTE)] for number, name in enumerate(names)}
+# *** rows
 
 
 def measure_ranks(graph: Graph) -> dict[str, int]:
-    """Returns the row of each node: every edge points down, and a node stands as far down as its readers let it."""
+    """Returns the row of each node: every edge points down, and a node is as far down as its readers allow."""
     tails: dict[str, list[str]] = {node.id: [] for node in graph.nodes}
     heads: dict[str, list[str]] = {node.id: [] for node in graph.nodes}
     for edge in graph.edges:
         tails[edge.head].append(edge.tail)
         heads[edge.tail].append(edge.head)
     order = sort_names(tails, heads)
-    early: dict[str, int] = {}
+    highest: dict[str, int] = {}
     for name in order:
-        early[name] = max((early.get(tail, 0) + 1 for tail in tails[name]), default=0)
-    late: dict[str, int] = {}
+        highest[name] = max((highest.get(tail, 0) + 1 for tail in tails[name]), default=0)
+    lowest: dict[str, int] = {}
     for name in reversed(order):
-        late[name] = min((late.get(head, early[name] + 1) - 1 for head in heads[name]), default=early[name])
-    return late
+        lowest[name] = min((lowest.get(head, highest[name] + 1) - 1 for head in heads[name]), default=highest[name])
+    return lowest
 
 
 def sort_names(tails: Mapping[str, Collection[str]], heads: Mapping[str, Collection[str]]) -> list[str]:
@@ -157,5 +159,86 @@ def sort_names(tails: Mapping[str, Collection[str]], heads: Mapping[str, Collect
             waiting[head] -= 1
             if waiting[head] == 0:
                 order.append(head)
-    # where kernels of two sides are laid over each other there can be a circle
+    # kernels of two sides drawn over each other can make a circle
     return list(dict.fromkeys([*order, *waiting]))
+
+
+# *** parts of a graph
+
+
+def centre_of(graph: Graph, around: int | None) -> list[str]:
+    """Returns the ids of what shows a node of the capture, or without a node the ids of the outputs."""
+    if around is None:
+        tails = {edge.tail for edge in graph.edges}
+        return [node.id for node in graph.nodes if node.id not in tails]
+    shown = [node.id for node in graph.nodes if around in node.members and node.kind not in BUFFERIZES]
+    return shown[:_MOST_CENTRES]
+
+
+def find_near(graph: Graph, centre: Sequence[str], depth: int) -> set[str]:
+    """Returns the ids of the nodes at most `depth` edges from `centre`, either way. A BUFFERIZE does not count as a
+    step."""
+    near = _neighbours(graph)
+    free = {node.id for node in graph.nodes if node.kind in BUFFERIZES}
+    found: set[str] = set()
+    front = set(centre)
+    for _ in range(depth + 1):
+        front -= found
+        found |= front
+        steps = {other for name in front for other in near[name]} - found
+        buffers = steps & free
+        found |= buffers
+        front = (steps - free) | ({other for name in buffers for other in near[name]} - found)
+    return found
+
+
+def list_nearest(graph: Graph, centre: Sequence[str], most: int) -> list[str]:
+    """Returns the ids of the `most` nodes nearest to `centre`."""
+    return _walk(_neighbours(graph), centre, most)
+
+
+def list_components(graph: Graph) -> list[set[str]]:
+    """Returns the connected parts of a graph as sets of ids, in the order of the graph."""
+    near = _neighbours(graph)
+    found: list[set[str]] = []
+    seen: set[str] = set()
+    for node in graph.nodes:
+        if node.id not in seen:
+            found.append(set(_walk(near, [node.id], len(graph.nodes))))
+            seen |= found[-1]
+    return found
+
+
+def _walk(near: Mapping[str, Sequence[str]], start: Sequence[str], most: int) -> list[str]:
+    order = dict.fromkeys(start[:most])
+    queue = list(order)
+    for name in queue:
+        for other in near[name]:
+            if other not in order and len(order) < most:
+                order[other] = None
+                queue.append(other)
+    return list(order)
+
+
+def _neighbours(graph: Graph) -> dict[str, list[str]]:
+    near: dict[str, list[str]] = defaultdict(list)
+    for edge in graph.edges:
+        near[edge.tail].append(edge.head)
+        near[edge.head].append(edge.tail)
+    return near
+
+
+def keep_nodes(graph: Graph, names: Collection[str]) -> Graph:
+    """Returns the part of a graph that has these nodes."""
+    names = set(names)
+    nodes = tuple(node for node in graph.nodes if node.id in names)
+    edges = tuple(edge for edge in graph.edges if edge.tail in names and edge.head in names)
+    parents = {cluster.id: cluster.parent for cluster in graph.clusters}
+    used: set[str] = set()
+    for node in nodes:
+        scope = node.scope
+        while scope is not None and scope not in used:
+            used.add(scope)
+            scope = parents.get(scope)
+    clusters = tuple(cluster for cluster in graph.clusters if cluster.id in used)
+    return replace(graph, nodes=nodes, edges=edges, clusters=clusters)

@@ -6,11 +6,18 @@ from collections.abc import Sequence
 
 from vmapdbg.model.wording import format_plural
 from vmapdbg.page.format import format_bytes, format_shape
-from vmapdbg.page.graph.fold import LEVEL_NOTES, Group, fold_items
-from vmapdbg.page.graph.items import DrawnSchedule, Item, collect_items, colour_ranges
+from vmapdbg.page.graph.items import (
+    LEVEL_NOTES,
+    DrawnSchedule,
+    Group,
+    Item,
+    Stage,
+    collect_items,
+    colour_ranges,
+    fold_items,
+)
 from vmapdbg.page.graph.labels import join_ranges, make_tooltip, shorten, star_ranges
 from vmapdbg.page.graph.model import REMOVED, SIGNS, Graph, GraphNode
-from vmapdbg.page.graph.stages import Stage
 from vmapdbg.page.graph.tensor import name_node
 
 HEADS = ("id", "op", "shape", "ranges in -> out", "ambient", "decision and buffer", "kernel", "line")

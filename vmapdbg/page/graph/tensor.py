@@ -7,9 +7,33 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from vmapdbg.model.vocabulary import EdgeKind, Mark
-from vmapdbg.page.graph.fold import BUFFERS_LEVEL, LEVEL_NOTES, LEVELS, Folding, Group, fold_items
-from vmapdbg.page.graph.items import BufferMark, DrawnSchedule, Item, collect_items, colour_ranges
-from vmapdbg.page.graph.labels import describe_buffer, join_ranges, label_buffer, make_label, make_tooltip, shorten
+from vmapdbg.model.wording import format_plural
+from vmapdbg.page.format import format_bytes, format_ids
+from vmapdbg.page.graph.fold import Box, Look, find_far_edges, fold_graph, name_far_sources
+from vmapdbg.page.graph.items import (
+    BUFFERS_LEVEL,
+    LEVEL_NOTES,
+    LEVELS,
+    BufferMark,
+    DrawnSchedule,
+    Folding,
+    Group,
+    Item,
+    Stage,
+    collect_items,
+    colour_ranges,
+    count_work,
+    fold_items,
+)
+from vmapdbg.page.graph.labels import (
+    count_ops,
+    describe_buffer,
+    join_ranges,
+    label_buffer,
+    make_label,
+    make_tooltip,
+    shorten,
+)
 from vmapdbg.page.graph.model import (
     BUFFERIZES,
     COMMON,
@@ -20,12 +44,12 @@ from vmapdbg.page.graph.model import (
     GraphEdge,
     GraphNode,
     add_legend,
-    measure_ranks,
+    find_near,
 )
-from vmapdbg.page.graph.parts import find_near
-from vmapdbg.page.graph.stages import Stage
-from vmapdbg.page.graph.tensor_boxes import gather_tensors
 
+_GATHERED = 60
+_ALONE = frozenset({"vmapin", "vmapout", "repeat", "reference"})
+_PASSIVE = BUFFERIZES | {"input", "index", "view"}
 _FAR_ROWS = 12
 _LARGE = 150
 _EXTRA_KINDS = BUFFERIZES | {"reference"}
@@ -63,7 +87,8 @@ def build_tensor_graph(after: DrawnSchedule, before: DrawnSchedule | None, level
         folded=folding.folded,
     )
     if level == LEVELS[-1]:
-        gathered = gather_tensors(graph, after)
+        boxes = _TensorBoxes(after)
+        gathered = name_far_sources(fold_graph(graph, boxes.look, boxes.label, _GATHERED).graph)
         folded = {**graph.folded, "in boxes with others": _count_nodes(graph) - _count_nodes(gathered)}
         return explain_kinds(replace(gathered, folded=folded))
     return explain_kinds(cut_far_edges(graph))
@@ -200,15 +225,64 @@ def _make_clusters(
         yield GraphCluster(name, scopes.get(path[:-1]), title, path[-1])
 
 
+class _TensorBoxes:
+    """What groups of nodes have in common, and the label of a box of them."""
+
+    def __init__(self, drawn: DrawnSchedule) -> None:
+        self.drawn = drawn
+
+    def look(self, node: GraphNode) -> Look | None:
+        if node.alert or node.kind in _ALONE:
+            return None
+        made = self.drawn.list_nodes(node.members)
+        place = made[-1].line if made else None
+        side = node.mark, node.scope
+        if node.kind in _PASSIVE:
+            return Look(node.kind, place, side, passive=True)
+        return Look((node.kind, place, count_work(made)), place, side)
+
+    def label(self, box: Box[GraphNode]) -> GraphNode:
+        buffers = [node for node in box.things if node.kind in BUFFERIZES]
+        groups = [node for node in box.things if node.kind not in BUFFERIZES]
+        members = tuple(sorted({number for node in box.things for number in node.members}))
+        if len(groups) == 1:
+            # a group with its buffers
+            sizes = [line for node in buffers for line in node.lines[-1:]]
+            lines = (*groups[0].lines, *sizes[:1])
+            return replace(groups[0], id=box.key, lines=lines, members=members)
+        ids = sorted({number for node in groups or buffers for number in node.members})
+        title = f"{ids[0]} and {format_plural(len(ids) - 1, 'node')} more"
+        nodes = self.drawn.list_nodes(ids)
+        places = dict.fromkeys(node.line for node in nodes if node.line)
+        lines = [title, self._count(box, groups, buffers), *count_ops(node.op for node in nodes)[:2]]
+        lines.append(shorten(self.drawn.places.format_all(places)))
+        first = box.things[0]
+        kind = "folded" if groups else first.kind
+        tip = f"{title}\nnodes {format_ids(members)}"
+        return GraphNode(box.key, kind, tuple(filter(None, lines)), tip, members, first.scope, first.mark)
+
+    def _count(self, box: Box[GraphNode], groups: list[GraphNode], buffers: list[GraphNode]) -> str:
+        words: list[str] = []
+        if box.times > 1:
+            kinds = len(groups or buffers) // box.times
+            words.append(f"{box.times} of one kind" if kinds == 1 else f"{box.times} of each of {kinds} kinds")
+        kept = [node for node in buffers if node.kind == "kept"]
+        if kept:
+            found = [self.drawn.index.bufferizes.get(number) for node in kept for number in node.members]
+            size = sum(buffer.bytes for buffer in found if buffer is not None)
+            words.append(f"{format_plural(len(kept), 'buffer')}, {format_bytes(size)}")
+        return ", ".join(words)
+
+
 def cut_far_edges(graph: Graph) -> Graph:
     """In a large graph, replaces an edge over many rows by a small node beside its reader that names the source."""
     if len(graph.nodes) < _LARGE:
         return graph
-    ranks = measure_ranks(graph)
+    far = find_far_edges(graph, _FAR_ROWS)
     nodes = {node.id: node for node in graph.nodes}
     edges: list[GraphEdge] = []
     for edge in graph.edges:
-        if ranks[edge.head] - ranks[edge.tail] < _FAR_ROWS:
+        if edge not in far:
             edges.append(edge)
             continue
         name = f"{edge.tail}-for-{edge.head}"

@@ -1,23 +1,31 @@
-"""Draws a capture as a graph into a file: `write_graph`."""
+"""Draws a capture as a graph into a file: which schedule, how far it is folded, and which part of it is drawn."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import time
+from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
+from typing import get_args
 
 from vmapdbg.model.capture import Capture, Schedule, SnippetError
 from vmapdbg.model.data import dump_document
 from vmapdbg.model.store import write_output
-from vmapdbg.page.graph.dot import write_dot
-from vmapdbg.page.graph.draw import PICTURES, check_format
-from vmapdbg.page.graph.drawing import Drawing
-from vmapdbg.page.graph.fold import LEVELS
-from vmapdbg.page.graph.items import DrawnSchedule, pair_drawn
-from vmapdbg.page.graph.model import Graph, GraphError
-from vmapdbg.page.graph.stages import STAGES, load_stage
+from vmapdbg.model.vocabulary import StageName
+from vmapdbg.model.wording import format_plural
+from vmapdbg.page.graph.dot import style_svg, write_dot
+from vmapdbg.page.graph.items import LEVELS, DrawnSchedule, Stage, pair_drawn
+from vmapdbg.page.graph.layout import PICTURES, TooSlow, check_format, draw_dot
+from vmapdbg.page.graph.model import Graph, GraphError, centre_of, keep_nodes, list_nearest, measure_ranks
 
+STAGES: tuple[StageName, ...] = get_args(StageName)
 FORMATS = (*PICTURES, "dot", "json")
 TIME_LIMIT = 12.0
+PATIENCE = 1.5  # seconds of layout: what takes longer is no pleasure to scroll through, either
+_DEPTH = 3
+_MANY = 200
+_PART, _SMALL_PART = 150, 40
+"""So many nodes are drawn of a graph that cannot be drawn whole in time."""
 
 
 def write_graph(
@@ -45,7 +53,7 @@ def write_graph(
     after, notes = _choose_schedule(capture, schedule)
     before = _choose_baseline(other, after, notes)
     _check_request(after, stage, around, depth, fold)
-    drawing = Drawing(after, before, load_stage(stage), around, depth, fold, notes)
+    drawing = Drawing(after, before, import_module(f"vmapdbg.page.graph.{stage}").STAGE, around, depth, fold, notes)
     if kind in PICTURES:
         write_output(target, drawing.draw(kind, time_limit))
     else:
@@ -133,3 +141,157 @@ def _check_request(after: DrawnSchedule, stage: str, around: int | None, depth: 
         raise GraphError(f"a depth of {depth} is too small: it counts edges from 0")
     if around is not None and around not in after.index.nodes:
         raise GraphError(f"there is no node {around} in schedule {after.schedule.index}")
+
+
+# *** the drawing
+
+
+@dataclass
+class Drawing:
+    """One graph at every level of folding. `drawn` and `left_out` count its nodes, as it was built last."""
+
+    after: DrawnSchedule
+    before: DrawnSchedule | None
+    stage: Stage
+    around: int | None
+    depth: int | None
+    fold: int | None
+    notes: list[str]
+    drawn: int = 0
+    left_out: int = 0
+
+    def build(self, level: int) -> Graph:
+        """Returns the graph at a level of folding, cut to what was asked for."""
+        capture, number = self.after.capture, self.after.schedule.index
+        title = f"{capture.snippet}   {self.stage.title} of schedule {number}, target {capture.target}"
+        if self.before is not None:
+            title += "   - before, + after"
+        graph = self.stage.build(self.after, self.before, level, title)
+        self.drawn = self.count_drawn(graph)
+        return self._cut(graph)
+
+    def _cut(self, graph: Graph) -> Graph:
+        # a table has no outputs to be near to
+        if self.around is None and (self.depth is None or graph.is_table):
+            return graph
+        centre = centre_of(graph, self.around)
+        if self.around is not None and not centre:
+            raise GraphError(f"node {self.around} is not drawn: it is a constant, named by what reads it")
+        depth = _DEPTH if self.depth is None else self.depth
+        part = self._keep(graph, self.stage.find_near(graph, centre, depth))
+        self.left_out = self.drawn - self.count_drawn(part)
+        return part
+
+    def _keep(self, graph: Graph, names: set[str]) -> Graph:
+        return self.stage.add_legend(keep_nodes(graph, names))
+
+    def draw(self, kind: str, seconds: float) -> bytes:
+        """Returns the picture at the first level that one can look at and that is quick to lay out."""
+        end = time.monotonic() + seconds
+        levels = self.list_levels()
+        last = max(levels)
+        # around a node all is drawn as it is: that is how a folded layer is opened
+        if last > 0 and self.fold is None and self.around is None and self.is_repetitive():
+            levels = levels[1:]
+        for level in levels:
+            graph = self.build(level)
+            if self.is_too_much(graph) or (level < last and len(graph.nodes) > self.stage.pleasant):
+                continue
+            left = end - time.monotonic()
+            # what can still be folded leaves time for that
+            patience, limit = min(left / 2, PATIENCE), left * 0.5
+            if level == last:
+                patience, limit = left, left * 0.8
+            if estimate_seconds(graph) > patience:
+                continue
+            picture = self._try_level(graph, kind, level, limit)
+            if picture is not None:
+                return picture
+        return self._draw_part(self.build(last), kind, last, end)
+
+    def is_too_much(self, graph: Graph) -> bool:
+        """Whether nobody would want to look at all of it. What was asked for is not."""
+        return self.fold is None and self.count_drawn(graph) > self.stage.most
+
+    def list_levels(self) -> tuple[int, ...]:
+        """Returns the levels of folding to try: the one asked for, or all."""
+        last = self.stage.last_level
+        if self.fold is not None:
+            return (min(self.fold, last),)
+        return tuple(range(last + 1))
+
+    def is_repetitive(self) -> bool:
+        """Whether many nodes are repeated layers, which nobody wants to scroll through."""
+        folded = self.build(1).folded
+        return any(count >= _MANY for why, count in folded.items() if why.startswith("repeated"))
+
+    def count_drawn(self, graph: Graph) -> int:
+        """Returns how many nodes stand for nodes of the capture (or kernels and buffers)."""
+        return sum(node.kind not in self.stage.extra_kinds for node in graph.nodes)
+
+    def _draw_part(self, graph: Graph, kind: str, level: int, end: float) -> bytes:
+        """Returns the picture of as many nodes near the outputs as can be looked at and drawn in time."""
+        why = "be too much to look at" if self.is_too_much(graph) else "take too long"
+        # the last and smallest is worth waiting for: on a busy machine the start of the layout alone takes seconds
+        for most, least_seconds in ((self.stage.most, 2.0), (_PART, 2.0), (_SMALL_PART, 15.0)):
+            part = self._keep(graph, self._find_part(graph, most))
+            where = "the outputs" if self.around is None else f"node {self.around}"
+            drawn = f"only {self.count_drawn(part):,} of {self.count_drawn(graph):,} drawn, those near {where}"
+            note = f"{drawn}: all would {why} (--around NODE --depth N draws others)"
+            seconds = max((end - time.monotonic()) * 0.6, least_seconds)
+            picture = self._try_level(part, kind, level, seconds, note)
+            if picture is not None:
+                return picture
+        raise GraphError("the graph is too large to draw: use --around NODE with --depth N, or write .dot or .json")
+
+    def _find_part(self, graph: Graph, most: int) -> set[str]:
+        """The ids of the `most` nodes nearest to what was asked for, or to the outputs."""
+        centre = centre_of(graph, self.around)
+        if not graph.is_table:
+            return set(list_nearest(graph, centre, most))
+        if self.around is None:
+            # outputs are the last rows
+            return self.stage.find_near(graph, [graph.nodes[-1].id], most - 1)
+        return self.stage.find_near(graph, centre, most // 2)
+
+    def _try_level(self, graph: Graph, kind: str, level: int, seconds: float, note: str = "") -> bytes | None:
+        """Returns the picture of a graph and notes what it leaves out, None where the layout takes too long. What is
+        left out stands in the picture, too, but for what every picture folds."""
+        notes = self.list_notes(graph, level)
+        if note:
+            notes.append(note)
+        if level or note or self.left_out:
+            graph = replace(graph, notes=tuple(notes))
+        try:
+            picture = draw_dot(write_dot(graph), kind, seconds)
+        except TooSlow:
+            return None
+        self.notes += notes
+        if kind != "svg":
+            return picture
+        return style_svg(picture.decode("utf-8"), graph).encode("utf-8")
+
+    def list_notes(self, graph: Graph, level: int) -> list[str]:
+        """Says what is not drawn as a node of its own, and how to have it drawn."""
+        notes: list[str] = []
+        folded = {why: count for why, count in graph.folded.items() if count}
+        if folded:
+            total = sum(folded.values())
+            most_first = sorted(folded.items(), key=lambda item: -item[1])
+            parts = ", ".join(f"{count:,} {why}" for why, count in most_first)
+            notes.append(f"folded {total:,} of {total + self.drawn:,} nodes: {parts}")
+        if level and self.fold is None and graph.folded:
+            opened = "--around NODE --depth N draws a part as it is, --fold 0 all"
+            notes.append(f"folded to stay readable: {self.stage.level_notes[level]} ({opened})")
+        if self.left_out:
+            notes.append(f"{format_plural(self.left_out, 'node')} further away not drawn")
+        return notes
+
+
+def estimate_seconds(graph: Graph) -> float:
+    """Returns about how long a layout takes: measured, it grows with the square of the nodes, those counted in that an
+    edge needs in each row that it passes."""
+    ranks = measure_ranks(graph)
+    passed = sum(max(ranks[edge.head] - ranks[edge.tail] - 1, 0) for edge in graph.edges)
+    size = len(graph.nodes) + passed
+    return 0.4 + 0.25 * (size / 1000) ** 2

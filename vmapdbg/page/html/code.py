@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVariableType]
 from pygments.token import Comment, Keyword, Name, Number, String
 
-from vmapdbg.page.text.source import LEXERS
+from vmapdbg.page.text.code import LEXERS
 
 Part = tuple[str, str]
 """The CSS class of a piece of a line, empty for plain text, and its text."""

@@ -1,36 +1,56 @@
-"""Kernels that are one program, each once: what they cost, where they stand, their source."""
+"""The rows of the kernels, each program or each change once: cost, launch, findings, and source."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 
-from vmapdbg.model.capture import Access, Capture, Finding, Kernel
-from vmapdbg.model.wording import format_plural
-from vmapdbg.page.format import describe_times, format_bytes, format_dims, format_ids
-from vmapdbg.page.html.code import Part, split_kernel
-from vmapdbg.page.html.nodes import NodeKey
-from vmapdbg.page.overview.kernels import KernelGroup, Place
-from vmapdbg.page.text.overview import find_limits
+from vmapdbg.diff import KernelSide
+from vmapdbg.diff.source import LinePair, Mark, align_sources
+from vmapdbg.model.capture import Access, Finding, Kernel
+from vmapdbg.model.wording import format_plural, join_first
+from vmapdbg.page.format import describe_times, format_bytes, format_dims, format_ids, format_seconds
+from vmapdbg.page.html.code import Part, choose_near, split_kernel
+from vmapdbg.page.html.nodes import NodeKey, list_sides
+from vmapdbg.page.overview import KernelRow, Place
+from vmapdbg.page.text.overview import list_limits
+from vmapdbg.page.view import View
 
 _MOST_SOURCE = 60_000
-"""So many characters of a kernel's source are in the page."""
+"""So many characters of one source are in the page. Of a longer source, the rest is cut off."""
+_MOST_COMPARED = 200_000
+"""Two sources with more characters than this are not compared line by line, and not shown."""
 _MOST_OF_ALL = 600_000
-"""So many of all kernels together, those with the most work first."""
-_A_LINE = 20
-"""What stands around a line in the page counts as so many characters more."""
+"""So many characters of all sources are in the page, the most important kernels first."""
+_A_LINE, _A_PAIR_LINE = 20, 60
+"""The markup of a line counts as so many characters."""
+_AROUND = 3
+"""Equal lines further than this from a change are left out."""
+_SIGNS = {"unchanged": "=", "only-before": "-", "only-after": "+"}
+_WORDS = {"fused-from": "fused", "split-into": "split", "only-before": "only before", "only-after": "only after"}
 
 
 @dataclass(frozen=True)
 class CodeLine:
-    """A line of a kernel's source. `node` is the one whose buffer is stored there, where the capture says so; `says`
-    what it accesses; `codes` are those of findings about it."""
+    """A line of a kernel's source. `node` is the name of the node whose buffer it stores, if the capture says so;
+    `says` what it accesses; `codes` are the codes of its findings."""
 
     parts: Sequence[Part]
-    node: NodeKey | None
-    says: str
-    codes: tuple[str, ...]
+    node: str = ""
+    says: str = ""
+    codes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class CodeRow:
+    """A line of both sources; None if a side has none here. `gap` counts the equal lines that are left out above."""
+
+    before: CodeLine | None = None
+    after: CodeLine | None = None
+    same: bool = False
+    gap: int = 0
 
 
 @dataclass(frozen=True)
@@ -41,86 +61,95 @@ class FoundFault:
     count: int
 
 
-@dataclass(frozen=True)
+@dataclass
 class KernelView:
-    """Kernels that are one program."""
+    """A row of the kernels. `facts` are names with their values before and after. A kernel of one side has `code`,
+    two sides have `rows`; `cut` says what of the source is not in the page."""
 
     number: int
-    group: KernelGroup
-    code: list[CodeLine]
-    cut: str
-    """Says that the source goes on."""
-    facts: list[tuple[str, str]]
-    notes: list[str]
-    faults: list[FoundFault]
+    row: KernelRow
+    name: str
+    facts: list[tuple[str, str, str]]
+    name_before: str = ""
+    notes: list[str] = field(default_factory=list[str])
+    faults: list[FoundFault] = field(default_factory=list[FoundFault])
+    code: list[CodeLine] = field(default_factory=list[CodeLine])
+    rows: list[CodeRow] = field(default_factory=list[CodeRow])
+    cut: str = ""
+
+    @property
+    def kernel(self) -> Kernel:
+        """The first kernel of the row, after if it is on that side."""
+        return self.row.kernel
+
+    @property
+    def is_one_sided(self) -> bool:
+        """Whether only one side has kernels."""
+        return not (self.row.change.before and self.row.change.after)
+
+    @property
+    def sign(self) -> str:
+        """`=`, `~`, `-` or `+`."""
+        return _SIGNS.get(self.row.change.status, "~")
+
+    @property
+    def word(self) -> str:
+        """What the sign means."""
+        return _WORDS.get(self.row.change.status, self.row.change.status)
 
 
-def view_kernels(groups: Sequence[KernelGroup], numbers: Sequence[int], capture: Capture) -> list[KernelView]:
-    """Returns the groups of a capture's kernels to show, in their order; `numbers` are those that they have."""
-    found: dict[tuple[int | None, int | None], list[Finding]] = defaultdict(list)
-    for finding in capture.findings:
-        found[finding.schedule, finding.number].append(finding)
-    views: list[KernelView] = []
-    left = _MOST_OF_ALL
-    for number, group in zip(numbers, groups, strict=True):
-        views.append(_view(number, group, found, min(left, _MOST_SOURCE)))
-        shown = views[-1].code
-        left -= min(left, len(group.kernel.source) + _A_LINE * len(shown))
-    return views
-
-
-def merge_findings(findings: Sequence[Finding]) -> list[FoundFault]:
-    """Returns findings that say the same of the same line, layer after layer, as one."""
+def merge_findings(findings: Iterable[Finding]) -> list[FoundFault]:
+    """Returns findings of one kind in one program, at one line, as one."""
     merged: dict[tuple[str, str | None, str | None], list[Finding]] = defaultdict(list)
     for finding in findings:
         merged[finding.code, finding.kernel, finding.line].append(finding)
     return [FoundFault(same[0], len(same)) for same in merged.values()]
 
 
-def _view(
-    number: int, group: KernelGroup, found: dict[tuple[int | None, int | None], list[Finding]], most: int
-) -> KernelView:
-    kernel, place = group.kernel, group.places[0]
-    own = [finding for where in group.places for finding in found.get((where.schedule, where.number), ())]
-    source = kernel.source.strip("\n")
-    shown = source[:most]
-    cut = ""
-    if len(shown) < len(source):
-        left = len(source) - len(shown)
-        cut = f"{left:,} characters of the source are not in the page: vmapdbg show --kernel {kernel.name} has them"
-    code = view_source(kernel, place, shown, found.get((place.schedule, place.number), ()))
-    return KernelView(number, group, code, cut, _list_facts(group), list(find_limits(group)), merge_findings(own))
+def view_kernels(
+    view: View, rows: Iterable[tuple[int, KernelRow]], name_node: Callable[[str, NodeKey], str]
+) -> list[KernelView]:
+    """Returns the rows to show, in their order; each comes with its number in the page. `name_node` names a node of a
+    side."""
+    sources = _Sources(view, name_node)
+    views: list[KernelView] = []
+    for number, row in rows:
+        shown = _view_change(number, row) if view.is_pair else _view_program(number, row)
+        if not view.is_pair:
+            places = ((place.schedule, place.position) for place in row.places)
+            shown.faults = merge_findings(f for place in places for f in sources.findings["after"].get(place, ()))
+        sources.add_to(shown)
+        views.append(shown)
+    return views
 
 
-def view_source(kernel: Kernel, place: Place, source: str, findings: Sequence[Finding]) -> list[CodeLine]:
-    """Returns the lines of a kernel's source; `findings` are those about it."""
-    if not source:
-        return []
-    codes: dict[int | None, list[str]] = defaultdict(list)
-    for finding in findings:
-        codes[finding.source_line].append(finding.code)
-    accesses: dict[int | None, list[Access]] = defaultdict(list)
-    for access in kernel.accesses or ():
-        accesses[access.source_line].append(access)
-    lines: list[CodeLine] = []
-    for number, parts in enumerate(split_kernel(source, kernel.target), start=1):
-        here = accesses.get(number, [])
-        stored = any(_is_output(access, kernel) for access in here)
-        node = (place.schedule, kernel.outputs[0]) if stored else None
-        says = "; ".join(f"{access.kind} {access.buffer}[{access.address}]" for access in here)
-        lines.append(CodeLine(parts, node, says, tuple(codes.get(number, ()))))
-    return lines
+def _view_program(number: int, row: KernelRow) -> KernelView:
+    facts = [(name, value, value) for name, value in _list_facts(row.kernel, row.places)]
+    return KernelView(number, row, row.kernel.name, facts, notes=list(list_limits(row)))
 
 
-def _is_output(access: Access, kernel: Kernel) -> bool:
-    """Whether a line stores the buffer of the kernel's one output. A capture does not say which of several outputs a
-    buffer belongs to."""
-    written = [buffer.name for buffer in kernel.buffers if buffer.access != "read"]
-    return access.kind == "store" and len(kernel.outputs) == 1 and written == [access.buffer]
+def _view_change(number: int, row: KernelRow) -> KernelView:
+    change = row.change
+    before, after = _join_names(change.before), _join_names(change.after)
+    notes: list[str] = []
+    if change.status in ("fused-from", "split-into"):
+        sides = change.before if change.status == "fused-from" else change.after
+        notes = [f"{change.status.replace('-', ' ')} {join_first([side.kernel.name for side in sides], 8)}"]
+        before = after = (change.after if change.status == "fused-from" else change.before)[0].kernel.name
+    shown = KernelView(number, row, after or before, _compare_facts(row), notes=notes)
+    if after and before != after:
+        shown.name_before = before
+    return shown
 
 
-def _list_facts(group: KernelGroup) -> list[tuple[str, str]]:
-    kernel = group.kernel
+def _join_names(sides: Sequence[KernelSide]) -> str:
+    return ", ".join(side.kernel.name or "(no program)" for side in sides)
+
+
+# *** facts
+
+
+def _list_facts(kernel: Kernel, places: Sequence[Place]) -> list[tuple[str, str]]:
     launch = f"{format_dims(kernel.global_size)} global"
     if kernel.local_size is not None:
         launch += f", {format_dims(kernel.local_size)} local"
@@ -135,15 +164,174 @@ def _list_facts(group: KernelGroup) -> list[tuple[str, str]]:
         facts.append(("redundancy", f"{kernel.redundancy:,.1f} times the ops the graph asks for"))
     if kernel.local_bytes:
         facts.append(("LOCAL memory", format_bytes(kernel.local_bytes)))
-    facts.append(("in the run", _list_places(group.places)))
+    facts.append(("in the run", _list_places(places)))
     return facts
 
 
 def _list_places(places: Sequence[Place]) -> str:
     numbers: dict[int, list[int]] = defaultdict(list)
     for place in places:
-        numbers[place.schedule].append(place.number)
+        numbers[place.schedule].append(place.position)
     parts = [f"#{format_ids(same)} of schedule {schedule}" for schedule, same in list(numbers.items())[:4]]
     if len(numbers) > 4:
         parts.append(f"and in {len(numbers) - 4} schedules more")
     return ", ".join(parts)
+
+
+def _compare_facts(row: KernelRow) -> list[tuple[str, str, str]]:
+    """The sums of both sides, and what differs between two kernels."""
+    change, before, after = row.change, row.before, row.after
+    facts = [
+        ("ops", f"{before.ops:,}", f"{after.ops:,}"),
+        ("bytes", format_bytes(before.bytes), format_bytes(after.bytes)),
+        ("launches", f"{before.launches:,}", f"{after.launches:,}"),
+    ]
+    if before.seconds or after.seconds:
+        facts.append(("time", format_seconds(before.seconds), format_seconds(after.seconds)))
+    if len(change.before) == len(change.after) == 1:
+        old, new = change.before[0].kernel, change.after[0].kernel
+        details = [
+            ("global size", format_dims(old.global_size), format_dims(new.global_size)),
+            ("local size", format_dims(old.local_size), format_dims(new.local_size)),
+            ("threads", f"{old.threads:,}", f"{new.threads:,}"),
+            ("LOCAL memory", format_bytes(old.local_bytes), format_bytes(new.local_bytes)),
+        ]
+        facts += [fact for fact in details if fact[1] != fact[2]]
+    if len(row.places) > 1:
+        places = format_plural(len(row.places), "time")
+        facts.append(("in the run", places, places))
+    return facts
+
+
+# *** source
+
+
+class _Sources:
+    """Adds sources to rows as long as the page does not become too large."""
+
+    def __init__(self, view: View, name_node: Callable[[str, NodeKey], str]) -> None:
+        self.command = "diff" if view.is_pair else "show"
+        self.name_node = name_node
+        self.left = _MOST_OF_ALL
+        # for each side the findings by schedule and kernel
+        self.findings: dict[str, dict[tuple[int | None, int | None], list[Finding]]] = {}
+        for side, capture in (("before", view.before), ("after", view.after)):
+            found = self.findings.setdefault(side, defaultdict(list))
+            for finding in capture.findings:
+                found[finding.schedule, finding.number].append(finding)
+
+    def add_to(self, shown: KernelView) -> None:
+        change = shown.row.change
+        sides = list(list_sides(shown.row.places[0]))
+        if change.before and change.after and change.status != "unchanged":
+            self._add_rows(shown, {side: (schedule, kernels) for side, schedule, kernels in sides})
+            return
+        side, schedule, kernels = next(item for item in sides if item[2])
+        most = min(self.left, _MOST_SOURCE)
+        shown.code = self._list_code(side, schedule, kernels, most)
+        source = sum(len(each.kernel.source.strip("\n")) for each in kernels)
+        if source > most:
+            what = f"{source - most:,} characters of the source are not in the page"
+            shown.cut = f"{what}: vmapdbg {self.command} --kernel {shown.kernel.name} has them"
+        self.left -= min(self.left, source + _A_LINE * len(shown.code))
+
+    def _add_rows(self, shown: KernelView, sides: dict[str, tuple[int, Sequence[KernelSide]]]) -> None:
+        change = shown.row.change
+        size = sum(len(side.kernel.source) for side in (*change.before, *change.after))
+        rows: list[CodeRow] = []
+        if self.left and size <= _MOST_COMPARED:
+            before, after = (self._list_code(side, *sides[side], _MOST_COMPARED) for side in ("before", "after"))
+            if len(change.before) == len(change.after) == 1:
+                rows = _leave_out(_align(change.before[0].kernel, change.after[0].kernel, before, after))
+            else:
+                rows = [CodeRow(one, other) for one, other in zip_longest(before, after)]
+        measured = sum(map(_measure, rows))
+        if rows and measured <= self.left:
+            shown.rows = rows
+            self.left -= measured
+        elif size:
+            shown.cut = f"{size:,} characters of source are not in the page: vmapdbg diff --kernel has them"
+
+    def _list_code(self, side: str, schedule: int, kernels: Sequence[KernelSide], most: int) -> list[CodeLine]:
+        lines: list[CodeLine] = []
+        for each in kernels:
+            kernel = each.kernel
+            if len(kernels) > 1:
+                lines.append(CodeLine([("tc", f"// #{each.number} {kernel.name}")]))
+            node = self.name_node(side, (schedule, kernel.outputs[0])) if kernel.outputs else ""
+            source = kernel.source.strip("\n")[:most]
+            lines += _split_source(kernel, source, node, self.findings[side].get((schedule, each.number), ()))
+        return lines
+
+
+def _split_source(kernel: Kernel, source: str, node: str, findings: Iterable[Finding]) -> list[CodeLine]:
+    """The lines of a kernel's source. `node` is the name of its first output."""
+    if not source:
+        return []
+    codes: dict[int | None, list[str]] = defaultdict(list)
+    for finding in findings:
+        codes[finding.source_line].append(finding.code)
+    accesses: dict[int | None, list[Access]] = defaultdict(list)
+    for access in kernel.accesses or ():
+        accesses[access.source_line].append(access)
+    lines: list[CodeLine] = []
+    for number, parts in enumerate(split_kernel(source, kernel.target), start=1):
+        here = accesses.get(number, [])
+        stored = any(_is_output(access, kernel) for access in here)
+        says = "; ".join(f"{access.kind} {access.buffer}[{access.address}]" for access in here)
+        lines.append(CodeLine(parts, node if stored else "", says, tuple(codes.get(number, ()))))
+    return lines
+
+
+def _is_output(access: Access, kernel: Kernel) -> bool:
+    """Whether a line stores the buffer of the kernel's one output. A capture does not say which of several outputs a
+    buffer belongs to."""
+    written = [buffer.name for buffer in kernel.buffers if buffer.access != "read"]
+    return access.kind == "store" and len(kernel.outputs) == 1 and written == [access.buffer]
+
+
+def _measure(row: CodeRow) -> int:
+    lines = [line for line in (row.before, row.after) if line is not None]
+    return sum(_A_PAIR_LINE + sum(len(text) for _, text in line.parts) for line in lines)
+
+
+def _align(before: Kernel, after: Kernel, left: Sequence[CodeLine], right: Sequence[CodeLine]) -> list[CodeRow]:
+    rows: list[CodeRow] = []
+    ones, others = iter(left), iter(right)
+    for pair in align_sources(before.source.strip("\n"), after.source.strip("\n"), {before.name, after.name}):
+        one = None if pair.before is None else next(ones, None)
+        other = None if pair.after is None else next(others, None)
+        rows.append(_mark(pair, one, other))
+    return rows
+
+
+def _mark(pair: LinePair, one: CodeLine | None, other: CodeLine | None) -> CodeRow:
+    if one is None or other is None or pair.is_same:
+        return CodeRow(one, other, same=pair.is_same)
+    return CodeRow(
+        replace(one, parts=_split_marks(pair.before or "", pair.marks_before)),
+        replace(other, parts=_split_marks(pair.after or "", pair.marks_after)),
+    )
+
+
+def _split_marks(text: str, marks: Sequence[Mark]) -> list[Part]:
+    """A line in parts, with the class `mk` for what changed. It has no other colours: two kinds are too many."""
+    parts: list[Part] = []
+    end = 0
+    for start, stop in marks:
+        parts += [("", text[end:start]), ("mk", text[start:stop])]
+        end = stop
+    return [part for part in [*parts, ("", text[end:])] if part[1]]
+
+
+def _leave_out(rows: Sequence[CodeRow]) -> list[CodeRow]:
+    """Leaves out equal lines far from any change."""
+    changed = [number for number, row in enumerate(rows) if not row.same]
+    shown: list[CodeRow] = []
+    end = 0
+    for number, gap in choose_near(len(rows), changed, _AROUND):
+        shown.append(replace(rows[number], gap=gap))
+        end = number + 1
+    if end < len(rows):
+        shown.append(CodeRow(gap=len(rows) - end))
+    return shown

@@ -1,30 +1,33 @@
-"""Why: what was decided about kernels and nodes, as compact data for the script of the page."""
+"""What the page explains: kernels and nodes, by name, with what was decided about them as data for the script."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from vmapdbg.model.capture import Capture, Node, Schedule
+from vmapdbg.diff import KernelSide, ScheduleDiff
+from vmapdbg.model.capture import Node, Schedule
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known
 from vmapdbg.page.format import format_shape
 from vmapdbg.page.graph.dot import clean_text
-from vmapdbg.page.overview.kernels import KernelGroup
+from vmapdbg.page.overview import KernelRow, Place
 from vmapdbg.page.text.why import Sentences
+from vmapdbg.page.view import View
 from vmapdbg.why import Explanation, explain_kernel, explain_node
 
 NodeKey = tuple[int, int]
 """The index of a schedule, and the id of a node in it."""
 
 Steps = list[list[int]]
-"""For each topic the number of its name, and those of its sentences, in `Texts`."""
+"""For each topic the numbers in `Texts` of its name and its sentences."""
 
 _MOST_CHARACTERS = 500_000
-"""So much is said about nodes; then only nodes that have a buffer, or are one, are explained."""
+"""With more text than this (half of it per side of two), only nodes with a BUFFERIZE are explained."""
 
 
 class Texts:
-    """Strings that a page has once, by their number."""
+    """The strings of a page, each once, by number."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -41,69 +44,8 @@ class Texts:
 
 
 def name_node(key: NodeKey) -> str:
-    """Returns what a node is called in the page: `0:48`, node 48 of schedule 0."""
+    """Returns the name of a node in the page: `0:48` is node 48 of schedule 0."""
     return f"{key[0]}:{key[1]}"
-
-
-def find_nodes(groups: Iterable[tuple[int, KernelGroup]], capture: Capture) -> dict[NodeKey, list[int]]:
-    """Returns the nodes that the first kernel of each group computes, with the numbers of the groups that do. `groups`
-    are all, with their numbers.
-
-    Kernels of other layers are the same program: the first stands for all of them.
-    """
-    found: dict[NodeKey, list[int]] = {}
-    for number, group in groups:
-        place = group.places[0]
-        index = index_of(capture.schedules[place.schedule])
-        for node_id in dict.fromkeys((*group.kernel.nodes, *group.kernel.outputs)):
-            if node_id in index.nodes:
-                found.setdefault((place.schedule, node_id), []).append(number)
-    return found
-
-
-def find_telling(capture: Capture) -> Iterable[NodeKey]:
-    """Yields nodes that one asks about although no kernel has them: those of findings, and of a schedule that failed
-    before it had kernels those that have a buffer."""
-    for finding in capture.findings:
-        if finding.schedule is not None and finding.node is not None:
-            yield finding.schedule, finding.node
-    for schedule in capture.schedules:
-        if not schedule.kernels:
-            yield from ((schedule.index, made.node) for made in schedule.bufferizes)
-            yield from ((schedule.index, node.id) for node in schedule.nodes if node.realized is not None)
-
-
-def explain_group(group: KernelGroup, capture: Capture, texts: Texts) -> tuple[int, Steps]:
-    """Returns the title of a kernel and what was decided about it, as numbers of texts."""
-    place = group.places[0]
-    schedule = capture.schedules[place.schedule]
-    return say_steps(schedule, explain_kernel(schedule, place.number, group.kernel), texts)
-
-
-def describe_nodes(
-    nodes: dict[NodeKey, list[int]], capture: Capture, lines: dict[str, int], texts: Texts
-) -> dict[str, list[object]]:
-    """Returns for each node what it is, the number of its line (-1 without one), the groups that compute it, whether it
-    has a buffer (`kept`, `removed` or nothing), and why, as a title and steps.
-
-    The steps are None for a node without a buffer where the page would become too large.
-    """
-    described: dict[str, list[object]] = {}
-    # those with a buffer first: they are what was decided
-    order = sorted(nodes, key=lambda key: key[1] not in index_of(capture.schedules[key[0]]).bufferizes)
-    for key in order:
-        schedule = capture.schedules[key[0]]
-        index = index_of(schedule)
-        node = index.nodes[key[1]]
-        made = index.bufferizes.get(node.id)
-        outcome = made.outcome if made is not None else ""
-        title, steps = -1, None
-        if outcome or node.realized is not None or texts.size < _MOST_CHARACTERS:
-            title, steps = say_steps(schedule, explain_node(schedule, node), texts)
-        line = lines.get(node.line or "", -1)
-        what = texts.number(describe_node(node))
-        described[name_node(key)] = [what, line, nodes[key], outcome, title, steps]
-    return described
 
 
 def describe_node(node: Node) -> str:
@@ -112,13 +54,149 @@ def describe_node(node: Node) -> str:
     return "  ".join(filter(None, words))
 
 
-def say_steps(schedule: Schedule, explanation: Explanation, texts: Texts) -> tuple[int, Steps]:
-    """Returns the title of an explanation and its steps, as numbers of texts."""
+def list_sides(place: Place) -> Iterator[tuple[str, int, Sequence[KernelSide]]]:
+    """Yields the sides of a pair of kernels that its schedule is on, after first: name, schedule, kernels."""
+    pair = place.pair
+    change = pair.kernels[place.position]
+    if pair.after is not None:
+        yield "after", pair.after, change.after
+    if pair.before is not None:
+        yield "before", pair.before, change.before
+
+
+@dataclass
+class ShownNode:
+    """A node that the page explains: its side, and the numbers of the rows of kernels that compute it."""
+
+    side: str
+    key: NodeKey
+    kernels: list[int]
+    is_changed: bool = False
+
+
+class Explainer:
+    """Names and explains the nodes of a view. A node that both sides have gets the name that after has for it."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.sides = ("after", "before") if view.is_pair else ("after",)
+        captures = {"before": view.before, "after": view.after}
+        self.schedules = {side: {s.index: s for s in capture.schedules} for side, capture in captures.items()}
+        pairs = view.schedules if view.is_pair else ()
+        self._names = {pair.before: _name_twins(pair) for pair in pairs if pair.before is not None}
+        self._twins = {name: (index, node) for index, names in self._names.items() for node, name in names.items()}
+        self.nodes: dict[str, ShownNode] = {}
+
+    def name(self, side: str, key: NodeKey) -> str:
+        """Returns the name of a node in the page: `0:48`, or `b0:48` if only before has it."""
+        if side == "after":
+            return name_node(key)
+        return self._names.get(key[0], {}).get(key[1], f"b{name_node(key)}")
+
+    def add(self, side: str, key: NodeKey, numbers: Iterable[int] = (), is_changed: bool = False) -> None:
+        """Has the page explain a node, if the schedule has it. `numbers` are rows of kernels that compute it."""
+        if index_of(self.schedules[side][key[0]]).node(key[1]) is None:
+            return
+        shown = self.nodes.setdefault(self.name(side, key), ShownNode(side, key, [], is_changed))
+        shown.kernels += [number for number in numbers if number not in shown.kernels]
+
+    def add_name(self, name: str) -> None:
+        """Has the page explain a node by its name."""
+        schedule, node = name.removeprefix("b").split(":")
+        self.add("before" if name.startswith("b") else "after", (int(schedule), int(node)))
+
+    def add_changed(self) -> None:
+        """Adds the nodes that were treated differently, or that are on one side only."""
+        for pair in self.view.schedules:
+            if self.view.is_pair and pair.before is not None and pair.after is not None:
+                for node in (*(change.after for change in pair.nodes), *pair.nodes_only_after):
+                    self.add("after", (pair.after, node.id), is_changed=True)
+                for node in pair.nodes_only_before:
+                    self.add("before", (pair.before, node.id), is_changed=True)
+
+    def add_kernels(self, rows: Iterable[tuple[int, KernelRow]]) -> None:
+        """Adds the nodes that the first kernel of each row computes; the other kernels are the same program."""
+        for number, row in rows:
+            for side, index, kernels in list_sides(row.places[0]):
+                if side in self.sides:
+                    for kernel in (each.kernel for each in kernels):
+                        for node in dict.fromkeys((*kernel.nodes, *kernel.outputs)):
+                            self.add(side, (index, node), [number])
+
+    def add_others(self) -> None:
+        """Adds nodes that no kernel may have: with a finding, or decided in a schedule that failed before it had
+        kernels."""
+        for finding in self.view.after.findings:
+            if finding.schedule is not None and finding.node is not None:
+                self.add("after", (finding.schedule, finding.node))
+        for schedule in self.view.after.schedules:
+            if not schedule.kernels:
+                made = [buffer.node for buffer in schedule.bufferizes]
+                realized = [node.id for node in schedule.nodes if node.realized is not None]
+                for node in (*made, *realized):
+                    self.add("after", (schedule.index, node))
+
+    # *** for the script
+
+    def describe_nodes(self, lines: dict[str, int], texts: Texts) -> dict[str, list[object]]:
+        """Returns for each node what it is, the number of its line (-1 without one), the rows of kernels that compute
+        it, the outcome of its BUFFERIZE (or nothing), and why, as a title and steps.
+
+        The steps are None for a node without a BUFFERIZE if the page would become too large.
+        """
+        described: dict[str, list[object]] = {}
+        for name in sorted(self.nodes, key=lambda name: self._rank(self.nodes[name])):
+            shown = self.nodes[name]
+            schedule = self.schedules[shown.side][shown.key[0]]
+            node = index_of(schedule).nodes[shown.key[1]]
+            made = index_of(schedule).bufferizes.get(node.id)
+            outcome = "" if made is None else made.outcome
+            title, steps = -1, None
+            if outcome or node.realized is not None or texts.size < _MOST_CHARACTERS / len(self.sides):
+                title, steps = _say(schedule, explain_node(schedule, node), texts)
+                steps = self._join_steps(steps, self._twins.get(name), texts)
+            line = lines.get(self.view.name_line(node.line or "") if shown.side == "before" else node.line or "", -1)
+            described[name] = [texts.number(describe_node(node)), line, shown.kernels, outcome, title, steps]
+        return described
+
+    def _rank(self, shown: ShownNode) -> tuple[bool, bool]:
+        """Changes first, then nodes with a BUFFERIZE: they are what was decided."""
+        index = index_of(self.schedules[shown.side][shown.key[0]])
+        return not shown.is_changed, shown.key[1] not in index.bufferizes
+
+    def _join_steps(self, steps: Steps, twin: NodeKey | None, texts: Texts) -> Steps:
+        """Puts what was decided before above what was decided after, if they differ."""
+        if twin is None:
+            return steps
+        schedule = self.schedules["before"][twin[0]]
+        _, old = _say(schedule, explain_node(schedule, index_of(schedule).nodes[twin[1]]), texts)
+        if old == steps:
+            return steps
+        before, after = texts.number("before"), texts.number("after")
+        note = texts.number(f"node {twin[1]}, with the node numbers of before")
+        return [[before, note], *old, [after, texts.number("as it is now")], *steps]
+
+    def explain_row(self, row: KernelRow, texts: Texts) -> tuple[int, Steps]:
+        """Returns the title of a row of kernels and what was decided about its first kernel, as numbers of texts."""
+        side, index, kernels = next(item for item in list_sides(row.places[0]) if item[2])
+        schedule = self.schedules[side][index]
+        return _say(schedule, explain_kernel(schedule, kernels[0].number, kernels[0].kernel), texts)
+
+
+def _name_twins(pair: ScheduleDiff) -> dict[int, str]:
+    """The names of the nodes of before that after has, too, by their ids before."""
+    if pair.after is None:
+        return {}
+    return {node: name_node((pair.after, twin)) for node, twin in pair.pair_nodes().items()}
+
+
+def _say(schedule: Schedule, explanation: Explanation, texts: Texts) -> tuple[int, Steps]:
+    """The title of an explanation and its steps, as numbers of texts."""
     sentences = Sentences(schedule, explanation)
     steps: Steps = []
     for step in explanation.steps:
         heading: str = schedule.buffer_op if step.topic == "BUFFERIZE" else step.topic
-        said = [texts.number(sentence) for fact in step.facts for sentence in sentences.say(fact)]
-        if said:
-            steps.append([texts.number(heading), *said])
+        numbers = [texts.number(sentence) for fact in step.facts for sentence in sentences.say(fact)]
+        if numbers:
+            steps.append([texts.number(heading), *numbers])
     return texts.number(sentences.say_title()), steps

@@ -1,16 +1,13 @@
-"""Puts a report together."""
+"""Makes the page of a view: one run, or two runs with each part as a pair (before, after)."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import json
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
@@ -18,54 +15,69 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from vmapdbg.lint import RULES
-from vmapdbg.model.capture import Capture, Finding, Schedule
-from vmapdbg.model.schedule_index import find_distinct, index_of
+from vmapdbg.model.capture import Finding
+from vmapdbg.model.schedule_index import find_distinct
 from vmapdbg.model.wording import format_plural, inflect
-from vmapdbg.page.format import Places, format_bytes, format_count, format_seconds, format_share, round_count
-from vmapdbg.page.graph.dot import clean_text
-from vmapdbg.page.html.graph import draw_schedule, find_drawn_nodes
-from vmapdbg.page.html.kernels import KernelView, merge_findings, view_kernels
-from vmapdbg.page.html.lines import LineNotes, SourceView, collect_notes, list_lines, view_source
-from vmapdbg.page.html.nodes import (
-    NodeKey,
-    Texts,
-    describe_nodes,
-    explain_group,
-    find_nodes,
-    find_telling,
-    name_node,
+from vmapdbg.page.format import (
+    Places,
+    format_bytes,
+    format_count,
+    format_seconds,
+    format_share,
+    label_patches,
+    round_count,
 )
-from vmapdbg.page.html.pictures import Drawing, Picture
-from vmapdbg.page.html.sources import SourceFile
-from vmapdbg.page.overview.decisions import count_outcomes, count_realized, count_unsplit
-from vmapdbg.page.overview.kernels import KernelGroup, Totals, group_kernels, sum_groups
-from vmapdbg.page.overview.methods import MethodCost, count_methods
-from vmapdbg.page.sentences import Names, say_briefly, say_left_whole
+from vmapdbg.page.graph.dot import clean_text
+from vmapdbg.page.html.drawing import draw_view
+from vmapdbg.page.html.kernels import FoundFault, KernelView, merge_findings, view_kernels
+from vmapdbg.page.html.nodes import Explainer, Texts
+from vmapdbg.page.html.source import SourceFile, SourceView, collect_notes, view_files
+from vmapdbg.page.overview import (
+    Cost,
+    CostRow,
+    KernelRow,
+    RuleRow,
+    count_methods,
+    count_outcomes,
+    count_rules,
+    count_unsplit,
+    group_kernels,
+    sum_kernels,
+)
+from vmapdbg.page.sentences import say_left_whole
+from vmapdbg.page.view import View
 
 PARTS = "parts"
-"""In the data of a page the pieces of it that the template made, for the script to put in."""
+"""The key of the pieces that the template made, in the data of a page. The script puts them into the page."""
 _ENDING = re.compile(r"<(?=[!?]|/?script)", flags=re.I)
-_MOST_PICTURES = 6
-"""So many different schedules are drawn, those with the most work."""
 
 
-def render_report(capture: Capture, files: Sequence[SourceFile], made: str = "") -> str:
-    """Returns a capture as one HTML document that loads nothing.
+def render_report(
+    view: View, files: Sequence[SourceFile], made: str = "", files_before: Sequence[SourceFile] = ()
+) -> str:
+    """Returns a view as one HTML document that loads nothing.
 
-    `files` are the user's, as `read_sources` returns them; `made` says when and from what the report is.
+    `files` are the user's, as `read_sources` returns them; of two runs `files_before` are those of before. `made` says
+    when and from what the report is made.
     """
-    report, texts = Report(capture, files), Texts()
+    report, texts = Report(view, files, files_before), Texts()
     data = {**report.make_data(texts), "texts": texts.list_all()}
-    return fill_template("page.html.jinja", report, data, capture=capture, made=made)
+    return fill_template(view, report, data, made=made)
 
 
 def fill_template(
-    name: str, report: object, data: Mapping[str, Any], cut: str = "", frame: str = "", **values: object
+    view: View,
+    report: object,
+    data: Mapping[str, Any],
+    made: str = "",
+    switches: Sequence[object] = (),
+    cut: str = "",
+    frame: str = "",
 ) -> str:
-    """Returns a template of this folder filled in. `data` is for the script, `report` what the template asks for.
+    """Returns the page's template filled in. `data` is for the script, `report` is what the template reads.
 
-    `frame` is put before and after what changes from state to state of the patches, and `cut` between parts of it that
-    may be equal in two states.
+    With `switches`, the script shows the states. `frame` is put around the parts that change from state to state, and
+    `cut` between pieces of them that may be equal in two states.
     """
     style, script = _read("page.css"), _read("page.js")
     environment = Environment(
@@ -77,15 +89,18 @@ def fill_template(
         lstrip_blocks=True,
     )
     environment.filters |= _FILTERS  # pyright: ignore[reportUnknownMemberType]
-    return environment.get_template(name).render(
+    return environment.get_template("page.html.jinja").render(
         report=report,
+        title=" -> ".join(dict.fromkeys((view.before.snippet, view.after.snippet))),
+        sides=_describe_sides(view),
+        made=made,
+        switches=switches,
         policy=_make_policy(style, script),
         style=Markup(style),
         script=Markup(script),
         data=Markup(_dump(data)),
         cut=Markup(cut),
         frame=Markup(frame),
-        **values,
     )
 
 
@@ -94,14 +109,14 @@ def _read(name: str) -> str:
 
 
 def _clean(value: Any) -> Any:
-    """What cannot be in a document, or would turn a line around, as an escape."""
+    """Escapes what a document cannot hold, and what would turn a line around."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return clean_text(value)
     return value
 
 
 def _make_policy(style: str, script: str) -> str:
-    """Returns a Content-Security-Policy by which nothing is loaded, and no other script or style than ours counts."""
+    """A Content-Security-Policy: nothing is loaded, and only our script and style are used."""
     sources = f"style-src '{_hash(style)}'; script-src '{_hash(script)}'"
     return f"default-src 'none'; {sources}; base-uri 'none'; form-action 'none'"
 
@@ -111,82 +126,93 @@ def _hash(text: str) -> str:
 
 
 def _dump(data: Any) -> str:
-    """Returns JSON that can stand in a `script` element: no `<` can end it."""
+    """JSON for a `script` element: no `<` can end it."""
     plain = {name: value for name, value in data.items() if name != PARTS}
     dumped = json.dumps(plain, separators=(",", ":")).replace("<", "\\u003c")
     if PARTS not in data:
         return dumped
-    # parts that the template made have thousands of tags; none of them is a script or a comment
+    # the parts have thousands of tags, none of them a script or a comment
     parts = _ENDING.sub(lambda match: match[0].replace("<", "\\u003c"), json.dumps(data[PARTS], separators=(",", ":")))
     return f'{dumped[:-1]},"{PARTS}":{parts}}}'
 
 
-_FILTERS = {
-    "bytes": format_bytes,
+def _write_as(value: Any, kind: str) -> str:
+    return _NUMBERS[kind](value)
+
+
+_NUMBERS: dict[str, Callable[[Any], str]] = {"bytes": format_bytes, "round": round_count, "seconds": format_seconds}
+_FILTERS: dict[str, Callable[..., str]] = {
+    **_NUMBERS,
     "count": format_count,
-    "round": round_count,
-    "seconds": format_seconds,
     "plural": format_plural,
     "inflect": inflect,
-    "node": name_node,
+    "write_as": _write_as,
 }
 
 
-@dataclass(frozen=True)
-class RuleRow:
-    """How often a rule realized a node."""
+def ratio(before: float, after: float) -> str:
+    """Returns `0.85x`, nothing if a side is 0 or both are equal."""
+    if before <= 0 or after <= 0 or before == after:
+        return ""
+    return f"{after / before:.2f}x"
 
-    why: str
-    nodes: int
-    kept: int
-    bytes: int
+
+def _describe_sides(view: View) -> list[tuple[str, str]]:
+    """The name of each side, and its target, tinygrad and patches."""
+    if not view.is_pair:
+        versions = view.after.versions
+        observed = ", observed as it is" if view.after.mode == "observe" else ""
+        tinygrad = f"tinygrad {versions.tree or versions.tinygrad}{observed}"
+        return [("", f"{view.after.target}, {tinygrad}, Python {versions.python}, vmapdbg {versions.vmapdbg}")]
+    before, after = view.diff.before, view.diff.after
+    words: list[tuple[str, str]] = []
+    for name, one, other in (("before", before, after), ("after", after, before)):
+        parts = [one.name] if one.name else []
+        if one.snippet != other.snippet:
+            parts.append(one.snippet)
+        parts += [one.target, f"tinygrad {one.versions.tree or one.versions.tinygrad}"]
+        parts += label_patches(one.patches, other.patches)
+        words.append((name, ", ".join(parts)))
+    return words
 
 
 class Report:
-    """What the template asks for about a capture. `number` says what a program is called in the page; by default they
-    are counted."""
+    """What the template asks for about a view. `number` numbers a row of kernels; by default they are counted."""
 
     def __init__(
-        self, capture: Capture, files: Sequence[SourceFile], number: Callable[[KernelGroup], int] | None = None
+        self,
+        view: View,
+        files: Sequence[SourceFile],
+        files_before: Sequence[SourceFile] = (),
+        number: Callable[[KernelRow], int] | None = None,
     ) -> None:
-        self.capture = capture
-        self.groups: list[KernelGroup] = group_kernels(capture)
-        self.programs = [each if number is None else number(group) for each, group in enumerate(self.groups)]
-        self.totals: Totals = sum_groups(self.groups)
-        self.is_predicted: bool = any(group.kernel.predicted is not None for group in self.groups)
-        self.methods: list[MethodCost] = count_methods(capture)
-        self.kernels: list[KernelView] = view_kernels(self.groups, self.programs, capture)
-        self.drawings, self.undrawn = self._draw()
-        self.nodes = self._find_nodes()
-        self.notes: dict[str, LineNotes] = collect_notes(capture, self.nodes)
-        self.places = Places(list_lines(capture), capture.snippet)
-        self.sources: list[SourceView] = [view_source(file, self.notes.values()) for file in files]
-        self.findings = merge_findings(capture.findings)
+        self.view = view
+        self.is_pair = view.is_pair
+        self.before, self.after = view.before, view.after
+        rows = sorted(group_kernels(view, unchanged=True), key=lambda row: view.is_pair and not row.is_changed)
+        self.changed = sum(row.is_changed for row in rows)
+        self.programs = [each if number is None else number(row) for each, row in enumerate(rows)]
+        numbered = list(zip(self.programs, rows, strict=True))
+        self.cost = sum_kernels(view.after)
+        self.is_timed = any(row.is_timed for row in rows)
+        self.is_predicted = not view.is_pair and any(row.kernel.predicted is not None for row in rows)
+        self.explainer = Explainer(view)
+        self.drawings, self.undrawn = draw_view(view, numbered, self.explainer.name)
+        self._choose_nodes(numbered)
+        self.kernels: list[KernelView] = view_kernels(view, numbered, self.explainer.name)
+        self.notes = collect_notes(view, self.explainer.nodes)
+        self.places = Places(self.notes, view.after.snippet)
+        snippets = view.before.snippet, view.after.snippet
+        self.sources: list[SourceView] = view_files(files_before or files, files, self.notes, snippets)
         self.rule_names = {rule.code: rule.name for rule in RULES}
 
-    def _draw(self) -> tuple[list[Drawing], int]:
-        again = find_distinct(self.capture)
-        chosen = [s for s in self.capture.schedules if s.index in again and s.kernels]
-        chosen.sort(key=lambda s: -sum(kernel.executed_ops for kernel in s.kernels))
-        shown = chosen[:_MOST_PICTURES]
-
-        def draw(schedule: Schedule) -> Picture:
-            return draw_schedule(self.capture, schedule, self.groups, self.programs, len(again[schedule.index]))
-
-        # each is laid out by a process of its own
-        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            drawn = [Drawing((picture,)) for picture in pool.map(draw, shown)]
-        return drawn, len(chosen) - len(drawn)
-
-    def _find_nodes(self) -> dict[NodeKey, list[int]]:
-        nodes = find_nodes(zip(self.programs, self.groups, strict=True), self.capture)
-        for key in find_telling(self.capture):
-            nodes.setdefault(key, [])
+    def _choose_nodes(self, rows: Sequence[tuple[int, KernelRow]]) -> None:
+        self.explainer.add_changed()
+        self.explainer.add_kernels(rows)
+        self.explainer.add_others()
         for drawing in self.drawings:
-            for key in find_drawn_nodes(drawing.pictures[0].svg):
-                nodes.setdefault(key, [])
-        known = (key for key in nodes if index_of(self.capture.schedules[key[0]]).node(key[1]) is not None)
-        return {key: nodes[key] for key in known}
+            for name in drawing.list_nodes():
+                self.explainer.add_name(name)
 
     # *** for the template
 
@@ -197,46 +223,93 @@ class Report:
         """A part in per cent, for a bar."""
         return round(100 * part / whole) if whole else 0
 
+    def ratio(self, before: float, after: float) -> str:
+        return ratio(before, after)
+
     def place(self, line: str | None) -> str:
         return self.places.format(line)
 
-    def file(self, name: str) -> str:
-        """A file by the name that its lines have."""
-        return self.places.format(f"{name}:1").removesuffix(":1")
+    def title_of(self, source: SourceView) -> str:
+        """The names of a file, as its lines have them."""
+        return " -> ".join(self.places.format(f"{name}:1").removesuffix(":1") for name in source.names)
 
-    def has_node(self, finding: Finding) -> bool:
-        """Whether the page explains the node of a finding."""
-        return (finding.schedule, finding.node) in self.nodes
+    def line_number(self, line: str | None) -> int | None:
+        """The number in the page of a line of either side."""
+        note = self.notes.get(line or "") or self.notes.get(self.view.name_line(line or ""))
+        return None if note is None else note.number
 
-    def count_distinct(self) -> int:
-        return len(find_distinct(self.capture))
+    def node_of(self, finding: Finding) -> str:
+        """The name of a finding's node, nothing if the page does not explain it."""
+        name = f"{finding.schedule}:{finding.node}"
+        return name if not self.is_pair and name in self.explainer.nodes else ""
 
-    def list_rules(self) -> list[RuleRow]:
-        rows: list[RuleRow] = []
-        for count in count_realized(self.capture):
-            why = say_briefly(count.rule, count.reason, Names(index_of(self.capture.schedules[count.schedule]).op))
-            rows.append(RuleRow(why, count.nodes, count.kept, count.bytes))
+    def list_errors(self) -> list[tuple[str, Any]]:
+        """The errors that ended a run, with the name of its side."""
+        sides = [("before: ", self.before.error), ("after: ", self.after.error)]
+        if not self.is_pair:
+            sides = [("", self.after.error)]
+        return [(name, error) for name, error in sides if error is not None]
+
+    def list_findings(self) -> list[tuple[str, list[FoundFault]]]:
+        """The findings of one run; of two runs the new ones, and those that are gone."""
+        if not self.is_pair:
+            return [("", merge_findings(self.after.findings))]
+        new, gone = self.view.diff.findings_new, self.view.diff.findings_gone
+        return [("new", merge_findings(new)), ("gone", merge_findings(gone))]
+
+    def list_totals(self) -> list[tuple[str, str, str, str]]:
+        """The sums of two runs: a name, before, after, and the ratio."""
+        one, other = sum_kernels(self.before), self.cost
+        held = self.view.diff.before.totals.buffer_bytes, self.view.diff.after.totals.buffer_bytes
+        rows = [
+            ("kernels", f"{one.kernels:,}", f"{other.kernels:,}", ""),
+            ("ops", round_count(one.ops), round_count(other.ops), ratio(one.ops, other.ops)),
+            ("moved", format_bytes(one.bytes), format_bytes(other.bytes), ratio(one.bytes, other.bytes)),
+            ("in buffers", format_bytes(held[0]), format_bytes(held[1]), ratio(*held)),
+        ]
+        if one.seconds and other.seconds:
+            times = format_seconds(one.seconds), format_seconds(other.seconds)
+            rows.append(("in kernels", *times, ratio(one.seconds, other.seconds)))
         return rows
 
+    def count_schedules(self) -> int:
+        """The different schedules of one run, or of two runs those that changed."""
+        if self.is_pair:
+            return sum(not pair.is_empty for pair in self.view.schedules)
+        return len(find_distinct(self.after))
+
+    def list_rules(self) -> list[RuleRow]:
+        return count_rules(self.view)
+
+    def list_methods(self) -> list[CostRow]:
+        return [] if self.is_pair else count_methods(self.view)
+
     def list_outcomes(self) -> list[str]:
+        """How many buffers were kept and removed, by which rules."""
+        if self.is_pair:
+            return []
         counts: Counter[str] = Counter()
         named: dict[str, list[str]] = {}
-        for count in count_outcomes(self.capture):
-            counts[count.outcome] += count.buffers
-            named.setdefault(count.outcome, []).append(f"{count.buffers:,} {count.rule}")
-        said = [f"{counts[outcome]:,} buffers {outcome}: {', '.join(rules)}" for outcome, rules in named.items()]
-        return said + [say_left_whole(count.rule, count.nodes) for count in count_unsplit(self.capture)]
+        for (outcome, rule), count in count_outcomes(self.after).items():
+            counts[outcome] += count
+            named.setdefault(outcome, []).append(f"{count:,} {rule}")
+        lines = [f"{counts[outcome]:,} buffers {outcome}: {', '.join(rules)}" for outcome, rules in named.items()]
+        return lines + [say_left_whole(count.rule, count.nodes) for count in count_unsplit(self.after)]
+
+    def cost_of(self, row: KernelRow) -> Cost:
+        """The sums of a row that is on one side only."""
+        return row.after if row.change.after else row.before
 
     # *** for the script
 
     def make_data(self, texts: Texts) -> dict[str, Any]:
         numbers = {line: note.number for line, note in self.notes.items()}
-        kernels = [self._describe_kernel(view, texts) for view in self.kernels]
-        nodes = describe_nodes(self.nodes, self.capture, numbers, texts)
+        kernels = [self._describe_kernel(shown, texts) for shown in self.kernels]
+        nodes = self.explainer.describe_nodes(numbers, texts)
         lines = [[clean_text(self.place(line)), clean_text(line)] for line in self.notes]
         return {"lines": lines, "kernels": kernels, "nodes": nodes}
 
-    def _describe_kernel(self, view: KernelView, texts: Texts) -> list[Any]:
-        title, steps = explain_group(view.group, self.capture, texts)
-        lines = [self.notes[line].number for line in view.group.lines if line in self.notes]
-        return [clean_text(view.group.kernel.name or "(failed)"), lines, title, steps]
+    def _describe_kernel(self, shown: KernelView, texts: Texts) -> list[Any]:
+        title, steps = self.explainer.explain_row(shown.row, texts)
+        lines = [number for line in shown.row.lines if (number := self.line_number(line)) is not None]
+        return [clean_text(shown.name or "(failed)"), lines, title, steps]

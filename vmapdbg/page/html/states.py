@@ -1,6 +1,6 @@
-"""Puts the report of several states of the patches together: the page of each, chosen by switches.
+"""Makes the page of several states of the patches: switches choose the state that is shown.
 
-What is equal in two states is in the page once: all of it where their schedules are equal, else each part that the
+What is equal in two states is in the page once: the whole page if their schedules are equal, else each piece that the
 template cuts off (a line of source, a drawing, the code of a kernel), and each entry of the data.
 """
 
@@ -18,21 +18,21 @@ from vmapdbg.model.capture import Capture
 from vmapdbg.model.schedule_index import kernel_identity
 from vmapdbg.model.wording import format_plural
 from vmapdbg.page.graph.dot import clean_text
-from vmapdbg.page.html.diff_page import ratio
 from vmapdbg.page.html.nodes import Texts
-from vmapdbg.page.html.page import Report, fill_template
-from vmapdbg.page.html.sources import SourceFile
-from vmapdbg.page.overview.kernels import KernelGroup, Totals, group_kernels, sum_groups
+from vmapdbg.page.html.page import PARTS, Report, fill_template, ratio
+from vmapdbg.page.html.source import SourceFile
+from vmapdbg.page.overview import Cost, KernelRow, sum_kernels
+from vmapdbg.page.view import View
 
-# no value has such characters: a page shows them as escapes
+# no value has these characters: a page shows them as escapes
 _CUT, _FRAME = "\x1c", "\x1d"
 _SUMMARIES = {patch.name: patch.summary for patch in PATCHES}
 
 
 @dataclass(frozen=True)
 class Switch:
-    """A box to check: the numbers of the states that are shown when it is, and when it is not; `says` is what comes of
-    it."""
+    """A box to check: the numbers of the states to show when it is checked, and when it is not. `says` is what
+    changes."""
 
     name: str
     title: str
@@ -43,14 +43,14 @@ class Switch:
 
 
 def render_states(states: Sequence[tuple[PatchState, Capture]], files: Sequence[SourceFile], made: str = "") -> str:
-    """Returns captures of one snippet with other patches each as one HTML document, which shows the first and has a
-    switch for each other. `files` and `made` are those of `render_report`."""
+    """Returns captures of one snippet with different patches as one HTML document. It shows the first, and has a switch
+    for each other. For `files` and `made` see `render_report`."""
     report = _States(states, files)
-    return fill_template("states.html.jinja", report, report.make_data(), capture=states[0][1], made=made)
+    return fill_template(View.of_one(states[0][1]), report, report.make_data(), made=made, switches=report.switches)
 
 
 class _Once:
-    """Values that a page has once, by their number."""
+    """Values that are in a page once, by number."""
 
     def __init__(self) -> None:
         self.values: list[Any] = []
@@ -65,18 +65,18 @@ class _Once:
 
 
 class _States:
-    """What the template of several states asks for."""
+    """What the template asks for around the pages of the states."""
 
     def __init__(self, states: Sequence[tuple[PatchState, Capture]], files: Sequence[SourceFile]) -> None:
         self.states, self.files = states, files
-        self.totals = [sum_groups(group_kernels(capture)) for _, capture in states]
+        self.totals = [sum_kernels(capture) for _, capture in states]
         self.distinct: list[Capture] = []
-        # a program has one number in all states, so that what names it is equal
+        # a program has one number in all states, so that pieces that name it are equal
         self.programs: dict[tuple[str, str], int] = {}
-        # for each state the number of the first that is equal to it, among those that are not
+        # for each state the number of its page in `distinct`
         self.pages = [self._find_page(capture) for _, capture in states]
         self.switches = [self._make_switch(number, state) for number, (state, _) in enumerate(states) if number > 0]
-        # what each patch does comes first
+        # the switches of single patches come first
         self.switches.sort(key=lambda switch: switch.on != 0)
 
     def _find_page(self, capture: Capture) -> int:
@@ -94,7 +94,7 @@ class _States:
         return Switch(state.off, _SUMMARIES[state.off], 0, number, f"without it {says}", failed)
 
     def _compare(self, number: int) -> str:
-        """What a state has that the first has not."""
+        """What a state changes, compared with the first."""
         first, capture = self.states[0][1], self.states[number][1]
         if capture.error is not None:
             return clean_text(capture.error.type)
@@ -103,7 +103,7 @@ class _States:
         before, after = self.totals[0], self.totals[number]
         count, more = format_plural(after.kernels, "kernel"), after.kernels - before.kernels
         if _count_programs(first) == _count_programs(capture):
-            # what they took differs, too, but by chance alone
+            # the times differ, but by chance
             return f"the same {count}"
         if more:
             count += f" ({more:+,})"
@@ -120,13 +120,13 @@ class _States:
         return {
             "states": [self._describe_state(number) for number in range(len(self.states))],
             "pages": pages,
-            "parts": parts.values,
+            PARTS: parts.values,
             "rows": rows.values,
             "texts": texts.list_all(),
         }
 
     def _describe_state(self, number: int) -> list[Any]:
-        """The number of its page, what is said of it, and for each switch whether it is on."""
+        """The number of its page, a sentence about it, and for each switch whether it is on."""
         state, capture = self.states[number]
         said = f"Shown: {state.words}, {format_plural(self.totals[number].kernels, 'kernel')}"
         if capture.error is not None:
@@ -135,17 +135,18 @@ class _States:
         return [self.pages[number], said, on]
 
     def _is_on(self, switch: Switch, number: int) -> bool:
-        """Whether a box is checked where a state is shown: that of a patch where the patch is on."""
+        """Whether a switch is checked while a state is shown."""
         if switch.on:
             return number == switch.on
         return bool(self.states[number][0].patches) and number != switch.off
 
-    def _number(self, group: KernelGroup) -> int:
-        return self.programs.setdefault((kernel_identity(group.kernel), group.kernel.name), len(self.programs))
+    def _number(self, row: KernelRow) -> int:
+        return self.programs.setdefault((kernel_identity(row.kernel), row.kernel.name), len(self.programs))
 
     def _make_page(self, capture: Capture, texts: Texts, parts: _Once, rows: _Once) -> dict[str, Any]:
-        report = Report(capture, self.files, self._number)
-        whole = fill_template("page.html.jinja", report, {}, _CUT, _FRAME, capture=capture, made="")
+        view = View.of_one(capture)
+        report = Report(view, self.files, number=self._number)
+        whole = fill_template(view, report, {}, cut=_CUT, frame=_FRAME)
         _, overview, _, main, _ = whole.split(_FRAME)
         data = report.make_data(texts)
         return {
@@ -159,7 +160,7 @@ class _States:
 
 
 def _list_shown(capture: Capture) -> object:
-    """What a page shows of a capture; which patches are on is said by the switches."""
+    """What a page shows of a capture. The switches show which patches are on."""
     return capture.schedules, capture.error, capture.findings, capture.missing
 
 
@@ -167,8 +168,8 @@ def _count_programs(capture: Capture) -> Counter[str]:
     return Counter(kernel_identity(kernel) for kernel in capture.kernels)
 
 
-def _list_ratios(before: Totals, after: Totals) -> list[str]:
-    """`1.91x ops`, of what is not as before."""
+def _list_ratios(before: Cost, after: Cost) -> list[str]:
+    """`1.91x ops`, for what changed."""
     ratios = {
         "ops": ratio(before.ops, after.ops),
         "bytes": ratio(before.bytes, after.bytes),

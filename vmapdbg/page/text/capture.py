@@ -1,9 +1,8 @@
-"""Prints a Capture on a terminal or into a pipe: the header, then each schedule section by section."""
+"""Prints one run on a terminal or into a pipe: the header, then each schedule section by section."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from importlib import import_module
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 from rich.console import Console
@@ -12,20 +11,18 @@ from rich.text import Text
 from vmapdbg.install.patches import Patch
 from vmapdbg.model.capture import Capture, Schedule
 from vmapdbg.model.schedule_index import count_kernels, find_distinct
-from vmapdbg.model.wording import format_known, format_plural, inflect
+from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.page.crash_sentences import describe_crash
 from vmapdbg.page.findings import Findings
 from vmapdbg.page.format import Places
-from vmapdbg.page.overview.selection import Selected
 from vmapdbg.page.sections import SECTIONS
-from vmapdbg.page.text.buffers import format_alerts
-from vmapdbg.page.text.kernels import describe_copies
 from vmapdbg.page.text.layout import Column, Page, Part, Row, lay_out_table
 from vmapdbg.page.text.overview import format_overview
-from vmapdbg.page.text.view import ALERT, CaptureView, ScheduleView
+from vmapdbg.page.text.schedule import describe_schedule, print_schedule
+from vmapdbg.page.text.view import ALERT, RunView, ScheduleView
+from vmapdbg.page.view import Selected, View, pair_with_itself
 
 _MANY_SCHEDULES = 4
-_Printer = Callable[[ScheduleView], list[Text]]
 
 
 def print_capture(
@@ -35,51 +32,46 @@ def print_capture(
     only: Collection[str] = tuple(SECTIONS),
     schedule: int | Literal["all"] | None = None,
     show_all: bool = False,
-    selected: Mapping[int, Selected] | None = None,
+    selected: Sequence[Selected] | None = None,
 ) -> None:
     """Prints a capture: header, schedules, and the findings that belong to nothing printed.
 
-    `only` chooses sections. `schedule` is the index of one schedule, or `all`; None prints all, but when
-    there are more than four, those with nothing new (only copies, or the kernels of an earlier one) get one
-    line. `show_all` keeps every node and every kernel apart. `selected` has, by the index of its schedule, all that is
-    to be printed; None prints everything. Raises ValueError for a section or an index that is not there.
+    `only` chooses sections. `schedule` is the index of one schedule, or `all`. None prints all schedules, but if there
+    are more than four, a schedule with nothing new (only copies, or the kernels of an earlier one) gets one line.
+    `show_all` prints every node and every kernel in a row of its own. `selected` are the parts of schedules to print;
+    None prints everything. Raises ValueError for an unknown section or index.
     """
-    chosen = _choose_schedules(capture, schedule)
+    pairs = [item.part for item in selected or ()]
+    if selected is None:
+        pairs = [pair_with_itself(item) for item in _choose_schedules(capture, schedule)]
     if unknown := sorted(set(only) - set(SECTIONS)):
         raise ValueError(f"unknown section {unknown[0]!r}: choose from {', '.join(SECTIONS)}")
-    printers = [_load_printer(name) for name in SECTIONS if name in only]
-    page = Page(console, show_all=show_all)
-    whole = CaptureView(capture, page, copies_source=selected is not None)
-    page.show(_format_header(capture, page, whole.places))
-    if selected is not None:
-        for item in chosen:
-            if item.index in selected:
-                _print_schedule(ScheduleView(whole, item, selected[item.index]), printers)
-        return
+    page, places = Page(console, show_all=show_all), Places.of(capture)
+    run = RunView(page, places, capture=capture, copies_source=selected is not None)
+    page.show(_format_header(capture, page, places))
     brief: dict[int, str] = {}
-    if schedule is None and len(chosen) > _MANY_SCHEDULES:
-        brief = _find_brief(capture, whole.findings)
-    after_brief = False
-    for item in chosen:
-        view = ScheduleView(whole, item)
-        if item.index in brief:
-            # schedules in one line each stand together
-            if not after_brief:
-                page.show([Text()])
-            page.show(_format_brief(view, brief[item.index]))
+    if selected is None and schedule is None and len(pairs) > _MANY_SCHEDULES:
+        brief = _list_brief(capture, run.findings)
+    is_after_brief = False
+    for pair in pairs:
+        view = ScheduleView(run, pair)
+        if pair.index not in brief:
+            print_schedule(view, only)
         else:
-            _print_schedule(view, printers)
-        after_brief = item.index in brief
-    if schedule is None or schedule == "all":
-        page.show(_format_rest(whole))
+            # no blank line between schedules with one line each
+            if not is_after_brief:
+                page.show([Text()])
+            page.show(_format_brief(view, brief[pair.index]))
+        is_after_brief = pair.index in brief
+    if selected is None and (schedule is None or schedule == "all"):
+        page.show(_format_rest(run))
 
 
-def print_overview(capture: Capture, console: Console, hidden: str) -> None:
-    """Prints the header and what the whole run comes to; `hidden` says how to see the rest."""
-    page = Page(console)
-    whole = CaptureView(capture, page)
-    page.show(_format_header(capture, page, whole.places))
-    page.show(format_overview(whole, hidden))
+def print_overview(view: View, console: Console, hidden: str) -> None:
+    """Prints the header and the overview of a run; `hidden` says how to see the rest."""
+    page, places = Page(console), Places.of(view.after)
+    page.show(_format_header(view.after, page, places))
+    page.show(format_overview(view, page, places, hidden))
 
 
 def print_patches(patches: Sequence[Patch], states: Mapping[str, bool], console: Console) -> None:
@@ -172,42 +164,8 @@ def _format_observed(capture: Capture) -> list[list[Part]]:
     return parts
 
 
-def _load_printer(section: str) -> _Printer:
-    """Returns the printer of a section."""
-    module, _, function = SECTIONS[section].partition(":")
-    return getattr(import_module(f"vmapdbg.page.text.{module}"), function)
-
-
-def _print_schedule(view: ScheduleView, printers: Sequence[_Printer]) -> None:
-    heading = view.page.rule((f"== schedule {view.schedule.index}", "bold"), *_describe_schedule(view))
-    view.page.show([Text(), *heading, *_format_other_switches(view), *format_alerts(view)])
-    for format_section in printers:
-        view.page.show([Text(), *format_section(view)])
-
-
-def _describe_schedule(view: ScheduleView) -> list[str]:
-    schedule = view.schedule
-    parts = [view.places.format(schedule.line, "  {}"), f"  {format_plural(len(schedule.kernels), 'kernel')}"]
-    if schedule.copies:
-        parts.append(f" + {describe_copies(schedule)}")
-    if schedule.cached:
-        parts.append(", from tinygrad's schedule cache")
-    return parts
-
-
-def _format_other_switches(view: ScheduleView) -> list[Text]:
-    """A warning where a cached schedule was made under other switches than those of now."""
-    changed = view.schedule.not_in_key
-    if not changed:
-        return []
-    then, now = (", ".join(f"{name}={values[side]}" for name, values in changed.items()) for side in (0, 1))
-    it = inflect(len(changed), "it", "them")
-    alert = f"!! made with {then}, now {now}: tinygrad's cache does not look at {it}"
-    return view.page.wrap((alert, ALERT), indent=2, hang=3)
-
-
-def _find_brief(capture: Capture, findings: Findings) -> dict[int, str]:
-    """Maps the index of each schedule that shows nothing new to the reason."""
+def _list_brief(capture: Capture, findings: Findings) -> dict[int, str]:
+    """Returns index -> reason for each schedule with nothing new."""
     brief: dict[int, str] = {}
     first = {index: one for one, again in find_distinct(capture).items() for index in again}
     for schedule in capture.schedules:
@@ -227,15 +185,14 @@ def _has_findings(schedule: Schedule, findings: Findings) -> bool:
 
 
 def _format_brief(view: ScheduleView, reason: str) -> list[Text]:
-    name = (f"-- schedule {view.schedule.index}", "bold")
-    option = (f"  ({reason}; --schedule {view.schedule.index})", "dim")
-    return view.page.wrap(name, *_describe_schedule(view), option, hang=3)
+    option = (f"  ({reason}; --schedule {view.pair.index})", "dim")
+    return view.page.wrap(*describe_schedule(view, "--"), option, hang=3)
 
 
-def _format_rest(whole: CaptureView) -> list[Text]:
-    """The findings that belong to nothing printed."""
-    page, places = whole.page, whole.places
-    rest = whole.findings.take_rest()
+def _format_rest(run: RunView) -> list[Text]:
+    """Returns the findings that belong to nothing printed."""
+    page, places = run.page, run.places
+    rest = run.findings.take_rest()
     if not rest:
         return []
     lines = [Text(), page.text("Findings", "bold")]

@@ -8,7 +8,7 @@ from vmapdbg.check.result import ScheduleCheck
 from vmapdbg.model.crash import Crash
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.page.crash_sentences import describe_crash, describe_error, describe_expected
-from vmapdbg.page.text.view import ALERT, CaptureView, ScheduleView
+from vmapdbg.page.text.view import CaptureView
 
 _MOST_OUTPUTS = 3
 _MOST_NODES = 6
@@ -41,16 +41,6 @@ def format_graph_error(view: CaptureView) -> list[Text]:
     return lines + view.page.wrap(
         "there is no graph of what it failed in: nothing of it was compared", indent=4, hang=2
     )
-
-
-def format_failed_kernel(view: ScheduleView, number: int) -> list[Text]:
-    """Returns why tinygrad makes no program of a kernel."""
-    failed = view.schedule.kernels[number].failed
-    assert failed is not None
-    lines = view.page.wrap((f"#{number} has no program: {describe_error(failed)}", ALERT), hang=2)
-    for sentence in describe_crash(failed.crash):
-        lines += view.page.wrap(sentence, indent=2, hang=2)
-    return lines
 
 
 def _format_nodes(view: CaptureView, crash: Crash, schedule: int) -> list[Text]:

@@ -1,89 +1,76 @@
-"""Prints a diff on a terminal or into a pipe: the verdict, the two sides, then each schedule that changed."""
+"""Prints two runs on a terminal or into a pipe: the verdict, the two sides, then each schedule that changed."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from rich.console import Console
 from rich.text import Text
 
-from vmapdbg.diff import CaptureDiff, ScheduleDiff, ValueDiff
-from vmapdbg.diff.pairing import find_ranges
-from vmapdbg.model.wording import format_known, format_plural, inflect
-from vmapdbg.page.format import Places, format_ids, format_shape
-from vmapdbg.page.overview.diff_selection import SelectedChange
-from vmapdbg.page.text.diff_bufferizes import format_bufferizes
-from vmapdbg.page.text.diff_head import (
-    describe_totals,
-    format_errors,
-    format_findings,
-    format_printed,
-    format_sides,
-    format_verdict,
-)
-from vmapdbg.page.text.diff_kernels import format_kernels
-from vmapdbg.page.text.diff_nodes import format_nodes, format_vmap_map
-from vmapdbg.page.text.diff_source import DiffListing
-from vmapdbg.page.text.diff_view import AFTER, BEFORE, STATUS_STYLES, DiffView, join_change
-from vmapdbg.page.text.layout import Page, Part
+from vmapdbg.diff import CaptureDiff, ScheduleDiff, Side
+from vmapdbg.diff.source import align_sources
+from vmapdbg.model.capture import SnippetError
+from vmapdbg.model.grouping import group_equal
+from vmapdbg.model.wording import format_plural, inflect, shorten_commit
+from vmapdbg.page.format import Places, format_ids, label_patches
+from vmapdbg.page.text.code import format_line_pair
+from vmapdbg.page.text.layout import Page
+from vmapdbg.page.text.schedule import describe_time, describe_totals, name_only_side, name_schedule, print_schedule
+from vmapdbg.page.text.view import AFTER, ALERT, BEFORE, STATUS_STYLES, RunView, ScheduleView
+from vmapdbg.page.view import Selected
 
-_MOST_OUTPUTS = 8
+_MOST_FINDINGS = 5
+_DIED = "ChildDied"
 _BRIEF_SIGNS = {"unchanged": ("=", "dim"), "only before": ("-", BEFORE), "only after": ("+", AFTER)}
 
 
-def print_diff(diff: CaptureDiff, console: Console, *, show_all: bool = False, unified: bool = False) -> None:
+def print_diff(
+    diff: CaptureDiff,
+    console: Console,
+    *,
+    selected: Sequence[Selected] | None = None,
+    show_all: bool = False,
+    unified: bool = False,
+) -> None:
     """Prints a diff: first the verdict in one line, then only what changed.
 
-    `show_all` prints what is the same, too, and folds nothing. Changed source stands side by side from 100 columns
-    on, below that, or where one side has none, in one column; with `unified` as hunks.
+    `show_all` prints equal parts, too, and folds nothing. Changed source is side by side from 100 columns on; below
+    that, or if one side has none, it is in one column; with `unified` it is printed as hunks. `selected` are the parts
+    to print; None prints all schedules.
     """
     page = Page(console, show_all=show_all)
-    places = Places(collect_places(diff), diff.after.snippet)
-    print_head(page, diff, places)
-    listing = DiffListing(unified=unified)
+    run = RunView(page, print_head(page, diff), diff=diff, unified=unified)
+    if selected is not None:
+        for item in selected:
+            print_schedule(ScheduleView(run, item.part, item.whole))
+        return
     waiting: list[tuple[ScheduleDiff, str]] = []
-    for schedule, reason in _find_brief(diff, show_all=show_all):
+    for schedule, reason in _list_brief(diff, show_all=show_all):
         if reason:
             waiting.append((schedule, reason))
             continue
         page.show(_format_brief(page, waiting))
         waiting = []
-        _print_schedule(DiffView(diff, schedule, page, places), listing)
+        print_schedule(ScheduleView(run, schedule))
     page.show(_format_brief(page, waiting))
 
 
-def print_selected(
-    diff: CaptureDiff,
-    selected: Sequence[SelectedChange],
-    console: Console,
-    *,
-    show_all: bool = False,
-    unified: bool = False,
-) -> None:
-    """Prints a part of a diff, in the same form."""
-    page = Page(console, show_all=show_all)
-    places = Places(collect_places(diff), diff.after.snippet)
-    print_head(page, diff, places)
-    listing = DiffListing(unified=unified)
-    for item in selected:
-        _print_schedule(DiffView(diff, item.part, page, places, item.whole), listing)
-
-
 def print_verdict(diff: CaptureDiff, console: Console) -> None:
-    """Prints the verdict, the sides and the findings alone."""
-    print_head(Page(console), diff, Places(collect_places(diff), diff.after.snippet))
+    """Prints only the verdict, the sides and the findings."""
+    print_head(Page(console), diff)
 
 
-def print_head(page: Page, diff: CaptureDiff, places: Places) -> None:
-    """Prints the verdict, the sides, and what they printed."""
-    page.show(page.wrap(format_verdict(page, diff), hang=2))
-    page.show([*format_sides(page, diff), *format_errors(page, diff, places), *format_printed(page, diff)])
-    page.show(format_findings(page, diff, places))
+def print_head(page: Page, diff: CaptureDiff) -> Places:
+    """Prints the verdict, the sides, and what they printed; returns the short names of the places."""
+    places = Places(_collect_places(diff), diff.after.snippet)
+    page.show(page.wrap(_format_verdict(page, diff), hang=2))
+    page.show([*_format_sides(page, diff), *_format_errors(page, diff, places), *_format_printed(page, diff)])
+    page.show(_format_findings(page, diff, places))
+    return places
 
 
-def collect_places(diff: CaptureDiff) -> Iterator[str | None]:
-    """Yields every line that a diff names."""
+def _collect_places(diff: CaptureDiff) -> Iterator[str | None]:
     for side in (diff.before, diff.after):
         yield side.error and side.error.line
     yield from (found.line for found in (*diff.findings_gone, *diff.findings_new))
@@ -96,8 +83,8 @@ def collect_places(diff: CaptureDiff) -> Iterator[str | None]:
             yield from (line for side in (*change.before, *change.after) for line in side.kernel.lines)
 
 
-def _find_brief(diff: CaptureDiff, *, show_all: bool) -> list[tuple[ScheduleDiff, str]]:
-    """Pairs each schedule with why it gets only one line; an empty reason: it does not."""
+def _list_brief(diff: CaptureDiff, *, show_all: bool) -> list[tuple[ScheduleDiff, str]]:
+    """Pairs each schedule with the reason why it gets only one line; no reason: it is printed whole."""
     if show_all:
         return [(schedule, "") for schedule in diff.schedules]
     seen: dict[str, ScheduleDiff] = {}
@@ -107,31 +94,21 @@ def _find_brief(diff: CaptureDiff, *, show_all: bool) -> list[tuple[ScheduleDiff
         if schedule.is_empty:
             reason = "unchanged"
         elif not schedule.is_pair:
-            reason = _name_only_side(schedule)
+            reason = name_only_side(schedule)
         else:
-            # layers of a network change alike: all but where they stand and what came out
+            # layers of a network change alike, except for their place and their values
             nameless = replace(schedule, before=0, after=0, line_before=None, line_after=None, outputs=())
             first = seen.setdefault(repr(nameless), schedule)
             if first is not schedule:
-                reason = f"the changes of schedule {_format_index(first)} again"
+                reason = f"the changes of schedule {name_schedule(first)} again"
         found.append((schedule, reason))
     return found
 
 
-def _name_only_side(schedule: ScheduleDiff) -> str:
-    return "only before" if schedule.after is None else "only after"
-
-
-def _format_index(schedule: ScheduleDiff) -> str:
-    return join_change(format_known("{}", schedule.before), format_known("{}", schedule.after))
-
-
 def _format_brief(page: Page, waiting: Iterable[tuple[ScheduleDiff, str]]) -> list[Text]:
-    groups: dict[str, list[ScheduleDiff]] = {}
-    for schedule, reason in waiting:
-        groups.setdefault(reason, []).append(schedule)
     lines: list[Text] = []
-    for reason, schedules in groups.items():
+    for group in group_equal(waiting, lambda item: item[1]):
+        schedules, reason = [schedule for schedule, _ in group], group[0][1]
         totals = [item for schedule in schedules if (item := schedule.totals_after or schedule.totals_before)]
         kernels, copies = sum(item.kernels for item in totals), sum(item.copies for item in totals)
         held = format_plural(kernels, "kernel")
@@ -148,152 +125,177 @@ def _format_brief(page: Page, waiting: Iterable[tuple[ScheduleDiff, str]]) -> li
 def _name_schedules(schedules: Sequence[ScheduleDiff]) -> str:
     noun = inflect(len(schedules), "schedule")
     if any(item.is_pair and item.before != item.after for item in schedules):
-        return f"{noun} {', '.join(map(_format_index, schedules))}"
+        return f"{noun} {', '.join(map(name_schedule, schedules))}"
     return f"{noun} {format_ids(item.index for item in schedules)}"
 
 
-def _print_schedule(view: DiffView, listing: DiffListing) -> None:
-    page = view.page
-    page.show([Text(), *_format_heading(view), *_format_totals(view), *_format_legend(view)])
-    for section in (
-        _format_values,
-        format_nodes,
-        format_vmap_map,
-        format_bufferizes,
-        format_kernels,
-        listing.format,
-        _format_same,
-    ):
-        if lines := section(view):
-            page.show([Text(), *lines])
+# *** the head
 
 
-def _format_heading(view: DiffView) -> list[Text]:
-    page, schedule = view.page, view.schedule
-    line = view.line(schedule.line_before, schedule.line_after)
-    parts: list[Part] = [(f"== schedule {_format_index(schedule)}", "bold")]
-    if line.plain:
-        parts += ["  ", line]
-    if not schedule.is_pair:
-        parts.append((f"  {_name_only_side(schedule)}", "bold"))
-    return page.rule(*parts)
-
-
-def _format_totals(view: DiffView) -> list[Text]:
-    before, after = view.schedule.totals_before, view.schedule.totals_after
-    if before is None or after is None or before == after or len(view.diff.schedules) == 1:
+def _format_findings(page: Page, diff: CaptureDiff, places: Places) -> list[Text]:
+    """Returns what lint finds on one side alone."""
+    gone, new = len(diff.findings_gone), len(diff.findings_new)
+    if not gone and not new:
         return []
-    return view.page.wrap(Text(", ").join(describe_totals(view.page, before, after)), indent=2, hang=2)
-
-
-def _format_legend(view: DiffView) -> list[Text]:
-    """Which range is which, where the names of the sides differ and something that is shown has them."""
-    page, schedule = view.page, view.schedule
-    if not schedule.is_pair or not (schedule.nodes or schedule.removed_ranges or schedule.added_ranges):
-        return []
-    shown = _find_shown_ranges(schedule, is_one_snippet=view.diff.same_snippet)
-    moved = [f"{one} -> {other}" for one, other in schedule.renamed.items() if one != other and one in shown]
-    lines: list[Text] = []
-    if moved:
-        lines += page.wrap(("ranges renamed ", "dim"), ", ".join(moved), indent=2, hang=2)
-    for label, style, ranges, tick in (
-        ("- ranges only before ", BEFORE, schedule.removed_ranges, "'"),
-        ("+ ranges only after ", AFTER, schedule.added_ranges, ""),
-    ):
-        names = ", ".join(f"{item.name}{tick}={item.size} {item.axis_type}" for item in ranges)
-        if names:
-            lines += page.wrap((label, style), names, indent=2, hang=2)
+    counts = [f"{count} {word}" for count, word in ((gone, "gone"), (new, "new")) if count]
+    lines = [Text(), *page.head("Findings", ", ".join(counts))]
+    for sign, style, findings in (("-", BEFORE, diff.findings_gone), ("+", AFTER, diff.findings_new)):
+        for found in findings[:_MOST_FINDINGS]:
+            sentence = f" {found.message}{places.format(found.line, ' ({})')}"
+            lines += page.wrap((f"{sign} {found.code}", style), sentence, hang=4)
+        if len(findings) > _MOST_FINDINGS:
+            more = format_plural(len(findings) - _MOST_FINDINGS, "finding")
+            lines += page.wrap((f"{sign} {more} more", style))
     return lines
 
 
-def _find_shown_ranges(schedule: ScheduleDiff, *, is_one_snippet: bool) -> Container[str]:
-    """Returns the ranges of before that a legend is for: all of them, or of two tinygrads or two snippets, where a
-    realize point more gives all others another number, those that something has which changed."""
-    if not schedule.folded_before and is_one_snippet:
-        return schedule.renamed
-    nodes = [*(item.before for item in schedule.nodes), *schedule.nodes_only_before]
-    texts = [name for node in nodes for name in (*(node.in_ranges or ()), *(node.out_ranges or ()))]
-    for item in schedule.bufferizes:
-        if item.before is not None and item.status != "unchanged":
-            texts += item.before.closed_ranges
-    return {name for text in texts for name in find_ranges(text)}
+# *** the verdict
 
 
-def _format_same(view: DiffView) -> list[Text]:
-    """The banner for what did not change."""
-    schedule = view.schedule
-    buffers = sum(item.status == "unchanged" for item in schedule.bufferizes)
-    kernels = sum(item.status == "unchanged" for item in schedule.kernels)
-    parts: list[str] = []
-    if schedule.same_nodes:
-        parts.append(format_plural(len(schedule.same_nodes), "node"))
-    modes = {view.diff.before.mode, view.diff.after.mode}
-    if schedule.is_pair and not schedule.vmap_map and modes != {"observe"}:
-        parts.append("vmap_map")
+def _format_verdict(page: Page, diff: CaptureDiff) -> Text:
+    """Returns the verdict in one line."""
+    before, after = diff.before, diff.after
+    if before.error is not None and after.error is not None and not before.schedules + after.schedules:
+        return page.text(
+            f"nothing to compare: {_describe_failed(before)} before, {_describe_failed(after)} after", ALERT
+        )
+    if before.error != after.error:
+        ends = (f"{name} {_describe_end(side)}" for name, side in (("before", before), ("after", after)))
+        parts = [page.text("; ".join(ends))]
+    else:
+        parts = describe_totals(page, before.totals, after.totals)
+        parts = _describe_counts(page, diff, parts) + parts + describe_time(page, before.totals, after.totals)
+    if diff.values != "unknown":
+        parts.append(page.text(f"values {diff.values}", STATUS_STYLES.get(diff.values, "")))
+    if diff.printed is not None and not diff.printed.equal:
+        parts.append(page.text("printed differently", ALERT))
+    verdict = Text(", ").join(parts)
+    if diff.is_empty:
+        return page.join(("no change", "bold green"), ": ", verdict)
+    verdict.stylize_before("bold")
+    return verdict
+
+
+def _describe_end(side: Side) -> str:
+    if side.error is None:
+        return f"made {format_plural(side.schedules, 'schedule')}, {format_plural(side.totals.kernels, 'kernel')}"
+    if side.error.type == _DIED:
+        return "DIED"
+    if not side.schedules:
+        return f"RAISED {side.error.type} before its first schedule"
+    return f"RAISED {side.error.type} after {format_plural(side.schedules, 'schedule')}"
+
+
+def _describe_failed(side: Side) -> str:
+    assert side.error is not None
+    return "DIED" if side.error.type == _DIED else f"RAISED {side.error.type}"
+
+
+def _describe_counts(page: Page, diff: CaptureDiff, totals: list[Text]) -> list[Text]:
+    """What there is to say where the number of kernels did not change."""
+    if diff.before.totals.kernels != diff.after.totals.kernels:
+        return []
+    kernels = [item for schedule in diff.schedules for item in schedule.kernels]
+    # a kernel that only one side has is none of the other's that changed
+    changed = sum(item.status not in ("unchanged", "only-before") for item in kernels)
+    every = format_plural(diff.after.totals.kernels, "kernel")
+    if changed:
+        return [page.text(f"{changed} of {every} changed")]
+    same = [page.text(f"{every} the same")]
+    if diff.is_empty or totals:
+        return same
+    nodes = sum(len(item.nodes) for item in diff.schedules)
+    buffers = sum(part.status != "unchanged" for item in diff.schedules for part in item.bufferizes)
+    if nodes:
+        same.append(page.text(f"{format_plural(nodes, 'node')} changed"))
     if buffers:
-        parts.append(f"{buffers} {view.buffer_op}")
-    if kernels:
-        parts.append(format_plural(kernels, "kernel"))
+        same.append(page.text(f"{buffers} {diff.schedules[-1].buffer_op_after} changed"))
+    return same
+
+
+# *** the sides
+
+
+def _format_sides(page: Page, diff: CaptureDiff) -> list[Text]:
+    """Returns what the sides are: what they have in common, and what only one has."""
+    before, after = diff.before, diff.after
+    both, only_before, only_after = [after.snippet], list[str](), list[str]()
+    if not diff.same_snippet:
+        both, only_before, only_after = [], [before.snippet], [after.snippet]
+    if before.name != after.name:
+        only_before, only_after = [before.name, *only_before], [after.name, *only_after]
+    for one, other in zip(_label_side(before), _label_side(after), strict=True):
+        if one == other:
+            both.append(one)
+        else:
+            only_before.append(one)
+            only_after.append(other)
+    if on := [name for name, state in after.patches.items() if state and before.patches.get(name, False)]:
+        both.append(f"patches on {', '.join(on)}")
+    only_before += label_patches(before.patches, after.patches)
+    only_after += label_patches(after.patches, before.patches)
     lines: list[Text] = []
-    if parts:
-        lines += view.page.wrap((f"= unchanged: {', '.join(parts)}", "dim"), hang=2)
-    if schedule.folded_before or schedule.folded_after:
-        many = f"{len(schedule.folded_before)} -> {len(schedule.folded_after)} nodes"
-        what = "that only write a value in another way: broadcasts, permutations, stores of outputs"
-        lines += view.page.wrap((f"= not compared: {many} {what}", "dim"), hang=2)
+    for label, style, parts in (
+        ("before", BEFORE, only_before),
+        ("after ", AFTER, only_after),
+        ("both  ", "dim", both),
+    ):
+        if parts:
+            lines += page.wrap((f"{label}  ", style), ", ".join(parts), hang=8)
+    if not diff.same_snippet:
+        lines += page.wrap(("different snippets: compared as far as their graphs agree", "bold yellow"), hang=2)
     return lines
 
 
-# *** values
+def _label_side(side: Side) -> list[str]:
+    versions = side.versions
+    tinygrad = f"tinygrad {versions.tinygrad}"
+    if versions.commit is not None:
+        tinygrad += f" ({shorten_commit(versions.commit)})"
+    if side.mode == "observe":
+        tinygrad += ", observed"
+    return [
+        f"target {side.target}",
+        tinygrad,
+        f"Python {versions.python}",
+        f"vmapdbg {versions.vmapdbg}",
+    ]
 
 
-def _format_values(view: DiffView) -> list[Text]:
-    page, schedule = view.page, view.schedule
-    shown = [item for item in schedule.outputs if page.show_all or item.status in ("different", "close")]
-    if not shown:
+def _format_errors(page: Page, diff: CaptureDiff, places: Places) -> list[Text]:
+    """Returns how the sides that failed ended."""
+    lines: list[Text] = []
+    error = diff.before.error
+    if error is not None and error == diff.after.error:
+        return _format_error(page, "both sides", error, places)
+    for name, side in (("before", diff.before), ("after", diff.after)):
+        if side.error is not None:
+            lines += _format_error(page, name, side.error, places)
+    return lines
+
+
+def _format_error(page: Page, name: str, error: SnippetError, places: Places) -> list[Text]:
+    what = "died" if error.type == _DIED else f"raised {error.type}"
+    sentence = f"!! {name} {what}{places.format(error.line, ' at {}')}"
+    lines = [Text(), *page.wrap((sentence, ALERT), hang=3)]
+    for part in error.message.splitlines():
+        lines += page.wrap(part, indent=3, hang=2)
+    return lines
+
+
+def _format_printed(page: Page, diff: CaptureDiff) -> list[Text]:
+    """Returns the first line that the snippets printed differently."""
+    printed = diff.printed
+    if printed is None or (printed.equal and not page.show_all):
         return []
-    statuses = [item.status for item in schedule.outputs]
-    kinds = [name for name in ("different", "close", "equal", "unknown") if name in statuses]
-    title = ", ".join(f"{statuses.count(name)} {name}" for name in kinds)
-    lines = page.head("Values", title)
-    first = page.choose_first(shown, _MOST_OUTPUTS)
-    for item in first:
-        lines += page.wrap(format_output(view, item), indent=2, hang=4)
-    if len(first) < len(shown):
-        lines += page.wrap((f"... {len(shown) - len(first)} more: --all shows them", "dim"), indent=2)
+    if printed.equal:
+        return [Text(), *page.head("Printed", "the same")]
+    lines = [Text(), *page.head("Printed", f"the first difference is in line {printed.line}")]
+    if printed.before is not None and printed.after is not None:
+        pair = align_sources(page.text(printed.before).plain, page.text(printed.after).plain, ())[0]
+        if pair.before is not None and pair.after is not None:
+            return lines + format_line_pair(page, pair)
+    for sign, style, line in (("-", BEFORE, printed.before), ("+", AFTER, printed.after)):
+        shown = ("it printed no more", "dim") if line is None else line
+        lines += page.wrap((f"{sign} ", style), shown, hang=2)
     return lines
-
-
-def format_output(view: DiffView, item: ValueDiff) -> Text:
-    """Returns how an output differs: `output 0 (4,) float: different at [0]: 1 -> 2; ...`."""
-    page = view.page
-    style = STATUS_STYLES.get(item.status, "")
-    shape = view.change(format_shape(item.shape_before) or "none", format_shape(item.shape_after) or "none")
-    dtype = view.change(item.dtype_before or "none", item.dtype_after or "none")
-    head = page.join(f"output {item.number} ", shape, " ", dtype, ": ", (item.status, style))
-    if item.first is not None:
-        where = f"sample {item.first}"
-        if item.index is not None:
-            where = f"[{', '.join(map(str, item.index))}]"
-        first = view.change(_format_value(item.value_before), _format_value(item.value_after))
-        many = f"{item.different} of {item.sampled} sampled differ"
-        return page.join(head, f" at {where}: ", first, f"; {many}{_format_errors_of(item)}")
-    if item.status == "close":
-        return page.join(head, f" within rtol {item.rtol:.1g}{_format_errors_of(item)}, {item.sampled} sampled")
-    if item.status == "different" and item.sampled:
-        return page.join(head, f" outside of the {item.sampled} sampled elements")
-    return head
-
-
-def _format_errors_of(item: ValueDiff) -> str:
-    if item.max_absolute is None:
-        return ""
-    return f", by up to {_format_value(item.max_absolute)} ({_format_value(item.max_relative)} relative)"
-
-
-def _format_value(value: float | str | None) -> str:
-    if value is None:
-        return "none"
-    if isinstance(value, str):
-        return value
-    return f"{value:.7g}"

@@ -1,93 +1,110 @@
-"""Kernel source as text: highlighted, and folded between tokens so that it can still be read and compiled."""
+"""The source of kernels as text: each program once, and of two runs each change once."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 
-from rich.cells import cell_len, set_cell_size
-from rich.syntax import Syntax
 from rich.text import Text
 
+from vmapdbg.diff import KernelChange, KernelSide
+from vmapdbg.diff.source import LinePair, align_sources
 from vmapdbg.model.capture import Kernel
 from vmapdbg.model.wording import format_plural
+from vmapdbg.page.crash_sentences import describe_crash, describe_error
 from vmapdbg.page.format import format_ids
-from vmapdbg.page.text.crash import format_failed_kernel
+from vmapdbg.page.text.code import (
+    fold_code,
+    format_one_column,
+    format_two_columns,
+    format_unified,
+    highlight,
+    split_lines,
+)
+from vmapdbg.page.text.kernels import name_kernel
 from vmapdbg.page.text.layout import Page, escape_unsafe
-from vmapdbg.page.text.view import ALERT, ScheduleView
+from vmapdbg.page.text.view import AFTER, ALERT, BEFORE, ScheduleView, join_change
 
-_THEME = "ansi_dark"
-_MORE_INDENT = 4
-# A fold goes to the last space when that leaves less than a third of the line empty.
-_LATE = 2 / 3
-LEXERS = {
-    "c": "c",
-    "clang": "c",
-    "cpu": "c",
-    "metal": "c++",
-    "cuda": "cuda",
-    "nv": "cuda",
-    "hip": "cuda",
-    "amd": "cuda",
-    "opencl": "c",
-    "cl": "c",
-    "qcom": "c",
-    "wgsl": "wgsl",
-    "webgpu": "wgsl",
-    "llvm": "llvm",
-    "ptx": "ptx",
-}
-# What a fold must not cut: an identifier or number, an operator, a string, a run of spaces.
-_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[\w.$@%]+|\s+|->|<<=?|>>=?|[-+*/<>=!&|]=|&&|\|\||\+\+|--|::|//|/\*|\*/|.')
+# Below this width two columns of source are too narrow to read.
+_TWO_COLUMNS = 100
+# With a smaller share of equal lines, one column shows the whole of before, then the whole of after.
+_LEAST_SAME = 0.25
 
 
 def format_source(view: ScheduleView) -> list[Text]:
-    """Returns the source section of a schedule as lines. Each program is printed once: a kernel with the source of an
-    earlier one gets one line."""
-    page = view.page
-    lines: list[Text] = []
+    """Returns the source of each kernel; of two runs that of the kernels whose source differs.
+
+    A source that was printed before, in this schedule or another, gets one line.
+    """
+    blocks: list[list[Text]] = []
     again: dict[tuple[str, str], list[int]] = {}
-    for number, kernel in view.kernels.items():
-        if kernel.failed is not None:
-            lines += format_failed_kernel(view, number)
+    for item in view.pair.kernels:
+        if view.is_pair and not view.page.show_all and _has_same_source(item):
             continue
-        title = f"#{number} {kernel.name}"
-        here = f"{title} of schedule {view.schedule.index}"
-        first = view.whole.printed_sources.setdefault(kernel.source, here)
-        if first == here:
-            if lines:
-                lines.append(Text())
-            lines += _format_kernel_source(view, title, kernel, _find_marks(view, kernel, number))
+        side = (item.after or item.before)[0]
+        if not view.is_pair and side.kernel.failed is not None:
+            blocks.append(_format_failed(view, side))
+            continue
+        sources = _join_sources(item.before), _join_sources(item.after)
+        here = f"{name_kernel(side)} of schedule {view.pair.index}"
+        first = view.run.printed_sources.setdefault(sources, here)
+        if first != here:
+            again.setdefault((side.kernel.name, first), []).append(side.number)
+        elif view.is_pair:
+            blocks.append(list(_format_change(view, item, sources)))
         else:
-            again.setdefault((kernel.name, first), []).append(number)
-    if lines and again:
-        lines.append(Text())
+            blocks.append(_format_kernel(view, side))
+    repeated = list(_format_again(view, again))
+    if not blocks and not repeated:
+        return [] if view.is_pair else view.page.head("Source", "no kernel")
+    lines = [view.page.join(("Source", "bold"))]
+    for number, block in enumerate([*blocks, repeated] if repeated else blocks):
+        if number:
+            lines.append(Text())
+        lines += block
+    return lines
+
+
+def _has_same_source(item: KernelChange) -> bool:
+    return item.status in ("unchanged", "changed") and "source" not in item.changed
+
+
+def _format_again(view: ScheduleView, again: dict[tuple[str, str], list[int]]) -> Iterator[Text]:
+    same = "the same as" if view.is_pair else "same source as"
     for (name, first), numbers in again.items():
-        note = f"#{format_ids(numbers)} {name}: same source as {first}"
-        lines += page.wrap((note, "dim"), hang=2)
-    if not lines:
-        return page.head("Source", "no kernel")
-    return [page.join(("Source", "bold")), *lines]
+        yield from view.page.wrap((f"#{format_ids(numbers)} {name}: {same} {first}", "dim"), hang=2)
 
 
-def _find_marks(view: ScheduleView, kernel: Kernel, number: int) -> dict[int, str]:
+# *** one run
+
+
+def _format_failed(view: ScheduleView, side: KernelSide) -> list[Text]:
+    """Returns why tinygrad makes no program of a kernel."""
+    failed = side.kernel.failed
+    assert failed is not None
+    lines = view.page.wrap((f"#{side.number} has no program: {describe_error(failed)}", ALERT), hang=2)
+    for sentence in describe_crash(failed.crash):
+        lines += view.page.wrap(sentence, indent=2, hang=2)
+    return lines
+
+
+def _format_kernel(view: ScheduleView, side: KernelSide) -> list[Text]:
+    page, kernel = view.page, side.kernel
+    code = escape_unsafe(kernel.source.strip("\n"), page.console.encoding)
+    size = format_plural(len(code.splitlines()), "line")
+    heading = page.wrap((name_kernel(side), "bold"), (f"  {kernel.target}, {size}", "dim"), hang=2)
+    text = highlight(code, kernel.target) if page.is_coloured else Text(code)
+    if view.run.copies_source:
+        return [*heading, *split_lines(text)]
+    return [*heading, *_fold_marked(page, text, _list_marks(view, kernel, side.number))]
+
+
+def _list_marks(view: ScheduleView, kernel: Kernel, number: int) -> dict[int, str]:
     """Returns line of the source (from 1) -> the codes of the findings about it."""
     marks: dict[int, str] = {}
-    for found in view.findings.find_for_kernel(kernel, view.schedule.index, number):
+    for found in view.findings.find_for_kernel(kernel, view.pair.index, number):
         if found.source_line is not None:
             marks[found.source_line] = ", ".join(filter(None, (marks.get(found.source_line), found.code)))
     return marks
-
-
-def _format_kernel_source(view: ScheduleView, title: str, kernel: Kernel, marks: dict[int, str]) -> list[Text]:
-    page = view.page
-    code = escape_unsafe(kernel.source.strip("\n"), page.console.encoding)
-    size = format_plural(len(code.splitlines()), "line")
-    heading = page.join((title, "bold"), (f"  {kernel.target}, {size}", "dim"))
-    text = highlight(code, kernel.target) if page.is_coloured else Text(code)
-    if view.whole.copies_source:
-        return [*page.wrap(heading, hang=2), *_split_lines(text)]
-    return [*page.wrap(heading, hang=2), *_fold_marked(page, text, marks)]
 
 
 def _fold_marked(page: Page, code: Text, marks: dict[int, str]) -> list[Text]:
@@ -95,8 +112,7 @@ def _fold_marked(page: Page, code: Text, marks: dict[int, str]) -> list[Text]:
     if not marks:
         return fold_code(code, page.width)
     lines: list[Text] = []
-    every = list(code.split("\n", allow_blank=True))
-    for number, line in enumerate(every, start=1):
+    for number, line in enumerate(code.split("\n", allow_blank=True), start=1):
         lines += fold_code(line, page.width)
         if number in marks:
             indent = len(line.plain) - len(line.plain.lstrip())
@@ -104,65 +120,68 @@ def _fold_marked(page: Page, code: Text, marks: dict[int, str]) -> list[Text]:
     return lines
 
 
-def highlight(code: str, target: str) -> Text:
-    """Returns source text coloured for `target`; plain where pygments has no lexer for it."""
-    lexer = LEXERS.get(target.lower())
-    if lexer is None:
-        return Text(code)
-    text = Syntax("", lexer, theme=_THEME, background_color="default").highlight(code)
-    text.rstrip()
-    # A lexer may change the newlines around the code; text that does not match is not worth the colours.
-    if text.plain != code.rstrip():
-        return Text(code)
-    return text
+# *** two runs
 
 
-def fold_code(code: Text, width: int) -> list[Text]:
-    """Returns the lines of `code`, those wider than `width` folded between tokens and indented further."""
-    lines: list[Text] = []
-    for line in _split_lines(code):
-        if line.cell_len <= width:
-            lines.append(line)
-        else:
-            lines += _fold_line(line, width)
-    return lines
+def _join_sources(sides: Sequence[KernelSide]) -> str:
+    if len(sides) < 2:
+        return "".join(side.kernel.source for side in sides)
+    return "\n".join(f"// {name_kernel(side)}\n{side.kernel.source.strip(chr(10))}" for side in sides)
 
 
-def _split_lines(code: Text) -> Iterable[Text]:
-    if code.spans:
-        return code.split("\n", allow_blank=True)
-    # several times quicker, for a pipe
-    return [Text(line) for line in code.plain.split("\n")]
+def _format_change(view: ScheduleView, item: KernelChange, sources: tuple[str, str]) -> Iterator[Text]:
+    page = view.page
+    before, after = (escape_unsafe(source.strip("\n"), page.console.encoding) for source in sources)
+    is_one_sided = not item.before or not item.after
+    if is_one_sided:
+        pairs = _list_apart(before, after)
+    else:
+        pairs = align_sources(before, after, {side.kernel.name for side in (*item.before, *item.after)})
+    target = (item.after or item.before)[0].kernel.target
+    coloured = _colour(page, before, target), _colour(page, after, target)
+    yield from page.head(_describe_match(item), _count_changed(item, pairs))
+    if view.run.unified and not is_one_sided:
+        for title, sides, style in (("--- before", item.before, BEFORE), ("+++ after", item.after, AFTER)):
+            yield from page.wrap((f"{title} {', '.join(map(name_kernel, sides))}", style), hang=4)
+        yield from format_unified(page, pairs, coloured)
+    elif page.width >= _TWO_COLUMNS and not is_one_sided:
+        yield from format_two_columns(page, pairs, coloured)
+    else:
+        if sum(pair.is_same for pair in pairs) < len(pairs) * _LEAST_SAME:
+            pairs = _list_apart(before, after)
+        yield from format_one_column(page, pairs, coloured)
 
 
-def _fold_line(line: Text, width: int) -> list[Text]:
-    indent = len(line.plain) - len(line.plain.lstrip())
-    hang = min(indent + _MORE_INDENT, width // 2)
-    pieces = line.divide(_find_cuts(line.plain, width, hang))
-    folded = [pieces[0]]
-    for piece in pieces[1:]:
-        start = len(piece.plain) - len(piece.plain.lstrip())
-        folded.append(Text(" " * hang) + piece[start:])
-    return folded
+def _list_apart(before: str, after: str) -> list[LinePair]:
+    removed = [LinePair(line, None) for line in before.split("\n") if before]
+    return removed + [LinePair(None, line) for line in after.split("\n") if after]
 
 
-def _find_cuts(line: str, width: int, hang: int) -> list[int]:
-    """Returns the offsets to cut at: after a space near the end of the room, else before the token too much.
+def _count_changed(item: KernelChange, pairs: Sequence[LinePair]) -> str:
+    lines = format_plural(len(pairs), "line")
+    changed = sum(not pair.is_same for pair in pairs)
+    if not item.after:
+        return f"only before, {lines}"
+    if not item.before:
+        return f"only after, {lines}"
+    if not changed:
+        return "the same"
+    return f"{changed} of {lines} changed"
 
-    A token wider than a whole line is cut where the line ends.
-    """
-    cuts: list[int] = []
-    start, space, room = 0, 0, width
-    for match in _TOKEN.finditer(line):
-        end = match.end()
-        while cell_len(line[start:end]) > room and not match[0].isspace():
-            cut = match.start()
-            if space > start and cell_len(line[start:space]) > room * _LATE:
-                cut = space
-            elif cut <= start:
-                cut = start + max(len(set_cell_size(line[start:end], room).rstrip()), 1)
-            cuts.append(cut)
-            start, room = cut, width - hang
-        if match[0].isspace():
-            space = end
-    return cuts
+
+def _describe_match(item: KernelChange) -> str:
+    name = name_kernel((item.after or item.before)[0])
+    if item.status == "fused-from":
+        return f"{name}  fused from {', '.join(f'#{side.number}' for side in item.before)}"
+    if item.status == "split-into":
+        return f"{name_kernel(item.before[0])}  split into {', '.join(f'#{side.number}' for side in item.after)}"
+    return join_change("".join(map(name_kernel, item.before)), name)
+
+
+def _colour(page: Page, code: str, target: str) -> list[Text]:
+    if page.is_coloured:
+        text = highlight(code, target)
+        # a highlighter drops blank lines at the end
+        if text.plain == code:
+            return list(text.split("\n", allow_blank=True))
+    return [Text(line) for line in code.split("\n")]

@@ -21,8 +21,8 @@ from vmapdbg.page.suite_words import (
     say_verdict,
     shorten_program,
 )
-from vmapdbg.page.text.diff_view import AFTER, BEFORE, format_ratio
 from vmapdbg.page.text.layout import Page, Part
+from vmapdbg.page.text.view import AFTER, BEFORE, format_ratio
 from vmapdbg.suite.result import SuiteDiff, SuiteGroup
 
 _MOST_GROUPS = 12

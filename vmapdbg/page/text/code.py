@@ -1,21 +1,44 @@
-"""Lines of source before and after: in one column, side by side, or as hunks."""
+"""Source as text: highlighted, folded between tokens, and two sides of it in one column, side by side, or as hunks."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby, zip_longest
 
+from rich.cells import cell_len, set_cell_size
+from rich.syntax import Syntax
 from rich.text import Span, Text
 
-from vmapdbg.diff import KernelChange
 from vmapdbg.diff.source import LinePair
 from vmapdbg.model.wording import format_plural
-from vmapdbg.page.text.diff_kernels import name_kernel
-from vmapdbg.page.text.diff_view import AFTER, BEFORE, CHANGED
 from vmapdbg.page.text.layout import Page
-from vmapdbg.page.text.source import fold_code
+from vmapdbg.page.text.view import AFTER, BEFORE, CHANGED
 
+_THEME = "ansi_dark"
+_MORE_INDENT = 4
+# A fold is at the last space if that leaves less than a third of the line empty.
+_FULL_ENOUGH = 2 / 3
+LEXERS = {
+    "c": "c",
+    "clang": "c",
+    "cpu": "c",
+    "metal": "c++",
+    "cuda": "cuda",
+    "nv": "cuda",
+    "hip": "cuda",
+    "amd": "cuda",
+    "opencl": "c",
+    "cl": "c",
+    "qcom": "c",
+    "wgsl": "wgsl",
+    "webgpu": "wgsl",
+    "llvm": "llvm",
+    "ptx": "ptx",
+}
+# What a fold must not cut: an identifier or number, an operator, a string, a run of spaces.
+_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[\w.$@%]+|\s+|->|<<=?|>>=?|[-+*/<>=!&|]=|&&|\|\||\+\+|--|::|//|/\*|\*/|.')
 _CONTEXT = 3
 _SEPARATOR = 3
 MARKED_BEFORE = "bold reverse red"
@@ -27,6 +50,73 @@ _MOST_KNOWN = 8192
 Lines = tuple[list[Text], list[Text]]
 """The lines of both sides, coloured."""
 _Item = tuple[LinePair, Text | None, Text | None]
+
+
+def highlight(code: str, target: str) -> Text:
+    """Returns source text coloured for `target`; plain where pygments has no lexer for it."""
+    lexer = LEXERS.get(target.lower())
+    if lexer is None:
+        return Text(code)
+    text = Syntax("", lexer, theme=_THEME, background_color="default").highlight(code)
+    text.rstrip()
+    # A lexer may change the newlines around the code; text that does not match is not worth the colours.
+    if text.plain != code.rstrip():
+        return Text(code)
+    return text
+
+
+def fold_code(code: Text, width: int) -> list[Text]:
+    """Returns the lines of `code`, those wider than `width` folded between tokens and indented further."""
+    lines: list[Text] = []
+    for line in split_lines(code):
+        if line.cell_len <= width:
+            lines.append(line)
+        else:
+            lines += _fold_line(line, width)
+    return lines
+
+
+def split_lines(code: Text) -> Iterable[Text]:
+    if code.spans:
+        return code.split("\n", allow_blank=True)
+    # several times quicker, for a pipe
+    return [Text(line) for line in code.plain.split("\n")]
+
+
+def _fold_line(line: Text, width: int) -> list[Text]:
+    indent = len(line.plain) - len(line.plain.lstrip())
+    hang = min(indent + _MORE_INDENT, width // 2)
+    pieces = line.divide(_find_cuts(line.plain, width, hang))
+    folded = [pieces[0]]
+    for piece in pieces[1:]:
+        start = len(piece.plain) - len(piece.plain.lstrip())
+        folded.append(Text(" " * hang) + piece[start:])
+    return folded
+
+
+def _find_cuts(line: str, width: int, hang: int) -> list[int]:
+    """Returns the offsets to cut at: after a space near the end of the room, else before the token too much.
+
+    A token wider than a whole line is cut where the line ends.
+    """
+    cuts: list[int] = []
+    start, space, room = 0, 0, width
+    for match in _TOKEN.finditer(line):
+        end = match.end()
+        while cell_len(line[start:end]) > room and not match[0].isspace():
+            cut = match.start()
+            if space > start and cell_len(line[start:space]) > room * _FULL_ENOUGH:
+                cut = space
+            elif cut <= start:
+                cut = start + max(len(set_cell_size(line[start:end], room).rstrip()), 1)
+            cuts.append(cut)
+            start, room = cut, width - hang
+        if match[0].isspace():
+            space = end
+    return cuts
+
+
+# *** two sides
 
 
 def _walk(pairs: Sequence[LinePair], coloured: Lines) -> Iterator[_Item]:
@@ -166,10 +256,8 @@ def _join_columns(left: Text, sign: str, style: str, right: Text, width: int) ->
     return Text.assemble(left, " " * (width - left.cell_len), " ", (sign, style), " ", right)
 
 
-def format_unified(page: Page, item: KernelChange, pairs: Sequence[LinePair], coloured: Lines) -> Iterator[Text]:
-    """Yields the hunks of a unified diff, under the names of the kernels."""
-    for title, sides, style in (("--- before", item.before, BEFORE), ("+++ after", item.after, AFTER)):
-        yield from page.wrap((f"{title} {', '.join(map(name_kernel, sides))}", style), hang=4)
+def format_unified(page: Page, pairs: Sequence[LinePair], coloured: Lines) -> Iterator[Text]:
+    """Yields the hunks of a unified diff."""
     numbers = [1, 1]
     hunk: list[_Item] = []
     for entry in [*_fold_same(page, _walk(pairs, coloured)), 0]:

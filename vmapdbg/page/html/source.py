@@ -1,0 +1,270 @@
+"""The user's files as one listing: the text of each line, what it costs, why its nodes are realized, and findings."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
+from pathlib import Path
+
+from vmapdbg.model.capture import Capture, Finding, Realized, Schedule
+from vmapdbg.model.place import split_place
+from vmapdbg.model.schedule_index import index_of
+from vmapdbg.page.html.code import Part, choose_near, split_python
+from vmapdbg.page.html.nodes import name_node
+from vmapdbg.page.overview import Cost, CostRow, pair_lines
+from vmapdbg.page.sentences import Names, say_briefly
+from vmapdbg.page.view import View
+
+_MOST_BYTES = 400_000
+"""The text of a larger file is not shown."""
+_AROUND = 12
+"""In a long file, lines further than this from a line with a cost or an edit are left out."""
+_SHORT = 150
+"""A file with at most so many lines is shown whole."""
+_MOST_REMARKS = 4
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file with lines of a capture. If it cannot be read, `text` is None and `note` says why. `note` also warns if
+    the file is newer than the capture."""
+
+    name: str
+    text: str | None
+    note: str = ""
+
+
+def read_sources(lines: Iterable[str], snippet: str, saved_at: float | None = None) -> list[SourceFile]:
+    """Reads the files that some lines name, the snippet first.
+
+    `saved_at` is when a saved capture was written, in seconds since 1970; None if the snippet has just run. A saved
+    capture may be somebody else's: only Python files that it names are put into a page.
+    """
+    names = sorted({split_place(line)[0] for line in lines}, key=lambda name: (name != snippet, name))
+    return [_read(name, saved_at) for name in names]
+
+
+def _read(name: str, saved_at: float | None) -> SourceFile:
+    path = Path(name)
+    try:
+        # code from `exec` is in `<string>`, and a device is not a file to read
+        if not path.is_file() or (saved_at is not None and path.suffix != ".py"):
+            return SourceFile(name, None, "this file is not here: its lines are shown without their text")
+        status = path.stat()
+        if status.st_size > _MOST_BYTES:
+            return SourceFile(name, None, f"a file of {status.st_size:,} bytes: its lines are shown without their text")
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        return SourceFile(name, None, f"this file cannot be read ({reason}): its lines are shown without their text")
+    note = ""
+    if saved_at is not None and status.st_mtime > saved_at:
+        note = "changed since the capture was saved: line numbers may be wrong"
+    elif saved_at is not None:
+        note = "read now; by its date it has not changed since the capture was saved"
+    return SourceFile(name, text, note)
+
+
+def list_lines(capture: Capture) -> list[str]:
+    """Returns every line that a capture names, each once."""
+    found: dict[str, None] = {}
+    for schedule in capture.schedules:
+        for node in schedule.nodes:
+            if node.line is not None:
+                found.setdefault(node.line)
+        found.update(dict.fromkeys(line for kernel in schedule.kernels for line in kernel.lines))
+    found.update(dict.fromkeys(item.line for item in capture.findings if item.line is not None))
+    return list(found)
+
+
+# *** notes beside a line
+
+
+@dataclass
+class Remark:
+    """How many nodes of a line are realized for one reason. `example` is a node that the page explains, if any."""
+
+    why: str
+    before: int = 0
+    after: int = 0
+    example: str = ""
+
+    @property
+    def sign(self) -> str:
+        """`+` if only after has such nodes, `-` if only before has them, `~` if the counts differ, else `=`."""
+        if not self.before:
+            return "+"
+        if not self.after:
+            return "-"
+        return "~" if self.before != self.after else "="
+
+
+@dataclass
+class LineNotes:
+    """What is known of a line of the user's code. `number` is its number in the page. `findings` are all findings of
+    one run, or of two runs the new ones; `gone` are the findings that only before has."""
+
+    number: int
+    line: str
+    cost: CostRow
+    remarks: list[Remark] = field(default_factory=list[Remark])
+    more: int = 0
+    findings: list[Finding] = field(default_factory=list[Finding])
+    gone: list[Finding] = field(default_factory=list[Finding])
+
+
+def collect_notes(view: View, explained: Collection[str] = ()) -> dict[str, LineNotes]:
+    """Returns the notes of each line by its name after. `explained` has the names of the nodes that the page explains.
+
+    The lines of after come first.
+    """
+    costs = {row.name: row for row in pair_lines(view)}
+    names = [*list_lines(view.after), *map(view.name_line, list_lines(view.before))]
+    notes: dict[str, LineNotes] = {}
+    for line in names:
+        if line not in notes:
+            notes[line] = LineNotes(len(notes), line, costs.get(line) or CostRow(line, Cost(), Cost()))
+    for line, remarks in _collect_remarks(view, frozenset(explained)).items():
+        notes[line].remarks, notes[line].more = _choose_remarks(remarks, view.is_pair)
+    findings = view.diff.findings_new if view.is_pair else view.after.findings
+    for finding in findings:
+        if finding.line is not None:
+            notes[finding.line].findings.append(finding)
+    for finding in view.diff.findings_gone if view.is_pair else ():
+        if finding.line is not None:
+            notes[view.name_line(finding.line)].gone.append(finding)
+    return notes
+
+
+def _collect_remarks(view: View, explained: Collection[str]) -> dict[str, list[Remark]]:
+    remarks: dict[str, dict[str, Remark]] = {}
+    for line, why, name in _list_realized(view.after):
+        remark = remarks.setdefault(line, {}).setdefault(why, Remark(why))
+        remark.after += 1
+        if not remark.example and name in explained:
+            remark.example = name
+    for line, why, _ in _list_realized(view.before):
+        remarks.setdefault(view.name_line(line), {}).setdefault(why, Remark(why)).before += 1
+    return {line: list(found.values()) for line, found in remarks.items()}
+
+
+def _list_realized(capture: Capture) -> Iterator[tuple[str, str, str]]:
+    """Yields for each realized node its line, why it is realized, and its name in the page."""
+    for schedule in capture.schedules:
+        for node in schedule.nodes:
+            if node.realized is not None and node.line is not None:
+                yield node.line, _say_why(schedule, node.realized), name_node((schedule.index, node.id))
+
+
+def _say_why(schedule: Schedule, realized: Realized) -> str:
+    """The rule in a few words, so that equal reasons of many nodes are one remark."""
+    reason = next(iter(realized.reasons), None)
+    rule = realized.reason if reason is None else reason.rule
+    why = say_briefly(rule, reason, Names(index_of(schedule).op))
+    if reason is None and why == rule:
+        # an older capture has only the sentence
+        return realized.detail or why
+    return why
+
+
+def _choose_remarks(remarks: list[Remark], is_pair: bool) -> tuple[list[Remark], int]:
+    """Returns the most important remarks, and how many nodes the others count. Of two runs, only changes are shown."""
+    if is_pair:
+        changed = [remark for remark in remarks if remark.sign != "="]
+        changed.sort(key=lambda remark: -abs(remark.after - remark.before))
+        return changed, 0
+    remarks.sort(key=lambda remark: -remark.after)
+    return remarks[:_MOST_REMARKS], sum(remark.after for remark in remarks[_MOST_REMARKS:])
+
+
+# *** the listing
+
+
+@dataclass(frozen=True)
+class SourceLine:
+    """A line to show: its numbers before and after, and whether it is `same`, `removed` or `added`. `gap` counts the
+    lines that are left out above it."""
+
+    kind: str
+    before: int | None
+    after: int | None
+    parts: Sequence[Part]
+    notes: LineNotes | None
+    gap: int = 0
+
+    @property
+    def number(self) -> int | None:
+        """Its number after, or before if only before has it."""
+        return self.after or self.before
+
+
+@dataclass(frozen=True)
+class SourceView:
+    """A file to show, or both edits of it. `unplaced` are lines that the file does not have: it is not here, or it has
+    changed."""
+
+    names: tuple[str, ...]
+    note: str
+    lines: list[SourceLine]
+    unplaced: list[LineNotes]
+
+
+def view_files(
+    before: Sequence[SourceFile], after: Sequence[SourceFile], notes: Mapping[str, LineNotes], snippets: tuple[str, str]
+) -> list[SourceView]:
+    """Returns the files of both sides. The two `snippets` are one listing, even if their names differ. `notes` are by
+    the name of a line after, or before if only before has it."""
+    left = {file.name: file for file in before}
+    views: list[SourceView] = []
+    for file in after:
+        other = left.pop(file.name, None)
+        if file.name == snippets[1] and snippets[0] in left:
+            other = left.pop(snippets[0])
+        views.append(_view(other or file, file, notes))
+    views += [_view(file, file, notes) for file in left.values()]
+    return views
+
+
+def _view(before: SourceFile, after: SourceFile, notes: Mapping[str, LineNotes]) -> SourceView:
+    lines = _list_lines(before, after, notes)
+    placed = {line.notes.line for line in lines if line.notes is not None}
+    names = tuple(dict.fromkeys((before.name, after.name)))
+    unplaced = [note for note in notes.values() if split_place(note.line)[0] in names and note.line not in placed]
+    unplaced.sort(key=lambda note: split_place(note.line)[1] or 0)
+    said = dict.fromkeys(note for note in (before.note, after.note) if note)
+    return SourceView(names, "; ".join(said), _leave_out(lines), unplaced)
+
+
+def _list_lines(before: SourceFile, after: SourceFile, notes: Mapping[str, LineNotes]) -> list[SourceLine]:
+    new = _split(after)
+    if before == after:
+        return [SourceLine("same", n, n, parts, notes.get(f"{after.name}:{n}")) for n, parts in enumerate(new, 1)]
+    old = _split(before)
+    texts = [["".join(part for _, part in line) for line in side] for side in (old, new)]
+    found: list[SourceLine] = []
+    for tag, i, end, j, end_after in SequenceMatcher(None, *texts, autojunk=False).get_opcodes():
+        if tag == "equal":
+            for row, column in zip(range(i, end), range(j, end_after), strict=True):
+                note = notes.get(f"{after.name}:{column + 1}")
+                found.append(SourceLine("same", row + 1, column + 1, new[column], note))
+            continue
+        for row in range(i, end):
+            # the notes of an edited line are at its new place
+            note = notes.get(f"{before.name}:{row + 1}") if before.name != after.name else None
+            found.append(SourceLine("removed", row + 1, None, old[row], note))
+        for column in range(j, end_after):
+            note = notes.get(f"{after.name}:{column + 1}")
+            found.append(SourceLine("added", None, column + 1, new[column], note))
+    return found
+
+
+def _split(file: SourceFile) -> list[Sequence[Part]]:
+    return [] if file.text is None else split_python(file.text)
+
+
+def _leave_out(lines: Sequence[SourceLine]) -> list[SourceLine]:
+    if len(lines) <= _SHORT:
+        return [*lines]
+    important = [number for number, line in enumerate(lines) if line.notes is not None or line.kind != "same"]
+    return [replace(lines[number], gap=gap) for number, gap in choose_near(len(lines), important, _AROUND)]

@@ -1,0 +1,412 @@
+"""What a whole run comes to, or what changed between two: kernels, lines, methods and rules, each as a pair."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from vmapdbg.diff import KernelChange, KernelSide, ScheduleDiff
+from vmapdbg.model.capture import Capture, Kernel, Node, Reason, Schedule
+from vmapdbg.model.grouping import group_equal
+from vmapdbg.model.ops import MOVEMENT
+from vmapdbg.model.schedule_index import find_distinct, index_of, kernel_identity
+from vmapdbg.model.times import sum_times
+from vmapdbg.page.sentences import Names, say_briefly
+from vmapdbg.page.view import View
+
+_MOST_KERNELS = 12
+_MOST_NODES = 250
+"""A run with more programs or more nodes than this is shown by its overview; so is a diff with more changes."""
+_MOST_SOURCE = 1000
+"""A diff with more lines of source in changed kernels than this is shown by its overview."""
+
+_COMPUTES_NOTHING = MOVEMENT | {"CONST", "VCONST", "BUFFER", "PARAM", "VMAPIN", "VMAPOUT"}
+
+
+@dataclass
+class Cost:
+    """Sums over some kernels: their number, launches, executed ops, bytes moved and measured seconds (0 if not timed);
+    and for a line or a method the number of its realized nodes, and the user's lines."""
+
+    kernels: int = 0
+    launches: int = 0
+    ops: int = 0
+    bytes: int = 0
+    seconds: float = 0
+    realized: int = 0
+    lines: dict[str, None] = field(default_factory=dict[str, None])
+
+    def add(self, kernel: Kernel, places: int = 0) -> None:
+        """Adds a kernel and its share of its program's time: total time / number of places; no time for 0 places."""
+        self.kernels += 1
+        self.launches += kernel.launches
+        self.ops += kernel.executed_ops
+        self.bytes += kernel.bytes
+        if places:
+            self.seconds += sum_times(kernel.measured) / places
+
+    @property
+    def amounts(self) -> tuple[int, ...]:
+        """All that can change between two runs, without times."""
+        return self.kernels, self.launches, self.ops, self.bytes, self.realized
+
+
+# *** kernels
+
+
+class Place(NamedTuple):
+    """Where a pair of kernels is: its schedule, and its position in the schedule's `kernels`."""
+
+    pair: ScheduleDiff
+    position: int
+
+    @property
+    def schedule(self) -> int:
+        """The index of the schedule."""
+        return self.pair.index
+
+
+@dataclass
+class KernelRow:
+    """Equal kernels of a run, or equal changes of kernels, as one row: `change` is the first of them, `places` are all.
+
+    `before` and `after` are sums over all places. `lines` are the user's, by their names after.
+    """
+
+    change: KernelChange
+    places: list[Place]
+    before: Cost
+    after: Cost
+    lines: dict[str, None]
+
+    @property
+    def kernel(self) -> Kernel:
+        """The first kernel, after if it is on that side."""
+        return (self.change.after or self.change.before)[0].kernel
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the sides differ."""
+        return self.change.status != "unchanged"
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether kernels were timed on both sides."""
+        return bool(self.before.seconds and self.after.seconds)
+
+    @property
+    def rank(self) -> tuple[float, ...]:
+        """Orders rows by the largest change first: of time if both sides were timed, of ops, of bytes."""
+        seconds = abs(self.after.seconds - self.before.seconds) if self.is_timed else 0.0
+        ops, moved = self.after.ops - self.before.ops, self.after.bytes - self.before.bytes
+        return -seconds, -abs(ops), -abs(moved), -max(self.after.ops, self.before.ops)
+
+
+def group_kernels(view: View, *, unchanged: bool = False) -> list[KernelRow]:
+    """Returns the kernels of a view, equal ones as one row.
+
+    One run: all kernels, the longest first if they were timed, else those with the most work. Two runs: the kernels
+    that changed, the largest change first, and with `unchanged` those that did not change, too.
+    """
+    every = [Place(pair, position) for pair in view.schedules for position in range(len(pair.kernels))]
+    if view.is_pair and not unchanged:
+        every = [place for place in every if _change_at(place).status != "unchanged"]
+    programs = _count_programs(view, "before"), _count_programs(view, "after")
+    groups = group_equal(every, lambda place: identify_change(_change_at(place)))
+    rows = [_make_row(view, places, programs) for places in groups]
+    if view.is_pair:
+        return sorted(rows, key=lambda row: row.rank)
+    return sorted(rows, key=lambda row: (-row.after.seconds, -row.after.ops, -row.after.bytes))
+
+
+def _change_at(place: Place) -> KernelChange:
+    return place.pair.kernels[place.position]
+
+
+def identify_change(change: KernelChange) -> Hashable:
+    """Returns what equal changes of kernels share: the programs of both sides, with their names."""
+    sides = (change.before, change.after)
+    return change.status, *(tuple((kernel_identity(side.kernel), side.kernel.name) for side in some) for some in sides)
+
+
+def _make_row(view: View, places: list[Place], programs: tuple[Counter[str], Counter[str]]) -> KernelRow:
+    changes = [_change_at(place) for place in places]
+    before = _sum_sides((change.before for change in changes), programs[0])
+    after = _sum_sides((change.after for change in changes), programs[1])
+    lines = dict.fromkeys(line for change in changes for line in list_lines_after(view, change))
+    return KernelRow(changes[0], places, before, after, lines)
+
+
+def _sum_sides(sides: Iterable[Sequence[KernelSide]], programs: Counter[str]) -> Cost:
+    cost = Cost()
+    for side in (side for some in sides for side in some):
+        cost.add(side.kernel, programs[side.kernel.source])
+    return cost
+
+
+def list_lines_after(view: View, change: KernelChange) -> list[str]:
+    """Returns the user's lines of a pair of kernels, by their names after."""
+    if change.after:
+        return [line for side in change.after for line in side.kernel.lines]
+    return [view.name_line(line) for side in change.before for line in side.kernel.lines]
+
+
+def _count_programs(view: View, side: str) -> Counter[str]:
+    """Returns source -> the number of kernels of a side that have it."""
+    found: Counter[str] = Counter()
+    for pair in view.schedules:
+        # a kernel that was split, or fused with others, is in one change only
+        kernels = {item.number: item.kernel.source for change in pair.kernels for item in getattr(change, side)}
+        found.update(kernels.values())
+    return found
+
+
+def sum_kernels(capture: Capture) -> Cost:
+    """Returns the sums over all kernels of a run."""
+    cost = Cost()
+    programs = Counter(kernel.source for kernel in capture.kernels)
+    for kernel in capture.kernels:
+        cost.add(kernel, programs[kernel.source])
+    return cost
+
+
+# *** is a page enough?
+
+
+def is_long(view: View) -> bool:
+    """Tells whether a view is too long to be shown whole.
+
+    The parts of a run that repeat do not count. Of two runs only the changes count, and their source.
+    """
+    if not view.is_pair:
+        distinct = [view.after.schedules[index] for index in find_distinct(view.after)]
+        programs = {kernel_identity(kernel) for schedule in distinct for kernel in schedule.kernels}
+        return len(programs) > _MOST_KERNELS or sum(len(schedule.nodes) for schedule in distinct) > _MOST_NODES
+    rows = group_kernels(view)
+    changed = [pair for pair in view.schedules if pair.is_pair and not pair.is_empty]
+    distinct = group_equal(changed, lambda pair: tuple(map(identify_change, pair.kernels)))
+    if len(rows) > _MOST_KERNELS or count_changed_nodes(pairs[0] for pairs in distinct) > _MOST_NODES:
+        return True
+    sides = (side for row in rows for side in (*row.change.before, *row.change.after))
+    return sum(side.kernel.source.count("\n") for side in sides) > _MOST_SOURCE
+
+
+def count_changed_nodes(schedules: Iterable[ScheduleDiff]) -> int:
+    """Returns how many nodes were treated differently, or are on one side only."""
+    return sum(len(s.nodes) + len(s.nodes_only_before) + len(s.nodes_only_after) for s in schedules)
+
+
+# *** lines and methods
+
+
+@dataclass(frozen=True)
+class CostRow:
+    """What a line of the user, or a method of Tensor, comes to. `name` is the line's name after, or the method's."""
+
+    name: str
+    before: Cost
+    after: Cost
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether it has other kernels, more or less work, or other realized nodes."""
+        return self.before.amounts != self.after.amounts
+
+    @property
+    def rank(self) -> tuple[int, int, str]:
+        """Orders rows by the largest change first."""
+        ops, moved = self.after.ops - self.before.ops, self.after.bytes - self.before.bytes
+        return -abs(ops), -abs(moved), self.name
+
+
+def count_lines(view: View) -> list[CostRow]:
+    """Returns each line that kernels compute a value of, or that a node is realized at.
+
+    One run: the most work first. Two runs: the lines that changed, the largest change first. A kernel counts for each
+    of its lines, so the sum over lines is more than the run.
+    """
+    rows = pair_lines(view)
+    if view.is_pair:
+        return sorted((row for row in rows if row.is_changed), key=lambda row: row.rank)
+    return _sort_by_work(rows)
+
+
+def pair_lines(view: View) -> list[CostRow]:
+    """Returns all lines in the order of the captures."""
+    return _pair_costs(view, _count_lines)
+
+
+def count_methods(view: View) -> list[CostRow]:
+    """Returns each method of Tensor that kernels compute a value of, or that a realized node is from, the most work
+    first; nothing if the capture does not name methods. A reshape computes no value."""
+    return _sort_by_work(_pair_costs(view, _count_methods))
+
+
+def _sort_by_work(rows: Iterable[CostRow]) -> list[CostRow]:
+    return sorted(rows, key=lambda row: (-row.after.ops, -row.after.bytes, row.name))
+
+
+def _pair_costs(view: View, count: Callable[[Capture], dict[str, Cost]]) -> list[CostRow]:
+    after = count(view.after)
+    if not view.is_pair:
+        return [CostRow(name, cost, cost) for name, cost in after.items()]
+    before = {view.name_line(name): cost for name, cost in count(view.before).items()}
+    return [CostRow(name, before.get(name, Cost()), after.get(name, Cost())) for name in {**before, **after}]
+
+
+def _count_lines(capture: Capture) -> dict[str, Cost]:
+    return _count(capture, lambda kernel, _: {line: {} for line in kernel.lines}, lambda node: node.line)
+
+
+def _count_methods(capture: Capture) -> dict[str, Cost]:
+    return _count(capture, _list_methods, lambda node: node.method)
+
+
+def _count(
+    capture: Capture,
+    names_of: Callable[[Kernel, Schedule], Mapping[str, dict[str, None]]],
+    name_of: Callable[[Node], str | None],
+) -> dict[str, Cost]:
+    """Returns name -> cost. `names_of` has the names that a kernel counts for, with the user's lines of each."""
+    found: dict[str, Cost] = {}
+    for schedule in capture.schedules:
+        for kernel in schedule.kernels:
+            for name, lines in names_of(kernel, schedule).items():
+                cost = found.setdefault(name, Cost())
+                cost.add(kernel)
+                cost.lines |= lines
+        for node in schedule.nodes:
+            name = name_of(node)
+            if node.realized is not None and name is not None:
+                found.setdefault(name, Cost()).realized += 1
+    return found
+
+
+def _list_methods(kernel: Kernel, schedule: Schedule) -> dict[str, dict[str, None]]:
+    """Returns the methods that a kernel computes a value of, with the lines that call them."""
+    found: dict[str, dict[str, None]] = {}
+    index = index_of(schedule)
+    for number in kernel.nodes:
+        node = index.node(number)
+        if node is None or node.method is None or node.op in _COMPUTES_NOTHING:
+            continue
+        lines = found.setdefault(node.method, {})
+        if node.line is not None:
+            lines[node.line] = None
+    return found
+
+
+# *** rules
+
+
+@dataclass
+class RuleCount:
+    """The nodes that one rule realized, and what became of their buffers: `bytes` is the sum over the `kept` ones.
+
+    `example` is the first of the nodes, and `why` says what the rule means.
+    """
+
+    rule: str
+    why: str
+    example: int
+    nodes: int = 0
+    kept: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class RuleRow:
+    """What a rule that realizes nodes did on both sides."""
+
+    before: RuleCount
+    after: RuleCount
+
+    @property
+    def why(self) -> str:
+        """What the rule means, with the numbers of one node."""
+        return self.after.why or self.before.why
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Orders rows by the largest change first, then by the most nodes."""
+        return -abs(self.after.nodes - self.before.nodes), -max(self.after.nodes, self.before.nodes)
+
+
+def count_rules(view: View) -> list[RuleRow]:
+    """Returns each rule that realized nodes: those with most nodes, or with two runs the largest change, first."""
+    if not view.is_pair:
+        return sorted((RuleRow(count, count) for count in _count_rules(view.after, _place_of).values()), key=_rank_rule)
+    # each release of tinygrad has a statement on another line: two runs are compared by the statement itself
+    before, after = _count_rules(view.before, _statement_of), _count_rules(view.after, _statement_of)
+    none = RuleCount("", "", -1)
+    return sorted((RuleRow(before.get(key, none), after.get(key, none)) for key in {**after, **before}), key=_rank_rule)
+
+
+def _rank_rule(row: RuleRow) -> tuple[int, int]:
+    return row.rank
+
+
+def _place_of(reason: Reason | None) -> str:
+    """A decision without a rule is known by its line in tinygrad."""
+    if reason is None or reason.at is None or reason.rule != "decided-at":
+        return ""
+    return f"{reason.at.file}:{reason.at.line}"
+
+
+def _statement_of(reason: Reason | None) -> str:
+    if reason is None or reason.at is None or reason.rule != "decided-at":
+        return ""
+    return reason.at.text
+
+
+def _count_rules(capture: Capture, detail_of: Callable[[Reason | None], str]) -> dict[tuple[str, str], RuleCount]:
+    """Returns the counts by rule, and by `detail_of` its reason."""
+    found: dict[tuple[str, str], RuleCount] = {}
+    for schedule in capture.schedules:
+        for node in schedule.nodes:
+            if node.realized is None:
+                continue
+            reason = next(iter(node.realized.reasons), None)
+            rule = node.realized.reason if reason is None else reason.rule
+            key = rule, detail_of(reason)
+            if key not in found:
+                found[key] = RuleCount(rule, say_briefly(rule, reason, Names(index_of(schedule).op)), node.id)
+            count = found[key]
+            count.nodes += 1
+            made = index_of(schedule).find_kept(node.id)
+            if made is not None:
+                count.kept += 1
+                count.bytes += made.bytes
+    return dict(sorted(found.items(), key=lambda item: -item[1].nodes))
+
+
+def count_outcomes(capture: Capture) -> dict[tuple[str, str], int]:
+    """Returns (outcome, rule) -> number of buffers that the rule kept or removed, the most first."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for schedule in capture.schedules:
+        for made in schedule.bufferizes:
+            counts[made.outcome, made.outcome if made.decided is None else made.decided.rule] += 1
+    return dict(sorted(counts.items(), key=lambda item: (item[0][0], -item[1])))
+
+
+class UnsplitCount(NamedTuple):
+    """The reduces that a patch leaves whole by one rule, and the first of them: a node of `schedule`."""
+
+    rule: str
+    nodes: int
+    schedule: int
+    example: int
+
+
+def count_unsplit(capture: Capture) -> list[UnsplitCount]:
+    """Returns the reduces that a patch leaves whole and stock tinygrad splits, by rule, the most first."""
+    unsplit = [(schedule, node, node.unsplit) for schedule in capture.schedules for node in schedule.nodes]
+    groups = group_equal((item for item in unsplit if item[2] is not None), lambda item: item[2] and item[2].rule)
+    counts: list[UnsplitCount] = []
+    for members in groups:
+        schedule, node, reason = members[0]
+        assert reason is not None
+        counts.append(UnsplitCount(reason.rule, len(members), schedule.index, node.id))
+    return sorted(counts, key=lambda count: -count.nodes)

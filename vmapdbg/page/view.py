@@ -1,0 +1,222 @@
+"""One view of one run and of two: everything that `show`, `diff` and `report` draw is a pair (before, after).
+
+A comparison of two runs is made of pairs already: a `ScheduleDiff` has pairs of nodes, BUFFERIZEs and kernels. One run
+is the same with equal sides: `View.of_one` pairs each schedule with itself. So each part of a page is written once.
+
+- A **section** shows one subject of a schedule (its kernels, say). It is a function of a schedule's pairs, and is
+  registered once, in `sections.py`: `show`, `diff` and the selections (`--only`, `--kernel`, `--line`) then have it.
+- A **row** of a section is a pair, or several pairs that look the same. With one run each pair has a row; with two only
+  the pairs that changed, with a mark (`~ - +`) in front.
+- A **cell** of a row has a value before and a value after. Draw the value once if both are equal, else mark both:
+  `before -> after` in text, two styles in HTML.
+- A **row of the overview** (`overview.py`) sums up a whole run: `KernelRow` for kernels that are one program,
+  `CostRow` for a line or a method of the user, `RuleRow` for a rule that realized nodes. Each has a `Cost` or a count
+  `before` and `after`; with one run they are equal.
+
+To draw a page, make a `View`, ask `is_pair` for the layout, and walk its `schedules`, or the rows of the overview.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from vmapdbg.diff import BufferizeChange, CaptureDiff, KernelChange, KernelSide, NodeChange, ScheduleDiff
+from vmapdbg.diff.result import VmapChange
+from vmapdbg.model.capture import Bufferize, Capture, Node, Schedule
+from vmapdbg.model.failure import Failure
+from vmapdbg.model.schedule_index import index_of, kernel_identity
+from vmapdbg.model.subjects import is_line
+from vmapdbg.model.wording import join_first
+
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True)
+class View:
+    """One run, or two runs and their `comparison`. With one run `before` and `after` are the same capture."""
+
+    before: Capture
+    after: Capture
+    schedules: tuple[ScheduleDiff, ...]
+    comparison: CaptureDiff | None = None
+
+    @classmethod
+    def of_one(cls, capture: Capture) -> View:
+        """Returns one run as a view with equal sides."""
+        return cls(capture, capture, tuple(map(pair_with_itself, capture.schedules)))
+
+    @classmethod
+    def of_two(cls, before: Capture, after: Capture, diff: CaptureDiff) -> View:
+        """Returns two runs as a view; `diff` is the result of `diff_captures`."""
+        return cls(before, after, diff.schedules, diff)
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether the view has two runs."""
+        return self.comparison is not None
+
+    @property
+    def diff(self) -> CaptureDiff:
+        """The comparison of two runs."""
+        assert self.comparison is not None, "one run has no diff"
+        return self.comparison
+
+    def name_line(self, line: str) -> str:
+        """Returns the name after the edit for a line of before; a line that only before has keeps its name."""
+        return line if self.comparison is None else self.comparison.same_lines.get(line, line)
+
+
+def pair_with_itself(schedule: Schedule) -> ScheduleDiff:
+    """Returns a schedule as a pair with equal sides: each node, BUFFERIZE and kernel is its own partner."""
+    index = index_of(schedule)
+    kernels = [(KernelSide(number, kernel),) for number, kernel in enumerate(schedule.kernels)]
+    entries = ((entry, index.op(entry.node)) for entry in schedule.vmap_map)
+    return ScheduleDiff(
+        before=schedule.index,
+        after=schedule.index,
+        line_before=schedule.line,
+        line_after=schedule.line,
+        totals_before=None,
+        totals_after=None,
+        renamed={},
+        removed_ranges=(),
+        added_ranges=(),
+        nodes=tuple(NodeChange(node, node, ()) for node in schedule.nodes),
+        nodes_only_before=(),
+        nodes_only_after=(),
+        same_nodes=(),
+        vmap_map=tuple(VmapChange(e.node, e.node, op, e.ranges, e.ranges) for e, op in entries),
+        bufferizes=tuple(_pair_bufferize(schedule, made) for made in schedule.bufferizes),
+        kernels=tuple(KernelChange("unchanged", "", sides, sides, ()) for sides in kernels),
+        values="unknown",
+        outputs=(),
+        buffer_op_before=schedule.buffer_op,
+        buffer_op_after=schedule.buffer_op,
+    )
+
+
+def _pair_bufferize(schedule: Schedule, made: Bufferize) -> BufferizeChange:
+    index = index_of(schedule)
+    ambient, lost = index.ambient_of(made.node), index.find_lost(made)
+    return BufferizeChange("unchanged", index.op(made.node), made, made, (), (), (), ambient, lost, lost)
+
+
+# *** a part of a view
+
+
+class Selected(NamedTuple):
+    """The part of a schedule that is asked for, and the whole schedule, which the part takes its names from."""
+
+    part: ScheduleDiff
+    whole: ScheduleDiff
+
+
+def select_schedules(view: View, schedule: int | None) -> list[ScheduleDiff]:
+    """Returns the schedules with an index after, or before if only before has it; all for None. Raises Failure."""
+    if schedule is None:
+        return list(view.schedules)
+    found = [item for item in view.schedules if item.after == schedule]
+    found = found or [item for item in view.schedules if item.after is None and item.before == schedule]
+    if not found:
+        before, after = len(view.before.schedules), len(view.after.schedules)
+        raise Failure(f"there is no schedule {schedule}: {before} before, {after} after")
+    return found
+
+
+def select_kernels(view: View, asked: str, schedule: int | None) -> list[Selected]:
+    """Returns for each schedule that has them the kernels with a name, or the kernel with a number, on either side, and
+    the nodes that they compute.
+
+    Raises Failure if there is no such kernel, and for a number that several schedules have.
+    """
+    chosen = select_schedules(view, schedule)
+    found: list[Selected] = []
+    for item in chosen:
+        kernels = [change for change in item.kernels if any(_is_asked(side, asked) for side in _list_sides(change))]
+        if kernels:
+            before = _list_computed((change.before for change in kernels), each=view.is_pair)
+            after = _list_computed((change.after for change in kernels), each=view.is_pair)
+            found.append(Selected(_select(item, kernels, before, after), item))
+    if not found:
+        sides = (side for item in chosen for change in item.kernels for side in _list_sides(change))
+        names = list(dict.fromkeys(side.kernel.name for side in sides))
+        raise Failure(f"there is no kernel {asked}: {join_first(names, _MOST_NAMED) or 'there is none'}")
+    if asked.isdecimal() and len(found) > 1:
+        raise Failure(f"{len(found)} schedules have a kernel {asked}: choose one with --schedule")
+    return found
+
+
+def _list_sides(change: KernelChange) -> tuple[KernelSide, ...]:
+    return (*change.before, *change.after)
+
+
+def _is_asked(side: KernelSide, asked: str) -> bool:
+    return asked in (side.kernel.name, str(side.number))
+
+
+def _list_computed(sides: Iterable[tuple[KernelSide, ...]], *, each: bool) -> set[int]:
+    """Returns the nodes of some kernels; without `each` only those of the first kernel of each program."""
+    found: set[int] = set()
+    seen: set[str] = set()
+    for side in (side for some in sides for side in some):
+        program = kernel_identity(side.kernel)
+        if each or program not in seen:
+            found.update((*side.kernel.nodes, *side.kernel.outputs))
+        seen.add(program)
+    return found
+
+
+def select_line(view: View, asked: str, schedule: int | None) -> list[Selected]:
+    """Returns for each schedule that has them the nodes and kernels of a line of the user, on either side. Raises
+    Failure if there are none."""
+
+    def has(lines: Iterable[str | None]) -> bool:
+        return any(line is not None and is_line(line, asked) for line in lines)
+
+    found: list[Selected] = []
+    for item in select_schedules(view, schedule):
+        before = {node.id for node in _list_nodes(item, "before") if has([node.line])}
+        after = {node.id for node in _list_nodes(item, "after") if has([node.line])}
+        for same in item.same_nodes:
+            if has([same.line]):
+                before.add(same.before)
+                after.add(same.after)
+        kernels = [change for change in item.kernels if any(has(side.kernel.lines) for side in _list_sides(change))]
+        if before or after or kernels:
+            found.append(Selected(_select(item, kernels, before, after), item))
+    if not found:
+        raise Failure(f"no node is made at {asked}: a line is asked for as FILE:N, as the report names it")
+    return found
+
+
+def _list_nodes(item: ScheduleDiff, side: str) -> list[Node]:
+    if side == "before":
+        return [*(change.before for change in item.nodes), *item.nodes_only_before]
+    return [*(change.after for change in item.nodes), *item.nodes_only_after]
+
+
+def _select(
+    item: ScheduleDiff, kernels: Iterable[KernelChange], before: Collection[int], after: Collection[int]
+) -> ScheduleDiff:
+    """Returns a schedule with only some kernels, and only the nodes with some ids before or after."""
+    return replace(
+        item,
+        nodes=tuple(change for change in item.nodes if change.before.id in before or change.after.id in after),
+        nodes_only_before=tuple(node for node in item.nodes_only_before if node.id in before),
+        nodes_only_after=tuple(node for node in item.nodes_only_after if node.id in after),
+        same_nodes=tuple(same for same in item.same_nodes if same.before in before or same.after in after),
+        vmap_map=tuple(change for change in item.vmap_map if change.before in before or change.after in after),
+        bufferizes=tuple(made for made in item.bufferizes if _is_selected(made, before, after)),
+        kernels=tuple(kernels),
+        outputs=(),
+        folded_before=(),
+        folded_after=(),
+    )
+
+
+def _is_selected(made: BufferizeChange, before: Collection[int], after: Collection[int]) -> bool:
+    if made.before is not None and made.before.node in before:
+        return True
+    return made.after is not None and made.after.node in after
