@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from vmapdbg.check.result import OutputCheck
-from vmapdbg.child.compare.checker import Checker
+from vmapdbg.child.compare.schedule_checker import ScheduleChecker
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.failures.lifeline import hold
 from vmapdbg.child.lazy import schedule_lazy
@@ -138,7 +138,7 @@ class World:
 
     def judge(self, evidence: EvidenceFolder) -> Found:
         for file in evidence.find_files():
-            checked = Checker(pickle.loads(file.read_bytes()), evidence, 2000).check(("numpy",))
+            checked = ScheduleChecker(pickle.loads(file.read_bytes()), evidence).check()
             if checked.wrong:
                 first = checked.wrong[0]
                 replay = "" if checked.replay is None else f", replay {checked.replay}"
