@@ -18,8 +18,8 @@ import sys
 import time
 from pathlib import Path
 
-from vmapdbg.install.find import find_tree
 from vmapdbg.install.overlay import child_environment
+from vmapdbg.install.trees import find_tree
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "bench" / "checked"

@@ -20,9 +20,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from vmapdbg.install.find import find_tree
 from vmapdbg.install.overlay import child_environment
 from vmapdbg.install.patches import SWITCHABLE
+from vmapdbg.install.trees import find_tree
 
 ROOT = Path(__file__).parent.parent
 RELEASES = ("0.12.0", "0.13.0", "0.14.0")

@@ -29,8 +29,8 @@ from typing import Any
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
-from vmapdbg.commands.launcher import Streams, run_job
 from vmapdbg.commands.report import write_report
+from vmapdbg.commands.shared.children import Streams, run_job
 from vmapdbg.diff import diff_captures
 from vmapdbg.install.job import Job
 from vmapdbg.install.patches import parse_patches

@@ -50,8 +50,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 def install(spec: str | None, target: str | None, root: Path) -> Record:
     """Has the tinygrad that the tests import looked at, and returns what records a block of them. `root` is the folder
     whose settings count where `spec` or `target` is None. Raises pytest.UsageError, with one line."""
-    from vmapdbg.commands.jobs import apply_settings
-    from vmapdbg.commands.tinygrad import settle_job
+    from vmapdbg.commands.shared.jobs import apply_settings, choose_tinygrad
     from vmapdbg.install.import_hook import OverlayError
     from vmapdbg.install.job import Job
     from vmapdbg.install.patches import parse_patches
@@ -64,7 +63,7 @@ def install(spec: str | None, target: str | None, root: Path) -> Record:
         asked = None if spec is None else parse_patches(spec)
         job = apply_settings(Job(str(root / "tests")))
         job = replace(job, target=target or job.target, patches=job.patches if asked is None else asked)
-        job = settle_job(job, asked)
+        job = choose_tinygrad(job, asked)
         return start_recording(job.patches, job.target)
     except (Failure, OverlayError, RuntimeError) as error:
         raise pytest.UsageError(f"--vmapdbg: {error}") from None
@@ -134,7 +133,7 @@ class Session:
 
     @contextmanager
     def capture(self) -> Generator[Captured]:
-        from vmapdbg.commands.jobs import add_findings
+        from vmapdbg.commands.shared.jobs import add_findings
         from vmapdbg.model.failure import Failure
         from vmapdbg.page.sentences import fill_sentences
 

@@ -11,8 +11,7 @@ import pytest
 from captures import failed_snippet, lost_range, make_capture, make_kernel, make_schedule
 from opened import EVIL, Opened, open_in_notebook
 
-from vmapdbg.install.patches import SWITCHABLE
-from vmapdbg.install.states import PatchState, list_states
+from vmapdbg.install.patches import SWITCHABLE, PatchState, list_states
 from vmapdbg.model.capture import Capture
 from vmapdbg.page.html.source import SourceFile, list_lines
 from vmapdbg.page.html.states import render_states

@@ -118,7 +118,8 @@ def test_endless_loop_is_stopped_with_what_it_started(tmp_path: Path) -> None:
         "while True: pass\n",
     )
     # the snippet needs some of the time to get to its loop; nothing is waited for that nobody will write
-    code = "from vmapdbg.commands import cli, launcher\nlauncher._LONGEST_REPORT = 3600.0\ncli.main()\n"
+    imports = "from vmapdbg.commands import cli\nfrom vmapdbg.commands.shared import children\n"
+    code = f"{imports}children._LONGEST_REPORT = 3600.0\ncli.main()\n"
     done = run_command(sys.executable, "-c", code, "show", name, "--timeout", "10", cwd=tmp_path)
     assert_one_line(done, 4, "did not end within 10 seconds")
     worker = int(marker.read_text())

@@ -13,11 +13,10 @@ from captures import lost_range
 from click.testing import CliRunner
 from tool import ROOT, run_tool
 
-from vmapdbg.commands import states
 from vmapdbg.commands.cli import main
+from vmapdbg.commands.shared import runs
 from vmapdbg.install.job import Job, Run
-from vmapdbg.install.patches import SWITCHABLE
-from vmapdbg.install.states import list_states
+from vmapdbg.install.patches import SWITCHABLE, list_states
 
 
 def test_a_run_becomes_a_page(tmp_path: Path) -> None:
@@ -128,15 +127,15 @@ def test_two_children_run_at_once_and_timed_ones_take_turns(
 
     def run_many(jobs: Sequence[Job], done: object, most: int, shadow: bool) -> list[Run]:
         assert (most, shadow, times) == (2, True, False)
-        return run_in_turns(jobs)
+        return run_timed(jobs)
 
-    def run_in_turns(jobs: Sequence[Job], name: str = "") -> list[Run]:
+    def run_timed(jobs: Sequence[Job], name: str = "") -> list[Run]:
         asked.append(jobs)
         return [Run(lost_range(), None, stdout=b"printed\n") for _ in jobs]
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(states, "run_many", run_many)
-    monkeypatch.setattr(states, "run_in_turns", run_in_turns)
+    monkeypatch.setattr(runs, "run_many", run_many)
+    monkeypatch.setattr(runs, "run_timed", run_timed)
     (tmp_path / "net.py").write_text("print('ran')\n")
     more = ["--time"] if times else []
     done = CliRunner().invoke(

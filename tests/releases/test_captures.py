@@ -23,7 +23,7 @@ from vmapdbg.page.graph.write import STAGES, write_graph
 from vmapdbg.page.json_schema import schema_file
 from vmapdbg.page.text.capture import print_capture
 from vmapdbg.page.text.why import print_explanations
-from vmapdbg.why import explain
+from vmapdbg.page.why import explain
 
 WIDTH = 80
 
@@ -138,7 +138,7 @@ def test_everything_in_it_can_be_asked_for(capture: Capture) -> None:
     subjects = [None, *(kernel.name for kernel in last.kernels), *(str(node.id) for node in last.nodes)]
     for subject in subjects:
         explained = explain(capture, subject, None)
-        out = render(lambda console, explained=explained: print_explanations(capture, explained, console))
+        out = render(lambda console, explained=explained: print_explanations(explained, console))
         assert out.strip()
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from release_trees import ROOT, find_tree
 
-from vmapdbg.commands.launcher import run_many
+from vmapdbg.commands.shared.children import run_many
 from vmapdbg.install.job import Choice, Job
 
 SOFTMAX = """import numpy as np

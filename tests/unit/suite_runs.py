@@ -6,19 +6,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from captures import make_kernel, make_node, make_schedule
+from captures import make_capture, make_kernel, make_node, make_schedule
 
 from vmapdbg.model.capture import Kernel, Node, Realized, Schedule, Versions
-from vmapdbg.suite.folder import PARTS, RUN_FILE, name_test
-from vmapdbg.suite.load import LoadedRun, load_run
 from vmapdbg.suite.saved import (
     RUN_SCHEMA,
     AskedSchedule,
+    LoadedRun,
     SavedRun,
     SavedTest,
-    digest,
     dump_record,
-    shrink_schedule,
+    load_run,
+    name_test,
+    save_schedule,
+    start_run,
 )
 
 # a row is summed up, and divided by its sum
@@ -41,23 +42,14 @@ def save_run(
         **changes,
     }
     run = SavedRun(schema=RUN_SCHEMA, kind="saved-run", folder="run-1", status=status, **fields)
-    for part in PARTS:
-        (folder / run.folder / part).mkdir(parents=True, exist_ok=True)
-    (folder / RUN_FILE).write_text(dump_record(run), encoding="utf-8")
+    files = start_run(folder, run)
     for test, schedules in tests.items():
-        asked = tuple(AskedSchedule(save_schedule(folder / run.folder, item), item.line) for item in schedules)
-        file = folder / run.folder / "tests" / f"{name_test(test)}-a-1.json"
+        captures = [make_capture(schedules=(item,)) for item in schedules]
+        names = [save_schedule(files, capture, set()) for capture in captures]
+        asked = tuple(AskedSchedule(name, item.line) for name, item in zip(names, schedules, strict=True))
+        file = files / "tests" / f"{name_test(test)}-a-1.json"
         file.write_text(dump_record(SavedTest(test, 1, asked)), encoding="utf-8")
     return load_run(folder)
-
-
-def save_schedule(files: Path, schedule: Schedule) -> str:
-    saved, kernels = shrink_schedule(schedule)
-    for name, kernel in kernels.items():
-        (files / "kernels" / f"{name}.json").write_text(dump_record(kernel), encoding="utf-8")
-    name = digest(saved)
-    (files / "schedules" / f"{name}.json").write_text(dump_record(saved), encoding="utf-8")
-    return name
 
 
 def make_program(name: str, nodes: tuple[int, ...], **changes: Any) -> Kernel:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from vmapdbg.bisect.commits import search_commits
+from vmapdbg.bisect.search import search_commits
 
 
 class Asked:

@@ -33,7 +33,7 @@ from vmapdbg.model.capture import (
 from vmapdbg.model.vocabulary import Rule
 from vmapdbg.page.documents import DecisionsDocument, DecisionTrial, NamedOutcome, describe_choices
 from vmapdbg.page.sentences import fill_sentences
-from vmapdbg.page.text.bisect_decisions import print_decisions
+from vmapdbg.page.text.bisect import print_decisions
 
 
 def make_schedule(

@@ -10,8 +10,8 @@ from captures import lost_range
 from click.shell_completion import BashComplete, CompletionItem
 
 from vmapdbg.commands.cli import main
-from vmapdbg.commands.completion import list_names
-from vmapdbg.commands.last_job import remember_names
+from vmapdbg.commands.shared.options import list_names
+from vmapdbg.commands.shared.work_folder import remember_names
 from vmapdbg.model.store import save_capture
 
 

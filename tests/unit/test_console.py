@@ -13,7 +13,7 @@ from rich.color import Color
 from rich.style import Style
 from rich.syntax import ANSI_DARK
 
-from vmapdbg.commands.console import Display, choose_pager, make_console, set_display
+from vmapdbg.commands.shared.console import Display, choose_pager, make_console, set_display
 from vmapdbg.page.text.legible import LEGIBLE, make_legible
 
 TEXT = Path(__file__).parent.parent.parent / "vmapdbg" / "page" / "text"

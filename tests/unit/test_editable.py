@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from vmapdbg.install.installed import find_imported, hash_source, is_editable_release
 from vmapdbg.install.overlay import TINYGRAD_SOURCE, TINYGRAD_VERSION, find_editable, installed_folder
+from vmapdbg.install.trees import find_imported, hash_source, is_editable_release
 
 
 def install_editable(site: Path, checkout: Path) -> None:

@@ -7,8 +7,8 @@ import sys
 import pytest
 from captures import make_node, make_schedule
 
-from vmapdbg.child.compare.checker import Rest
-from vmapdbg.commands.estimate import count_work, tell_estimate
+from vmapdbg.child.compare.checker import RemainingTime
+from vmapdbg.commands.check import count_work, report_estimate
 
 
 def test_work_is_what_numpy_computes() -> None:
@@ -42,14 +42,14 @@ def test_the_estimate(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: on_terminal, raising=False)
-    tell_estimate(work)
+    report_estimate(work)
     assert capsys.readouterr().err == told
 
 
 def test_the_rest_is_told_by_the_work_that_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr("time.monotonic", lambda: now)
-    rest, unknown = Rest([1, 3, 12]), Rest([])
+    rest, unknown = RemainingTime([1, 3, 12]), RemainingTime([])
     assert rest.describe() == ""
     now, rest.done, unknown.done = 101.0, 1, 1
     # too early to tell

@@ -25,7 +25,6 @@ ORDER = (
     "lint",
     "suite",
     "bisect",
-    "why",
     "child",
     "page",
     "commands",
@@ -34,7 +33,7 @@ ORDER = (
     "__main__",
 )
 # the child's process has no use for these, and the parent's none for the child's
-APART = {"child": {"bisect", "why"}, "page": {"child"}, "commands": {"child"}}
+APART = {"child": {"bisect"}, "page": {"child"}, "commands": {"child"}}
 
 
 def imported(file: Path) -> set[str]:

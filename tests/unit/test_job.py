@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vmapdbg.commands.last_job import NothingRemembered, recall_job, remember_job
+from vmapdbg.commands.shared.work_folder import NothingRemembered, recall_job, remember_job
 from vmapdbg.install.job import CheckRequest, Job, ReduceRequest, Request, dump_record, load_job, load_request
 from vmapdbg.install.patches import ALL, Patches
 

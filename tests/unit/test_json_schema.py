@@ -15,9 +15,8 @@ from vmapdbg.diff import diff_captures
 from vmapdbg.model.data import to_data
 from vmapdbg.model.store import load_capture
 from vmapdbg.model.vocabulary import DocumentKind, Rule
-from vmapdbg.page.documents import DOCUMENTS
+from vmapdbg.page.documents import DOCUMENTS, LintDocument, make_document
 from vmapdbg.page.json_schema import FOLDER, dump_schema, make_schema, schema_file
-from vmapdbg.page.lint_formats import dump_json
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -46,7 +45,7 @@ def test_hand_built_documents_are_valid() -> None:
     for capture in (before, after, captures.failed_snippet(), captures.long_graph()):
         assert validate("capture", to_data(capture)) == []
     assert validate("diff", to_data(diff_captures(before, after, ("1", "2")))) == []
-    assert validate("lint", json.loads(dump_json(after, after.findings, 2))) == []
+    assert validate("lint", to_data(make_document(LintDocument, after, findings=after.findings, ignored=2))) == []
 
 
 @pytest.mark.parametrize("side", ["before", "after"])

@@ -16,7 +16,8 @@ from vmapdbg.lint.ignores import split_ignored
 from vmapdbg.model.capture import Access, Bufferize, Capture, Finding, Loop, Outside, Range, Reset, Versions, WrongTime
 from vmapdbg.model.data import from_data, to_data
 from vmapdbg.model.vocabulary import AccessKind, LoopKind
-from vmapdbg.page.lint_formats import dump_github, dump_json, dump_sarif
+from vmapdbg.page.documents import LintDocument, make_document
+from vmapdbg.page.lint_formats import dump_github, dump_sarif
 from vmapdbg.page.text.lint import Report, print_concise, print_explanation, print_text
 
 SCOPE = (Range("rm1", 3, "LOOP", True),)
@@ -405,7 +406,7 @@ def test_every_rule_is_explained(rule: Any) -> None:
 
 def test_json_has_the_contract() -> None:
     capture = one_kernel(make_access(lost=(LOOP,)))
-    document = json.loads(dump_json(capture, lint_capture(capture), 0))
+    document = to_data(make_document(LintDocument, capture, findings=lint_capture(capture), ignored=0))
     assert document["schema"] == 1
     assert [f["code"] for f in document["findings"]] == ["VD101"]
     keys = {"kernel", "node", "line", "message", "advice", "schedule", "number", "source_line"}

@@ -11,8 +11,7 @@ from rendered import flatten, print_to_text
 from vmapdbg.lint import lint_capture
 from vmapdbg.model.capture import Bufferize, Capture, Decision, Measured, Realized, Reason, Unsplit
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.schedule_index import find_distinct
-from vmapdbg.model.subjects import is_line
+from vmapdbg.model.schedule_index import find_distinct, is_line
 from vmapdbg.page.overview import (
     count_lines,
     count_methods,
@@ -24,7 +23,7 @@ from vmapdbg.page.overview import (
 )
 from vmapdbg.page.text.capture import print_capture, print_overview
 from vmapdbg.page.view import Selected, View, select_kernels, select_line
-from vmapdbg.why import explain
+from vmapdbg.page.why import explain
 
 MATMUL = make_kernel("r_64", key="aa", executed_ops=900, bytes=100, lines=("net.py:3",), nodes=(2, 3), outputs=(3,))
 MOVE = make_kernel(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -146,3 +148,29 @@ def test_files_are_named_when_they_are_there(folder: EvidenceFolder) -> None:
     assert folder.read_written(place) == ([], place)
     folder.close()
     assert folder.read_written(place)[0] == ["closed"]
+
+
+GROUPS = """
+import os
+os.setsid()
+from pathlib import Path
+from vmapdbg.child.compare.start import lower_thread, set_session_priority
+group = Path("/proc/self/autogroup")
+print(group.read_text().split()[-1])
+lower_thread()
+set_session_priority(10)
+print(group.read_text().split()[-1], os.getpriority(os.PRIO_PROCESS, 0))
+import time
+# Linux lets a user change it ten times a second
+time.sleep(0.2)
+set_session_priority(0)
+print(group.read_text().split()[-1])
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="sessions have no priority of their own here")
+def test_the_priority_is_that_of_the_session() -> None:
+    """Where each session is scheduled as one, that of a process counts only in its own."""
+    command = [sys.executable, "-c", f"import os\nif os.fork(): os.wait(); os._exit(0)\n{GROUPS}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0", "10", "10", "0"], done.stderr

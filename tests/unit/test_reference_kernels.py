@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike, NDArray
 
-from vmapdbg.reference import run_kernel
-from vmapdbg.reference.graph import Node, Unknown
-from vmapdbg.reference.kernel import Kernel, Store
-from vmapdbg.reference.run_kernel import Written
+from vmapdbg.reference import kernels
+from vmapdbg.reference.graph import Kernel, Node, Store, Unknown
+from vmapdbg.reference.kernels import Written
 from vmapdbg.values.numbers import Array, decode, encode
 
 
@@ -46,7 +45,7 @@ class KernelMaker:
         self.kernel.stores.append(Store(0, place, value, gate))
 
     def run(self) -> Written:
-        return run_kernel.run_kernel(self.kernel, self.contents)[0]
+        return kernels.run_kernel(self.kernel, self.contents)[0]
 
     def numbers(self) -> NDArray[Any]:
         written = self.run()
@@ -74,19 +73,19 @@ def test_a_reduce_over_a_loop() -> None:
 
 @pytest.mark.parametrize("most", [4, 20, 40, 59])
 def test_in_parts_it_is_the_same(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_kernel, "MOST_AT_ONCE", most)
+    monkeypatch.setattr(kernels, "MOST_IN_PART", most)
     made = make_matmul(LEFT, RIGHT)
-    assert len(list(run_kernel.split(made.kernel))) > 1
+    assert len(list(kernels.split(made.kernel))) > 1
     assert made.numbers().tolist() == (LEFT @ RIGHT).ravel().tolist()
 
 
 def test_what_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_kernel, "MOST_ELEMENTS", 59)
+    monkeypatch.setattr(kernels, "MOST_ELEMENTS", 59)
     with pytest.raises(Unknown, match="60 elements"):
         make_matmul(LEFT, RIGHT).run()
     monkeypatch.undo()
     # the reduce cannot be split
-    monkeypatch.setattr(run_kernel, "MOST_AT_ONCE", 3)
+    monkeypatch.setattr(kernels, "MOST_IN_PART", 3)
     with pytest.raises(Unknown, match="4 elements at a time"):
         make_matmul(LEFT, RIGHT).run()
 
@@ -142,8 +141,8 @@ def test_a_buffer_inside_of_the_kernel() -> None:
     row, inner, total, out = made.loop(3, 2), made.loop(1, 3), made.loop(2, 3), made.loop(4, 3)
     x = made.add("load", made.place((row, 3), (inner, 1)), arg=1)
     square = made.add("mul", x, x)
-    summed = made.add("pick", square, total, arg=(1,))
-    own = made.add("pick", square, out, arg=(1,))
+    held = made.kernel.graph.add(Node("close", "float", (3,), (square,), ((1,), None)))
+    summed, own = made.add("fetch", held, total), made.add("fetch", held, out)
     whole = made.add("reduce", summed, arg=("add", (), True, (2,)))
     made.store(made.place((row, 3), (out, 1)), made.add("add", own, whole))
     expected = numbers**2 + (numbers**2).sum(1, keepdims=True)

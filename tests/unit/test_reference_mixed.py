@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike, NDArray
 
-from vmapdbg.reference import mixed
-from vmapdbg.reference.graph import Graph, Node, Unknown
-from vmapdbg.reference.kernel import Kernel, Store
-from vmapdbg.reference.mixed import MixedEvaluator
+from vmapdbg.reference import kernels
+from vmapdbg.reference.graph import Graph, Kernel, Node, Store, Unknown
+from vmapdbg.reference.kernels import LoopEvaluator
 from vmapdbg.reference.value import Value
 from vmapdbg.values.numbers import encode
 
@@ -45,7 +44,7 @@ class GraphMaker:
         return self.add("const", arg=value, dtype=dtype)
 
     def evaluate(self, slot: int) -> Value:
-        value = MixedEvaluator(self.graph, lambda name: self.contents[name]).evaluate([slot])[0]
+        value = LoopEvaluator(self.graph, lambda name: self.contents[name]).evaluate([slot])[0]
         if isinstance(value, Unknown):
             raise value
         return value
@@ -173,7 +172,7 @@ def test_a_kernel_that_reads_what_nobody_wrote_is_refused(made: GraphMaker) -> N
 
 
 def test_what_takes_too_much_is_refused(made: GraphMaker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mixed, "MOST_AT_ONCE", 11)
+    monkeypatch.setattr(kernels, "MOST_AT_ONCE", 11)
     value = made.add("fetch", made.buffer(DATA), made.loop(0, 3), made.loop(1, 4))
     twice = made.add("add", value, value)
     with pytest.raises(Unknown, match="12 elements at a time"):

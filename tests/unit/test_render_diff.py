@@ -9,6 +9,7 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from captures import (
@@ -39,7 +40,7 @@ PRINTED = (
 )
 
 
-def render(diff: CaptureDiff, width: int = 80, *, terminal: bool = False, **options: bool) -> str:
+def render(diff: CaptureDiff, width: int = 80, *, terminal: bool = False, **options: Any) -> str:
     return print_to_text(lambda console: print_diff(diff, console, **options), width, terminal=terminal)
 
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from vmapdbg.diff import match_nodes
 from vmapdbg.model.capture import Bufferize, Capture, Node, Realized
 from vmapdbg.model.vocabulary import Outcome
-from vmapdbg.page.graph.items import LEVELS, DrawnSchedule, Folding, collect_items, fold_items
+from vmapdbg.page.graph.groups import LEVELS, Folding, fold_items
+from vmapdbg.page.graph.items import DrawnSchedule, collect_items
 
 REALIZED = Realized((0,), "ending-ranges", "r0 ends")
 

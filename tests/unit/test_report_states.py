@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from captures import failed_snippet, lost_range, make_capture, make_kernel, make_schedule, many_kernels
 
-from vmapdbg.install.patches import ALL, SWITCHABLE, parse_patches
-from vmapdbg.install.states import PatchState, list_states
+from vmapdbg.install.patches import ALL, SWITCHABLE, PatchState, list_states, parse_patches
 from vmapdbg.model.capture import Capture, Finding, Measured
 from vmapdbg.page.html.page import render_report
 from vmapdbg.page.html.source import SourceFile, list_lines

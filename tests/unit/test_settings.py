@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vmapdbg.commands.settings import Settings, SettingsError, find_settings
+from vmapdbg.commands.shared.settings import Settings, SettingsError, find_settings
 from vmapdbg.install.patches import parse_patches
 
 ALL_KEYS = """

@@ -20,12 +20,9 @@ from vmapdbg.page.suite_github import dump_suite_github
 from vmapdbg.page.suite_words import name_change
 from vmapdbg.page.text.suite import print_suite
 from vmapdbg.suite.compare import compare_runs, diff_test
-from vmapdbg.suite.cost import estimate_cost
-from vmapdbg.suite.folder import end_run, name_test, new_folder, prepare_folder, start_run
-from vmapdbg.suite.kinds import join_related
-from vmapdbg.suite.load import load_run
+from vmapdbg.suite.kinds import estimate_cost, join_related
 from vmapdbg.suite.result import SuiteDiff
-from vmapdbg.suite.saved import shrink_schedule
+from vmapdbg.suite.saved import end_run, load_run, name_test, new_folder, prepare_folder, start_run, strip_schedule
 
 
 def compare(tmp_path: Path, before: dict[str, list[Schedule]], after: dict[str, list[Schedule]]) -> SuiteDiff:
@@ -104,7 +101,7 @@ def test_names_and_lines_are_no_change(tmp_path: Path) -> None:
     kernel = make_program("r_4_4", (1, 2))
     renamed = replace(kernel, name="r_4_4n7", source=kernel.source.replace("r_4_4()", "r_4_4n7()"))
     before, after = one_kernel(), replace(one_kernel(), kernels=(renamed,), line="test_a.py:7")
-    assert shrink_schedule(before)[1] == shrink_schedule(after)[1]
+    assert strip_schedule(before) == strip_schedule(after)
     moved = tuple(replace(node, line="test_a.py:8") for node in NODES)
     found = compare(tmp_path, {"t": [before]}, {"t": [replace(after, nodes=moved)]})
     assert (found.unchanged, found.changed, found.groups) == (1, (), ())
@@ -158,8 +155,9 @@ def test_damaged_files_are_named_and_their_tests_left_out(tmp_path: Path) -> Non
     tests = {"a": [one_kernel()], "b": [two_kernels()], "c": [two_kernels()]}
     before = save_run(tmp_path / "before", tests)
     after = save_run(tmp_path / "after", tests)
-    (name,) = (f for f in (after.folder / "run-1" / "kernels").iterdir() if f.name.startswith("r_4_4-"))
-    name.write_text('{"name": "r_4', encoding="utf-8")
+    (asked,) = after.asked_by("a")
+    name = after.folder / "run-1" / "schedules" / f"{asked.schedule}.json"
+    name.write_text('{"schema": 1', encoding="utf-8")
     (half,) = (after.folder / "run-1" / "tests").glob(f"{name_test('b')}-*")
     half.write_text("{", encoding="utf-8")
     found = compare_runs(before, load_run(after.folder))
@@ -183,7 +181,7 @@ def test_other_targets_are_refused(tmp_path: Path) -> None:
         ("{", "cannot be read"),
         ("[]", "is something else"),
         ('{"kind": "saved-run", "schema": 9}', "has schema 9"),
-        ('{"kind": "saved-run", "schema": 1}', "folder is missing"),
+        ('{"kind": "saved-run", "schema": 2}', "folder is missing"),
     ],
 )
 def test_a_folder_that_is_no_saved_run_is_refused(text: str | None, message: str, tmp_path: Path) -> None:

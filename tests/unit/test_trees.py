@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from vmapdbg.install import release
-from vmapdbg.install.cache import find_entry
-from vmapdbg.install.checkout import describe_commit, find_top, list_commits
-from vmapdbg.install.find import find_tree
-from vmapdbg.install.tree import TreeError, is_checkout, parse_name
+from vmapdbg.install import fetched
+from vmapdbg.install.fetched import cache_entry, describe_commit, list_commits, repository_of
+from vmapdbg.install.trees import TreeError, find_tree, is_checkout, parse_name
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +78,7 @@ def test_a_revision_alone_is_one_of_the_working_directory(checkout: Path, monkey
 
 
 def test_the_commits_between_two_are_in_order(checkout: Path) -> None:
-    commits = list_commits(find_top(checkout), "old", "master")
+    commits = list_commits(repository_of(checkout), "old", "master")
     assert [describe_commit(checkout, commit).split(" ", 2)[2] for commit in commits] == [
         "version 0.12.0",
         "version 0.13.0",
@@ -155,7 +153,7 @@ INSTALLS = """
 
 def test_a_release_is_fetched_once(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     count = f"open({str(tmp_path / 'count')!r}, 'a').write('x')\n"
-    monkeypatch.setattr(release, "find_installer", lambda: fake_installer(tmp_path, INSTALLS + count))
+    monkeypatch.setattr(fetched, "installer_command", lambda: fake_installer(tmp_path, INSTALLS + count))
     assert find_tree("0.14.0").folder == find_tree("0.14.0").folder == cache / "releases" / "0.14.0"
     assert (tmp_path / "count").read_text(encoding="utf-8") == "x"
 
@@ -175,7 +173,7 @@ def test_what_cannot_be_fetched_leaves_nothing_behind(
     stderr: str, line: str, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = f"(target / 'half').write_text('')\nsys.stderr.write({stderr!r})\nsys.exit(1)"
-    monkeypatch.setattr(release, "find_installer", lambda: fake_installer(tmp_path, code))
+    monkeypatch.setattr(fetched, "installer_command", lambda: fake_installer(tmp_path, code))
     with pytest.raises(TreeError, match=f"cannot fetch tinygrad 9.0: .*{line}"):
         find_tree("9.0")
     assert list_names(cache / "releases") == []
@@ -184,7 +182,7 @@ def test_what_cannot_be_fetched_leaves_nothing_behind(
 def test_an_entry_that_is_half_there_is_made_again(cache: Path) -> None:
     (cache / "commits" / "abc").mkdir(parents=True)
     (cache / "commits" / "abc" / "rest").write_text("", encoding="utf-8")
-    entry = find_entry("commits", "abc", lambda folder: write_package(folder, "0.13.0"))
+    entry = cache_entry("commits", "abc", lambda folder: write_package(folder, "0.13.0"))
     assert list_names(entry) == ["pyproject.toml", "tinygrad"]
     assert list_names(cache / "commits") == ["abc"]
 
@@ -193,7 +191,7 @@ def test_a_cache_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch:
     (tmp_path / "file").write_text("", encoding="utf-8")
     monkeypatch.setenv("VMAPDBG_CACHE", str(tmp_path / "file"))
     with pytest.raises(TreeError, match=r"cannot write the cache .*file: .*VMAPDBG_CACHE"):
-        find_entry("commits", "abc", lambda folder: write_package(folder, "0.13.0"))
+        cache_entry("commits", "abc", lambda folder: write_package(folder, "0.13.0"))
 
 
 def fill(barrier: object) -> str:
@@ -201,7 +199,7 @@ def fill(barrier: object) -> str:
         barrier.wait()  # type: ignore[attr-defined]  # both are in the middle of it now
         write_package(folder, "0.13.0")
 
-    return str(find_entry("commits", "same", make))
+    return str(cache_entry("commits", "same", make))
 
 
 def test_two_processes_may_fill_it_at_once(cache: Path) -> None:

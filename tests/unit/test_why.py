@@ -12,17 +12,12 @@ from rendered import print_to_text
 
 from vmapdbg.model.capture import Capture, Realized, Reason, Unsplit
 from vmapdbg.page.sentences import fill_sentences
-from vmapdbg.page.text.why import Sentences, print_explanations
-from vmapdbg.why import Explanation, Fact, UnknownSubject, explain
+from vmapdbg.page.text.why import print_explanations
+from vmapdbg.page.why import Explanation, UnknownSubject, explain
 
 
-def sentences(capture: Capture, explanation: Explanation) -> dict[str, tuple[str, ...]]:
-    said = Sentences(capture.schedules[explanation.schedule], explanation)
-    return {step.topic: tuple(s for fact in step.facts for s in said.say(fact)) for step in explanation.steps}
-
-
-def facts(explanation: Explanation, topic: str) -> tuple[Fact, ...]:
-    return next((step.facts for step in explanation.steps if step.topic == topic), ())
+def sentences(explanation: Explanation) -> dict[str, tuple[str, ...]]:
+    return {step.topic: (*step.sentences, *step.alerts) for step in explanation.steps}
 
 
 def find_add() -> str:
@@ -34,7 +29,7 @@ def test_node_tells_each_decision_in_order() -> None:
     capture = captures.lost_range()
     (explanation,) = explain(capture, find_add(), None)
     assert [step.topic for step in explanation.steps][:3] == ["read by", "ranges", "realized"]
-    told = sentences(capture, explanation)
+    told = sentences(explanation)
     assert "ending-ranges" in told["realized"][0]
     assert told["ambient ranges"][0].startswith("rm1 (3, LOOP) from VMAPIN")
     assert "rm1*" in told["BUFFERIZE"][0]
@@ -46,14 +41,14 @@ def test_node_tells_each_decision_in_order() -> None:
 def test_lost_range_is_said() -> None:
     capture = captures.lost_range(fixed=False)
     (explanation,) = explain(capture, find_add(), None)
-    assert any("ambient rm1 is NOT closed" in s for s in sentences(capture, explanation)["BUFFERIZE"])
-    assert Fact("not-closed", ranges=("rm1",)) in facts(explanation, "BUFFERIZE")
+    assert any("ambient rm1 is NOT closed" in s for s in sentences(explanation)["BUFFERIZE"])
+    assert [len(step.alerts) for step in explanation.steps if step.topic == "BUFFERIZE"] == [1]
 
 
 def test_kernel_by_name() -> None:
     capture = captures.lost_range()
     (explanation,) = explain(capture, "r_3_2_2_2", None)
-    assert "ADD" in sentences(capture, explanation)["writes"][0]
+    assert "ADD" in sentences(explanation)["writes"][0]
 
 
 def test_line_by_suffix() -> None:
@@ -66,9 +61,8 @@ def test_line_by_suffix() -> None:
 def test_without_a_subject_each_boundary_is_one_line() -> None:
     capture = captures.lost_range()
     (explanation,) = explain(capture, None, None)
-    (step,) = explanation.steps
-    said = sentences(capture, explanation)[step.topic]
-    assert len(said) == len(set(said)) == len(step.facts) >= 1
+    said = sentences(explanation)["boundaries"]
+    assert len(said) == len(set(said)) >= 1
     assert "not fused with" in said[0]
 
 
@@ -83,11 +77,11 @@ def gather(unsplit: Unsplit) -> Capture:
 def test_a_reduce_that_is_not_split_says_what_it_is_and_what_stock_would_do() -> None:
     capture = gather(UNSPLIT)
     (explanation,) = explain(capture, "3", None)
-    assert sentences(capture, explanation)["split"] == (
+    assert sentences(explanation)["split"] == (
         "no: a gather, an index picks one element along axis 1 "
         "(stock makes two kernels: (5, 40000) -> (5, 1, 200) -> (5, 1))",
     )
-    output = print_to_text(partial(print_explanations, capture, [explanation]), 60)
+    output = print_to_text(partial(print_explanations, [explanation]), 60)
     assert max(map(len, output.splitlines())) <= 60
     assert "  split          no: a gather" in output
 
@@ -95,7 +89,7 @@ def test_a_reduce_that_is_not_split_says_what_it_is_and_what_stock_would_do() ->
 def test_what_is_added_up_beside_a_gather_is_told() -> None:
     capture = gather(Unsplit("gather", (1, 2), (0,), (9, 4, 5), (1, 1, 1, 3), (1, 1, 1)))
     (explanation,) = explain(capture, "net.py:3", None)
-    assert sentences(capture, explanation)["split"] == (
+    assert sentences(explanation)["split"] == (
         "no: a gather, an index picks one element along axes 1, 2, and what is added up along axis 0 is a reduce of "
         "its own (stock adds up all in two kernels: (9, 4, 5) -> (1, 1, 1, 3) -> (1, 1, 1))",
     )
@@ -103,14 +97,14 @@ def test_what_is_added_up_beside_a_gather_is_told() -> None:
 
 def test_a_capture_from_before_says_nothing_of_a_split() -> None:
     (explanation,) = explain(captures.lost_range(), find_add(), None)
-    assert facts(explanation, "split") == ()
+    assert "split" not in sentences(explanation)
 
 
 BECAUSE_OF = [
-    ("many-buffers", "ending-ranges", "reads-many-buffers"),
-    ("reduce-reads-buffer", "ending-ranges", "is-read-many-times"),
-    ("reduce-reads-buffer", "consumers-disagree", "readers-disagree"),
-    ("no-rule", "output", "is-asked-for"),
+    ("many-buffers", "ending-ranges", "let it read at most 3 buffers"),
+    ("reduce-reads-buffer", "ending-ranges", "let each element be read once"),
+    ("reduce-reads-buffer", "consumers-disagree", "let its readers ask for the same ranges"),
+    ("no-rule", "output", "it is asked for"),
 ]
 
 
@@ -127,7 +121,8 @@ def test_advice_follows_from_the_rules_and_not_from_the_words(kept_by: Any, real
     buffers = (replace(made, reason="", outcome="kept", decided=Reason(kept_by)),)
     changed = replace(capture, schedules=(replace(schedule, nodes=nodes, bufferizes=buffers),))
     (explanation,) = explain(changed, str(number), None)
-    assert [fact.rule for fact in facts(explanation, "to fuse it")] == [advice]
+    (said,) = sentences(explanation)["to fuse it"]
+    assert said.startswith(advice)
 
 
 @pytest.mark.parametrize(
@@ -145,6 +140,6 @@ def test_text_keeps_to_the_width(width: int) -> None:
     for capture in (captures.lost_range(fixed=False), captures.long_graph()):
         for subject in (None, "3"):
             found = explain(capture, subject, None)
-            output = print_to_text(partial(print_explanations, capture, found), width)
+            output = print_to_text(partial(print_explanations, found), width)
             assert "\x1b" not in output
             assert max(map(len, output.splitlines())) <= width

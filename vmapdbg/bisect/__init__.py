@@ -1,6 +1,6 @@
-"""Finds the smallest sets of patches that change what comes of a snippet.
+"""Finds what changes the outcome of a snippet: sets of patches, single decisions, or a commit of tinygrad.
 
-Nothing here knows tinygrad or runs anything: `search` asks for the outcome of sets, `outcome` tells outcomes apart.
+Nothing here knows tinygrad or runs anything: the searches ask for outcomes, and `outcome` compares runs.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import get_args
 from vmapdbg.model.vocabulary import OutcomeKind
 
 KINDS: tuple[OutcomeKind, ...] = get_args(OutcomeKind)
-"""By what outcomes are told apart: see `outcome`."""
+"""How outcomes are compared: see `outcome`."""
 KERNEL_COUNT = re.compile(r"(\d+) kernels?")
-"""A kind besides them: whether there are so many kernels."""
+"""Another kind: whether there is this number of kernels."""
 DEFAULT_RUNS = 64
-"""How many runs a search may take. Of eight patches that is each one alone, each one and each two taken away (46
-runs), and what it takes to go on by halves. All 256 sets of a snippet that runs for a minute would take four hours."""
+"""How many runs a search may take. Eight patches alone, and each one and each pair taken away, are 46 runs; the rest is
+for halving. All 256 sets would take four hours for a snippet that runs for a minute."""

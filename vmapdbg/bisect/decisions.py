@@ -1,7 +1,4 @@
-"""Which decision of the scheduler changes what comes of a snippet: a node forced to be a buffer, or one let go.
-
-Nothing here knows tinygrad or runs anything; see `search`.
-"""
+"""Finds the scheduler's decision that changes the outcome: a node forced to be a buffer, or a realize point let go."""
 
 from __future__ import annotations
 
@@ -15,9 +12,9 @@ from vmapdbg.model.capture import Capture, Node, Schedule
 Choices = frozenset[Choice]
 
 MOST_NEIGHBOURS = 8
-"""So many other nodes are tried beside one that makes it right: often each of several does."""
+"""If one node makes the outcome right, this many nodes near it are tried: often each of several does."""
 
-# what holds, moves, cuts or names values, and computes none
+# ops that hold, move, cut or name values, but compute none
 _NOT_COMPUTED = frozenset(
     {
         *("RESHAPE", "PERMUTE", "EXPAND", "PAD", "SHRINK", "FLIP", "VIEW", "INDEX", "STACK", "DETACH", "CONTIGUOUS"),
@@ -27,18 +24,18 @@ _NOT_COMPUTED = frozenset(
     }
 )
 _STORES = frozenset({"STORE", "ASSIGN"})
-# rules that ask for a realize point whatever the ranges are; an output must be one
+# rules that ask for a realize point whatever the ranges are; outputs are always realized
 _LETS_GO = frozenset({"always", "source-of", "assigned-value", "outer-reduce"})
 _NEVER_LET_GO = frozenset({"STORE", "ASSIGN", "COPY", "BUFFER_VIEW", "ENCDEC", "MSELECT", "MSTACK"})
 
 
-# *** which decisions there are
+# *** the possible decisions
 
 
 def list_forceable(schedule: Schedule) -> list[Choice]:
-    """Returns the nodes that compute something and have no buffer of their own yet, as choices to give them one."""
+    """Returns a choice to force each node that computes something and has no buffer yet."""
     if schedule.cached:
-        # what is decided about it is decided where it was made
+        # decisions about it are made where the schedule was made
         return []
     buffered = {made.node for made in schedule.bufferizes if made.outcome == "kept" and made.addrspace == "GLOBAL"}
     written_to = find_targets(schedule.nodes)
@@ -54,13 +51,13 @@ def is_reduce(choice: Choice) -> bool:
 
 
 def is_computed(node: Node) -> bool:
-    """Tells whether a node has values of its own, which a buffer could hold. A weak number has no size in memory."""
+    """Returns whether a node computes values that a buffer can hold. A weak number has no size in memory."""
     has_values = node.shape is not None and node.out_ranges is not None
     return has_values and node.op not in _NOT_COMPUTED and not node.dtype.startswith(("weak", "void", "index"))
 
 
 def find_targets(nodes: Iterable[Node]) -> set[int]:
-    """Returns the nodes that say where a STORE or an ASSIGN writes to."""
+    """Returns the nodes that a STORE or an ASSIGN writes to, and their sources."""
     by_id = {node.id: node for node in nodes}
     targets: set[int] = set()
     todo = [node.src[0] for node in by_id.values() if node.op in _STORES and node.src]
@@ -73,7 +70,7 @@ def find_targets(nodes: Iterable[Node]) -> set[int]:
 
 
 def list_releasable(schedule: Schedule) -> list[Choice]:
-    """Returns the nodes that are realize points because a rule asks for that, as choices to let them go."""
+    """Returns a choice to let go each node that is a realize point because of a rule."""
     if schedule.cached:
         return []
     found: list[Choice] = []
@@ -87,17 +84,17 @@ def list_releasable(schedule: Schedule) -> list[Choice]:
 
 
 def list_nearest(schedules: Sequence[Schedule], start: Choice, others: Collection[Choice]) -> list[Choice]:
-    """Returns the choices about the same schedule, those about the nodes nearest to that of `start` first."""
+    """Returns the choices about the same schedule, sorted by the distance of their nodes from the node of `start`."""
     found = {choice.node: choice for choice in others if choice.schedule == start.schedule and choice != start}
-    beside: dict[int, set[int]] = {}
+    neighbours: dict[int, set[int]] = {}
     for node in schedules[start.schedule].nodes:
         for source in node.src:
-            beside.setdefault(node.id, set()).add(source)
-            beside.setdefault(source, set()).add(node.id)
+            neighbours.setdefault(node.id, set()).add(source)
+            neighbours.setdefault(source, set()).add(node.id)
     order = [start.node]
     seen = {start.node}
     for at in order:
-        new = sorted(beside.get(at, set()) - seen)
+        new = sorted(neighbours.get(at, set()) - seen)
         seen.update(new)
         order += new
     return [found[node] for node in order if node in found]
@@ -108,10 +105,9 @@ def list_nearest(schedules: Sequence[Schedule], start: Choice, others: Collectio
 
 @dataclass(frozen=True)
 class DecisionSearch:
-    """What a search found: the `found` sets of choices that do what is wanted, one node each or one set that has no
-    smaller part that does; `outcomes` has every set that was tried.
-
-    `complete` is false where --runs did not suffice: to make the set smaller, or to try every single decision.
+    """The result of a search. `found` are sets of choices: single choices that each suffice, or one minimal set.
+    `outcomes` has every set that was tried. `complete` is false if --runs was too small to make the set smaller, or to
+    try every single decision.
     """
 
     found: tuple[Choices, ...]
@@ -120,7 +116,7 @@ class DecisionSearch:
 
 
 class DecisionSearcher:
-    """Looks for decisions in at most about `budget` runs."""
+    """Searches for decisions in about `budget` runs."""
 
     def __init__(self, capture: Capture, forceable: Choices, ask: Ask[Choice], budget: int):
         self.schedules = capture.schedules
@@ -133,8 +129,10 @@ class DecisionSearcher:
         return max(self.searcher.budget - len(self.searcher.outcomes), 0)
 
     def find_mending(self, is_right: Callable[[str], bool]) -> DecisionSearch:
-        """Forces all of the nodes, or all reduces where these are enough, and then as few as still make it right. Where
-        one does, those near it are tried, too. Where forcing does not help, realize points are let go."""
+        """Forces all nodes, or all reduces if these are enough, then as few as still make the outcome right.
+
+        If a single node does, the nodes near it are tried, too. If forcing does not help, realize points are let go.
+        """
         searcher = self.searcher
         reduces = frozenset(filter(is_reduce, self.forceable))
         if reduces and is_right(searcher.look([reduces])[0]):
@@ -151,7 +149,7 @@ class DecisionSearcher:
         return DecisionSearch(self._list_singles(is_right), True, searcher.outcomes)
 
     def find_single(self, does: Callable[[str], bool]) -> DecisionSearch:
-        """Tries single decisions: realize points let go, then nodes forced, reduces first."""
+        """Tries single decisions: lets realize points go, then forces nodes, reduces first."""
         forced = sorted(self.forceable, key=lambda choice: (not is_reduce(choice), choice))
         singles = [frozenset({choice}) for choice in [*self.releasable, *forced]]
         new = [one for one in singles if one not in self.searcher.outcomes]

@@ -15,10 +15,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from vmapdbg.check.patterns import find_pattern
 from vmapdbg.check.result import Comparison
-from vmapdbg.values.close import find_close, find_largest, widen
 from vmapdbg.values.itemsize import ITEMSIZE
-from vmapdbg.values.numbers import Array, Numbers, decode, find_index, find_strides, make_plain
-from vmapdbg.values.slices import view_elements
+from vmapdbg.values.numbers import (
+    Array,
+    Numbers,
+    decode,
+    find_close,
+    find_index,
+    find_largest,
+    find_strides,
+    make_plain,
+    view_elements,
+    widen,
+)
 from vmapdbg.values.tolerance import SMALLEST, Tolerance, make_tolerance
 
 

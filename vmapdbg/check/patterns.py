@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vmapdbg.check.result import Filling, Pattern
-from vmapdbg.values.close import find_close
-from vmapdbg.values.numbers import Numbers
+from vmapdbg.values.numbers import Numbers, find_close
 from vmapdbg.values.tolerance import Tolerance
 
 LARGEST = 10_000_000

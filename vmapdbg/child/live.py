@@ -20,7 +20,7 @@ from vmapdbg.child.listen.records import ObservedPass, ObservedSchedule
 from vmapdbg.child.listen.user_lines import set_internal_folders
 from vmapdbg.install import overlay
 from vmapdbg.install.job import Job
-from vmapdbg.install.tree import find_version
+from vmapdbg.install.trees import find_version
 from vmapdbg.model import capture as model
 
 MOST_PROGRAMS = 256

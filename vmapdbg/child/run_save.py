@@ -1,10 +1,9 @@
-"""`vmapdbg run --save` on the side of the program's processes: writes down what each test schedules, as it does.
+"""`vmapdbg run --save` in the program's processes: saves what each test schedules, schedule by schedule.
 
-`vmapdbg.commands.run_save` is the tool's side. `RunWriter` takes schedules of the model, `vmapdbg.child.feed` has them
-from the overlay or observes them.
+`vmapdbg.commands.run_save` is the tool's side. `vmapdbg.child.feed` passes the schedules to `RunWriter`.
 
-The program stays as it is: what it prints, when its tensors are freed, the names of its kernels. A test's file is
-written anew after each schedule, because nobody says when a test is over, and workers end without exit handlers.
+The program is not affected: what it prints, when its tensors are freed, the names of its kernels. The file of a test is
+written again after each schedule, because the end of a test is not known, and workers end without exit handlers.
 """
 
 from __future__ import annotations
@@ -17,39 +16,46 @@ import time
 import uuid
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from vmapdbg.child.feed import MadeSchedule, feed
 from vmapdbg.model.data import build_data
 from vmapdbg.model.store import StoreError, write_atomically
-from vmapdbg.suite.folder import FAILED, name_test, start_run
-from vmapdbg.suite.saved import AskedSchedule, SavedRun, SavedTest, digest, dump_record, shrink_schedule
+from vmapdbg.suite.saved import (
+    FAILED,
+    AskedSchedule,
+    SavedRun,
+    SavedTest,
+    dump_record,
+    name_test,
+    save_schedule,
+    start_run,
+)
 
 SAVE_VARIABLE = "VMAPDBG_SAVE"
 """JSON with the `folder` of the run and the `run` itself, as `run.json` has it."""
 MOST_ASKED = 256
-"""How many schedules a file of a test has: it is written anew for each of them."""
+"""How many schedules a file of a test has: it is written again for each of them."""
 OUTSIDE = "(outside of the tests)"
-"""What stands for a test where pytest collects, or sets up what is none's."""
+"""The name for schedules that pytest makes while it collects tests."""
 
 _PHASE = re.compile(r" \((setup|call|teardown)\)$")
 
 
 def save_this_process() -> None:
-    """Has what this process schedules saved. The overlay is installed already, unless tinygrad is observed as it is."""
+    """Saves what this process schedules."""
     asked = json.loads(os.environ[SAVE_VARIABLE])
     writer = RunWriter(Path(asked["folder"]), build_data(SavedRun, asked["run"]))
     feed(writer)
 
 
 class RunWriter:
-    """Writes schedules into the folder of a run, for the test that runs. It never raises for a schedule or a file: the
-    program must go on. What it cannot write it says once, on stderr, and then saves no more."""
+    """Writes schedules into the folder of a run, for the current test. It never raises for a schedule or a file: the
+    program must go on. After the first file that cannot be written it prints a line on stderr and saves no more."""
 
     def __init__(self, folder: Path, run: SavedRun) -> None:
         self.folder, self.run = folder, run
         self._stopped = False
-        # what tinygrad's schedule cache has: the file of the schedule, None where it could not be rendered
+        # for each key of tinygrad's schedule cache the name of the file, None if it could not be rendered
         self._by_key: dict[bytes, str | None] = {}
         self._written: set[str] = set()
         self._begin_process()
@@ -65,26 +71,26 @@ class RunWriter:
         if self._stopped or not schedule.is_whole:
             return
         try:
-            built = schedule.build(self.run.target).schedules[0]
+            built = schedule.build(self.run.target)
         except Exception as error:  # the target may not have what the program uses
             self._by_key[schedule.key] = None
             self._ask(None, schedule.line, f"{type(error).__name__}: {error}"[:300])
             return
-        saved, kernels = shrink_schedule(built)
-        name = digest(saved)[:24]
+        try:
+            name = save_schedule(start_run(self.folder, self.run), built, self._written)
+        except (OSError, StoreError) as error:
+            self._stop(error)
+            return
         self._by_key[schedule.key] = name
-        for kernel_name, kernel in kernels.items():
-            self._write_once("kernels", kernel_name, kernel)
-        self._write_once("schedules", name, saved)
         self._ask(name, schedule.line)
 
     def asked_again(self, key: bytes, line: str | None) -> None:
-        """Saves that a schedule was asked for which tinygrad has in its cache."""
+        """Saves that a schedule from tinygrad's cache was asked for."""
         if not self._stopped:
             self._ask(self._by_key.get(key), line, "it came out of tinygrad's cache and was not saved before")
 
     def _ask(self, name: str | None, line: str | None, failed: str = "") -> None:
-        test = find_test()
+        test = current_test()
         part = self._part
         if test != part.test or len(part.schedules) + len(part.failed) >= MOST_ASKED:
             part = SavedTest(test, time.time_ns(), ())
@@ -94,19 +100,11 @@ class RunWriter:
         else:
             part = replace(part, schedules=add_asked(part.schedules, AskedSchedule(name, line)))
         self._part = part
-        self._write("tests", f"{name_test(test)}-{self._token}-{self._number}", part)
-
-    def _write_once(self, part: str, name: str, record: Any) -> None:
-        if name not in self._written:
-            self._written.add(name)
-            self._write(part, name, record)
-
-    def _write(self, part: str, name: str, record: Any) -> None:
-        if self._stopped:
-            return
         try:
             files = start_run(self.folder, self.run)
-            write_atomically(files / part / f"{name}.json", dump_record(record))
+            write_atomically(
+                files / "tests" / f"{name_test(test)}-{self._token}-{self._number}.json", dump_record(part)
+            )
         except (OSError, StoreError) as error:
             self._stop(error)
 
@@ -116,19 +114,19 @@ class RunWriter:
         try:
             (self.folder / self.run.folder / FAILED).touch()
         except OSError:
-            # the folder itself is gone or full: the tool sees that when it ends the run
+            # the folder is gone or full: the tool sees this at the end of the run
             return
 
 
 def add_asked(asked: tuple[AskedSchedule, ...], new: AskedSchedule) -> tuple[AskedSchedule, ...]:
-    """Returns the entries with one more; one like the last is counted there."""
+    """Returns the entries with a new entry; if it equals the last entry, that is counted once more."""
     if asked and replace(asked[-1], count=1) == new:
         return (*asked[:-1], replace(new, count=asked[-1].count + 1))
     return (*asked, new)
 
 
-def find_test() -> str:
-    """Returns the id of the test that runs; outside of pytest the program, and which of its processes this is."""
+def current_test() -> str:
+    """Returns the id of the current test; outside of pytest the name of the program and of this process."""
     running = os.environ.get("PYTEST_CURRENT_TEST")
     if running is not None:
         return _PHASE.sub("", running)

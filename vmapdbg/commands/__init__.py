@@ -1,4 +1,6 @@
-"""What is typed: one module for each command, and what they share.
+"""The subcommands, one module each: `vmapdbg NAME` is the function NAME of the module NAME.
 
-A command imports what computes and prints its result when it gets there: --help and usage errors need not wait for it.
+A module with an underscore in its name (run_check) is a part of a command. What the commands share is in `shared/`.
+A command imports the modules that compute and print its result when it needs them, so that --help and usage errors are
+fast.
 """

@@ -4,29 +4,54 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
-from vmapdbg.commands.ask import start_comparison
-from vmapdbg.commands.completion import offer_files
-from vmapdbg.commands.console import close_pager, make_console
-from vmapdbg.commands.estimate import count_work, tell_estimate
-from vmapdbg.commands.jobs import find_job, refuse_overlay_error, tell_death
-from vmapdbg.commands.launcher import ChildDied, Streams, run_job
-from vmapdbg.commands.options import JobOptions, SnippetCommand, end_after, job_options, tell_no_schedule
-from vmapdbg.commands.progress import show_progress
+from vmapdbg.commands.shared.children import ONE_THREAD, ChildDied, Streams, run_job, started_child
+from vmapdbg.commands.shared.console import (
+    close_pager,
+    display_options,
+    end_after,
+    make_console,
+    print_json,
+    report_death,
+    report_no_schedule,
+    say,
+    show_progress,
+)
+from vmapdbg.commands.shared.jobs import make_job, refuse_overlay_error
+from vmapdbg.commands.shared.options import (
+    JobOptions,
+    SnippetCommand,
+    job_options,
+    json_option,
+    snippet_argument,
+)
 from vmapdbg.install.job import CheckRequest, Job
-from vmapdbg.model.capture import Capture
-from vmapdbg.model.data import build_data, dump_document
+from vmapdbg.model.capture import Capture, Schedule
+from vmapdbg.model.data import build_data
+from vmapdbg.model.schedule_index import ScheduleIndex, index_of
+from vmapdbg.model.store import write_atomically
+from vmapdbg.model.wording import format_plural, format_seconds
 
 if TYPE_CHECKING:
     from vmapdbg.check.result import CheckReport
 
 _REFERENCE = "the numpy reference"
+# how fast numpy computes graphs, for a rough estimate: on the programs of bench/checked it is up to five times off
+_ELEMENTS_A_SECOND, _SECONDS_EACH = 3e7, 0.05
+_PRODUCTS = 10
+"""As many elements of a product that is summed take as long as one element of anything else: a matrix product."""
+_FREE = frozenset({"BUFFER", "CONST", "DEVICE", "EXPAND", "FLIP", "PERMUTE", "RESHAPE", "SHRINK"})
+"""Nodes that cost numpy nothing."""
+_LONG = 10.0
+"""Comparisons that take longer than this many seconds are announced."""
 
 
 def refuse_oracle(context: click.Context, option: click.Parameter, value: str | bool | None) -> None:
@@ -38,13 +63,14 @@ def refuse_oracle(context: click.Context, option: click.Parameter, value: str | 
 
 
 @click.command(cls=SnippetCommand)
-@click.argument("snippet", required=False, shell_complete=offer_files)
+@snippet_argument
 @click.option(
     "--oracle", hidden=True, callback=refuse_oracle, expose_value=False, help="There is one reference: numpy."
 )
 @click.option("--paranoid", is_flag=True, hidden=True, callback=refuse_oracle, expose_value=False)
-@click.option("--json", "as_json", is_flag=True, help="Print the findings and comparisons as one JSON document.")
+@json_option("Print the findings and comparisons as one JSON document.")
 @job_options
+@display_options
 def check(
     snippet: str | None,
     as_json: bool,
@@ -66,7 +92,7 @@ def check(
       vmapdbg check samples/lost_range.py --patches all,-ambient-ranges
       vmapdbg check samples/softmax.py --json
     """
-    job = find_job(snippet, options)
+    job = make_job(snippet, options)
     capture, report, ended = check_job(job)
     from vmapdbg.page.check_sentences import make_findings
 
@@ -74,13 +100,13 @@ def check(
     if as_json:
         from vmapdbg.page.documents import make_check_document
 
-        sys.stdout.write(dump_document(make_check_document(capture, report)))
+        print_json(make_check_document(capture, report))
     elif capture.schedules:
         from vmapdbg.page.text.check import print_check
 
         print_check(capture, report, make_console())
     else:
-        tell_no_schedule(capture)
+        report_no_schedule(capture)
     close_pager()
     if ended is not None:
         raise ended
@@ -99,19 +125,55 @@ def check_job(job: Job) -> tuple[Capture, CheckReport, BaseException | None]:
     with contextlib.ExitStack() as stack:
         evidence = stack.enter_context(tempfile.TemporaryDirectory(prefix="vmapdbg-"))
         request = CheckRequest(job=job, evidence=evidence)
-        comparison = stack.enter_context(start_comparison(request))
-        with show_progress(f"working on {job.snippet}", late=True) as progress:
+        child = stack.enter_context(started_child(request, None, streams, **ONE_THREAD))
+        with show_progress(f"working on {job.snippet}", wait=True) as progress:
             capture = run_job(job, streams, ["vmapdbg.page.text.check"], evidence, progress, shadow=True)
         refuse_overlay_error(capture)
-        tell_death(capture)
+        report_death(capture)
         work = tuple(count_work(schedule) for schedule in capture.schedules)
-        done = comparison.list_compared()
-        tell_estimate([amount for schedule, amount in enumerate(work) if schedule not in done])
+        done = read_compared(child.request)
+        report_estimate([amount for schedule, amount in enumerate(work) if schedule not in done])
         with show_progress(f"comparing {job.snippet} with {_REFERENCE}") as progress:
-            text, ended = comparison.ask(work, f"the comparison with {_REFERENCE}", progress)
+            write_atomically(child.request.over, json.dumps(list(work)))
+            text, ended = child.answer(f"the comparison with {_REFERENCE}", job.timeout, progress)
     from vmapdbg.check.result import CheckReport
 
     report = build_data(CheckReport, json.loads(text))
     if report.left and ended is None:
         ended = ChildDied(f"the comparison with {_REFERENCE} ended before it was done")
     return capture, report, ended
+
+
+def read_compared(request: CheckRequest) -> set[int]:
+    """Returns the numbers of the schedules that were compared while the snippet ran."""
+    if not request.compared.exists():
+        return set()
+    return set(map(int, request.compared.read_text(encoding="utf-8").split()))
+
+
+# *** how long the comparison takes
+
+
+def count_work(schedule: Schedule) -> int:
+    """Returns how many elements numpy computes for the graph of a schedule, without nodes of symbolic shape."""
+    index = index_of(schedule)
+    work = 0
+    for node in schedule.nodes:
+        if node.op in _FREE or node.shape is None or not all(str(size).isdecimal() for size in node.shape):
+            continue
+        elements = math.prod(map(int, node.shape))
+        work += elements // _PRODUCTS if node.op == "MUL" and _is_summed(index, node.id) else elements
+    return work
+
+
+def _is_summed(index: ScheduleIndex, node: int) -> bool:
+    readers = index.readers.get(node, ())
+    return bool(readers) and all(reader.op == "REDUCE_AXIS" for reader in readers)
+
+
+def report_estimate(work: Sequence[int]) -> None:
+    """Says on a terminal that a comparison by numpy takes long; `work` has a number for each schedule."""
+    seconds = sum(work) / _ELEMENTS_A_SECOND + len(work) * _SECONDS_EACH
+    if seconds > _LONG and sys.stderr.isatty():
+        schedules = f"{format_plural(len(work), 'schedule')} to compare, roughly {format_seconds(seconds)}"
+        say(f"{schedules}; Ctrl-C shows what is compared by then")

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import importlib
 import os
+import pkgutil
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
 from vmapdbg import __version__
-from vmapdbg.commands.console import list_display_options
+from vmapdbg.commands.shared.console import display_options, say
 from vmapdbg.model.failure import EXIT_USAGE, Failure
 
-COMMANDS = ("bisect", "check", "diff", "graph", "lint", "patches", "report", "run", "schema", "show", "why")
-"""Each is a function in the module of its name."""
-_NOT_PRINTING = frozenset({"graph", "report", "schema"})
-"""These write files, or a document for programs: they have no options about printing."""
+_FOLDER = [str(Path(__file__).parent)]
+COMMANDS = tuple(
+    module.name
+    for module in pkgutil.iter_modules(_FOLDER)
+    if not module.ispkg and "_" not in module.name and module.name != "cli"
+)
+"""The subcommands: the modules beside this one, without the modules that are parts of a command."""
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal that asks the tool to end: it does so as at Ctrl-C, and leaves no child behind."""
+    """SIGTERM or SIGHUP: the tool ends as at Ctrl-C, and leaves no child behind."""
 
     def __init__(self, signal_number: int):
         super().__init__()
@@ -30,8 +35,8 @@ class Stopped(KeyboardInterrupt):
 
 
 def stop_at_signals() -> None:
-    """Has SIGTERM (`timeout`, `kill`) and SIGHUP (a closed terminal) raise Stopped. One that is ignored (nohup) stays
-    ignored."""
+    """Makes SIGTERM (`timeout`, `kill`) and SIGHUP (a closed terminal) raise Stopped. A signal that is ignored, as with
+    nohup, stays ignored."""
 
     def stop(signal_number: int, _: Any) -> NoReturn:
         raise Stopped(signal_number)
@@ -43,14 +48,13 @@ def stop_at_signals() -> None:
 
 
 class Commands(click.Group):
-    """A group whose usage errors are one line. A command is imported when it is asked for: to import all of them takes
-    as long as the one."""
+    """A group whose usage errors are one line. It imports a command when the user types it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        # for a name that is none, click looks among all for one that is spelled alike
+        # for an unknown name, click suggests similar names among all commands
         wanted = [cmd_name] if cmd_name in COMMANDS else COMMANDS
         for name in wanted:
             if name not in self.commands:
@@ -61,7 +65,7 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            # click would end with 1, which means findings
+            # click would exit with 1, which means findings
             drop_stdout()
             sys.exit(0)
 
@@ -69,19 +73,19 @@ class Commands(click.Group):
         if sys.stderr is None:
             open_stderr()
         if sys.stdout is None:
-            click.echo("vmapdbg: cannot write to stdout: it is closed", err=True)
+            say("cannot write to stdout: it is closed")
             sys.exit(EXIT_USAGE)
         try:
             stop_at_signals()
-            # click by itself prints errors over several lines, and ends with 1 at Ctrl-C
+            # in its standalone mode click prints errors over several lines, and exits with 1 at Ctrl-C
             status = super().main(args=args, standalone_mode=False, **extra)
             sys.stdout.flush()
         except click.UsageError as error:
             command = error.ctx.command_path if error.ctx is not None else "vmapdbg"
-            click.echo(f"vmapdbg: {error.format_message().rstrip('.')} (see {command} --help)", err=True)
+            say(f"{error.format_message().rstrip('.')} (see {command} --help)")
             sys.exit(EXIT_USAGE)
         except Failure as error:
-            click.echo(f"vmapdbg: {error}", err=True)
+            say(f"{error}")
             sys.exit(error.exit_code)
         except click.ClickException as error:
             error.show()
@@ -89,31 +93,28 @@ class Commands(click.Group):
         except (click.Abort, KeyboardInterrupt) as ended:
             if isinstance(ended.__cause__, Stopped):
                 sys.exit(128 + ended.__cause__.signal_number)
-            click.echo("vmapdbg: interrupted", err=True)
+            say("interrupted")
             sys.exit(130)
         except BrokenPipeError:
-            # the reader of a pipe has seen enough (head, less)
+            # the reader of the pipe (head, less) closed it
             drop_stdout()
             sys.exit(0)
         except OSError as error:
             if error.filename is not None:
                 raise
-            # a full disk, mostly
+            # usually a full disk
             drop_stdout()
-            click.echo(f"vmapdbg: cannot write to stdout: {error.strerror}", err=True)
+            say(f"cannot write to stdout: {error.strerror}")
             sys.exit(EXIT_USAGE)
         sys.exit(status if isinstance(status, int) else 0)
 
 
 def load_command(name: str) -> click.Command:
-    command: click.Command = getattr(importlib.import_module(f"vmapdbg.commands.{name}"), name)
-    if name not in _NOT_PRINTING:
-        command.params += list_display_options()
-    return command
+    return getattr(importlib.import_module(f"vmapdbg.commands.{name}"), name)
 
 
 def open_stderr() -> None:
-    """Has messages go nowhere where who started the tool closed stderr. The next file to be opened would be it."""
+    """Drops messages if stderr is closed. Otherwise the next opened file would get its number, and the messages."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     if nowhere != 2:
         os.dup2(nowhere, 2)
@@ -122,16 +123,16 @@ def open_stderr() -> None:
 
 
 def drop_stdout() -> None:
-    """Has what is still to be written go nowhere: Python would try it once more at its end, and print a traceback."""
+    """Drops what is still in the buffer of stdout. Python would write it at exit and print a traceback."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @click.group(
     cls=Commands,
-    params=list_display_options(),
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+@display_options
 @click.version_option(__version__, prog_name="vmapdbg")
 @click.pass_context
 def main(context: click.Context) -> None:

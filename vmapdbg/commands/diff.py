@@ -9,14 +9,28 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from vmapdbg.commands.baseline import find_edits, find_pair
-from vmapdbg.commands.completion import offer_baselines, offer_files
-from vmapdbg.commands.console import make_console
 from vmapdbg.commands.diff_suite import SuiteFormat, SuiteOptions, diff_folders, find_folders
-from vmapdbg.commands.jobs import find_name, tell_untimed
-from vmapdbg.commands.options import JobOptions, ScheduleType, SnippetCommand, end_if_failed, job_options
 from vmapdbg.commands.report import check_page, write_diff_report
-from vmapdbg.model.data import dump_document
+from vmapdbg.commands.shared.console import (
+    display_options,
+    end_if_failed,
+    make_console,
+    print_json,
+    report_untimed,
+    say,
+)
+from vmapdbg.commands.shared.jobs import name_of
+from vmapdbg.commands.shared.options import (
+    JobOptions,
+    ScheduleType,
+    SnippetCommand,
+    baseline_option,
+    job_options,
+    json_option,
+    offer_files,
+    output_option,
+)
+from vmapdbg.commands.shared.runs import make_edits, make_sides
 from vmapdbg.model.failure import Failure
 
 if TYPE_CHECKING:
@@ -30,26 +44,25 @@ _SEE_MORE = (
 
 @click.command(cls=SnippetCommand)
 @click.argument("inputs", nargs=-1, shell_complete=offer_files)
-@click.option(
-    "--baseline",
-    shell_complete=offer_baselines,
+@baseline_option(
+    "The before: none (every switchable patch off), stock (no overlay), a patch list, another tinygrad (VERSION, @REV"
+    " or PATH), or a saved capture.  [default: none; @HEAD for a changed checkout]",
     is_flag=False,
     flag_value="",
-    help="The before: none (every switchable patch off), stock (no overlay), a patch list, another tinygrad (VERSION,"
-    " @REV or PATH), or a saved capture.  [default: none; @HEAD for a changed checkout]",
 )
 @click.option("--schedule", type=ScheduleType(), help="Print the changes of this schedule, or of all.")
 @click.option("--kernel", metavar="NAME|N", help="Print only this kernel, and its nodes.")
 @click.option("--line", metavar="FILE:N", help="Print only what this line of the snippet made.")
 @click.option("--all", "show_all", is_flag=True, help="Print what did not change, too.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write an HTML page; print the verdict alone.")
+@output_option("Write an HTML page; print the verdict alone.")
 @click.option("--time", "times", is_flag=True, help="Run what stays lazy, too, and time every launch on both sides.")
 @click.option("--unified", is_flag=True, help="Print changed source in one column.")
-@click.option("--json", "as_json", is_flag=True, help="Print the differences as one JSON document.")
+@json_option("Print the differences as one JSON document.")
 @click.option("--exit-code", is_flag=True, help="End with 1 when there are differences.")
 @click.option("--test", help="Of two saved runs: print this test in full (its id, or a part that no other has).")
 @click.option("--format", "form", type=click.Choice(("text", "github")), help="Of two saved runs: github is Markdown.")
 @job_options
+@display_options
 def diff(
     inputs: tuple[str, ...],
     baseline: str | None,
@@ -101,13 +114,13 @@ def diff(
     if output is not None:
         # before anything runs
         for snippet in inputs or (None,):
-            check_page(output, find_name(snippet, options))
+            check_page(output, name_of(snippet, options))
     view = compare_inputs(inputs, baseline, options, times)
     if output is not None:
         write_diff_report(view, output)
-        click.echo(f"vmapdbg: wrote {output}", err=True)
+        say(f"wrote {output}")
     if as_json:
-        sys.stdout.write(dump_document(view.diff))
+        print_json(view.diff)
     else:
         print_part(view, part, output)
     end_if_failed(view.after)
@@ -159,11 +172,11 @@ def compare_inputs(inputs: tuple[str, ...], baseline: str | None, options: JobOp
     if len(inputs) == 2:
         if baseline:
             raise Failure(f"{inputs[0]} is compared with {inputs[1]}: with two of them there is no --baseline")
-        pair = find_edits(inputs[0], inputs[1], options, times)
+        pair = make_edits(inputs[0], inputs[1], options, times)
     else:
-        pair = find_pair(next(iter(inputs), None), baseline or None, options, times)
+        pair = make_sides(next(iter(inputs), None), baseline or None, options, times)
     if times:
-        tell_untimed(pair.before, pair.after)
+        report_untimed(pair.before, pair.after)
     from vmapdbg.diff import diff_captures
     from vmapdbg.page.view import View
 

@@ -8,17 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import click
-
-from vmapdbg.commands.console import make_console
-from vmapdbg.model.data import dump_document
+from vmapdbg.commands.shared.console import make_console, print_json, say
 from vmapdbg.model.failure import EXIT_USAGE, Failure
 from vmapdbg.model.wording import join_first
 
 if TYPE_CHECKING:
     from vmapdbg.diff import CaptureDiff
-    from vmapdbg.suite.load import LoadedRun
     from vmapdbg.suite.result import SuiteDiff
+    from vmapdbg.suite.saved import LoadedRun
 
 SuiteFormat = Literal["text", "github"]
 
@@ -57,7 +54,7 @@ def diff_folders(before: Path, after: Path, options: SuiteOptions) -> None:
     if options.form == "github" and options.test is not None:
         raise Failure("--format github is for whole runs, not for one --test")
     from vmapdbg.suite.compare import compare_runs, diff_test
-    from vmapdbg.suite.load import load_run
+    from vmapdbg.suite.saved import load_run
 
     runs = load_run(before), load_run(after)
     if options.test is None:
@@ -73,7 +70,7 @@ def diff_folders(before: Path, after: Path, options: SuiteOptions) -> None:
 
 def print_runs(found: SuiteDiff, options: SuiteOptions) -> None:
     if options.as_json:
-        sys.stdout.write(dump_document(found))
+        print_json(found)
     elif options.form == "github":
         from vmapdbg.page.suite_github import dump_suite_github
 
@@ -87,7 +84,7 @@ def print_runs(found: SuiteDiff, options: SuiteOptions) -> None:
 def print_test(found: CaptureDiff, options: SuiteOptions) -> None:
     """Prints one test as the diff of two captures is printed."""
     if options.as_json:
-        sys.stdout.write(dump_document(found))
+        print_json(found)
     else:
         from vmapdbg.page.text.diff import print_diff
 
@@ -97,7 +94,7 @@ def print_test(found: CaptureDiff, options: SuiteOptions) -> None:
 def end_if_damaged(found: SuiteDiff, options: SuiteOptions) -> None:
     """Says on stderr which files were left out. Who asks for an exit code must not take the rest for all."""
     for line in found.damaged:
-        click.echo(f"vmapdbg: {line}", err=True)
+        say(line)
     if options.exit_code and found.damaged:
         sys.exit(EXIT_USAGE)
 

@@ -7,16 +7,23 @@ from typing import get_args
 
 import click
 
-from vmapdbg.commands.baseline import find_pair
-from vmapdbg.commands.completion import offer_baselines, offer_files
-from vmapdbg.commands.jobs import find_capture
-from vmapdbg.commands.options import JobOptions, SnippetCommand, end_after, job_options
+from vmapdbg.commands.shared.console import end_after, say
+from vmapdbg.commands.shared.jobs import load_or_run
+from vmapdbg.commands.shared.options import (
+    JobOptions,
+    SnippetCommand,
+    baseline_option,
+    job_options,
+    output_option,
+    snippet_argument,
+)
+from vmapdbg.commands.shared.runs import make_sides
 from vmapdbg.model.vocabulary import StageName
 
 
 @click.command(cls=SnippetCommand)
-@click.argument("snippet", required=False, shell_complete=offer_files)
-@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="svg, png, pdf, dot or json.")
+@snippet_argument
+@output_option("svg, png, pdf, dot or json.", required=True)
 @click.option(
     "--stage",
     type=click.Choice(get_args(StageName)),
@@ -31,7 +38,7 @@ from vmapdbg.model.vocabulary import StageName
     "--fold", type=click.IntRange(0, 4), help="How much to fold: 0 nothing, 4 most; default: what the size asks for."
 )
 @click.option("--diff", "with_baseline", is_flag=True, help="Draw the baseline over it: removed red, added green.")
-@click.option("--baseline", shell_complete=offer_baselines, help="The before of --diff, as for diff.  [default: none]")
+@baseline_option("The before of --diff, as for diff.  [default: none]")
 @job_options
 def graph(
     snippet: str | None,
@@ -59,13 +66,13 @@ def graph(
     check_path(output)
     other = None
     if with_baseline:
-        pair = find_pair(snippet, baseline, options)
+        pair = make_sides(snippet, baseline, options)
         other, capture = pair.before, pair.after
     else:
-        capture = find_capture(snippet, options)
+        capture = load_or_run(snippet, options)
     notes = write_graph(
         capture, output, stage=stage, schedule=schedule, around=around, depth=depth, other=other, fold=fold
     )
     for note in (*notes, f"wrote {output}"):
-        click.echo(f"vmapdbg: {note}", err=True)
+        say(note)
     end_after(capture)

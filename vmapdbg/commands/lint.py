@@ -2,57 +2,157 @@
 
 from __future__ import annotations
 
+import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
 
-from vmapdbg.commands.baseline import capture_of, find_baseline, run_beside
-from vmapdbg.commands.completion import offer_baselines, offer_files
-from vmapdbg.commands.console import make_console
-from vmapdbg.commands.jobs import (
+from vmapdbg.commands.shared.console import (
+    close_pager,
+    display_options,
+    exit_code_of,
+    get_display,
+    make_console,
+    print_json,
+    print_text,
+    say,
+    set_display,
+)
+from vmapdbg.commands.shared.jobs import (
     capture_job,
     check_snippet,
-    find_job,
     is_saved,
+    make_job,
     refuse_options,
     refuse_overlay_error,
+    report_mistakes,
     settings_for,
-    tell_mistakes,
 )
-from vmapdbg.commands.lint_output import Linted, show_linted
-from vmapdbg.commands.options import JobOptions, NamesType, SnippetCommand, job_options
+from vmapdbg.commands.shared.options import (
+    JobOptions,
+    NamesType,
+    SnippetCommand,
+    baseline_option,
+    job_options,
+    offer_files,
+    output_option,
+)
+from vmapdbg.commands.shared.runs import baseline_of, capture_of, run_beside
 from vmapdbg.install.job import Job
 from vmapdbg.lint import CODES, NEED_BASELINE, RULES, lint_capture
 from vmapdbg.lint.ignores import list_mistakes, split_ignored
-from vmapdbg.model.capture import Capture
-from vmapdbg.model.failure import Failure
-from vmapdbg.model.store import check_output, load_capture
+from vmapdbg.model.capture import SCHEMA, Capture, Finding
+from vmapdbg.model.failure import EXIT_CHILD, Failure
+from vmapdbg.model.store import StoreError, check_output, load_capture, write_output
+from vmapdbg.model.wording import format_plural
 
-FORMATS = ("text", "concise", "json", "github", "sarif")
 CODES_TYPE = NamesType("code", CODES, str.upper)
+_FILE_WIDTH = 80
+"""Columns of a text in a file, whatever the width of the terminal."""
+
+
+@dataclass(frozen=True)
+class Linted:
+    """What lint found in one file. `notes` are messages about the runs; `died` says how the child ended if it left no
+    capture."""
+
+    capture: Capture
+    findings: tuple[Finding, ...] = ()
+    ignored: int = 0
+    notes: tuple[str, ...] = ()
+    died: str | None = None
+
+    @property
+    def exit_code(self) -> int:
+        if self.died is not None:
+            return EXIT_CHILD
+        return exit_code_of(self.capture) or int(bool(self.findings))
+
+
+# *** formats: each function prints what was found in some files
+
+
+def print_reports(linted: Sequence[Linted]) -> None:
+    """Prints a block for each file, and the sum if there are several."""
+    from vmapdbg.page.text import lint as text
+
+    console = make_console()
+    titles = {rule.code: rule.name for rule in RULES}
+    for one in linted:
+        if one.died is not None:
+            continue
+        capture = replace(one.capture, findings=one.findings)
+        text.print_text(text.Report(capture, one.findings, one.ignored, titles), console)
+        if len(linted) > 1:
+            console.print()
+    if len(linted) > 1:
+        found = format_plural(len(_findings_of(linted)), "finding")
+        failed = sum(one.exit_code > 1 for one in linted)
+        also_failed = f", {format_plural(failed, 'file')} failed" if failed else ""
+        console.print(f"{found} in {format_plural(len(linted), 'file')}{also_failed}")
+
+
+def print_concise(linted: Sequence[Linted]) -> None:
+    """Prints a line for each finding."""
+    from vmapdbg.page.text import lint as text
+
+    for one in linted:
+        text.print_concise(one.findings, make_console(), one.capture.snippet)
+
+
+def print_documents(linted: Sequence[Linted]) -> None:
+    """Prints one JSON document."""
+    from vmapdbg.page.documents import LintDocument, LintFilesDocument, make_document
+
+    documents = [make_document(LintDocument, one.capture, findings=one.findings, ignored=one.ignored) for one in linted]
+    if len(documents) == 1:
+        print_json(documents[0])
+    else:
+        print_json(LintFilesDocument(schema=SCHEMA, kind="lint-files", files=tuple(documents)))
+
+
+def print_github(linted: Sequence[Linted]) -> None:
+    """Prints GitHub's workflow commands."""
+    from vmapdbg.page.lint_formats import dump_github
+
+    print_text(dump_github(_findings_of(linted), RULES))
+
+
+def print_sarif(linted: Sequence[Linted]) -> None:
+    """Prints SARIF 2.1.0."""
+    from vmapdbg.page.lint_formats import dump_sarif
+
+    print_text(dump_sarif(_findings_of(linted), RULES))
+
+
+def _findings_of(linted: Sequence[Linted]) -> list[Finding]:
+    return [finding for one in linted for finding in one.findings]
+
+
+FORMATS: dict[str, Callable[[Sequence[Linted]], None]] = {
+    "text": print_reports,
+    "concise": print_concise,
+    "json": print_documents,
+    "github": print_github,
+    "sarif": print_sarif,
+}
 
 
 @click.command(cls=SnippetCommand)
 @click.argument("snippets", nargs=-1, shell_complete=offer_files, metavar="[SNIPPET]...")
-@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="How to print.")
 @click.option(
-    "-o",
-    "--output-file",
-    "output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write it there, not to stdout.",
+    "--format", "form", type=click.Choice(list(FORMATS)), default="text", show_default=True, help="How to print."
 )
+@output_option("Write it there, not to stdout.", "-o", "--output-file", "output")
 @click.option("--select", type=CODES_TYPE, help="Look only for these: VD101,VD105.")
 @click.option("--ignore", type=CODES_TYPE, help="Do not look for these.")
-@click.option(
-    "--baseline",
-    shell_complete=offer_baselines,
-    help="What VD103 and VD104 compare with, as for diff.  [default: none]",
-)
+@baseline_option("What VD103 and VD104 compare with, as for diff.  [default: none]")
 @click.option("--explain", type=CODES_TYPE, help="Print what a code means, and nothing else.")
 @job_options
+@display_options
 def lint(
     snippets: tuple[str, ...],
     form: str,
@@ -85,18 +185,36 @@ def lint(
     chosen = [choose_codes(name, select, ignore, options) for name in names]
     check_files(snippets, output)
     linted = [lint_file(name, baseline, codes, options) for name, codes in zip(names, chosen, strict=True)]
-    if len(linted) == 1 and linted[0].died is not None:
-        click.echo(f"vmapdbg: {linted[0].died}", err=True)
-    else:
-        show_linted(form, linted, output)
+    for one in linted:
+        for message in (*one.notes, one.died):
+            if message is not None:
+                say(message)
+    if len(linted) > 1 or linted[0].died is None:
+        write_linted(form, linted, output)
     sys.exit(max(one.exit_code for one in linted))
+
+
+def write_linted(form: str, linted: Sequence[Linted], output: Path | None) -> None:
+    """Prints what was found, or writes it to a file. If the file cannot be written, prints it and raises StoreError."""
+    if output is None:
+        FORMATS[form](linted)
+        close_pager()
+        return
+    text = io.StringIO()
+    set_display(file=text, width=get_display().width or _FILE_WIDTH)
+    FORMATS[form](linted)
+    try:
+        write_output(output, text.getvalue())
+    except StoreError:
+        sys.stdout.write(text.getvalue())
+        raise
 
 
 def choose_codes(
     name: str | None, select: tuple[str, ...] | None, ignore: tuple[str, ...] | None, options: JobOptions
 ) -> tuple[str, ...]:
-    """Returns the codes to look for in a file: what the command line says, and where it does not, the settings. Raises
-    Failure where none is left."""
+    """Returns the codes to look for in a file: from the command line, else from the settings. Raises Failure if none is
+    left."""
     codes = settings_for(name, options).choose_codes(select, ignore)
     if not codes:
         raise Failure("--select and --ignore leave no code to look for")
@@ -104,8 +222,8 @@ def choose_codes(
 
 
 def check_files(snippets: Sequence[str], output: Path | None) -> None:
-    """Raises Failure, before anything runs, where a snippet cannot be run or a comment in it ignores no code, and where
-    the output cannot be written."""
+    """Raises Failure, before anything runs, if a snippet cannot be run, a comment in it ignores no code, or the output
+    cannot be written."""
     if output is not None:
         check_output(output)
     for snippet in snippets:
@@ -119,86 +237,68 @@ def check_files(snippets: Sequence[str], output: Path | None) -> None:
 
 
 def refuse_mistakes(snippet: str) -> None:
-    """Raises Failure for a comment that is to ignore a code and cannot."""
+    """Raises Failure for a comment that tries to ignore a code and cannot."""
     for mistake in list_mistakes(snippet, CODES):
         raise Failure(mistake)
 
 
 def lint_file(name: str | None, baseline: str | None, codes: tuple[str, ...], options: JobOptions) -> Linted:
     """Returns what lint finds in a file; None is the snippet of the last show."""
-    linted = find_captures(name, baseline, codes, options)
-    if isinstance(linted, Linted):
-        return linted
-    capture, before, notes = linted
+    before: Capture | None = None
+    notes: list[str] = []
+    if is_saved(name):
+        refuse_options(name, options)
+        capture, before = read_captures(name, baseline)
+        if any(kernel.accesses is None for kernel in capture.kernels):
+            missing = "has no facts about memory: VD101, VD105 and VD106 find nothing"
+            notes.append(f"{name} was made by an older vmapdbg and {missing}")
+    else:
+        job = make_job(name, options)
+        refuse_mistakes(job.snippet)
+        if not NEED_BASELINE.intersection(codes) or is_same(job, baseline):
+            capture = capture_job(job)
+        else:
+            runs = run_beside(job, baseline or "none")
+            before, capture = capture_of(runs[0], job), capture_of(runs[1], job)
+            refuse_overlay_error(capture)
+            if runs[1].died is not None:
+                return Linted(capture, died=runs[1].died)
+            # the default baseline may fail: without its patches a vmap scope often does
+            if baseline is not None and before.error is not None and capture.error is None:
+                compared = "VD103 and VD104 compare only what it scheduled before"
+                notes.append(f"the baseline ({baseline}) failed with {before.error.type}: {compared}")
     findings, ignored = split_ignored(lint_capture(capture, before, codes))
-    tell_mistakes(findings)
+    report_mistakes(findings)
     return Linted(capture, findings, len(ignored), (*notes, *explain_failed(capture)))
 
 
-def find_captures(
-    snippet: str | None, baseline: str | None, codes: tuple[str, ...], options: JobOptions
-) -> tuple[Capture, Capture | None, list[str]] | Linted:
-    """Returns the capture, the baseline's where one is needed, and what there is to say about them; what is known where
-    the child died."""
-    if is_saved(snippet):
-        refuse_options(snippet, options)
-        return read_captures(snippet, baseline)
-    job = find_job(snippet, options)
-    refuse_mistakes(job.snippet)
-    if not NEED_BASELINE.intersection(codes) or is_same(job, baseline):
-        return capture_job(job, quiet_stdout=True), None, []
-    runs = run_beside(job, baseline or "none")
-    before, capture = capture_of(runs[0], job), capture_of(runs[1], job)
-    refuse_overlay_error(capture)
-    if runs[1].died is not None:
-        return Linted(capture, died=runs[1].died)
-    notes: list[str] = []
-    # the baseline that nobody asked for may fail: without its patches a vmap scope often does
-    if baseline is not None and before.error is not None and capture.error is None:
-        notes.append(
-            f"the baseline ({baseline}) failed with {before.error.type}: VD103 and VD104 compare only what "
-            "it scheduled before"
-        )
-    return capture, before, notes
-
-
-def read_captures(file: str, baseline: str | None) -> tuple[Capture, Capture | None, list[str]]:
-    """Does the same for a saved capture."""
+def read_captures(file: str, baseline: str | None) -> tuple[Capture, Capture | None]:
+    """Reads a saved capture, and its baseline if there is one. Raises Failure."""
     capture = load_capture(file)
     if baseline is not None and not is_saved(baseline):
         raise Failure("a saved capture needs a saved baseline: --baseline FILE.json")
-    before = None if baseline is None else load_capture(baseline)
-    return capture, before, explain_missing(capture, file)
+    return capture, None if baseline is None else load_capture(baseline)
 
 
 def is_same(job: Job, baseline: str | None) -> bool:
-    """Tells whether the baseline is the job itself. An observed tinygrad has none of its own."""
+    """Tells whether the baseline is the job itself. An observed tinygrad has no default baseline."""
     if baseline is None:
         return not job.patches
-    return not is_saved(baseline) and find_baseline(job, baseline) == job
-
-
-def explain_missing(capture: Capture, file: str) -> list[str]:
-    if any(kernel.accesses is None for kernel in capture.kernels):
-        return [
-            f"{file} was made by an older vmapdbg and has no facts about memory: VD101, VD105 and VD106 find nothing"
-        ]
-    return []
+    return not is_saved(baseline) and baseline_of(job, baseline) == job
 
 
 def explain_failed(capture: Capture) -> list[str]:
-    """Returns what there is to say where tinygrad failed: what it made no kernels of, lint cannot look at."""
+    """Returns messages about what tinygrad failed to schedule or to compile: lint cannot check that."""
     from vmapdbg.page.crash_sentences import describe_crash, describe_error
 
     notes: list[str] = []
     if capture.error is not None and capture.error.crash is not None:
         notes += describe_crash(capture.error.crash)
     for schedule in capture.schedules:
-        failed = [
-            (number, kernel.failed) for number, kernel in enumerate(schedule.kernels) if kernel.failed is not None
-        ]
-        for number, error in failed:
-            notes.append(f"kernel #{number} of schedule {schedule.index} has no program: {describe_error(error)}")
+        for number, kernel in enumerate(schedule.kernels):
+            if kernel.failed is not None:
+                place = f"kernel #{number} of schedule {schedule.index}"
+                notes.append(f"{place} has no program: {describe_error(kernel.failed)}")
     return notes
 
 

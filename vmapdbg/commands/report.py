@@ -9,11 +9,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vmapdbg.commands.completion import offer_files
-from vmapdbg.commands.jobs import add_arguments, find_name, find_shown, is_saved
-from vmapdbg.commands.options import JobOptions, SnippetCommand, end_after, job_options
-from vmapdbg.commands.states import capture_states
-from vmapdbg.install.states import PatchState
+from vmapdbg.commands.shared.console import end_after, say
+from vmapdbg.commands.shared.jobs import add_arguments, is_saved, load_or_run, name_of
+from vmapdbg.commands.shared.options import (
+    JobOptions,
+    SnippetCommand,
+    arguments_argument,
+    job_options,
+    output_option,
+    snippet_argument,
+)
+from vmapdbg.commands.shared.runs import capture_states
+from vmapdbg.install.patches import PatchState
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import check_output, write_output
@@ -26,9 +33,9 @@ _ENDINGS = (".html", ".htm")
 
 
 @click.command(cls=SnippetCommand)
-@click.argument("snippet", required=False, shell_complete=offer_files)
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The HTML file to write.")
+@snippet_argument
+@arguments_argument
+@output_option("The HTML file to write.", required=True)
 @click.option("--time", "times", is_flag=True, help="Run what stays lazy, too, and time every launch.")
 @click.option("--patches-all", "switches", is_flag=True, help="Run it without each patch, too: the page has switches.")
 @job_options
@@ -50,15 +57,16 @@ def report(
     # before the snippet runs
     check_page(output, snippet)
     if snippet is None:
-        check_page(output, find_name(snippet, options))
+        check_page(output, name_of(snippet, options))
+    options = add_arguments(options, arguments)
     if switches:
-        states = capture_states(snippet, add_arguments(options, arguments), times)
+        states = capture_states(snippet, options, times)
         write_states(states, output)
         capture = states[0][1]
     else:
-        capture = find_shown(snippet, options, arguments, times, quiet_stdout=True)
+        capture = load_or_run(snippet, options, times)
         write_report(capture, output, snippet if is_saved(snippet) else None)
-    click.echo(f"vmapdbg: wrote {output}", err=True)
+    say(f"wrote {output}")
     end_after(capture)
 
 

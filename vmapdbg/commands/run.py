@@ -8,44 +8,41 @@ from pathlib import Path
 
 import click
 
-from vmapdbg.commands.completion import offer_files, offer_patches
-from vmapdbg.commands.jobs import apply_options, apply_settings, check_snippet
-from vmapdbg.commands.options import JobOptions, PatchesType, python_option, tinygrad_option
-from vmapdbg.commands.programs import Program
 from vmapdbg.commands.run_check import run_and_check
-from vmapdbg.commands.run_lint import run_and_print
+from vmapdbg.commands.run_lint import run_and_lint
 from vmapdbg.commands.run_save import run_and_save
-from vmapdbg.commands.tinygrad import settle_job
+from vmapdbg.commands.shared.children import Program
+from vmapdbg.commands.shared.jobs import apply_options, apply_settings, check_snippet, choose_tinygrad
+from vmapdbg.commands.shared.options import (
+    JobOptions,
+    json_option,
+    offer_files,
+    output_option,
+    patches_option,
+    python_option,
+    target_option,
+    tinygrad_option,
+)
 from vmapdbg.install.job import Job
 from vmapdbg.install.patches import Patches
-from vmapdbg.install.targets import DEFAULT_TARGET, TARGETS
 from vmapdbg.model.failure import Failure
 
 _NO_FILES = ("-m", "-c", "-")
-"""What Python takes in the place of a script's name."""
+"""What Python accepts in place of a script's name."""
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option(
-    "--patches",
-    type=PatchesType(),
-    shell_complete=offer_patches,
-    help="Which patches are on: all, none, or a list.  [default: all, where they fit]",
-)
+@patches_option("Which patches are on: all, none, or a list.  [default: all, where they fit]")
 @tinygrad_option
 @python_option
 @click.option("--lint", "with_lint", is_flag=True, help="Lint each kernel; findings at the end, on stderr, and exit 1.")
-@click.option(
-    "--target",
-    type=click.Choice(list(TARGETS)),
-    help=f"What --lint and --save render kernels for.  [default: {DEFAULT_TARGET}]",
-)
-@click.option("--lint-output", type=click.Path(dir_okay=False, path_type=Path), help="Write them as JSON, too.")
-@click.option("--save", type=click.Path(path_type=Path), help="Save what each test schedules into this folder.")
+@target_option("What --lint and --save render kernels for.")
+@output_option("Write them as JSON, too.", "--lint-output")
+@output_option("Save what each test schedules into this folder.", "--save")
 @click.option(
     "--check", "with_check", is_flag=True, help="Compare each value that is realized with the numpy reference."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print what --check found as one JSON document.")
+@json_option("Print what --check found as one JSON document.")
 @click.argument("program", nargs=-1, shell_complete=offer_files, required=True, type=click.UNPROCESSED)
 def run(
     patches: Patches | None,
@@ -82,16 +79,16 @@ def run(
         raise Failure({"-m": "-m needs the name of a module", "-c": "-c needs code"}[program[0]])
     if program[0] not in _NO_FILES:
         check_snippet(program[0])
-    # what is no file is looked for in the working directory first
+    # for a program that is no file, the settings of the working directory count
     plain = apply_settings(Job(program[0], program[1:], tree=tree or "", python=python or ""))
     job = apply_options(plain, JobOptions(target, patches, None))
-    asked = Program(program, settle_job(job, patches))
-    # what is buffered would be lost when the program takes the place of this process
+    asked = Program(program, choose_tinygrad(job, patches))
+    # execvpe drops what is still in the buffer
     sys.stdout.flush()
     if save is not None:
         sys.exit(run_and_save(asked, save))
     if with_check:
         sys.exit(run_and_check(asked, as_json))
     if linting:
-        sys.exit(run_and_print(asked, lint_output))
-    os.execvpe(asked.command[0], asked.command, asked.find_environment())
+        sys.exit(run_and_lint(asked, lint_output))
+    os.execvpe(asked.command[0], asked.command, asked.environment())

@@ -17,10 +17,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from vmapdbg.check.suite import PARTS, Judged, ProgramCheck, sum_up
-from vmapdbg.commands.console import make_console
-from vmapdbg.commands.programs import ONE_THREAD, Program, run_program
-from vmapdbg.commands.progress import Progress, show_progress
-from vmapdbg.model.data import build_data, dump_document
+from vmapdbg.commands.shared.children import ONE_THREAD, Program, run_program
+from vmapdbg.commands.shared.console import Progress, make_console, print_json, show_progress
+from vmapdbg.model.data import build_data
 from vmapdbg.model.failure import EXIT_CHILD
 
 _POLL = 0.1
@@ -63,7 +62,7 @@ def run_and_check(program: Program, as_json: bool) -> int:
         died = judge.returncode != 0 and not is_stopped
         document = make_document(read_found(root, died), program.arguments, status)
     if as_json:
-        sys.stdout.write(dump_document(document))
+        print_json(document)
     else:
         print_run_check(document, make_console(stderr=True))
     if died:

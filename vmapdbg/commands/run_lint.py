@@ -1,6 +1,6 @@
-"""`vmapdbg run --lint` on the tool's side: runs the program and sums up what its processes found.
+"""`vmapdbg run --lint`: runs the program and sums up what lint found in its processes.
 
-`vmapdbg.child.run_lint` is the side of these processes.
+`vmapdbg.child.run_lint` runs in these processes.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vmapdbg.commands.console import make_console
-from vmapdbg.commands.jobs import tell_mistakes
-from vmapdbg.commands.programs import Program, run_program
-from vmapdbg.commands.settings import find_settings
+from vmapdbg.commands.shared.children import Program, run_program
+from vmapdbg.commands.shared.console import make_console
+from vmapdbg.commands.shared.jobs import report_mistakes
+from vmapdbg.commands.shared.settings import find_settings
 from vmapdbg.install.job import LintedSchedule
 from vmapdbg.model.capture import SCHEMA, Finding
 from vmapdbg.model.data import build_data, dump_document
 from vmapdbg.model.store import check_output, write_output
 
 if TYPE_CHECKING:
-    from vmapdbg.page.lint_formats import RunDocument
+    from vmapdbg.page.documents import RunDocument
 
 
-def run_and_print(program: Program, output: Path | None) -> int:
+def run_and_lint(program: Program, output: Path | None) -> int:
     """Runs a program, prints what lint found to stderr and writes it to `output`.
 
     Returns the exit code: the program's own, or 1 for findings.
     """
     if output is not None:
         check_output(output)
-    linted = run_and_lint(program)
+    linted = lint_program(program)
     print_linted(linted)
     if output is not None:
         write_output(output, dump_document(linted))
@@ -43,7 +43,7 @@ def print_linted(linted: RunDocument) -> None:
     from vmapdbg.lint import RULES
     from vmapdbg.page.text.lint import print_run
 
-    tell_mistakes(linted.findings)
+    report_mistakes(linted.findings)
     counts = f"{linted.kernels:,} kernels of {linted.schedules:,} schedules"
     if linted.ignored:
         counts += f", {linted.ignored} ignored by comments"
@@ -53,8 +53,8 @@ def print_linted(linted: RunDocument) -> None:
     print_run(linted.findings, counts, linted.failed, titles, make_console(stderr=True))
 
 
-def run_and_lint(program: Program) -> RunDocument:
-    """Runs a program and returns what its processes found."""
+def lint_program(program: Program) -> RunDocument:
+    """Runs a program and returns what lint found in its processes."""
     target = program.job.target
     with tempfile.TemporaryDirectory(prefix="vmapdbg-lint-") as folder:
         status = run_program(program, VMAPDBG_LINT=folder, VMAPDBG_LINT_TARGET=target)
@@ -63,9 +63,9 @@ def run_and_lint(program: Program) -> RunDocument:
 
 
 def sum_up(folder: Path, target: str, status: int, codes: Collection[str]) -> RunDocument:
-    """Sums up the files of all processes, their findings of some codes; the same finding of two of them is one."""
+    """Sums up the files of all processes: findings with one of `codes`, equal findings of two processes once."""
     from vmapdbg.lint.ignores import split_ignored
-    from vmapdbg.page.lint_formats import RunDocument
+    from vmapdbg.page.documents import RunDocument
 
     schedules = [
         build_data(LintedSchedule, json.loads(line))
@@ -94,6 +94,6 @@ def sum_up(folder: Path, target: str, status: int, codes: Collection[str]) -> Ru
 
 
 def read_whole_lines(file: Path) -> list[str]:
-    """A process that was killed may have left half a line."""
+    """Returns the lines of a file without the last one if it is incomplete: its process may have been killed."""
     text = file.read_text(encoding="utf-8")
     return text[: text.rfind("\n") + 1].splitlines()

@@ -1,6 +1,6 @@
-"""`vmapdbg run --save` on the tool's side: readies the folder, runs the program, and writes how it ended.
+"""`vmapdbg run --save`: prepares the folder, runs the program, and writes how it ended.
 
-`vmapdbg.child.run_save` is the side of the program's processes.
+`vmapdbg.child.run_save` saves the schedules in the program's processes.
 """
 
 from __future__ import annotations
@@ -12,27 +12,25 @@ import uuid
 from dataclasses import replace
 from pathlib import Path
 
-import click
-
 from vmapdbg import __version__
-from vmapdbg.commands.programs import Program, run_program
-from vmapdbg.commands.tinygrad import find_installed
-from vmapdbg.install.find import find_tree
+from vmapdbg.commands.shared.children import Program, run_program
+from vmapdbg.commands.shared.console import say
+from vmapdbg.commands.shared.jobs import find_installed
 from vmapdbg.install.job import Job
 from vmapdbg.install.overlay import TINYGRAD_VERSION
+from vmapdbg.install.trees import find_tree
 from vmapdbg.model.capture import Versions
 from vmapdbg.model.data import to_data
 from vmapdbg.model.failure import EXIT_USAGE
 from vmapdbg.model.wording import format_plural
-from vmapdbg.suite.folder import FAILED, end_run, new_folder, prepare_folder
-from vmapdbg.suite.saved import RUN_SCHEMA, SavedRun
+from vmapdbg.suite.saved import FAILED, RUN_SCHEMA, SavedRun, end_run, name_of_file, new_folder, prepare_folder
 
 
 def run_and_save(program: Program, folder: Path) -> int:
-    """Runs a program and has its processes save what they schedule.
+    """Runs a program whose processes save what they schedule.
 
-    Returns the exit code: the program's own, or 2 where it ended well and not everything could be saved. Raises Failure
-    before the program runs where the folder cannot be used.
+    Returns the exit code: the program's own, or 2 if it ended well and not everything could be saved. Raises Failure
+    before the program runs if the folder cannot be used.
     """
     prepare_folder(folder)
     folder = folder.absolute()
@@ -46,23 +44,23 @@ def run_and_save(program: Program, folder: Path) -> int:
         program=program.arguments,
     )
     asked = json.dumps({"folder": str(folder), "run": to_data(run)})
-    # a test that runs this tool is none of the program's
+    # set if a test of another project runs this tool
     os.environ.pop("PYTEST_CURRENT_TEST", None)
     status = run_program(program, VMAPDBG_SAVE=asked)
     saved = end_run(folder, replace(run, status=status))
     if not saved:
-        click.echo("vmapdbg: the program made no schedule: nothing was saved", err=True)
+        say("the program made no schedule: nothing was saved")
         return status
     files = folder / run.folder
     if (files / FAILED).exists():
-        click.echo(f"vmapdbg: {folder} does not have everything: a process could not write to it", err=True)
+        say(f"{folder} does not have everything: a process could not write to it")
         return status or EXIT_USAGE
-    click.echo(f"vmapdbg: saved {describe_saved(files)} in {folder}", err=True)
+    say(f"saved {describe_saved(files)} in {folder}")
     return status
 
 
 def find_versions(job: Job) -> Versions:
-    """Returns what the processes of a job run with, as far as it is known before they do."""
+    """Returns the versions of a job, as far as they are known before it runs."""
     python = platform.python_version()
     if job.patches is not None:
         return Versions(__version__, TINYGRAD_VERSION, python)
@@ -71,9 +69,7 @@ def find_versions(job: Job) -> Versions:
 
 
 def describe_saved(files: Path) -> str:
-    """Returns `12 tests, 40 schedules, 61 kernels`; each schedule and kernel counts once."""
-    tests = len({"-".join(file.name.split("-")[:2]) for file in (files / "tests").glob("*.json")})
-    counts = [format_plural(tests, "test")]
-    for part in ("schedules", "kernels"):
-        counts.append(format_plural(len(list((files / part).glob("*.json"))), f"different {part[:-1]}"))
-    return ", ".join(counts)
+    """Returns `12 tests, 40 different schedules`."""
+    tests = {name_of_file(file) for file in (files / "tests").glob("*.json")}
+    schedules = list((files / "schedules").glob("*.json"))
+    return f"{format_plural(len(tests), 'test')}, {format_plural(len(schedules), 'different schedule')}"

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
 
-from vmapdbg.commands.completion import offer_files, offer_kernels, offer_lines
-from vmapdbg.commands.console import make_console
-from vmapdbg.commands.jobs import find_shown
-from vmapdbg.commands.options import (
+from vmapdbg.commands.shared.console import display_options, end_after, make_console, print_json, report_no_schedule
+from vmapdbg.commands.shared.jobs import add_arguments, load_or_run
+from vmapdbg.commands.shared.options import (
     JobOptions,
     NamesType,
     ScheduleType,
     SnippetCommand,
-    end_after,
+    arguments_argument,
     job_options,
-    tell_no_schedule,
+    json_option,
+    offer_kernels,
+    offer_lines,
+    output_option,
+    snippet_argument,
 )
 from vmapdbg.model.capture import Capture
-from vmapdbg.model.data import dump_document
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import StoreError, check_output, save_capture
 from vmapdbg.page.sections import SECTIONS
@@ -37,8 +38,8 @@ _SEE_MORE = (
 
 
 @click.command(cls=SnippetCommand)
-@click.argument("snippet", required=False, shell_complete=offer_files)
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@snippet_argument
+@arguments_argument
 @click.option(
     "--only",
     type=NamesType("section", SECTIONS),
@@ -53,9 +54,10 @@ _SEE_MORE = (
 )
 @click.option("--time", "times", is_flag=True, help="Run what stays lazy, too, and time every launch.")
 @click.option("--all", "show_all", is_flag=True, help="Print the whole report of a long run, with every node.")
-@click.option("--json", "as_json", is_flag=True, help="Print the capture as one JSON document.")
-@click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Write the capture to a file, too.")
+@json_option("Print the capture as one JSON document.")
+@output_option("Write the capture to a file, too.", "--save")
 @job_options
+@display_options
 def show(
     snippet: str | None,
     arguments: tuple[str, ...],
@@ -88,10 +90,10 @@ def show(
         raise Failure("--kernel and --line: choose one")
     if save is not None:
         check_output(save, snippet)
-    capture = find_shown(snippet, options, arguments, times, quiet_stdout=as_json)
+    capture = load_or_run(snippet, add_arguments(options, arguments), times, quiet_stdout=as_json)
     failed = None if save is None else try_to_save(capture, save)
     if as_json:
-        sys.stdout.write(dump_document(capture))
+        print_json(capture)
     else:
         print_report(capture, Asked(only, schedule, kernel, line, show_all))
     if failed is not None:
@@ -130,7 +132,7 @@ def print_report(capture: Capture, asked: Asked) -> None:
     if isinstance(asked.schedule, int) and not 0 <= asked.schedule < count:
         raise Failure(f"there is no schedule {asked.schedule}: {capture.snippet} made {count}")
     if count == 0:
-        tell_no_schedule(capture)
+        report_no_schedule(capture)
         return
     from vmapdbg.page.overview import is_long
     from vmapdbg.page.text.capture import print_capture, print_overview

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import click
 
-from vmapdbg.commands.completion import offer_files, offer_subjects
-from vmapdbg.commands.console import make_console
-from vmapdbg.commands.jobs import find_capture, find_job, is_saved
-from vmapdbg.commands.options import JobOptions, SnippetCommand, end_after, job_options, tell_no_schedule
+from vmapdbg.commands.shared.console import display_options, end_after, make_console, report_no_schedule, say
+from vmapdbg.commands.shared.jobs import is_saved, load_or_run, make_job
+from vmapdbg.commands.shared.options import (
+    JobOptions,
+    SnippetCommand,
+    job_options,
+    json_option,
+    offer_subjects,
+    snippet_argument,
+)
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import index_of
@@ -17,11 +23,12 @@ from vmapdbg.page.format import format_ids
 
 @click.command(cls=SnippetCommand)
 @click.argument("subject", required=False, shell_complete=offer_subjects)
-@click.argument("snippet", required=False, shell_complete=offer_files)
+@snippet_argument
 @click.option("--schedule", type=click.IntRange(min=0), help="Look only at this schedule.")
 @click.option("--value", is_flag=True, help="Follow the outputs that SUBJECT feeds through the scheduler's passes.")
-@click.option("--json", "as_json", is_flag=True, help="With --value: print one JSON document.")
+@json_option("With --value: print one JSON document.")
 @job_options
+@display_options
 def why(
     subject: str | None, snippet: str | None, schedule: int | None, value: bool, as_json: bool, options: JobOptions
 ) -> None:
@@ -52,20 +59,20 @@ def why(
             raise Failure("--value runs the snippet: a saved capture has no values")
         from vmapdbg.commands.why_value import print_values
 
-        print_values(find_job(snippet, options), subject, schedule, as_json)
+        print_values(make_job(snippet, options), subject, schedule, as_json)
         return
-    capture = find_capture(snippet, options)
+    capture = load_or_run(snippet, options)
     if not capture.schedules:
-        tell_no_schedule(capture)
+        report_no_schedule(capture)
         end_after(capture)
         return
     from vmapdbg.page.text.why import print_explanations
-    from vmapdbg.why import explain
+    from vmapdbg.page.why import explain
 
     explanations = explain(capture, subject, schedule)
     if schedule is None and subject is not None and subject.isdecimal():
         tell_other_schedules(capture, int(subject), explanations[0].schedule)
-    print_explanations(capture, explanations, make_console())
+    print_explanations(explanations, make_console())
     end_after(capture)
 
 
@@ -75,4 +82,4 @@ def tell_other_schedules(capture: Capture, node: int, chosen: int) -> None:
     if others:
         noun, has = inflect(len(others), "schedule"), inflect(len(others), "has", "have")
         others_have = f"{noun} {format_ids(others)} {has} one, too (--schedule)"
-        click.echo(f"vmapdbg: node {node} of schedule {chosen}; {others_have}", err=True)
+        say(f"node {node} of schedule {chosen}; {others_have}")

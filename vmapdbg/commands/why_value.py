@@ -8,14 +8,12 @@ import tempfile
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from vmapdbg.commands.ask import ask_for_values
-from vmapdbg.commands.console import make_console
-from vmapdbg.commands.jobs import refuse_overlay_error
-from vmapdbg.commands.options import end_after, tell_no_schedule
-from vmapdbg.commands.progress import show_progress
+from vmapdbg.commands.shared.children import ChildDied, ask_child
+from vmapdbg.commands.shared.console import end_after, make_console, print_json, report_no_schedule, say, show_progress
+from vmapdbg.commands.shared.jobs import refuse_overlay_error
 from vmapdbg.install.job import Job, ValueRequest
 from vmapdbg.model.capture import Capture
-from vmapdbg.model.data import build_data, dump_document
+from vmapdbg.model.data import build_data
 from vmapdbg.model.failure import Failure
 
 if TYPE_CHECKING:
@@ -28,15 +26,15 @@ def print_values(job: Job, subject: str | None, schedule: int | None, as_json: b
     if subject is not None and capture.schedules:
         report = choose_outputs(capture, report, subject, schedule)
     if as_json:
-        from vmapdbg.page.value_document import make_value_document
+        from vmapdbg.page.documents import ValueDocument, make_document
 
-        sys.stdout.write(dump_document(make_value_document(capture, report)))
+        print_json(make_document(ValueDocument, capture, schedules=report.schedules, stopped=report.stopped))
     elif capture.schedules:
         from vmapdbg.page.text.value_path import print_value_paths
 
         print_value_paths(capture, report, make_console())
     else:
-        tell_no_schedule(capture)
+        report_no_schedule(capture)
     end_after(capture)
     if report.is_wrong:
         sys.exit(1)
@@ -49,8 +47,11 @@ def follow_job(job: Job, subject: str | None, schedule: int | None) -> tuple[Cap
 
     with tempfile.TemporaryDirectory(prefix="vmapdbg-") as evidence:
         request = ValueRequest(job=job, evidence=evidence, schedule=schedule, subject=subject)
-        with show_progress(f"following the values of {job.snippet}", late=True) as progress:
-            text = ask_for_values(request, progress)
+        with show_progress(f"following the values of {job.snippet}", wait=True) as progress:
+            imports = ["vmapdbg.page.text.value_path"]
+            text, ended = ask_child(request, job.patches, job.snippet, job.timeout, progress, imports)
+    if isinstance(ended, ChildDied):
+        say(str(ended))
     data = json.loads(text)
     from vmapdbg.model.store import build_capture
     from vmapdbg.page.sentences import fill_sentences
@@ -64,7 +65,7 @@ def choose_outputs(capture: Capture, report: ValueReport, subject: str, schedule
     """Returns the outputs that a node, the nodes of a line, or the result of a kernel feeds. Raises Failure if there is
     no such output, or no such subject."""
     from vmapdbg.model.schedule_index import index_of
-    from vmapdbg.why import explain
+    from vmapdbg.page.why import explain
 
     wanted: dict[int, set[int]] = {}
     for found in explain(capture, subject, schedule):

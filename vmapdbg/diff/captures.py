@@ -13,7 +13,7 @@ from vmapdbg.diff.nodes import have_same_graph, match_nodes, match_schedules
 from vmapdbg.diff.result import DIFF_SCHEMA, CaptureDiff, ScheduleDiff, Side, Totals
 from vmapdbg.diff.values import compare_outputs, compare_printed, find_worst
 from vmapdbg.model.capture import Capture, Finding, Schedule, Versions
-from vmapdbg.model.times import sum_programs
+from vmapdbg.model.schedule_index import sum_programs
 
 # Compared with a schedule that only one side has.
 _NOTHING = Schedule(-1, None, 0, (), (), (), (), (), ())

@@ -85,7 +85,7 @@ def _make_tolerance(before: Output, after: Output, terms: int) -> Tolerance:
 
     It is based on the smaller of the two largest elements: a huge wrong element must not let other elements pass.
     """
-    from vmapdbg.values.close import find_largest  # imports numpy, which reading a capture does not need
+    from vmapdbg.values.numbers import find_largest  # imports numpy, which reading a capture does not need
 
     largest = max(_LEAST_SCALE, min(find_largest(_read_sample(side)) for side in (before, after)))
     found = [make_tolerance(spell_dtype(side.dtype), terms, largest) for side in (before, after)]
@@ -97,8 +97,7 @@ def _read_sample(output: Output) -> list[float]:
 
 
 def _compare_elements(before: Output, after: Output, tolerance: Tolerance) -> dict[str, Any]:
-    from vmapdbg.values.close import find_close, measure_errors
-    from vmapdbg.values.numbers import find_index, make_plain
+    from vmapdbg.values.numbers import find_close, find_index, make_plain, measure_errors
 
     sampled = min(len(before.sample), len(after.sample))
     if (before.shape, before.dtype, before.digest) == (after.shape, after.dtype, after.digest):

@@ -33,7 +33,7 @@ class Job:
 
     `arguments` are the snippet's own. `patches` is None for a tinygrad that is observed as it is, without the overlay.
     `timeout` is in seconds, None waits for ever. With `values` the tensors that the snippet realizes are read into the
-    Capture. `tree` names the tinygrad (see `vmapdbg.install.tree`), and `python` the interpreter; empty ones are those
+    Capture. `tree` names the tinygrad (see `vmapdbg.install.trees`), and `python` the interpreter; empty ones are those
     that the tool itself has. `choices` are made in place of the scheduler's own. With
     `times` every launch is waited for and timed, and what the snippet leaves lazy is run. `typed` is `-c` or `-` where
     the snippet is a file of the tool's with code that was typed or came from stdin.

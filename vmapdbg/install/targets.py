@@ -1,4 +1,4 @@
-"""The targets that kernels are rendered for. Nothing of tinygrad is imported here: the command line has the names."""
+"""The targets that kernels are rendered for. Nothing here imports tinygrad: the command line needs the names."""
 
 from __future__ import annotations
 
@@ -7,22 +7,42 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Target:
-    """The renderer of tinygrad 0.12.0 for a target: its module in `tinygrad.renderer`, its class, and the architecture
-    that its constructor wants, None where it wants none."""
+    """A target: everything that differs between targets.
+
+    `module` is a module of tinygrad.renderer, `renderers` the names of its renderer over the releases (the first that
+    exists is used). `device` is tinygrad's device, `arch` a common architecture of today: tensor cores depend on it.
+    `language` is the name of a Pygments lexer for the source. `devices` are other devices that run the same source.
+    """
 
     module: str
-    renderer: str
-    arch: str | None = None
+    renderers: tuple[str, ...]
+    device: str
+    arch: str
+    language: str
+    devices: tuple[str, ...] = ()
 
 
-# the architectures stand for the current common ones: tensor cores depend on them
 TARGETS = {
-    "c": Target("cstyle", "ClangRenderer"),
-    "metal": Target("cstyle", "MetalRenderer"),
-    "cuda": Target("cstyle", "CUDARenderer", "sm_80"),
-    "opencl": Target("cstyle", "OpenCLRenderer"),
-    "hip": Target("cstyle", "AMDHIPRenderer", "gfx1100"),
-    "wgsl": Target("wgsl", "WGSLRenderer"),
-    "llvm": Target("llvmir", "LLVMRenderer"),
+    "c": Target("cstyle", ("ClangRenderer",), "CPU", "x86_64", "c"),
+    "metal": Target("cstyle", ("MetalRenderer",), "METAL", "Apple9", "c++"),
+    "cuda": Target("cstyle", ("CUDARenderer",), "CUDA", "sm_80", "cuda", ("NV",)),
+    "opencl": Target("cstyle", ("OpenCLRenderer",), "CL", "", "c", ("QCOM",)),
+    "hip": Target("cstyle", ("AMDHIPRenderer", "HIPRenderer"), "AMD", "gfx1100", "cuda"),
+    "wgsl": Target("wgsl", ("WGSLRenderer",), "WEBGPU", "", "wgsl"),
+    "llvm": Target("llvmir", ("CPULLVMRenderer", "LLVMRenderer"), "CPU", "x86_64", "llvm"),
 }
 DEFAULT_TARGET = "c"
+
+
+def target_of(device: str) -> str:
+    """Returns the name of the target of one of tinygrad's devices; the device's name in lower case if it has none."""
+    for name, target in TARGETS.items():
+        if device == target.device or device in target.devices:
+            return name
+    return device.lower()
+
+
+def language_of(target: str) -> str | None:
+    """Returns the language of the source for a target, None if the target is unknown."""
+    known = TARGETS.get(target)
+    return None if known is None else known.language

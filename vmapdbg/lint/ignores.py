@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from vmapdbg.model.capture import Finding
-from vmapdbg.model.place import split_place
+from vmapdbg.model.wording import split_place
 
 _COMMENT = re.compile(r"#\s*vmapdbg:\s*ignore\b(?P<list>\s*\[(?P<codes>[^\]]*)(?P<end>\])?)?")
 

@@ -1,6 +1,72 @@
-"""What the ops of a tensor graph do, as far as several parts have to know."""
+"""The ops of tinygrad, by their names in all releases: what this tool calls them, and what they do."""
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
 MOVEMENT = frozenset({"RESHAPE", "PERMUTE", "EXPAND", "PAD", "SHRINK", "FLIP", "VIEW", "DETACH", "CONTIGUOUS_BACKWARD"})
-"""Those that only move a value, and compute nothing."""
+"""Ops that move a value or leave it as it is, and compute nothing."""
+
+
+class Arithmetic(NamedTuple):
+    """An op on elements. `name` is the same for all releases. `text` writes it in an address or a gate, and
+    `on_integers` computes it exactly; both are None for ops that no address has."""
+
+    name: str
+    text: str | None = None
+    on_integers: Callable[..., Any] | None = None
+
+
+def _divide_towards_zero(x: int, y: int) -> int:
+    quotient = abs(x) // abs(y)
+    return quotient if (x < 0) == (y < 0) else -quotient
+
+
+def _rest_towards_zero(x: int, y: int) -> int:
+    return x - y * _divide_towards_zero(x, y)
+
+
+def _choose(condition: int, one: int, other: int) -> int:
+    return one if condition else other
+
+
+_CDIV = Arithmetic("cdiv", "({}/{})", _divide_towards_zero)
+_CMOD = Arithmetic("cmod", "({}%{})", _rest_towards_zero)
+
+ARITHMETIC = {
+    "ADD": Arithmetic("add", "({}+{})", operator.add),
+    "SUB": Arithmetic("sub", "({}-{})", operator.sub),
+    "MUL": Arithmetic("mul", "({}*{})", operator.mul),
+    "NEG": Arithmetic("neg", "(-{})", operator.neg),
+    # 0.12 has the first two, which round as C does; 0.13 renamed them, and added those that round as Python does
+    "IDIV": _CDIV,
+    "MOD": _CMOD,
+    "CDIV": _CDIV,
+    "CMOD": _CMOD,
+    "FLOORDIV": Arithmetic("floordiv", "({}//{})", operator.floordiv),
+    # a remainder that is never negative
+    "FLOORMOD": Arithmetic("floormod", "({}%%{})", operator.mod),
+    "SHL": Arithmetic("shl", "({}<<{})", operator.lshift),
+    "SHR": Arithmetic("shr", "({}>>{})", operator.rshift),
+    "AND": Arithmetic("and", "({}&{})", operator.and_),
+    "OR": Arithmetic("or", "({}|{})", operator.or_),
+    "XOR": Arithmetic("xor", "({}^{})", operator.xor),
+    "MAX": Arithmetic("max", "max({},{})", max),
+    "CMPLT": Arithmetic("lt", "({}<{})", operator.lt),
+    "CMPNE": Arithmetic("ne", "({}!={})", operator.ne),
+    "CMPEQ": Arithmetic("eq", "({}=={})", operator.eq),
+    "WHERE": Arithmetic("where", "({}?{}:{})", _choose),
+    "FDIV": Arithmetic("fdiv"),
+    "POW": Arithmetic("pow"),
+    "SQRT": Arithmetic("sqrt"),
+    "SIN": Arithmetic("sin"),
+    "EXP2": Arithmetic("exp2"),
+    "LOG2": Arithmetic("log2"),
+    "RECIPROCAL": Arithmetic("reciprocal"),
+    "TRUNC": Arithmetic("trunc"),
+    "MULACC": Arithmetic("mulacc"),
+    "THREEFRY": Arithmetic("threefry"),
+}
+"""tinygrad's name -> the op. `vmapdbg.reference.arithmetic` computes each of them by numpy."""

@@ -1,16 +1,17 @@
-"""The one index over a schedule: nodes, ranges, buffers and kernels, looked up by id and by name."""
+"""Looks up nodes, ranges, buffers and kernels of a schedule, sums up kernels, and finds what the user asks about."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
-from vmapdbg.model.capture import Bufferize, Capture, Kernel, Node, Range, Schedule
+from vmapdbg.model.capture import Bufferize, Capture, Kernel, Measured, Node, Range, Schedule
 
 
 def index_of(schedule: Schedule) -> ScheduleIndex:
-    """Returns the index of a schedule. It is made once, and kept with the schedule."""
-    # beside the fields, not one of them: it is neither compared nor written, and ends with its schedule
+    """Returns the index of a schedule. It is created once and kept with the schedule."""
+    # not a field: it is neither compared nor written
     kept = vars(schedule)
     if "_index" not in kept:
         kept["_index"] = ScheduleIndex(schedule)
@@ -23,7 +24,7 @@ def count_kernels(schedules: Iterable[Schedule]) -> int:
 
 
 class ScheduleIndex:
-    """What is looked up in a schedule. Each look-up is made when it is first asked for."""
+    """An index over a schedule. Each table is built when it is first used."""
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
@@ -42,7 +43,7 @@ class ScheduleIndex:
 
     @cached_property
     def readers(self) -> dict[int, tuple[Node, ...]]:
-        """For the id of each node the nodes that have it as a source, each once, in the order of the graph."""
+        """The readers of each node, by its id: each once, in the order of the graph."""
         found: dict[int, list[Node]] = {node.id: [] for node in self.schedule.nodes}
         for node in self.schedule.nodes:
             for source in dict.fromkeys(node.src):
@@ -50,24 +51,23 @@ class ScheduleIndex:
         return {node_id: tuple(nodes) for node_id, nodes in found.items()}
 
     def node(self, node_id: int | None) -> Node | None:
-        """Returns the node with an id, None where the graph has none."""
+        """Returns the node with an id, None if the graph has none."""
         return None if node_id is None else self.nodes.get(node_id)
 
     def op(self, node_id: int | None) -> str:
-        """Returns the op of a node, `?` for an id that the graph does not have."""
+        """Returns the op of a node, `?` for an unknown id."""
         node = self.node(node_id)
         if node is None:
             return "?"
         return node.op
 
     def size_of(self, name: str) -> int | str | None:
-        """Returns the size of a range, None where the schedule does not know it."""
+        """Returns the size of a range, None for an unknown name."""
         known = self.ranges.get(name)
         return known and known.size
 
     def find_sources(self, node_ids: Sequence[int]) -> frozenset[int]:
-        """Returns the ids of all that some nodes are computed from, without the nodes themselves where nothing of
-        them reads another one."""
+        """Returns the ids of all direct and indirect sources of some nodes."""
         found: set[int] = set()
         waiting = [source for node_id in node_ids for source in self.nodes[node_id].src]
         while waiting:
@@ -81,17 +81,17 @@ class ScheduleIndex:
 
     @cached_property
     def vmap_names(self) -> frozenset[str]:
-        """Names of the ranges that a vmap brought."""
+        """Names of the ranges that a vmap created."""
         ambient = {name for node in self.schedule.nodes for name in node.ambient}
         return frozenset(ambient | {item.name for item in self.schedule.ranges if item.vmap})
 
     @cached_property
     def bufferizes(self) -> dict[int, Bufferize]:
-        """The BUFFERIZE of each node that has one, by the id of the node."""
+        """BUFFERIZEs by the id of their node."""
         return {item.node: item for item in self.schedule.bufferizes}
 
     def find_kept(self, node_id: int) -> Bufferize | None:
-        """Returns the BUFFERIZE of a node whose buffer was kept, None where it has none."""
+        """Returns the BUFFERIZE of a node if its buffer was kept, else None."""
         made = self.bufferizes.get(node_id)
         if made is None or made.outcome != "kept":
             return None
@@ -102,7 +102,7 @@ class ScheduleIndex:
         return {entry.node: entry.ranges for entry in self.schedule.vmap_map}
 
     def ambient_of(self, node_id: int) -> tuple[str, ...]:
-        """Returns the ambient ranges of a node, from wherever the capture has them."""
+        """Returns the ambient ranges of a node: from the node, `vmap_map` and its BUFFERIZE."""
         node = self.node(node_id)
         made = self.bufferizes.get(node_id)
         own = () if node is None else node.ambient
@@ -110,10 +110,10 @@ class ScheduleIndex:
         return tuple(dict.fromkeys([*own, *self._mapped.get(node_id, ()), *closed]))
 
     def find_lost(self, made: Bufferize | None) -> tuple[str, ...]:
-        """Returns the ambient ranges whose iterations overwrite each other: a kept GLOBAL buffer does not close them.
+        """Returns the ambient ranges that a kept GLOBAL buffer does not close: their iterations overwrite each other.
 
-        LOOP and OUTER alike: the kernel that reads the buffer starts when all iterations have written it. A LOCAL
-        buffer lives inside one iteration, and a removed BUFFERIZE has no buffer: there an ambient range may stay open.
+        This holds for LOOP and OUTER ranges, because the kernel that reads the buffer starts after all iterations. In a
+        LOCAL buffer, which lives inside one iteration, an ambient range may stay open.
         """
         if made is None or made.outcome != "kept" or made.addrspace != "GLOBAL":
             return ()
@@ -123,27 +123,28 @@ class ScheduleIndex:
 
     @cached_property
     def writers(self) -> dict[int, tuple[int, Kernel]]:
-        """For the id of a node the kernel that writes its buffer, and the kernel's number in the schedule."""
+        """By the id of a node, the kernel that writes its buffer and the kernel's number in the schedule."""
         return {node_id: (i, kernel) for i, kernel in enumerate(self.schedule.kernels) for node_id in kernel.outputs}
 
     def find_read(self, kernel: Kernel) -> list[int]:
-        """Returns the ids of the nodes whose buffers a kernel reads: sources of what it computes, written by others."""
+        """Returns the ids of the nodes whose buffers a kernel reads: sources that other kernels write."""
         computed = set(kernel.nodes)
         sources = {source for node_id in computed for source in self.nodes[node_id].src}
         return sorted(node_id for node_id in self.writers if node_id in sources - computed)
 
     def kernel(self, number: int | None) -> Kernel | None:
-        """Returns the kernel with a number, None where the schedule has none."""
+        """Returns the kernel with a number, None if the schedule has none."""
         if number is None or not 0 <= number < len(self.schedule.kernels):
             return None
         return self.schedule.kernels[number]
 
     def find_computing(self, node_id: int) -> list[tuple[int, Kernel]]:
-        """Returns the kernels that compute a node, whether or not they write it."""
+        """Returns the kernels that compute a node, with their numbers."""
         return [(i, kernel) for i, kernel in enumerate(self.schedule.kernels) if node_id in kernel.nodes]
 
     def find_reading(self, node_id: int) -> list[tuple[int, Kernel]]:
-        """Returns the kernels that read the buffer of a node: they compute a reader of it, and not the node itself."""
+        """Returns the kernels that read the buffer of a node, with their numbers: they compute a reader of the node but
+        not the node."""
         if node_id not in self.writers:
             return []
         readers = {reader.id for reader in self.readers[node_id]}
@@ -152,13 +153,12 @@ class ScheduleIndex:
 
 
 def kernel_identity(kernel: Kernel) -> str:
-    """Returns what two kernels share when they are the same program: the key, without one the source."""
+    """Returns the key of a kernel, or its source if it has none: equal for equal programs."""
     return kernel.key or kernel.source
 
 
 def find_distinct(capture: Capture) -> dict[int, list[int]]:
-    """Returns the index of each schedule whose kernels none before it has, with the indices of the later ones that have
-    the same."""
+    """Maps the index of each schedule with new kernels to the indices of later schedules with the same kernels."""
     first: dict[tuple[str, ...], int] = {}
     found: dict[int, list[int]] = {}
     for schedule in capture.schedules:
@@ -168,4 +168,77 @@ def find_distinct(capture: Capture) -> dict[int, list[int]]:
         else:
             first[kernels] = schedule.index
             found[schedule.index] = []
+    return found
+
+
+# *** times
+
+
+def sum_times(measured: Measured | None) -> float:
+    """Returns the seconds of all launches of a kernel, each counted as the median; 0 if it was not timed."""
+    if measured is None:
+        return 0
+    return measured.launches * measured.median
+
+
+def find_times(kernels: Iterable[Kernel]) -> dict[str, Measured]:
+    """Maps kernel sources to their times. Kernels with the same source were timed together: each has all launches."""
+    return {kernel.source: kernel.measured for kernel in kernels if kernel.measured is not None}
+
+
+def sum_programs(kernels: Iterable[Kernel]) -> float | None:
+    """Returns the seconds of all launches of all kernels of a run, None if none was timed."""
+    times = find_times(kernels)
+    return sum(map(sum_times, times.values())) if times else None
+
+
+# *** what the user asks about
+
+_IMPORTANT = {"VMAPIN", "VMAPOUT", "REDUCE_AXIS", "REDUCE"}
+
+
+@dataclass(frozen=True)
+class Named:
+    """The kernels (by number) and nodes (by id) of a schedule that a name stands for."""
+
+    kernels: tuple[int, ...]
+    nodes: tuple[int, ...]
+
+
+def is_line(line: str, asked: str) -> bool:
+    """Returns whether `asked` names a line. `x.py:12` is also named by `samples/x.py:12`, or a longer path."""
+    return line == asked or line.endswith("/" + asked) or asked.endswith("/" + line)
+
+
+def choose_numbered(schedules: Sequence[Schedule]) -> Schedule:
+    """Returns the schedule in which node numbers are looked up: the last with kernels."""
+    return next((s for s in reversed(schedules) if s.kernels), schedules[-1])
+
+
+def find_named(schedule: Schedule, name: str) -> Named:
+    """Returns the kernels with a name, and the most important nodes of a line: those with buffers, reduces and scopes,
+    else the last node."""
+    kernels = tuple(number for number, kernel in enumerate(schedule.kernels) if kernel.name == name)
+    at_line = [n for n in schedule.nodes if n.line is not None and is_line(n.line, name)]
+    buffered = index_of(schedule).bufferizes
+    important = [n for n in at_line if n.id in buffered or n.op in _IMPORTANT]
+    return Named(kernels, tuple(node.id for node in important or at_line[-1:]))
+
+
+def find_nodes_of(capture: Capture, subject: str, schedule: int | None) -> dict[int, tuple[int, ...]]:
+    """Maps schedule numbers to the ids of the nodes that a subject names: a node's number, the outputs of a kernel, or
+    the nodes of a line. `schedule` limits the search to one schedule."""
+    schedules = [s for s in capture.schedules if schedule is None or s.index == schedule]
+    if not schedules:
+        return {}
+    if subject.isdecimal():
+        chosen = choose_numbered(schedules)
+        known = index_of(chosen).node(int(subject))
+        return {} if known is None else {chosen.index: (known.id,)}
+    found: dict[int, tuple[int, ...]] = {}
+    for one in schedules:
+        named = find_named(one, subject)
+        written = [node for number in named.kernels for node in one.kernels[number].outputs]
+        if nodes := tuple(dict.fromkeys((*written, *named.nodes))):
+            found[one.index] = nodes
     return found

@@ -1,60 +1,127 @@
-"""The JSON documents of the tool that are not shown elsewhere, and the list of all."""
+"""The JSON documents of the tool, and the list of all of them."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from vmapdbg.bisect.outcome import Outcome
 from vmapdbg.bisect.search import Found, Reduced, Search
 from vmapdbg.check.result import CheckReport, ScheduleCheck
+from vmapdbg.check.value_path import SchedulePath
 from vmapdbg.diff.result import CaptureDiff
 from vmapdbg.install.job import Choice
 from vmapdbg.model.capture import SCHEMA, Capture, Finding, Schedule, SnippetError, Versions
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.vocabulary import DocumentKind
 from vmapdbg.page.graph.model import Graph
-from vmapdbg.page.lint_formats import LintDocument, LintFilesDocument, RunDocument
 from vmapdbg.page.pattern_sentences import add_pattern_sentences
 from vmapdbg.page.run_check import RunCheckDocument
-from vmapdbg.page.value_document import ValueDocument
 from vmapdbg.suite.result import SuiteDiff
 
-# *** vmapdbg check --json
+# *** about one capture: the head of the capture, then what a command found in it
 
 
 @dataclass(frozen=True)
-class CheckDocument:
-    """What `vmapdbg check --json` prints: the head of the capture, how each schedule compares, and the findings.
-    `left` counts the schedules that were not compared because the comparison was stopped."""
+class Envelope:
+    """The head that a document shares with the capture it is about."""
 
     schema: Literal[1]
-    kind: Literal["check"]
+    kind: DocumentKind
     versions: Versions
     snippet: str
     target: str
     patches: dict[str, bool]
     error: SnippetError | None
+
+
+@dataclass(frozen=True)
+class CheckDocument(Envelope):
+    """What `vmapdbg check --json` prints: the head of the capture, how each schedule compares, and the findings.
+    `left` counts the schedules that were not compared because the comparison was stopped."""
+
+    kind: Literal["check"]
     schedules: tuple[ScheduleCheck, ...]
     findings: tuple[Finding, ...]
     left: int = 0
 
 
-def make_check_document(capture: Capture, report: CheckReport) -> CheckDocument:
-    """Returns what came of comparing the values of a capture; its findings are those of the check."""
-    return CheckDocument(
+@dataclass(frozen=True)
+class LintDocument(Envelope):
+    """What `vmapdbg lint --format json` prints: the head of the capture and the findings. `ignored` counts the findings
+    that comments on the user's lines excluded."""
+
+    kind: Literal["lint"]
+    findings: tuple[Finding, ...]
+    ignored: int
+
+
+@dataclass(frozen=True)
+class ValueDocument(Envelope):
+    """What `vmapdbg why --value --json` prints: the head of the capture, and each schedule with its outputs after each
+    pass of the scheduler. `stopped`: the user stopped it before all schedules were evaluated."""
+
+    kind: Literal["why-value"]
+    schedules: tuple[SchedulePath, ...]
+    stopped: bool
+
+
+E = TypeVar("E", bound=Envelope)
+
+
+def make_document(document: type[E], capture: Capture, **body: Any) -> E:
+    """Returns a document about a capture, with the capture's head and the fields of `body`."""
+    kinds: dict[type, DocumentKind] = {known: kind for kind, known in DOCUMENTS.items()}
+    return document(
         schema=SCHEMA,
-        kind="check",
+        kind=kinds[document],
         versions=capture.versions,
         snippet=capture.snippet,
         target=capture.target,
         patches=capture.patches,
         error=capture.error,
-        schedules=add_pattern_sentences(report).schedules,
-        findings=capture.findings,
-        left=report.left,
+        **body,
     )
+
+
+def make_check_document(capture: Capture, report: CheckReport) -> CheckDocument:
+    """Returns the document of a check; the findings of the capture are those of the check."""
+    schedules = add_pattern_sentences(report).schedules
+    return make_document(CheckDocument, capture, schedules=schedules, findings=capture.findings, left=report.left)
+
+
+# *** about several files, or a whole program
+
+
+@dataclass(frozen=True)
+class LintFilesDocument:
+    """What `vmapdbg lint --format json` prints about several files: the document of each."""
+
+    schema: Literal[1]
+    kind: Literal["lint-files"]
+    files: tuple[LintDocument, ...]
+
+
+@dataclass(frozen=True)
+class RunDocument:
+    """What `vmapdbg run --lint-output` writes: the findings of a whole program, its processes together.
+
+    `status` is the exit code of the program (128 + the signal that killed it). `kernels` counts the different kernels
+    of each process, `undecided` the kernels with an address that is unknown, `ignored` the findings that comments
+    excluded, `failed` the schedules that could not be checked, by reason.
+    """
+
+    schema: Literal[1]
+    kind: Literal["run"]
+    target: str
+    status: int
+    schedules: int
+    kernels: int
+    undecided: int
+    ignored: int
+    failed: dict[str, int]
+    findings: tuple[Finding, ...]
 
 
 # *** vmapdbg bisect --json

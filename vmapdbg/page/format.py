@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from vmapdbg.model.capture import Capture, Kernel
-from vmapdbg.model.place import split_place
-from vmapdbg.model.wording import format_known
+from vmapdbg.model.wording import format_known, split_place
 
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
 _PREFIXES = ((10**15, "P"), (10**12, "T"), (10**9, "G"))

@@ -1,88 +1,16 @@
-"""Findings for programs: JSON, GitHub's workflow commands, SARIF 2.1.0."""
+"""Findings in formats of other programs: GitHub's workflow commands, SARIF 2.1.0."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from vmapdbg import __version__
 from vmapdbg.lint.rule import Rule
-from vmapdbg.model.capture import SCHEMA, Capture, Finding, SnippetError, Versions
-from vmapdbg.model.data import dump_document
-from vmapdbg.model.place import split_place
-from vmapdbg.model.wording import format_known
-
-
-@dataclass(frozen=True)
-class LintDocument:
-    """What `vmapdbg lint --format json` prints: the head of the capture and the findings. `ignored` counts those that a
-    comment on the user's line took out."""
-
-    schema: Literal[1]
-    kind: Literal["lint"]
-    versions: Versions
-    snippet: str
-    target: str
-    patches: dict[str, bool]
-    error: SnippetError | None
-    findings: tuple[Finding, ...]
-    ignored: int
-
-
-@dataclass(frozen=True)
-class LintFilesDocument:
-    """What `vmapdbg lint --format json` prints about several files: what it prints about each."""
-
-    schema: Literal[1]
-    kind: Literal["lint-files"]
-    files: tuple[LintDocument, ...]
-
-
-@dataclass(frozen=True)
-class RunDocument:
-    """What `vmapdbg run --lint-output` writes: the findings of a whole program, its processes together.
-
-    `status` is the exit code of the program (128 + the signal that killed it). `kernels` counts the different ones of
-    each process, `undecided` those of them with an address that could not be told, `ignored` the findings that comments
-    took out, `failed` the schedules that could not be looked at, by reason.
-    """
-
-    schema: Literal[1]
-    kind: Literal["run"]
-    target: str
-    status: int
-    schedules: int
-    kernels: int
-    undecided: int
-    ignored: int
-    failed: dict[str, int]
-    findings: tuple[Finding, ...]
-
-
-def make_lint_document(capture: Capture, findings: Sequence[Finding], ignored: int) -> LintDocument:
-    """Returns the document of some findings of a capture."""
-    return LintDocument(
-        schema=SCHEMA,
-        kind="lint",
-        versions=capture.versions,
-        snippet=capture.snippet,
-        target=capture.target,
-        patches=capture.patches,
-        error=capture.error,
-        findings=tuple(findings),
-        ignored=ignored,
-    )
-
-
-def dump_json(capture: Capture, findings: Sequence[Finding], ignored: int) -> str:
-    return dump_document(make_lint_document(capture, findings, ignored))
-
-
-def dump_json_of_files(documents: Sequence[LintDocument]) -> str:
-    return dump_document(LintFilesDocument(schema=SCHEMA, kind="lint-files", files=tuple(documents)))
+from vmapdbg.model.capture import Finding
+from vmapdbg.model.wording import format_known, split_place
 
 
 def dump_github(findings: Sequence[Finding], rules: Sequence[Rule]) -> str:

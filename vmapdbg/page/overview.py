@@ -11,8 +11,7 @@ from vmapdbg.diff import KernelChange, KernelSide, ScheduleDiff
 from vmapdbg.model.capture import Capture, Kernel, Node, Reason, Schedule
 from vmapdbg.model.grouping import group_equal
 from vmapdbg.model.ops import MOVEMENT
-from vmapdbg.model.schedule_index import find_distinct, index_of, kernel_identity
-from vmapdbg.model.times import sum_times
+from vmapdbg.model.schedule_index import find_distinct, index_of, kernel_identity, sum_times
 from vmapdbg.page.sentences import Names, say_briefly
 from vmapdbg.page.view import View
 

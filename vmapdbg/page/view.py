@@ -26,8 +26,7 @@ from vmapdbg.diff import BufferizeChange, CaptureDiff, KernelChange, KernelSide,
 from vmapdbg.diff.result import VmapChange
 from vmapdbg.model.capture import Bufferize, Capture, Node, Schedule
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.schedule_index import index_of, kernel_identity
-from vmapdbg.model.subjects import is_line
+from vmapdbg.model.schedule_index import index_of, is_line, kernel_identity
 from vmapdbg.model.wording import join_first
 
 _MOST_NAMED = 5

@@ -46,6 +46,20 @@ OPS = {
 }
 """Op -> what its `arg` says. What is not here is arithmetic on elements, with no `arg`: `arithmetic.FUNCTIONS`."""
 
+LOOP_OPS = {
+    "load": "the number of the argument of a kernel that is read; sources: the place in it, and the condition of the "
+    "read, if it has one (else the value is zero)",
+    "invalid": "None: no number at all",
+    "close": "(for each axis of the result the id of the step range that it is closed over, None for one of size 1; "
+    "the step ranges that it may still depend on, None for any); source: a value without axes. Of another range the "
+    "last step stays: memory is the same at each step",
+    "fetch": "None; sources: a value with axes, and an index for each of the first of them. Other axes stay",
+    "put": "None; sources: what memory holds before, the value that is written, and an index for each axis of it",
+    "launch": "(a kernel, the number of the argument asked for, the numbers of its arguments); sources: what each of "
+    "these holds before; the value is what the one asked for holds afterwards",
+}
+"""Op of a graph with loops (`kernels`) -> what its `arg` says."""
+
 
 MOVEMENT = frozenset({"reshape", "expand", "permute", "pad", "shrink", "flip"})
 """Ops that move elements and compute nothing."""
@@ -98,6 +112,11 @@ class Graph:
                 names -= set(node.arg)
             elif node.op == "reduce":
                 names -= set(node.arg[3])
+            elif node.op == "close":
+                closed, kept = node.arg
+                names -= set(closed)
+                if kept is not None:
+                    names &= set(kept)
             elif node.op in {"shards", "shard"}:
                 names -= {DEVICES}
             elif node.op == "devices" or len(self.inputs.get(slot, ())) > 1:
@@ -125,3 +144,105 @@ def reach(nodes: Sequence[HasSources], slots: Iterable[int], ends: Container[int
         if slot not in ends:
             stack += nodes[slot].src
     return sorted(found)
+
+
+@dataclass(frozen=True)
+class Store:
+    """What is written: the number of the argument, and the positions of the place in it, of the value, and of the
+    condition under which it is written (None where there is none)."""
+
+    argument: int
+    place: int
+    value: int
+    gate: int | None = None
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """The positions of all that has to be known."""
+        gate = () if self.gate is None else (self.gate,)
+        return (self.place, self.value, *gate)
+
+
+@dataclass
+class Kernel:
+    """The graph has no roots: what is asked for is the `stores`, in their order. `dtypes` has the dtype of the elements
+    of each argument that is read or written, by its number."""
+
+    graph: Graph = field(default_factory=Graph)
+    stores: list[Store] = field(default_factory=list)
+    dtypes: dict[int, str] = field(default_factory=dict)
+
+
+WRITES = frozenset({"assign", "store"})
+_VIEWS = MOVEMENT | WRITES | {"same", "bitcast", "after", "shards", "shard"}
+
+
+@dataclass(frozen=True)
+class View:
+    """How a node looks at memory: `base` is the node whose elements these are, and `path` leads from it to the view,
+    the view last."""
+
+    base: int
+    path: tuple[int, ...]
+
+    def find_sources(self, graph: Graph) -> tuple[int, ...]:
+        """Returns the nodes whose values it takes to follow the path: where a shift depends on a step range."""
+        return tuple(source for slot in self.path for source in graph.nodes[slot].src[1:] if _is_moved(graph, slot))
+
+
+def _is_moved(graph: Graph, slot: int) -> bool:
+    return graph.nodes[slot].op in MOVEMENT
+
+
+def find_view(graph: Graph, slot: int) -> View:
+    path: list[int] = []
+    while graph.nodes[slot].op in _VIEWS and graph.nodes[slot].src:
+        path.append(slot)
+        slot = graph.nodes[slot].src[0]
+    return View(slot, tuple(reversed(path)))
+
+
+def is_whole(graph: Graph, view: View) -> bool:
+    """Tells whether a view shows all its memory, in order."""
+    return all(_shows_all(graph, slot) for slot in view.path)
+
+
+def _shows_all(graph: Graph, slot: int) -> bool:
+    node = graph.nodes[slot]
+    if node.op == "shrink":
+        # 0.14 writes the shape that memory has there
+        return node.shape == graph.nodes[node.src[0]].shape
+    return node.op in {"reshape", "same", "after", "assign"}
+
+
+def find_writes(graph: Graph, slot: int) -> list[int]:
+    """Returns the stores and assigns that an `after` comes after, in the order in which they are done: its own, and
+    those that what it looks at, or writes through, comes after."""
+    found: set[int] = set()
+    seen: set[int] = set()
+    stack = [slot]
+    while stack:
+        current = stack.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        node = graph.nodes[current]
+        if node.op in WRITES:
+            found.add(current)
+        else:
+            stack += node.src[1:]
+        stack += _find_earlier(graph, node.src[0])
+    return sorted(found)
+
+
+def _find_earlier(graph: Graph, slot: int) -> list[int]:
+    """The assigns and afters on the way down from a view to its memory."""
+    return [step for step in find_view(graph, slot).path if graph.nodes[step].op in {"assign", "after"}]
+
+
+def list_sources(graph: Graph, slot: int) -> Sequence[int]:
+    """Returns the nodes whose values an `after` needs: memory, what is written there, and what the views depend on."""
+    writes = [graph.nodes[write] for write in find_writes(graph, slot)]
+    views = [find_view(graph, seen) for seen in (graph.nodes[slot].src[0], *(write.src[0] for write in writes))]
+    needed = [needed for view in views for needed in (view.base, *view.find_sources(graph))]
+    return (*needed, *(write.src[1] for write in writes))

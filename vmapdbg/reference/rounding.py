@@ -7,9 +7,8 @@ import math
 
 import numpy as np
 
-from vmapdbg.reference.arithmetic import ROUNDED
+from vmapdbg.reference.arithmetic import ROUNDED, cast, find_carrier, round_floats
 from vmapdbg.reference.graph import Graph, Node
-from vmapdbg.reference.kinds import cast, find_carrier, round_floats
 from vmapdbg.reference.value import Mask
 from vmapdbg.values.numbers import Numbers
 from vmapdbg.values.tolerance import EPSILON, count_terms, is_float, measure_rounding

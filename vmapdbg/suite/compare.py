@@ -1,30 +1,25 @@
-"""Two saved runs in, one diff out: the same change in many tests is one entry."""
+"""Compares two saved runs. The same change in many tests is one entry."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import chain
 
-from vmapdbg.diff import CaptureDiff, diff_captures
+from vmapdbg.diff import CaptureDiff, diff_captures, group_equal
 from vmapdbg.model.capture import SCHEMA, Schedule
 from vmapdbg.model.failure import Failure
-from vmapdbg.suite.cost import sum_costs
-from vmapdbg.suite.kinds import Change, find_changes
-from vmapdbg.suite.load import LoadedRun
+from vmapdbg.suite.kinds import SuiteChange, find_changes, sum_costs
 from vmapdbg.suite.result import SuiteDiff, SuiteExample, SuiteGroup, SuiteSide, SuiteTest
+from vmapdbg.suite.saved import LoadedRun, name_test
 
-
-@dataclass
-class _Found:
-    """A change, and each test and place that has it."""
-
-    changes: list[tuple[str, Change]] = field(default_factory=list[tuple[str, Change]])
+# the id of a test and one change in it
+_Found = tuple[str, SuiteChange]
 
 
 def compare_runs(before: LoadedRun, after: LoadedRun) -> SuiteDiff:
-    """Compares two saved runs test by test. Raises Failure where they render for different targets."""
+    """Compares two saved runs test by test. Raises Failure if their kernels are for different targets."""
     if before.run.target != after.run.target:
         raise Failure(
             f"{before.folder} has kernels for {before.run.target} and {after.folder} for {after.run.target}: "
@@ -32,14 +27,14 @@ def compare_runs(before: LoadedRun, after: LoadedRun) -> SuiteDiff:
         )
     both = [test for test in before.parts if test in after.parts]
     whole = [test for test in both if before.is_whole(test) and after.is_whole(test)]
-    groups: dict[tuple[object, ...], _Found] = {}
+    found: list[_Found] = []
     changed: list[SuiteTest] = []
     for test in sorted(whole):
-        found = list(compare_test(before, after, test))
-        if found:
+        changes = list(compare_test(before, after, test))
+        if changes:
             changed.append(_describe_test(before, after, test))
-        for change in found:
-            groups.setdefault(change.key, _Found()).changes.append((test, change))
+        found += [(test, change) for change in changes]
+    groups = group_equal(found, lambda item: item[1].key)
     left_out = set(both) - set(whole)
     return SuiteDiff(
         schema=SCHEMA,
@@ -48,22 +43,22 @@ def compare_runs(before: LoadedRun, after: LoadedRun) -> SuiteDiff:
         after=_describe_side(after),
         unchanged=len(whole) - len(changed),
         changed=tuple(sorted(changed, key=lambda item: item.cost_before - item.cost_after)),
-        only_before=_find_only(before, after),
-        only_after=_find_only(after, before),
-        groups=tuple(sorted(map(_make_group, groups.values()), key=_rank)),
+        only_before=_list_lone(before, after),
+        only_after=_list_lone(after, before),
+        groups=tuple(sorted(map(_make_group, groups), key=_rank)),
         left_out=tuple(sorted(left_out)),
         damaged=(*before.damaged, *after.damaged),
     )
 
 
-def _find_only(run: LoadedRun, other: LoadedRun) -> tuple[str, ...]:
-    """Returns the tests that only one run has, without those that the other one may have in a damaged file."""
-    alone = (test for test in run.parts if test not in other.parts)
-    return tuple(sorted(test for test in alone if run.digests[test] not in other.unread | run.unread))
+def _list_lone(run: LoadedRun, other: LoadedRun) -> tuple[str, ...]:
+    """Returns the tests that only one run has. Tests that the other run may have in a damaged file are left out."""
+    lone = (test for test in run.parts if test not in other.parts)
+    return tuple(sorted(test for test in lone if name_test(test) not in other.unread | run.unread))
 
 
-def compare_test(before: LoadedRun, after: LoadedRun, test: str) -> Iterator[Change]:
-    """Yields the changes of one test. Schedules that both sides have, to the letter, are not looked at again."""
+def compare_test(before: LoadedRun, after: LoadedRun, test: str) -> Iterator[SuiteChange]:
+    """Yields the changes of one test. Equal schedules have the same file and are not compared."""
     left, right = list_schedules(before, test), list_schedules(after, test)
     common = Counter(name for name, _ in left) & Counter(name for name, _ in right)
     some_before, some_after = _take_out(left, common), _take_out(right, common)
@@ -76,10 +71,9 @@ def compare_test(before: LoadedRun, after: LoadedRun, test: str) -> Iterator[Cha
 
 
 def list_schedules(run: LoadedRun, test: str) -> list[tuple[str, Schedule]]:
-    """Returns the schedules of a test in order, each with the name of its file; one that was asked for several times in
-    a row stands there as often."""
+    """Returns the schedules of a test in order, each with the name of its file and as often as it was asked for."""
     found: list[tuple[str, Schedule]] = []
-    for asked in run.find_asked(test):
+    for asked in run.asked_by(test):
         schedule = run.schedule(asked.schedule)
         assert schedule is not None, "a test that is not whole is left out"
         for _ in range(asked.count):
@@ -88,7 +82,7 @@ def list_schedules(run: LoadedRun, test: str) -> list[tuple[str, Schedule]]:
 
 
 def _take_out(schedules: list[tuple[str, Schedule]], common: Counter[str]) -> tuple[Schedule, ...]:
-    """Returns the schedules that are not among the common ones, numbered anew."""
+    """Returns the schedules that are not common, with new numbers."""
     rest: list[Schedule] = []
     left = Counter(common)
     for name, schedule in schedules:
@@ -100,7 +94,7 @@ def _take_out(schedules: list[tuple[str, Schedule]], common: Counter[str]) -> tu
 
 
 def diff_test(before: LoadedRun, after: LoadedRun, test: str) -> CaptureDiff:
-    """Returns the whole diff of one test. Raises Failure where a side does not have it, or not whole."""
+    """Returns the whole diff of one test. Raises Failure if a side does not have the test, or not all of it."""
     for run in (before, after):
         if test not in run.parts:
             raise Failure(f"{run.folder} has no test {test}")
@@ -115,9 +109,9 @@ def diff_test(before: LoadedRun, after: LoadedRun, test: str) -> CaptureDiff:
 
 
 def _count(run: LoadedRun, tests: Iterable[str]) -> tuple[int, int, int]:
-    """Returns how many schedules and kernels some tests have, and what they cost."""
+    """Returns the number of schedules and kernels of some tests, and their cost."""
     schedules = kernels = cost = 0
-    for asked in chain.from_iterable(map(run.find_asked, tests)):
+    for asked in chain.from_iterable(map(run.asked_by, tests)):
         schedule = run.schedule(asked.schedule)
         if schedule is not None:
             schedules += asked.count
@@ -139,7 +133,7 @@ def _describe_side(run: LoadedRun) -> SuiteSide:
         schedules=schedules,
         kernels=kernels,
         cost=cost,
-        failed=sum(len(run.find_failed(test)) for test in run.parts),
+        failed=run.count_failed(),
     )
 
 
@@ -152,15 +146,16 @@ def _describe_test(before: LoadedRun, after: LoadedRun, test: str) -> SuiteTest:
 # *** groups
 
 
-def _make_group(found: _Found) -> SuiteGroup:
-    _, first = found.changes[0]
+def _make_group(found: list[_Found]) -> SuiteGroup:
+    changes = [change for _, change in found]
+    first = changes[0]
     added: Counter[str] = Counter()
-    for test, change in found.changes:
+    for test, change in found:
         before, after = change.costs
         added[test] += after - before
     worst = sorted(added, key=lambda test: (-abs(added[test]), test))
-    example_test, example = next(item for item in found.changes if item[0] == worst[0])
-    ratios = [change.ratio for _, change in found.changes if change.ratio is not None]
+    example_test, example = next(item for item in found if item[0] == worst[0])
+    ratios = [change.ratio for change in changes if change.ratio is not None]
     return SuiteGroup(
         kind=first.kind,
         kernels_before=len(first.before),
@@ -168,9 +163,9 @@ def _make_group(found: _Found) -> SuiteGroup:
         form=first.form,
         causes=first.causes,
         ratios=(round(min(ratios), 4), round(max(ratios), 4)) if ratios else (),
-        count=len(found.changes),
-        cost_before=sum(change.costs[0] for _, change in found.changes),
-        cost_after=sum(change.costs[1] for _, change in found.changes),
+        count=len(changes),
+        cost_before=sum(change.costs[0] for change in changes),
+        cost_after=sum(change.costs[1] for change in changes),
         tests=tuple(worst),
         example=SuiteExample(
             test=example_test,

@@ -1,6 +1,6 @@
-"""What comparing two saved runs says. These frozen dataclasses are the JSON document of `vmapdbg diff DIR DIR --json`.
+"""The result of comparing two saved runs: the JSON document of `vmapdbg diff DIR DIR --json`.
 
-Costs are in nanoseconds of a made-up machine (`vmapdbg.suite.cost`): they rank, they predict nothing.
+Costs are in nanoseconds of a made-up machine (`vmapdbg.suite.kinds`): they rank changes, they predict nothing.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from vmapdbg.model.vocabulary import SuiteChangeKind
 
 @dataclass(frozen=True)
 class SuiteSide:
-    """One saved run, with the sums over all of its tests. `status` is the exit code of its program, None where the run
-    did not end. `failed` counts schedules that could not be rendered."""
+    """One saved run, with sums over all of its tests. `status` is the exit code of its program, None if the run did not
+    end. `failed` counts schedules that could not be rendered."""
 
     folder: str
     versions: Versions
@@ -32,7 +32,7 @@ class SuiteSide:
 
 @dataclass(frozen=True)
 class SuiteExample:
-    """One place where a change was found: the test, the user's line, the names of the kernels on both sides."""
+    """One place of a change: the test, the user's line, the names of the kernels on both sides."""
 
     test: str
     line: str | None
@@ -42,12 +42,12 @@ class SuiteExample:
 
 @dataclass(frozen=True)
 class SuiteGroup:
-    """One change, in all the tests that have it, the one that it costs most first.
+    """One change in all tests that have it; the test with the largest added cost is the first.
 
-    `count` is how often it was found. `kernels_before` become `kernels_after` each time, named in `form` by what their
-    names begin with (`r, E -> r`: a reduce and an elementwise kernel became one reduce). `causes` are realize points
-    that are gone (`-REDUCE_AXIS: ending-ranges`) or new (`+`). `ratios` are the smallest and the largest of what grew
-    or shrank, after over before; none where nothing did. `cost_before` and `cost_after` are sums.
+    `count` is how often it was found. Each time `kernels_before` kernels became `kernels_after`; `form` has the first
+    parts of their names (`r, E -> r`: a reduce and an elementwise kernel became one reduce). `causes` are realize
+    points that are gone (`-REDUCE_AXIS: ending-ranges`) or new (`+`). `ratios` are the smallest and the largest ratio
+    of after to before, if any. `cost_before` and `cost_after` are sums.
     """
 
     kind: SuiteChangeKind
@@ -64,7 +64,7 @@ class SuiteGroup:
 
     @property
     def added(self) -> int:
-        """What the change costs; below zero: what it saves."""
+        """The added cost; negative if the change saves time."""
         return self.cost_after - self.cost_before
 
 
@@ -83,8 +83,8 @@ class SuiteTest:
 class SuiteDiff:
     """Two saved runs compared.
 
-    `groups` are the changes, what costs most first, what saves most last. `left_out` are tests that a damaged file
-    keeps from being compared, `damaged` says which files these are and why.
+    `groups` are the changes, the largest added cost first. `left_out` are tests that cannot be compared because of a
+    damaged file; `damaged` has a line for each such file.
     """
 
     schema: Literal[1]
@@ -101,5 +101,5 @@ class SuiteDiff:
 
     @property
     def is_empty(self) -> bool:
-        """No kernel changed in the tests that both runs have."""
+        """Whether no kernel changed in the tests that both runs have."""
         return not self.changed

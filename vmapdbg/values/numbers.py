@@ -1,9 +1,10 @@
-"""The bytes of a buffer as numbers, for each of tinygrad's dtypes."""
+"""Arrays: the bytes of a buffer as numbers for each of tinygrad's dtypes, slices, and which elements agree."""
 
 from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vmapdbg.values.itemsize import ITEMSIZE
+from vmapdbg.values.tolerance import Tolerance
 
 Numbers = NDArray[Any]
 
@@ -143,3 +145,77 @@ def find_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
         strides.append(step)
         step *= size
     return tuple(reversed(strides))
+
+
+# *** slices
+
+
+def view_elements(data: bytes, itemsize: int) -> Numbers:
+    """Returns the elements of a buffer as they are, whatever their dtype means."""
+    return np.frombuffer(data, f"V{itemsize}")
+
+
+def take_slice(source: Array, fixed: Mapping[int, int]) -> Array:
+    """Returns the slice of an array at the given number along each axis of `fixed`; those axes go."""
+    elements = view_elements(source.data, ITEMSIZE[source.dtype]).reshape(source.shape)
+    wanted = tuple(fixed.get(axis, slice(None)) for axis in range(len(source.shape)))
+    part = elements[wanted]
+    return Array(part.tobytes(), source.dtype, part.shape)
+
+
+def put_slice(whole: Array, fixed: Mapping[int, int], part: Array) -> Array:
+    """Returns an array with another slice at the given number along each axis of `fixed`."""
+    itemsize = ITEMSIZE[whole.dtype]
+    elements = view_elements(whole.data, itemsize).reshape(whole.shape).copy()
+    wanted = tuple(fixed.get(axis, slice(None)) for axis in range(len(whole.shape)))
+    elements[wanted] = view_elements(part.data, itemsize).reshape(part.shape)
+    return Array(elements.tobytes(), whole.dtype, whole.shape)
+
+
+# *** agreement
+
+
+def find_largest(side: ArrayLike) -> float:
+    """Returns the size of the largest finite element, 0 where there is none."""
+    numbers = np.asarray(side, dtype=np.float64)
+    sizes = np.abs(numbers[np.isfinite(numbers)])
+    return float(sizes.max(initial=0.0))
+
+
+def widen(side: ArrayLike) -> Numbers:
+    """Returns floats in double precision, so that no difference of two is rounded again; others as they are."""
+    numbers = np.asarray(side)
+    return numbers.astype(np.float64) if numbers.dtype.kind == "f" else numbers
+
+
+def find_close(one: ArrayLike, other: ArrayLike, tolerance: Tolerance) -> NDArray[np.bool_]:
+    """Returns for each pair of elements whether they agree; the arrays are broadcast against each other.
+
+    NaN equals NaN, an infinity one of the same sign. Integers and bools must be equal.
+    """
+    left, right = widen(one), widen(other)
+    same = np.asarray(left == right)
+    if left.dtype.kind != "f" and right.dtype.kind != "f":
+        return same
+    # infinities less each other are NaN, which is not close to anything, as it should be
+    with np.errstate(invalid="ignore", over="ignore"):
+        sizes = np.maximum(np.abs(left), np.abs(right))
+        near = np.abs(left - right) <= tolerance.relative * sizes + tolerance.absolute
+    near &= np.isfinite(sizes)
+    both_nan = np.isnan(left) & np.isnan(right)
+    return np.asarray(same | near | both_nan)
+
+
+def measure_errors(one: ArrayLike, other: ArrayLike) -> tuple[float, float]:
+    """Returns by how much two arrays differ at most, and by what share of the larger of two elements.
+
+    NaN where a NaN is beside a number, infinite where an infinity is.
+    """
+    left, right = widen(one), widen(other)
+    unequal = ~((left == right) | (np.isnan(left) & np.isnan(right)))
+    left, right = left[unequal], right[unequal]
+    with np.errstate(invalid="ignore", over="ignore"):
+        errors = np.abs(left - right)
+        sizes = np.maximum(np.abs(left), np.abs(right))
+        shares = np.where(np.isfinite(errors), errors / sizes, errors)
+    return float(errors.max(initial=0.0)), float(shares.max(initial=0.0))

@@ -15,9 +15,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from vmapdbg.install.find import find_tree
 from vmapdbg.install.overlay import child_environment
 from vmapdbg.install.patches import ALL, format_patches
+from vmapdbg.install.trees import find_tree
 
 PATCHES = "patches"
 """What the overlay with all its patches is called among the releases."""

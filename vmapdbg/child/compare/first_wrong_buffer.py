@@ -23,9 +23,7 @@ from vmapdbg.child.compare.reference_values import Read, ReferenceValues
 from vmapdbg.child.compare.stale import stale_reads
 from vmapdbg.child.evidence.graphs import Evidence, WrittenBuffer
 from vmapdbg.reference.graph import DEVICES
-from vmapdbg.values.close import find_close
-from vmapdbg.values.numbers import Array, decode
-from vmapdbg.values.slices import put_slice, take_slice
+from vmapdbg.values.numbers import Array, decode, find_close, put_slice, take_slice
 from vmapdbg.values.tolerance import Tolerance
 
 _MOST_STEPS = 2000

@@ -14,9 +14,8 @@ from vmapdbg.check.compare import align
 from vmapdbg.check.result import Comparison
 from vmapdbg.child.compare.reference_values import Read
 from vmapdbg.child.evidence.graphs import WrittenBuffer
-from vmapdbg.reference.graph import Unknown
-from vmapdbg.reference.kernel import Kernel
-from vmapdbg.reference.run_kernel import Written, run_kernel
+from vmapdbg.reference.graph import Kernel, Unknown
+from vmapdbg.reference.kernels import Written, run_kernel
 from vmapdbg.values.itemsize import ITEMSIZE
 from vmapdbg.values.numbers import Array
 from vmapdbg.values.tolerance import Tolerance

@@ -1,14 +1,13 @@
-"""Tells code generation from what comes after it: the linear program of a kernel is run by numpy, on what the kernel
-really read. Runs in the process that compares.
+"""Tells code generation from what comes after it: runs the linear program of a kernel on what the kernel really read.
+Runs in the process that compares.
 
-Of a program that takes long only the steps are run that write some of the wrong elements.
+A program that takes long runs once for each of some wrong elements, with its loops fixed to the steps that write it.
 """
 
 from __future__ import annotations
 
 import math
-import pickle
-from collections.abc import Mapping
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,22 +22,28 @@ from vmapdbg.child.compare.kernel_rerun import (
     read_arguments,
 )
 from vmapdbg.child.compare.reference_values import Read
+from vmapdbg.child.program.accumulators import carries_values
+from vmapdbg.child.program.emulator import CannotRun, LeavesMemory, load_program, run_program
+from vmapdbg.child.program.expressions import Undecided
+from vmapdbg.child.program.linear import Access, LinearProgram, Loop, UOp, Value
+from vmapdbg.child.program.linear_reader import read_linear
+from vmapdbg.child.program.programs import count_steps
+from vmapdbg.child.program.reach import find_loops
+from vmapdbg.child.program.steps import evaluate_sums
 from vmapdbg.reference.graph import Unknown
-from vmapdbg.reference.linear import LinearProgram, nest
-from vmapdbg.reference.linear_memory import LeavesMemory
-from vmapdbg.reference.linear_plan import count_numbers
-from vmapdbg.reference.linear_wanted import find_steps
-from vmapdbg.reference.run_kernel import Written
-from vmapdbg.reference.run_linear import run_linear
-from vmapdbg.values.close import find_close
-from vmapdbg.values.numbers import Array, decode, encode
+from vmapdbg.reference.kernels import Written
+from vmapdbg.values.numbers import Array, decode, encode, find_close
 
-MOST_NUMBERS = 1 << 26
-"""The most numbers that a program computes of which all steps are run. About a second."""
+MOST_STEPS = 400_000
+"""The most ops that run: about two seconds."""
 _MOST_SHOWN = 16
-"""How many of the wrong elements are computed where not all are."""
+"""How many of the wrong elements are computed if not all are."""
+_MOST_ADDRESSES = 1 << 23
+"""The most steps of the loops around a store whose addresses are compared with those of the wrong elements."""
 
 Flags = NDArray[np.bool_]
+Whole = NDArray[np.int64]
+Fixed = dict[UOp, int]
 
 
 def find_linear_fault(read: Read, wrong: WrongBuffer) -> KernelFault:
@@ -46,69 +51,130 @@ def find_linear_fault(read: Read, wrong: WrongBuffer) -> KernelFault:
     run = wrong.buffer.run
     if run.linear is None:
         return KernelFault("lowering", run.linear_refused)
-    program: LinearProgram = pickle.loads(read(run.linear))
-    dtypes = {memory.argument: memory.dtype for memory in program.memories if memory.argument is not None}
     try:
-        return _judge(program, wrong, read_arguments(dtypes, run.arguments, wrong.buffer, read))
+        return _judge(LinearRun(read, wrong, read(run.linear)))
     except LeavesMemory as error:
         return KernelFault("codegen", str(error))
-    except Unknown as error:
+    except (CannotRun, Unknown) as error:
         return KernelFault("lowering", str(error))
     except REFUSED_BY_NUMPY as error:
         return KernelFault("lowering", describe_refusal(error))
 
 
-def _judge(program: LinearProgram, wrong: WrongBuffer, contents: Mapping[int, Array]) -> KernelFault:
+def _judge(run: LinearRun) -> KernelFault:
+    wrong = run.wrong
+    if not run.stores:
+        return KernelFault("codegen", "it does not write its first buffer")
     got, right = decode(wrong.got), decode(wrong.right)
     is_wrong = ~np.asarray(find_close(got, right, wrong.tolerance))
-    written, is_computed = _run(program, wrong, contents, is_wrong)
-    if 0 not in written:
-        return KernelFault("codegen", "it does not write its first buffer")
-    found = arrange(written[0], wrong.buffer, wrong.right, wrong.ambient)
+    data, is_computed = run.compute(is_wrong)
+    written = Array(data, wrong.right.dtype, (wrong.buffer.size,))
+    found = arrange(Written(written, None), wrong.buffer, wrong.right, wrong.ambient)
     if isinstance(found, str):
         return KernelFault("lowering", found)
-    values, undefined = found
-    if (is_wrong & is_computed & undefined).any():
-        return KernelFault("lowering", "C leaves undefined what its linear program computes")
     # what was not computed is not compared
-    computed = np.where(is_computed & ~undefined, decode(values), right)
-    data = encode(computed, wrong.right.dtype).data
-    if wrong.compare(Array(data, wrong.right.dtype, wrong.right.shape)).status != "wrong":
+    computed = np.where(is_computed, decode(found[0]), right)
+    as_bytes = encode(computed, wrong.right.dtype).data
+    if wrong.compare(Array(as_bytes, wrong.right.dtype, wrong.right.shape)).status != "wrong":
         return KernelFault("compiler")
-    is_same = np.asarray(find_close(got, computed, wrong.tolerance)) | undefined | ~is_computed
+    is_same = np.asarray(find_close(got, computed, wrong.tolerance)) | ~is_computed
     return KernelFault("codegen", is_same=bool(is_same.all()))
 
 
-def _run(
-    program: LinearProgram, wrong: WrongBuffer, contents: Mapping[int, Array], is_wrong: Flags
-) -> tuple[dict[int, Written], Flags]:
-    """Returns what the program writes, and which of the elements of what is right it was run for. Raises Unknown."""
-    count = count_numbers(program, nest(program.instructions))
-    everywhere = np.ones(is_wrong.shape, np.bool_)
-    places = None
-    if count is None or count > MOST_NUMBERS:
-        places = _find_places(wrong)
-    if places is None:
-        return run_linear(program, contents), everywhere
-    chosen = _choose(is_wrong)
-    kept = find_steps(program, 0, wrong.buffer.size, places[chosen])
-    if kept is None:
-        return run_linear(program, contents), everywhere
-    is_computed = ~everywhere
-    is_computed[chosen] = True
-    return run_linear(program, contents, kept), is_computed
+class LinearRun:
+    """Runs the linear program of the kernel that wrote a wrong buffer, its argument 0. Raises CannotRun."""
+
+    def __init__(self, read: Read, wrong: WrongBuffer, data: bytes):
+        self.wrong = wrong
+        self.uops, self.variables = load_program(data)
+        self.program = read_linear(self.uops)
+        arguments = [buffer for buffer in self.program.buffers if buffer.space == "global"]
+        dtypes = {buffer.slot: buffer.dtype for buffer in arguments}
+        self.contents = read_arguments(dtypes, wrong.buffer.run.arguments, wrong.buffer, read)
+        self.stores = [access for access in self.program.accesses if access.is_store and _is_argument_0(access)]
+
+    def compute(self, is_wrong: Flags) -> tuple[bytes, Flags]:
+        """Returns what the program writes, and for which of the elements it ran. Raises CannotRun, LeavesMemory."""
+        if count_steps(self.program) <= MOST_STEPS:
+            return self.compute_all(), np.ones(is_wrong.shape, np.bool_)
+        return self.compute_some(is_wrong)
+
+    def compute_all(self) -> bytes:
+        memories = self._copy_memories()
+        run_program(self.uops, self.variables, memories)
+        return bytes(memories[0])
+
+    def compute_some(self, is_wrong: Flags) -> tuple[bytes, Flags]:
+        memories = self._copy_memories()
+        chosen = _choose(is_wrong)
+        places = self._find_places()[chosen]
+        is_computed = np.zeros(is_wrong.shape, np.bool_)
+        left = MOST_STEPS
+        for element, fixed in zip(chosen, self._find_steps(places), strict=True):
+            left -= count_steps(self.program, fixed)
+            if left < 0:
+                break
+            run_program(self.uops, self.variables, memories, fixed)
+            is_computed[element] = True
+        if not is_computed.any():
+            raise CannotRun(f"its linear program is too long to be run: over {MOST_STEPS:,} steps")
+        return bytes(memories[0]), is_computed
+
+    def _copy_memories(self) -> dict[int, bytearray]:
+        return {slot: bytearray(array.data) for slot, array in self.contents.items()}
+
+    def _find_places(self) -> Whole:
+        """Maps each element of the right value to its index in the buffer."""
+        buffer, shape = self.wrong.buffer, self.wrong.right.shape
+        numbers = np.arange(buffer.size, dtype=np.int64)
+        like = Array(bytes(math.prod(shape) * numbers.itemsize), "long", shape)
+        aligned = align_buffer(buffer, numbers.tobytes(), like, self.wrong.ambient)
+        if isinstance(aligned, str):
+            raise CannotRun(aligned)
+        return decode(aligned)
+
+    def _find_steps(self, places: Whole) -> list[Fixed]:
+        """Returns for each of some elements of the buffer the steps of loops and threads that write it: none if they
+        are not known, or if the program reads the buffer, too."""
+        found: list[list[Fixed]] = [[] for _ in places]
+        try:
+            if any(_is_argument_0(access) and not access.is_store for access in self.program.accesses):
+                raise Undecided
+            for store in self.stores:
+                for known, steps in zip(found, self._find_steps_of(store, places), strict=True):
+                    known += steps
+        except Undecided:
+            return [{} for _ in places]
+        return [known[0] if len(known) == 1 else {} for known in found]
+
+    def _find_steps_of(self, store: Access, places: Whole) -> Iterator[list[Fixed]]:
+        """Yields for each of some elements the steps at which a store writes it. Raises Undecided."""
+        used = find_loops(store.index, {loop: loop.trips for loop in store.loops})
+        sizes: dict[Value, int] = {loop: loop.trips for loop in store.loops if loop in used}
+        if math.prod(sizes.values()) > _MOST_ADDRESSES:
+            raise Undecided
+        addresses = np.concatenate(list(evaluate_sums([(store.index, 1)], [], sizes)))
+        free = [loop for loop in store.loops if loop in used and _is_independent(self.program, loop)]
+        for place in places:
+            hits = np.flatnonzero((addresses <= place) & (place < addresses + store.width))
+            # one axis more: numpy has no index of no axis
+            steps = dict(zip(sizes, np.unravel_index(hits, (*sizes.values(), 1)), strict=False))
+            yield [{loop.uop: int(steps[loop][hit]) for loop in free} for hit in range(len(hits))]
 
 
-def _find_places(wrong: WrongBuffer) -> NDArray[np.int64] | None:
-    """Returns which element of the buffer each of those of what is right is, None where that is not known."""
-    numbers = np.arange(wrong.buffer.size, dtype=np.int64)
-    shape = wrong.right.shape
-    like = Array(bytes(math.prod(shape) * numbers.itemsize), "long", shape)
-    aligned = align_buffer(wrong.buffer, numbers.tobytes(), like, wrong.ambient)
-    return None if isinstance(aligned, str) else decode(aligned)
+def _is_argument_0(access: Access) -> bool:
+    return access.buffer.space == "global" and access.buffer.slot == 0
 
 
-def _choose(is_wrong: Flags) -> NDArray[np.int64]:
+def _is_independent(program: LinearProgram, loop: Loop) -> bool:
+    """Whether a step of a loop does the same when the others do not run."""
+    if loop.op == "thread":
+        # the threads of a group share memory
+        return not loop.name.startswith("l")
+    return not carries_values(program, loop)
+
+
+def _choose(is_wrong: Flags) -> Whole:
     """Returns the first wrong elements, and some of the others."""
     found = np.flatnonzero(is_wrong)
     spread = np.linspace(0, len(found) - 1, _MOST_SHOWN // 2).astype(np.int64)

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from vmapdbg.reference.arithmetic import load
 from vmapdbg.reference.evaluate import Evaluator
 from vmapdbg.reference.graph import Graph, Unknown
-from vmapdbg.reference.kinds import load
 from vmapdbg.reference.rounding import InDouble, count_roundings
 from vmapdbg.reference.value import Value
 from vmapdbg.values.itemsize import ITEMSIZE

@@ -22,8 +22,7 @@ from vmapdbg.child.evidence.graphs import Evidence, HeldBuffer
 from vmapdbg.model.wording import format_plural
 from vmapdbg.reference.graph import DEVICES
 from vmapdbg.values.itemsize import ITEMSIZE
-from vmapdbg.values.numbers import Array, decode, make_plain
-from vmapdbg.values.slices import view_elements
+from vmapdbg.values.numbers import Array, decode, make_plain, view_elements
 
 Which = Literal["asked", "passed"]
 """The graph as the snippet asked for it, or as the pass of the scheduler saw it."""
@@ -46,8 +45,8 @@ class ScheduleChecker:
         self._opened: list[ReferenceValues] = []
         self._precise: dict[tuple[Which, int], ReferenceValues] = {}
 
-    def check(self, finds_buffer: bool = True) -> ScheduleCheck:
-        """Returns how the schedule compares, with the first wrong buffer if `finds_buffer`."""
+    def check(self) -> ScheduleCheck:
+        """Returns how the schedule compares."""
         evidence = self.evidence
         outputs: list[OutputCheck] = []
         expected: tuple[ExpectedOutput, ...] = ()
@@ -58,7 +57,7 @@ class ScheduleChecker:
         elif evidence.reference_refused is not None:
             self.unchecked.append(evidence.reference_refused)
         buffers: list[BufferCheck] = []
-        if finds_buffer and any(output.comparison.status == "wrong" for output in outputs):
+        if any(output.comparison.status == "wrong" for output in outputs):
             buffers = self.find_buffers()
         failed_kernel = evidence.failed_kernel
         if failed_kernel is None and evidence.crash is not None:

@@ -14,10 +14,9 @@ from vmapdbg.check.result import OverwrittenInput, StaleRead, StaleValue
 from vmapdbg.child.compare.kernel_rerun import WrongBuffer, run_scheduled
 from vmapdbg.child.compare.reference_values import Read, ReferenceValues
 from vmapdbg.child.evidence.graphs import Evidence, KernelRun
-from vmapdbg.reference.graph import Graph, Node, Unknown
-from vmapdbg.reference.kinds import load
+from vmapdbg.reference.arithmetic import load
+from vmapdbg.reference.graph import WRITES, Graph, Node, Unknown, find_view
 from vmapdbg.reference.value import Value
-from vmapdbg.reference.views import WRITES, find_view
 from vmapdbg.values.numbers import Array
 
 _STATES = {"assign", "after"}

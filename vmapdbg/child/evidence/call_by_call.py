@@ -16,7 +16,7 @@ from vmapdbg.child.failures.watcher import Watcher
 from vmapdbg.child.listen.recorder import ObservingRecorder
 from vmapdbg.child.listen.user_lines import find_user_line
 from vmapdbg.child.live import listen
-from vmapdbg.child.run_save import find_test
+from vmapdbg.child.run_save import current_test
 
 
 class BetweenCalls(ObservingRecorder):
@@ -60,7 +60,7 @@ def watch_rewrites(folder: SuiteFolder, recorder: BetweenCalls) -> None:
         if recorder.is_call_running and recorder.schedules:
             return
         crash = explain_stopped(found, loop)
-        folder.note_endless(find_user_line(loop), find_test(), f"EndlessRewrite: {EndlessRewrite()}", crash)
+        folder.note_endless(find_user_line(loop), current_test(), f"EndlessRewrite: {EndlessRewrite()}", crash)
 
     def start() -> None:
         Watcher(lambda text: None, note).start()
@@ -81,7 +81,7 @@ class CallByCall(ObservedCollector):
     def on_realize(self, realize: Callable[..., Any], tensor: Any, *others: Any, **options: Any) -> Any:
         if self.between.is_call_running:
             return super().on_realize(realize, tensor, *others, **options)
-        test = find_test()
+        test = current_test()
         if test != self.suite.test:
             self.close()
         self.suite.begin(test)
@@ -106,5 +106,5 @@ class ReplayByReplay(ReplayWatcher):
         self.suite = folder
 
     def on_replay(self, replay: Callable[..., Any], captured: Any, buffers: list[Any], variables: Any) -> Any:
-        self.suite.begin(find_test())
+        self.suite.begin(current_test())
         return super().on_replay(replay, captured, buffers, variables)

@@ -16,7 +16,6 @@ from typing import Any
 from vmapdbg.child.evidence.chosen_parts import ItemWatcher
 from vmapdbg.child.evidence.cut_gradients import GradientWatcher
 from vmapdbg.child.evidence.folder import EvidenceFolder
-from vmapdbg.child.evidence.late import LateKernels
 from vmapdbg.child.evidence.lost_writes import WriteWatcher
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.evidence.replays import ReplayWatcher
@@ -38,8 +37,7 @@ class Collector(ABC):
         self.folder, self.recorder = EvidenceFolder(folder), recorder
         # the call that runs
         self.call: RealizeCall | None = None
-        # the schedules whose kernels wait for what the oracle says; None: none does
-        self.late: LateKernels | None = None
+        self.late = None
         self.replays = ReplayWatcher(self.folder)
         self.items = ItemWatcher()
         self.writes = WriteWatcher(self.items.note_assign)
@@ -61,8 +59,8 @@ class Collector(ABC):
             self.declare_replays(changes)
 
     def wait_for_oracle(self) -> None:
-        """Has kernels packed only where the oracle that works beside the snippet asks for them."""
-        self.late = LateKernels(self.folder)
+        """Does nothing but say that no kernels wait: they are packed at once."""
+        self.late = None
 
     def declare_calls(self, changes: Any, tensor_module: ModuleType) -> None:
         changes.wrap(tensor_module.Tensor, "realize", self.on_realize, "self", "lst", "do_update_stats")
@@ -81,8 +79,6 @@ class Collector(ABC):
     def close(self) -> None:
         """Writes what is only known when the snippet is done."""
         self.replays.close()
-        if self.late is not None:
-            self.late.end()
         self.folder.close()
 
     # *** calls
@@ -91,10 +87,7 @@ class Collector(ABC):
         asked = [t for t in (tensor, *others) if not _is_settled(t)]
         if not asked or self.call is not None:
             return realize(tensor, *others, **options)
-        if self.late is not None:
-            self.late.look()
         self.call = call = self.make_call(asked)
-        call.may_wait = self.late is not None
         before = len(self.recorder.schedules)
         try:
             self._start(call, asked)
@@ -111,8 +104,6 @@ class Collector(ABC):
                 own = before if call.is_first else len(schedules) - 1
                 call.evidence.schedule, call.evidence.line = own, schedules[own].line
             call.write()
-            if self.late is not None and call.evidence.is_late:
-                self.late.add(call.evidence, call.launches)
         return result
 
     def _list_passes(self, first: int) -> list[Any]:

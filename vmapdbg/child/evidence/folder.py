@@ -1,13 +1,11 @@
-"""The folder with what the oracle is to compute again: a file for each schedule, and the contents of buffers.
+"""The folder with the evidence of a run, which another process compares while the snippet goes on.
 
-    asked.pickle            the graph of the schedule that runs now, before it runs
+    asked.pickle            the graph of the schedule that runs now, written before it runs
     schedule-NUMBER.pickle  all of a schedule that ran, or of a replay of it
-    written                 the name of each of these files, a line for each time that one is written, with `packed:`
-                            before it where only kernels are new in it; `closed` at last
-    judged                  what the oracle says of a file, a line for each; there where it works beside the snippet
-    blobs/                  contents of buffers, each of them there before a file names it
+    written                 the names of these files, a line each time a file is written; `closed` at the end
+    blobs/                  contents of buffers; a blob is written before a file names it
 
-Each of the pickled files is there as a whole: the oracle reads them while the snippet goes on.
+Each pickled file appears as a whole.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ import os
 import pickle
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from vmapdbg.child.evidence.graphs import Asked, Evidence
 from vmapdbg.child.memory import read_buffer
@@ -26,9 +24,6 @@ from vmapdbg.reference.graph import Graph
 ROOM = 1 << 30
 """The most bytes of buffers that are kept of one run."""
 ASKED, CLOSED = "asked.pickle", "closed"
-PACKED = "packed:"
-Verdict = Literal["right", "wrong", "later"]
-"""How a schedule compares; `later` where it is not compared before the snippet is done."""
 
 
 class BlobsFull(Exception):
@@ -71,10 +66,6 @@ class EvidenceFolder:
         """Writes the file of a schedule, or of a replay of it."""
         self._put(name_file(evidence), evidence)
 
-    def write_packed(self, evidence: Evidence) -> None:
-        """Writes the file of a schedule again, with its kernels, and else as it was."""
-        self._put(name_file(evidence), evidence, PACKED)
-
     def write_asked(self, graph: Graph, held: Iterable[int]) -> str | None:
         """Writes what a schedule should compute that is about to be made; `held` as for `Asked`. Returns its name,
         None where nobody looks at it."""
@@ -84,11 +75,11 @@ class EvidenceFolder:
         self._put(ASKED, Asked(name, graph, tuple(held)))
         return name
 
-    def _put(self, name: str, content: Any, note: str = "") -> None:
+    def _put(self, name: str, content: Any) -> None:
         making = self.path / f".{name}.{os.getpid()}"
         making.write_bytes(pickle.dumps(content))
         os.replace(making, self.path / name)
-        self._note(note + name)
+        self._note(name)
 
     def close(self) -> None:
         """Says that nothing more will be written."""
@@ -115,35 +106,6 @@ class EvidenceFolder:
             text = opened.read()
         whole = text[: text.rfind(b"\n") + 1]
         return whole.decode().split(), start + len(whole)
-
-    # *** what the oracle says while the snippet runs
-
-    def watch(self) -> None:
-        """An oracle works beside the snippet, and will say how schedules compare."""
-        self._judged.touch()
-
-    def note_judged(self, name: str, verdict: Verdict) -> None:
-        """Says how the schedule of a file compares."""
-        with self._judged.open("a", encoding="utf-8") as file:
-            file.write(f"{name} {verdict}\n")
-
-    @property
-    def is_watched(self) -> bool:
-        """Whether an oracle works beside the snippet."""
-        return self._judged.exists()
-
-    def read_judged(self) -> dict[str, str]:
-        """Returns the last verdict about each file, by its name."""
-        if not self.is_watched:
-            return {}
-        lines = self._judged.read_text(encoding="utf-8").split("\n")
-        # the last line is empty, or is being written
-        pairs = (line.split(" ", 1) for line in lines[:-1])
-        return dict(pairs)
-
-    @property
-    def _judged(self) -> Path:
-        return self.path / "judged"
 
 
 def name_file(evidence: Evidence) -> str:

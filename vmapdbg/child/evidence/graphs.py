@@ -13,8 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from vmapdbg.check.result import CutGradient, LostWrite
 from vmapdbg.model.crash import Crash
-from vmapdbg.reference.graph import DEVICES, Graph, reach
-from vmapdbg.reference.kernel import Kernel
+from vmapdbg.reference.graph import DEVICES, Graph, Kernel, reach
 
 UOp = Any  # this module is imported before the overlay is installed, and must not import tinygrad
 
@@ -172,8 +171,7 @@ class Evidence:
     from 1: what the kernels of the schedule made of other inputs. `lost` are writes to what it reads that no schedule
     has, `cut` are gradients that an ASSIGN cuts off. `changed` is what a replay reads that changed meanwhile. `asked`
     is the name of the `Asked` that went ahead of it, None where none did. `switches` are those of tinygrad as they were
-    then, by their names. Of one that `is_late` the kernels are not there: it is written once more, with them, where it
-    does not come out right (`late`)."""
+    then, by their names."""
 
     schedule: int
     line: str | None
@@ -201,7 +199,6 @@ class Evidence:
     changed: list[ChangedInput] = field(default_factory=list)
     asked: str | None = None
     switches: dict[str, int | str] = field(default_factory=dict[str, "int | str"])
-    is_late: bool = False
 
     def find_written(self, launch: int | None) -> WrittenBuffer | None:
         """Returns the buffer that a launch wrote, None where it is not known."""

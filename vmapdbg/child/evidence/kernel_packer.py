@@ -12,8 +12,7 @@ from typing import Any
 
 from vmapdbg.child.evidence.packing import SAME, UNEXPECTED, CannotPack, UOp, UOpPacker
 from vmapdbg.child.memory import name_dtype
-from vmapdbg.reference.graph import Node
-from vmapdbg.reference.kernel import Kernel, Store
+from vmapdbg.reference.graph import Kernel, Node, Store
 
 _ARGUMENTS = {"DEFINE_GLOBAL", "PARAM"}
 # buffers that are made inside of the kernel, when it is lowered
@@ -94,7 +93,7 @@ class KernelPacker(UOpPacker):
 
     def _make_index(self, u: UOp, src: tuple[int, ...]) -> int:
         if u.src[0].op.name in _STAGES:
-            return self._make_pick(u, src)
+            return self._fetch(u, src)
         argument = self._find_argument(u)
         if self.kernel.dtypes[argument] != self._name_dtype(u):
             raise CannotPack("it reads a buffer as one of another dtype")
@@ -103,12 +102,14 @@ class KernelPacker(UOpPacker):
     def _make_load(self, u: UOp, src: tuple[int, ...]) -> int:
         return src[0]
 
-    def _make_pick(self, u: UOp, src: tuple[int, ...]) -> int:
+    def _fetch(self, u: UOp, src: tuple[int, ...]) -> int:
         closed = u.src[0].src[1:]
         if len(src) != 1 + len(closed):
             raise CannotPack("it reads a buffer of its own under a condition")
-        names = tuple(map(self._name_axis, closed))
-        return self._add("pick", u, src, names)
+        if not closed:
+            return src[0]
+        held = self._add_close(src[0], tuple(map(self._name_axis, closed)))
+        return self._add("fetch", u, (held, *src[1:]))
 
     def _make_reduce(self, u: UOp, src: tuple[int, ...]) -> int:
         return self._add_loop_reduce(u, src)

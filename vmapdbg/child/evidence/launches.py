@@ -19,7 +19,7 @@ from vmapdbg.child.evidence.live_tensors import LiveTensors, do_overlap, find_pa
 from vmapdbg.child.evidence.packing import CannotPack
 from vmapdbg.child.listen.launches import Step
 from vmapdbg.child.memory import name_dtype
-from vmapdbg.reference.kernel import Kernel
+from vmapdbg.reference.graph import Kernel
 
 UOp = Any
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from vmapdbg.child.evidence.folder import BlobsFull, EvidenceFolder
-from vmapdbg.child.evidence.linear_packer import pack_linear
-from vmapdbg.child.evidence.packing import CannotPack
+from vmapdbg.child.program.emulator import keep_program
 
 UOp = Any
+
+MOST_OPS = 50_000
+"""A longer program is not kept."""
 
 # last UOp of a program -> values of its variables -> the packed program, or why there is none
 _packed: WeakKeyDictionary[UOp, dict[tuple[tuple[str, int], ...], bytes | str]] = WeakKeyDictionary()
@@ -37,7 +38,9 @@ def keep_linear(
 
 
 def _pack(uops: Sequence[UOp], variables: Mapping[str, int]) -> bytes | str:
+    if len(uops) > MOST_OPS:
+        return f"its linear program is too long to be kept: {len(uops):,} ops"
     try:
-        return pickle.dumps(pack_linear(uops, variables))
-    except CannotPack as error:
-        return str(error)
+        return keep_program(uops, variables)
+    except Exception as error:  # an op of the snippet's own, which no other process knows
+        return f"its linear program cannot be kept: {type(error).__name__}: {error}"

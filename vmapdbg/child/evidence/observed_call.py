@@ -92,7 +92,7 @@ class ObservedCall(RealizeCall):
         if self.evidence.passed_refused is not None:
             # it has parts of what cannot be packed
             packer = Packer(contents, variables)
-        pack_buffers(self.evidence, chosen, self.launches, packer, self.packs_late)
+        pack_buffers(self.evidence, chosen, self.launches, packer)
         self.evidence.range_names |= {r.arg[0]: r.render(simplify=False) for r in passed.scope_ranges}
 
     # *** what replays of the call ask, too

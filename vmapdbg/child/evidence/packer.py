@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from vmapdbg.child.evidence.packing import REDUCES, SAME, CannotPack, UOp, UOpPacker, is_device, name_reduce
-from vmapdbg.reference.graph import DEVICES, Node
-from vmapdbg.reference.views import WRITES, find_view
+from vmapdbg.reference.graph import DEVICES, WRITES, Node, find_view
 
 _MOVEMENT = {"RESHAPE", "EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP"}
 _SCOPES = {"VMAPIN", "VMAPOUT"}

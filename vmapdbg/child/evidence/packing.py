@@ -8,6 +8,7 @@ from typing import Any
 
 from vmapdbg.child.evidence.sizes import Sizes, Unsized
 from vmapdbg.child.memory import name_dtype
+from vmapdbg.model.ops import ARITHMETIC
 from vmapdbg.reference.graph import DEVICES, Graph, Node
 from vmapdbg.values.itemsize import ITEMSIZE
 from vmapdbg.values.tolerance import is_float
@@ -22,39 +23,6 @@ class CannotPack(Exception):
 UNEXPECTED = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 """What a graph raises that is not what is expected here: the user's program must not fail of it."""
 
-ARITHMETIC = {
-    "ADD": "add",
-    "SUB": "sub",
-    "MUL": "mul",
-    "MAX": "max",
-    "CMPLT": "lt",
-    "CMPNE": "ne",
-    "CMPEQ": "eq",
-    "AND": "and",
-    "OR": "or",
-    "XOR": "xor",
-    "SHL": "shl",
-    "SHR": "shr",
-    # 0.12 has the first two, which are those of C; 0.13 gave them the other names, and added those of Python
-    "IDIV": "cdiv",
-    "MOD": "cmod",
-    "CDIV": "cdiv",
-    "CMOD": "cmod",
-    "FLOORDIV": "floordiv",
-    "FLOORMOD": "floormod",
-    "FDIV": "fdiv",
-    "POW": "pow",
-    "NEG": "neg",
-    "SQRT": "sqrt",
-    "SIN": "sin",
-    "EXP2": "exp2",
-    "LOG2": "log2",
-    "RECIPROCAL": "reciprocal",
-    "TRUNC": "trunc",
-    "WHERE": "where",
-    "MULACC": "mulacc",
-    "THREEFRY": "threefry",
-}
 SAME = {"CONTIGUOUS_BACKWARD": "same", "DETACH": "same", "NOOP": "same", "CONTIGUOUS": "copy"}
 # numbers that take the dtype of what they are used with; indices, which no kernel computes in less
 DTYPES = {"index": "long", "weakint": "long", "weakfloat": "double", "weakbool": "bool"}
@@ -115,7 +83,7 @@ class UOpPacker:
         if not sources and self._is_number(u):
             return self._add("const", u, (), self.sizes.find(u))
         if op in ARITHMETIC:
-            return self._add(ARITHMETIC[op], u, self._match_dtypes(u, src))
+            return self._add(ARITHMETIC[op].name, u, self._match_dtypes(u, src))
         if op in SAME:
             return self._add(SAME[op], u, src)
         method = getattr(self, f"_make_{op.lower()}", None)
@@ -197,6 +165,14 @@ class UOpPacker:
         """Adds a reduce over the RANGEs that stand in the graph behind its value."""
         names = tuple(map(self._name_range, u.src[1:]))
         return self._add("reduce", u, src, (name_reduce(u), (), True, names))
+
+    def _add_close(
+        self, value: int, names: tuple[int | None, ...], shape: tuple[int, ...] | None = None, kept: Any = None
+    ) -> int:
+        """Adds the buffer of a value that is closed over step ranges; see LOOP_OPS for `kept`."""
+        if shape is None:
+            shape = tuple(1 if name is None else self.graph.ranges[name] for name in names)
+        return self.graph.add(Node("close", self.graph.nodes[value].dtype, shape, (value,), (names, kept)))
 
     def _name_axis(self, r: UOp) -> int | None:
         """Returns the id of a RANGE, None for what is no RANGE: an axis that it does not stand for."""

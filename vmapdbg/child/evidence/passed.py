@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,8 +14,7 @@ from vmapdbg.child.evidence.launches import KeptWrite, LaunchKeeper
 from vmapdbg.child.evidence.packer import Packer
 from vmapdbg.child.evidence.packing import CannotPack, is_device
 from vmapdbg.child.listen.records import ObservedPass
-from vmapdbg.reference.graph import DEVICES, Node
-from vmapdbg.reference.views import find_view, is_whole
+from vmapdbg.reference.graph import DEVICES, Node, find_view, is_whole
 
 UOp = Any
 _WRITES = {"ASSIGN", "STORE"}
@@ -35,15 +34,12 @@ class NodeBuffer:
     stored: tuple[tuple[int | None, int], ...]
 
 
-_LATE = KernelRun(refused="its process ended before it was packed")
 _DEVICES = KernelRun(refused="it is launched on several devices at once")
 
 
-def pack_buffers(
-    evidence: Evidence, found: Sequence[NodeBuffer], keeper: LaunchKeeper, packer: Packer, is_late: bool = False
-) -> None:
-    """Adds the buffers of a schedule to its evidence, with the graph of their values that `packer` makes. With
-    `is_late` the kernels that write them are left to `pack_runs`."""
+def pack_buffers(evidence: Evidence, found: Sequence[NodeBuffer], keeper: LaunchKeeper, packer: Packer) -> None:
+    """Adds the buffers of a schedule to its evidence, with the kernels that write them, and the graph of their values
+    that `packer` makes."""
     in_memory = [False] * len(found)
     try:
         roots = [find_root(packer, one.node) for one in found]
@@ -53,26 +49,12 @@ def pack_buffers(
     except CannotPack as error:
         evidence.passed_refused = str(error)
     evidence.range_names[DEVICES] = "device"
-    for one, is_memory in zip(found, in_memory, strict=True):
-        parts = list(_list_parts(one, is_memory, keeper))
-        evidence.buffers.append(parts[0] if len(parts) == 1 else _join_parts(parts, keeper))
-    evidence.is_late = bool(found)
-    if not is_late:
-        pack_runs(evidence, keeper)
-
-
-def pack_runs(evidence: Evidence, keeper: LaunchKeeper) -> None:
-    """Adds the kernels that write the buffers of a schedule, and what they read."""
     known: dict[Any, int] = {}
-
-    def pack(buffer: WrittenBuffer) -> WrittenBuffer:
-        run = buffer.run
-        if run is _LATE and buffer.launch is not None:
-            run = keeper.pack_run(buffer.launch, evidence.kernels, known)
-        return replace(buffer, run=run, parts=tuple(map(pack, buffer.parts)))
-
-    evidence.buffers = list(map(pack, evidence.buffers))
-    evidence.is_late = False
+    for one, is_memory in zip(found, in_memory, strict=True):
+        parts = list(
+            _list_parts(one, is_memory, keeper, lambda launch: keeper.pack_run(launch, evidence.kernels, known))
+        )
+        evidence.buffers.append(parts[0] if len(parts) == 1 else _join_parts(parts, keeper))
 
 
 def choose_packable(found: Iterable[NodeBuffer], packer: Packer) -> tuple[list[NodeBuffer], str | None]:
@@ -90,11 +72,13 @@ def choose_packable(found: Iterable[NodeBuffer], packer: Packer) -> tuple[list[N
     return chosen, refused
 
 
-def _list_parts(one: NodeBuffer, is_memory: bool, keeper: LaunchKeeper) -> Iterator[WrittenBuffer]:
+def _list_parts(
+    one: NodeBuffer, is_memory: bool, keeper: LaunchKeeper, pack_run: Callable[[int], KernelRun]
+) -> Iterator[WrittenBuffer]:
     """Yields what was written of the buffer of a node on each of its devices."""
     for launch in one.launches:
         kept = keeper.written[launch]
-        run = _LATE if len(kept.names) == 1 else _DEVICES
+        run = pack_run(launch) if len(kept.names) == 1 else _DEVICES
         for name in kept.names:
             yield WrittenBuffer(
                 one.id, one.kernel, one.closed, one.stored, kept.dtype, kept.size, name, is_memory, run, launch

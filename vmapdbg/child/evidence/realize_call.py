@@ -24,8 +24,6 @@ from vmapdbg.model.wording import first_line
 
 UOp = Any
 _NO_VALUES = {"NULL": "the NULL device computes nothing", "DISK": "it reads a DISK", "TINYFS": "it reads TINYFS"}
-_FEW = 4
-"""So many launches are packed at once: that takes no time."""
 
 
 class RealizeCall(ABC):
@@ -44,8 +42,6 @@ class RealizeCall(ABC):
         self.is_packed = False
         # whether its schedule is the first of those that it makes: the others are of functions that it calls
         self.is_first = False
-        # whether its kernels may be packed later, if at all
-        self.may_wait = False
         # what the scheduler was given, and what TinyJit keeps of it to run it later
         self.scheduled: UOp = None
         self.captured: UOp = None
@@ -97,11 +93,6 @@ class RealizeCall(ABC):
             self.note_once("its outputs do not fit: there was no room")
             return
         self._pack_passed(passes)
-
-    @property
-    def packs_late(self) -> bool:
-        """Whether its kernels are not packed now: there are many of them, and it holds no buffers."""
-        return self.may_wait and not self.launches.holds and len(self.launches.steps) > _FEW
 
     @abstractmethod
     def _keep_values(self) -> None:

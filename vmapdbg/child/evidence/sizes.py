@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
+
+from vmapdbg.model.ops import ARITHMETIC
 
 UOp = Any
 
@@ -13,32 +14,6 @@ class Unsized(Exception):
     """A size depends on what has no value; the message says on what."""
 
 
-def _divide_towards_zero(x: int, y: int) -> int:
-    quotient = abs(x) // abs(y)
-    return quotient if (x < 0) == (y < 0) else -quotient
-
-
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "ADD": operator.add,
-    "SUB": operator.sub,
-    "MUL": operator.mul,
-    "IDIV": _divide_towards_zero,
-    "CDIV": _divide_towards_zero,
-    "MOD": lambda x, y: x - y * _divide_towards_zero(x, y),
-    "CMOD": lambda x, y: x - y * _divide_towards_zero(x, y),
-    "FLOORDIV": operator.floordiv,
-    "FLOORMOD": operator.mod,
-    "MAX": max,
-    "NEG": operator.neg,
-    "CMPLT": operator.lt,
-    "CMPNE": operator.ne,
-    "CMPEQ": operator.eq,
-    "AND": operator.and_,
-    "OR": operator.or_,
-    "SHL": operator.lshift,
-    "SHR": operator.rshift,
-    "WHERE": lambda condition, one, other: one if condition else other,
-}
 _WRAPPERS = {"CAST", "VECTORIZE", "NOOP"}
 
 
@@ -79,11 +54,12 @@ class Sizes:
             return self.variables.get(_name_variable(u))
         if op in _WRAPPERS and len(u.src) == 1:
             return self.find(u.src[0])
-        if op not in _FUNCTIONS:
-            return None
+        compute = ARITHMETIC[op].on_integers if op in ARITHMETIC else None
         parts = [self.find(s) for s in u.src]
         known = [part for part in parts if part is not None]
-        return int(_FUNCTIONS[op](*known)) if len(known) == len(parts) else None
+        if compute is None or len(known) < len(parts):
+            return None
+        return int(compute(*known))
 
 
 def _name_variable(u: UOp) -> str:

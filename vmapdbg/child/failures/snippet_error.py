@@ -14,12 +14,10 @@ from vmapdbg.child.failures.diagnose import diagnose
 from vmapdbg.child.failures.known_nodes import KnownNodes
 from vmapdbg.child.listen.user_lines import find_user_file
 from vmapdbg.install import overlay
-from vmapdbg.install.targets import TARGETS
+from vmapdbg.install.targets import TARGETS, target_of
 from vmapdbg.model import capture as model
 from vmapdbg.model.wording import first_line
 
-# devices of tinygrad whose language has another name among the targets
-_TARGETS = {"CPU": "c", "CL": "opencl", "QCOM": "opencl", "NV": "cuda", "AMD": "hip", "WEBGPU": "wgsl"}
 _OPENING = "get_canonicalized_item"
 """The function of tinygrad's device.py that opens a device, on every release."""
 
@@ -114,7 +112,7 @@ def find_closed_device(error: BaseException) -> str | None:
 def advise_target(device: str) -> str:
     """Returns the sentence that says how to see kernels of a device that is not there."""
     name = device.partition(":")[0]
-    target = _TARGETS.get(name, name.lower())
+    target = target_of(name)
     told = f"vmapdbg: tinygrad cannot open the device {device} here"
     if target not in TARGETS:
         return f"{told}; without it, --target shows the source for {', '.join(TARGETS)} on any machine"

@@ -83,7 +83,9 @@ def _read_condition(test: Test, holds: bool | None, values: dict[str, Any]) -> C
     for text, name in test.parts.items():
         value: Any = values.get(name)
         is_code = callable(value) and not is_uop(value)
-        if value is None or is_code or isinstance(value, (set, frozenset, dict)):
+        # its repr is an address
+        is_nameless = type(value).__repr__ is object.__repr__
+        if value is None or is_code or is_nameless or isinstance(value, (set, frozenset, dict)):
             continue
         if not is_uop(value) and hasattr(value, "value") and hasattr(value, "key"):
             # a switch such as PCONTIG: what it is now

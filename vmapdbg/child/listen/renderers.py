@@ -14,48 +14,27 @@ import inspect
 import pkgutil
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
+
+from vmapdbg.install.targets import TARGETS, Target
 
 
 class RendererMissing(Exception):
     """This tinygrad has no renderer for a target, or it cannot be made without its device."""
 
 
-@dataclass(frozen=True)
-class RendererPlace:
-    """Where the renderer of a target is: a module of tinygrad.renderer, the names it had over the releases (the first
-    one found is taken), its device, and the architecture that stands for the common ones of today."""
-
-    module: str
-    names: tuple[str, ...]
-    device: str
-    arch: str
-
-
-RENDERERS = {
-    "c": RendererPlace("cstyle", ("ClangRenderer",), "CPU", "x86_64"),
-    "metal": RendererPlace("cstyle", ("MetalRenderer",), "METAL", "Apple9"),
-    "cuda": RendererPlace("cstyle", ("CUDARenderer",), "CUDA", "sm_80"),
-    "opencl": RendererPlace("cstyle", ("OpenCLRenderer",), "CL", ""),
-    "hip": RendererPlace("cstyle", ("AMDHIPRenderer", "HIPRenderer"), "AMD", "gfx1100"),
-    "wgsl": RendererPlace("wgsl", ("WGSLRenderer",), "WEBGPU", ""),
-    "llvm": RendererPlace("llvmir", ("CPULLVMRenderer", "LLVMRenderer"), "CPU", "x86_64"),
-}
-
-
 @functools.cache
 def make_renderer(target: str) -> Any:
-    """Returns the renderer of a target of `RENDERERS`. Raises RendererMissing."""
-    place = RENDERERS[target]
+    """Returns the renderer of a target of `TARGETS`. Raises RendererMissing."""
+    place = TARGETS[target]
     try:
         module = importlib.import_module(f"tinygrad.renderer.{place.module}")
     except ImportError as error:
         raise RendererMissing(str(error)) from error
-    kind = next((getattr(module, name) for name in place.names if hasattr(module, name)), None)
+    kind = next((getattr(module, name) for name in place.renderers if hasattr(module, name)), None)
     if kind is None:
-        raise RendererMissing(f"tinygrad.renderer.{place.module} has no {' or '.join(place.names)}")
+        raise RendererMissing(f"tinygrad.renderer.{place.module} has no {' or '.join(place.renderers)}")
     # a class of its own: tinygrad caches compiled programs by the renderer's class, and must not take ours for its own
     own = type(kind.__name__, (kind,), {"__module__": kind.__module__})
     try:
@@ -65,12 +44,12 @@ def make_renderer(target: str) -> Any:
         raise RendererMissing(f"{kind.__name__}: {type(error).__name__}: {error}") from error
 
 
-def _arguments(kind: type, place: RendererPlace) -> list[Any]:
+def _arguments(kind: type, place: Target) -> list[Any]:
     """What the constructor asks for: a Target, an architecture, or nothing."""
     asked = list(inspect.signature(kind).parameters)
     if asked[:1] == ["target"]:
         helpers: Any = importlib.import_module("tinygrad.helpers")
-        name = place.names[-1].removesuffix("Renderer").upper()
+        name = place.renderers[-1].removesuffix("Renderer").upper()
         return [helpers.Target(device=place.device, renderer=name, arch=place.arch)]
     if asked[:1] == ["arch"]:
         return [place.arch]

@@ -9,11 +9,10 @@ import numpy as np
 from vmapdbg.check.compare import Rounding, compare, excuse_rounding
 from vmapdbg.check.value_path import Difference
 from vmapdbg.reference.graph import Graph, Unknown
-from vmapdbg.reference.mixed import MixedEvaluator
+from vmapdbg.reference.kernels import LoopEvaluator
 from vmapdbg.reference.rounding import InDouble, count_roundings
 from vmapdbg.reference.value import Value, align
-from vmapdbg.values.close import find_close, find_largest
-from vmapdbg.values.numbers import encode, find_index, make_plain
+from vmapdbg.values.numbers import encode, find_close, find_index, find_largest, make_plain
 from vmapdbg.values.tolerance import is_float, make_tolerance
 
 SEEDS = (1, 2, 3)
@@ -34,7 +33,7 @@ class Judge:
 
     def evaluate(self, slots: Sequence[int], in_double: bool = False) -> list[Value | Unknown]:
         rounding = InDouble(self.graph) if in_double else None
-        evaluator = MixedEvaluator(self.graph, self.read, rounding)
+        evaluator = LoopEvaluator(self.graph, self.read, rounding)
         return evaluator.evaluate(slots)
 
     def compare(self, expected: int, got: int, with_more_ranges: bool = False) -> Difference | None:
@@ -72,7 +71,7 @@ class Judge:
         in its place. Raises Unknown."""
         found: list[np.ndarray] = []
         for seed in (None, *SEEDS):
-            evaluator = MixedEvaluator(self.graph, self.read, InDouble(self.graph, seed))
+            evaluator = LoopEvaluator(self.graph, self.read, InDouble(self.graph, seed))
             value = evaluator.evaluate([slot])[0]
             if isinstance(value, Unknown):
                 raise value

@@ -20,9 +20,9 @@ from vmapdbg.child.passes.outputs import BufferFollower, Followed, choose_chains
 from vmapdbg.child.passes.steps import MOST_SECONDS, Progress, StepFinder
 from vmapdbg.child.passes.watch import FollowedCall, PassRun
 from vmapdbg.model.wording import first_line
+from vmapdbg.reference.arithmetic import load
 from vmapdbg.reference.evaluate import Evaluator
 from vmapdbg.reference.graph import Unknown
-from vmapdbg.reference.kinds import load
 from vmapdbg.reference.value import Value
 from vmapdbg.values.itemsize import ITEMSIZE
 from vmapdbg.values.numbers import Array

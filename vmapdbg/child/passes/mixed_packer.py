@@ -1,5 +1,5 @@
 """Packs what a pass of the scheduler has made of a graph, of any release of tinygrad, in the form that
-`vmapdbg.reference.mixed` evaluates. Runs in the child.
+`vmapdbg.reference.kernels` evaluates. Runs in the child.
 
 Until the ranges are assigned that is a tensor graph. Then a BUFFERIZE (STAGE from 0.13 on) makes a buffer of a value
 that depends on ranges, and INDEX reads one; STOREs come next, and last the kernels with the buffers that they get.
@@ -13,10 +13,8 @@ from typing import Any
 from vmapdbg.child.evidence.kernel_packer import pack_kernel
 from vmapdbg.child.evidence.packer import Contents, Packer
 from vmapdbg.child.evidence.packing import CannotPack, UOp, name_reduce
-from vmapdbg.reference.graph import Node
-from vmapdbg.reference.kernel import Kernel
-from vmapdbg.reference.views import find_view
-from vmapdbg.reference.views import find_writes as list_writes
+from vmapdbg.reference.graph import Kernel, Node, find_view
+from vmapdbg.reference.graph import find_writes as list_writes
 
 STAGES = frozenset({"BUFFERIZE", "STAGE"})
 MEMORY = frozenset({"BUFFER", "PARAM", "DEFINE_GLOBAL"})
@@ -78,8 +76,7 @@ class MixedPacker(Packer):
         """Adds the buffer of a value that is closed over ranges; it may still depend on others. Raises CannotPack."""
         for r in ranges:
             self.pack(r)
-        names = tuple(map(self._name_axis, ranges))
-        return self.graph.add(Node("close", self.graph.nodes[value].dtype, shape, (value,), (names, None)))
+        return self._add_close(value, tuple(map(self._name_axis, ranges)), shape)
 
     def name_range(self, r: UOp) -> int:
         """Returns the id of the step range that a RANGE is. Raises CannotPack."""
@@ -138,7 +135,7 @@ class MixedPacker(Packer):
         if u.arg.addrspace.name == "GLOBAL" and id(u.arg) in self._memory:
             # a kernel that is launched for each step of an OUTER range has memory of its own for none of them
             kept = tuple(self._name_range(r) for r in u.src[0].ranges if r.arg[-1].name == "OUTER")
-        return self._add("close", u, src, (names, kept))
+        return self._add_close(src[0], names, self._find_shape(u), kept)
 
     def _make_stage(self, u: UOp, src: tuple[int, ...]) -> int:
         return self._make_bufferize(u, src)

@@ -15,8 +15,7 @@ from vmapdbg.child.listen.schedules import ScheduledKernel, find_kernels, kernel
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.passes.mixed_packer import MixedPacker, find_base, find_buffer, list_views
 from vmapdbg.child.passes.watch import Created
-from vmapdbg.reference.graph import Node
-from vmapdbg.reference.kernel import Kernel
+from vmapdbg.reference.graph import Kernel, Node
 
 UOp = Any
 _MEMORY = frozenset({"BUFFER", "PARAM"})

@@ -23,8 +23,8 @@ from vmapdbg.child.run_snippet import run_in
 from vmapdbg.install.job import ValueRequest, load_request
 from vmapdbg.model import capture as model
 from vmapdbg.model.data import to_data
+from vmapdbg.model.schedule_index import find_nodes_of
 from vmapdbg.model.store import write_atomically
-from vmapdbg.model.subjects import find_nodes_of
 from vmapdbg.model.wording import first_line
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from vmapdbg.child.program.accesses import describe_loop
 from vmapdbg.child.program.dependence import find_data
-from vmapdbg.child.program.linear import Access, LinearProgram, Loop
+from vmapdbg.child.program.linear import Access, Buffer, LinearProgram, Loop
 from vmapdbg.child.program.source_lines import find_source_lines
 from vmapdbg.model import capture as model
 
@@ -86,3 +86,18 @@ def has_same_place(initial: Access, read: Access) -> bool:
     if first is None or wanted is None:
         return False
     return first <= wanted and wanted + read.width <= first + initial.width
+
+
+def carries_values(program: LinearProgram, loop: Loop) -> bool:
+    """Returns whether a step of a loop may use what another step left in memory: it reads a register before it writes
+    it, or the threads of a group write to their memory."""
+    first: dict[Buffer, Access] = {}
+    for access in program.accesses:
+        if loop not in access.loops:
+            continue
+        if access.is_store and access.buffer.space == "local":
+            return True
+        earlier = first.setdefault(access.buffer, access)
+        if access.is_store and not earlier.is_store and access.buffer.space == "register":
+            return True
+    return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 
 from vmapdbg.child.program.linear import INTEGERS, Value
+from vmapdbg.model.ops import ARITHMETIC
 
 
 class Undecided(Exception):
@@ -52,28 +53,8 @@ def walk(roots: Iterable[Value], ends: Container[Value]) -> list[Value]:
     return list(found)
 
 
-TEXT = {
-    "add": "({}+{})",
-    "sub": "({}-{})",
-    "mul": "({}*{})",
-    "neg": "(-{})",
-    "div": "({}/{})",
-    "mod": "({}%{})",
-    "floordiv": "({}//{})",
-    "floormod": "({}%%{})",
-    "shl": "({}<<{})",
-    "shr": "({}>>{})",
-    "and": "({}&{})",
-    "or": "({}|{})",
-    "xor": "({}^{})",
-    "max": "max({},{})",
-    "lt": "({}<{})",
-    "ne": "({}!={})",
-    "eq": "({}=={})",
-    "where": "({}?{}:{})",
-    "cast": "{}",
-}
-"""The ops that an expression may have, and how they are written; `%%` is a remainder that is never negative."""
+TEXT = {op.name: op.text for op in ARITHMETIC.values() if op.text is not None} | {"cast": "{}"}
+"""The ops that an address or a gate may have -> how they are written."""
 
 
 def write_expression(expression: Value, names: Mapping[Value, str]) -> str:

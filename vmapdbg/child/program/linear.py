@@ -5,8 +5,7 @@
 PARAM/BUFFER, PtrDType or none, the gate on INDEX or LOAD or in an IF, IDIV/MOD and CDIV/CMOD/FLOORDIV/FLOORMOD,
 constants with or without a cast, a vector access as a cast pointer or as a SHRINK.
 
-A UOp has one Value, so values are told apart by identity. Division towards zero is "div" and "mod", Python's is
-"floordiv" and "floormod".
+A UOp has one Value, so two values are equal if they are the same object.
 """
 
 from __future__ import annotations
@@ -16,32 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 UOp = Any
-
-OPERATIONS = {
-    "ADD": "add",
-    "SUB": "sub",
-    "MUL": "mul",
-    "NEG": "neg",
-    "IDIV": "div",
-    "CDIV": "div",
-    "MOD": "mod",
-    "CMOD": "mod",
-    "FLOORDIV": "floordiv",
-    "FLOORMOD": "floormod",
-    "SHL": "shl",
-    "SHR": "shr",
-    "AND": "and",
-    "OR": "or",
-    "XOR": "xor",
-    "MAX": "max",
-    "CMPLT": "lt",
-    "CMPNE": "ne",
-    "CMPEQ": "eq",
-    "WHERE": "where",
-    "CAST": "cast",
-}
-"""tinygrad's name -> ours, for what an address or a gate is made of. Any other op has its own name, in lower case."""
-
 
 _UNSIZED = 1 << 800
 INTEGERS = {
@@ -63,7 +36,8 @@ INTEGERS = {
 class Value:
     """One value of the program.
 
-    `op` is "const", "loop", "thread", "variable", "load", an op of OPERATIONS, or tinygrad's own name in lower case.
+    `op` is "const", "loop", "thread", "variable", "load", "cast", a name of `model.ops.ARITHMETIC`, or tinygrad's
+    own name in lower case.
     `dtype` is tinygrad's name of the scalar ("int", "float", "bool"), `itemsize` its bytes, `lanes` how many of them.
     `lowest` and `highest` are bounds of an integer, None where there are none. `sources` of a load are what it gives
     where its gate does not hold. `operations` is how many arithmetic ops it takes, 0 for what only moves or packs.

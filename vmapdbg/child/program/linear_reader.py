@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from vmapdbg.child.program.linear import OPERATIONS, Access, Buffer, LinearProgram, Loop, Step, UOp, Value
+from vmapdbg.child.program.linear import Access, Buffer, LinearProgram, Loop, Step, UOp, Value
 from vmapdbg.child.program.linear_ops import (
     POINTER_OPS,
     bounds_of,
@@ -22,6 +22,7 @@ from vmapdbg.child.program.linear_ops import (
     scalar_of,
     size_of_memory,
 )
+from vmapdbg.model.ops import ARITHMETIC
 
 _ORDERS = frozenset({"BARRIER", "END", "ENDIF", "GROUP", "NOOP", "STORE"})
 _NOT_VALUES = _ORDERS | {"SINK", "AFTER"}
@@ -226,7 +227,8 @@ class Reader:
             # what it gives where its gate does not hold is behind its pointer; what follows only orders it
             sources = u.src[1:2]
         values = tuple(self.value_of(s) for s in sources if s.op.name not in _ORDERS and not is_pointer(s))
-        return OPERATIONS.get(name, name.lower()), None, values
+        known = ARITHMETIC.get(name)
+        return name.lower() if known is None else known.name, None, values
 
 
 def join(gates: list[Value]) -> Value | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -100,6 +101,20 @@ def count_work(program: LinearProgram) -> Work:
             ops += repeated[-1] * what.operations
     local = sum(buffer.size * buffer.itemsize for buffer in program.buffers if buffer.space == "local")
     return Work(ops * threads, moved * threads, local, threads)
+
+
+def count_steps(program: LinearProgram, fixed: Container[UOp] = ()) -> int:
+    """Returns how many ops a program runs in all its threads; of loops and threads in `fixed` one step runs."""
+    repeated = [math.prod(thread.trips for thread in program.threads if thread.uop not in fixed)]
+    total = 0
+    for step, what in program.steps:
+        if step is Step.OPEN and isinstance(what, Loop):
+            repeated.append(repeated[-1] * (1 if what.uop in fixed else what.trips))
+        elif step is Step.CLOSE:
+            repeated.pop()
+        else:
+            total += repeated[-1]
+    return total
 
 
 def find_address_arithmetic(program: LinearProgram) -> set[Value]:

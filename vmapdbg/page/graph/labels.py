@@ -1,4 +1,4 @@
-"""What is written in and behind a node of the tensor graph."""
+"""The labels and tooltips of the tensor graph's nodes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from vmapdbg.model.capture import Bufferize, Node
 from vmapdbg.model.wording import cut_end, format_plural
 from vmapdbg.page.format import format_bytes, format_ids, format_shape, star_ambient
-from vmapdbg.page.graph.items import BufferMark, DrawnSchedule, Group, Item, reason_of
+from vmapdbg.page.graph.groups import Group
+from vmapdbg.page.graph.items import BufferMark, DrawnSchedule, Item, reason_of
 from vmapdbg.page.graph.model import REMOVED, SIGNS
 
 _LONGEST = 44
@@ -19,7 +20,7 @@ _OPS_A_LINE = 3
 
 
 def shorten(text: str, longest: int = _LONGEST) -> str:
-    """Returns `text` on one line, its end replaced by `...` where it is too long."""
+    """Returns `text` on one line; if it is too long, `...` replaces its end."""
     return cut_end(" ".join(text.split()), longest)
 
 
@@ -118,7 +119,7 @@ def star_ranges(names: Iterable[str]) -> str:
 
 
 def make_tooltip(group: Group, drawn: DrawnSchedule) -> str:
-    """Returns all that is known of a group's nodes, the last one first."""
+    """Returns what is known of a group's nodes, the last node first."""
     tips = [describe_node(item, drawn) for item in reversed(group.items[-_MOST_TIPS:])]
     left = len(group.items) - len(tips)
     if left:
@@ -151,7 +152,7 @@ def describe_node(item: Item, drawn: DrawnSchedule) -> str:
 
 
 def join_ranges(names: Sequence[str] | None) -> str:
-    """Returns the ranges of a value's axes, `-` where there are none."""
+    """Returns the ranges of a value's axes, `-` if it has none."""
     return ", ".join(names or ()) or "-"
 
 

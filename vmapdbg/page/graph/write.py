@@ -14,18 +14,19 @@ from vmapdbg.model.store import write_output
 from vmapdbg.model.vocabulary import StageName
 from vmapdbg.model.wording import format_plural
 from vmapdbg.page.graph.dot import style_svg, write_dot
-from vmapdbg.page.graph.items import LEVELS, DrawnSchedule, Stage, pair_drawn
+from vmapdbg.page.graph.groups import LEVELS
+from vmapdbg.page.graph.items import DrawnSchedule, Stage, pair_drawn
 from vmapdbg.page.graph.layout import PICTURES, TooSlow, check_format, draw_dot
 from vmapdbg.page.graph.model import Graph, GraphError, centre_of, keep_nodes, list_nearest, measure_ranks
 
 STAGES: tuple[StageName, ...] = get_args(StageName)
 FORMATS = (*PICTURES, "dot", "json")
 TIME_LIMIT = 12.0
-PATIENCE = 1.5  # seconds of layout: what takes longer is no pleasure to scroll through, either
+PATIENCE = 1.5  # seconds of layout: a picture that takes longer is also too large to scroll through
 _DEPTH = 3
 _MANY = 200
 _PART, _SMALL_PART = 150, 40
-"""So many nodes are drawn of a graph that cannot be drawn whole in time."""
+"""The nodes that are drawn if the whole graph takes too long."""
 
 
 def write_graph(
@@ -42,11 +43,11 @@ def write_graph(
 ) -> list[str]:
     """Draws one schedule of `capture` to `path` and returns notes for the user, one line each.
 
-    The ending of `path` chooses the format (FORMATS). `other` is the baseline, laid under it. `around` keeps the nodes
-    at most `depth` edges from a node, `depth` alone those near the outputs. `fold` is how far the graph is folded, from
-    0 to 4; by default a picture is folded until one can look at it. No layout takes more than `time_limit` seconds:
-    a graph that cannot be drawn in that is drawn in part. Raises GraphError, or StoreError where the file cannot be
-    written, with one line; the file is then as it was before.
+    The ending of `path` chooses the format (FORMATS). `other` is the baseline, drawn under it. `around` keeps the nodes
+    at most `depth` edges from a node; `depth` alone keeps the nodes near the outputs. `fold` from 0 to 4 says how much
+    to fold; by default a picture is folded until a reader can look at it. If the layout takes more than `time_limit`
+    seconds, only a part is drawn. Raises GraphError, or StoreError if the file cannot be written; an existing file is
+    then unchanged.
     """
     target = Path(path)
     kind = check_path(target)
@@ -71,8 +72,7 @@ def _write_text(graph: Graph, kind: str, notes: list[str]) -> str:
 
 
 def check_path(path: Path) -> str:
-    """Returns the format of a file, which must be one that can be written: the endings are in FORMATS. Raises
-    GraphError."""
+    """Returns the format of a file. Raises GraphError if it is not in FORMATS, or the file cannot be written."""
     kind = path.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         raise GraphError(f"{path}: the ending must be one of {', '.join('.' + name for name in FORMATS)}")
@@ -109,7 +109,7 @@ def _format_error(error: SnippetError) -> str:
 
 
 def _interest(schedule: Schedule) -> tuple[bool, int, int]:
-    """Of the schedules with kernels those with most vmap ranges, and of these the last."""
+    """Orders schedules: with kernels, then by the number of vmap ranges, then the later one."""
     scopes = sum(item.vmap for item in schedule.ranges)
     return (bool(schedule.kernels), scopes, schedule.index)
 
@@ -148,7 +148,7 @@ def _check_request(after: DrawnSchedule, stage: str, around: int | None, depth: 
 
 @dataclass
 class Drawing:
-    """One graph at every level of folding. `drawn` and `left_out` count its nodes, as it was built last."""
+    """A graph at every level of folding. `drawn` and `left_out` count the nodes of the last graph that was built."""
 
     after: DrawnSchedule
     before: DrawnSchedule | None
@@ -161,7 +161,7 @@ class Drawing:
     left_out: int = 0
 
     def build(self, level: int) -> Graph:
-        """Returns the graph at a level of folding, cut to what was asked for."""
+        """Returns the graph at a level of folding, cut to the part that was asked for."""
         capture, number = self.after.capture, self.after.schedule.index
         title = f"{capture.snippet}   {self.stage.title} of schedule {number}, target {capture.target}"
         if self.before is not None:
@@ -171,7 +171,7 @@ class Drawing:
         return self._cut(graph)
 
     def _cut(self, graph: Graph) -> Graph:
-        # a table has no outputs to be near to
+        # a table has no outputs
         if self.around is None and (self.depth is None or graph.is_table):
             return graph
         centre = centre_of(graph, self.around)
@@ -186,11 +186,11 @@ class Drawing:
         return self.stage.add_legend(keep_nodes(graph, names))
 
     def draw(self, kind: str, seconds: float) -> bytes:
-        """Returns the picture at the first level that one can look at and that is quick to lay out."""
+        """Returns the picture at the first level that is small enough and quick to lay out."""
         end = time.monotonic() + seconds
         levels = self.list_levels()
         last = max(levels)
-        # around a node all is drawn as it is: that is how a folded layer is opened
+        # nothing is folded around a node: so a user can open a folded layer
         if last > 0 and self.fold is None and self.around is None and self.is_repetitive():
             levels = levels[1:]
         for level in levels:
@@ -198,7 +198,7 @@ class Drawing:
             if self.is_too_much(graph) or (level < last and len(graph.nodes) > self.stage.pleasant):
                 continue
             left = end - time.monotonic()
-            # what can still be folded leaves time for that
+            # leave time for the next level
             patience, limit = min(left / 2, PATIENCE), left * 0.5
             if level == last:
                 patience, limit = left, left * 0.8
@@ -210,29 +210,29 @@ class Drawing:
         return self._draw_part(self.build(last), kind, last, end)
 
     def is_too_much(self, graph: Graph) -> bool:
-        """Whether nobody would want to look at all of it. What was asked for is not."""
+        """Whether a graph is too large to look at. A folding that the user asked for never is."""
         return self.fold is None and self.count_drawn(graph) > self.stage.most
 
     def list_levels(self) -> tuple[int, ...]:
-        """Returns the levels of folding to try: the one asked for, or all."""
+        """Returns the levels of folding to try: the asked level, or all."""
         last = self.stage.last_level
         if self.fold is not None:
             return (min(self.fold, last),)
         return tuple(range(last + 1))
 
     def is_repetitive(self) -> bool:
-        """Whether many nodes are repeated layers, which nobody wants to scroll through."""
+        """Whether many nodes are repeated layers: too many to scroll through."""
         folded = self.build(1).folded
         return any(count >= _MANY for why, count in folded.items() if why.startswith("repeated"))
 
     def count_drawn(self, graph: Graph) -> int:
-        """Returns how many nodes stand for nodes of the capture (or kernels and buffers)."""
+        """Returns how many nodes show nodes of the capture (or kernels and buffers)."""
         return sum(node.kind not in self.stage.extra_kinds for node in graph.nodes)
 
     def _draw_part(self, graph: Graph, kind: str, level: int, end: float) -> bytes:
-        """Returns the picture of as many nodes near the outputs as can be looked at and drawn in time."""
+        """Returns the picture of as many nodes near the outputs as can be drawn in time."""
         why = "be too much to look at" if self.is_too_much(graph) else "take too long"
-        # the last and smallest is worth waiting for: on a busy machine the start of the layout alone takes seconds
+        # wait longer for the last and smallest: on a busy machine the start of the layout alone takes seconds
         for most, least_seconds in ((self.stage.most, 2.0), (_PART, 2.0), (_SMALL_PART, 15.0)):
             part = self._keep(graph, self._find_part(graph, most))
             where = "the outputs" if self.around is None else f"node {self.around}"
@@ -245,7 +245,7 @@ class Drawing:
         raise GraphError("the graph is too large to draw: use --around NODE with --depth N, or write .dot or .json")
 
     def _find_part(self, graph: Graph, most: int) -> set[str]:
-        """The ids of the `most` nodes nearest to what was asked for, or to the outputs."""
+        """The ids of the `most` nodes nearest to the asked node, or to the outputs."""
         centre = centre_of(graph, self.around)
         if not graph.is_table:
             return set(list_nearest(graph, centre, most))
@@ -255,8 +255,8 @@ class Drawing:
         return self.stage.find_near(graph, centre, most // 2)
 
     def _try_level(self, graph: Graph, kind: str, level: int, seconds: float, note: str = "") -> bytes | None:
-        """Returns the picture of a graph and notes what it leaves out, None where the layout takes too long. What is
-        left out stands in the picture, too, but for what every picture folds."""
+        """Returns the picture of a graph, None if the layout takes too long. Adds to the notes what is left out; the
+        picture says it, too, except for what every picture folds."""
         notes = self.list_notes(graph, level)
         if note:
             notes.append(note)
@@ -272,7 +272,7 @@ class Drawing:
         return style_svg(picture.decode("utf-8"), graph).encode("utf-8")
 
     def list_notes(self, graph: Graph, level: int) -> list[str]:
-        """Says what is not drawn as a node of its own, and how to have it drawn."""
+        """Returns notes on what is folded or left out, and how to draw it."""
         notes: list[str] = []
         folded = {why: count for why, count in graph.folded.items() if count}
         if folded:
@@ -289,8 +289,8 @@ class Drawing:
 
 
 def estimate_seconds(graph: Graph) -> float:
-    """Returns about how long a layout takes: measured, it grows with the square of the nodes, those counted in that an
-    edge needs in each row that it passes."""
+    """Returns a guess of the seconds of a layout. It grows with the square of the nodes; an edge counts as a node in
+    each row that it passes."""
     ranks = measure_ranks(graph)
     passed = sum(max(ranks[edge.head] - ranks[edge.tail] - 1, 0) for edge in graph.edges)
     size = len(graph.nodes) + passed

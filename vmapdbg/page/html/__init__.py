@@ -1,14 +1,13 @@
-"""A capture as one HTML file: the user's source, the graph of kernels, and the kernels, linked with each other.
+"""One run, or two with before and after, as one HTML file: source, graph of kernels, and kernels, linked.
 
-    page.py     puts the parts into the template: the one function that others call
-    states.py   several states of the patches as one page, chosen by switches; diff_page.py has two sides
-    sources.py  the user's files, read when the report is made
-    lines.py    what stands beside each line of them
-    kernels.py  kernels that are one program, each once
-    nodes.py    why: explanations of kernels and nodes, as compact data
-    graph.py    the graph of each schedule as SVG
+    page.py     makes the page of a view (`page/view.py`): the one function that others call
+    states.py   several states of the patches as one page, chosen by switches
+    source.py   the user's files, and the notes beside each line
+    kernels.py  the rows of kernels, with their source
+    nodes.py    explanations of kernels and nodes, as compact data
+    drawing.py  the graph of each schedule as SVG; parts.py chooses what is drawn inside boxes
     code.py     source text cut into coloured parts
 
-`page.html.jinja`, `page.css` and `page.js` are ours, and small: nothing of another project is copied here, so no
-library is inlined. Python makes all that can be made beforehand. The script links, searches and zooms.
+`page.html.jinja`, `page.css` and `page.js` are ours, without a library. Python makes everything that can be made
+beforehand. The script links, searches and zooms.
 """

@@ -1,4 +1,4 @@
-"""Source text cut into lines, lines into coloured parts, and which lines are shown."""
+"""Splits source text into lines, and lines into coloured parts. Chooses the lines to show."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVariableType]
 from pygments.token import Comment, Keyword, Name, Number, String
 
-from vmapdbg.page.text.code import LEXERS
+from vmapdbg.install.targets import language_of
 
 Part = tuple[str, str]
 """The CSS class of a piece of a line, empty for plain text, and its text."""
@@ -25,10 +25,10 @@ _MOST_COLOURED = 60_000
 """A longer text, in characters, stays plain: its colours would be most of the page."""
 
 
-def choose_near(count: int, told: Iterable[int], around: int) -> Iterator[tuple[int, int]]:
-    """Yields which of `count` lines, from 0, are at most `around` from one of `told`, each with how many are left out
-    before it."""
-    near = {number + step for number in told for step in range(-around, around + 1)}
+def choose_near(count: int, important: Iterable[int], around: int) -> Iterator[tuple[int, int]]:
+    """Yields the lines, of `count` from 0, that are at most `around` from an important line; with each the number of
+    lines that are left out above it."""
+    near = {number + step for number in important for step in range(-around, around + 1)}
     gap = 0
     for number in range(count):
         if number in near:
@@ -44,20 +44,20 @@ def split_python(text: str) -> list[Sequence[Part]]:
 
 
 def split_kernel(text: str, target: str) -> list[Sequence[Part]]:
-    """Returns the lines of a kernel's source for a target; plain where nothing knows its language.
+    """Returns the lines of a kernel's source for a target; plain if no lexer knows its language.
 
-    Numbers stay plain: a kernel is full of them, and their colours would be half of the page.
+    Numbers stay plain: a kernel has so many that their colours would be half of the page.
     """
-    return _split(text, LEXERS.get(target.lower()), plain={"tn", "tb", "tf"})
+    return _split(text, language_of(target), plain={"tn", "tb", "tf"})
 
 
 def _split(text: str, language: str | None, plain: Collection[str] = ()) -> list[Sequence[Part]]:
-    # splitlines would also cut at a form feed, and Python's own line numbers would not agree
+    # splitlines also cuts at a form feed, but Python's line numbers do not
     written = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
     if language is None or len(text) > _MOST_COLOURED:
         return [[("", line)] for line in written]
     lines = _colour("\n".join(written), language, plain)
-    # a lexer may change the text; colours are not worth that
+    # a lexer may change the text: then show it without colours
     if ["".join(part for _, part in line) for line in lines] != written:
         return [[("", line)] for line in written]
     return [*lines]

@@ -53,14 +53,6 @@ class CodeRow:
     gap: int = 0
 
 
-@dataclass(frozen=True)
-class FoundFault:
-    """A finding, and how often it was found in a program."""
-
-    finding: Finding
-    count: int
-
-
 @dataclass
 class KernelView:
     """A row of the kernels. `facts` are names with their values before and after. A kernel of one side has `code`,
@@ -72,7 +64,7 @@ class KernelView:
     facts: list[tuple[str, str, str]]
     name_before: str = ""
     notes: list[str] = field(default_factory=list[str])
-    faults: list[FoundFault] = field(default_factory=list[FoundFault])
+    faults: list[tuple[Finding, int]] = field(default_factory=list[tuple[Finding, int]])
     code: list[CodeLine] = field(default_factory=list[CodeLine])
     rows: list[CodeRow] = field(default_factory=list[CodeRow])
     cut: str = ""
@@ -98,12 +90,12 @@ class KernelView:
         return _WORDS.get(self.row.change.status, self.row.change.status)
 
 
-def merge_findings(findings: Iterable[Finding]) -> list[FoundFault]:
-    """Returns findings of one kind in one program, at one line, as one."""
+def merge_findings(findings: Iterable[Finding]) -> list[tuple[Finding, int]]:
+    """Returns the first finding of each kind in a program, at a line, and how many there are."""
     merged: dict[tuple[str, str | None, str | None], list[Finding]] = defaultdict(list)
     for finding in findings:
         merged[finding.code, finding.kernel, finding.line].append(finding)
-    return [FoundFault(same[0], len(same)) for same in merged.values()]
+    return [(same[0], len(same)) for same in merged.values()]
 
 
 def view_kernels(

@@ -6,15 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from vmapdbg.diff import KernelSide, ScheduleDiff
-from vmapdbg.model.capture import Node, Schedule
+from vmapdbg.model.capture import Node
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known
 from vmapdbg.page.format import format_shape
 from vmapdbg.page.graph.dot import clean_text
 from vmapdbg.page.overview import KernelRow, Place
-from vmapdbg.page.text.why import Sentences
 from vmapdbg.page.view import View
-from vmapdbg.why import Explanation, explain_kernel, explain_node
+from vmapdbg.page.why import Explanation, explain_kernel, explain_node
 
 NodeKey = tuple[int, int]
 """The index of a schedule, and the id of a node in it."""
@@ -153,7 +152,7 @@ class Explainer:
             outcome = "" if made is None else made.outcome
             title, steps = -1, None
             if outcome or node.realized is not None or texts.size < _MOST_CHARACTERS / len(self.sides):
-                title, steps = _say(schedule, explain_node(schedule, node), texts)
+                title, steps = _say(explain_node(schedule, node), texts)
                 steps = self._join_steps(steps, self._twins.get(name), texts)
             line = lines.get(self.view.name_line(node.line or "") if shown.side == "before" else node.line or "", -1)
             described[name] = [texts.number(describe_node(node)), line, shown.kernels, outcome, title, steps]
@@ -169,7 +168,7 @@ class Explainer:
         if twin is None:
             return steps
         schedule = self.schedules["before"][twin[0]]
-        _, old = _say(schedule, explain_node(schedule, index_of(schedule).nodes[twin[1]]), texts)
+        _, old = _say(explain_node(schedule, index_of(schedule).nodes[twin[1]]), texts)
         if old == steps:
             return steps
         before, after = texts.number("before"), texts.number("after")
@@ -180,7 +179,7 @@ class Explainer:
         """Returns the title of a row of kernels and what was decided about its first kernel, as numbers of texts."""
         side, index, kernels = next(item for item in list_sides(row.places[0]) if item[2])
         schedule = self.schedules[side][index]
-        return _say(schedule, explain_kernel(schedule, kernels[0].number, kernels[0].kernel), texts)
+        return _say(explain_kernel(schedule, kernels[0].number, kernels[0].kernel), texts)
 
 
 def _name_twins(pair: ScheduleDiff) -> dict[int, str]:
@@ -190,13 +189,11 @@ def _name_twins(pair: ScheduleDiff) -> dict[int, str]:
     return {node: name_node((pair.after, twin)) for node, twin in pair.pair_nodes().items()}
 
 
-def _say(schedule: Schedule, explanation: Explanation, texts: Texts) -> tuple[int, Steps]:
+def _say(explanation: Explanation, texts: Texts) -> tuple[int, Steps]:
     """The title of an explanation and its steps, as numbers of texts."""
-    sentences = Sentences(schedule, explanation)
     steps: Steps = []
     for step in explanation.steps:
-        heading: str = schedule.buffer_op if step.topic == "BUFFERIZE" else step.topic
-        numbers = [texts.number(sentence) for fact in step.facts for sentence in sentences.say(fact)]
+        numbers = [texts.number(sentence) for sentence in (*step.sentences, *step.alerts)]
         if numbers:
-            steps.append([texts.number(heading), *numbers])
-    return texts.number(sentences.say_title()), steps
+            steps.append([texts.number(step.topic), *numbers])
+    return texts.number(explanation.title), steps

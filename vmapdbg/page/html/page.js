@@ -1,16 +1,16 @@
 "use strict";
-// What the page does once it is open: it links lines, kernels and nodes, searches, and moves the drawing.
-// Texts come into the page by textContent alone; what showState() puts in are parts of the page that the template made.
+// Links lines, kernels and nodes of the open page, searches, and moves the drawing.
+// All text comes into the page by textContent. showState() puts in parts that the template made.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
   const $ = (id) => document.getElementById(id);
   let kernels, nodes, lines, schedules;
 
-  // what page.py writes of a page: [name, lines, title, steps] and [what, line, kernels, outcome, title, steps]
+  // page.py writes kernels as [name, lines, title, steps], nodes as [what, line, kernels, outcome, title, steps]
   function read(page) {
     kernels = [];
-    // numbers that other states have are left out
+    // some numbers belong to other states
     page.kernels.forEach(([name, lines, title, steps], position) => {
       kernels[page.numbers ? page.numbers[position] : position] = { name, lines, title, steps };
     });
@@ -19,7 +19,7 @@
     lines = page.lines.map(([name, whole]) => ({ name, whole, kernels: [], nodes: [] }));
     kernels.forEach((kernel, number) => kernel.lines.forEach((line) => lines[line].kernels.push(number)));
     nodes.forEach((node) => { if (node.line >= 0) lines[node.line].nodes.push(node.key); });
-    // ids repeat from schedule to schedule
+    // the ids of nodes repeat from schedule to schedule
     schedules = new Set([...nodes.keys()].map((key) => key.replace("b", "").split(":")[0]));
   }
 
@@ -27,6 +27,7 @@
 
   function make(tag, className, text) {
     const element = document.createElement(tag);
+    if (tag === "button") element.type = "button";
     if (className) element.className = className;
     if (text !== undefined) element.textContent = text;
     return element;
@@ -41,7 +42,7 @@
       const node = nodes.get(key);
       return { lines: node.line >= 0 ? [node.line] : [], kernels: node.kernels, nodes: [key] };
     },
-    // of a drawing: several kernels as one
+    // a box of a drawing that is several kernels
     box: (box) => {
       const inside = kernelsOf(box);
       return { lines: inside.flatMap((number) => kernels[number].lines), kernels: inside, nodes: [] };
@@ -76,20 +77,16 @@
       if (!from || !from.closest || from.closest(".panel") !== $(panel)) scrollToLit($(panel));
     }
     showLitBox(from);
-    tellAddress();
+    writeAddress();
   }
 
-  function tellAddress() {
+  function writeAddress() {
     const place = [];
     if (state) place.push(`state=${state}`);
-    // a box has no name of its own: what is inside has
+    // a box has no name
     if (chosen && chosen.kind !== "box") place.push(`${chosen.kind}=${chosen.id}`);
-    setAddress(`#${place.join("&")}`);
-  }
-
-  function setAddress(place) {
-    // inside a notebook the page has no address of its own
-    if (location.protocol !== "about:") history.replaceState(null, "", place);
+    // inside a notebook the page has no address
+    if (location.protocol !== "about:") history.replaceState(null, "", `#${place.join("&")}`);
   }
 
   function mark(element, isLit, isChosen) {
@@ -106,13 +103,13 @@
   function clear() {
     clearMarks();
     $("why").replaceChildren(make("p", "muted", "Nothing is selected."));
-    tellAddress();
+    writeAddress();
   }
 
   function scrollToLit(panel) {
     const first = panel.querySelector(".chosen") || panel.querySelector(".lit");
     if (!first) return;
-    // to the start of the line, which a long one may have been scrolled away from
+    // to the start of the line: a long line may be scrolled to the side
     panel.scrollLeft = 0;
     const row = (first.querySelector("summary") || first).getBoundingClientRect(), frame = panel.getBoundingClientRect();
     const above = row.top - (frame.top + 70), below = row.bottom - (frame.bottom - 30);
@@ -127,14 +124,14 @@
     why.replaceChildren();
     if (kind === "line") {
       why.append(make("h4", "", lines[id].whole));
-      why.append(listKernels(lines[id].kernels), listNodes(lines[id].nodes, "those with a buffer first"));
+      why.append(listKernels(lines[id].kernels), listNodes(lines[id].nodes, "nodes with a buffer first"));
     } else if (kind === "box") {
       why.append(make("h4", "", id.getAttribute("aria-label")), listKernels(kernelsOf(id), "kernels inside"));
     } else {
       const subject = kind === "kernel" ? kernels[id] : nodes.get(id);
       why.append(make("h4", "", subject.title >= 0 ? data.texts[subject.title] : `node ${numberOf(id)}  ${subject.what}`));
       if (subject.steps) why.append(listSteps(subject.steps));
-      else why.append(make("p", "muted", "It has no buffer of its own. The page would be too large with more: vmapdbg why has it."));
+      else why.append(make("p", "muted", "It has no buffer. The page would be too large with more reasons: vmapdbg why has them."));
     }
     why.scrollTop = 0;
   }
@@ -149,7 +146,7 @@
     return list;
   }
 
-  // of a page with two sides `b0:48` is node 48 of before
+  // on a page of two runs, `b0:48` is a node that only before has
   function numberOf(key) {
     const plain = key.replace("b", ""), number = schedules.size > 1 ? plain : plain.split(":")[1];
     return plain === key ? number : `${number} before`;
@@ -160,7 +157,6 @@
     box.append(make("span", "muted", numbers.length ? title : "no kernel computes a value of it"));
     for (const number of numbers) {
       const button = make("button", "to", kernels[number].name);
-      button.type = "button";
       button.dataset.kernels = String(number);
       box.append(button);
     }
@@ -175,7 +171,6 @@
     const list = make("ul");
     for (const key of sorted) {
       const node = nodes.get(key), button = make("button"), row = make("li");
-      button.type = "button";
       button.dataset.node = key;
       button.append(make("span", "id", numberOf(key)), make("span", "", node.what));
       button.append(make("span", node.outcome, node.outcome && `buffer ${node.outcome}`));
@@ -204,7 +199,7 @@
   // *** the drawing
 
   const zooms = new Map();
-  // of a page with two sides both
+  // both, on a page of two runs
   const shown = () => all(".drawing:not([hidden]) .part:not([hidden]) .graph");
   const wholeBox = (svg) => svg.dataset.box.split(/[\s,]+/).map(Number);
 
@@ -213,7 +208,7 @@
     svg.setAttribute("viewBox", view.join(" "));
   }
 
-  // at first what fills the width, from the top: a tall drawing shown whole could not be read
+  // at first the width is filled, from the top: a tall drawing shown whole is too small to read
   function startView(svg) {
     const [x, y, width, height] = wholeBox(svg), size = svg.getBoundingClientRect();
     if (!size.width || !size.height) return;
@@ -236,17 +231,17 @@
 
   function showLitBox(from) {
     const graph = from && from.closest && from.closest(".graph");
-    // the drawing with most of it; of those that have as much the one that is seen
+    // the drawing with the most; of several, the drawing that is shown
     const countLit = (drawing) => all("[data-part='0'] .lit", drawing).length - drawing.hidden / 2;
     const drawings = all(".drawing").map((drawing) => ({ drawing, count: countLit(drawing) }));
     const best = drawings.sort((a, b) => b.count - a.count)[0];
     if (!best || best.count <= 0) return;
     if (!graph) showPicture(+best.drawing.dataset.picture);
-    // what is not inside of the box that is open is seen in the whole
+    // close an open box if nothing inside it is lit
     for (const open of all(".part:not([hidden])", best.drawing)) {
       if (+open.dataset.part && !open.querySelector(".lit") && !open.contains(from)) openPart(open.parentElement, []);
     }
-    // the one that was clicked stays where it is; what belongs to it on the other side comes into view
+    // the clicked drawing stays in place; the other one moves to what is lit
     for (const other of shown()) {
       const lit = other.querySelector(".chosen") || other.querySelector(".lit");
       if (lit && other !== graph) moveTo(lit);
@@ -267,12 +262,12 @@
     shown().filter((svg) => !zooms.has(svg)).forEach(startView);
   }
 
-  // *** what is inside of a box
+  // *** the inside of a box
 
   const partOf = (figure, number) => figure.querySelector(`[data-part="${number}"]`);
   const ways = new Map();
 
-  // `way` are the numbers of the parts that were opened, one inside of the other; none shows the whole
+  // `way` has the numbers of the opened parts, outermost first; an empty way shows the whole
   function openPart(figure, way) {
     ways.set(figure, way);
     const number = way.length ? way[way.length - 1] : 0;
@@ -281,7 +276,6 @@
     trail.hidden = !way.length;
     trail.replaceChildren(...[0, ...way].map((part, depth) => {
       const button = make("button", "", partOf(figure, part).dataset.title);
-      button.type = "button";
       button.disabled = depth === way.length;
       button.addEventListener("click", () => closeTo(figure, depth));
       return button;
@@ -293,7 +287,7 @@
     const figure = box.closest("figure"), way = [...(ways.get(figure) || []), +box.dataset.opens];
     select("box", box, box);
     openPart(figure, way);
-    // the box is gone from view: so that Tab goes on inside of it
+    // the box is hidden now: Tab continues inside it
     figure.querySelector(".trail button:not(:disabled)").focus();
   }
 
@@ -336,9 +330,9 @@
     const end = () => { last = null; svg.classList.remove("moving"); };
     svg.addEventListener("pointerup", end);
     svg.addEventListener("pointerleave", end);
-    // a box that Tab has gone to is brought into view
+    // Tab brings a box into view
     svg.addEventListener("focusin", (event) => moveTo(event.target));
-    // a box is not selected by dragging the drawing
+    // dragging the drawing does not select a box
     svg.addEventListener("click", (event) => { if (moved >= 4) event.stopPropagation(); }, true);
   }
 
@@ -374,7 +368,6 @@
       count += 1;
       if (count > MOST_HITS) continue;
       const button = make("button"), row = make("li");
-      button.type = "button";
       button.append(make("span", "kind", kind), make("span", "what", text));
       button.addEventListener("click", () => { list.hidden = true; select(kind, id); });
       row.append(button);
@@ -393,10 +386,8 @@
     if (from.matches("summary.row")) {
       const details = from.parentElement;
       fillNodes(details);
-      // closing one is no choice
-      if (!details.open) {
-        select("kernel", +details.dataset.kernel, from);
-      }
+      // to close a kernel does not select it
+      if (!details.open) select("kernel", +details.dataset.kernel, from);
     } else if (from.dataset.node !== undefined) select("node", from.dataset.node, from);
     else if (from.dataset.line !== undefined) select("line", +from.dataset.line, from);
     else if (from.dataset.opens !== undefined) openBox(from);
@@ -404,7 +395,7 @@
     else if (from.dataset.kernels !== undefined) select("kernel", kernelsOf(from)[0], from);
   });
 
-  // a kernel that select() has opened is not closed again by the click that did so
+  // the click that lets select() open a kernel must not close it again
   document.addEventListener("click", (event) => {
     const row = event.target.closest("summary.row");
     if (row && !row.parentElement.open) event.preventDefault();
@@ -413,15 +404,11 @@
   function step(by) {
     const row = document.activeElement.closest("#hits li, tr.has, details.kernel, .nodes li, .list li");
     const panel = row?.closest("#hits, .lines, #kernels, ul");
-    const kinds = "#hits li, tr.has, details.kernel, .nodes li, .list li";
-    if (!row || !panel) return false;
-    const group = all(kinds, panel).filter((item) => item.matches(kindOf(row)));
-    const next = group[group.indexOf(row) + by];
-    if (!next) return true;
-    next.querySelector("summary, button").focus();
+    if (!panel) return false;
+    const group = all("tr.has, details.kernel, li", panel).filter((item) => item.tagName === row.tagName);
+    group[group.indexOf(row) + by]?.querySelector("summary, button")?.focus();
     return true;
   }
-  const kindOf = (row) => row.matches("tr") ? "tr.has" : row.matches("details") ? "details.kernel" : "li";
 
   const zoomAll = (factor) => shown().forEach((svg) => zoom(svg, factor));
   const zoomKeys = { "+": () => zoomAll(0.8), "=": () => zoomAll(0.8), "-": () => zoomAll(1.25), 0: () => shown().forEach(fit) };
@@ -450,7 +437,7 @@
   $("search").addEventListener("focus", search);
   window.addEventListener("resize", () => { zooms.clear(); shown().forEach(startView); });
 
-  // what is put in anew with each state
+  // prepares the parts that each state puts in again
   function start() {
     $("in").addEventListener("click", () => zoomAll(0.8));
     $("out").addEventListener("click", () => zoomAll(1.25));
@@ -473,10 +460,10 @@
     switches.forEach((box, position) => { box.checked = on[position]; });
     $("said").textContent = said;
     if (asked !== page) showPage(asked);
-    tellAddress();
+    writeAddress();
   }
 
-  // what is selected stays so where this state has it, too
+  // the selection stays if this state has it
   function showPage(number) {
     const old = chosen && chosen.kind !== "box" && { kind: chosen.kind, name: nameOf(chosen.kind, chosen.id) };
     const scrolled = page === null ? [] : ["source", "kernels"].map((id) => [id, $(id).scrollTop]);

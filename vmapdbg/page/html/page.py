@@ -29,7 +29,7 @@ from vmapdbg.page.format import (
 )
 from vmapdbg.page.graph.dot import clean_text
 from vmapdbg.page.html.drawing import draw_view
-from vmapdbg.page.html.kernels import FoundFault, KernelView, merge_findings, view_kernels
+from vmapdbg.page.html.kernels import KernelView, merge_findings, view_kernels
 from vmapdbg.page.html.nodes import Explainer, Texts
 from vmapdbg.page.html.source import SourceFile, SourceView, collect_notes, view_files
 from vmapdbg.page.overview import (
@@ -101,6 +101,8 @@ def fill_template(
         data=Markup(_dump(data)),
         cut=Markup(cut),
         frame=Markup(frame),
+        format_share=format_share,
+        ratio=ratio,
     )
 
 
@@ -204,6 +206,8 @@ class Report:
         self.places = Places(self.notes, view.after.snippet)
         snippets = view.before.snippet, view.after.snippet
         self.sources: list[SourceView] = view_files(files_before or files, files, self.notes, snippets)
+        self.rules: list[RuleRow] = count_rules(view)
+        self.methods: list[CostRow] = [] if view.is_pair else count_methods(view)
         self.rule_names = {rule.code: rule.name for rule in RULES}
 
     def _choose_nodes(self, rows: Sequence[tuple[int, KernelRow]]) -> None:
@@ -215,16 +219,6 @@ class Report:
                 self.explainer.add_name(name)
 
     # *** for the template
-
-    def share(self, part: float, whole: float) -> str:
-        return format_share(part, whole)
-
-    def width(self, part: float, whole: float) -> int:
-        """A part in per cent, for a bar."""
-        return round(100 * part / whole) if whole else 0
-
-    def ratio(self, before: float, after: float) -> str:
-        return ratio(before, after)
 
     def place(self, line: str | None) -> str:
         return self.places.format(line)
@@ -250,8 +244,8 @@ class Report:
             sides = [("", self.after.error)]
         return [(name, error) for name, error in sides if error is not None]
 
-    def list_findings(self) -> list[tuple[str, list[FoundFault]]]:
-        """The findings of one run; of two runs the new ones, and those that are gone."""
+    def list_findings(self) -> list[tuple[str, list[tuple[Finding, int]]]]:
+        """The findings of one run; of two runs the `new` and the `gone` findings. Each has its count."""
         if not self.is_pair:
             return [("", merge_findings(self.after.findings))]
         new, gone = self.view.diff.findings_new, self.view.diff.findings_gone
@@ -277,12 +271,6 @@ class Report:
         if self.is_pair:
             return sum(not pair.is_empty for pair in self.view.schedules)
         return len(find_distinct(self.after))
-
-    def list_rules(self) -> list[RuleRow]:
-        return count_rules(self.view)
-
-    def list_methods(self) -> list[CostRow]:
-        return [] if self.is_pair else count_methods(self.view)
 
     def list_outcomes(self) -> list[str]:
         """How many buffers were kept and removed, by which rules."""

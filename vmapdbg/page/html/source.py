@@ -8,8 +8,8 @@ from difflib import SequenceMatcher
 from pathlib import Path
 
 from vmapdbg.model.capture import Capture, Finding, Realized, Schedule
-from vmapdbg.model.place import split_place
 from vmapdbg.model.schedule_index import index_of
+from vmapdbg.model.wording import split_place
 from vmapdbg.page.html.code import Part, choose_near, split_python
 from vmapdbg.page.html.nodes import name_node
 from vmapdbg.page.overview import Cost, CostRow, pair_lines

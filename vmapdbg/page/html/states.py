@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vmapdbg.install.patches import PATCHES
-from vmapdbg.install.states import PatchState
+from vmapdbg.install.patches import PATCHES, PatchState
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.schedule_index import kernel_identity
 from vmapdbg.model.wording import format_plural

@@ -1,4 +1,4 @@
-"""Prints what `bisect` found: the outcomes, the sets of patches that decide between them, and what was tried."""
+"""Prints what `bisect` found: the outcomes, what decides between them, and what was tried."""
 
 from __future__ import annotations
 
@@ -10,8 +10,15 @@ from rich.text import Text
 from vmapdbg.bisect.outcome import Outcome
 from vmapdbg.bisect.search import Found, Search
 from vmapdbg.install.patches import Patches, spell_patches
-from vmapdbg.model.wording import format_plural
+from vmapdbg.model.wording import format_known, format_plural, join_first
+from vmapdbg.page.documents import Decided, DecisionsDocument, DecisionTrial, History
+from vmapdbg.page.format import format_shape
+from vmapdbg.page.text.diff import print_diff
 from vmapdbg.page.text.layout import Page, Part
+
+_MOST_LISTED = 6
+
+# *** sets of patches
 
 
 def print_bisect(snippet: str, kind: str, search: Search, outcomes: Sequence[Outcome], console: Console) -> None:
@@ -27,19 +34,23 @@ def print_bisect(snippet: str, kind: str, search: Search, outcomes: Sequence[Out
         lines += page.wrap(("no set of patches that was tried changes the outcome", "bold"), indent=2, hang=2)
     else:
         whole, empty = search.outcomes[search.given], search.outcomes[frozenset()]
-        lines += _format_found(page, f"taken away, changes {whole}", search, search.removed, away=True)
-        lines += _format_found(page, f"alone, changes {empty} (no patch)", search, search.added)
+        lines += _format_sets(page, f"taken away, changes {whole}", search, search.removed, away=True)
+        lines += _format_sets(page, f"alone, changes {empty} (no patch)", search, search.added)
         if whole != empty:
-            lines += _format_found(page, f"alone, enough for {whole}", search, search.enough)
-    page.show([*lines, Text(), *_format_tried(page, search)])
+            lines += _format_sets(page, f"alone, enough for {whole}", search, search.enough)
+    lines += [Text(), page.text("tried", "dim")]
+    for patches, name in search.outcomes.items():
+        parts: list[Part] = [(name, "bold"), f"  {spell_patches(patches).replace(',', ', ')}"]
+        if patches == search.given:
+            parts.append(("  (as given)", "dim"))
+        lines += page.wrap(*parts, indent=2, hang=3)
+    page.show(lines)
 
 
-def _format_found(page: Page, label: str, search: Search, found: Found[str], away: bool = False) -> list[Text]:
+def _format_sets(page: Page, label: str, search: Search, found: Found[str], away: bool = False) -> list[Text]:
     parts: list[Part] = [f"{label}: "]
     for position, patches in enumerate(found.sets):
-        tried = patches
-        if away:
-            tried = search.given - patches
+        tried = search.given - patches if away else patches
         if position:
             parts.append(" or ")
         parts += [(format_set(patches), "bold green"), f" -> {search.outcomes[tried]}"]
@@ -57,15 +68,117 @@ def _describe_proof(found: Found[str]) -> str:
 
 
 def format_set(patches: Patches) -> str:
+    """Returns the names of some patches."""
     return ", ".join(sorted(patches)) or "none"
 
 
-def _format_tried(page: Page, search: Search) -> list[Text]:
-    lines = [page.text("tried", "dim")]
-    for patches, name in search.outcomes.items():
-        spec = spell_patches(patches).replace(",", ", ")
-        parts: list[Part] = [(name, "bold"), f"  {spec}"]
-        if patches == search.given:
-            parts.append(("  (as given)", "dim"))
-        lines += page.wrap(*parts, indent=2, hang=3)
+# *** commits
+
+
+def print_history(history: History, console: Console) -> None:
+    """Prints the outcomes, the commits that were tried, the commit that was searched for, and its schedule diff."""
+    page = Page(console)
+    counts = f"{format_plural(len(history.tried), 'run')} of {format_plural(history.commits + 1, 'commit')}"
+    lines = page.wrap((history.snippet, "bold"), f"  {counts}, by {history.by}", hang=2)
+    for outcome in history.outcomes:
+        lines += page.wrap((outcome.name, "bold"), f"  {outcome.summary}", indent=2, hang=3)
+    lines += [Text(), page.text("tried, the oldest first", "dim")]
+    for trial in history.tried:
+        lines += page.wrap((trial.outcome or "-", "bold"), f"  {trial.commit}", indent=2, hang=3)
+    if any(trial.outcome is None for trial in history.tried):
+        lines.append(page.text("  - could not be run", "dim"))
+    page.show([*lines, Text(), *_format_suspects(page, history)])
+    if history.changes is not None:
+        print_diff(history.changes, console)
+
+
+def _format_suspects(page: Page, history: History) -> list[Text]:
+    if not history.suspects:
+        return page.wrap(("no commit changed the outcome", "bold"), hang=2)
+    if len(history.suspects) == 1:
+        return page.wrap("the first commit with another outcome: ", (history.suspects[0], "bold green"), hang=2)
+    lines = page.wrap("one of these changed the outcome; those before the last cannot be run:", hang=2)
+    for commit in history.suspects:
+        lines += page.wrap((commit, "bold green"), indent=2, hang=2)
     return lines
+
+
+# *** decisions
+
+
+def print_decisions(document: DecisionsDocument, console: Console) -> None:
+    """Prints the outcomes, the decisions that were found, all that was tried, and the schedule diff."""
+    page = Page(console)
+    runs = format_plural(len(document.tried), "run")
+    lines = page.wrap((document.snippet, "bold"), f"  {runs}, by {document.by}", hang=2)
+    for outcome in document.outcomes:
+        role = (f"  ({_name_role(document, outcome.name)})", "dim")
+        lines += page.wrap((outcome.name, "bold"), f"  {outcome.summary}", role, indent=2, hang=3)
+    lines += [Text(), *_format_decisions(page, document), Text(), page.text("tried", "dim")]
+    for trial in document.tried:
+        kernels = (f"  {format_plural(trial.kernels, 'kernel')}", "dim")
+        lines += page.wrap((trial.outcome, "bold"), f"  {_name_trial(trial)}", kernels, indent=2, hang=3)
+    page.show(lines)
+    if document.changes is not None:
+        page.show([Text(), page.text("what the first of them changes", "dim")])
+        print_diff(document.changes, console)
+
+
+def _name_role(document: DecisionsDocument, outcome: str) -> str:
+    roles: list[str] = []
+    if outcome == document.right:
+        roles.append(f"taken for right: {document.reference}")
+    if outcome == document.given:
+        roles.append("as it is")
+    roles.append(format_plural(sum(trial.outcome == outcome for trial in document.tried), "run"))
+    return "; ".join(roles)
+
+
+def _format_decisions(page: Page, document: DecisionsDocument) -> list[Text]:
+    if document.given == document.right:
+        return page.wrap(("it comes out as what is taken for right: there is nothing to mend", "bold"), hang=2)
+    head = _say_found(document)
+    rest = "" if document.complete else ", not all tried: --runs"
+    nodes = format_plural(document.candidates, "node")
+    lines = page.wrap((head, "bold"), f"  ({nodes} to force{rest})", hang=2)
+    for trial in document.found:
+        outcome = f" -> {trial.outcome}, {format_plural(trial.kernels, 'kernel')}"
+        for decided in trial.decisions:
+            lines += page.wrap((say_decided(decided), "bold green"), outcome, indent=2, hang=2)
+    return lines
+
+
+def _say_found(document: DecisionsDocument) -> str:
+    does = "changes it" if document.right is None else "makes it right"
+    if not document.found:
+        return f"no decision that was tried {does}"
+    first = document.found[0]
+    if len(first.decisions) > 1:
+        together = f"these {len(first.decisions)} decisions together make it right"
+        return together + (", and no part of them does" if document.complete else ": fewer may do")
+    if len(document.found) == 1:
+        return f"this one decision {does}"
+    return f"any one of these {len(document.found)} decisions {does}, that with the fewest kernels first"
+
+
+def say_decided(decided: Decided) -> str:
+    """Returns `schedule 1: REDUCE 5 (8,), file:12, forced to be a buffer`."""
+    shape, line = format_known(" {}", format_shape(decided.shape)), format_known(", {}", decided.line)
+    if not decided.realized:
+        what = "let go"
+    elif decided.kept:
+        what = "forced to be a buffer"
+    else:
+        what = "forced to be a realize point (its buffer is removed again)"
+    return f"schedule {decided.schedule}: {decided.op} {decided.node}{shape}{line}, {what}"
+
+
+def _name_trial(trial: DecisionTrial) -> str:
+    if not trial.decisions:
+        return "as it is"
+    parts: list[str] = []
+    for what, realized in (("forced", True), ("let go", False)):
+        names = [f"{decided.op} {decided.node}" for decided in trial.decisions if decided.realized == realized]
+        if names:
+            parts.append(f"{what}: {join_first(names, _MOST_LISTED)}")
+    return "; ".join(parts)

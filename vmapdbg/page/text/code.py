@@ -12,6 +12,7 @@ from rich.syntax import Syntax
 from rich.text import Span, Text
 
 from vmapdbg.diff.source import LinePair
+from vmapdbg.install.targets import language_of
 from vmapdbg.model.wording import format_plural
 from vmapdbg.page.text.layout import Page
 from vmapdbg.page.text.view import AFTER, BEFORE, CHANGED
@@ -20,23 +21,6 @@ _THEME = "ansi_dark"
 _MORE_INDENT = 4
 # A fold is at the last space if that leaves less than a third of the line empty.
 _FULL_ENOUGH = 2 / 3
-LEXERS = {
-    "c": "c",
-    "clang": "c",
-    "cpu": "c",
-    "metal": "c++",
-    "cuda": "cuda",
-    "nv": "cuda",
-    "hip": "cuda",
-    "amd": "cuda",
-    "opencl": "c",
-    "cl": "c",
-    "qcom": "c",
-    "wgsl": "wgsl",
-    "webgpu": "wgsl",
-    "llvm": "llvm",
-    "ptx": "ptx",
-}
 # What a fold must not cut: an identifier or number, an operator, a string, a run of spaces.
 _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[\w.$@%]+|\s+|->|<<=?|>>=?|[-+*/<>=!&|]=|&&|\|\||\+\+|--|::|//|/\*|\*/|.')
 _CONTEXT = 3
@@ -54,7 +38,7 @@ _Item = tuple[LinePair, Text | None, Text | None]
 
 def highlight(code: str, target: str) -> Text:
     """Returns source text coloured for `target`; plain where pygments has no lexer for it."""
-    lexer = LEXERS.get(target.lower())
+    lexer = language_of(target)
     if lexer is None:
         return Text(code)
     text = Syntax("", lexer, theme=_THEME, background_color="default").highlight(code)

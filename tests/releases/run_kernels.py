@@ -1,0 +1,77 @@
+"""Prints, as JSON, whether the linear programs of kernels compute what their ASTs say: run whole by tinygrad's PYTHON
+device, and once for some elements with loops fixed to the steps that write them."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from observed import schedule_program
+
+MOST_STEPS = 20_000
+"""A longer program runs for some elements only."""
+
+
+def compare(ast: Any, uops: Any) -> dict[str, Any]:
+    from vmapdbg.child.compare import linear_fault
+    from vmapdbg.child.compare.kernel_rerun import WrongBuffer
+    from vmapdbg.child.evidence.graphs import KernelRun, WrittenBuffer
+    from vmapdbg.child.evidence.kernel_packer import pack_kernel
+    from vmapdbg.child.program.emulator import keep_program
+    from vmapdbg.child.program.linear_reader import read_memories
+    from vmapdbg.child.program.programs import count_steps
+    from vmapdbg.reference.kernels import run_kernel
+    from vmapdbg.values.numbers import Array, decode, encode
+    from vmapdbg.values.tolerance import make_tolerance
+
+    buffers = [buffer for buffer in read_memories(uops) if buffer.space == "global"]
+    arguments: dict[int, Array] = {}
+    for buffer in buffers:
+        numbers = np.random.default_rng(buffer.slot).integers(0, 4, buffer.size)
+        arguments[buffer.slot] = encode(numbers, buffer.dtype)
+    out = next(buffer for buffer in buffers if buffer.slot == 0)
+    right = run_kernel(pack_kernel(ast, {}), arguments)[0].array
+    count = max(arguments) + 1
+    names = tuple(str(slot) if slot in arguments else None for slot in range(count))
+    blobs = {str(slot): array.data for slot, array in arguments.items()}
+    run = KernelRun(None, names, None, "linear")
+    written = WrittenBuffer(1, 0, (0,), ((0, out.size),), out.dtype, out.size, "got", run=run)
+    tolerance = make_tolerance(out.dtype, 100, 100.0)
+    wrong = WrongBuffer(written, right, right, (), tolerance, lambda found: None)  # type: ignore[arg-type,return-value]
+    linear = linear_fault.LinearRun(blobs.__getitem__, wrong, keep_program(uops, {}))
+    said: dict[str, Any] = {"whole": True}
+    expected = decode(right)
+    if count_steps(linear.program) <= MOST_STEPS:
+        whole = decode(Array(linear.compute_all(), out.dtype, (out.size,)))
+        said["whole"] = bool(np.allclose(whole, expected, rtol=1e-3, equal_nan=True))
+    data, is_computed = linear.compute_some(np.ones(out.size, np.bool_))
+    parts = decode(Array(data, out.dtype, (out.size,)))
+    said["parts"] = bool(np.allclose(parts[is_computed], expected[is_computed], rtol=1e-3, equal_nan=True))
+    said["computed"] = int(is_computed.sum())
+    return said
+
+
+def main() -> None:
+    targets, programs = sys.argv[1].split(","), sys.argv[2:]
+    from vmapdbg.child.listen.hooks import start
+
+    recorder = start()
+    importlib.import_module("tinygrad.tensor")
+    adapter: Any = recorder.adapter
+    out = []
+    for path in programs:
+        recorder.forget()
+        schedule_program(path, adapter)
+        for kernel in [k for s in recorder.schedules for k in (s.passed.kernels if s.passed else ()) if k.is_compute]:
+            for target in targets:
+                compiled = adapter.compile(kernel.ast, target)
+                out.append({"of": f"{Path(path).stem} {compiled.name} {target}", **compare(kernel.ast, compiled.uops)})
+    print(json.dumps(out))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,325 @@
+"""Talks to the user: messages on stderr, results on stdout or in a file, the pager, progress, exit codes."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
+from typing import IO, Any, Literal
+
+import click
+
+from vmapdbg.model.capture import Capture
+from vmapdbg.model.data import dump_document
+from vmapdbg.model.failure import EXIT_CHILD, EXIT_SNIPPET
+
+_DISPLAY, _PAGER = "vmapdbg.display", "vmapdbg.pager"
+_DEFAULT_PAGER = "less"
+_NARROWEST = 20
+
+Colour = Literal["auto", "always", "never"]
+
+# *** messages
+
+
+def say(message: str) -> None:
+    """Prints one line on stderr."""
+    click.echo(f"vmapdbg: {message}", err=True)
+
+
+say_once = functools.cache(say)
+"""Prints a line on stderr the first time it is called with that line."""
+
+
+def report_no_schedule(capture: Capture) -> None:
+    """Says why there is nothing to see. If the snippet failed, stderr has its traceback already."""
+    if capture.error is None:
+        say(f"{capture.snippet} made no schedule: it realized nothing and left no lazy Tensor in a global")
+
+
+def report_death(capture: Capture) -> None:
+    """If the child died after it had captured something, says how."""
+    if capture.error is not None and capture.error.type == "ChildDied":
+        say(capture.error.message)
+
+
+def report_untimed(*captures: Capture) -> None:
+    """Says that --time measured nothing, unless a snippet failed: then stderr has its traceback already."""
+    kernels = [kernel for capture in captures for kernel in capture.kernels]
+    failed = any(capture.error is not None for capture in captures)
+    if failed or not kernels or any(kernel.measured is not None for kernel in kernels):
+        return
+    say(f"no kernel was timed: what ran is not the source for {captures[-1].target} that is shown")
+
+
+# *** the end of a command
+
+# the errors of a snippet that did not end by itself
+_HUNG = frozenset({"ChildDied", "EndlessRewrite"})
+
+
+def end_after(capture: Capture) -> None:
+    """Ends the command if the snippet failed, with the exit code of its failure. Its traceback is on stderr already."""
+    close_pager()
+    if capture.error is not None and capture.error.type == "SystemExit":
+        say(f"{capture.snippet} exited with status {capture.error.message}")
+    end_if_failed(capture)
+
+
+def end_if_failed(capture: Capture) -> None:
+    """Does the same, and leaves out the message about the snippet's exit status."""
+    close_pager()
+    status = exit_code_of(capture)
+    if status:
+        sys.exit(status)
+
+
+def exit_code_of(capture: Capture) -> int:
+    """Returns the exit code of a snippet's failure, 0 if it did not fail."""
+    if capture.error is not None:
+        return EXIT_CHILD if capture.error.type in _HUNG else EXIT_SNIPPET
+    if any(kernel.failed is not None for kernel in capture.kernels):
+        # the snippet did not need this kernel, so the failure of its code generation is the only one
+        return EXIT_CHILD
+    return 0
+
+
+# *** results
+
+
+@dataclass(frozen=True)
+class Display:
+    """How results are printed: `width` in columns, None for the terminal's. `file` is used in place of stdout."""
+
+    colour: Colour = "auto"
+    width: int | None = None
+    paged: bool = True
+    file: IO[str] | None = None
+
+
+def _get_meta() -> dict[str, Any]:
+    """Returns the data of the running command; outside of a command, a new dict."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return {}
+    return context.meta
+
+
+def get_display() -> Display:
+    return _get_meta().get(_DISPLAY, Display())
+
+
+def set_display(**changed: Any) -> None:
+    """Sets fields of the Display of the running command."""
+    _get_meta()[_DISPLAY] = replace(get_display(), **changed)
+
+
+def _take_colour(_: click.Context, __: click.Parameter, value: Colour | None) -> None:
+    if value is not None:
+        set_display(colour=value)
+
+
+def _take_width(_: click.Context, __: click.Parameter, value: int | None) -> None:
+    if value is not None:
+        set_display(width=value)
+
+
+def _take_no_pager(_: click.Context, __: click.Parameter, value: bool) -> None:
+    # False does not reset it: the option may be given before the subcommand
+    if value:
+        set_display(paged=False)
+
+
+_colour_option = click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    expose_value=False,
+    callback=_take_colour,
+    help="Colours.  [default: auto, on a terminal without NO_COLOR]",
+)
+_width_option = click.option(
+    "--width",
+    type=click.IntRange(min=_NARROWEST),
+    expose_value=False,
+    callback=_take_width,
+    help="Columns.  [default: those of the terminal]",
+)
+_pager_option = click.option(
+    "--no-pager",
+    is_flag=True,
+    expose_value=False,
+    callback=_take_no_pager,
+    help="Print to the terminal at once, not through $PAGER (less -FRX).",
+)
+
+
+def display_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a command the options about printing. The tool has them, too: `vmapdbg --width 80 show F`."""
+    return _colour_option(_width_option(_pager_option(command)))
+
+
+def print_json(document: Any) -> None:
+    """Prints a JSON document on stdout."""
+    print_text(dump_document(document))
+
+
+def print_text(text: str) -> None:
+    """Prints text for a program on stdout, or writes it to the file of the Display."""
+    (get_display().file or sys.stdout).write(text)
+
+
+def make_console(stderr: bool = False) -> Any:
+    """Returns a console for stdout or stderr, with the width and colours of the terminal and the options. It is plain
+    in a pipe and honours NO_COLOR. On a terminal, the console for stdout prints to a pager."""
+    from vmapdbg.page.text.legible import LegibleConsole
+
+    display = get_display()
+    file = None
+    if not stderr:
+        file = display.file or start_pager(display)
+    more: dict[str, Any] = {"file": file, "width": display.width}
+    if display.colour == "always":
+        more |= {"force_terminal": True, "no_color": False}
+    if display.colour == "never":
+        more |= {"color_system": None}
+    console = LegibleConsole(stderr=stderr, highlight=False, markup=False, emoji=False, **more)
+    if display.colour == "always" and console.color_system is None:
+        # TERM is unset or "dumb": use the colours that every terminal has
+        more["color_system"] = "standard"
+        console = LegibleConsole(stderr=stderr, highlight=False, markup=False, emoji=False, **more)
+    return console
+
+
+# *** the pager
+
+
+class Pager:
+    """A process that shows what is written to it. If the reader closes it, the rest is dropped and the command goes on
+    to its end."""
+
+    encoding = "utf-8"
+
+    def __init__(self, command: str) -> None:
+        # as git does: exit at once if the text fits on one screen, show colours, leave the text on the screen
+        environment = {"LESS": "FRX", "LV": "-c", **os.environ}
+        self.process = subprocess.Popen(command, shell=True, stdin=subprocess.PIPE, env=environment)
+        assert self.process.stdin is not None
+        self.pipe: IO[bytes] = self.process.stdin
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(BrokenPipeError, ValueError):
+            self.pipe.write(text.encode(self.encoding, "backslashreplace"))
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(BrokenPipeError, ValueError):
+            self.pipe.flush()
+
+    def isatty(self) -> bool:
+        """Returns True: the pager shows its text on a terminal."""
+        return True
+
+    def close(self) -> None:
+        """Waits until the reader closes the pager. Ctrl-C goes to the pager meanwhile."""
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            with contextlib.suppress(BrokenPipeError):
+                self.pipe.close()
+            self.process.wait()
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+def start_pager(display: Display) -> Any:
+    """Returns the pager of the command, and starts it the first time. Returns None if nothing is paged."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return None
+    if _PAGER not in context.meta:
+        command = choose_pager(display)
+        if command is None:
+            return None
+        sys.stdout.flush()
+        context.meta[_PAGER] = Pager(command)
+        context.call_on_close(close_pager)
+    return context.meta[_PAGER]
+
+
+def close_pager() -> None:
+    """Waits for the end of the pager, if there is one, so that messages on stderr come after it."""
+    pager = _get_meta().pop(_PAGER, None)
+    if pager is not None:
+        pager.close()
+
+
+def choose_pager(display: Display) -> str | None:
+    """Returns the command of the pager: $PAGER, else less. Returns None if it is switched off or missing, or stdout is
+    no terminal."""
+    if not display.paged or os.environ.get("NO_PAGER") or not sys.stdout.isatty():
+        return None
+    command = os.environ.get("PAGER", _DEFAULT_PAGER)
+    if os.environ.get("TERM", "dumb") == "dumb" or command.strip() in ("", "cat"):
+        return None
+    try:
+        program = shlex.split(command)[0]
+    except ValueError:
+        program = command
+    if shutil.which(program) is None:
+        if "PAGER" in os.environ:
+            say(f"there is no program {program}, which PAGER names: printed without it")
+        return None
+    return command
+
+
+# *** progress
+
+Progress = Callable[[str], object]
+"""Gets a line about the progress of the work."""
+
+
+@contextlib.contextmanager
+def show_progress(text: str, wait: bool = False) -> Generator[Progress | None]:
+    """Shows `text` on stderr while the block runs, with the lines that the block passes to the function it gets. The
+    function is None if stderr is no terminal. Nothing stays on the screen.
+
+    With `wait`, nothing is shown before the first line: until then the snippet uses the terminal.
+    """
+    if not sys.stderr.isatty():
+        yield None
+        return
+    console = make_console(stderr=True)
+    with contextlib.ExitStack() as stack:
+        status: Any = None
+
+        def progress(more: str) -> None:
+            nonlocal status
+            shown = f"{text}: {more}" if more else text
+            if status is None:
+                status = stack.enter_context(console.status(shown))
+            else:
+                status.update(shown)
+
+        if not wait:
+            progress("")
+        yield progress
+
+
+def count_runs(progress: Progress | None, most: int | None = None) -> Callable[[], None]:
+    """Returns a function to call after each run, which shows how many runs are done, of at most `most` if known."""
+    counted = itertools.count(1)
+    of_most = "" if most is None else f" of {most}"
+
+    def count() -> None:
+        done = next(counted)
+        if progress is not None:
+            progress(f"{done}{of_most} runs")
+
+    return count

@@ -1,0 +1,302 @@
+"""From the command line to a capture: which snippet, with which options and settings, on which tinygrad; then runs it,
+or reads a saved capture."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeGuard
+
+from vmapdbg.commands.shared.children import Streams, run_job
+from vmapdbg.commands.shared.console import report_death, report_untimed, say, say_once, show_progress
+from vmapdbg.commands.shared.options import JobOptions, list_names
+from vmapdbg.commands.shared.settings import Settings, find_settings
+from vmapdbg.commands.shared.work_folder import file_of_code, recall_job, remember_job, remember_names
+from vmapdbg.install.job import Job
+from vmapdbg.install.overlay import TINYGRAD_SOURCE, TINYGRAD_VERSION, find_editable
+from vmapdbg.install.patches import ALL, Patches, spell_patches
+from vmapdbg.install.targets import DEFAULT_TARGET
+from vmapdbg.install.trees import (
+    Tree,
+    check_version,
+    find_imported,
+    find_tree,
+    is_checkout,
+    is_editable_release,
+    is_release,
+    parse_name,
+)
+from vmapdbg.model.capture import Capture, Finding
+from vmapdbg.model.failure import Failure
+from vmapdbg.model.store import load_capture
+from vmapdbg.model.wording import format_known
+
+_OLDEST_PYTHON = (3, 11)
+# run by the interpreter of --python, before a child is started with it
+_PROBE = """import importlib.util, sys
+spec = importlib.util.find_spec('tinygrad')
+print(*sys.version_info[:2], spec is not None and spec.origin is not None)"""
+
+# *** captures
+
+
+def load_or_run(snippet: str | None, options: JobOptions, times: bool = False, quiet_stdout: bool = True) -> Capture:
+    """Returns the capture of a saved file, or of a run of the snippet. With `times` its launches are timed. What the
+    snippet prints goes to stderr, or with `quiet_stdout=False` to stdout.
+
+    Raises Failure for a saved capture with an option that cannot change it.
+    """
+    if is_saved(snippet):
+        if times:
+            raise Failure(f"{snippet} is a saved capture: it takes no arguments and no --time")
+        refuse_options(snippet, options)
+        return load_capture(snippet)
+    capture = capture_job(replace(make_job(snippet, options), times=times), quiet_stdout)
+    if times:
+        report_untimed(capture)
+    return capture
+
+
+def is_saved(snippet: str | None) -> TypeGuard[str]:
+    """Tells whether a SNIPPET is a saved capture."""
+    return snippet is not None and snippet.endswith(".json")
+
+
+def refuse_options(saved: str, options: JobOptions) -> None:
+    """Raises Failure if options are given: they cannot change a saved capture."""
+    if options.arguments:
+        raise Failure(f"{saved} is a saved capture: it takes no arguments and no --time")
+    if options.code is not None:
+        # refuses two snippets
+        file_of_code(saved, options.code)
+    if any(value is not None for value in vars(options).values()):
+        raise Failure(f"{saved} is a saved capture: it was made with its own patches, target and tinygrad")
+
+
+def capture_job(job: Job, quiet_stdout: bool = True) -> Capture:
+    """Runs the job. With `quiet_stdout` what the snippet prints goes to stderr, because stdout carries data."""
+    streams = Streams(stdout=sys.stderr.fileno() if quiet_stdout else None)
+    with show_progress(f"working on {job.snippet}", wait=True) as progress:
+        # this module takes a third of a second to import
+        capture = run_job(job, streams, ["vmapdbg.page.text.capture"], progress=progress, shadow=True)
+    refuse_overlay_error(capture)
+    report_death(capture)
+    capture = add_findings(capture)
+    report_mistakes(capture.findings)
+    remember_names(list_names(capture))
+    return capture
+
+
+def refuse_overlay_error(capture: Capture) -> None:
+    """Raises Failure if the overlay could not be installed: that is no error of the snippet."""
+    if capture.error is not None and capture.error.type == "OverlayError":
+        raise Failure(capture.error.message)
+
+
+def add_findings(capture: Capture, file: str | None = None) -> Capture:
+    """Returns the capture with the findings of lint, without the findings that comments on the user's lines or the
+    settings exclude. The settings are those of `file`, else of the snippet."""
+    from vmapdbg.lint import lint_capture
+    from vmapdbg.lint.ignores import split_ignored
+
+    codes = find_settings(capture.snippet if file is None else file).choose_codes()
+    return replace(capture, findings=split_ignored(lint_capture(capture, codes=codes))[0])
+
+
+def findings_of(capture: Capture) -> tuple[Finding, ...]:
+    return add_findings(capture).findings
+
+
+def report_mistakes(findings: Iterable[Finding]) -> None:
+    """Says, once each, which comments in the files of some findings try to ignore a code and cannot."""
+    from vmapdbg.lint import CODES
+    from vmapdbg.lint.ignores import list_other_mistakes
+
+    for mistake in list_other_mistakes(findings, CODES):
+        say_once(mistake)
+
+
+# *** the job
+
+
+def make_job(snippet: str | None, options: JobOptions) -> Job:
+    """Returns the job for a snippet, and remembers it. Without a snippet, returns the remembered job with the given
+    options in place of its own. Its tinygrad is chosen: see `choose_tinygrad`. Raises Failure."""
+    return choose_tinygrad(make_open_job(snippet, options), options.patches)
+
+
+def make_open_job(snippet: str | None, options: JobOptions) -> Job:
+    """Does the same, and leaves open which tinygrad the job runs on."""
+    snippet, typed = file_of_code(snippet, options.code)
+    if snippet is not None:
+        check_snippet(snippet)
+        job = apply_options(apply_settings(Job(snippet, typed=typed)), options)
+        remember_job(job)
+        return job
+    job = recall_job()
+    check_snippet(job.snippet)
+    job = apply_options(job, options)
+    say(f"using {job.snippet}, from the last show{describe_job_options(job)}")
+    return job
+
+
+def add_arguments(options: JobOptions, arguments: tuple[str, ...]) -> JobOptions:
+    """Returns the options with arguments for the snippet in front of the arguments after `--`."""
+    if not arguments:
+        return options
+    return replace(options, arguments=(*arguments, *(options.arguments or ())))
+
+
+def apply_options(job: Job, options: JobOptions) -> Job:
+    """Returns the job with the given options."""
+    given = {name: value for name, value in vars(options).items() if value is not None and name != "code"}
+    return replace(job, **given)
+
+
+def apply_settings(job: Job) -> Job:
+    """Returns the job with the settings in the pyproject.toml of its snippet."""
+    settings = find_settings(job.snippet)
+    return replace(
+        job,
+        target=settings.target or job.target,
+        patches=job.patches if settings.patches is None else settings.patches,
+        timeout=settings.timeout,
+    )
+
+
+def describe_job_options(job: Job) -> str:
+    """Returns the options of a job that are not the default: ` with --patches none --target metal`, or ""."""
+    given: list[str] = []
+    if job.patches is not None and job.patches != ALL:
+        given.append(f"--patches {spell_patches(job.patches)}")
+    if job.target != DEFAULT_TARGET:
+        given.append(f"--target {job.target}")
+    if job.tree:
+        given.append(f"--tinygrad {job.tree}")
+    if job.python:
+        given.append(f"--python {job.python}")
+    if job.arguments:
+        given.append(f"-- {shlex.join(job.arguments)}")
+    return format_known(" with {}", " ".join(given))
+
+
+def name_of(snippet: str | None, options: JobOptions) -> str | None:
+    """Returns the given SNIPPET, else the remembered snippet; None for code after -c. Raises NothingRemembered."""
+    if snippet is None and options.code is None:
+        return recall_job().snippet
+    return snippet
+
+
+def settings_for(snippet: str | None, options: JobOptions) -> Settings:
+    """Returns the settings for the given SNIPPET, or for the remembered snippet. Raises Failure."""
+    return find_settings(name_of(snippet, options) or "-c")
+
+
+def check_snippet(snippet: str) -> None:
+    """Raises Failure if a snippet is no file that Python can run."""
+    path = Path(snippet)
+    if path.is_dir():
+        raise Failure(f"{snippet} is a directory, not a Python file")
+    if not path.exists():
+        raise Failure(f"there is no file {snippet}")
+    if not os.access(path, os.R_OK):
+        raise Failure(f"{snippet} cannot be read")
+    if path.suffix == ".ipynb":
+        raise Failure(f"{snippet} is a notebook: jupyter nbconvert --to script {snippet} makes a Python file of it")
+
+
+# *** the tinygrad of a job
+
+
+def choose_tinygrad(job: Job, given: Patches | None) -> Job:
+    """Returns the job with its tree, and without patches if its tinygrad is not the release that the overlay patches:
+    then it is observed. If the user did not name that tinygrad, a line on stderr says which one it is.
+
+    `given` are the patches on the command line. Raises Failure if the tinygrad does not exist or cannot be patched.
+    """
+    job, name = _add_tree(job)
+    if name is None:
+        return job
+    if given:
+        raise Failure(f"the patches need tinygrad {TINYGRAD_VERSION} beside vmapdbg: {name} is observed as it is")
+    return replace(job, patches=None)
+
+
+def _add_tree(job: Job) -> tuple[Job, str | None]:
+    """Returns the job with its tree, and what messages call that tinygrad; None for the release that the overlay
+    patches."""
+    if job.python:
+        check_python(job)
+    if job.tree:
+        return job, f"tinygrad {fetch_tree(job.tree).title}"
+    if job.python:
+        return job, f"the tinygrad of {job.python}"
+    # `python snippet.py` in a checkout imports that checkout if it is on Python's path, as it is for its developers
+    if is_checkout(Path.cwd()):
+        job = replace(job, tree=".")
+        if is_editable_release(Path.cwd(), TINYGRAD_SOURCE):
+            return job, None
+        name = f"the tinygrad of this folder, {fetch_tree('.').title}"
+    else:
+        installed = find_installed(job.folder)
+        if is_release(installed, TINYGRAD_VERSION):
+            return job, None
+        if installed.folder == find_editable():
+            # named here, because the child would import a folder of that name without an __init__.py first
+            job = replace(job, tree=str(installed.folder))
+        if is_editable_release(installed.folder, TINYGRAD_SOURCE):
+            return job, None
+        check_version(installed.version, str(installed.folder))
+        name = f"tinygrad {installed.title} in {installed.folder}"
+        if installed.version == TINYGRAD_VERSION:
+            name += ", whose code is not that of the release"
+    say_once(f"observing {name}; the patches need the release {TINYGRAD_VERSION}")
+    return job, name
+
+
+def find_installed(folder: Path) -> Tree:
+    """Returns the tinygrad that a snippet imports: from `folder`, where it imports from first, else from the path of
+    the tool's Python. Raises Failure if there is none."""
+    # in the child, the snippet's folder replaces the working directory
+    others = [entry for entry in sys.path if Path(entry or os.curdir).resolve() != Path.cwd()]
+    tree = find_imported([str(folder), *others])
+    if tree is None:
+        raise Failure(
+            f"tinygrad is not installed: pip install tinygrad=={TINYGRAD_VERSION} for the patches; to look at another"
+            " one, --tinygrad 0.14.0 (a release or a folder) or --python PATH"
+        )
+    package = tree.folder / "tinygrad"
+    if not (package / "tensor.py").is_file():
+        raise Failure(f"{package} would be imported as tinygrad, and is none: it has no tensor.py")
+    return tree
+
+
+def fetch_tree(name: str) -> Tree:
+    """Returns a tree by its name, and shows progress while a release is fetched. Raises TreeError."""
+    if parse_name(name).release is None:
+        return find_tree(name)
+    with show_progress(f"looking for tinygrad {name}"):
+        return find_tree(name)
+
+
+def check_python(job: Job) -> None:
+    """Raises Failure unless the interpreter of --python can run the job."""
+    python = shutil.which(job.python)
+    if python is None:
+        raise Failure(f"--python: there is no program {job.python}")
+    try:
+        done = subprocess.run([python, "-c", _PROBE], capture_output=True, text=True, timeout=60, check=False)
+        major, minor, has_tinygrad = done.stdout.split()
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        raise Failure(f"--python: {job.python} is no Python interpreter") from None
+    if (int(major), int(minor)) < _OLDEST_PYTHON:
+        oldest = ".".join(map(str, _OLDEST_PYTHON))
+        raise Failure(f"--python: {job.python} is Python {major}.{minor}, and vmapdbg needs {oldest} or later")
+    if has_tinygrad == "False" and not job.tree:
+        raise Failure(f"--python: {job.python} has no tinygrad (--tinygrad names one)")

@@ -1,0 +1,337 @@
+"""Runs a snippet in several ways: beside a baseline (`diff`, `graph --diff`, `lint`), with each state of the patches
+(`report --patches-all`), or timed several times."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from vmapdbg import __version__
+from vmapdbg.commands.shared.children import run_many, run_quietly
+from vmapdbg.commands.shared.console import count_runs, report_untimed, say, show_progress
+from vmapdbg.commands.shared.jobs import (
+    add_findings,
+    check_snippet,
+    fetch_tree,
+    is_saved,
+    make_job,
+    refuse_overlay_error,
+    report_mistakes,
+)
+from vmapdbg.commands.shared.options import JobOptions, list_names
+from vmapdbg.commands.shared.work_folder import remember_names
+from vmapdbg.install.fetched import TreeError
+from vmapdbg.install.job import Job, Run
+from vmapdbg.install.patches import ALL, PatchError, PatchState, list_states, parse_patches
+from vmapdbg.install.trees import parse_name
+from vmapdbg.model.capture import SCHEMA, Capture, Measured, Schedule, SnippetError, Versions
+from vmapdbg.model.failure import Failure
+from vmapdbg.model.schedule_index import find_times
+from vmapdbg.model.store import load_capture
+
+# what compares two captures and prints the result; the last one imports numpy
+_IMPORTS = ("vmapdbg.diff", "vmapdbg.page.text.diff", "vmapdbg.values.numbers")
+_TIMED_RUNS = 3
+"""How often a job is run to time it: the ratio of two single launches of a kernel is mostly noise."""
+_MOST_STATES = 2
+"""How many states of the patches run at the same time: each child may take the memory of a whole program."""
+
+
+def capture_of(run: Run, job: Job) -> Capture:
+    """Returns what a run captured. If the child died, returns a capture without schedules whose error says how."""
+    if run.capture is not None:
+        return add_findings(run.capture)
+    return Capture(
+        schema=SCHEMA,
+        versions=Versions(__version__, "", ""),
+        snippet=job.snippet,
+        target=job.target,
+        patches=job.patch_states,
+        error=SnippetError("ChildDied", run.died or "", None),
+        schedules=(),
+        findings=(),
+    )
+
+
+def print_kept(run: Run) -> None:
+    """Writes to stderr what a snippet printed. Runs keep it until they end: the output of two runs would mix."""
+    sys.stderr.buffer.write(run.stdout + run.stderr)
+    sys.stderr.flush()
+
+
+# *** before and after
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Before and after. `printed` is what the snippet printed in both runs, None if one side was not run. `names` are
+    the files of saved captures, empty for a run. `same_lines` maps lines of before to lines of after if their snippets
+    are two files."""
+
+    before: Capture
+    after: Capture
+    printed: tuple[str, str] | None = None
+    names: tuple[str, str] = ("", "")
+    same_lines: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def make_sides(snippet: str | None, baseline: str | None, options: JobOptions, times: bool = False) -> Sides:
+    """Returns a snippet and its baseline.
+
+    `snippet` is None for the remembered one, or a saved capture if the baseline is one, too. `baseline` is None if the
+    user names none. With `times` the launches of both sides are timed. Raises Failure.
+    """
+    if times:
+        refuse_saved(snippet, baseline)
+    if is_saved(snippet):
+        if not is_saved(baseline):
+            raise Failure("a saved capture is compared with another one: vmapdbg diff before.json after.json")
+        return load_sides(baseline, snippet)
+    job = replace(make_job(snippet, options), values=True, times=times)
+    baseline = baseline or choose_baseline(job)
+    before, after = run_beside(job, baseline)
+    if is_saved(baseline):
+        return Sides(capture_of(before, job), capture_of(after, job), names=(baseline, ""))
+    return Sides(capture_of(before, job), capture_of(after, job), (decode(before.stdout), decode(after.stdout)))
+
+
+def make_edits(before: str, after: str, options: JobOptions, times: bool = False) -> Sides:
+    """Returns two snippets, or two saved captures, as the two sides. With `times` the launches of both sides are timed.
+    Raises Failure."""
+    if times:
+        refuse_saved(before, after)
+    if is_saved(before) and is_saved(after):
+        if any(value is not None for value in vars(options).values()):
+            raise Failure("saved captures were made with their own patches, target and tinygrad")
+        return load_sides(before, after)
+    if is_saved(before):
+        return make_sides(after, before, options)
+    if is_saved(after):
+        raise Failure(f"{after} is a saved capture, which can only be the before: vmapdbg diff {after} {before}")
+    check_snippet(before)
+    job = replace(make_job(after, options), values=True, times=times)
+    other = replace(job, snippet=before)
+    # read before the runs, because the user may edit the files meanwhile
+    texts = read_text(before), read_text(after)
+    runs = run_both(other, job, f"{before} and {after}")
+    print_kept(runs[1])
+    sides = capture_of(runs[0], other), capture_of(runs[1], job)
+    printed = decode(runs[0].stdout), decode(runs[1].stdout)
+    return Sides(*sides, printed, same_lines=match_sides(*sides, *texts))
+
+
+def load_sides(before: str, after: str) -> Sides:
+    """Reads two saved captures. Matches the lines of their snippets if both files are unchanged."""
+    sides = load_capture(before), load_capture(after)
+    texts = (read_unchanged(side.snippet, name) for side, name in zip(sides, (before, after), strict=True))
+    return Sides(*sides, names=(before, after), same_lines=match_sides(*sides, *texts))
+
+
+def refuse_saved(*names: str | None) -> None:
+    """Raises Failure if a side is a saved capture: its times were measured at another time."""
+    for name in names:
+        if is_saved(name):
+            raise Failure(f"--time runs both sides, and {name} is a saved capture: save them with show --time --save")
+
+
+def match_sides(before: Capture, after: Capture, text: str | None, other: str | None) -> dict[str, str]:
+    """Maps lines of one snippet to lines of the other; empty if both are one file, or a text is None."""
+    if before.snippet == after.snippet or text is None or other is None:
+        return {}
+    from vmapdbg.diff.sequences import match_lines
+
+    return match_lines(text, other, (before.snippet, after.snippet))
+
+
+def read_text(snippet: str) -> str | None:
+    """Returns the text of a snippet, None if it cannot be read."""
+    try:
+        return Path(snippet).read_text(encoding="utf-8", errors="replace").replace("\r\n", "\n")
+    except (OSError, ValueError):
+        return None
+
+
+def read_unchanged(snippet: str, capture: str) -> str | None:
+    """Returns the text of the snippet of a saved capture, None if it was changed since. Reads Python files only: the
+    capture may come from someone else and name any file."""
+    path = Path(snippet)
+    try:
+        if path.suffix != ".py" or not path.is_file() or path.stat().st_mtime > Path(capture).stat().st_mtime:
+            return None
+    except (OSError, ValueError):
+        return None
+    return read_text(snippet)
+
+
+def decode(output: bytes) -> str:
+    return output.decode("utf-8", "backslashreplace")
+
+
+def run_beside(job: Job, baseline: str) -> tuple[Run, Run]:
+    """Runs the baseline and the job at the same time and returns both runs. Afterwards writes to stderr what the
+    snippet printed in the job's run.
+
+    `baseline` is `none`, `stock`, a patch list, another tinygrad, or a saved capture.
+    """
+    if is_saved(baseline):
+        before, after = Run(load_capture(baseline), None), run_quietly(job)
+    else:
+        before, after = run_both(baseline_of(job, baseline), job, job.snippet)
+    print_kept(after)
+    return before, after
+
+
+def run_both(before: Job, after: Job, name: str) -> list[Run]:
+    """Runs two jobs at the same time; timed jobs run in turn. `name` is what messages call them."""
+    is_one = before.snippet == after.snippet
+    if after.times:
+        return run_timed((before, after), f"{name} on both sides" if is_one else name)
+    with show_progress(f"running {name} twice" if is_one else f"running {name}") as progress:
+        return run_many((before, after), most=2, imports=_IMPORTS, progress=progress)
+
+
+# *** which baseline
+
+
+def choose_baseline(job: Job) -> str:
+    """Returns the baseline if the user names none: no patches, or the last commit of a checkout. Raises Failure."""
+    if job.patches is not None:
+        return "none"
+    if job.tree and is_changed_checkout(job.tree):
+        return "@HEAD"
+    raise Failure("compared with what? --baseline=0.13.0 (a release), @REVISION or PATH (this tinygrad is observed)")
+
+
+def is_changed_checkout(tree: str) -> bool:
+    """Tells whether a tree is a checkout with uncommitted changes."""
+    commit = fetch_tree(tree).commit
+    return parse_name(tree).revision is None and commit is not None and commit.endswith("-dirty")
+
+
+def baseline_of(job: Job, baseline: str) -> Job:
+    """Returns the job of a baseline: with other patches, or another tinygrad. Raises Failure."""
+    if baseline == "stock":
+        return replace(job, patches=None)
+    try:
+        patches = parse_patches(baseline)
+    except PatchError as no_patches:
+        return _with_other_tree(job, baseline, no_patches)
+    if job.patches is None:
+        raise Failure(f"--baseline={baseline} are patches of tinygrad 0.12.0, and this one is observed without any")
+    return replace(job, patches=patches)
+
+
+def _with_other_tree(job: Job, baseline: str, no_patches: PatchError) -> Job:
+    name = baseline
+    if baseline.startswith("@") and job.tree:
+        # a revision of the checkout that the job uses
+        name = f"{job.tree.rpartition('@')[0] or job.tree}{baseline}"
+    try:
+        fetch_tree(name)
+    except TreeError as no_tree:
+        is_word = baseline.replace("-", "").replace(",", "").isalpha()
+        raise (no_patches if is_word else no_tree) from None
+    return replace(job, tree=name, patches=None)
+
+
+# *** each state of the patches
+
+
+def capture_states(snippet: str | None, options: JobOptions, times: bool) -> list[tuple[PatchState, Capture]]:
+    """Runs the snippet, or the last one, with all patches on, with none, and without each of them.
+
+    Timed runs run in turn. What the snippet prints with all patches on goes to stderr; so does a line about each other
+    run that fails. Raises Failure if the patches cannot be switched.
+    """
+    if is_saved(snippet):
+        raise Failure(f"{snippet} is a saved capture, of one state of the patches: --patches-all runs a snippet")
+    if options.patches is not None:
+        raise Failure("--patches and --patches-all: choose one")
+    job = replace(make_job(snippet, replace(options, patches=ALL)), times=times)
+    states = list_states()
+    jobs = [replace(job, patches=state.patches) for state in states]
+    if times:
+        runs = run_timed(jobs, f"{job.snippet} with and without each patch")
+    else:
+        say(f"running {job.snippet} {len(jobs)} times, with all that it does")
+        with show_progress(f"running {job.snippet} with and without each patch") as progress:
+            runs = run_many(jobs, count_runs(progress, len(jobs)), _MOST_STATES, shadow=True)
+    print_kept(runs[0])
+    captures: list[tuple[PatchState, Capture]] = []
+    for state, run, state_job in zip(states, runs, jobs, strict=True):
+        capture = capture_of(run, state_job)
+        refuse_overlay_error(capture)
+        captures.append((state, capture))
+        report_failed_state(state, capture)
+    first = captures[0][1]
+    if times:
+        report_untimed(first)
+    report_mistakes(first.findings)
+    remember_names(list_names(first))
+    return captures
+
+
+def report_failed_state(state: PatchState, capture: Capture) -> None:
+    """Says how a run failed; the traceback of the run with all patches is on stderr already."""
+    error = capture.error
+    if error is None:
+        return
+    if error.type == "ChildDied":
+        say(f"{state.words}: {error.message}")
+    elif state.patches != ALL:
+        say(f"{state.words}: {error.type}: {next(iter(error.message.splitlines()), '')}")
+
+
+# *** timed runs
+
+
+def run_timed(jobs: Sequence[Job], name: str) -> list[Run]:
+    """Runs timed jobs several times, one after the other and in turn, so that other load of the machine affects all of
+    them equally. Returns the first run of each job, its kernels with the times of all its runs.
+
+    A job that fails is not run again. `name` is what messages call the jobs.
+    """
+    say(f"running {name}, {_TIMED_RUNS} times each, in turns")
+    runs_of_jobs: list[list[Run]] = [[] for _ in jobs]
+    with show_progress(f"timing {name}") as progress:
+        for turn in range(_TIMED_RUNS):
+            for runs, job in zip(runs_of_jobs, jobs, strict=True):
+                if progress is not None:
+                    progress(f"turn {turn + 1} of {_TIMED_RUNS}")
+                if all(run.capture is not None and run.capture.error is None for run in runs):
+                    runs.append(run_quietly(job))
+    return [_join_runs(runs) for runs in runs_of_jobs]
+
+
+def _join_runs(runs: Sequence[Run]) -> Run:
+    """Returns the first run, its kernels with the times of all runs."""
+    first = runs[0]
+    if first.capture is None:
+        return first
+    captures = [run.capture for run in runs if run.capture is not None]
+    times = [find_times(capture.kernels) for capture in captures]
+    schedules = tuple(_add_times(schedule, times) for schedule in first.capture.schedules)
+    return replace(first, capture=replace(first.capture, schedules=schedules))
+
+
+def _add_times(schedule: Schedule, times: Sequence[dict[str, Measured]]) -> Schedule:
+    kernels = tuple(
+        replace(kernel, measured=_join_times([found[kernel.source] for found in times if kernel.source in found]))
+        for kernel in schedule.kernels
+    )
+    return replace(schedule, kernels=kernels)
+
+
+def _join_times(measured: Sequence[Measured]) -> Measured | None:
+    if not measured:
+        return None
+    return Measured(
+        launches=measured[0].launches,
+        median=statistics.median(one.median for one in measured),
+        least=min(one.least for one in measured),
+        most=max(one.most for one in measured),
+        runs=len(measured),
+    )

@@ -1,0 +1,300 @@
+"""Why things are as they are: every decision about a node, a kernel or a boundary, in order, as sentences."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from vmapdbg.model.capture import Bufferize, Capture, Kernel, Node, Schedule
+from vmapdbg.model.failure import Failure
+from vmapdbg.model.schedule_index import ScheduleIndex, choose_numbered, find_distinct, find_named, index_of
+from vmapdbg.model.wording import format_known, format_plural, inflect, join_counted, join_first
+from vmapdbg.page.format import format_ids, format_shape, star_ambient
+
+_MOST_READERS = 8
+_MOST_KERNELS = 4
+_NEVER_FUSED = {"CONTIGUOUS", "COPY", "ASSIGN"}
+
+_MEANINGS = {
+    "consumers-disagree": "readers that ask for different ranges cannot share one loop: it is written once for all",
+    "ending-ranges": "an EXPAND reads each element many times; without a buffer it would be computed again each time",
+    "always": "this op is a buffer whatever its ranges are",
+}
+"""What the reason of a realized node means."""
+
+
+class UnknownSubject(Failure):
+    """The subject of the question is not in the capture."""
+
+
+class Step(NamedTuple):
+    """The sentences on one topic. `alerts` are sentences about a fault."""
+
+    topic: str
+    sentences: Sequence[str]
+    alerts: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """All decisions about one subject of a schedule: the node with an id, the kernel with a number, or, if both are
+    None, all boundaries between kernels. `again` are later schedules with the same kernels."""
+
+    schedule: int
+    node: int | None
+    kernel: int | None
+    title: str
+    steps: tuple[Step, ...]
+    again: tuple[int, ...] = ()
+
+
+def explain(capture: Capture, subject: str | None, schedule: int | None) -> list[Explanation]:
+    """Returns what was decided about `subject`: a node id, a kernel's name, a `file:line`, or None for every boundary.
+
+    Without a schedule number, a node id is looked up in the last schedule with kernels, a name or a line in all.
+    Raises UnknownSubject.
+    """
+    schedules = [s for s in capture.schedules if schedule is None or s.index == schedule]
+    if not schedules:
+        raise UnknownSubject(f"there is no schedule {schedule}: {capture.snippet} made {len(capture.schedules)}")
+    if subject is None:
+        again = find_distinct(capture)
+        # a schedule that is asked for is explained, even if it repeats an earlier one
+        shown = [s for s in schedules if s.nodes and (s.index in again or schedule is not None)]
+        return [explain_boundaries(s, again.get(s.index, ()) if schedule is None else ()) for s in shown]
+    if subject.isdecimal():
+        chosen = choose_numbered(schedules)
+        return [explain_node(chosen, _node_with_id(chosen, int(subject)))]
+    found: list[Explanation] = []
+    for item in schedules:
+        named = find_named(item, subject)
+        found += [explain_kernel(item, number, item.kernels[number]) for number in named.kernels]
+        found += [explain_node(item, _node_with_id(item, node_id)) for node_id in named.nodes]
+    if not found:
+        raise UnknownSubject(f"no kernel and no line of {capture.snippet} is called {subject!r}")
+    return found
+
+
+def _node_with_id(schedule: Schedule, node_id: int) -> Node:
+    node = index_of(schedule).node(node_id)
+    if node is None:
+        raise UnknownSubject(f"there is no node {node_id}: schedule {schedule.index} has {len(schedule.nodes)} nodes")
+    return node
+
+
+# *** a node
+
+
+def explain_node(schedule: Schedule, node: Node) -> Explanation:
+    """Returns every decision about a node."""
+    index = index_of(schedule)
+    made = index.bufferizes.get(node.id)
+    steps = (
+        Step("read by", list(_say_readers(index, node))),
+        Step("ranges", [_say_ranges(index, node)]),
+        Step("realized", list(_say_realized(node))),
+        Step("split", [] if node.unsplit is None else [f"no: {node.unsplit.detail}"]),
+        Step("ambient ranges", list(_say_ambient(index, node))),
+        Step(schedule.buffer_op, _say_buffer(made), _say_lost(index, made)),
+        Step("kernel", list(_say_kernels(index, node))),
+        Step("to fuse it", _advise(node, made)),
+    )
+    words = ["node", str(node.id), node.op, node.arg, format_shape(node.shape), node.dtype]
+    title = f"{' '.join(filter(None, words))}{format_known('  {}', node.line)}, schedule {schedule.index}"
+    return Explanation(schedule.index, node.id, None, title, tuple(step for step in steps if step.sentences))
+
+
+def _say_readers(index: ScheduleIndex, node: Node) -> Iterator[str]:
+    readers = index.readers[node.id]
+    if not readers:
+        yield "nothing: it is an output"
+    for reader in readers[:_MOST_READERS]:
+        yield f"{reader.op} {reader.id} asks for {_format_ranges(reader.in_ranges)}"
+    if len(readers) > _MOST_READERS:
+        yield f"and {len(readers) - _MOST_READERS} more"
+
+
+def _say_ranges(index: ScheduleIndex, node: Node) -> str:
+    out, asked = node.out_ranges, node.in_ranges
+    if out is None or asked is None:
+        return "none: nothing that has ranges reads it"
+    sources = "the same" if asked == out else _format_ranges(asked)
+    return f"{_format_ranges(out)} ({_say_origin(index, node)}); its sources are asked for {sources}"
+
+
+def _say_origin(index: ScheduleIndex, node: Node) -> str:
+    if node.realized is not None:
+        if not node.realized.axes:
+            return "it has no axes"
+        return f"new on axis {', '.join(map(str, node.realized.axes))}"
+    return "the reader's" if len(index.readers[node.id]) == 1 else "its readers agree on them"
+
+
+def _format_ranges(ranges: tuple[str, ...] | None) -> str:
+    return "no ranges" if ranges is None else f"[{', '.join(ranges)}]"
+
+
+def _say_realized(node: Node) -> Iterator[str]:
+    if node.realized is None:
+        yield "no: it is computed where it is read"
+        return
+    yield f"{node.realized.reason}: {node.realized.detail}"
+    if node.realized.reason in _MEANINGS:
+        yield _MEANINGS[node.realized.reason]
+
+
+def _say_ambient(index: ScheduleIndex, node: Node) -> Iterator[str]:
+    """Yields each ambient range with the nodes where it enters the scope."""
+    sources = sorted(index.find_sources([node.id]) | {node.id})
+    for name in node.ambient:
+        entries = [source for source in map(index.nodes.get, sources) if source is not None and _brings(source, name)]
+        places = [f"{entry.op} {entry.id}{format_known(' ({})', entry.line)}" for entry in entries[:3]]
+        known = index.ranges.get(name)
+        about = name if known is None else f"{name} ({known.size}, {known.axis_type})"
+        yield f"{about} from {', '.join(places) or 'its own varg'}"
+
+
+def _brings(node: Node, name: str) -> bool:
+    return node.op == "VMAPIN" and name in (node.in_ranges or ()) and name not in (node.out_ranges or ())
+
+
+def _say_buffer(made: Bufferize | None) -> list[str]:
+    if made is None:
+        return []
+    closed = star_ambient(made.closed_ranges, made.ambient) or "no range"
+    return [
+        f"closes {closed}: {made.size} elements, {made.bytes} bytes, {made.addrspace}",
+        f"{made.outcome}: {made.reason}",
+    ]
+
+
+def _say_lost(index: ScheduleIndex, made: Bufferize | None) -> list[str]:
+    if made is None:
+        return []
+    lost = f"each step of it writes the same {made.size} elements, the last wins"
+    return [f"ambient {name} is NOT closed: {lost}" for name in index.find_lost(made)]
+
+
+def _say_kernels(index: ScheduleIndex, node: Node) -> Iterator[str]:
+    kernels = index.schedule.kernels
+    if node.id in index.writers:
+        yield f"{_name(kernels, index.writers[node.id][0])} computes it and writes its buffer"
+    inside = [_name(kernels, i) for i, kernel in index.find_computing(node.id) if node.id not in kernel.outputs]
+    if inside:
+        yield f"computed inside {join_first(inside, _MOST_KERNELS)}"
+    reading = [_name(kernels, i) for i, _ in index.find_reading(node.id)]
+    if reading:
+        yield f"its buffer is read by {', '.join(reading[:_MOST_KERNELS])}"
+
+
+def _name(kernels: Sequence[Kernel], number: int) -> str:
+    return f"{kernels[number].name} #{number}"
+
+
+def _advise(node: Node, made: Bufferize | None) -> list[str]:
+    """Returns what would have to change for a buffer to go away."""
+    if made is None or node.realized is None:
+        return []
+    rule = None if made.decided is None else made.decided.rule
+    if made.outcome == "removed":
+        return ["nothing: it is fused, its buffer was removed"]
+    if node.realized.reason == "output":
+        return ["it is asked for: realize only what reads it"]
+    if node.op in _NEVER_FUSED:
+        return [f"{node.op} is never fused: drop it{format_known(' at {}', node.line)}"]
+    if rule == "many-buffers":
+        return ["let it read at most 3 buffers, so that the cost test lets its readers compute it"]
+    if rule != "reduce-reads-buffer":
+        return []
+    if node.realized.reason == "consumers-disagree":
+        return ["let its readers ask for the same ranges (the same index, no flip or shift between them)"]
+    return ["let each element be read once: no EXPAND between its reduce and its readers"]
+
+
+# *** a kernel
+
+
+def explain_kernel(schedule: Schedule, number: int, kernel: Kernel) -> Explanation:
+    """Returns what a kernel writes, computes and reads, and why it is not one with those it reads from."""
+    index, kernels = index_of(schedule), schedule.kernels
+    written = [index.nodes[node_id] for node_id in kernel.outputs if node_id in index.nodes]
+    fused = [index.bufferizes[n] for n in kernel.nodes if n in index.bufferizes and n not in kernel.outputs]
+    counts = Counter(map(index.op, kernel.nodes))
+    computes = [f"{len(kernel.nodes)} nodes: {join_counted(counts.items())}"] if kernel.nodes else []
+    reads = [
+        f"{_label(index, n)} of {_name(kernels, index.writers[n][0])}: not fused, {_say_why_not_fused(index, n)}"
+        for n in index.find_read(kernel)
+    ]
+    steps = (
+        Step("writes", [f"{node.op} {node.id}: {_say_why(node)}" for node in written]),
+        Step("computes", computes),
+        Step("fused into it", [f"{_label(index, made.node)}: {made.outcome}, {made.reason}" for made in fused]),
+        Step("reads", reads),
+        Step("work", [_say_work(kernel)]),
+    )
+    lines = format_known("  {}", ", ".join(kernel.lines[:3]))
+    title = f"kernel {_name(kernels, number)}{lines}, schedule {schedule.index}"
+    return Explanation(schedule.index, None, number, title, tuple(step for step in steps if step.sentences))
+
+
+def _label(index: ScheduleIndex, node_id: int) -> str:
+    return f"{index.op(node_id)} {node_id}"
+
+
+def _say_work(kernel: Kernel) -> str:
+    words = [f"{kernel.executed_ops:,} ops executed"]
+    if kernel.redundancy is not None:
+        words.append(f"{kernel.redundancy:.1f} times the ops the graph asks for")
+    words += [f"{kernel.bytes:,} bytes moved", format_plural(kernel.threads, "thread")]
+    if kernel.local_bytes:
+        words.append(f"{kernel.local_bytes} bytes of LOCAL")
+    if kernel.launches > 1:
+        words.append(f"launched {kernel.launches} times")
+    return ", ".join(words)
+
+
+def _say_why(node: Node) -> str:
+    if node.realized is None:
+        return "not realized"
+    return f"{node.realized.reason} ({node.realized.detail})"
+
+
+def _say_why_not_fused(index: ScheduleIndex, node_id: int) -> str:
+    node, made = index.nodes[node_id], index.bufferizes.get(node_id)
+    decided = _say_why(node)
+    # an output is kept because it is an output: one sentence is enough
+    detail = "" if node.realized is None else node.realized.detail
+    if made is None or made.reason in ("", detail):
+        return decided
+    return f"{decided}; {made.reason}"
+
+
+# *** every boundary
+
+
+def explain_boundaries(schedule: Schedule, again: Sequence[int] = ()) -> Explanation:
+    """Returns a sentence for each buffer between kernels: its writer, its readers, and why they are not one kernel.
+
+    `again` are the schedules that have the same kernels.
+    """
+    count = format_plural(len(schedule.kernels), "kernel")
+    same = format_known(f"; the same again: {inflect(len(again), 'schedule')} {{}}", format_ids(again))
+    title = f"schedule {schedule.index}{format_known('  {}', schedule.line)}, {count}{same}"
+    step = Step("boundaries", list(_say_boundaries(schedule)))
+    return Explanation(schedule.index, None, None, title, (step,), tuple(again))
+
+
+def _say_boundaries(schedule: Schedule) -> Iterable[str]:
+    index, kernels = index_of(schedule), schedule.kernels
+    for node_id, (writer, _) in index.writers.items():
+        readers = [_name(kernels, i) for i, _ in index.find_reading(node_id)]
+        if not readers:
+            continue
+        names = ", ".join(readers[:3])
+        if len(readers) > 3:
+            names += " ..."
+        place = format_known("  [{}]", index.nodes[node_id].line)
+        why = f"{_label(index, node_id)}: {_say_why_not_fused(index, node_id)}"
+        yield f"{_name(kernels, writer)} not fused with {names}: {why}{place}"

@@ -1,0 +1,306 @@
+"""Evaluates graphs with loops: kernels as the scheduler made them, and what the scheduler's passes make of a graph.
+
+A loop is a step range: a node has one value for each step of the loops that it depends on. A kernel that takes too much
+memory is computed in parts, a few steps of its outer loops at a time. What an invalid index reads is undefined, as is
+memory that no kernel wrote.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from vmapdbg.reference.arithmetic import find_carrier, load
+from vmapdbg.reference.evaluate import Evaluator
+from vmapdbg.reference.graph import Graph, Kernel, Node, Store, Unknown
+from vmapdbg.reference.value import Mask, Value, align, leave_scope
+from vmapdbg.values.numbers import Array, Numbers, encode
+
+MOST_IN_PART = 1 << 22
+"""The most elements that a node of a kernel has at a time."""
+MOST_ELEMENTS = 1 << 30
+"""The most elements that a node of a kernel has in all. About ten seconds for each node of that size."""
+MOST_AT_ONCE = 1 << 25
+"""The most elements that a node of another graph has. About a second for each node of that size."""
+
+Part = Mapping[int, range]
+"""Step range -> the steps of it that are computed."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What an argument holds after the kernel has run, and which of its elements are undefined: they come from outside
+    of a buffer, or C leaves them undefined. None: all are defined."""
+
+    array: Array
+    undefined: Mask | None
+
+
+class LoopEvaluator(Evaluator):
+    """Computes nodes of a graph with loops."""
+
+    def _check_room(self, slot: int) -> None:
+        count = self._count_elements(slot)
+        if count > MOST_AT_ONCE:
+            raise Unknown(f"it takes {count:,} elements at a time")
+
+    def _count_elements(self, slot: int) -> int:
+        node = self.graph.nodes[slot]
+        sizes: dict[int, int] = {}
+        for source in self._plan.list_sources(slot):
+            found = self.known.get(source, self._values.get(source))
+            for name, size in _list_steps(found) if isinstance(found, Value) else ():
+                sizes[name] = max(size, sizes.get(name, 1))
+        if node.op == "reduce":
+            sizes |= {name: self.graph.ranges[name] for name in node.arg[3]}
+        steps = math.prod(sizes.values())
+        if node.op == "close":
+            # its axes are among the steps
+            return steps * math.prod(n for n, name in zip(node.shape, node.arg[0], strict=True) if name not in sizes)
+        if node.op in {"put", "launch"}:
+            return max(steps, math.prod(node.shape))
+        return steps * math.prod(node.shape)
+
+    def _make_buffer(self, slot: int, node: Node) -> Value:
+        if slot in self.graph.inputs:
+            return super()._make_buffer(slot, node)
+        return self._make_invalid(slot, node)
+
+    def _make_invalid(self, slot: int, node: Node) -> Value:
+        value = Value(np.zeros(node.shape, find_carrier(node.dtype)))
+        return replace(value, undefined=np.ones(node.shape, np.bool_))
+
+    def _make_close(self, slot: int, node: Node) -> Value:
+        source = self._value(node.src[0])
+        names, kept = node.arg
+        if source.own_shape:
+            raise Unknown("a buffer is made of a value that has axes")
+        closed = [name for name in names if name is not None]
+        if len(set(closed)) < len(closed):
+            raise Unknown("a buffer closes a range twice")
+        if kept is not None:
+            for lost in set(source.ranges) - {*closed, *kept}:
+                source = source.take_step(lost, -1)
+        shape = (*source.numbers.shape, *[1] * (len(names) - len(closed)))
+        flat = source.move(lambda a: a.reshape(shape))
+        return leave_scope(flat, names, node.shape)
+
+    def _make_fetch(self, slot: int, node: Node) -> Value:
+        held, *indices = (self._value(source) for source in node.src)
+        steps = [Value(np.arange(size), (name,)) for name, size in _list_steps(held)]
+        spread, ranges = align([*steps, *indices])
+        places, outside = _find_places([value.numbers for value in spread], held.numbers.shape)
+        taken = held.move(lambda a: a[places])
+        for index in spread:
+            outside = outside | index.mask
+        axes_left = taken.numbers.ndim - outside.ndim
+        outside = outside.reshape((*outside.shape, *[1] * axes_left))
+        return replace(taken, ranges=ranges).mark(outside)
+
+    def _make_put(self, slot: int, node: Node) -> Value:
+        memory, value, *indices = (self._value(source) for source in node.src)
+        if memory.ranges:
+            raise Unknown("memory depends on a step")
+        if value.own_shape:
+            raise Unknown("what is written has axes")
+        spread, _ = align([value, *indices])
+        shape = np.broadcast_shapes(*(one.numbers.shape for one in spread))
+        what, *where = (np.broadcast_to(one.numbers, shape) for one in spread)
+        is_written = np.ones(shape, np.bool_)
+        for index in spread[1:]:
+            is_written &= ~np.broadcast_to(index.mask, shape)
+        places, outside = _find_places(where, memory.numbers.shape)
+        if (outside & is_written).any():
+            raise Unknown("it writes outside of its buffer")
+        # if two values go to one place the value of the later step stays, as in the loops of the kernel
+        chosen = tuple(place[is_written] for place in places)
+        numbers, undefined = memory.numbers.copy(), memory.mask.copy()
+        numbers[chosen] = what[is_written]
+        undefined[chosen] = np.broadcast_to(spread[0].mask, shape)[is_written]
+        return Value(numbers).mark(undefined)
+
+    def _make_launch(self, slot: int, node: Node) -> Value:
+        kernel, asked, arguments = node.arg
+        assert isinstance(kernel, Kernel)
+        written = {store.argument for store in kernel.stores}
+        contents: dict[int, Array] = {}
+        for number, source in zip(arguments, node.src, strict=True):
+            memory = self._value(source)
+            if memory.ranges:
+                raise Unknown("memory depends on a step")
+            if memory.undefined is not None and number not in written:
+                raise Unknown("it reads memory that nobody wrote")
+            dtype = kernel.dtypes.get(number)
+            if dtype is not None:
+                contents[number] = encode(memory.numbers.reshape(-1), dtype)
+        found = run_kernel(kernel, contents).get(asked)
+        if found is None:
+            raise Unknown("the kernel does not write the buffer")
+        undefined = found.undefined
+        if undefined is not None:
+            undefined = undefined.reshape(node.shape)
+        return Value(load(found.array).reshape(node.shape)).mark(undefined)
+
+
+class KernelEvaluator(LoopEvaluator):
+    """Computes nodes of a kernel. `memories` has the elements of its arguments by their numbers, and `part` the steps
+    that are computed of ranges of which not all are."""
+
+    def __init__(self, graph: Graph, memories: Mapping[int, Numbers], part: Part):
+        super().__init__(graph, _read_nothing)
+        self.memories, self.part = memories, part
+
+    def _check_room(self, slot: int) -> None:
+        """The parts are small enough."""
+
+    def _make_step(self, slot: int, node: Node) -> Value:
+        name, count = node.arg
+        steps = self.part.get(name, range(count))
+        return Value(np.arange(steps.start, steps.stop, dtype=find_carrier(node.dtype)), (name,))
+
+    def _make_load(self, slot: int, node: Node) -> Value:
+        memory = self.memories[node.arg]
+        spread, ranges = align([self._value(source) for source in node.src])
+        (places,), outside = _find_places([spread[0].numbers], memory.shape)
+        taken = memory[places]
+        if len(spread) > 1:
+            gate = spread[1].numbers
+            outside = outside & gate
+            taken = np.where(gate, taken, np.zeros((), taken.dtype))
+        value = Value(taken, ranges).mark(outside)
+        for source in spread:
+            value = value.mark(source.undefined)
+        return value
+
+
+def _read_nothing(name: str) -> bytes:
+    raise Unknown(f"a kernel has no input {name}")
+
+
+def _list_steps(value: Value) -> list[tuple[int, int]]:
+    """Returns the step ranges of a value with their sizes: 1 if it is the same at each step."""
+    return list(zip(value.ranges, value.numbers.shape, strict=False))
+
+
+def _find_places(indices: Sequence[Numbers], sizes: Sequence[int]) -> tuple[tuple[Numbers, ...], Mask]:
+    """Returns indices within the first axes of memory, and which of them were outside of it."""
+    outside = np.zeros((), np.bool_)
+    inside = []
+    for index, size in zip(indices, sizes, strict=False):
+        is_beyond = (index < 0) | (index >= size)
+        outside = outside | is_beyond
+        inside.append(np.where(is_beyond, 0, index))
+    return tuple(inside), outside
+
+
+# *** a whole kernel
+
+
+def run_kernel(kernel: Kernel, contents: Mapping[int, Array]) -> dict[int, Written]:
+    """Maps the number of each argument that is written to what it holds afterwards.
+
+    `contents` has what the arguments hold before, flat. Raises Unknown with the reason if that cannot be computed.
+    """
+    refuse_order(kernel)
+    memories = {number: load(array) for number, array in contents.items()}
+    parts = list(split(kernel))
+    after = {store.argument: memories[store.argument].copy() for store in kernel.stores}
+    undefined = {number: np.zeros(memory.size, np.bool_) for number, memory in after.items()}
+    asked = [slot for store in kernel.stores for slot in store.slots]
+    for part in parts:
+        found = dict(zip(asked, KernelEvaluator(kernel.graph, memories, part).evaluate(asked), strict=True))
+        for store in kernel.stores:
+            _write(store, found, after[store.argument], undefined[store.argument])
+    written: dict[int, Written] = {}
+    for number, memory in after.items():
+        mask = undefined[number]
+        written[number] = Written(encode(memory, kernel.dtypes[number]), mask if mask.any() else None)
+    return written
+
+
+def refuse_order(kernel: Kernel) -> None:
+    """Raises Unknown if the values depend on the order of the steps: what is read may have been written."""
+    written = {store.argument: store.place for store in kernel.stores}
+    if len(written) < len(kernel.stores):
+        raise Unknown("it writes one buffer in two ways")
+    for node in kernel.graph.nodes:
+        if node.op == "load" and written.get(node.arg, node.src[0]) != node.src[0]:
+            raise Unknown("it reads the buffer that it writes at other places: its value depends on the order")
+
+
+def _write(store: Store, found: Mapping[int, Value | Unknown], memory: Numbers, undefined: Mask) -> None:
+    values = []
+    for slot in store.slots:
+        value = found[slot]
+        if isinstance(value, Unknown):
+            raise value
+        values.append(value)
+    spread, _ = align(values)
+    shape = np.broadcast_shapes(*(value.numbers.shape for value in spread))
+    place, number, *gates = (np.broadcast_to(value.numbers, shape) for value in spread)
+    is_written = np.ones(shape, np.bool_)
+    for gate in gates:
+        is_written &= gate
+    if (is_written & ((place < 0) | (place >= memory.size))).any():
+        raise Unknown("it writes outside of its buffer")
+    # if two values go to one place the value of the later step stays, as in the loops of the kernel
+    memory[place[is_written]] = number[is_written]
+    unknown = spread[1].undefined
+    undefined[place[is_written]] = False if unknown is None else np.broadcast_to(unknown, shape)[is_written]
+
+
+# *** parts of a kernel
+
+
+def split(kernel: Kernel) -> Iterator[Part]:
+    """Yields the parts in which a kernel is computed. Raises Unknown if it takes too long, or if no loop can be
+    split."""
+    graph = kernel.graph
+    open_ranges = graph.find_open()
+    used = [names | ended_ranges(node) for node, names in zip(graph.nodes, open_ranges, strict=True)]
+    counts = [math.prod(graph.ranges[name] for name in names) for names in used]
+    if max(counts, default=0) > MOST_ELEMENTS:
+        raise Unknown(f"it takes {max(counts):,} elements at a time")
+    outer = {name for store in kernel.stores for slot in store.slots for name in open_ranges[slot]}
+    for node in graph.nodes:
+        outer -= ended_ranges(node)
+    chosen = choose_lengths(graph, used, outer)
+    steps: list[list[tuple[int, range]]] = []
+    for name, length in chosen.items():
+        size = graph.ranges[name]
+        steps.append([(name, range(start, min(start + length, size))) for start in range(0, size, length)])
+    yield from map(dict, itertools.product(*steps))
+
+
+def ended_ranges(node: Node) -> set[int]:
+    """Returns the step ranges that a node goes through, and that its value does not depend on any more."""
+    if node.op == "reduce":
+        return set(node.arg[3])
+    if node.op == "close":
+        return set(node.arg[0]) - {None}
+    return set()
+
+
+def choose_lengths(graph: Graph, used: Sequence[frozenset[int]], outer: set[int]) -> dict[int, int]:
+    """Returns how many steps of each loop are computed at a time, for the loops that are split. `used` has the step
+    ranges that each node takes, and `outer` the loops that can be split. Raises Unknown."""
+    lengths = dict(graph.ranges)
+
+    def find_largest() -> tuple[int, frozenset[int]]:
+        return max(((math.prod(lengths[name] for name in names), names) for names in used), key=lambda one: one[0])
+
+    chosen: dict[int, int] = {}
+    while used and (largest := find_largest())[0] > MOST_IN_PART:
+        count, names = largest
+        left = sorted(name for name in names & outer if name not in chosen)
+        if not left:
+            raise Unknown(f"it takes {count:,} elements at a time")
+        # the outermost first
+        name = left[0]
+        rest = count // lengths[name]
+        lengths[name] = chosen[name] = max(1, MOST_IN_PART // rest)
+    return chosen
