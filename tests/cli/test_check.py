@@ -214,7 +214,7 @@ def test_a_replay_that_writes_over_what_it_reads_is_told(tmp_path: Path) -> None
     assert done.returncode == 1, done.stderr
     findings = json.loads(done.stdout)["findings"]
     assert [(found["code"], found["line"]) for found in findings] == [("VD208", "snippet.py:15")] * 3
-    overwritten = "it is what comes out where input 0 of the function is read after the replay has written over it"
+    overwritten = "it is the value from reading input 0 of the function after the replay has overwritten it"
     assert all(overwritten in found["message"] for found in findings)
 
 

@@ -7,12 +7,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from vmapdbg.check.result import CheckReport
-from vmapdbg.model.capture import Finding
+from vmapdbg.model.capture import Capture, Finding
 from vmapdbg.model.data import build_data, from_data
 from vmapdbg.page.check_sentences import make_findings
 
@@ -38,11 +38,19 @@ def check_faults(folder: Path, names: Sequence[str] = ()) -> Iterator[Outcome]:
     ran = {row["name"]: row for row in run_module("runner", str(folder), *names)}
     for judged in run_module("judge", str(folder)):
         row = ran[judged["name"]]
-        capture = from_data(row["capture"])
-        findings = make_findings(capture, build_data(CheckReport, judged["report"]))
+        report = build_data(CheckReport, judged["report"])
+        findings = make_findings(add_crash(from_data(row["capture"]), report), report)
         lines = [(finding.line or "").rpartition(":")[2] for finding in findings]
         rank = lines.index(row["line"]) + 1 if row["line"] in lines else None
-        yield Outcome(row["name"], findings, capture.error is not None, rank)
+        yield Outcome(row["name"], findings, row["capture"]["error"] is not None, rank)
+
+
+def add_crash(capture: Capture, report: CheckReport) -> Capture:
+    """Returns the capture with the place where tinygrad raised, which the child of a snippet adds to its error."""
+    crash = next((check.crash for check in report.schedules if check.crash is not None), None)
+    if capture.error is None:
+        return capture
+    return replace(capture, error=replace(capture.error, crash=crash))
 
 
 def run_module(name: str, *arguments: str) -> Iterator[dict[str, Any]]:

@@ -11,11 +11,17 @@ from tinygrad.dtype import dtypes
 from tinygrad.uop import Ops
 from tinygrad.uop.ops import AxisType, UOp
 
-from vmapdbg.child.program.bounds import bound_address, find_outside
-from vmapdbg.child.program.expressions import Undecided
 from vmapdbg.child.program.linear import Value
 from vmapdbg.child.program.linear_reader import read_values
-from vmapdbg.child.program.reach import MOST_STEPS, Reach, count_written, find_reach
+from vmapdbg.child.program.reach import (
+    MOST_STEPS,
+    Reach,
+    Undecided,
+    bound_address,
+    count_written,
+    find_outside,
+    find_reach,
+)
 
 
 def loop(number: int, size: int) -> UOp:

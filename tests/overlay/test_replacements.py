@@ -6,8 +6,16 @@ from __future__ import annotations
 from tinygrad import Tensor, dtypes
 from tinygrad.uop.ops import UOp
 
-from vmapdbg.child.reduce.replacements import Replacements, count_gains, list_sources, replace_node
-from vmapdbg.child.reduce.shrink import count_nodes, earlier_outputs, fewer_outputs, measure
+from vmapdbg.child.reduce.smaller import (
+    Replacements,
+    count_gains,
+    count_nodes,
+    earlier_outputs,
+    fewer_outputs,
+    list_sources,
+    measure,
+    replace_node,
+)
 
 
 def make() -> tuple[Tensor, Tensor]:

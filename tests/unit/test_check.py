@@ -37,8 +37,7 @@ from vmapdbg.check.result import (
 from vmapdbg.model.capture import SnippetError
 from vmapdbg.model.crash import Crash
 from vmapdbg.model.data import build_data, to_data
-from vmapdbg.page.check_sentences import make_findings
-from vmapdbg.page.pattern_sentences import add_pattern_sentences, describe_pattern
+from vmapdbg.page.check_sentences import add_pattern_sentences, describe_pattern, make_findings
 from vmapdbg.values.numbers import Array, decode, find_index
 from vmapdbg.values.tolerance import make_tolerance
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vmapdbg.child.evidence.chosen_parts import choose
+from vmapdbg.child.evidence.tensor_calls import choose
 
 SHAPE = (2, 4, 3)
 INDICES = {

@@ -147,7 +147,7 @@ SENTENCES = [
     (Reason("not-removable"), "not removable: a COPY reads it, or it is a buffer by its op"),
     (
         Reason("computed-again"),
-        "its readers are in one kernel and share its rows: computed again by each, which is cheaper than memory",
+        "its readers are in one kernel and share its rows: each computes it again, which is cheaper than memory",
     ),
     (Reason("never-buffered", numbers={"op": "THREEFRY"}), "THREEFRY is never buffered"),
     (Reason("many-buffers", numbers={"buffers": 4, "limit": 3}), "its value reads 4 buffers, more than 3"),
@@ -161,7 +161,7 @@ SENTENCES = [
     ),
     (
         Reason("reduce-computed-again", numbers={"reduces": 1}),
-        "a reduce in its value reads a buffer: removed all the same, by PCONTIG",
+        "a reduce in its value reads a buffer: removed anyway, by PCONTIG",
     ),
     (Reason("cost-function"), "kept by the cost function"),
     (
@@ -173,10 +173,10 @@ SENTENCES = [
         "its value reads 2 buffers (3 are allowed), none of them in a reduce",
     ),
     (Reason("no-rule"), "no rule removed it"),
-    (Reason("same-index"), "its value is read at this very index: no buffer is needed"),
+    (Reason("same-index"), "no buffer is needed: its reader uses the same index"),
     (Reason("constant"), "its value is a constant"),
-    (Reason("buffer-limit"), "put in later: its reader reads as many buffers as the device lets a kernel have"),
-    (Reason("folded"), "folded: its reader has the same index, or its value is a constant"),
+    (Reason("buffer-limit"), "added later: its reader reads as many buffers as the device allows in one kernel"),
+    (Reason("folded"), "no buffer is needed: its reader uses the same index, or its value is a constant"),
     (Reason("schedule-failed"), "the schedule failed before its buffers were made"),
 ]
 OPS = {1: "MUL", 2: "ADD", 3: "CONTIGUOUS", 4: "EXPAND", 5: "ASSIGN", 6: "EXPAND", 7: "VMAPOUT"}

@@ -104,7 +104,7 @@ BECAUSE_OF = [
     ("many-buffers", "ending-ranges", "let it read at most 3 buffers"),
     ("reduce-reads-buffer", "ending-ranges", "let each element be read once"),
     ("reduce-reads-buffer", "consumers-disagree", "let its readers ask for the same ranges"),
-    ("no-rule", "output", "it is asked for"),
+    ("no-rule", "output", "the snippet asks for this value"),
 ]
 
 

@@ -9,24 +9,11 @@ from vmapdbg.check.result import BufferCheck, CheckReport, CutGradient, LostWrit
 from vmapdbg.model.capture import Bufferize, Capture, Kernel, Node
 from vmapdbg.model.schedule_index import index_of
 
-# VD202 and VD203 were codes of the oracles stock and python, which were removed
-# a value differs from what the graph should give
+# docs/check.md explains the codes. VD202 and VD203 belonged to the oracles stock and python, which were removed
 WRONG_VALUE = "VD201"
-# tinygrad fails on a graph, or never ends with it, and the snippet with it
-CRASHES = "VD204"
-ENDLESS = "VD205"
-# a write that the snippet asks for is in no schedule, and a later one reads what is there without it
-LOST_WRITE = "VD206"
-# a gradient is zero because an ASSIGN stands between the value and the tensor
-CUT_GRADIENT = "VD207"
-# a buffer changed that the graph reads and nothing assigns to, or a replay read one that it had written over
-OVERWRITTEN = "VD208"
-# the buffer of a tensor changed that the graph does not have
-LIVE_CHANGED = "VD210"
-# a kernel reads what memory held at another time of the schedule than the graph asks for
-STALE_READ = "VD209"
-
-# an item assignment changed what its index does not choose
+CRASHES, ENDLESS = "VD204", "VD205"
+LOST_WRITE, CUT_GRADIENT = "VD206", "VD207"
+OVERWRITTEN, STALE_READ, LIVE_CHANGED = "VD208", "VD209", "VD210"
 NOT_CHOSEN = "VD211"
 
 CHANGED = {"input": OVERWRITTEN, "live": LIVE_CHANGED, "unchosen": NOT_CHOSEN}
@@ -36,10 +23,14 @@ Captured = Literal["not-compared", "wrong", "right"]
 
 @dataclass(frozen=True)
 class Blame:
-    """The first wrong buffer of a schedule. `lost` are ambient ranges it does not close, or has no dimension for;
-    `patches_off` the patches that are off, one of which may be why. `read_right` is how many buffers its kernel reads,
-    where all of them are right. `misread` is the node of the one that is read wrongly. `stale` are the arguments that
-    its kernel read at a wrong time, each with the kernel that wrote it too early or too late."""
+    """The first wrong buffer of a schedule, and what may have made it wrong.
+
+    - `lost`: ambient ranges that it does not close, or has no dimension for.
+    - `patches_off`: patches that are off.
+    - `read_right`: how many buffers its kernel reads, if all of them are right, else 0.
+    - `misread`: the node of a right buffer that its kernel reads wrongly.
+    - `stale`: arguments that its kernel read at a wrong time, each with the kernel that wrote too early or too late.
+    """
 
     buffer: BufferCheck
     node: Node | None
@@ -53,8 +44,7 @@ class Blame:
 
 
 def find_blame(capture: Capture, check: ScheduleCheck) -> Blame | None:
-    """Returns who wrote the first wrong buffer of a schedule, None where no buffer between kernels is known as
-    wrong."""
+    """Returns the first wrong buffer of a schedule with its kernel, None if no buffer is known to be wrong."""
     buffer = check.first_wrong_buffer
     if buffer is None:
         return None
@@ -78,7 +68,7 @@ def find_blame(capture: Capture, check: ScheduleCheck) -> Blame | None:
 
 
 def judge_captured(report: CheckReport, check: ScheduleCheck) -> Captured | None:
-    """Returns how the call came out that TinyJit captured and replays; None for what is no replay."""
+    """Returns how the captured call of a replay by TinyJit compares; None if the schedule is no replay."""
     if check.replay is None:
         return None
     captured = next((c for c in report.schedules if c.schedule == check.schedule and c.replay is None), None)
@@ -91,9 +81,10 @@ def judge_captured(report: CheckReport, check: ScheduleCheck) -> Captured | None
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that is wrong: an `output`, a write that got `lost`, a gradient that is `cut`, or where all are None
-    the whole schedule, which fails. `blame` is None where the first wrong buffer is not known; `captured` tells of a
-    replay how the captured call came out."""
+    """One fault: a wrong `output`, a `lost` write, a `cut` gradient, or, if all are None, a schedule that fails.
+
+    `blame` is None if the first wrong buffer is unknown. For a replay, `captured` is the result of the captured call.
+    """
 
     code: str
     check: ScheduleCheck
@@ -130,6 +121,6 @@ def name_wrong(check: ScheduleCheck, output: OutputCheck) -> str:
 
 
 def ends_with(capture: Capture, check: ScheduleCheck) -> bool:
-    """Tells whether the snippet ended because this schedule failed: a program may expect that one does, and go on."""
+    """Returns whether the snippet ended because this schedule failed: a program may expect a failure, and go on."""
     crash = None if capture.error is None else capture.error.crash
     return crash is not None and crash.schedule == check.schedule

@@ -33,17 +33,16 @@ Maker = Literal["scheduler", "lowering", "codegen", "compiler", "not-told"]
 
 @dataclass(frozen=True)
 class Pattern:
-    """How a wrong array comes from the right one. Of the fields those of its `rule` are set:
+    """How a wrong array follows from the right array. Each `rule` sets its own fields:
 
-    - `repeated`: along `axis` all `size` slices are the right one of number `first`.
-    - `constant`: every element is one number: `filled` says whether it is zero or NaN; else it is that of the right
-      element at the offset `first` of `size`, where there is such a one.
-    - `reversed`: the slices along `axis` are in reverse.
-    - `rotated`, `shifted`: each slice along `axis` is the right one `shift` further on, going around or not.
-    - `swapped`: read in the order of two other axes, `axis` and `other_axis`, which have the same size or not
-      (`same_size`).
+    - `repeated`: along `axis` all `size` slices equal the right slice number `first`.
+    - `constant`: every element is the same number: zero or NaN (`filled`), or the right element at the offset `first`
+      of `size`, if there is such an element.
+    - `reversed`: the slices along `axis` are in reverse order.
+    - `rotated`, `shifted`: each slice along `axis` is the right slice `shift` further on, going around or not.
+    - `swapped`: the axes `axis` and `other_axis` are exchanged; `same_size` says whether their sizes are equal.
     - `summed`: along `axis` each slice is the sum of all `size`.
-    - `scaled`, `offset`: every element is `amount` times the right one, or `amount` more.
+    - `scaled`, `offset`: every element is the right element times `amount`, or plus `amount`.
     - `slices`, `all-but-last`: the wrong elements are those in the slices `first` to `last` of `size` along `axis`;
       `filled` says whether they are zero or NaN.
     - `filled`: the wrong elements are somewhere, and all zero or NaN.
@@ -63,12 +62,12 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What came of comparing one array.
+    """The result of comparing one array.
 
     `status` is `equal` (to the bit, or the same numbers), `close` (within the tolerance), `rounding` (beyond it, but no
-    further than the computation's own rounding, measured in double precision) or `wrong`. `wrong` counts the elements
-    beyond the tolerance of the `total`. `index`, `got` and `expected` are those of the first wrong one. `pattern` is a
-    sentence about `pattern_data`, which a renderer fills in.
+    further than the computation's own rounding, measured in double precision) or `wrong`. `wrong` of the `total`
+    elements differ by more than the tolerance. `index`, `got` and `expected` belong to the first of them. A renderer
+    sets `pattern`, the sentence about `pattern_data`.
     """
 
     status: ComparisonStatus
@@ -84,9 +83,8 @@ class Comparison:
 
 @dataclass(frozen=True)
 class StaleValue:
-    """A wrong value that is exactly what comes out where a buffer of the snippet is read at the wrong time: after the
-    write to it (`is_late`), or before. `buffer` is the number of the assigned buffer, None where it has none, as one
-    that is sharded."""
+    """A wrong value that is exactly the result of reading a buffer of the snippet at the wrong time: after the write to
+    it (`is_late`), or before. `buffer` is the number of the assigned buffer, None for a sharded buffer."""
 
     buffer: int | None
     is_late: bool
@@ -94,9 +92,8 @@ class StaleValue:
 
 @dataclass(frozen=True)
 class OverwrittenInput:
-    """What a replay by TinyJit reads, that nothing in the call assigns to and the replay wrote over: a wrong value is
-    exactly what comes out with what it held afterwards. `number` is that of the input among those of the function, in
-    tinygrad's order, None where it is none of them."""
+    """A buffer that a replay by TinyJit reads and overwrites without an assign: its later contents give exactly the
+    wrong value. `number` counts the inputs of the function in tinygrad's order, None if the buffer is no input."""
 
     number: int | None
 
@@ -133,10 +130,10 @@ class OutputCheck:
 
 @dataclass(frozen=True)
 class Misread:
-    """A right buffer that a kernel reads at the wrong steps of its scope: the kernel's value is what comes out of that.
+    """A right buffer that a kernel reads at the wrong steps of its scope, which gives exactly the kernel's value.
 
-    `node` is the one whose buffer it is, `ranges` are its ambient ranges, which have `steps` steps together. At `wrong`
-    of them another one's part was read; the first is `step`, and what it got is that of the step `read`.
+    The buffer holds `node`; `ranges` are its ambient ranges, with `steps` steps together. `wrong` of the steps read the
+    part of another step: the first is `step`, which gets the part of `read`.
     """
 
     node: int
@@ -149,12 +146,12 @@ class Misread:
 
 @dataclass(frozen=True)
 class StaleRead:
-    """A kernel that read memory at a wrong time, which is proven: with what the memory held at another time of the
-    schedule, numpy computes the right values from the kernel, and with what it held the wrong ones.
+    """A kernel that read memory at a wrong time. The proof: by numpy, the kernel gives the wrong values with what the
+    memory held, and the right values with what it held at another time of the schedule.
 
-    `argument` is the number of the kernel's argument. With `is_late` the kernel ran after a write that it should have
-    come before, else before one that it should have come after; `writer` is the number of the compute kernel of that
-    write, `writer_node` the node whose buffer that kernel writes (None: not known)."""
+    `argument` is the number of the kernel's argument. With `is_late` the kernel ran after a write and should run
+    before it, else the other way round. `writer` is the number of the compute kernel of that write, `writer_node` the
+    node that it writes; None if unknown."""
 
     argument: int
     is_late: bool
@@ -164,15 +161,16 @@ class StaleRead:
 
 @dataclass(frozen=True)
 class KernelFault:
-    """Who made a wrong buffer: its kernel as the scheduler made it was run by numpy, on what it really read, and where
-    that is right its linear program.
+    """Who made a wrong buffer. The kernel as scheduled is run by numpy on what it really read; if that is right, its
+    linear program is run, too.
 
-    `made_by` is `scheduler` where the kernel as scheduled is wrong, too; `codegen` where that is right and the linear
-    program wrong; `compiler` where the linear program is right: then the renderer, the compiler or the machine made the
-    fault; `lowering` where the linear program could not be run, for a `reason`: one of these two. It is `not-told` for
-    a `reason`. `is_same`: what is wrong, too, gives the same wrong values; `reason` says how the linear program is
-    wrong where it gives none, and of `compiler` why the kernel as scheduled could not be run.
-    `stale` are the arguments that it read at a wrong time, where that alone makes them wrong.
+    - `made_by`: `scheduler`, the kernel as scheduled is wrong; `codegen`, only the linear program is wrong; `compiler`,
+      both are right, so the renderer, the compiler or the machine made the fault; `lowering`, one of the latter two,
+      because the linear program could not be run; `not-told`, unknown.
+    - `is_same`: the kernel or program gives the same wrong values.
+    - `reason`: why `made_by` is unknown; how the linear program is wrong if it gives no values; or, for `compiler`, why
+      the kernel as scheduled could not be run.
+    - `stale`: the arguments that it read at a wrong time, if that alone explains the fault.
     """
 
     made_by: Maker
@@ -183,12 +181,12 @@ class KernelFault:
 
 @dataclass(frozen=True)
 class BufferCheck:
-    """One buffer between kernels, in the order of the schedule. `node` is the id of the node it holds, `kernel` the
-    number of the compute kernel that wrote it (None for a copy). `shape` has the sizes of the node's ambient ranges
-    first, then its own axes. `missing` are the ambient ranges that the buffer has no dimension for. `comparison` is
-    None where the buffer could not be compared, for the `reason`. Of the first wrong buffer, `reads` are the nodes
-    whose buffers its kernel reads, `misread` is the one of them that is right and read wrongly, and `fault` says who
-    made the fault (None for the other buffers)."""
+    """One buffer between kernels. It holds `node`, and the compute kernel number `kernel` wrote it (None for a copy).
+
+    `shape` has the sizes of the node's ambient ranges first, then its own axes. `missing` are the ambient ranges that
+    have no dimension in the buffer. `comparison` is None if the buffer could not be compared; `reason` says why. For
+    the first wrong buffer only: `reads` are the nodes whose buffers its kernel reads, `misread` is a right buffer that
+    it reads wrongly, and `fault` says who made the fault."""
 
     node: int
     kernel: int | None
@@ -203,14 +201,14 @@ class BufferCheck:
 
     @property
     def stale(self) -> tuple[StaleRead, ...]:
-        """What its kernel read at a wrong time, which makes it wrong."""
+        """The arguments that its kernel read at a wrong time."""
         return () if self.fault is None else self.fault.stale
 
 
 @dataclass(frozen=True)
 class LostWrite:
-    """A write that the snippet asked for at `line` and that no schedule has: `shape` is that of what is written, `size`
-    how many elements of `dtype` the buffer has."""
+    """A write that the snippet asked for at `line` and that no schedule has. `shape` is the shape of the written value;
+    the buffer has `size` elements of `dtype`."""
 
     line: str | None
     shape: tuple[int, ...]
@@ -220,8 +218,8 @@ class LostWrite:
 
 @dataclass(frozen=True)
 class CutGradient:
-    """A gradient that is asked for at `line` and that is zero although the value depends on the tensor, of this `shape`
-    and `dtype`: tinygrad 0.12 does not follow it through an ASSIGN."""
+    """A gradient, asked for at `line`, that is zero although the value depends on the tensor of this `shape` and
+    `dtype`: gradients of tinygrad 0.12 end at an ASSIGN."""
 
     line: str | None
     shape: tuple[str, ...]
@@ -230,7 +228,7 @@ class CutGradient:
 
 @dataclass(frozen=True)
 class ExpectedOutput:
-    """What an output of a schedule that failed should have been, by numpy: `first` are its first elements."""
+    """What an output of a failed schedule should hold, by numpy: `first` are its first elements."""
 
     number: int
     shape: tuple[int, ...]
@@ -240,15 +238,17 @@ class ExpectedOutput:
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleCheck:
-    """One schedule. `unchecked` says why nothing, or not everything, was compared. `buffers` is filled where an
-    output is wrong: the buffers up to the first wrong one. `failed` is the error of a schedule that raised;
-    `stock_runs` is always None, since the oracle `stock` was removed. `evaluations` is how many graphs the reference
-    ran. `failed_kernel` is the number of the compute kernel that raised while it was compiled
-    or ran, `failed_node` the node of its buffer. `replay` is the number of a replay by TinyJit, from 1: its kernels
-    were run once more, with other inputs. Of a schedule that failed, `crash` is where tinygrad did, and `expected` what
-    its outputs should have been. `lost` are writes to buffers that it reads, which no schedule has and none can have
-    any more; `cut` are gradients that were asked for before it, after the schedule before. `is_sharded`: values of it
-    are on several devices at once.
+    """One schedule.
+
+    - `unchecked`: why something was not compared.
+    - `buffers`: if an output is wrong, the buffers between the kernels up to the first wrong buffer.
+    - `failed`: the error of a schedule that raised; `failed_kernel` and `failed_node` are the number of the compute
+      kernel that raised while it was compiled or ran, and the node that it writes; `crash` is the place in tinygrad;
+      `expected` is what the outputs should hold.
+    - `evaluations`: how many graphs the reference computed. `stock_runs` is always None: its oracle was removed.
+    - `replay`: the number of a replay by TinyJit, from 1: the kernels ran again with other inputs.
+    - `lost`: writes to buffers that it reads, which no schedule has. `cut`: gradients that were asked for before it.
+    - `is_sharded`: its values are on several devices at once.
     """
 
     schedule: int
@@ -279,8 +279,7 @@ class ScheduleCheck:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """All schedules of one run of a snippet. `left` counts those that were not compared because the comparison was
-    stopped."""
+    """All schedules of one run of a snippet. `left` schedules were not compared because the comparison was stopped."""
 
     schedules: tuple[ScheduleCheck, ...]
     left: int = 0

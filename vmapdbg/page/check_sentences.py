@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from vmapdbg.check.blame import CHANGED, Blame, Captured, Fault, find_faults
 from vmapdbg.check.result import (
@@ -12,15 +13,15 @@ from vmapdbg.check.result import (
     Misread,
     OutputCheck,
     OverwrittenInput,
+    Pattern,
     ScheduleCheck,
     StaleRead,
     StaleValue,
 )
 from vmapdbg.model.capture import Capture, Finding, Kernel, Node
 from vmapdbg.model.schedule_index import index_of
-from vmapdbg.model.wording import format_known, format_plural
+from vmapdbg.model.wording import format_known, format_plural, inflect
 from vmapdbg.page.crash_sentences import describe_crash, describe_cut_gradient, describe_expected, describe_lost_write
-from vmapdbg.page.pattern_sentences import describe_pattern
 
 REPLAYED: dict[Captured, str] = {
     "not-compared": "the call that was captured was not compared",
@@ -92,24 +93,22 @@ def describe_stale(stale: StaleRead, reader: Kernel | None, writer: Kernel | Non
 
 
 def describe_stale_value(stale: StaleValue) -> str:
-    """Returns `it is what comes out where assigned buffer 0 is read after the write to it, and it should be read
-    before`."""
+    """Returns `it is the value from reading assigned buffer 0 after the write to it; it should be read before the
+    write`."""
     times = ("after", "before") if stale.is_late else ("before", "after")
     buffer = "an assigned buffer" if stale.buffer is None else f"assigned buffer {stale.buffer}"
-    return f"it is what comes out where {buffer} is read {times[0]} the write to it, and it should be read {times[1]}"
+    return f"it is the value from reading {buffer} {times[0]} the write to it; it should be read {times[1]} the write"
 
 
 def describe_overwritten(overwritten: Sequence[OverwrittenInput]) -> str:
-    """Returns `it is what comes out where input 0 of the function is read after the replay has written over it`."""
+    """Returns `it is the value from reading input 0 of the function after the replay has overwritten it`."""
     numbers = [one.number for one in overwritten]
     inputs = [f"input {number} of the function" for number in numbers if number is not None]
     others = len(numbers) - len(inputs)
     if others:
         inputs.append(format_plural(others, "buffer that is no input", "buffers that are no inputs"))
-    read = "are read after the replay has written over them"
-    if len(numbers) == 1:
-        read = "is read after the replay has written over it"
-    return f"it is what comes out where {' and '.join(inputs)} {read}"
+    them = inflect(len(numbers), "it", "them")
+    return f"it is the value from reading {' and '.join(inputs)} after the replay has overwritten {them}"
 
 
 def explain_value(output: OutputCheck) -> list[str]:
@@ -302,3 +301,101 @@ def _advise(blame: Blame) -> str:
     if not blame.patches_off:
         return ""
     return f"one of the patches that are off may be why: {', '.join(blame.patches_off)}"
+
+
+# *** how a wrong array comes from the right one
+
+
+def describe_pattern(pattern: Pattern) -> str:
+    """Returns a sentence about how a wrong array comes from the right one."""
+    return _PATTERNS[pattern.rule](pattern)
+
+
+def _describe_repeated(pattern: Pattern) -> str:
+    assert pattern.size is not None
+    names = {0: "first", pattern.size - 1: "last"}
+    name = names.get(pattern.first or 0, f"number {pattern.first}")
+    return f"along axis {pattern.axis} all {pattern.size} slices are the {name} one"
+
+
+def _describe_constant(pattern: Pattern) -> str:
+    if pattern.filled is not None:
+        return f"every element is {_name_filling(pattern)}"
+    if pattern.first is None or pattern.size is None:
+        return "every element is the same number"
+    if pattern.first == 0:
+        return "every element is the first"
+    if pattern.first == pattern.size - 1:
+        return "every element is the last"
+    return f"every element is element {pattern.first} of the right ones"
+
+
+def _describe_shifted(pattern: Pattern) -> str:
+    shifted = f"shifted by {pattern.shift:+d} along axis {pattern.axis}"
+    if pattern.rule == "rotated":
+        return f"{shifted}, going around"
+    return shifted
+
+
+def _describe_swapped(pattern: Pattern) -> str:
+    swapped = f"axes {pattern.axis} and {pattern.other_axis} are swapped"
+    if pattern.same_size:
+        return swapped
+    return f"{swapped} (the order of the elements, in the same shape)"
+
+
+def _describe_slices(pattern: Pattern) -> str:
+    assert pattern.size is not None
+    slices = f"slices {pattern.first} to {pattern.last}"
+    if pattern.first == pattern.last:
+        slices = f"slice {pattern.first}"
+    if pattern.first == pattern.size - 1:
+        slices += " (the last)"
+    filled = format_known(", where it is {}", pattern.filled and _name_filling(pattern))
+    return f"only in {slices} along axis {pattern.axis}{filled}"
+
+
+def _describe_all_but_last(pattern: Pattern) -> str:
+    return f"along axis {pattern.axis} all slices but the last are {_name_filling(pattern)}"
+
+
+def _name_filling(pattern: Pattern) -> str:
+    if pattern.filled is None:
+        return "wrong"
+    return {"zero": "zero", "nan": "NaN"}[pattern.filled]
+
+
+_PATTERNS: dict[str, Callable[[Pattern], str]] = {
+    "repeated": _describe_repeated,
+    "constant": _describe_constant,
+    "reversed": lambda p: f"axis {p.axis} is reversed",
+    "rotated": _describe_shifted,
+    "shifted": _describe_shifted,
+    "swapped": _describe_swapped,
+    "summed": lambda p: f"along axis {p.axis} each slice is the sum of all {p.size}",
+    "scaled": lambda p: f"every element is {p.amount:.6g} times the right one",
+    "offset": lambda p: f"every element is {p.amount:.6g} more than the right one",
+    "slices": _describe_slices,
+    "all-but-last": _describe_all_but_last,
+    "filled": lambda p: f"the wrong elements are all {_name_filling(p)}",
+}
+
+
+def add_pattern_sentences(report: CheckReport) -> CheckReport:
+    """Returns the report with the sentence of each pattern beside its data, as its JSON has it."""
+    return CheckReport(tuple(map(_add_to_schedule, report.schedules)))
+
+
+def _add_to_schedule(check: ScheduleCheck) -> ScheduleCheck:
+    outputs = tuple(replace(output, comparison=_add_to_comparison(output.comparison)) for output in check.outputs)
+    buffers = tuple(
+        replace(buffer, comparison=buffer.comparison and _add_to_comparison(buffer.comparison))
+        for buffer in check.buffers
+    )
+    return replace(check, outputs=outputs, buffers=buffers)
+
+
+def _add_to_comparison(found: Comparison) -> Comparison:
+    if found.pattern_data is None:
+        return found
+    return replace(found, pattern=describe_pattern(found.pattern_data))

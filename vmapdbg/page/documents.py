@@ -15,8 +15,8 @@ from vmapdbg.install.job import Choice
 from vmapdbg.model.capture import SCHEMA, Capture, Finding, Schedule, SnippetError, Versions
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.vocabulary import DocumentKind
+from vmapdbg.page.check_sentences import add_pattern_sentences
 from vmapdbg.page.graph.model import Graph
-from vmapdbg.page.pattern_sentences import add_pattern_sentences
 from vmapdbg.page.run_check import RunCheckDocument
 from vmapdbg.suite.result import SuiteDiff
 

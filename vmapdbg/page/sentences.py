@@ -264,19 +264,19 @@ _SENTENCES: dict[str, str | Say] = {
     "never-removed": "{op} is never removed",
     "not-removable": "not removable: a COPY reads it, or it is a buffer by its op",
     "computed-again": (
-        "its readers are in one kernel and share its rows: computed again by each, which is cheaper than memory"
+        "its readers are in one kernel and share its rows: each computes it again, which is cheaper than memory"
     ),
     "never-buffered": "{op} is never buffered",
     "many-buffers": "its value reads {buffers} buffers, more than {limit}",
     "reduce-reads-buffer": _say_reduces("it would run again for each element read"),
-    "reduce-computed-again": _say_reduces("removed all the same, by PCONTIG"),
+    "reduce-computed-again": _say_reduces("removed anyway, by PCONTIG"),
     "cost-function": "kept by the cost function",
     "few-buffers": _say_few_buffers,
     "no-rule": "no rule removed it",
-    "same-index": "its value is read at this very index: no buffer is needed",
+    "same-index": "no buffer is needed: its reader uses the same index",
     "constant": "its value is a constant",
-    "buffer-limit": "put in later: its reader reads as many buffers as the device lets a kernel have",
-    "folded": "folded: its reader has the same index, or its value is a constant",
+    "buffer-limit": "added later: its reader reads as many buffers as the device allows in one kernel",
+    "folded": "no buffer is needed: its reader uses the same index, or its value is a constant",
     "schedule-failed": "the schedule failed before its buffers were made",
 }
 

@@ -201,7 +201,7 @@ def _advise(node: Node, made: Bufferize | None) -> list[str]:
     if made.outcome == "removed":
         return ["nothing: it is fused, its buffer was removed"]
     if node.realized.reason == "output":
-        return ["it is asked for: realize only what reads it"]
+        return ["the snippet asks for this value: realize only its readers"]
     if node.op in _NEVER_FUSED:
         return [f"{node.op} is never fused: drop it{format_known(' at {}', node.line)}"]
     if rule == "many-buffers":

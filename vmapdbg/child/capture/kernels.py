@@ -14,8 +14,7 @@ from vmapdbg.child.failures.endless import EndlessRewrite
 from vmapdbg.child.failures.known_nodes import NoNodes
 from vmapdbg.child.listen.lowering import CompiledKernel
 from vmapdbg.child.listen.renderers import RendererMissing
-from vmapdbg.child.program.accesses import find_accesses
-from vmapdbg.child.program.accumulators import find_resets
+from vmapdbg.child.program.accesses import find_accesses, find_resets
 from vmapdbg.child.program.linear import Buffer, LinearProgram
 from vmapdbg.child.program.linear_reader import read_linear, read_memories
 from vmapdbg.child.program.programs import Program, compile_program, op_weight, render_program, target_limit

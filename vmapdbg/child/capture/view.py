@@ -12,7 +12,7 @@ from typing import Any
 from vmapdbg.child.listen.classify import asked_of
 from vmapdbg.child.listen.records import ObservedKernel, ObservedPass
 from vmapdbg.child.memory import name_dtype
-from vmapdbg.child.program.bounds import find_outside
+from vmapdbg.child.program.reach import find_outside
 
 UOp = Any
 Ranges = tuple[UOp, ...]

@@ -22,13 +22,12 @@ from vmapdbg.child.compare.kernel_rerun import (
     read_arguments,
 )
 from vmapdbg.child.compare.reference_values import Read
-from vmapdbg.child.program.accumulators import carries_values
+from vmapdbg.child.program.accesses import carries_values
 from vmapdbg.child.program.emulator import CannotRun, LeavesMemory, load_program, run_program
-from vmapdbg.child.program.expressions import Undecided
 from vmapdbg.child.program.linear import Access, LinearProgram, Loop, UOp, Value
 from vmapdbg.child.program.linear_reader import read_linear
 from vmapdbg.child.program.programs import count_steps
-from vmapdbg.child.program.reach import find_loops
+from vmapdbg.child.program.reach import Undecided, find_loops
 from vmapdbg.child.program.steps import evaluate_sums
 from vmapdbg.reference.graph import Unknown
 from vmapdbg.reference.kernels import Written

@@ -1,5 +1,4 @@
-"""What is known of a call that TinyJit captured: its schedules, and why its replays cannot be compared. Runs in the
-child."""
+"""A call that TinyJit captured: its schedules, and why its replays cannot be compared. Runs in the child."""
 
 from __future__ import annotations
 
@@ -13,8 +12,8 @@ from vmapdbg.child.listen.replays import find_buffer, find_used_buffers
 
 @dataclass
 class JitCall:
-    """A call of a TinyJit that runs now: the buffers of its inputs, and the calls of `realize` in it that made a
-    schedule, if it is captured."""
+    """A running call of a TinyJit: the buffers of its inputs and, if it is captured, the calls of `realize` in it that
+    made a schedule."""
 
     tiny: Any
     inputs: list[Any] | None = None
@@ -23,9 +22,9 @@ class JitCall:
 
 @dataclass
 class CapturedCall:
-    """A call of a TinyJit that was captured: its CapturedJit, the buffers of its inputs, the calls of `realize` in it,
-    each with what its schedule writes, why its replays are not compared (None where they are), how many there were, and
-    how many are compared. `memory` has the BUFFERs that its replays use, None: those of the call itself."""
+    """A captured call of a TinyJit: its CapturedJit, the buffers of its inputs, and the calls of `realize` in it, with
+    the buffers that each schedule writes. `reason` says why its replays are not compared, None if they are. `memory`
+    has the BUFFERs that its replays use, None if they use the BUFFERs of the call."""
 
     jit: Any  # held, so that its id stays its own
     inputs: list[Any]
@@ -34,13 +33,13 @@ class CapturedCall:
     reason: str | None
     replays: int = 0
     compared: int = 0
-    # for each schedule the BUFFERs of earlier ones that no replay has, and what is computed instead
+    # for each schedule: the BUFFERs of earlier schedules that no replay has -> what is computed instead
     made: list[dict[Any, Any]] = field(default_factory=list)
     memory: set[Any] | None = None
 
     def find_time(self, index: int, buffer: Any) -> str | None:
-        """When to read what a schedule, by its index, reads in a buffer: `before` the replay or `after` it, None: at
-        neither time."""
+        """Returns when a buffer holds what schedule `index` of a replay reads: `before` the replay or `after` it; None
+        if at neither time."""
         writers = [i for i, written in enumerate(self.written) if id(buffer) in written]
         if all(i >= index for i in writers):
             return "before"
@@ -49,28 +48,29 @@ class CapturedCall:
         return None
 
     def is_final(self, index: int, buffer: Any) -> bool:
-        """Tells whether no later schedule writes what one, by its index, has written."""
+        """Returns whether no schedule after `index` writes a buffer."""
         return not any(id(buffer) in written for written in self.written[index + 1 :])
 
     def has_memory(self, buffer: Any) -> bool:
-        """Tells whether replays use a BUFFER: one that nobody holds they may have in memory of their own."""
+        """Returns whether replays use a BUFFER; they may have memory of their own for BUFFERs that nothing else
+        holds."""
         return self.memory is None or buffer in self.memory
 
     def find_number(self, buffer: Any) -> int | None:
-        """Returns which of the inputs of the function a buffer of this call is, None where it is none."""
+        """Returns the number of a buffer of this call among the inputs of the function, None if it is no input."""
         return next((number for number, one in enumerate(self.inputs) if one is buffer), None)
 
     def does_write(self, buffer: Any) -> bool:
-        """Tells whether a schedule of the call writes to a buffer, or to memory that it is a part of."""
+        """Returns whether a schedule of the call writes to a buffer, or to the memory around it."""
         return any(id(one) in written for written in self.written for one in (buffer, buffer.base))
 
     def match_inputs(self, buffers: list[Any]) -> dict[int, Any]:
-        """Returns the buffer of a replay that stands for one of this call, by the id of that one."""
+        """Returns the buffer of a replay for each input of this call, by the id of the input."""
         return {id(before): after for before, after in zip(self.inputs, map(find_buffer, buffers), strict=True)}
 
 
 def make_captured(call: JitCall) -> CapturedCall:
-    """Returns the record of a call that was captured just now, with a reason if its replays cannot be compared."""
+    """Returns the record of a newly captured call, with a reason if its replays cannot be compared."""
     written = [set(map(id, realized.find_written())) for realized in call.realized]
     known = CapturedCall(call.tiny.captured, call.inputs or [], call.realized, written, None)
     memory = find_used_buffers(call.tiny.captured)
@@ -98,8 +98,7 @@ class Read:
 
 
 def find_reason(call: JitCall, known: CapturedCall, memory: set[Any] | None) -> str | None:
-    """Returns why the replays of a call cannot be compared, None where they can. `memory` has the BUFFERs that they
-    use, None: those of the call itself."""
+    """Returns why the replays of a call cannot be compared, None if they can. `memory` is that of `CapturedCall`."""
     reads = [
         Read(index, u, known.find_time(index, u.buffer))
         for index, realized in enumerate(call.realized)
@@ -122,12 +121,12 @@ def find_reason(call: JitCall, known: CapturedCall, memory: set[Any] | None) -> 
 
 
 def _find_moved(reads: Sequence[Read], known: CapturedCall, memory: set[Any]) -> str | None:
-    """Returns why what a replay has in other memory cannot be computed instead, None where it can."""
+    """Returns why values that a replay has in other memory cannot be computed instead, None if they can."""
     later = [read for read in reads if read.time == "after"]
     moved = [read for read in later if read.buffer not in memory]
     if any(read.buffer not in known.made[read.index] for read in moved):
         return "one of its schedules reads what another one writes, in memory of their own"
-    # what is computed instead is that of the time before: it must not be made of what has changed by then
+    # the computed value is that of the earlier time: its sources must not have changed
     changed = {read.buffer for read in later} & {read.buffer for read in reads if read.time == "before"}
     if moved and changed:
         return "one of its schedules reads a buffer before and after another one writes it"

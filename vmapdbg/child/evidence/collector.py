@@ -1,8 +1,8 @@
-"""Watches what the snippet realizes, so that an oracle can compute it again. Runs in the child.
+"""Watches what the snippet realizes, so that it can be compared with the reference. Runs in the child.
 
-The snippet runs once. `Tensor.realize` is looked at, before and after: the graph and its inputs, and then what the
-tensors hold; and between the two each launch of its schedule. The buffer that a launch writes is read right after it:
-tinygrad gives the memory of one buffer to the next.
+The snippet runs once. Before `Tensor.realize` the graph and its inputs are kept, after it what the tensors hold, and in
+between each launch of its schedule. The buffer that a launch writes is read right after the launch, because tinygrad
+gives its memory to the next buffer.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from vmapdbg.child.evidence.chosen_parts import ItemWatcher
-from vmapdbg.child.evidence.cut_gradients import GradientWatcher
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.lost_writes import WriteWatcher
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.evidence.replays import ReplayWatcher
+from vmapdbg.child.evidence.tensor_calls import GradientWatcher, ItemWatcher
 from vmapdbg.child.failures.endless import EndlessRewrite
 from vmapdbg.child.failures.known_nodes import KnownNodes
 from vmapdbg.child.listen.launches import Step, watch_launches, watch_schedules
@@ -35,7 +34,7 @@ class Collector(ABC):
 
     def __init__(self, folder: Path, recorder: Recording[Any]):
         self.folder, self.recorder = EvidenceFolder(folder), recorder
-        # the call that runs
+        # the current call
         self.call: RealizeCall | None = None
         self.late = None
         self.replays = ReplayWatcher(self.folder)
@@ -45,11 +44,11 @@ class Collector(ABC):
 
     @abstractmethod
     def make_call(self, asked: Sequence[Any]) -> RealizeCall:
-        """Returns what keeps the evidence of a call; `asked` are the Tensors that have something to compute."""
+        """Returns the object that keeps the evidence of a call; `asked` are the Tensors with something to compute."""
 
     @abstractmethod
     def read_nodes(self) -> KnownNodes:
-        """Returns what is known of the schedule that was made last."""
+        """Returns the known nodes of the last schedule."""
 
     def watch(self, tensor_module: ModuleType) -> None:
         """Wraps `Tensor.realize`, what it has scheduled and run, and what TinyJit does. Raises UnknownShape."""
@@ -77,7 +76,7 @@ class Collector(ABC):
         watch_captures(changes, self.on_capture)
 
     def close(self) -> None:
-        """Writes what is only known when the snippet is done."""
+        """Writes what is only known at the end of the snippet."""
         self.replays.close()
         self.folder.close()
 
@@ -107,7 +106,7 @@ class Collector(ABC):
         return result
 
     def _list_passes(self, first: int) -> list[Any]:
-        """Returns the runs of the pass that the schedules from one on came from, None for one that nobody saw."""
+        """Returns the run of the pass for each schedule from number `first` on, None for an unknown run."""
         return [schedule.passed for schedule in self.recorder.schedules[first:]]
 
     def _start(self, call: RealizeCall, asked: Sequence[Any]) -> None:
@@ -149,7 +148,7 @@ class Collector(ABC):
 
 
 def _is_settled(tensor: Any) -> bool:
-    """Tells whether tinygrad has nothing to realize for a tensor, as it does."""
+    """Returns whether tinygrad has nothing to realize for a tensor."""
     u = tensor.uop
     if getattr(u, "is_virtual", False) or u.device is None:
         return True

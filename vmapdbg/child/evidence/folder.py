@@ -22,7 +22,7 @@ from vmapdbg.child.memory import read_buffer
 from vmapdbg.reference.graph import Graph
 
 ROOM = 1 << 30
-"""The most bytes of buffers that are kept of one run."""
+"""The most bytes of buffers that one run keeps."""
 ASKED, CLOSED = "asked.pickle", "closed"
 
 
@@ -31,8 +31,7 @@ class BlobsFull(Exception):
 
 
 class EvidenceFolder:
-    """Evidence below `path`, which is there. Contents are kept once, named by their hash; they take up `ROOM` bytes at
-    most."""
+    """Evidence in the existing folder `path`. Contents are kept once, named by their hash, `ROOM` bytes at most."""
 
     def __init__(self, path: Path):
         self.path, self.room = path, ROOM
@@ -67,8 +66,8 @@ class EvidenceFolder:
         self._put(name_file(evidence), evidence)
 
     def write_asked(self, graph: Graph, held: Iterable[int]) -> str | None:
-        """Writes what a schedule should compute that is about to be made; `held` as for `Asked`. Returns its name,
-        None where nobody looks at it."""
+        """Writes the graph of a schedule before it is made; `held` as for `Asked`. Returns its name, None if nothing
+        reads it."""
         self._asked += 1
         # a process that the snippet forks goes on counting
         name = f"{os.getpid()}-{self._asked}"
@@ -82,7 +81,7 @@ class EvidenceFolder:
         self._note(name)
 
     def close(self) -> None:
-        """Says that nothing more will be written."""
+        """Notes that nothing more will be written."""
         # a process that the snippet forks may end before it
         if os.getpid() == self._owner:
             self._note(CLOSED)
@@ -96,8 +95,7 @@ class EvidenceFolder:
         return sorted(self.path.glob("schedule-*.pickle"))
 
     def read_written(self, start: int) -> tuple[list[str], int]:
-        """Returns the names of the files that were written since, and where to go on reading from; `start` is 0 or the
-        last such place."""
+        """Returns the names of the files that were written since `start`, and the next `start`; the first is 0."""
         file = self.path / "written"
         if not file.exists():
             return [], start
@@ -115,5 +113,5 @@ def name_file(evidence: Evidence) -> str:
 
 
 def schedule_of(file: Path) -> int:
-    """Returns the number of the schedule that a file of `EvidenceFolder.write` is about."""
+    """Returns the number of the schedule of a file."""
     return int(file.name.removeprefix("schedule-")[:6])

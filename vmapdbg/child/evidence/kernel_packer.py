@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from vmapdbg.child.evidence.packing import SAME, UNEXPECTED, CannotPack, UOp, UOpPacker
+from vmapdbg.child.evidence.packer import SAME, UNEXPECTED, CannotPack, UOp, UOpPacker
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.reference.graph import Kernel, Node, Store
 

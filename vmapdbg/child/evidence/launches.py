@@ -1,7 +1,7 @@
 """Keeps what the launches of a schedule read and wrote, while it runs. Runs in the child.
 
-A buffer is read once for each time that it is written: what a launch reads is known from the start of the schedule, or
-from the launch that wrote it, unless another one has written to that memory since.
+A buffer is copied once after each write. What a launch reads is known from the start of the schedule or from the launch
+that wrote it, unless another launch has written to this memory since.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from vmapdbg.child.evidence.graphs import KernelRun, Version
 from vmapdbg.child.evidence.kernel_packer import find_stores, pack_kernel
 from vmapdbg.child.evidence.linear_programs import keep_linear
 from vmapdbg.child.evidence.live_tensors import LiveTensors, do_overlap, find_part, list_parts
-from vmapdbg.child.evidence.packing import CannotPack
+from vmapdbg.child.evidence.packer import CannotPack
 from vmapdbg.child.listen.launches import Step
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.reference.graph import Kernel
@@ -26,7 +26,7 @@ UOp = Any
 
 @dataclass(frozen=True)
 class KeptWrite:
-    """What a launch wrote: the names of the contents, one for each of its devices, the dtype, and the size on one."""
+    """What a launch wrote: the names of the contents, one for each device, the dtype, and the size on one device."""
 
     names: tuple[str, ...]
     dtype: str
@@ -35,19 +35,19 @@ class KeptWrite:
 
 @dataclass(eq=False)
 class PartOfMemory:
-    """What a part of memory held, as far as that was seen, in order. `is_known`: it holds the last of them now."""
+    """The contents that a part of memory is known to have held, in order. `is_known`: it holds the last of them now."""
 
     versions: list[Version] = field(default_factory=list[Version])
     is_known: bool = False
 
     @property
     def held(self) -> int | None:
-        """The position of what it holds now, None where that is not known."""
+        """The position of its current contents, None if unknown."""
         return len(self.versions) - 1 if self.is_known else None
 
 
 class KnownMemory:
-    """What parts of memory hold, by the names of their contents, as far as that is known. Holds no memory itself."""
+    """The names of what parts of memory hold, as far as known. It keeps no memory alive."""
 
     def __init__(self) -> None:
         # buffer that has its memory -> (first byte, end) of parts of it
@@ -57,13 +57,13 @@ class KnownMemory:
         return self._parts.setdefault(buffer.base, {}).setdefault(find_part(buffer), PartOfMemory())
 
     def note(self, buffer: Any, name: str, launch: int | None = None) -> None:
-        """A buffer has contents of this name, since a launch wrote them."""
+        """Notes the contents of a buffer, and the launch that wrote them."""
         part = self.find(buffer)
         part.versions.append(Version(name, launch))
         part.is_known = True
 
     def forget(self, buffer: Any) -> None:
-        """A buffer is written to."""
+        """Notes that a buffer is written to."""
         written = find_part(buffer)
         for place, part in self._parts.get(buffer.base, {}).items():
             if do_overlap(written, place):
@@ -71,8 +71,8 @@ class KnownMemory:
 
 
 class LaunchKeeper:
-    """Keeps the launches of one schedule. `is_full`: there was no room for all of it. With `holds` it keeps hold of the
-    buffers that they write, in `outputs`."""
+    """Keeps the launches of one schedule. `is_full`: there was no room for everything. With `holds` it keeps the
+    buffers that they write alive, in `outputs`."""
 
     def __init__(self, folder: EvidenceFolder):
         self.folder = folder
@@ -82,30 +82,30 @@ class LaunchKeeper:
         self.outputs: list[Any] = []
         # the launch that raised
         self.failed: int | None = None
-        # launch -> what its arguments held before it, None for what has no contents yet
+        # launch -> what its arguments held before it, None for memory without contents
         self._arguments: dict[int, tuple[str | None, ...]] = {}
         # launch -> its linear program
         self._programs: dict[int, Sequence[UOp]] = {}
-        # launch -> the memory of its arguments, and which of its versions each had
+        # launch -> the memory of each argument, and the number of its version
         self._read: dict[int, tuple[tuple[PartOfMemory, int | None], ...]] = {}
         self._memory = KnownMemory()
-        # buffer that has its memory -> parts of it that were written, and the launch that did
+        # base buffer -> written parts, each with its launch
         self._writers: WeakKeyDictionary[Any, list[tuple[tuple[int, int], int]]] = WeakKeyDictionary()
         self.live: LiveTensors | None = None
 
     def note_inputs(self, inputs: Iterable[tuple[Any, Sequence[str]]]) -> None:
-        """Nothing has run: these are the names of the contents of buffers."""
+        """Notes the contents of buffers before anything runs."""
         for buffer, names in inputs:
             for one, name in zip(getattr(buffer, "bufs", [buffer]), names, strict=True):
                 self._memory.note(one, name)
 
     def begins(self, steps: Sequence[Step]) -> None:
-        """The launches of the schedule, in order."""
+        """Notes the launches of the schedule, in order."""
         self.steps = steps
 
     def before(self, index: int, buffers: Sequence[Any]) -> None:
         """A launch is about to run."""
-        # a search for the best kernel launches others
+        # a search for the best kernel launches other programs
         if index >= len(self.steps) or self.is_full:
             return
         try:
@@ -120,8 +120,8 @@ class LaunchKeeper:
         self._read[index] = tuple((part, part.held) for part in parts)
 
     def after(self, index: int, buffers: Sequence[Any], uops: Sequence[UOp]) -> None:
-        """A launch ran just now, with this linear program: what it wrote is kept before its memory goes to another
-        buffer."""
+        """Keeps what a launch wrote, before tinygrad gives its memory to another buffer. `uops` is its linear
+        program."""
         for number in self._find_written(index, buffers):
             self._note_write(buffers[number], index)
         if self.holds:
@@ -142,7 +142,7 @@ class LaunchKeeper:
         self.written[index] = KeptWrite(names, name_dtype(written[0].dtype), written[0].size)
 
     def fails(self, index: int) -> None:
-        """A launch raises, or what compiles it."""
+        """Notes that a launch raises, or its compilation."""
         self.failed = index
 
     def _keep(self, buffer: Any) -> str | None:
@@ -168,13 +168,13 @@ class LaunchKeeper:
             self._memory.forget(one)
 
     def is_written(self, buffer: Any) -> bool | None:
-        """Tells whether a launch wrote to a buffer; None where launches were not looked at."""
+        """Returns whether a launch wrote to a buffer; None if launches were not watched."""
         if not self.steps:
             return None
         return any(one.base in self._writers for one in list_parts(buffer))
 
     def find_writer(self, buffer: Any) -> int | None:
-        """Returns the last launch that wrote to memory of a buffer, None where none is known."""
+        """Returns the last launch that wrote to memory of a buffer, None if no launch is known."""
         launches = [
             launch
             for one in list_parts(buffer)
@@ -205,7 +205,7 @@ class LaunchKeeper:
     # *** what a kernel is, and what it read
 
     def pack_run(self, index: int, kernels: list[Kernel], known: dict[Any, int]) -> KernelRun:
-        """Returns the run of a launch, its kernel added to `kernels`; `known` has those that are there."""
+        """Returns the run of a launch. Adds its kernel to `kernels`, and its number there to `known`."""
         step = self.steps[index]
         arguments = self._arguments.get(index)
         if step.ast.op.name != "SINK":

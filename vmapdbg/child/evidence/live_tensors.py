@@ -1,8 +1,7 @@
-"""Tensors that are realized and that a schedule has nothing to do with: what they hold must not change. Runs in the
-child.
+"""Realized Tensors that a schedule does not use: their contents must not change. Runs in the child.
 
-Only what a launch would write over is read, so that it costs nothing where all is right. Memory is known by the Buffer
-that has it: a kernel that writes beyond its buffer is not seen.
+Only memory that a launch would overwrite is read, so a right schedule costs nothing. A kernel that writes outside of
+its buffers is not noticed.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ UOp = Any
 
 @dataclass(eq=False)
 class LiveTensor:
-    """A Tensor with the BUFFER that it has, held weakly. `before` is set once a launch writes to its memory: the names
-    of what it held until then, one for each device."""
+    """A Tensor and its BUFFER, held weakly. When a launch writes to its memory, `before` gets the names of what it held
+    until then, one for each device."""
 
     tensor: weakref.ref[Any]
     memory: weakref.ref[Any]
     before: tuple[str, ...] | None = None
 
     def find_memory(self) -> UOp | None:
-        """Returns its BUFFER, None where the Tensor is gone or has another one."""
+        """Returns its BUFFER, None if the Tensor is gone or has another BUFFER."""
         tensor, memory = self.tensor(), self.memory()
         if tensor is None or memory is None or tensor.uop.base is not memory:
             return None
@@ -35,7 +34,7 @@ class LiveTensor:
 
 
 class LiveTensors:
-    """Those that live when a schedule is about to run, and that its graph does not have."""
+    """The Tensors outside of the graph of a schedule that is about to run."""
 
     def __init__(self, folder: EvidenceFolder, used: Container[UOp]):
         self.folder = folder
@@ -50,11 +49,11 @@ class LiveTensors:
                 self._by_base.setdefault(one.base, []).append(live)
 
     def has(self, buffer: Any) -> bool:
-        """Tells whether a buffer has memory that is also that of a Tensor."""
+        """Returns whether a Tensor has memory of a buffer."""
         return any(one.base in self._by_base for one in list_parts(buffer) if one is not None)
 
     def before_write(self, buffer: Any) -> None:
-        """A launch is about to write to a buffer. Raises BlobsFull."""
+        """Keeps what a launch is about to overwrite. Raises BlobsFull."""
         for live in self._by_base.get(buffer.base, ()):
             memory = live.find_memory()
             if memory is None or live.before is not None:
@@ -64,8 +63,7 @@ class LiveTensors:
                 live.before = self.folder.keep_all(memory.buffer)
 
     def find_changed(self) -> Iterator[tuple[UOp, tuple[str, ...], tuple[str, ...]]]:
-        """Yields the BUFFER of each Tensor that has changed, each once, with the names of what it held before, and of
-        what it holds now. Raises BlobsFull."""
+        """Yields each changed BUFFER once, with the names of its contents before and now. Raises BlobsFull."""
         found: set[UOp] = set()
         for tensors in list(self._by_base.values()):
             for live in tensors:
@@ -79,7 +77,7 @@ class LiveTensors:
 
 
 def list_tensors() -> Iterator[Any]:
-    """Yields the Tensors that live."""
+    """Yields all live Tensors."""
     from tinygrad import tensor
 
     for reference in list(getattr(tensor, "all_tensors", ())):
@@ -99,5 +97,5 @@ def find_part(buffer: Any) -> tuple[int, int]:
 
 
 def do_overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
-    """Tells whether two parts of the same memory have a byte in common."""
+    """Returns whether two parts of the same memory have a byte in common."""
     return one[0] < other[1] and other[0] < one[1]

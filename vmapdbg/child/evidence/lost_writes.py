@@ -1,9 +1,10 @@
-"""Writes that the snippet asks for and that no schedule has: on tinygrad 0.12 an assign to a part of a tensor only runs
-where the tensor that it returns does. From 0.13 on a write is a STORE, and all Tensors that look at the buffer come
-after it; in 0.13 those that look through a bitcast do not. Runs in the child.
+"""Finds writes that the snippet asks for and that no schedule has. Runs in the child.
 
-A write is lost for good when no Tensor has it any more and none of its kernels ran; that is told where a later schedule
-reads the buffer without it. Nothing is told of writes to a value that has no buffer yet.
+On tinygrad 0.12 an assign to a part of a tensor only runs if the Tensor that it returns is realized. From 0.13 on a
+write is a STORE, and all Tensors of the buffer come after it; in 0.13 Tensors that read through a bitcast do not.
+
+A write is lost when no Tensor has it any more and none of its kernels ran. It is reported when a later schedule reads
+the buffer without it. Writes to a value without a buffer are not tracked.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ _VIEWS = {"RESHAPE", "EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP", "BITCAST", "D
 # compared by identity: a Tensor that is alive would be compared element by element
 @dataclass(frozen=True, eq=False)
 class _Write:
-    """A write that was asked for: the BUFFER it goes to (held weakly, as the Tensor of what it returns is), and what is
-    told of it if it is lost."""
+    """A requested write: its BUFFER and the Tensor that the assign returned, both held weakly, and the report if it is
+    lost."""
 
     buffer: weakref.ref[Any]
     tensor: weakref.ref[Any]
@@ -36,16 +37,16 @@ class _Write:
 
 
 class WriteWatcher:
-    """Knows the writes that are asked for and not scheduled yet."""
+    """Knows the requested writes that are not scheduled yet."""
 
     def __init__(self, note_assign: Callable[[UOp], None] = lambda u: None) -> None:
-        """`note_assign` is told what each assign makes of its tensor."""
+        """`note_assign` gets the UOp that each assign returns."""
         self.note_assign = note_assign
         self._pending: list[_Write] = []
         self._module: Any = None
 
     def declare(self, changes: Any, tensor_module: ModuleType) -> None:
-        """Has `Tensor.assign` wrapped."""
+        """Wraps `Tensor.assign`."""
         self._module = tensor_module
         if hasattr(tensor_module, "all_tensors"):
             changes.wrap(self._module.Tensor, "assign", self.on_assign, "self", "x")
@@ -54,7 +55,7 @@ class WriteWatcher:
         target = tensor.uop
         result = assign(tensor, value)
         self.note_assign(result.uop)
-        # where other Tensors come after the write, too, it is not this one's alone: it is not lost with it
+        # if other Tensors come after the write, too, it is not lost with this Tensor
         is_own = result.uop.op.name in {"ASSIGN", "AFTER"} and result.uop.src[0] is target
         buffer = find_buffer(target)
         if is_own and buffer is not None:
@@ -64,7 +65,7 @@ class WriteWatcher:
         return result
 
     def find_lost(self, sink: UOp) -> list[LostWrite]:
-        """Returns the writes that are lost and that the graph of a schedule would need: it reads their BUFFERs."""
+        """Returns the lost writes to BUFFERs that the graph of a schedule reads."""
         if not self._pending:
             return []
         nodes = sink.toposort()
@@ -93,7 +94,7 @@ def list_written(nodes: Iterable[UOp]) -> Iterator[UOp]:
 
 
 def find_write(u: UOp) -> UOp | None:
-    """Returns the write that a value comes after at last, None where it comes after none."""
+    """Returns the last write that a value comes after, None if there is no write."""
     while u.op.name == "RESHAPE":
         u = u.src[0]
     if u.op.name == "AFTER":
@@ -102,7 +103,7 @@ def find_write(u: UOp) -> UOp | None:
 
 
 def find_buffer(view: UOp) -> UOp | None:
-    """Returns the BUFFER that a view looks at, None where it looks at something else."""
+    """Returns the BUFFER under a view, None if the view is over something else."""
     while view.op.name in _VIEWS:
         view = view.src[0]
     return view if view.op.name == "BUFFER" else None

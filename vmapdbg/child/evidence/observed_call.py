@@ -9,8 +9,7 @@ from typing import Any
 from vmapdbg.child.capture.view import find_nodes
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
-from vmapdbg.child.evidence.packer import Packer
-from vmapdbg.child.evidence.packing import CannotPack
+from vmapdbg.child.evidence.packer import CannotPack, Packer
 from vmapdbg.child.evidence.passed import choose_packable, find_observed, group_observed, number_kernels, pack_buffers
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.evidence.sizes import Sizes
@@ -29,7 +28,7 @@ class ObservedCall(RealizeCall):
         super().__init__(folder, [t.uop for t in asked])
         # held, they would keep their memory from being used again
         self._tensors = [weakref.ref(t) for t in asked]
-        # the outputs of what TinyJit captured, None for one that nobody holds
+        # the outputs of a captured call, None if nothing holds the output
         self._views: list[UOp] = []
 
     def finish(self, passes: Sequence[ObservedPass | None]) -> None:
@@ -50,7 +49,7 @@ class ObservedCall(RealizeCall):
             self.evidence.failed_node = nodes.find(node)
 
     def _group_launches(self, passes: Sequence[ObservedPass | None]) -> list[tuple[int, ...]] | None:
-        """Returns the launches of each kernel of the first pass, None where they are not those that ran."""
+        """Returns the launches of each kernel of the first pass, None if other kernels ran."""
         if not passes:
             return None
         return group_observed(passes, [step.ast for step in self.launches.steps])
@@ -60,7 +59,7 @@ class ObservedCall(RealizeCall):
         self.reference.finish([tensor.uop for ref in self._tensors if (tensor := ref()) is not None])
 
     def _find_made(self) -> None:
-        """Notes which BUFFERs hold what is asked for, as a whole."""
+        """Notes the BUFFERs that hold a whole root."""
         for root, ref in zip(self.roots, self._tensors, strict=True):
             tensor = ref()
             if tensor is None:

@@ -11,8 +11,7 @@ from typing import Any
 
 from vmapdbg.child.evidence.graphs import Evidence, KernelRun, WrittenBuffer
 from vmapdbg.child.evidence.launches import KeptWrite, LaunchKeeper
-from vmapdbg.child.evidence.packer import Packer
-from vmapdbg.child.evidence.packing import CannotPack, is_device
+from vmapdbg.child.evidence.packer import CannotPack, Packer, is_device
 from vmapdbg.child.listen.records import ObservedPass
 from vmapdbg.reference.graph import DEVICES, Node, find_view, is_whole
 

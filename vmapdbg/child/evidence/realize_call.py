@@ -1,5 +1,4 @@
-"""One call of `Tensor.realize`: what it is asked for, what its schedule reads, and what comes of it. Runs in the
-child."""
+"""One call of `Tensor.realize`: its graph, what its schedule reads, and its results. Runs in the child."""
 
 from __future__ import annotations
 
@@ -7,12 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from vmapdbg.child.evidence.chosen_parts import ChosenPart
 from vmapdbg.child.evidence.folder import ROOM, BlobsFull, EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.evidence.launches import LaunchKeeper
 from vmapdbg.child.evidence.live_tensors import LiveTensors
 from vmapdbg.child.evidence.reference_evidence import ReferenceEvidence
+from vmapdbg.child.evidence.tensor_calls import ChosenPart
 from vmapdbg.child.failures.diagnose import diagnose
 from vmapdbg.child.failures.endless import EndlessRewrite
 from vmapdbg.child.failures.known_nodes import KnownNodes
@@ -27,31 +26,32 @@ _NO_VALUES = {"NULL": "the NULL device computes nothing", "DISK": "it reads a DI
 
 
 class RealizeCall(ABC):
-    """Keeps the evidence of one call, which goes through `start`, then `finish` or `fail`, then `write`. One that
-    TinyJit captures is asked about its replays later."""
+    """Keeps the evidence of one call: `start`, then `finish` or `fail`, then `write`. If TinyJit captures the call, its
+    replays use it later."""
 
     def __init__(self, folder: EvidenceFolder, roots: Sequence[UOp]):
-        """`roots` are what is asked for."""
+        """`roots` are the UOps that the call realizes."""
         self.folder, self.roots = folder, list(roots)
         self.evidence = Evidence(-1, None, switches=read_switches())
         self.launches = LaunchKeeper(folder)
         self.reference = ReferenceEvidence(folder, self.evidence, self.launches)
         # BUFFER of the snippet -> its contents, on each of its devices
         self.inputs: dict[UOp, tuple[str, ...]] = {}
-        # whether its graph can be packed, for other inputs too, be it that its values are kept or not
+        # whether its graph can be packed, for other inputs, too
         self.is_packed = False
-        # whether its schedule is the first of those that it makes: the others are of functions that it calls
+        # whether its own schedule is the first that it makes: later schedules belong to functions that it calls
         self.is_first = False
-        # what the scheduler was given, and what TinyJit keeps of it to run it later
+        # the graph for the scheduler, and what TinyJit keeps to run it later
         self.scheduled: UOp = None
         self.captured: UOp = None
-        # BUFFER that a replay fills with one of the roots, as a whole, where the call itself did not run -> that root
+        # BUFFER that holds one of the roots in replays, if the call itself did not run -> this root
         self.made: dict[UOp, UOp] = {}
 
     # *** what happens, in order
 
     def start(self, sink: UOp, parts: Sequence[ChosenPart] = ()) -> None:
-        """Nothing has run; `sink` is the graph that is to be computed, `parts` are what its item assignments choose."""
+        """Starts before anything runs. `sink` is the graph, `parts` are the elements that its item assignments
+        choose."""
         reason = _why_no_values(sink) or self._start(sink)
         self.reference.parts = parts
         if reason is not None:
@@ -78,8 +78,7 @@ class RealizeCall(ABC):
         return None
 
     def finish(self, passes: Sequence[Any]) -> None:
-        """The call returns; `passes` are the runs of the pass that its schedules came from, None for one that nobody
-        saw."""
+        """Ends a call that returns; `passes` are the runs of the pass for its schedules, None for an unknown run."""
         if self.evidence.reference is None:
             if self.evidence.reference_refused is not None:
                 self.note_once(self.evidence.reference_refused)
@@ -100,29 +99,28 @@ class RealizeCall(ABC):
 
     @abstractmethod
     def _pack_passed(self, passes: Sequence[Any]) -> None:
-        """Notes the nodes that have buffers, and what was in those when their kernels had run."""
+        """Packs the nodes that have buffers, and what the buffers held when their kernels had run."""
 
     def fail(self, error: BaseException, nodes: KnownNodes, passes: Sequence[Any]) -> None:
-        """The call raises `error`; `nodes` is what is known of the schedule that was made last."""
+        """Ends a call that raises `error`; `nodes` are the known nodes of the last schedule."""
         self.evidence.failed = f"{type(error).__name__}: {first_line(error)}"
         self.evidence.crash = diagnose(error, nodes)
         self.evidence.is_endless = isinstance(error, EndlessRewrite)
 
     def write(self) -> None:
-        """Writes the evidence, again if more has become known; none where the call made no schedule."""
+        """Writes the evidence, or writes it again. A call that made no schedule has none."""
         if self.evidence.schedule >= 0:
             self.folder.write(self.evidence)
 
     # *** what replays of the call ask, too
 
     def note_once(self, reason: str) -> None:
-        """Says in the evidence what of the schedule was not checked."""
+        """Adds a reason why something was not compared."""
         if reason not in self.evidence.unchecked:
             self.evidence.unchecked.append(reason)
 
     def find_written(self) -> list[Any]:
-        """Returns the buffers that its kernels wrote: tinygrad may read one of them in a later schedule instead of
-        computing its value again."""
+        """Returns the buffers that its kernels wrote: a later schedule may read them."""
         written = self.launches.outputs
         if self.captured is not None:
             written = [find_memory(u).buffer for u in list_written(self.captured)]
@@ -130,21 +128,22 @@ class RealizeCall(ABC):
 
     @abstractmethod
     def settle(self, memory: set[UOp] | None) -> None:
-        """TinyJit has captured the call: these are the BUFFERs that its replays use, None: those of the call itself."""
+        """Notes that TinyJit has captured the call. `memory` has the BUFFERs of its replays, None if they are the
+        same."""
 
     @abstractmethod
     def find_buffers(self) -> list[Any]:
-        """Returns the buffer of each output, None for one that has none."""
+        """Returns the buffer of each output, None for an output without a buffer."""
 
     @abstractmethod
     def keep_outputs(self, evidence: Evidence, moved: Mapping[int, Any]) -> None:
-        """Keeps what the outputs hold now in the evidence of a replay; `moved` has the buffers to read instead of
-        others, by the id of those. Raises BlobsFull."""
+        """Keeps what the outputs hold now in the evidence of a replay. `moved` has buffers to read instead, by the id
+        of the buffer that they replace. Raises BlobsFull."""
 
     # *** parts
 
     def _find_contents(self, passed: Any) -> Callable[[UOp], tuple[str, ...] | None]:
-        """Returns what tells the names of the contents of a leaf of the graph of a pass."""
+        """Returns a function from a leaf of the graph of a pass to the names of its contents."""
         inputs = find_inputs(self.scheduled, passed.toposort)
         return lambda u: self.inputs.get(inputs.get(u))
 

@@ -6,14 +6,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vmapdbg.child.evidence.chosen_parts import ChosenPart
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence, HeldBuffer
 from vmapdbg.child.evidence.launches import LaunchKeeper
 from vmapdbg.child.evidence.lost_writes import find_buffer
-from vmapdbg.child.evidence.packer import Packer
-from vmapdbg.child.evidence.packing import CannotPack
+from vmapdbg.child.evidence.packer import CannotPack, Packer
 from vmapdbg.child.evidence.sizes import find_variables
+from vmapdbg.child.evidence.tensor_calls import ChosenPart
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.reference.graph import Node
 

@@ -1,9 +1,9 @@
-"""Keeps what replays of TinyJit read and wrote, for the oracle to compute again. Runs in the child.
+"""Keeps what replays of TinyJit read and wrote, so that they can be compared. Runs in the child.
 
-A replay makes no schedule: it runs the kernels of the call that was captured, with the buffers of other inputs instead
-of that call's. So it should get what the graphs of that call give for those inputs, and for what else they read
-(weights, the state of random numbers) as it is now. What one schedule of the call writes and a later one reads is known
-after the replay, if nothing has written there since.
+A replay makes no schedule: it runs the kernels of the captured call with the buffers of other inputs. So its results
+should be those of the captured graphs for these inputs, and for the current contents of everything else that they read
+(weights, the state of random numbers). If one schedule writes what a later schedule reads, it is read after the replay,
+unless something has overwritten it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ from typing import Any
 from vmapdbg.child.evidence.captured import CapturedCall, JitCall, make_captured
 from vmapdbg.child.evidence.folder import BlobsFull, EvidenceFolder
 from vmapdbg.child.evidence.graphs import ChangedInput, Evidence, HeldBuffer
-from vmapdbg.child.evidence.packer import Packer
-from vmapdbg.child.evidence.packing import CannotPack
+from vmapdbg.child.evidence.packer import CannotPack, Packer
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.listen.replays import find_buffer, watch_replays
 from vmapdbg.child.listen.user_lines import find_user_line
 from vmapdbg.model.wording import format_plural
 
 MOST_COMPARED = 3
-"""Of one captured call so many replays are compared."""
+"""How many replays of one captured call are compared."""
 
 
 class ReplayWatcher:
@@ -34,7 +33,7 @@ class ReplayWatcher:
         self.calls: list[JitCall] = []  # outermost first
 
     def declare(self, changes: Any) -> None:
-        """Has what a call of TinyJit and a replay go through wrapped."""
+        """Wraps the functions of a call of TinyJit and of a replay."""
         from tinygrad.engine import jit
 
         changes.wrap(jit, "_prepare_jit_inputs", self.on_prepare, "args", "kwargs")
@@ -76,7 +75,7 @@ class ReplayWatcher:
         return result
 
     def note_call(self, call: RealizeCall) -> bool:
-        """Takes note of a schedule: it may be that of a call that is being captured. Returns whether it is."""
+        """Adds a call of `realize` to the TinyJit calls that are being captured. Returns whether there is one."""
         from tinygrad.engine.realize import capturing
 
         captured = [running for running in self.calls if running.tiny in capturing]
@@ -85,8 +84,8 @@ class ReplayWatcher:
         return bool(captured)
 
     def read(self, known: CapturedCall, now: Mapping[int, Any], time: str) -> dict[tuple[int, Any], str] | None:
-        """Keeps what the schedules of a replay read, and when it is to be looked at is now. Returns (index of the
-        schedule, BUFFER) -> contents, None where there is no room."""
+        """Keeps what the schedules of a replay read, as far as it is to be read at this `time`. Returns (index of the
+        schedule, BUFFER) -> contents, None if there is no room."""
         try:
             return {
                 (index, u): self.folder.keep_buffer(now.get(id(u.buffer), u.buffer))
@@ -101,7 +100,7 @@ class ReplayWatcher:
     def write(
         self, known: CapturedCall, now: Mapping[int, Any], inputs: Mapping[tuple[int, Any], str], line: str | None
     ) -> None:
-        """Writes what each schedule of a replay that has just run read and wrote."""
+        """Writes what each schedule of a finished replay read and wrote."""
         for index, call in enumerate(known.realized):
             evidence = Evidence(call.evidence.schedule, line, replay=known.replays)
             contents = find_contents(inputs, index)
@@ -132,8 +131,8 @@ class ReplayWatcher:
     def keep_changed(
         self, known: CapturedCall, packer: Packer, contents: Mapping[Any, tuple[str, ...]], now: Mapping[int, Any]
     ) -> list[ChangedInput]:
-        """Returns what a schedule of a replay read in memory that the replay writes to, although nothing in the call
-        assigns to it, and that holds something else now; `contents` has what it read. Raises BlobsFull."""
+        """Returns the buffers that a schedule of a replay read, that the replay overwrote without an assign in the
+        call, and that have changed; `contents` has what it read. Raises BlobsFull."""
         found = []
         touched = packer.find_touched()
         for u, before in contents.items():
@@ -146,7 +145,7 @@ class ReplayWatcher:
         return found
 
     def close(self) -> None:
-        """Says at the last schedule of each captured call how many of its replays were not compared."""
+        """Notes at the last schedule of each captured call how many of its replays were not compared."""
         for known in self.captured.values():
             if left := known.replays - known.compared:
                 count = f"{left} of {known.replays} replays"
@@ -158,14 +157,14 @@ class ReplayWatcher:
 
 
 def has_same_variables(known: CapturedCall, variables: Mapping[Any, int]) -> bool:
-    """Tells whether the variables of a replay have the values of the call that was captured."""
+    """Returns whether the variables of a replay have the values of the captured call."""
     now = {getattr(variable, "expr", variable): value for variable, value in (variables or {}).items()}
     before = [call.reference.variables for call in known.realized]
     return all(one[name] == value for one in before for name, value in now.items() if name in one)
 
 
 def find_contents(inputs: Mapping[tuple[int, Any], str], index: int) -> dict[Any, tuple[str, ...]]:
-    """Returns the contents of what a schedule of a replay reads; of what only earlier ones read, as they read it."""
+    """Returns the contents that a schedule of a replay reads, and those that only earlier schedules read."""
     ordered = sorted(inputs.items(), key=lambda one: one[0][0])
     return {u: (name,) for (reader, u), name in ordered if reader <= index}
 
@@ -188,7 +187,7 @@ def pack_replay(
 
 
 def drop_overwritten(evidence: Evidence, call: RealizeCall, is_final: Callable[[Any], bool]) -> None:
-    """Takes outputs out of the evidence of a replay that later schedules of it write again."""
+    """Removes outputs from the evidence of a replay if its later schedules write them again."""
     for output, buffer in enumerate(call.find_buffers()):
         if is_final(buffer):
             continue

@@ -1,12 +1,12 @@
-"""The folder through which the processes of a program hand on what they realize, to one that judges it beside them.
+"""The folder through which the processes of a program pass what they realize to a process that compares it.
 
     making/NAME/   the evidence of one schedule, while it is written
-    ready/NAME/    the same when it is whole: evidence.pickle, test.txt, blobs/; the judge removes it
-    own/PID/       the contents of buffers that the running call of a process has kept so far
+    ready/NAME/    complete evidence: evidence.pickle, test.txt, blobs/; the judge removes it
+    own/PID/       the contents of buffers that the current call of a process has kept so far
     outside        a byte for each schedule that was not made by `Tensor.realize`
-    over           is there when the program has ended
+    over           exists when the program has ended
 
-What waits to be judged is bounded: a process that is far ahead waits.
+The folder has a limited size: a process that is far ahead waits.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from vmapdbg.model.crash import Crash
 from vmapdbg.reference.graph import Graph
 
 MOST_WAITING = 1 << 29
-"""Bytes of evidence that wait to be judged."""
+"""The most bytes of evidence in the folder."""
 _POLL = 0.02
 _LONGEST_WAIT = 120
-"""Seconds that a process waits for the judge: one that takes longer is gone."""
+"""Seconds that a process waits for the judge; after that it takes the judge for dead."""
 
 
 class SuiteFolder(EvidenceFolder):
@@ -39,7 +39,7 @@ class SuiteFolder(EvidenceFolder):
         self.root = root
         self.test = ""
         self._number = 0
-        # what was said of evidence that was written already, by its id
+        # id of evidence that was written -> the evidence, and how many reasons it had then
         self._said: dict[int, tuple[Evidence, int]] = {}
         self._begin_process()
         os.register_at_fork(after_in_child=self._begin_process)
@@ -51,26 +51,27 @@ class SuiteFolder(EvidenceFolder):
         super().__init__(own)
 
     def begin(self, test: str) -> None:
-        """A call begins, of a test: what earlier ones have kept is no longer needed here."""
+        """Begins a call of a test: drops what earlier calls have kept."""
         self.test = test
         for blob in (self.path / "blobs").iterdir():
             blob.unlink()
         self.room = ROOM
 
     def note_endless(self, line: str | None, test: str, error: str, crash: Crash) -> None:
-        """Hands on that tinygrad was stopped where no call of `Tensor.realize` says it."""
+        """Reports that tinygrad was stopped outside of any call of `Tensor.realize`."""
         evidence = Evidence(-1, line, failed=error, crash=crash, is_endless=True)
         before, self.test = self.test, test
         self._hand_on(evidence, with_blobs=False)
         self.test = before
 
     def note_outside(self) -> None:
-        """Counts a schedule that is not looked at."""
+        """Counts a schedule that is not compared."""
         with (self.root / "outside").open("ab") as file:
             file.write(b"x")
 
     def write(self, evidence: Evidence) -> None:
-        """Hands on the evidence of a schedule. What is written once more only says why more was not compared."""
+        """Passes on the evidence of a schedule. When it is written again, only new reasons of `unchecked` are passed
+        on."""
         known = self._said.get(id(evidence))
         self._said[id(evidence)] = (evidence, len(evidence.unchecked))
         if known is not None:
@@ -81,14 +82,14 @@ class SuiteFolder(EvidenceFolder):
         self._hand_on(replace(evidence, graph=None), with_blobs=evidence.reference is not None)
 
     def write_asked(self, graph: Graph, held: Iterable[int]) -> str | None:
-        """Who judges has schedules of several processes, and looks at none before it ran."""
+        """Does nothing: the judge compares schedules of several processes, and only after they ran."""
         return None
 
     def close(self) -> None:
-        """The judge is told otherwise when a program has ended."""
+        """Does nothing: the file `over` says that the program has ended."""
 
     def forget(self) -> None:
-        """Nothing that was written will be written once more."""
+        """Forgets what was written: it will not be written again."""
         self._said.clear()
 
     def _hand_on(self, evidence: Evidence, with_blobs: bool) -> None:
@@ -103,7 +104,7 @@ class SuiteFolder(EvidenceFolder):
         data = pickle.dumps(evidence)
         (making / "evidence.pickle").write_bytes(data)
         (making / "test.txt").write_text(self.test, encoding="utf-8", errors="surrogatepass")
-        # in the order of time, whatever process they are of
+        # sorted by time, not by process
         name = f"{time.time_ns():020}-{size + len(data)}-{self.token}-{self._number}"
         if self._wait_for_room():
             making.rename(self.root / "ready" / name)
@@ -111,7 +112,7 @@ class SuiteFolder(EvidenceFolder):
             shutil.rmtree(making)
 
     def _wait_for_room(self) -> bool:
-        """Tells whether there is room for more; waits while what is there is being judged."""
+        """Waits until there is room for more. Returns False if the judge seems dead."""
         last, since = -1, time.monotonic()
         while True:
             sizes = [int(name.split("-")[1]) for name in os.listdir(self.root / "ready")]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from vmapdbg.check.value_path import Difference, OutputPath, PassKind, PassValue, SchedulePath, WrongRewrite
-from vmapdbg.child.evidence.packing import UNEXPECTED, CannotPack
+from vmapdbg.child.evidence.packer import UNEXPECTED, CannotPack
 from vmapdbg.child.evidence.sizes import Sizes
 from vmapdbg.child.failures.known_nodes import PassNodes
 from vmapdbg.child.listen.launches import find_inputs

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from vmapdbg.child.evidence.kernel_packer import pack_kernel
-from vmapdbg.child.evidence.packer import Contents, Packer
-from vmapdbg.child.evidence.packing import CannotPack, UOp, name_reduce
+from vmapdbg.child.evidence.packer import CannotPack, Contents, Packer, UOp, name_reduce
 from vmapdbg.reference.graph import Kernel, Node, find_view
 from vmapdbg.reference.graph import find_writes as list_writes
 

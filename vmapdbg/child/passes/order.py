@@ -9,7 +9,7 @@ from typing import Any
 
 from vmapdbg.check.value_path import WrongRead
 from vmapdbg.child.evidence.kernel_packer import pack_kernel
-from vmapdbg.child.evidence.packing import CannotPack
+from vmapdbg.child.evidence.packer import CannotPack
 from vmapdbg.child.failures.known_nodes import PassNodes
 from vmapdbg.child.listen.schedules import ScheduledKernel, find_kernels, kernel_of
 from vmapdbg.child.memory import name_dtype

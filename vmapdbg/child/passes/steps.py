@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from vmapdbg.check.value_path import Difference, RewriteKind, WrongRewrite
-from vmapdbg.child.evidence.packing import UNEXPECTED, CannotPack
+from vmapdbg.child.evidence.packer import UNEXPECTED, CannotPack
 from vmapdbg.child.failures.known_nodes import KnownNodes
 from vmapdbg.child.failures.rewrites import name_uop, shorten_place
 from vmapdbg.child.passes.compare import Judge

@@ -6,19 +6,98 @@ a step, a loop that is called lost is one whose steps store to the same address.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-from vmapdbg.child.program.bounds import bound_address
-from vmapdbg.child.program.dependence import find_data
-from vmapdbg.child.program.expressions import Undecided, write_expression
 from vmapdbg.child.program.linear import Access, Buffer, LinearProgram, Loop, Value
-from vmapdbg.child.program.reach import Reach, Written, count_written, find_reach, split_conditions
-from vmapdbg.child.program.source_lines import find_source_lines
+from vmapdbg.child.program.reach import (
+    Reach,
+    Undecided,
+    Written,
+    bound_address,
+    count_written,
+    find_reach,
+    split_conditions,
+    write_expression,
+)
 from vmapdbg.model import capture as model
 from vmapdbg.model.vocabulary import LoopKind
+
+_STORE = re.compile(r"\s*(\*\(.*\) = |(data|temp|acc|buf)\w*\[.*\] = )")
+_LOAD = re.compile(r"\s*[\w<> ]+ val\d+ = ")
+_LOADED_FROM = re.compile(r"\s*[\w<> ]+ val\d+ = [(*]*(\w*)")
+
+
+def find_source_lines(program: LinearProgram, source: str) -> dict[Access, int]:
+    """Returns the line of the source (from 1) of each store, and of each load that has a line of its own.
+
+    Empty where the lines cannot be told apart: a renderer that writes a store in another way.
+    """
+    lines = list(enumerate(source.split("\n"), 1))
+    stores = [access for access in program.accesses if access.is_store]
+    loads = [access for access in program.accesses if not access.is_store and access.buffer.space != "register"]
+    load_lines = [i for i, line in lines if _LOAD.match(line)]
+    if len(load_lines) != len(loads):
+        # a register that is read twice may have a line, too
+        registers = {buffer.name for buffer in program.buffers if buffer.space == "register"}
+        found = ((i, _LOADED_FROM.match(line)) for i, line in lines)
+        load_lines = [i for i, match in found if match is not None and match[1] not in registers]
+    matched = [(stores, [i for i, line in lines if _STORE.match(line)]), (loads, load_lines)]
+    return {
+        access: line
+        for accesses, numbers in matched
+        if len(accesses) == len(numbers)
+        for access, line in zip(accesses, numbers, strict=True)
+    }
+
+
+@dataclass
+class Data:
+    """What values are computed from: other values, and what is loaded and stored on the way."""
+
+    values: set[Value] = field(default_factory=set)
+    accesses: set[Access] = field(default_factory=set)
+
+
+def find_data(*values: Value, loaded: Mapping[Value, Access], through_local: bool = True) -> Data:
+    """Returns all that values are computed from; `loaded` has the access of each load (LinearProgram.loaded).
+
+    What only orders (the loop around a store) is not followed. Without `through_local` what other threads stored to
+    LOCAL memory does not count, only where it is read.
+    """
+    data = Data()
+    todo = list(values)
+    while todo:
+        value = todo.pop()
+        if value in data.values:
+            continue
+        data.values.add(value)
+        todo += value.sources
+        if value in loaded:
+            for access in follow_stores(loaded[value], through_local):
+                data.accesses.add(access)
+                todo += access.addressing
+                if access.is_store:
+                    todo.append(access.value)
+    return data
+
+
+def follow_stores(access: Access, through_local: bool = True) -> list[Access]:
+    """Returns an access, the stores that it follows, those that these follow, and so on."""
+    found: dict[Access, None] = {}
+    todo = [access]
+    while todo:
+        access = todo.pop()
+        if access in found:
+            continue
+        found[access] = None
+        if through_local or access.buffer.space != "local":
+            todo += access.follows
+    return list(found)
+
 
 # what facts are about; registers are not
 _SPACES: dict[str, Literal["GLOBAL", "LOCAL"]] = {"global": "GLOBAL", "local": "LOCAL"}
@@ -174,3 +253,90 @@ def _find_kind(loop: Loop) -> LoopKind:
     if loop.op == "thread" or loop.name == "core_id":
         return "thread"
     return "launch"
+
+
+@dataclass(frozen=True)
+class Accumulation:
+    """A store that adds to a register what it finds there, in the steps of a loop that is done when the register is
+    read."""
+
+    store: Access
+    loop: Loop
+
+
+def find_resets(program: LinearProgram, source: str) -> tuple[model.Reset, ...]:
+    """Returns the accumulators that loops add to and initialise in each of their steps."""
+    found: dict[Access, dict[Loop, None]] = {}
+    for added in find_accumulations(program):
+        initial = find_initial(program, added)
+        if initial is not None:
+            found.setdefault(initial, {})[added.loop] = None
+    lines = find_source_lines(program, source) if found else {}
+    return tuple(
+        model.Reset(initial.buffer.name, tuple(map(describe_loop, loops)), lines.get(initial))
+        for initial, loops in found.items()
+    )
+
+
+def find_accumulations(program: LinearProgram) -> Iterator[Accumulation]:
+    """Yields the stores whose value is read after a loop around them, once for each such loop."""
+    seen: set[tuple[Access, Loop]] = set()
+    for read in program.accesses:
+        if read.is_store or read.buffer.space != "register":
+            continue
+        for store in read.follows:
+            done = [loop for loop in store.loops if loop not in read.loops and loop.trips > 1]
+            for loop in done:
+                if (store, loop) not in seen and store.buffer is read.buffer:
+                    seen.add((store, loop))
+                    yield Accumulation(store, loop)
+
+
+def find_initial(program: LinearProgram, added: Accumulation) -> Access | None:
+    """Returns the store that initialises an accumulator in each step of the loop that adds to it, None where there is
+    none: it is in the loop, the sum begins with it, and both are at the same place in each step."""
+    store, loop = added.store, added.loop
+    stored = find_data(store.value, loaded=program.loaded)
+    if loop not in stored.values or is_addressed_by(program, store, loop):
+        return None
+    for read in stored.accesses:
+        if read.is_store or read.buffer is not store.buffer or loop not in read.loops:
+            continue
+        for initial in read.follows:
+            if initial is store or loop not in initial.loops or not has_same_place(initial, read):
+                continue
+            begun = find_data(initial.value, loaded=program.loaded)
+            is_sum = any(other.buffer is store.buffer for other in begun.accesses)
+            if not is_sum and not is_addressed_by(program, initial, loop):
+                return initial
+    return None
+
+
+def is_addressed_by(program: LinearProgram, access: Access, loop: Loop) -> bool:
+    """Whether address or gate of an access use a loop."""
+    return loop in find_data(*access.addressing, loaded=program.loaded).values
+
+
+def has_same_place(initial: Access, read: Access) -> bool:
+    """Whether a store writes all that a load reads."""
+    if initial.index is read.index:
+        return initial.width >= read.width
+    first, wanted = initial.index.constant, read.index.constant
+    if first is None or wanted is None:
+        return False
+    return first <= wanted and wanted + read.width <= first + initial.width
+
+
+def carries_values(program: LinearProgram, loop: Loop) -> bool:
+    """Returns whether a step of a loop may use what another step left in memory: it reads a register before it writes
+    it, or the threads of a group write to their memory."""
+    first: dict[Buffer, Access] = {}
+    for access in program.accesses:
+        if loop not in access.loops:
+            continue
+        if access.is_store and access.buffer.space == "local":
+            return True
+        earlier = first.setdefault(access.buffer, access)
+        if access.is_store and not earlier.is_store and access.buffer.space == "register":
+            return True
+    return False

@@ -15,8 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from vmapdbg.child.program.linear import UOp
-from vmapdbg.child.program.linear_ops import find_constant, find_space, is_memory, is_variable, loop_name
+from vmapdbg.child.program.linear import UOp, find_constant, find_space, is_memory, is_variable, loop_name
 from vmapdbg.model.wording import first_line
 
 _CORE = "core_id"

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from vmapdbg.child.program.linear import Access, Buffer, LinearProgram, Loop, Step, UOp, Value
-from vmapdbg.child.program.linear_ops import (
+from vmapdbg.child.program.linear import (
     POINTER_OPS,
+    Access,
+    Buffer,
+    LinearProgram,
+    Loop,
+    Step,
+    UOp,
+    Value,
     bounds_of,
     count_operations,
     dtype_of,

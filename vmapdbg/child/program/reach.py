@@ -1,19 +1,99 @@
-"""Which addresses an access reaches, over all steps of its loops and all its threads. Runs in the child.
+"""Addresses and gates of a linear program: their bounds, how they are written, and what they reach. Runs in the child.
 
-An address is a sum of terms. Terms that share no loop are independent, so those that do are gone through together,
-step by step, as one summand, and the whole is one value of each summand, added: exact, and small also where the kernel
-has millions of steps. What cannot be gone through within `MOST_STEPS` is left undecided (None), never guessed.
+An address is a sum of terms. Terms that share no loop are independent. Terms that share a loop are gone through
+together, step by step, as one summand, and the whole is one value of each summand, added: exact, and small even if the
+kernel has millions of steps. A set that takes more than `MOST_STEPS` stays undecided (None) and is never guessed.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from vmapdbg.child.program.expressions import TEXT, Undecided, keeps_value, walk
-from vmapdbg.child.program.linear import Value
+from vmapdbg.child.program.linear import INTEGERS, UOp, Value
+from vmapdbg.child.program.linear_reader import read_values
+from vmapdbg.model.ops import ARITHMETIC
+
+
+class Undecided(Exception):
+    """The set is not known: it depends on data, or is too large to go through."""
+
+
+def keeps_value(cast: Value) -> bool:
+    """A cast between integers that can hold the same values here: no address is near the end of an int."""
+    inside = cast.sources[0]
+    if cast.dtype not in INTEGERS or (inside.dtype not in INTEGERS and inside.dtype != "bool"):
+        return False
+    lowest, highest = INTEGERS[cast.dtype]
+    return lowest <= lowest_of(inside) and highest_of(inside) <= highest
+
+
+def lowest_of(value: Value) -> int:
+    """Returns a bound that holds for a value: tinygrad's, or that of the dtype."""
+    return _bounds_of(value)[0]
+
+
+def highest_of(value: Value) -> int:
+    return _bounds_of(value)[1]
+
+
+def _bounds_of(value: Value) -> tuple[int, int]:
+    if value.lowest is None or value.highest is None:
+        return INTEGERS.get(value.dtype, INTEGERS["weakint"])
+    return value.lowest, value.highest
+
+
+def walk(roots: Iterable[Value], ends: Container[Value]) -> list[Value]:
+    """Returns the parts of expressions, sources first, down to `ends` and to what is loaded, those included."""
+    found: dict[Value, None] = {}
+
+    def visit(value: Value) -> None:
+        if value in found:
+            return
+        if value not in ends and value.op != "load":
+            for source in value.sources:
+                visit(source)
+        found[value] = None
+
+    for root in roots:
+        visit(root)
+    return list(found)
+
+
+TEXT = {op.name: op.text for op in ARITHMETIC.values() if op.text is not None} | {"cast": "{}"}
+"""The ops that an address or a gate may have -> how they are written."""
+
+
+def write_expression(expression: Value, names: Mapping[Value, str]) -> str:
+    """Returns an address or a gate as text, its loops by the names that the source gives them."""
+    written = dict(names)
+    for value in walk([expression], names):
+        if value in written:
+            continue
+        if value.op == "const":
+            written[value] = str(value.constant)
+        elif value.op == "load":
+            written[value] = "a loaded value"
+        elif value.op == "variable":
+            written[value] = value.name
+        elif value.op in TEXT:
+            written[value] = TEXT[value.op].format(*(written[source] for source in value.sources))
+        else:
+            written[value] = value.op.upper()
+    text = written[expression]
+    return text[1:-1] if text.startswith("(") and _closes_at_end(text) else text
+
+
+def _closes_at_end(text: str) -> bool:
+    depth = 0
+    for i, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0:
+            return i == len(text) - 1
+    return False
+
 
 if TYPE_CHECKING:
     from vmapdbg.child.program.steps import Integers
@@ -246,3 +326,79 @@ def _find_gap(run: Values) -> int:
     from vmapdbg.child.program.steps import find_gap
 
     return find_gap(run)
+
+
+def bound_address(address: Value, gate: Value | None) -> tuple[int, int]:
+    """Returns bounds that hold where the gate does: those of tinygrad, narrowed by what the gate compares."""
+    known: dict[Value, tuple[int, int]] = {}
+    for condition in split_conditions(gate):
+        compared = read_comparison(condition)
+        if compared is not None:
+            value, low, high = compared
+            before = known.get(value, (lowest_of(value), highest_of(value)))
+            known[value] = max(before[0], low), min(before[1], high)
+
+    def bound(value: Value) -> tuple[int, int]:
+        if value not in known:
+            low, high = lowest_of(value), highest_of(value)
+            if value.op in {"add", "mul", "shl", "sub"}:
+                (a, b), (c, d) = bound(value.sources[0]), bound(value.sources[1])
+                if value.op == "shl":
+                    # by how much it multiplies
+                    c, d = 1 << max(c, 0), 1 << min(max(d, 0), 64)
+                if value.op == "add":
+                    ends = [a + c, b + d]
+                elif value.op == "sub":
+                    ends = [a - d, b - c]
+                else:
+                    ends = [a * c, a * d, b * c, b * d]
+                # tinygrad's bounds of what it knows, ours where the gate says more
+                if any(source in known for source in value.sources):
+                    low, high = min(ends), max(ends)
+            known[value] = low, high
+        return known[value]
+
+    return bound(address)
+
+
+def read_comparison(condition: Value) -> tuple[Value, int, int] | None:
+    """Returns what a condition says of an expression: (expression, lowest, highest)."""
+    # tinygrad writes `not x < y` as `(x < y) != True`
+    flipped = condition.op == "ne" and condition.sources[1].constant == 1
+    if flipped:
+        condition = condition.sources[0]
+    if condition.op != "lt":
+        return None
+    left, right = condition.sources
+    if right.constant is not None:
+        value, edge, is_below = left, int(right.constant), not flipped
+    elif left.constant is not None:
+        # edge < value; not so is value < edge + 1
+        value, edge, is_below = right, int(left.constant) + 1, flipped
+    else:
+        return None
+    if is_below:
+        return value, lowest_of(value), edge - 1
+    return value, edge, highest_of(value)
+
+
+def find_outside(index: UOp, size: int) -> tuple[int, int] | None:
+    """Returns the bounds of the range (a UOp of the scheduler) that indexes an axis of `size` elements, where a step of
+    it leaves the axis.
+
+    None where no step does, or where that is not known. tinygrad wraps such an index around when it flattens the
+    axes, so that the address in the kernel stays in the buffer, and reads something else.
+    """
+    low, high = index.vmin, index.vmax
+    if isinstance(low, int) and isinstance(high, int) and low >= 0 and high < size:
+        return None
+    (address, valid), loops = read_values(index.get_idx(), index.get_valid())
+    if any(loop.symbolic for loop in loops):
+        return None
+    try:
+        reach = find_reach(address, valid, {loop: loop.trips for loop in loops}, 1)
+    except Undecided:
+        return None
+    if not reach.steps or (reach.lowest >= 0 and reach.highest < size):
+        return None
+    return reach.lowest, reach.highest

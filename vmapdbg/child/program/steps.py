@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vmapdbg.child.program.expressions import Undecided, highest_of, keeps_value, lowest_of, walk
 from vmapdbg.child.program.linear import Value
+from vmapdbg.child.program.reach import Undecided, highest_of, keeps_value, lowest_of, walk
 from vmapdbg.reference.arithmetic import compute
 
 Integers = NDArray[Any]

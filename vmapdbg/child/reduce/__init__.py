@@ -1,1 +1,1 @@
-"""Makes a small snippet of a large one that shows the same difference."""
+"""Reduces a snippet to a small one that shows the same difference."""

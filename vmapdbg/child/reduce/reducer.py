@@ -1,8 +1,8 @@
-"""Reduces the graph of a snippet to a small one that still comes out differently with two sets of patches; or that goes
-wrong in the same way with one, see `wrong_alone`.
+"""Reduces the graph of a snippet to a small one with the same fault: different outcomes with two sets of patches, or
+a wrong outcome with one set (see `wrong_alone`).
 
-Started by `launcher` as `python -m vmapdbg.child.reduce.reducer REQUEST`, with the overlay. Each smaller graph is run
-by a worker (`trial`) for each set; one that hangs is killed.
+Started by `children.start_process` as `python -m vmapdbg.child.reduce.reducer REQUEST`, with the overlay. A worker
+(`trial`) for each set of patches runs the smaller graphs; a worker that hangs is killed.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ def main() -> None:
 
 _HANGS = "it hangs"
 _SHORTEST = 4.0
-"""The fewest seconds after which a graph is taken to hang: a process may have to be started."""
+"""A graph hangs after this many seconds at least: a worker may have to start first."""
 
 
 class Worker:
-    """A process that runs graphs with the patches of one job; `request` is what its reducer is asked for."""
+    """A process that runs graphs with the patches of one job; `request` is the reducer's request."""
 
     def __init__(self, job: Job, request: ReduceRequest):
         self.request = replace(request, job=job)
@@ -69,7 +69,7 @@ class Worker:
             write_frame(self.process.stdin, question)
 
     def receive(self, seconds: float) -> Trial:
-        """Returns what came of the graph that was sent; it hangs where that takes longer."""
+        """Returns the outcome of the graph that was sent. It hangs if that takes longer than `seconds`."""
         ready, _, _ = select.select([self.process.stdout], [], [], seconds)
         if not ready:
             self.close()
@@ -88,7 +88,7 @@ class Worker:
 
 
 class Reducer:
-    """Tries smaller graphs, one after the other, and keeps those that still show what is wrong."""
+    """Tries smaller graphs one after the other, and keeps a graph if it still shows the fault."""
 
     def __init__(self, request: ReduceRequest):
         self.request = request
@@ -96,19 +96,19 @@ class Reducer:
         self.workers = [Worker(job, request) for job in jobs]
         self.end = time.monotonic() + request.seconds
         self.tried = 0
-        # those of the schedule that is made smaller: a smaller graph must not differ by less than that one
+        # of the schedule that is reduced: a smaller graph must differ by as much
         self.terms = 0
         self.wanted: Any = None
-        # of tinygrad, that the snippet set when it realized that schedule
+        # switches of tinygrad that the snippet had set when it realized that schedule
         self.switches: dict[str, int | str] = {}
-        # seconds after which a graph is taken to hang
+        # a graph hangs after this many seconds
         self.patience = request.hang
-        # roots of graphs that do not show it
+        # roots of graphs that do not show the fault
         self.refused: set[tuple[Any, ...]] = set()
 
     @functools.cached_property
     def replacements(self) -> Any:
-        from vmapdbg.child.reduce.replacements import Replacements
+        from vmapdbg.child.reduce.smaller import Replacements
 
         return Replacements()
 
@@ -117,11 +117,11 @@ class Reducer:
             worker.close()
 
     def run(self) -> dict[str, Any]:
-        """Returns the snippet and how it was got, or `reason` why there is none."""
+        """Returns the snippet and counts of the search, or the `reason` why there is no snippet."""
         from tinygrad.tensor import Tensor
 
-        from vmapdbg.child.reduce.shrink import count_nodes
-        from vmapdbg.child.reduce.snippet_data import WriteError
+        from vmapdbg.child.reduce.smaller import count_nodes
+        from vmapdbg.child.reduce.snippet_text import WriteError
         from vmapdbg.child.reduce.snippet_writer import write_snippet
 
         start = self.find_start()
@@ -146,15 +146,15 @@ class Reducer:
         )
 
     def find_start(self) -> tuple[int, list[Any], list[Any]] | None:
-        """The first schedule that shows the difference, or the first value on the way to its outputs that does: a later
-        schedule may read it. With its number, and the roots of all of it."""
-        from vmapdbg.child.reduce.shrink import earlier_outputs
+        """Finds the first schedule that shows the difference, or the first value inside a schedule that does: a
+        later schedule may read it. Returns its number, all its roots, and the roots to reduce."""
+        from vmapdbg.child.reduce.smaller import earlier_outputs
 
         graphs = list(self.read_graphs())
         outputs = ((evidence, roots, roots) for evidence, roots in graphs)
         earlier = ((evidence, roots, made) for evidence, roots in graphs for made in earlier_outputs(roots))
         for evidence, whole, roots in itertools.chain(outputs, earlier):
-            # whole schedules are all tried, however long that takes
+            # the time limit does not apply to whole schedules
             if roots is not whole and time.monotonic() > self.end:
                 return None
             self.terms = self.request.terms[evidence.schedule]
@@ -163,7 +163,7 @@ class Reducer:
             self.wanted = self.compare(roots)
             if self.wanted is None:
                 continue
-            # a smaller graph that takes much longer shows something else
+            # a smaller graph that runs much longer has another fault
             if _HANGS not in str(self.wanted):
                 self.patience = min(self.request.hang, max(_SHORTEST, 5 * (time.monotonic() - start)))
             return evidence.schedule, whole, roots
@@ -175,7 +175,7 @@ class Reducer:
         folder = EvidenceFolder(Path(self.request.evidence))
         for file in folder.find_files():
             evidence: Evidence = pickle.loads(file.read_bytes())
-            # a replay is the graph of its schedule once more
+            # a replay has the graph of its schedule again
             if evidence.graph is None or evidence.replay is not None:
                 continue
             graph = evidence.graph.get()
@@ -183,7 +183,7 @@ class Reducer:
             yield evidence, build_graph(graph, contents)
 
     def reduce(self, roots: list[Any]) -> list[Any]:
-        from vmapdbg.child.reduce.shrink import LAST_STEPS, STEPS
+        from vmapdbg.child.reduce.smaller import LAST_STEPS, STEPS
 
         last: list[Any] = []
         while roots != last and time.monotonic() < self.end:
@@ -197,23 +197,23 @@ class Reducer:
         return roots
 
     def repeat_step(self, step: Any, roots: list[Any]) -> list[Any]:
-        """Returns the smallest graph that a step leads to, taken as often as it helps."""
+        """Repeats a step as long as it finds a smaller graph, and returns the last graph."""
         while (smaller := self.take_step(step, roots)) is not None:
             roots = smaller
         return roots
 
     def take_step(self, step: Any, roots: list[Any]) -> list[Any] | None:
-        """Returns the first graph of a step that is smaller and still shows the difference, None for none."""
-        from vmapdbg.child.reduce.shrink import plainer_numbers
+        """Returns the first graph of a step that is smaller and still shows the difference, None if there is none."""
+        from vmapdbg.child.reduce.smaller import plainer_numbers
 
-        # plainer numbers make no graph smaller, and run out
+        # plainer numbers do not make a graph smaller; they end because each number is replaced once
         return next((made for made in step(roots) if self.is_kept(made, roots, step is plainer_numbers)), None)
 
     def replace_nodes(self, roots: list[Any]) -> list[Any]:
-        """Returns the graph with nodes replaced where what is looked for does not depend on them."""
+        """Returns the graph with all nodes replaced that the fault does not depend on."""
         from tinygrad.uop.ops import UOp
 
-        from vmapdbg.child.reduce.replacements import replace_node
+        from vmapdbg.child.reduce.smaller import replace_node
 
         left = set(UOp.sink(*roots).toposort())
         for u, made in self.replacements.list_all(roots):
@@ -228,8 +228,8 @@ class Reducer:
         return roots
 
     def is_kept(self, candidate: list[Any], roots: list[Any], may_be_as_large: bool = False) -> bool:
-        """Tells whether a graph is smaller than another one and still shows the difference."""
-        from vmapdbg.child.reduce.shrink import measure
+        """Tells whether a graph is smaller than `roots` and still shows the difference."""
+        from vmapdbg.child.reduce.smaller import measure
 
         if time.monotonic() > self.end or tuple(candidate) in self.refused:
             return False
@@ -242,8 +242,8 @@ class Reducer:
         return False
 
     def compare(self, roots: list[Any]) -> Any:
-        """Returns in what way the two sets of patches differ on a graph, or what is wrong with it where there is one
-        set alone; None where that is nothing."""
+        """Returns how the outcomes of a graph differ between the two sets of patches, or its fault if there is one set;
+        None if there is no difference or fault."""
         contents: dict[str, bytes] = {}
 
         def keep(u: Any) -> str:
@@ -266,11 +266,11 @@ class Reducer:
 
 
 def find_difference(one: Trial, other: Trial, kind: str, terms: int) -> Any:
-    """Returns the ends where they differ; the codes that only one has, or `kernels` or `values`, where these differ and
-    both run; None else. Values differ where `vmapdbg diff` says so of schedules that sum up as many `terms`."""
+    """Returns both ends if they differ, the codes that only one trial has, or `kernels` or `values` if these differ and
+    both run; else None. Values differ by the rules of `vmapdbg diff` for schedules that sum as many `terms`."""
     ends = one.end.partition(":")[0], other.end.partition(":")[0]
     if ends[0] != ends[1]:
-        # a graph that both refuse, each in its way, shows nothing
+        # a graph that both refuse for different reasons shows nothing
         if kind == "kernels" or "it runs" not in ends:
             return None
         return one.end, other.end

@@ -1,7 +1,7 @@
 """Writes a tensor graph as a Python file that builds the same graph again. Runs in the child.
 
-The file uses the Tensor API, `vmapin` and `vmapout` with vargs by hand, and literal input data. What it builds has the
-same kernels as the graph it was written from, to the key of each AST. What the API cannot say is built from UOps.
+The file uses the Tensor API, `vmapin` and `vmapout` with explicit vargs, and literal input data. The graph that it
+builds has the same kernels as the original, with the same AST keys. Nodes that the API cannot make are built from UOps.
 """
 
 from __future__ import annotations
@@ -16,23 +16,92 @@ from tinygrad.tensor import Tensor
 from tinygrad.uop import GroupOp, Ops
 from tinygrad.uop.ops import UOp
 
-from vmapdbg.child.reduce.snippet_data import WriteError, write_data, write_shape
-from vmapdbg.child.reduce.snippet_file import SnippetFile, write_switches
-from vmapdbg.child.reduce.snippet_forms import (
+from vmapdbg.child.reduce.snippet_text import (
     CANNOT,
     FLOAT_UNARY,
     INDEX_OPERATORS,
     OPERATORS,
     REDUCES,
+    SnippetFile,
+    WriteError,
     find_scalar,
+    ints,
     is_operator,
+    is_python_data,
     write_arg,
+    write_data,
+    write_shape,
+    write_switches,
     write_tuple,
 )
-from vmapdbg.child.reduce.snippet_outline import Outline, is_tensor
+
+
+class Outline:
+    """The nodes of a graph, their readers, and in how many texts of other nodes each is written (`reads`)."""
+
+    def __init__(self, outputs: list[UOp]):
+        self.outputs = outputs
+        self.nodes = list(UOp.sink(*outputs).toposort())
+        self.readers: dict[UOp, list[UOp]] = {u: [] for u in self.nodes}
+        for u in self.nodes:
+            for s in u.src:
+                self.readers[s].append(u)
+        self.reads = self.count_reads()
+
+    def count_reads(self) -> dict[UOp, int]:
+        """Counts how often each node is written in the text of another node; others are left out."""
+        reads = {u: self.outputs.count(u) for u in self.outputs}
+        for u in reversed(self.nodes):
+            if u in reads and is_tensor(u):
+                for s in self.find_operands(u):
+                    reads[s] = reads.get(s, 0) + 1
+        return reads
+
+    def find_operands(self, u: UOp) -> list[UOp]:
+        """Returns the sources that are written as Tensors. An input has none; a plain number is no Tensor."""
+        if self.find_input(u) is not None:
+            return []
+        if (reduced := self.find_dropped(u)) is not None:
+            return [reduced.src[0]]
+        scalar = find_scalar(u)
+        if scalar is not None:
+            return [s for i, s in enumerate(u.src) if i != scalar]
+        return [s for s in u.src if is_tensor(s)]
+
+    def find_input(self, u: UOp) -> UOp | None:
+        """Returns the BUFFER, or the COPY of Python numbers, that a node reshapes; None if it does anything else."""
+        source = u
+        while source.op is Ops.RESHAPE and (source is u or len(self.readers[source]) == 1):
+            source = source.src[0]
+        if not ints(u._shape) or (source is not u and len(self.readers[source]) > 1):
+            return None
+        if source.op is Ops.BUFFER:
+            return source
+        # Tensor([...]) that is not realized yet
+        if u.op is Ops.COPY and is_python_data(u) and u.device == Device.DEFAULT:
+            return u
+        return None
+
+    def find_dropped(self, u: UOp) -> UOp | None:
+        """Returns the reduce whose axes a RESHAPE drops, as `sum(axis)` does; None if there is none."""
+        if u.op is not Ops.RESHAPE or u.src[0].op is not Ops.REDUCE_AXIS or len(self.readers[u.src[0]]) != 1:
+            return None
+        reduced = u.src[0]
+        kept = tuple(s for i, s in enumerate(reduced.src[0].shape) if i not in reduced.arg[1])
+        if kept != u.shape or reduced.arg[0] not in REDUCES:
+            return None
+        return reduced
+
+
+def is_tensor(u: UOp) -> bool:
+    """Tells whether a node is written as a Tensor: not indices, devices, or nodes without a device."""
+    if u.op in {Ops.DEVICE, Ops.UNIQUE, Ops.SINK, Ops.RANGE} or u.dtype.scalar() == dtypes.index:
+        return False
+    return u.op is not Ops.DEFINE_VAR and u._device is not None
+
 
 WIDTH = 64
-"""An expression longer than this gets a name of its own."""
+"""An expression longer than this gets a name."""
 
 
 def write_snippet(
@@ -40,9 +109,9 @@ def write_snippet(
 ) -> str:
     """Returns a Python file that builds `outputs` again, realizes them together and prints them.
 
-    Inputs get the contents that their buffers have now. `comment` stands on top of the file; `switches` of tinygrad are
-    set before it is imported. The Tensors are not changed, nothing is realized. Raises WriteError for what no file can
-    say: kernels, shards, inputs over 16 MB.
+    Inputs get the contents that their buffers have now. `comment` is the head of the file; `switches` of tinygrad are
+    set before it is imported. The Tensors are not changed, nothing is realized. Raises WriteError for kernels, shards
+    and inputs over 16 MB.
     """
     writer = _Writer([output.uop for output in outputs])
     head = "".join(f"# {line}".rstrip() + "\n" for line in comment.splitlines())
@@ -51,12 +120,12 @@ def write_snippet(
 
 
 class _Writer:
-    """Writes one graph. A node that is read once is written where it is read, other ones get a name."""
+    """Writes one graph. A node with one reader is written inside the reader's expression, other nodes get a name."""
 
     def __init__(self, outputs: list[UOp]):
         self.outputs = outputs
         self.outline = Outline(outputs)
-        # text of a node, and whether it must stand in brackets before a dot
+        # node -> its text, and whether it needs brackets before a dot
         self.texts: dict[UOp, tuple[str, bool]] = {}
         self.file = SnippetFile()
 
@@ -201,7 +270,7 @@ class _Writer:
         buffer = u.buffer
         if not isinstance(buffer, Buffer):
             raise WriteError("it is sharded over devices")
-        # what is not realized is a copy of Python's numbers to the default device
+        # without realize, it is a copy of Python's numbers to the default device
         where = ""
         if realize and u.device != Device.DEFAULT:
             where = f", device={u.device!r}"
@@ -221,7 +290,7 @@ class _Writer:
         return f"Tensor({', '.join(arguments)})"
 
     def write_value(self, u: UOp) -> str:
-        # every digit of it: it is part of a kernel's key
+        # all digits: the number is part of a kernel's key
         text = repr(u.arg)
         self.file.note_names(f"({text}")
         return text
@@ -259,7 +328,7 @@ class _Writer:
             arguments = [str(axes[0])]
         if keepdim:
             arguments.append("keepdim=True")
-        # Tensor.sum and prod compute small dtypes in larger ones, unless they are given one
+        # without a dtype, Tensor.sum and prod compute small dtypes in larger ones
         if op is Ops.MUL or (op is Ops.ADD and sum_acc_dtype(u.dtype) != u.dtype):
             arguments.append(f"dtype={u.dtype!r}")
         return f"{self.dot(u.src[0])}.{REDUCES[op]}({', '.join(arguments)})"
@@ -282,7 +351,7 @@ class _Writer:
     # *** indices
 
     def write_index(self, u: UOp) -> str:
-        """An index expression: numbers, RANGEs, variables, and what is computed from them."""
+        """Returns the text of an index expression: numbers, RANGEs, variables, and operators on them."""
         if u.op is Ops.CONST:
             return str(u.arg)
         if u in self.texts:

@@ -1,7 +1,7 @@
-"""Runs graphs one after the other, and says what came of each: the worker of `bisect --reduce`. Runs in a child.
+"""Runs graphs one after the other and reports the outcome of each: the worker of `bisect --reduce`. Runs in a child.
 
 Started as `python -m vmapdbg.child.reduce.trial REQUEST`. It reads pickled (graph, contents of its buffers, switches of
-tinygrad) from stdin and writes a pickled Trial to stdout for each. By `findings` nothing runs: the kernels are linted.
+tinygrad) from stdin and writes a pickled Trial to stdout for each. With `findings`, kernels are linted and do not run.
 """
 
 from __future__ import annotations
@@ -31,17 +31,16 @@ from vmapdbg.model.capture import Output
 from vmapdbg.model.wording import first_line
 
 _PERIOD = 0.05
-"""Seconds between two looks at a rewrite that may never end: many graphs are tried that have one."""
+"""Seconds between two checks for a rewrite that never ends: many of the graphs have one."""
 _DEVICES: dict[Any, Any] = {"NPY": "PYTHON"}
-"""What numpy holds is read only, and no kernel runs on its device: this one holds it here."""
+"""Arrays of numpy are read-only, and their device runs no kernels: this device is used in its place."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of one graph: how it ended (`it runs`, or an error), the keys of its kernels, its outputs as a capture
-    has them (None: no buffer), and the codes of what lint finds. `raised_at` tells where tinygrad raised an error, see
-    `find_place`. `sizes` are how many elements the buffers of the outputs have: fewer than these, where what an output
-    repeats is stored once."""
+    """The outcome of one graph: how it ended (`it runs`, or an error), the keys of its kernels, its outputs as in a
+    capture (None: no buffer), and the codes of its findings. `raised_at` says where tinygrad raised an error, see
+    `place_of`. `sizes` are the elements of the outputs' buffers: fewer than the output has if it repeats elements."""
 
     end: str
     keys: tuple[str, ...]
@@ -63,10 +62,10 @@ def main() -> None:
         lint = functools.partial(lint_recorded, recorder, job.target)
     from tinygrad.helpers import Context
 
-    # what the patches of fusion decide depends on it
+    # the fusion patches decide by the target
     overlay.get_state().find_renderer = functools.partial(make_renderer, job.target)
     Watcher(lambda text: None, period=_PERIOD).start()
-    # stdout carries answers alone
+    # stdout is for answers only
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     while (asked := read_frame(sys.stdin.buffer)) is not None:
@@ -77,7 +76,7 @@ def main() -> None:
 
 
 def lint_recorded(recorder: ObservingRecorder, target: str) -> tuple[str, ...]:
-    """Returns the codes of what lint finds in the schedules since the last call."""
+    """Returns the codes of the findings in the schedules since the last call."""
     from vmapdbg.lint import lint_capture
 
     records = recorder.schedules
@@ -117,12 +116,12 @@ def try_graph(
         run_schedule(items, variables)
         sizes = tuple(tensor.uop.base.size for tensor in tensors)
         return Trial("it runs", keys, tuple(map(read_output, tensors)), sizes=sizes)
-    except (Exception, EndlessRewrite) as error:  # whatever the scheduler does with a graph is what is being looked for
-        return Trial(f"{type(error).__name__}: {first_line(error)}", (), (), raised_at=find_place(error))
+    except (Exception, EndlessRewrite) as error:  # any error of the scheduler is an outcome
+        return Trial(f"{type(error).__name__}: {first_line(error)}", (), (), raised_at=place_of(error))
 
 
-def find_place(error: BaseException) -> tuple[str | None, ...]:
-    """Returns where tinygrad raised an error; of a rewrite that never ends, which one it is: it is stopped anywhere."""
+def place_of(error: BaseException) -> tuple[str | None, ...]:
+    """Returns where tinygrad raised an error; for a rewrite that never ends, only its name: it was stopped anywhere."""
     crash = diagnose(error, NoNodes())
     if crash is None:
         return ()

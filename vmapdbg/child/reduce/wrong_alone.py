@@ -1,5 +1,5 @@
-"""What goes wrong with a graph by itself, whatever the patches: `bisect --reduce` where no set of them makes a
-difference. Runs in the reducer."""
+"""Finds what is wrong with a graph with any patches: for `bisect --reduce` if no set of patches makes a difference.
+Runs in the reducer."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from vmapdbg.child.compare.reference_values import ReferenceValues
-from vmapdbg.child.evidence.packer import Packer
-from vmapdbg.child.evidence.packing import CannotPack
+from vmapdbg.child.evidence.packer import CannotPack, Packer
 from vmapdbg.child.evidence.sizes import find_variables
 from vmapdbg.child.listen.outputs import sample_values
 from vmapdbg.child.memory import read_buffer
@@ -27,14 +26,13 @@ VALUES = "values"
 
 
 def find_fault(trial: Trial, roots: Sequence[UOp], wanted: Any = None) -> Any:
-    """Returns what a smaller graph must show as well: how it ended and where; `values` where it runs and gets others
-    than the numpy reference. None: it is right, or nobody can tell; or nobody asks, where something else is `wanted`.
-    """
+    """Returns the fault that a smaller graph must also show: how it ended and where, or `values` if it runs and its
+    values differ from the numpy reference. None if it is right or unknown, or another fault is `wanted`."""
     if trial.end != "it runs":
         return trial.end.partition(":")[0], trial.raised_at
     if wanted not in (None, VALUES):
         return None
-    # what a trial reads is memory, and that of a permuted or expanded value is that of the value below
+    # a trial reads buffers; a permuted or expanded value shares the buffer of its base
     right = find_right([root.base for root in roots])
     if len(right) != len(trial.values):
         return None
@@ -44,7 +42,7 @@ def find_fault(trial: Trial, roots: Sequence[UOp], wanted: Any = None) -> Any:
 
 
 def _differs(got: Output | None, size: int, right: tuple[Output, int] | None) -> bool:
-    """Whether a buffer of so many elements holds anything wrong; not where it does not have each element."""
+    """Tells whether a buffer of `size` elements has a wrong value. False if it does not have every element."""
     if got is None or right is None:
         return False
     output, terms = right
@@ -54,8 +52,8 @@ def _differs(got: Output | None, size: int, right: tuple[Output, int] | None) ->
 
 
 def find_right(roots: Sequence[UOp]) -> list[tuple[Output, int] | None]:
-    """Returns for each root what the numpy reference computes, and the roundings on the way; None where it is not
-    known, or not defined. Empty where the graph cannot be packed."""
+    """Returns for each root the reference value and the number of roundings; None if it is unknown or undefined. Empty
+    if the graph cannot be packed."""
     contents: dict[str, bytes] = {}
 
     def keep(u: UOp) -> tuple[str, ...]:

@@ -331,8 +331,12 @@ def _copy_shapes(part: ElementTree.Element, into: ElementTree.Element) -> None:
         if tag == "polygon":
             # a polygon closes itself: the first corner is not needed again at the end
             first, *others = taken["points"].split()
-            taken["points"] = " ".join([first, *(others[:-1] if others[-1:] == [first] else others)])
-        ElementTree.SubElement(into, tag, taken).text = element.text if tag == "text" else None
+            if others[-1:] == [first]:
+                others.pop()
+            taken["points"] = " ".join([first, *others])
+        copied = ElementTree.SubElement(into, tag, taken)
+        if tag == "text":
+            copied.text = element.text
 
 
 def _round(text: str) -> str:

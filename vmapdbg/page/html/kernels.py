@@ -106,8 +106,10 @@ def view_kernels(
     sources = _Sources(view, name_node)
     views: list[KernelView] = []
     for number, row in rows:
-        shown = _view_change(number, row) if view.is_pair else _view_program(number, row)
-        if not view.is_pair:
+        if view.is_pair:
+            shown = _view_change(number, row)
+        else:
+            shown = _view_program(number, row)
             places = ((place.schedule, place.position) for place in row.places)
             shown.faults = merge_findings(f for place in places for f in sources.findings["after"].get(place, ()))
         sources.add_to(shown)
@@ -125,9 +127,11 @@ def _view_change(number: int, row: KernelRow) -> KernelView:
     before, after = _join_names(change.before), _join_names(change.after)
     notes: list[str] = []
     if change.status in ("fused-from", "split-into"):
-        sides = change.before if change.status == "fused-from" else change.after
-        notes = [f"{change.status.replace('-', ' ')} {join_first([side.kernel.name for side in sides], 8)}"]
-        before = after = (change.after if change.status == "fused-from" else change.before)[0].kernel.name
+        whole, parts = change.after, change.before
+        if change.status == "split-into":
+            whole, parts = parts, whole
+        notes = [f"{change.status.replace('-', ' ')} {join_first([side.kernel.name for side in parts], 8)}"]
+        before = after = whole[0].kernel.name
     shown = KernelView(number, row, after or before, _compare_facts(row), notes=notes)
     if after and before != after:
         shown.name_before = before
@@ -269,10 +273,15 @@ def _split_source(kernel: Kernel, source: str, node: str, findings: Iterable[Fin
     lines: list[CodeLine] = []
     for number, parts in enumerate(split_kernel(source, kernel.target), start=1):
         here = accesses.get(number, [])
-        stored = any(_is_output(access, kernel) for access in here)
-        says = "; ".join(f"{access.kind} {access.buffer}[{access.address}]" for access in here)
-        lines.append(CodeLine(parts, node if stored else "", says, tuple(codes.get(number, ()))))
+        line = CodeLine(parts, "", "; ".join(map(_say_access, here)), tuple(codes.get(number, ())))
+        if any(_is_output(access, kernel) for access in here):
+            line = replace(line, node=node)
+        lines.append(line)
     return lines
+
+
+def _say_access(access: Access) -> str:
+    return f"{access.kind} {access.buffer}[{access.address}]"
 
 
 def _is_output(access: Access, kernel: Kernel) -> bool:
@@ -291,8 +300,11 @@ def _align(before: Kernel, after: Kernel, left: Sequence[CodeLine], right: Seque
     rows: list[CodeRow] = []
     ones, others = iter(left), iter(right)
     for pair in align_sources(before.source.strip("\n"), after.source.strip("\n"), {before.name, after.name}):
-        one = None if pair.before is None else next(ones, None)
-        other = None if pair.after is None else next(others, None)
+        one = other = None
+        if pair.before is not None:
+            one = next(ones, None)
+        if pair.after is not None:
+            other = next(others, None)
         rows.append(_mark(pair, one, other))
     return rows
 

@@ -154,8 +154,11 @@ class Explainer:
             if outcome or node.realized is not None or texts.size < _MOST_CHARACTERS / len(self.sides):
                 title, steps = _say(explain_node(schedule, node), texts)
                 steps = self._join_steps(steps, self._twins.get(name), texts)
-            line = lines.get(self.view.name_line(node.line or "") if shown.side == "before" else node.line or "", -1)
-            described[name] = [texts.number(describe_node(node)), line, shown.kernels, outcome, title, steps]
+            line = node.line or ""
+            if shown.side == "before":
+                line = self.view.name_line(line)
+            number = lines.get(line, -1)
+            described[name] = [texts.number(describe_node(node)), number, shown.kernels, outcome, title, steps]
         return described
 
     def _rank(self, shown: ShownNode) -> tuple[bool, bool]:

@@ -235,7 +235,9 @@ class Report:
     def node_of(self, finding: Finding) -> str:
         """The name of a finding's node, nothing if the page does not explain it."""
         name = f"{finding.schedule}:{finding.node}"
-        return name if not self.is_pair and name in self.explainer.nodes else ""
+        if self.is_pair or name not in self.explainer.nodes:
+            return ""
+        return name
 
     def list_errors(self) -> list[tuple[str, Any]]:
         """The errors that ended a run, with the name of its side."""

@@ -127,11 +127,13 @@ def collect_notes(view: View, explained: Collection[str] = ()) -> dict[str, Line
             notes[line] = LineNotes(len(notes), line, costs.get(line) or CostRow(line, Cost(), Cost()))
     for line, remarks in _collect_remarks(view, frozenset(explained)).items():
         notes[line].remarks, notes[line].more = _choose_remarks(remarks, view.is_pair)
-    findings = view.diff.findings_new if view.is_pair else view.after.findings
-    for finding in findings:
+    new, gone = view.after.findings, ()
+    if view.is_pair:
+        new, gone = view.diff.findings_new, view.diff.findings_gone
+    for finding in new:
         if finding.line is not None:
             notes[finding.line].findings.append(finding)
-    for finding in view.diff.findings_gone if view.is_pair else ():
+    for finding in gone:
         if finding.line is not None:
             notes[view.name_line(finding.line)].gone.append(finding)
     return notes

@@ -10,6 +10,7 @@ from rich.text import Text
 from vmapdbg.check.blame import CHANGED, Blame, find_blame, judge_captured
 from vmapdbg.check.result import CheckReport, Comparison, OutputCheck, ScheduleCheck
 from vmapdbg.model.capture import Capture
+from vmapdbg.model.crash import Crash
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.page.check_sentences import (
@@ -19,6 +20,7 @@ from vmapdbg.page.check_sentences import (
     describe_lost,
     describe_maker,
     describe_misread,
+    describe_pattern,
     describe_stale,
     describe_writer,
     explain_value,
@@ -27,20 +29,21 @@ from vmapdbg.page.check_sentences import (
     name_node,
     name_output,
 )
-from vmapdbg.page.crash_sentences import describe_left_out
+from vmapdbg.page.crash_sentences import describe_crash, describe_error, describe_expected, describe_left_out
 from vmapdbg.page.format import Places, format_shape
-from vmapdbg.page.pattern_sentences import describe_pattern
-from vmapdbg.page.text.crash import format_crash, format_graph_error
 from vmapdbg.page.text.layout import Page, Part
 from vmapdbg.page.text.view import CaptureView
 from vmapdbg.values.tolerance import Tolerance
+
+_MOST_OUTPUTS = 3
+_MOST_NODES = 6
 
 
 def print_check(capture: Capture, report: CheckReport, console: Console) -> None:
     """Prints the report of a run; what is right is one line."""
     view = CaptureView(capture, Page(console))
     view.page.show(_format_verdict(view, report))
-    view.page.show(format_graph_error(view))
+    view.page.show(_format_graph_error(view))
     for check in report.schedules:
         if check.wrong or check.unchecked or check.failed or check.lost or check.cut:
             view.page.show([Text(), *_format_schedule(view, report, check)])
@@ -90,7 +93,7 @@ def _format_schedule(view: CaptureView, report: CheckReport, check: ScheduleChec
     if check.failed is not None:
         lines += page.wrap((f"failed: {check.failed}", "red"), indent=2, hang=2)
         lines += _format_failed_kernel(view, check)
-        lines += format_crash(view, check)
+        lines += _format_crash(view, check)
     for sentence, line in describe_left_out(check):
         where = (view.places.format(line, "  [{}]"), "cyan")
         lines += page.wrap((sentence, "bold red"), where, indent=2, hang=2)
@@ -226,4 +229,50 @@ def _format_skipped(check: ScheduleCheck, page: Page) -> list[Text]:
         lines += page.wrap((f"node {buffer.node} was not compared: {buffer.reason}", "yellow"), indent=4, hang=2)
     if len(skipped) > 3:
         lines += page.wrap((f"and {len(skipped) - 3} more", "yellow"), indent=4)
+    return lines
+
+
+# *** where tinygrad failed or did not end
+
+
+def _format_crash(view: CaptureView, check: ScheduleCheck) -> list[Text]:
+    """Returns what tinygrad was doing, with which nodes, and what numpy says the outputs should be."""
+    lines: list[Text] = []
+    for number, sentence in enumerate(describe_crash(check.crash)):
+        lines += view.page.wrap(sentence, indent=2 + 2 * bool(number), hang=2)
+    if check.crash is not None:
+        lines += _format_busy_nodes(view, check.crash, check.schedule)
+    for expected in check.expected[:_MOST_OUTPUTS]:
+        lines += view.page.wrap(describe_expected(expected), indent=2, hang=2)
+    if len(check.expected) > _MOST_OUTPUTS:
+        lines += view.page.wrap(f"and {len(check.expected) - _MOST_OUTPUTS} more outputs", indent=2, hang=2)
+    return lines
+
+
+def _format_graph_error(view: CaptureView) -> list[Text]:
+    """Returns what is known of an error that tinygrad raised while the snippet built a graph, which nothing can be
+    compared of; nothing where it raised none."""
+    error = view.capture.error
+    if error is None or error.crash is None or error.crash.schedule is not None:
+        return []
+    where = view.places.format(error.line, " at {}")
+    lines = view.page.wrap((f"the snippet failed{where}: {describe_error(error)}", "red"), indent=2, hang=2)
+    for sentence in describe_crash(error.crash):
+        lines += view.page.wrap(sentence, indent=4, hang=2)
+    return lines + view.page.wrap(
+        "there is no graph of what it failed in: nothing of it was compared", indent=4, hang=2
+    )
+
+
+def _format_busy_nodes(view: CaptureView, crash: Crash, schedule: int) -> list[Text]:
+    index = index_of(view.capture.schedules[schedule])
+    nodes = [node for node in map(index.node, crash.nodes) if node is not None]
+    if not nodes:
+        return []
+    lines = view.page.wrap("it was busy with", indent=2, hang=2)
+    for node in nodes[:_MOST_NODES]:
+        where = (view.places.format(node.line, "  [{}]"), "cyan")
+        lines += view.page.wrap((f"{node.op} {node.id}", "bold"), where, indent=4, hang=2)
+    if len(nodes) > _MOST_NODES:
+        lines += view.page.wrap(f"and {len(nodes) - _MOST_NODES} more", indent=4)
     return lines

@@ -32,7 +32,7 @@ class Report:
 
 
 def print_text(report: Report, console: Console) -> None:
-    """Prints the report: how much was looked at, then each finding with the lines it is about and what to try."""
+    """Prints the report: how much was checked, then each finding with its source lines and what to try."""
     page, places = Page(console), Places.of(report.capture)
     lines = page.wrap(_format_headline(page, report), hang=2)
     for finding in report.findings:
@@ -61,15 +61,17 @@ def _format_headline(page: Page, report: Report) -> Text:
     capture = report.capture
     kernels = count_kernels(capture.schedules)
     off = ", ".join(name for name, state in capture.patches.items() if not state)
-    looked_at = f" in {format_plural(kernels, 'kernel')}, target {capture.target}"
-    if off:
-        looked_at += f", patches off: {off}"
-    if report.ignored:
-        looked_at += f", {report.ignored} ignored by comments"
-    found = _count_findings(len(report.findings))
+    found, about = _count_findings(len(report.findings)), f" in {format_plural(kernels, 'kernel')}"
     if not kernels and not report.findings:
-        found = ("nothing was looked at:", ALERT)
-    return page.join((capture.snippet, "bold"), "  ", found, looked_at)
+        found, about = ("no kernels to check", ALERT), ": the snippet created no schedule"
+        if capture.schedules:
+            about = f": {format_plural(len(capture.schedules), 'schedule')} without kernels"
+    about += f", target {capture.target}"
+    if off:
+        about += f", patches off: {off}"
+    if report.ignored:
+        about += f", {report.ignored} ignored by comments"
+    return page.join((capture.snippet, "bold"), "  ", found, about)
 
 
 def _count_findings(count: int) -> tuple[str, str]:
@@ -132,7 +134,7 @@ def _describe_place(schedule: Schedule | None, finding: Finding) -> str:
 def print_run(
     findings: Sequence[Finding], counts: str, failed: Mapping[str, int], titles: Mapping[str, str], console: Console
 ) -> None:
-    """Prints what `run --lint` found: each finding in two or three lines, then how much was looked at."""
+    """Prints what `run --lint` found: each finding in two or three lines, then how much was checked."""
     page = Page(console)
     lines: list[Text] = []
     for finding in findings:
@@ -141,7 +143,7 @@ def print_run(
         lines += page.wrap(finding.message, indent=_INDENT)
         lines += page.wrap(("try: ", "bold"), finding.advice, indent=_INDENT, hang=5)
     for reason, count in list(failed.items())[:_MOST_FAILURES]:
-        sentence = f"{format_plural(count, 'schedule')} could not be looked at: {reason.splitlines()[0][:200]}"
+        sentence = f"{format_plural(count, 'schedule')} could not be checked: {reason.splitlines()[0][:200]}"
         lines += page.wrap((sentence, "yellow"), hang=2)
     lines += page.wrap("vmapdbg lint: ", _count_findings(len(findings)), f" in {counts}", hang=2)
     page.show(lines)

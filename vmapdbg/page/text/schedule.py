@@ -91,7 +91,7 @@ def _format_other_switches(view: ScheduleView) -> list[Text]:
         return []
     then, now = (", ".join(f"{name}={values[side]}" for name, values in changed.items()) for side in (0, 1))
     it = inflect(len(changed), "it", "them")
-    alert = f"!! made with {then}, now {now}: tinygrad's cache does not look at {it}"
+    alert = f"!! made with {then}, now {now}: tinygrad's schedule cache ignores {it}"
     return view.page.wrap((alert, ALERT), indent=2, hang=3)
 
 
@@ -217,10 +217,12 @@ def _format_values(view: ScheduleView) -> list[Text]:
 
 def format_output(page: Page, item: ValueDiff) -> Text:
     """Returns how an output differs: `output 0 (4,) float: different at [0]: 1 -> 2; ...`."""
+    if item.dtype_before is None or item.dtype_after is None:
+        return page.text(f"output {item.number}: not compared (it exists on one side only)")
     style = STATUS_STYLES.get(item.status, "")
     shapes = [format_shape(shape) or "none" for shape in (item.shape_before, item.shape_after)]
     shape = join_change_text(page, *shapes)
-    dtype = join_change_text(page, item.dtype_before or "none", item.dtype_after or "none")
+    dtype = join_change_text(page, item.dtype_before, item.dtype_after)
     return page.join(
         f"output {item.number} ", shape, " ", dtype, ": ", (item.status, style), *_describe_difference(page, item)
     )

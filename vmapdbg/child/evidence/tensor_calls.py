@@ -1,9 +1,11 @@
-"""What the index of an item assignment chooses, `x[index] = v`: what lies outside of it must stay as it is. tinygrad's
-`Tensor.__setitem__` makes a graph of the call, which the reference computes as it stands; so the index is read anew, by
-numpy. Runs in the child.
+"""Watches calls of Tensor whose graphs do not say what was asked for. Runs in the child.
 
-Only indices are followed that are made of integers, slices, `None`, `...` and lists of integers: what a Tensor chooses
-is not known before it is computed.
+An item assignment, `x[index] = v`: what is outside of the index must stay as it is. tinygrad's `Tensor.__setitem__`
+makes a graph of the call, which the reference computes as it is, so numpy reads the index again. An index is followed
+if it consists of integers, slices, `None`, `...` and lists of integers: what a Tensor chooses is not known beforehand.
+
+A gradient that tinygrad 0.12 cuts off at an ASSIGN: the gradient of what is assigned, or cloned, is zero. What computes
+that zero is right; only the graph of the loss shows the fault.
 """
 
 from __future__ import annotations
@@ -15,7 +17,10 @@ from dataclasses import dataclass
 from types import EllipsisType, ModuleType
 from typing import Any
 
+from vmapdbg.check.result import CutGradient
 from vmapdbg.child.evidence.lost_writes import find_write
+from vmapdbg.child.listen.user_lines import find_user_line
+from vmapdbg.child.memory import name_dtype
 
 UOp = Any
 _LARGEST = 1 << 22
@@ -113,3 +118,42 @@ def _is_nested(index: Any) -> bool:
 
 def _is_integer(index: Any) -> bool:
     return isinstance(index, int) and not isinstance(index, bool)
+
+
+class GradientWatcher:
+    """Knows the gradients that are cut off and that no schedule was told of yet."""
+
+    def __init__(self) -> None:
+        self._cut: list[CutGradient] = []
+
+    def declare(self, changes: Any, tensor_module: ModuleType) -> None:
+        """Has `Tensor.gradient` wrapped where a write is an ASSIGN: in 0.12."""
+        from tinygrad.uop import Ops
+
+        if hasattr(Ops, "ASSIGN"):
+            names = ("self", "targets", "gradient", "materialize_grads")
+            changes.wrap(tensor_module.Tensor, "gradient", self.on_gradient, *names)
+
+    def on_gradient(self, compute: Callable[..., Any], loss: Any, /, *targets: Any, **options: Any) -> Any:
+        cut = find_cut(loss.uop, [target.uop for target in targets])
+        self._cut += [CutGradient(find_user_line(), tuple(map(str, u.shape)), name_dtype(u.dtype)) for u in cut]
+        return compute(loss, *targets, **options)
+
+    def take(self) -> list[CutGradient]:
+        """Returns those that nobody was told of."""
+        cut, self._cut = self._cut, []
+        return cut
+
+
+def find_cut(root: UOp, targets: list[UOp]) -> list[UOp]:
+    """Returns the targets that a value depends on by ASSIGNs alone."""
+    nodes = root.toposort(lambda u: u.op.name != "DETACH")
+    if not any(u.op.name == "ASSIGN" for u in nodes):
+        return []
+    reached = find_sources(nodes)
+    followed = find_sources(root.toposort(lambda u: u.op.name not in {"DETACH", "ASSIGN"}))
+    return [u for u in dict.fromkeys(targets) if u is not root and u in reached and u not in followed]
+
+
+def find_sources(nodes: dict[UOp, None]) -> set[UOp]:
+    return {source for u in nodes for source in u.src}

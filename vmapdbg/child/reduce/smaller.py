@@ -1,0 +1,311 @@
+"""Smaller graphs made from one: fewer outputs, nodes replaced by inputs, constants or their sources, smaller sizes.
+
+Whether a smaller graph still shows the fault is decided by the reducer. Runs with the overlay.
+"""
+
+from __future__ import annotations
+
+import array
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from tinygrad.dtype import dtypes
+from tinygrad.uop import GroupOp, Ops
+from tinygrad.uop.ops import UOp
+
+from vmapdbg.child.memory import make_buffer, read_buffer
+
+Roots = list[UOp]
+Step = Callable[[Roots], Iterable[Roots]]
+
+
+def fewer_outputs(roots: Roots) -> Iterable[Roots]:
+    """Yields each output alone; then all outputs without one half, without one quarter, ... without one."""
+    count = len(roots)
+    if count > 1:
+        yield from ([root] for root in roots)
+    length = count // 2
+    while length and count > 2:
+        for first in range(0, count, length):
+            yield roots[:first] + roots[first + length :]
+        length //= 2
+
+
+def earlier_outputs(roots: Roots) -> Iterable[Roots]:
+    """Replaces an output by one of its ancestors, the earliest first. An ancestor inside scopes is collected over
+    them. If there are many, a few that are far apart come first."""
+    for index, root in enumerate(roots):
+        earlier = [u for u in root.toposort() if u is not root and is_value(u) and u.op not in _LEAVES]
+        for u in spread(earlier):
+            collected = _collect(u)
+            if collected is not None and collected is not root:
+                yield [*roots[:index], collected, *roots[index + 1 :]]
+
+
+def spread(items: list[UOp]) -> list[UOp]:
+    """Returns a list with a coarse selection first if it is long; both parts keep their order."""
+    if len(items) <= _MANY:
+        return items
+    coarse = items[:: len(items) // _FIRST]
+    return [*coarse, *(u for u in items if u not in set(coarse))]
+
+
+def smaller_sizes(roots: Roots) -> Iterable[Roots]:
+    """Replaces each size of an axis by 2, or by 3, everywhere. Inputs get new contents."""
+    sizes = {s for u in UOp.sink(*roots).toposort() if is_value(u) for s in u.shape if isinstance(s, int) and s > 2}
+    for size in sorted(sizes, reverse=True):
+        for smaller in (2, 3):
+            if smaller < size and (made := _resize(roots, size, smaller)) is not None:
+                yield made
+
+
+def plainer_numbers(roots: Roots) -> Iterable[Roots]:
+    """Replaces the contents of an input by 1, 2, 3 ..., and a constant by 2."""
+    sink = UOp.sink(*roots)
+    for u in sink.toposort():
+        if u.op is Ops.BUFFER and isinstance(u.device, str):
+            plain = count_up(u.arg, u.dtype)
+            if plain is not None and plain != read_buffer(u.buffer):
+                yield list(sink.substitute({u: make_buffer(u.device, u.arg, u.dtype, plain)}).src)
+        elif u.op is Ops.CONST and dtypes.is_float(u.dtype) and u.arg not in (0.0, 1.0, -1.0, 2.0):
+            yield list(sink.substitute({u: u.replace(arg=2.0)}).src)
+
+
+STEPS: tuple[Step, ...] = (fewer_outputs, earlier_outputs)
+"""Steps to graphs with fewer nodes; the other way to remove nodes is `Replacements`."""
+LAST_STEPS: tuple[Step, ...] = (smaller_sizes, plainer_numbers)
+_LEAVES = {Ops.BUFFER, Ops.CONST, Ops.COPY}
+_MANY = 100
+_FIRST = 16
+
+
+def count_nodes(roots: Roots) -> int:
+    return sum(is_value(u) for u in UOp.sink(*roots).toposort())
+
+
+def measure(roots: Roots) -> tuple[int, int]:
+    """Returns the size of a graph: its nodes, then the elements of all nodes."""
+    values = [u for u in UOp.sink(*roots).toposort() if is_value(u)]
+    return len(values), sum(math.prod(s for s in u.shape if isinstance(s, int)) for u in values)
+
+
+def is_value(u: UOp) -> bool:
+    no_value = {Ops.DEVICE, Ops.UNIQUE, Ops.SINK, Ops.RANGE, Ops.DEFINE_VAR, Ops.BIND}
+    return u.op not in no_value and u.dtype.scalar() != dtypes.index and u._shape is not None and u._device is not None
+
+
+def open_ranges(u: UOp) -> list[UOp]:
+    return sorted(u.ranges, key=lambda r: -r.arg[0])
+
+
+def _collect(u: UOp) -> UOp | None:
+    """Returns the value with its open RANGEs as its first axes."""
+    ranges = open_ranges(u)
+    if not ranges:
+        return u
+    if not all(isinstance(s, int) for s in u.shape):
+        return None
+    enters: Any = u
+    return enters.vmapout((*ranges, *[0] * len(u.shape)))
+
+
+def count_up(size: int, dtype: Any) -> bytes | None:
+    """Returns the bytes of 1, 2, 3, ...; of 1, 0, 1, 0 for bools. None for a dtype that Python has no numbers for."""
+    if dtype == dtypes.bool:
+        return bytes((i + 1) % 2 for i in range(size))
+    # array has no half
+    if dtype.fmt is None or dtype.fmt == "e":
+        return None
+    return array.array(dtype.fmt, [i % 100 + 1 for i in range(size)]).tobytes()
+
+
+def _resize(roots: Roots, size: int, smaller: int) -> Roots | None:
+    """Rebuilds the graph with another size; None if its sizes no longer match."""
+    built: dict[UOp, UOp] = {}
+    try:
+        for u in UOp.sink(*roots).toposort():
+            built[u] = _resize_node(u, [built[s] for s in u.src], size, smaller)
+            if is_value(u):
+                assert built[u].shape is not None
+    except Exception:  # each op raises another error for shapes that do not match
+        return None
+    return [built[root] for root in roots]
+
+
+def _resize_node(u: UOp, sources: list[UOp], size: int, smaller: int) -> UOp:
+    def scale(n: Any) -> Any:
+        return n // size * smaller if isinstance(n, int) and n and n % size == 0 else n
+
+    if u.op is Ops.BUFFER:
+        count = int(scale(u.arg))
+        if count == u.arg:
+            return u
+        data = count_up(count, u.dtype)
+        assert data is not None
+        return make_buffer(str(u.device), count, u.dtype, data)
+    if u.op is Ops.RANGE:
+        return UOp.range(scale(u.src[0].arg), *u.arg)
+    if u.op in {Ops.RESHAPE, Ops.EXPAND}:
+        return sources[0]._mop(u.op, tuple(map(scale, u.marg)))
+    if u.op is Ops.SHRINK:
+        ends = zip(u.marg, u.src[0].shape, sources[0].shape, strict=True)
+        return sources[0]._mop(u.op, tuple(_shrink_pair(pair, old, new) for pair, old, new in ends))
+    if u.op in GroupOp.Movement:
+        return sources[0]._mop(u.op, u.marg)
+    return u.replace(src=tuple(sources))
+
+
+def _shrink_pair(pair: Any, old: Any, new: Any) -> Any:
+    """Returns a slice of an axis after the axis is resized: it keeps its distance from the nearer end."""
+    begin, end = pair
+    if begin == 0 and end == old:
+        return 0, new
+    if old - end < begin:
+        return begin - old + new, end - old + new
+    return begin, min(end, new)
+
+
+# *** nodes replaced
+
+_MOST_SOURCES = 6
+"""How many ancestors of a node are tried in its place."""
+
+
+class Replacements:
+    """Finds replacements of nodes. A node always gets the same new input."""
+
+    def __init__(self) -> None:
+        self._inputs: dict[UOp, UOp | None] = {}
+
+    def list_all(self, roots: Roots) -> Iterator[tuple[UOp, UOp]]:
+        """Yields nodes with their replacements; nodes whose removal removes most other nodes come first."""
+        gains = count_gains(roots)
+        nodes = [u for u in gains if u not in roots and is_value(u) and u.op not in _LEAVES]
+        for u in sorted(nodes, key=lambda u: -gains[u]):
+            for made in self.list_for(u):
+                yield u, made
+
+    def list_for(self, u: UOp) -> Iterator[UOp]:
+        """Yields replacements of a node, with its shape and dtype."""
+        if u not in self._inputs:
+            self._inputs[u] = None if is_input(u) else make_input(u)
+        made = self._inputs[u]
+        if made is not None:
+            yield made
+        if not is_constant(u) and all(isinstance(s, int) for s in u.shape):
+            yield u.const_like(1)
+        yield from list_sources(u)
+
+
+def replace_node(roots: Roots, u: UOp, made: UOp) -> Roots:
+    """Returns the roots of the graph with a node replaced."""
+    return list(UOp.sink(*roots).substitute({u: made}).src)
+
+
+def count_gains(roots: Roots) -> dict[UOp, int]:
+    """Maps each node to the number of nodes that its removal removes: itself, and all nodes that only it needs."""
+    sink = UOp.sink(*roots)
+    order = list(reversed(list(sink.toposort())))
+    readers: dict[UOp, list[UOp]] = {u: [] for u in order}
+    for u in order:
+        for s in dict.fromkeys(u.src):
+            readers[s].append(u)
+    # node -> its immediate dominator: the last node on every path from the sink to it
+    last: dict[UOp, UOp] = {sink: sink}
+    depths = {sink: 0}
+    for u in order[1:]:
+        first, *others = readers[u]
+        common = first
+        for other in others:
+            common = _find_common(common, other, last, depths)
+        last[u], depths[u] = common, depths[common] + 1
+    gains = dict.fromkeys(order, 1)
+    for u in reversed(order[1:]):
+        gains[last[u]] += gains[u]
+    del gains[sink]
+    return gains
+
+
+def _find_common(one: UOp, other: UOp, last: dict[UOp, UOp], depths: dict[UOp, int]) -> UOp:
+    while one is not other:
+        if depths[one] < depths[other]:
+            other = last[other]
+        else:
+            one = last[one]
+    return one
+
+
+def list_sources(u: UOp) -> list[UOp]:
+    """Returns the ancestors of a node that can replace it, smallest graphs first."""
+    found: dict[UOp, None] = {}
+    ranges = open_ranges(u)
+    for s in u.toposort():
+        if s is u or not is_value(s) or s._device != u._device or open_ranges(s) != ranges:
+            continue
+        fitted = fit(s, u)
+        if fitted is not None:
+            found[fitted] = None
+    direct = [s for s in u.src if s in found]
+    return list(dict.fromkeys((*direct, *list(found)[:_MOST_SOURCES])))
+
+
+def fit(s: UOp, u: UOp) -> UOp | None:
+    """Returns a value in the shape and dtype of another node, by at most two ops; None if that needs more ops."""
+    if s._shape != u._shape:
+        if u.op not in GroupOp.Movement or s.dtype != u.dtype or s in u.src:
+            return None
+        return reshape_to(s, u.shape)
+    if s.dtype == u.dtype:
+        return s
+    if s in u.src or s.op is Ops.CONST:
+        return None
+    return s.cast(u.dtype)
+
+
+def reshape_to(s: UOp, shape: tuple[Any, ...]) -> UOp | None:
+    """Returns a value in another shape: all of it, a part, or repeated. None if that needs more ops."""
+    old = s.shape
+    if not all(isinstance(size, int) for size in (*old, *shape)):
+        return None
+    if math.prod(old) == math.prod(shape):
+        return s.reshape(shape)
+    if len(old) != len(shape):
+        return None
+    if all(have >= want for have, want in zip(old, shape, strict=True)):
+        return s.shrink(tuple((0, want) for want in shape))
+    if all(have in (1, want) for have, want in zip(old, shape, strict=True)):
+        return s.expand(shape)
+    return None
+
+
+# *** inputs and constants
+
+
+def is_input(u: UOp) -> bool:
+    """Tells whether a node is a BUFFER in some shape, or a scope's slice of it."""
+    while u.op is Ops.RESHAPE or u.op.name == "VMAPIN":
+        u = u.src[0]
+    return u.op is Ops.BUFFER
+
+
+def is_constant(u: UOp) -> bool:
+    """Tells whether a node is a number in some shape."""
+    while u.op in {Ops.RESHAPE, Ops.EXPAND}:
+        u = u.src[0]
+    return u.op is Ops.CONST
+
+
+def make_input(u: UOp) -> UOp | None:
+    """Returns a new input with the shape and dtype of a node, and one more axis for each scope around the node."""
+    ranges = open_ranges(u)
+    if not all(isinstance(s, int) for s in u.shape) or not isinstance(u.device, str):
+        return None
+    shape = (*(int(r.vmax) + 1 for r in ranges), *map(int, u.shape))
+    data = count_up(math.prod(shape), u.dtype)
+    if data is None:
+        return None
+    made = make_buffer(u.device, math.prod(shape), u.dtype, data).reshape(shape)
+    if ranges:
+        made = made.vmapin((*ranges, *[0] * len(u.shape)))
+    return made
