@@ -1,4 +1,4 @@
-"""Packs what a pass of the scheduler has made of a graph, of any release of tinygrad, in the form that
+"""Packs the graph after a pass of the scheduler, of any release of tinygrad, in the form that
 `vmapdbg.reference.kernels` evaluates. Runs in the child.
 
 Until the ranges are assigned that is a tensor graph. Then a BUFFERIZE (STAGE from 0.13 on) makes a buffer of a value
@@ -22,13 +22,14 @@ _LAUNCHES = frozenset({"KERNEL", "CALL"})
 
 
 class MixedPacker(Packer):
-    """Packs graphs of one schedule, one after the other: UOps that they share are one node."""
+    """Packs graphs of one schedule one after the other: a UOp in several graphs is one node."""
 
     def __init__(self, contents: Contents, variables: Mapping[str, int] = {}):
         super().__init__(contents, variables)
         self._kernels: dict[UOp, Kernel] = {}
-        # ids of the options of the buffers that are memory in the end: others are taken away by a later pass. The
-        # options go with a buffer through every rewrite, as they are
+        # ids of the options of the buffers that are memory in the end: a later pass removes the others. The options
+        # stay
+        # with a buffer through every rewrite
         self._memory: set[int] = set()
 
     def find_memory(self, sinks: Iterable[UOp]) -> None:
@@ -39,7 +40,7 @@ class MixedPacker(Packer):
                 self._memory = found
 
     def pack_memory(self, u: UOp) -> int:
-        """Adds all that the buffer holds which a UOp is in, and returns its position. Raises CannotPack."""
+        """Adds the contents of the whole buffer that a UOp is in, and returns their position. Raises CannotPack."""
         slot = self.pack(find_base(u))
         nodes = self.graph.nodes
         if nodes[slot].op == "reshape":
@@ -51,7 +52,7 @@ class MixedPacker(Packer):
         return self.graph.add(Node("after", nodes[base].dtype, nodes[base].shape, (base, *writes)))
 
     def add_write(self, write: UOp, memory: int) -> int:
-        """Adds what memory holds after an ASSIGN to an INDEX of it. Raises CannotPack."""
+        """Adds the contents of memory after an ASSIGN to an INDEX of it. Raises CannotPack."""
         for one in (write.src[1], *write.src[0].src[1:]):
             self.pack(one)
         return self._add_store(write, find_base(write.src[0].src[0]), memory)
@@ -62,7 +63,7 @@ class MixedPacker(Packer):
         return getattr(self, f"_make_{view.op.name.lower()}")(view, (source, *numbers))
 
     def add_indexed(self, held: int, indices: Sequence[UOp]) -> int:
-        """Adds a value with axes as it is at some indices, one for each axis. Raises CannotPack."""
+        """Adds a value with axes at some indices, one for each axis. Raises CannotPack."""
         node = self.graph.nodes[held]
         places = tuple(map(self.pack, indices))
         if len(places) != len(node.shape):
@@ -81,7 +82,7 @@ class MixedPacker(Packer):
         """Returns the id of the step range that a RANGE is. Raises CannotPack."""
         return self._name_range(r)
 
-    # *** what a UOp is made from
+    # *** sources of a UOp
 
     def _find_sources(self, u: UOp) -> list[UOp]:
         op = u.op.name
@@ -98,7 +99,7 @@ class MixedPacker(Packer):
         return super()._find_sources(u)
 
     def _find_memory_sources(self, u: UOp) -> list[UOp]:
-        """Returns what goes into memory after writes: what it held before, the values, and where they go."""
+        """Returns the sources of memory after writes: what it held before, the values, and their places."""
         writes = find_writes(u)
         if not writes:
             return super()._find_sources(u)
@@ -185,7 +186,7 @@ class MixedPacker(Packer):
         return self.graph.add(Node("reshape", node.dtype, shape, (memory,)))
 
     def _add_store(self, store: UOp, base: UOp, memory: int) -> int:
-        """Adds what memory holds after a store to it."""
+        """Adds the contents of memory after a store to it."""
         target, value = store.src[:2]
         if target.op.name != "INDEX" or find_base(target.src[0]) is not find_base(base):
             raise CannotPack("a store goes to what is no memory")
@@ -206,7 +207,7 @@ class MixedPacker(Packer):
         return self.graph.add(Node("reshape", held.dtype, held.shape, (put,)))
 
     def _add_launch(self, launch: UOp, base: UOp, memory: int) -> int:
-        """Adds what memory holds after a kernel has run."""
+        """Adds the contents of memory after a kernel ran."""
         arguments = find_arguments(launch)
         buffers = [find_buffer(one) for one in arguments]
         mine = find_buffer(base)
@@ -275,14 +276,14 @@ def list_views(u: UOp) -> list[UOp]:
 
 
 def find_base(u: UOp) -> UOp:
-    """Returns what movement ops look at."""
+    """Returns the UOp below movement ops."""
     while u.op.name in MOVEMENT:
         u = u.src[0]
     return u
 
 
 def find_buffer(u: UOp) -> Any:
-    """Returns the BUFFER or PARAM that a state of memory is of."""
+    """Returns the BUFFER or PARAM whose memory a UOp is a state of."""
     while u.op.name in MOVEMENT or u.op.name == "AFTER":
         u = u.src[0]
     return u
