@@ -82,7 +82,7 @@ def assert_in_table(row: str, *files: str) -> None:
 
 @pytest.mark.slow
 def test_a_section_of_show(copy: Copy) -> None:
-    assert_in_table("a section of `show`", "vmapdbg/page/text/", "vmapdbg/page/sections.py")
+    assert_in_table("a section of `show` and `diff`", "vmapdbg/page/text/", "vmapdbg/page/sections.py")
     code = (
         "from rich.text import Text\n"
         "def format_count(view):\n"
@@ -222,7 +222,7 @@ def test_a_json_field(copy: Copy) -> None:
         "    measured: Measured | None = None\n    nodes_inside: int = 0\n",
     )
     copy.replace(
-        "vmapdbg/child/extract/kernels.py", "model.Kernel(\n", "model.Kernel(\n            nodes_inside=len(nodes),\n"
+        "vmapdbg/child/capture/kernels.py", "model.Kernel(\n", "model.Kernel(\n            nodes_inside=len(nodes),\n"
     )
     assert '"nodes_inside": 0' in copy.run("show", "after.json", "--json")
     kernels = json.loads(copy.run("show", SNIPPET, "--json"))["schedules"][0]["kernels"]
