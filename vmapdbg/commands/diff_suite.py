@@ -33,8 +33,8 @@ class SuiteOptions:
 
 
 def find_folders(inputs: Sequence[str]) -> tuple[Path, Path] | None:
-    """Returns the two saved runs that the inputs of diff name, None where they name no folder. Raises Failure where
-    one of them does."""
+    """Returns the two saved runs among the inputs of diff, None if no input is a folder. Raises Failure if only one
+    is."""
     paths = [Path(item) for item in inputs]
     if not any(path.is_dir() for path in paths):
         return None
@@ -47,7 +47,7 @@ def find_folders(inputs: Sequence[str]) -> tuple[Path, Path] | None:
 
 
 def diff_folders(before: Path, after: Path, options: SuiteOptions) -> None:
-    """Prints how two saved runs differ, or one test of them. Ends with 1 where they do and that is asked for. Raises
+    """Prints how two saved runs differ, or one test of them. With --exit-code, ends with 1 if they differ. Raises
     Failure."""
     if options.form == "github" and options.as_json:
         raise Failure("--json and --format github are two formats: give one of them")
@@ -100,7 +100,7 @@ def end_if_damaged(found: SuiteDiff, options: SuiteOptions) -> None:
 
 
 def find_test(runs: tuple[LoadedRun, LoadedRun], asked: str) -> str:
-    """Returns the id of the test that is asked for: as it stands, or the only one that has it in its id."""
+    """Returns the id of a test: `asked` itself, or the only id that contains it. Raises Failure."""
     every = list(dict.fromkeys(test for run in runs for test in run.parts))
     if asked in every:
         return asked

@@ -71,7 +71,7 @@ def report(
 
 
 def check_page(output: Path, snippet: str | None) -> None:
-    """Raises Failure where a page cannot be written to a path, or must not: over the snippet."""
+    """Raises Failure if a page cannot be written to a path, or the path is the snippet."""
     if output.suffix.lower() not in _ENDINGS:
         raise Failure(f"{output}: the ending must be .html")
     check_output(output, snippet)
