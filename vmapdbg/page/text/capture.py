@@ -29,7 +29,7 @@ def print_capture(
     capture: Capture,
     console: Console,
     *,
-    only: Collection[str] = tuple(SECTIONS),
+    only: Collection[str] = SECTIONS,
     schedule: int | Literal["all"] | None = None,
     show_all: bool = False,
     selected: Sequence[Selected] | None = None,
