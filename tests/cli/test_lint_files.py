@@ -76,7 +76,7 @@ WRONG = [
     (["good.py", "."], ". is a directory"),
     (["good.py", "-o", "good.py"], "cannot write good.py: it is the snippet"),
     (["good.py", "-o", "no/out.txt"], "cannot write no/out.txt: there is no folder no"),
-    (["good.py", "-o", "folder"], "Invalid value for '-o' / '--output-file': File 'folder' is a directory"),
+    (["good.py", "-o", "folder"], "cannot write folder: it is a folder"),
 ]
 
 
