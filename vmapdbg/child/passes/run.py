@@ -1,6 +1,6 @@
 """The child of `vmapdbg why --value`: runs the snippet, then follows its values through the passes of the scheduler.
 
-Started by `launcher` as `python -m vmapdbg.child.passes.run REQUEST`. It writes what it has after each schedule.
+Started by `shared/children.py` as `python -m vmapdbg.child.passes.run REQUEST`. It writes what it has after each schedule.
 """
 
 from __future__ import annotations
