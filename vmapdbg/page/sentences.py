@@ -181,7 +181,8 @@ def _say_reduces(verdict: str) -> Say:
 
 
 def _say_place(at: Decision) -> str:
-    return f"{at.file.rpartition('/')[2]}:{at.line}"
+    folder = "overlay/" if at.file.startswith("overlay/") else ""
+    return f"{folder}{at.file.rpartition('/')[2]}:{at.line}"
 
 
 def _say_decision(reason: Reason, names: Names) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from vmapdbg.child.evidence.graphs import Evidence, KernelRun, WrittenBuffer
 from vmapdbg.child.evidence.launches import KeptWrite, LaunchKeeper
 from vmapdbg.child.evidence.packer import CannotPack, Packer, is_device
-from vmapdbg.child.record.observe import ObservedPass
+from vmapdbg.child.listen.records import ObservedPass
 from vmapdbg.reference.graph import DEVICES, Node, find_view, is_whole
 
 UOp = Any

@@ -19,8 +19,8 @@ from typing import Any
 
 from vmapdbg.check.result import CutGradient
 from vmapdbg.child.evidence.lost_writes import find_write
+from vmapdbg.child.listen.user_lines import find_user_line
 from vmapdbg.child.memory import name_dtype
-from vmapdbg.child.record.lines import find_user_line
 
 UOp = Any
 _LARGEST = 1 << 22

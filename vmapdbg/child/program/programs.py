@@ -8,7 +8,8 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Any
 
-from vmapdbg.child.adapters import CompiledKernel, find_adapter
+from vmapdbg.child.listen.adapter import find_adapter
+from vmapdbg.child.listen.lowering import CompiledKernel
 from vmapdbg.child.program.linear import Access, LinearProgram, Loop, Step, Value
 from vmapdbg.child.program.linear_reader import read_linear
 

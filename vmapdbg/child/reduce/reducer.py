@@ -23,7 +23,7 @@ from typing import Any
 
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence, PackedGraph, pack_graph
-from vmapdbg.child.lifeline import hold
+from vmapdbg.child.failures.lifeline import hold
 from vmapdbg.child.memory import read_buffer
 from vmapdbg.child.reduce.trial import Trial, build_graph, read_frame, write_frame
 from vmapdbg.child.switches import find_changed
