@@ -1,4 +1,4 @@
-"""Packs the graph after any pass of the scheduler, of any release, for `vmapdbg.reference.mixed`. Runs in the child.
+"""Packs the graph after any pass of the scheduler, of any release, for `vmapdbg.reference.kernels`. Runs in the child.
 
 The graph is a tensor graph until the ranges are assigned. Then a BUFFERIZE (STAGE from 0.13 on) makes a buffer of a
 value that depends on ranges, and an INDEX reads it. STOREs come next, and last the kernels with their buffers.
