@@ -5,6 +5,7 @@ about patches, so another state is another process.
 """
 from __future__ import annotations
 import itertools
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterator
@@ -13,10 +14,21 @@ from weakref import WeakKeyDictionary, ref
 patches: frozenset[str] = frozenset()
 patches_spec: str = ""
 
-# Who is told each decision; see vmapdbg/install/observer.py. The overlay calls it and never needs an answer: the decisions are the same
+# Hears what the overlay alone knows; see vmapdbg/install/observer.py. The overlay calls it and never needs an answer: the decisions are the same
 # with `nobody`, whose methods do nothing. The installer sets both.
 nobody: Any = None
 observer: Any = None
+
+@contextmanager
+def unwatched() -> Iterator[None]:
+  """The stages that run in this block only try something out: they are not what the schedule is made of."""
+  global observer
+  before, observer = observer, nobody
+  before.pause()
+  try: yield
+  finally:
+    observer = before
+    before.resume()
 
 # returns the renderer whose limits the scheduler keeps to. None: that of the device; the tool renders for a target that need not be there.
 find_renderer: Callable[[], Any]|None = None

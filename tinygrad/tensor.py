@@ -248,4 +248,3 @@ def patch(module:ModuleType) -> None:
     stock_bool = changes.replace(Tensor, "__bool__", refuse_truth, "self")
     stock_rand = changes.replace(Tensor, "rand", staticmethod(noted(rand)), "shape", "device", "dtype", "contiguous", "kwargs")
   Tensor.rand.__doc__ = stock_rand.__doc__
-  _state.observer.tensor_ready(module)

@@ -64,45 +64,29 @@ def install(spec: str | None, target: str | None, root: Path) -> Record:
         job = apply_settings(Job(str(root / "tests")))
         job = replace(job, target=target or job.target, patches=job.patches if asked is None else asked)
         job = choose_tinygrad(job, asked)
-        if job.patches is None:
-            return observe(job.target)
-        return install_overlay(job.patches, job.target)
+        return start_recording(job.patches, job.target)
     except (Failure, OverlayError, RuntimeError) as error:
         raise pytest.UsageError(f"--vmapdbg: {error}") from None
 
 
-def install_overlay(patches: Patches, target: str) -> Record:
-    """Installs the overlay, and has tinygrad note the lines of Tensors. Raises OverlayError."""
-    from vmapdbg.child.live import LineKeeper, build_live_capture, observe_with, recording
+def start_recording(patches: Patches | None, target: str) -> Record:
+    """Has the schedules of blocks recorded: with the overlay, or of the tinygrad of the tests if `patches` is None.
+    Raises OverlayError, and RuntimeError if tinygrad is imported already."""
+    from vmapdbg.child.live import BlockRecorder, build_live_capture, listen
     from vmapdbg.install import overlay
     from vmapdbg.install.patches import format_patches
 
-    overlay.check_installed()
-    overlay.install(format_patches(patches))
-    observe_with(LineKeeper())
+    if patches is not None:
+        overlay.check_installed()
+        overlay.install(format_patches(patches))
+    recorder = BlockRecorder()
+    listen(recorder)
 
     @contextmanager
     def record(captured: Captured) -> Generator[None]:
-        with recording() as recorder:
+        with recorder.recording() as schedules:
             yield
-        captured.built = build_live_capture(recorder.schedules, target)
-
-    return record
-
-
-def observe(target: str) -> Record:
-    """Has the tinygrad of the tests observed as it is. Raises RuntimeError where it is imported already."""
-    from vmapdbg.child.live_observed import BlockObserver, build_live_observed
-    from vmapdbg.child.record.observe import start
-
-    observer = BlockObserver()
-    start(recorder=observer)
-
-    @contextmanager
-    def record(captured: Captured) -> Generator[None]:
-        with observer.recording() as schedules:
-            yield
-            captured.built = build_live_observed(schedules, target)
+            captured.built = build_live_capture(schedules, target)
 
     return record
 

@@ -1,4 +1,4 @@
-"""The browser that is installed; what needs one is skipped where it is missing."""
+"""The installed browser; without one, the tests that need it are skipped."""
 
 from __future__ import annotations
 

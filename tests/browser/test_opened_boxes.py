@@ -1,4 +1,4 @@
-"""Boxes of a report's drawing that stand for several kernels: opened by mouse and by keyboard, linked, and closed."""
+"""Boxes of several kernels in a report's drawing: opened by mouse and by keyboard, linked, and closed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def opened(browser: Any, tmp_path: Path) -> Iterator[Opened]:
 
 
 def open_box(report: Opened, words: str) -> None:
-    """Clicks it where all is in view."""
+    """Clicks it while the whole drawing is in view."""
     report.page.click("#fit")
     report.page.locator(FOLDED, has_text=words).click()
 
@@ -57,7 +57,7 @@ def test_a_box_opens_and_lights_up_what_is_inside(opened: Opened) -> None:
     assert opened.text(".trail:not([hidden])").splitlines()[0] == "all"
     assert 30 < count_boxes(opened) <= 60
     assert "of 30 that are alike" in opened.text(".part:not([hidden]) figcaption")
-    # those that are alike stand in rows
+    # boxes that are alike are in rows
     _, _, width, height = map(float, opened.page.get_attribute(".part:not([hidden]) .graph", "data-box").split())
     assert width < 900 < 4 * height
     kernels = opened.page.locator("details.kernel.lit")
@@ -108,7 +108,7 @@ def test_the_whole_is_shown_by_the_trail(opened: Opened) -> None:
 
 
 def test_a_repeated_layer_is_opened(browser: Any, tmp_path: Path) -> None:
-    """It shows one of those that are alike."""
+    """It shows one of the layers, which are alike."""
     nodes = tuple(make_node(n, "MUL" if n % 2 else "ADD", src=(n - 1,) * (n > 0), line="net.py:3") for n in range(24))
     names = ("r_8", "E_8")
     kernels = tuple(

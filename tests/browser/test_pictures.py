@@ -1,6 +1,6 @@
-"""The pictures of `graph` in a real browser, whose fonts are not those that Graphviz reckoned with.
+"""The pictures of `graph` in a real browser, whose fonts are not the fonts that Graphviz assumed.
 
-Each text lies in its box, everything in the picture, and columns stand below each other.
+Each text is in its box, everything is in the picture, and columns are aligned.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from vmapdbg.page.graph.write import STAGES, write_graph
 
 pytestmark = pytest.mark.browser
 
-# in points of the picture: what lies outside of where it belongs
+# in points of the picture: how far something is outside its place
 _MEASURE = """() => {
   const root = document.documentElement, bounds = root.viewBox.baseVal, found = [];
   const place = e => {
@@ -67,7 +67,7 @@ def open_picture(page: Any, capture: Capture, folder: Path, **options: Any) -> l
 
 
 def with_strange_names() -> Capture:
-    """Wide letters, letters that are made of two, long names, markup."""
+    """Wide letters, letters of two characters, long names, markup."""
     names = (
         "\u6a21\u578b/\u5c64.py:12",
         "e\u0301" * 20 + ".py:3",

@@ -1,7 +1,7 @@
 """The report in a real browser: it opens from disk, links, searches, zooms, and the console stays empty.
 
 Needs Chromium (`apt install chromium`) and playwright (`pip install -e '.[browser]'`), which drives it; nothing is
-downloaded. Where one of them is not there, the tests are skipped and say so.
+downloaded. If one of them is missing, the tests are skipped with a message.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def test_inside_a_notebook_the_page_works_and_reaches_nothing_of_it(browser: Any
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 2560])
 def test_the_page_follows_the_system(scheme: str, width: int, browser: Any, tmp_path: Path) -> None:
-    """No part is cut off to the side, and text is told from what is behind it."""
+    """No part is cut off to the side, and text differs from its background."""
     report = Opened(browser, write(tmp_path, long_graph()), color_scheme=scheme)
     report.page.set_viewport_size({"width": width, "height": 900})
     shade = report.page.evaluate("getComputedStyle(document.body).backgroundColor")

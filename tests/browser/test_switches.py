@@ -29,7 +29,7 @@ def write(folder: Path, states: list[tuple[PatchState, Capture]]) -> Path:
 
 
 def make_states() -> list[tuple[PatchState, Capture]]:
-    """The fault is there with no patch and without one of them, and without another the snippet fails."""
+    """The fault appears with no patch, and without one patch; without another patch the snippet fails."""
     broken = lost_range(fixed=False)
     found = {FAILED: failed_snippet(), FAULTY: broken}
     first = lost_range()

@@ -564,5 +564,5 @@ def test_a_scope_beside_several_devices_is_no_wrong_value(tmp_path: Path) -> Non
     assert "(2, 2) float" in said, said
     assert "not compared" not in said, said
     # `why --value` would say that it does not follow these
-    assert "by which rewrite: not told for values that are spread over several devices" in said, said
+    assert "by which rewrite: not known for values that are spread over several devices" in said, said
     assert "why --value" not in said, said

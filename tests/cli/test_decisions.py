@@ -33,7 +33,7 @@ def test_each_decision_that_makes_it_two_kernels(folder: Path) -> None:
     code, output, _ = bisect(folder, "snippet.py", "--decisions", "--patches", "none", "--by", "2 kernels")
     assert code == 1
     said = flatten(output)
-    assert "any one of these 3 decisions changes it" in said
+    assert "each of these 3 decisions changes it" in said
     assert "schedule 1: ADD 5 (2, 2), snippet.py:3, forced to be a buffer -> B, 2 kernels" in said
     assert "what the first of them changes kernels 1 -> 2" in said
     assert "only after, kept: forced to be a buffer, by bisect --decisions" in said
@@ -52,8 +52,8 @@ def test_runs_are_limited_and_that_is_said(folder: Path) -> None:
 def test_there_is_nothing_to_mend(folder: Path) -> None:
     code, output, _ = bisect(folder, "snippet.py", "--decisions", "--patches", "none")
     assert code == 0
-    assert "taken for right: the same with every node forced to be a buffer; as it is" in flatten(output)
-    assert "there is nothing to mend" in flatten(output)
+    assert "the right outcome: the same with every node forced to be a buffer; as it is" in flatten(output)
+    assert "there is nothing to fix" in flatten(output)
 
 
 REFUSED = [

@@ -115,7 +115,9 @@ def test_schedule_cache_hides_nothing(tmp_path: Path) -> None:
     capture, _ = show_text(tmp_path, text)
     first, _, second = capture["schedules"][1:4]
     assert first["kernels"]
-    assert {**first, "index": 0} == {**second, "index": 0}
+    assert not first["cached"]
+    assert second["cached"]
+    assert {**first, "index": 0, "cached": True} == {**second, "index": 0}
     assert first["line"] == second["line"] == "snippet.py:3"
 
 

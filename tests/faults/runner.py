@@ -5,6 +5,7 @@ Each snippet is scheduled twice, without the fault (the baseline, which must hav
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -16,8 +17,8 @@ os.environ.setdefault("DEV", "PYTHON")
 import pytest
 
 from vmapdbg.child.lazy import schedule_lazy
-from vmapdbg.child.record.lines import set_internal_folders
-from vmapdbg.child.record.recorder import Recorder
+from vmapdbg.child.listen.recorder import ObservingRecorder
+from vmapdbg.child.live import listen
 from vmapdbg.install import overlay
 from vmapdbg.install.patches import format_patches, parse_patches, patch_states
 from vmapdbg.lint import RULES, lint_capture
@@ -32,11 +33,10 @@ class Laboratory:
     """A tinygrad with the overlay whose schedules are captured one snippet at a time."""
 
     def __init__(self) -> None:
-        set_internal_folders(str(overlay.overlay_dir()), str(overlay.installed_folder()))
         # without those of fusion: a fault is planted in a buffer, and a value that is fused is none
         overlay.install(format_patches(parse_patches("ambient-ranges,nested-ranges,close-ranges")))
         self.state: Any = sys.modules[f"{overlay.OVERLAY_PACKAGE}._state"]
-        self.state.observer = Recorder()
+        self.recorder = listen(ObservingRecorder())
         import tinygrad  # noqa: F401
 
     def capture(self, snippet: str, target: str) -> model.Capture:
@@ -44,8 +44,8 @@ class Laboratory:
         from tinygrad.engine.realize import method_cache
         from tinygrad.engine.schedule import schedule_cache
 
-        from vmapdbg.child.adapters import lowering
-        from vmapdbg.child.extract.overlay import build_schedules
+        from vmapdbg.child.capture.schedule import build_schedules
+        from vmapdbg.child.listen import lowering
         from vmapdbg.child.program import programs
 
         for cache in (schedule_cache, method_cache):
@@ -53,8 +53,10 @@ class Laboratory:
         # a fault in the lowering gives the same AST another program
         programs._render.cache_clear()
         lowering.compiled_for_cpu.cache_clear()
-        recorder = self.state.observer
-        recorder.__init__()
+        # a UOp that is still there has the line of another snippet
+        gc.collect()
+        recorder = self.recorder
+        recorder.forget()
         error = None
         module = types.ModuleType("fault")
         schedules: tuple[model.Schedule, ...] = ()

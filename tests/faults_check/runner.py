@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.faults.runner import FILE, Laboratory, find_line
-from vmapdbg.child.evidence.overlay import OverlayCollector
+from vmapdbg.child.evidence.observed import ObservedCollector
 from vmapdbg.model.data import to_data
 
 
@@ -45,8 +45,8 @@ def run(folder: Path, names: list[str]) -> None:
     from tests.faults import runner
     from tests.faults.table import FAULTS
 
-    recorder = laboratory.state.observer
-    collector = OverlayCollector(folder, recorder)
+    recorder = laboratory.recorder
+    collector = ObservedCollector(folder, recorder)
     collector.watch(tinygrad.tensor)
     lazy = runner.schedule_lazy
     # check runs what the snippet leaves lazy

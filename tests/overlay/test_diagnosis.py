@@ -13,9 +13,10 @@ from tinygrad.helpers import Context
 from tinygrad.uop import Ops
 from tinygrad.uop.ops import PatternMatcher, RewriteContext, UOp, UPat, graph_rewrite
 
-from vmapdbg.child.diagnosis import EndlessRewrite, Watcher, diagnose
-from vmapdbg.child.diagnosis.endless import Endless, find_loop
-from vmapdbg.child.diagnosis.known_nodes import NoNodes
+from vmapdbg.child.failures.diagnose import diagnose
+from vmapdbg.child.failures.endless import Endless, EndlessRewrite, find_loop
+from vmapdbg.child.failures.known_nodes import NoNodes
+from vmapdbg.child.failures.watcher import Watcher
 from vmapdbg.model.crash import Crash
 
 THERE = UPat(Ops.SIN, name="x"), lambda x: x.src[0].sqrt()

@@ -233,7 +233,7 @@ class Listener(Observer):
         self.left.append((reduce, whole))
 
     def pass_starts(
-        self, tsink: UOp, toposort: dict[UOp, None], consumers: Any, forced: Any, context: Any, scope_ranges: Any
+        self, tsink: UOp, toposort: dict[UOp, None], consumers: Any, context: Any, scope_ranges: Any
     ) -> None:
         self.graph = toposort
 

@@ -13,10 +13,10 @@ from tinygrad.uop.ops import UOp
 
 from vmapdbg.check.compare import compare
 from vmapdbg.check.result import Comparison, KernelFault
-from vmapdbg.child.adapters import find_adapter
 from vmapdbg.child.compare import linear_fault
 from vmapdbg.child.compare.kernel_rerun import WrongBuffer
 from vmapdbg.child.evidence.graphs import KernelRun, WrittenBuffer
+from vmapdbg.child.listen.adapter import find_adapter
 from vmapdbg.child.program.accesses import carries_values
 from vmapdbg.child.program.emulator import keep_program
 from vmapdbg.child.program.linear_reader import read_linear

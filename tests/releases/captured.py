@@ -16,12 +16,11 @@ from observed import schedule_program
 
 
 def main() -> None:
-    from vmapdbg.child.record.observe import start
+    from vmapdbg.child.listen.hooks import start
 
     recorder = start()
     importlib.import_module("tinygrad.tensor")
-    from vmapdbg.child.live_observed import build_observed_capture
-    from vmapdbg.install.job import Job
+    from vmapdbg.child.live import build_capture
     from vmapdbg.model.store import dump_compact
     from vmapdbg.page.sentences import fill_sentences
 
@@ -30,7 +29,9 @@ def main() -> None:
         gc.collect()  # a UOp that is still there has the line of another program
         recorder.forget()
         schedule_program(path, recorder.adapter)
-        capture = fill_sentences(build_observed_capture(Job(path), recorder))
+        capture = fill_sentences(
+            build_capture(path, "c", None, recorder.schedules, missing=tuple(recorder.missing), keeps_failed=True)
+        )
         captures[Path(path).stem] = dump_compact(capture)
     print(json.dumps(captures))
 

@@ -51,7 +51,7 @@ def describe_program(path: str, recorder: Any, pcontig: int, targets: list[str])
 
 
 def describe_schedules(path: str, recorder: Any, target: str) -> dict[str, Any]:
-    from vmapdbg.child.extract.observed import build_schedules
+    from vmapdbg.child.capture.schedule import build_schedules
     from vmapdbg.lint import lint_capture
     from vmapdbg.model import capture as model
 
@@ -66,7 +66,7 @@ def describe_schedules(path: str, recorder: Any, target: str) -> dict[str, Any]:
 
 def main() -> None:
     pcontig, targets, programs = int(sys.argv[1]), sys.argv[2].split(","), sys.argv[3:]
-    from vmapdbg.child.record.observe import start
+    from vmapdbg.child.listen.hooks import start
 
     recorder = start()
     importlib.import_module("tinygrad.tensor")

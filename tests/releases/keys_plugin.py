@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from vmapdbg.child.adapters import find_adapter
-from vmapdbg.child.adapters.adapter import CREATED
-from vmapdbg.child.record.observe import ObservingRecorder, start
+from vmapdbg.child.listen.adapter import CREATED, find_adapter
+from vmapdbg.child.listen.hooks import start
+from vmapdbg.child.listen.recorder import ObservingRecorder
 
 keys: dict[str, list[str]] = {}
 counts: Counter[str] = Counter()
@@ -35,7 +35,7 @@ class Checked(ObservingRecorder):
         self.forget()
 
     def count(self, passed: Any) -> None:
-        from vmapdbg.child.record.observe.classify import UNKNOWN, find_causes
+        from vmapdbg.child.listen.classify import UNKNOWN, find_causes
 
         counts["schedules"] += 1
         for node in passed.realized:

@@ -37,7 +37,7 @@ def list_keys(path: str, adapter: Any, created: list[Any]) -> list[str]:
 
 def watch_created(adapter: Any) -> list[Any]:
     """Where nothing observes, the one thing that is wrapped."""
-    from vmapdbg.child.adapters.adapter import CREATED
+    from vmapdbg.child.listen.adapter import CREATED
 
     place = CREATED.find()
     assert place is not None
@@ -77,7 +77,7 @@ def describe_schedule(schedule: Any) -> dict[str, Any]:
 
 
 def describe_realized(passed: Any, node: Any, ids: dict[Any, int]) -> dict[str, Any]:
-    from vmapdbg.child.record.observe.classify import find_causes
+    from vmapdbg.child.listen.classify import find_causes
 
     causes = find_causes(passed, node)
     axes = next((c.axes for c in reversed(causes) if c.axes is not None), None)
@@ -102,7 +102,7 @@ def describe_realized(passed: Any, node: Any, ids: dict[Any, int]) -> dict[str, 
 
 
 def describe_buffer(passed: Any, buffer: Any, ids: dict[Any, int]) -> dict[str, Any]:
-    from vmapdbg.child.record.observe.verdicts import explain_buffer
+    from vmapdbg.child.listen.verdicts import explain_buffer
 
     reason = explain_buffer(passed, buffer)
     return {
@@ -119,14 +119,14 @@ def main() -> None:
     mode, *programs = sys.argv[1:]
     out: dict[str, Any] = {"programs": {}, "missing": []}
     if mode == "stock":
-        from vmapdbg.child.adapters import find_adapter
+        from vmapdbg.child.listen.adapter import find_adapter
 
         importlib.import_module("tinygrad.tensor")
         adapter = find_adapter()
         created = watch_created(adapter)
         out["programs"] = {Path(p).stem: {"keys": list_keys(p, adapter, created)} for p in programs}
     else:
-        from vmapdbg.child.record.observe import start
+        from vmapdbg.child.listen.hooks import start
 
         recorder = start()
         importlib.import_module("tinygrad.tensor")

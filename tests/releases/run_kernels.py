@@ -57,7 +57,7 @@ def compare(ast: Any, uops: Any) -> dict[str, Any]:
 
 def main() -> None:
     targets, programs = sys.argv[1].split(","), sys.argv[2:]
-    from vmapdbg.child.record.observe import start
+    from vmapdbg.child.listen.hooks import start
 
     recorder = start()
     importlib.import_module("tinygrad.tensor")

@@ -11,7 +11,7 @@ from release_trees import run_on
 TARGETS = ["c", "metal", "cuda", "opencl", "hip", "wgsl", "llvm"]
 SCRIPT = """
 import json, sys
-from vmapdbg.child.record.observe import start
+from vmapdbg.child.listen.hooks import start
 recorder = start()
 from tinygrad import Tensor
 adapter = recorder.adapter
@@ -46,7 +46,7 @@ def test_a_rendered_kernel_is_not_taken_for_the_devices(release: str, tree: Path
     """tinygrad caches programs by the renderer's class: ours, without a compiler, must not be in its way."""
     script = tmp_path / "own.py"
     script.write_text(
-        "from vmapdbg.child.adapters import find_adapter\n"
+        "from vmapdbg.child.listen.adapter import find_adapter\n"
         "import tinygrad.renderer.cstyle as cstyle, sys\n"
         "own = type(find_adapter().make_renderer(sys.argv[1]))\n"
         "print(own is not own.__mro__[1], own.__mro__[1] in vars(cstyle).values())\n",

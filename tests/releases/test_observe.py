@@ -126,7 +126,7 @@ def test_reasons_agree_with_the_overlay(name: str) -> None:
 
 
 CACHED = """
-from vmapdbg.child.record.observe import start
+from vmapdbg.child.listen.hooks import start
 recorder = start()
 from tinygrad import Tensor
 from tinygrad.helpers import Context
@@ -155,7 +155,7 @@ def test_no_bytecode_is_left_in_the_tree(release: str, tree: Path, observed: Any
 
 
 FREES = """
-from vmapdbg.child.record.observe import start
+from vmapdbg.child.listen.hooks import start
 recorder = start()
 from tinygrad import Tensor
 from tinygrad.helpers import GlobalCounters

@@ -283,10 +283,10 @@ def test_what_was_found_is_said() -> None:
     both = DecisionTrial((*one.decisions, *two.decisions), "A", 3)
     said = "schedule 0: MUL 1 (2,), forced to be a buffer -> A, 2 kernels"
     assert f"this one decision makes it right (4 nodes to force) {said}" in show(make_document(found=(one,)))
-    assert "any one of these 2 decisions makes it right" in show(make_document(found=(one, two)))
+    assert "each of these 2 decisions makes it right" in show(make_document(found=(one, two)))
     together = "these 2 decisions together make it right"
     assert f"{together}, and no part of them does (" in show(make_document(found=(both,)))
-    assert f"{together}: fewer may do (4 nodes to force, not all tried: --runs)" in show(
+    assert f"{together}: fewer may be enough (4 nodes to force, not all tried: --runs)" in show(
         make_document(found=(both,), complete=False)
     )
     assert "this one decision changes it" in show(make_document(found=(one,), right=None, reference=None))
@@ -294,6 +294,6 @@ def test_what_was_found_is_said() -> None:
 
 def test_what_was_not_found_is_said() -> None:
     assert "no decision that was tried makes it right (4 nodes to force)" in show(make_document())
-    nothing = "it comes out as what is taken for right: there is nothing to mend"
+    nothing = "the outcome is right already: there is nothing to fix"
     assert nothing in show(make_document(given="A"))
-    assert "(taken for right: --baseline=0.13.0; as it is; 0 runs)" in show(make_document(given="A"))
+    assert "(the right outcome: --baseline=0.13.0; as it is; 0 runs)" in show(make_document(given="A"))

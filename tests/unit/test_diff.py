@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
+from difflib import SequenceMatcher
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from diff_captures import diff_pair, disguise_capture, draw_capture, mutate_capt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmapdbg.diff import CaptureDiff, diff_captures, match_nodes, match_schedules
+from vmapdbg.diff import CaptureDiff, diff_captures, match_nodes, match_schedules, sequences
+from vmapdbg.diff.sequences import find_opcodes
 from vmapdbg.diff.source import align_sources, canonize_source
 from vmapdbg.model.capture import Bufferize, Capture, Kernel, Output, Range, Realized, Reason, SnippetError
 from vmapdbg.model.data import to_data
@@ -388,3 +390,23 @@ def test_printed_lines_that_differ(before: str, after: str, line: tuple) -> None
     assert not found.is_empty
     assert found.printed is not None
     assert (found.printed.line, found.printed.before, found.printed.after) == line
+
+
+# *** long sequences
+
+
+@given(*2 * [st.lists(st.sampled_from("abc"), max_size=24)])
+def test_long_sequences_are_matched_as_difflib_does(before: list[str], after: list[str]) -> None:
+    """A wrong stretch would mark what did not change, or pair lines that have nothing in common."""
+    numbers = [tuple("abc".index(item) for item in side) for side in (before, after)]
+    expected = SequenceMatcher(None, before, after, autojunk=False)
+    found = sequences._LargeMatcher(*numbers)
+    assert found.get_matching_blocks() == expected.get_matching_blocks()
+    assert list(find_opcodes(before, after)) == expected.get_opcodes()
+
+
+def test_same_pattern_is_compared_once() -> None:
+    """24 layers of a network would take 24 times as long."""
+    sequences._compare_numbers.cache_clear()
+    assert find_opcodes("xyz", "xz") == find_opcodes((7, 8, 9), (7, 9))
+    assert sequences._compare_numbers.cache_info().hits == 1

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from diff_captures import draw_capture, mutate_capture
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_report import EVIL, Page, read_data
+from test_report import EVIL, Page, check_loads_nothing, check_names_are_text, read_data
 
 from vmapdbg.commands.cli import main
 from vmapdbg.diff import diff_captures
@@ -57,13 +57,7 @@ def render(before: Capture = BEFORE, after: Capture = AFTER, *files: SourceFile)
 
 
 def test_page_loads_nothing_and_runs_only_its_own_script() -> None:
-    text = render()
-    page = Page(text)
-    policy = page.find("meta", **{"http-equiv": "Content-Security-Policy"})[0]["content"] or ""
-    assert policy.startswith("default-src 'none'; style-src 'sha256-")
-    assert not {tag for tag, _ in page.elements} & {"link", "img", "iframe", "object", "a", "form"}
-    assert not [a for _, a in page.elements if {"src", "href", "style", "xlink:href"} & a.keys()]
-    assert not [name for _, a in page.elements for name in a if name.startswith("on")]
+    check_loads_nothing(render())
 
 
 def test_changes_stand_first_and_what_is_the_same_last() -> None:
@@ -151,13 +145,7 @@ def test_what_a_user_names_is_text() -> None:
     found = diff_captures(before, after, (EVIL, EVIL + "x"), names=(EVIL, EVIL + "y"))
     files = [SourceFile(EVIL, f"\n\n{EVIL}", EVIL)], [SourceFile(EVIL, f"\n{EVIL}\n", EVIL)]
     text = render_report(View.of_two(before, after, found), files[1], EVIL, files[0])
-    page = Page(text)
-    assert not page.find("img")
-    assert "{{ 7*7 }}" in page.text
-    assert len(re.findall("</script>", text)) == 2
-    assert len(re.findall("<!--", text)) == 0
-    assert not set(text) & set("\x00\x1b\u202e\ud800")
-    text.encode("utf-8")
+    check_names_are_text(text)
 
 
 @settings(max_examples=5, deadline=None)

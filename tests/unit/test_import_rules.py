@@ -102,9 +102,8 @@ NOT_IMPORTED = (
     (EVERY_COMMAND, "rich"),
     (EVERY_COMMAND, "vmapdbg.diff"),
     ("vmapdbg.commands.show", "hashlib"),
-    ("vmapdbg.child.modes.overlay", "vmapdbg.child.record.observe"),
-    ("vmapdbg.child.modes.overlay", "vmapdbg.child.extract"),
-    ("vmapdbg.child.modes.overlay", "vmapdbg.child.evidence"),
+    ("vmapdbg.child.mode", "vmapdbg.child.capture"),
+    ("vmapdbg.child.mode", "vmapdbg.child.evidence"),
     ("vmapdbg.lint", "vmapdbg.diff"),
 )
 

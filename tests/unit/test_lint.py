@@ -401,7 +401,7 @@ def test_every_rule_is_explained(rule: Any) -> None:
         lambda console: print_explanation(rule.code, rule.name, rule.severity, rule.explanation, console)
     )
     assert output.startswith(f"{rule.code}  {rule.name} ({rule.severity})\n\n")
-    assert all(word in output for word in ("Decided", "What to try"))
+    assert all(word in output for word in ("How it decides", "What to try"))
 
 
 def test_json_has_the_contract() -> None:

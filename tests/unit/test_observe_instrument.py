@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from vmapdbg.child.record.observe.deciding import describe, find_deciding, find_parts
-from vmapdbg.child.record.observe.decisions import read_decision
-from vmapdbg.child.record.observe.instrument import RETURNED, instrument
+from vmapdbg.child.listen.deciding import describe, find_deciding, find_parts
+from vmapdbg.child.listen.decisions import read_decision
+from vmapdbg.child.listen.instrument import RETURNED, instrument
 
 SOURCE = """
 def realize(ctx, tr): ctx[tr] = None
@@ -121,13 +121,13 @@ def test_a_part_that_was_not_evaluated_has_no_value() -> None:
     class Users(list[int]):
         def __len__(self) -> int:
             frame = sys._getframe(1)
-            held.append({k: v for k, v in frame.f_locals.items() if k.startswith("__vmapdbg")})
+            held.append({k: v for k, v in frame.f_locals.items() if k.startswith("_vmapdbg")})
             return 0
 
     shown = Thing(name="a", hidden=0, users=Users())
     scope["walk"](Thing(realize_map={}), [shown, Thing(name="b", hidden=1), shown], 2)
-    assert [values["__vmapdbg_5_0"] for values in held] == [0, 0]
-    assert all(values["__vmapdbg_5_1"] is shown.users for values in held)
+    assert [values["_vmapdbg_5_0"] for values in held] == [0, 0]
+    assert all(values["_vmapdbg_5_1"] is shown.users for values in held)
 
 
 @pytest.mark.parametrize(

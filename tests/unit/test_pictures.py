@@ -1,4 +1,4 @@
-"""What `python -m docs.make_pictures --check` tells apart: what a picture shows, not where a curve goes."""
+"""What `python -m docs.make_pictures --check` compares: what a picture shows, not the way of a curve."""
 
 from __future__ import annotations
 

@@ -27,11 +27,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rendered import COLOUR, assert_same_but_coloured, flatten, print_on_terminal_of_environment, print_to_text
 from rich.cells import cell_len
+from rich.text import Text
 
 from vmapdbg.diff import CaptureDiff, diff_captures
 from vmapdbg.model.capture import Capture, Finding, Output, SnippetError
 from vmapdbg.model.store import load_capture
+from vmapdbg.page.sections import SECTIONS
+from vmapdbg.page.text import buffers
+from vmapdbg.page.text.capture import print_capture
 from vmapdbg.page.text.diff import print_diff
+from vmapdbg.page.text.view import ScheduleView
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 PRINTED = (
@@ -252,3 +257,18 @@ def test_a_long_list_of_nodes_is_cut_with_a_line_that_says_so() -> None:
     diff = diff_captures(before, after)
     assert "more rows not shown: --all shows them" in render(diff)
     assert "more rows not shown" not in render(diff, show_all=True)
+
+
+def test_a_section_that_is_registered_once_is_in_show_and_diff(monkeypatch: pytest.MonkeyPatch) -> None:
+    def format_lost(view: ScheduleView) -> list[Text]:
+        lost = [(item.lost_before, item.lost_after) for item in view.pair.bufferizes if item.lost_before]
+        return [Text(f"Lost  {view.change(', '.join(before), ', '.join(after) or 'none')}") for before, after in lost]
+
+    monkeypatch.setattr(buffers, "format_lost", format_lost, raising=False)
+    monkeypatch.setitem(SECTIONS, "lost", "buffers:format_lost")
+    before, after = lost_range(fixed=False), lost_range()
+    assert "Lost  rm1\n" in print_to_text(lambda console: print_capture(before, console))
+    assert "Lost  rm1 -> none\n" in render(diff_captures(before, after))
+    only = print_to_text(lambda console: print_capture(before, console, only=["lost"]))
+    assert "Lost  rm1" in only
+    assert "Range map" not in only

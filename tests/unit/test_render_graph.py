@@ -1,4 +1,4 @@
-"""`write_graph`: what a user gets in the file, and what he is told."""
+"""`write_graph`: the file that a user gets, and the notes."""
 
 from __future__ import annotations
 
@@ -299,7 +299,7 @@ def test_unwritable_folder_is_one_line(tmp_path: Path) -> None:
         write_graph(lost_range(), tmp_path / "a.json")
 
 
-def test_what_stood_there_stays_when_the_write_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_existing_file_is_kept_if_the_write_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.svg").write_text("old")
 
     def fail(*_: object) -> None:

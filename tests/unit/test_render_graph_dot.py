@@ -128,7 +128,7 @@ def test_ranges_are_coloured_and_not_inside_other_names() -> None:
 
 
 def test_marks_have_colour_style_and_text() -> None:
-    """Colour alone does not tell added from removed for everyone."""
+    """Not everyone can see added from removed by colour alone."""
     graph = make_graph(
         GraphNode("gone", "op", ("- 1 ADD",), mark=REMOVED),
         GraphNode("new", "op", ("+ 2 ADD",), mark=ADDED),

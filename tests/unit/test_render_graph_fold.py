@@ -57,7 +57,7 @@ def test_movement_ops_join_to_the_last() -> None:
 
 @pytest.mark.parametrize("why", ["two readers", "realized", "kept", "other scope"])
 def test_movement_op_with_something_to_see_is_no_link(why: str) -> None:
-    """A chain must not swallow a node that has a buffer, another reader, or stands in another scope."""
+    """A chain must not swallow a node that has a buffer, another reader, or another scope."""
     changes: dict[str, Any] = {"realized": REALIZED} if why == "realized" else {}
     nodes = [
         make_node(0, "BUFFER"),
@@ -87,7 +87,7 @@ def test_constant_that_is_the_output_is_drawn() -> None:
 
 
 def test_index_arithmetic_is_one_node() -> None:
-    """An arange is many nodes that nobody wrote."""
+    """The user writes an arange; it is many nodes."""
     nodes = [
         make_node(0, "CONST", (), arg="1"),
         make_node(1, "EXPAND", src=(0,)),
@@ -119,7 +119,7 @@ def test_repeated_layers_are_drawn_once() -> None:
     (repeat,) = [group for group in folding.groups if group.kind == "repeat"]
     assert repeat.repeats == 9
     assert len([group for group in folding.groups if group.kind == "reduce"]) == 1
-    # the weights of the folded layers are folded with them, that of the first is drawn
+    # the weights of the folded layers are folded with them; the weight of the first layer is drawn
     assert len([group for group in folding.groups if group.kind == "input"]) == 2
 
 

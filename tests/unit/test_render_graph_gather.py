@@ -1,4 +1,4 @@
-"""Boxes of boxes: what a training step is folded to, that no circle comes of it, and that nothing is lost."""
+"""Boxes of boxes: a training step is folded without a circle, and no node is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report: what of a capture is in the page, that nothing of a user's is more than text, and where it is written."""
+"""The report of one run: what is in the page, that a user's names stay text, and where the page is written."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Page(HTMLParser):
         self.elements.append((tag, dict(attrs)))
 
     def handle_endtag(self, tag: str) -> None:
-        # cells and items stand apart
+        # cells and items are separate words
         self.text += " " * (tag in ("td", "li", "p", "code"))
 
     def handle_data(self, data: str) -> None:
@@ -80,8 +80,11 @@ SOURCE = SourceFile("net.py", "import tinygrad\n\nx = (a * b).sum()\ny = x + 1\n
 
 
 def test_page_loads_nothing_and_runs_only_its_own_script() -> None:
-    """A page of somebody else's capture is opened from disk: it must reach nothing and run nothing."""
-    text = render(make_program(), SOURCE)
+    """A page of another person's capture is opened from disk: it must load nothing and run nothing else."""
+    check_loads_nothing(render(make_program(), SOURCE))
+
+
+def check_loads_nothing(text: str) -> None:
     page = Page(text)
     policy = page.find("meta", **{"http-equiv": "Content-Security-Policy"})[0]["content"] or ""
     assert policy.startswith("default-src 'none'; style-src 'sha256-")
@@ -90,6 +93,18 @@ def test_page_loads_nothing_and_runs_only_its_own_script() -> None:
     assert not [a for _, a in page.elements if {"src", "href", "style", "xlink:href"} & a.keys()]
     assert not [name for _, a in page.elements for name in a if name.startswith("on")]
     assert "http" not in re.sub(r"http-equiv|<script>.*?</script>", "", text, flags=re.S)
+
+
+def check_names_are_text(text: str) -> None:
+    """Checks a page of a capture whose names are all EVIL."""
+    page = Page(text)
+    assert not page.find("img")
+    assert "{{ 7*7 }}" in page.text
+    assert len(page.find("script")) == 2
+    assert len(re.findall("</script>", text)) == 2
+    assert len(re.findall("<!--", text)) == 0
+    assert not set(text) & set("\x00\x1b\u202e\ud800")
+    text.encode("utf-8")
 
 
 def test_what_a_user_names_is_text() -> None:
@@ -101,15 +116,8 @@ def test_what_a_user_names_is_text() -> None:
         make_schedule(nodes=(node,), kernels=(kernel,)), snippet=EVIL, findings=(finding,), missing=(EVIL,)
     )
     text = render_report(View.of_one(made), [SourceFile(EVIL, "\n\n" + EVIL, EVIL)], EVIL)
-    page = Page(text)
-    assert not page.find("img")
-    assert "{{ 7*7 }}" in page.text
-    assert len(page.find("script")) == 2
-    assert len(re.findall("</script>", text)) == 2
-    assert len(re.findall("<!--", text)) == 0
+    check_names_are_text(text)
     assert read_data(text)["kernels"][0][0].startswith("</script>")
-    assert not set(text) & set("\x00\x1b\u202e\ud800")
-    text.encode("utf-8")
 
 
 def test_lines_kernels_and_nodes_are_linked() -> None:
@@ -128,7 +136,7 @@ def test_lines_kernels_and_nodes_are_linked() -> None:
 
 
 def test_line_of_a_kernel_is_linked_where_the_capture_says_so() -> None:
-    """The store of the one output belongs to its node. Of two outputs nobody knows which is which."""
+    """The store of the one output belongs to its node. A capture does not say which of two outputs a buffer is."""
     capture = make_program()
     assert [a["data-node"] for a in Page(render(capture, SOURCE)).find("li", role="button")] == ["0:3"]
     schedule = capture.schedules[0]
@@ -195,7 +203,7 @@ def test_what_was_predicted_is_a_column_beside_what_was_measured_and_in_the_kern
     schedule = capture.schedules[0]
     timed = replace(schedule.kernels[1], measured=Measured(2, 3e-6, 3e-6, 4e-6), predicted=2.5e-6)
     page = Page(render(replace(capture, schedules=(replace(schedule, kernels=(schedule.kernels[0], timed)),)), SOURCE))
-    # the title and two kernels, one of which was not timed
+    # the title and two kernels; only one was timed
     assert len(page.find("span", **{"class": "num predicted"})) == 3
     assert "3.00 us, median of 2 launches (predicted 2.50 us)" in page.text
     assert page.text.count("2.50 us") == 2
@@ -233,7 +241,7 @@ def test_a_file_that_is_younger_than_the_capture_says_so(tmp_path: Path) -> None
 
 
 def test_a_saved_capture_cannot_ask_for_any_file(tmp_path: Path) -> None:
-    """It may be somebody else's, and the page may be sent on: a secret that it names must not be put there."""
+    """It may be from another person, and the page may be sent on: a secret file must not be in it."""
     secret = tmp_path / "id_rsa"
     secret.write_text("secret")
     assert read_sources([f"{secret}:1"], "", saved_at=300)[0].text is None
@@ -331,7 +339,7 @@ def test_a_huge_run_stays_small() -> None:
 
 
 def test_of_boxes_that_cannot_be_joined_those_with_the_most_work_are_drawn() -> None:
-    """What has a finding stands alone."""
+    """A kernel with a finding is never joined with others."""
     kernels = tuple(make_kernel(f"k{n}", key=str(n), nodes=(n,), outputs=(n,), executed_ops=n) for n in range(200))
     nodes = tuple(make_node(number, "ADD", line="net.py:3") for number in range(200))
     faults = tuple(Finding("VD101", f"k{n}", None, "net.py:3", "lost", 0, n) for n in range(200))

@@ -21,7 +21,7 @@ NAMES = ["all", "none", *SWITCHABLE]
 
 
 def make_states(first: Capture, **others: Capture) -> list[tuple[PatchState, Capture]]:
-    """Every state of the table has `first`, but for those of `others`: `none`, or a patch with `_` for `-`."""
+    """Every state has `first`, except the states in `others`: `none`, or a patch with `_` for `-`."""
     known = {name.replace("_", "-"): capture for name, capture in others.items()}
     return [(state, known.get(name, first)) for name, state in zip(NAMES, list_states(), strict=True)]
 

@@ -24,7 +24,6 @@ def create_schedule(sched_sink:UOp) -> tuple[list[ExecItem], UOp]:
     _state.process.outer_variables.update(outer)
     expanded = [(step, bufs) for item,bufs in zip(items, buffers.src) for step in expand_steps(item, outer)]
     items, buffers = [step for step,_ in expanded], UOp.sink(*[bufs for _,bufs in expanded])
-  _state.observer.schedule_created(items, buffers)
   return items, buffers
 
 def expand_steps(item:ExecItem, outer:set[str]) -> list[ExecItem]:
@@ -152,19 +151,11 @@ def refuse_marked(big_sink:UOp) -> None:
   raise RuntimeError(f"{_scopes.describe_place(x)} depends on an input of a function that is differentiated, and cannot be realized while it runs{_scopes.name_caller()}:"
                      " its derivative would be lost; use Tensor.where for an `if`, and leave .item(), .numpy() and .realize() out of the function")
 
-class ObservedCache(dict):
-  """The schedule cache, telling the observer which schedule is asked for: one that is found there was captured before."""
-  def get(self, key, default=None):
-    ret = super().get(key, default)
-    _state.observer.schedule_asked(key, ret is not None)
-    return ret
-
 def patch(module:ModuleType) -> None:
   global stock_create_schedule, stock_complete_create_schedule_with_vars, stock_graph_rewrite
   with Changes("vmap-ops, close-ranges") as changes:
     stock_create_schedule = changes.replace(module, "create_schedule", create_schedule, "sched_sink")
     stock_complete_create_schedule_with_vars = changes.replace(module, "complete_create_schedule_with_vars", complete_create_schedule_with_vars, "big_sink")
-    changes.replace_value(module, "schedule_cache", dict, ObservedCache)
     stock_graph_rewrite = changes.replace(module, "graph_rewrite", graph_rewrite, "sink", "pm", "ctx", "bottom_up", "name", "bpm")
     changes.add_rules(module, "pm_pre_sched_cache", pm_take_key_id)
     changes.add_rules(module, "pm_post_sched_cache", pm_take_own_id)

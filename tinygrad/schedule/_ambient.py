@@ -81,4 +81,4 @@ class BatchLoops:
     for x,(ins,outs,ambient) in self.ctx.range_map.items():
       named = {r:self.name(bound) for r,bound in ambient.items()}
       self.ctx.range_map[x] = NodeRanges(tuple(map(self.name, ins)), tuple(map(self.name, outs)), named)
-    _state.observer.loops_named(self.name)
+    _state.observer.loops_bound(self.loops)

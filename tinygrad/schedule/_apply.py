@@ -8,24 +8,20 @@ from tinygrad.uop.ops import GroupOp, Ops, UOp
 from tinygrad_overlay import _state
 from tinygrad_overlay.schedule import _pass
 from tinygrad_overlay.schedule._ranges import Ranges, VmapContext
-from tinygrad_overlay.schedule._realize import is_kept
+from tinygrad_overlay.schedule._scopes import is_kept
 
 stock_fields = attrgetter("device", "addrspace", "removable")
 
 @dataclass(frozen=True)
 class NodeOpts(BufferizeOpts):
-  """BufferizeOpts that remembers which node it is the buffer of, for the observer and the guard. Hash and repr are stock's.
+  """BufferizeOpts that remembers which node it is the buffer of, for the guard. Hash and repr are stock's.
 
   It equals no plain one: two UOps with equal parts are one object, and the one of an attempt that nobody looked at has no node."""
   node: UOp|None = field(default=None, compare=False, repr=False)
   # one in a kernel's AST goes to other processes as stock's does
   def __reduce__(self): return BufferizeOpts, stock_fields(self)
 
-class LocalNodeOpts(NodeOpts):
-  """That of a LOCAL buffer, which stays in its kernel's AST: equal to stock's, as the AST is made again where it is checked (SPEC=2)."""
-  def __eq__(self, other:object): return isinstance(other, BufferizeOpts) and stock_fields(self) == stock_fields(other)
-  __hash__ = BufferizeOpts.__hash__
-NodeOpts.__name__ = NodeOpts.__qualname__ = LocalNodeOpts.__name__ = LocalNodeOpts.__qualname__ = "BufferizeOpts"
+NodeOpts.__name__ = NodeOpts.__qualname__ = "BufferizeOpts"
 
 NOT_INDEXED = {Ops.BUFFERIZE, Ops.INDEX, Ops.AFTER}
 IS_BUFFER = {Ops.BUFFER, Ops.BUFFER_VIEW, Ops.MSTACK, Ops.MSELECT, Ops.AFTER}
@@ -53,7 +49,6 @@ def index_source(ctx:VmapContext, x:UOp, s:UOp) -> UOp:
     del ctx.realize_map[s]
     return s.end(*[r for r in closed if r.op is Ops.RANGE])
   buf, ambient = make_bufferize(ctx, x, s, closed)
-  _state.observer.bufferize_made(s, buf, ambient)
   if x not in ctx.range_map: return buf
   reader = ctx.range_map[x]
   return buf.index(*[reader.ambient.get(r, r) for r in ambient], *[r for i,r in enumerate(reader.ins) if i in axes])
@@ -67,9 +62,9 @@ def make_bufferize(ctx:VmapContext, x:UOp, s:UOp, closed:Ranges) -> tuple[UOp, R
   ambient = ctx.vmap_map.get(s, ()) if "ambient-ranges" in _state.patches else ()
   # a value inside a scope is no tensor of the user's: its tag must not map a (4,) tensor to the (3, 4) buffer
   tag = s.tag if s not in ctx.vmap_map else None
-  # who listens asks for the node, and so does the guard
-  remembers = _state.observer.listens or _pass.current.attempt.is_judged
-  opts = NodeOpts(s.device, AddrSpace.GLOBAL, removable, s) if remembers else BufferizeOpts(s.device, AddrSpace.GLOBAL, removable)
+  # the guard asks for the node
+  is_judged = _pass.current.attempt.is_judged
+  opts = NodeOpts(s.device, AddrSpace.GLOBAL, removable, s) if is_judged else BufferizeOpts(s.device, AddrSpace.GLOBAL, removable)
   return UOp(Ops.BUFFERIZE, s.dtype, src=(s,)+ambient+closed, arg=opts, tag=tag), ambient
 
 def make_local(s:UOp, closed:Ranges, removable:bool) -> UOp:
@@ -77,6 +72,4 @@ def make_local(s:UOp, closed:Ranges, removable:bool) -> UOp:
   _pass.current.attempt.local_ranges.update((r.arg[0], s) for r in closed if r.op is Ops.RANGE)
   # stock's LOCAL buffers have no device, and a constant without a device has no shape: folded under one it could not be indexed
   device = s.device if "fuse-broadcast" in _state.patches else None
-  # it stays in its kernel's AST, and would keep the whole graph alive with its node: that is only for who listens
-  opts = LocalNodeOpts(device, AddrSpace.LOCAL, removable, s) if _state.observer.listens else BufferizeOpts(device, AddrSpace.LOCAL, removable)
-  return UOp(Ops.BUFFERIZE, s.dtype, src=(s,)+closed, arg=opts)
+  return UOp(Ops.BUFFERIZE, s.dtype, src=(s,)+closed, arg=BufferizeOpts(device, AddrSpace.LOCAL, removable))

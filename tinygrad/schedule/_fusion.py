@@ -45,7 +45,7 @@ def settle(sink:UOp, run_stages:Callable[[UOp], Result]) -> Result:
 def settle_whole(run:Run, first:tuple[Attempt, Result]|None=None) -> tuple[Decisions, Result]:
   """Decides about a graph as a whole: by attempts that run all stages, of which `first` may be there already."""
   made, ret = first or make_attempt(run, Attempt(is_judged=True))
-  reused = find_reused(made) if "realize-reused" in _state.patches else {}
+  with _state.unwatched(): reused = find_reused(made) if "realize-reused" in _state.patches else {}
   realize_points = {x:r for x,r in reused.items() if r.rule == "stored-once"}
   stock = StockAttempt(run, realize_points, reused)
   for rounds in range(MAX_ATTEMPTS-1):
@@ -69,7 +69,7 @@ def judge(made:Attempt, stock:StockAttempt) -> dict[UOp, Refusal]:
   """Returns the nodes at which the realize point is to be put back, and why."""
   refused = judge_kernels(made)
   if "fusion-guard" in _state.patches and any(x not in made.realize_points for x in made.fused):
-    refused = {**find_losses(made, stock.get()), **refused}
+    with _state.unwatched(): refused = {**find_losses(made, stock.get()), **refused}
   return refused
 
 def judge_kernels(made:Attempt) -> dict[UOp, Refusal]:
@@ -120,11 +120,9 @@ class StockAttempt:
 
   def get(self) -> Attempt:
     if self.made is None:
-      observer, _state.observer = _state.observer, _state.nobody
-      try:
+      with _state.unwatched():
         attempt, ret = make_attempt(self.run, Attempt(self.realize_points, keeps_all=True, is_judged=True, reused=self.reused))
         self.made = _pass.current, attempt, ret
-      finally: _state.observer = observer
     return self.made[1]
 
   def take_result(self) -> Result:

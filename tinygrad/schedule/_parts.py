@@ -61,8 +61,8 @@ class Values:
     return read is None or self.reduces[x]
 
 class Parts:
-  def __init__(self, walked:Attempt, forced:dict[UOp, tuple[str, UOp]], settle:SettlePart):
-    self.walked, self.forced, self.settle = walked, forced, settle
+  def __init__(self, walked:Attempt, settle:SettlePart):
+    self.walked, self.settle = walked, settle
     self.realize_map = walked.ctx.realize_map
     self.limit = self.budget = max(FREE_NODES, int(SHARE*len(walked.toposort)))
     self.seen: set[tuple] = set()
@@ -117,7 +117,7 @@ class Parts:
 
   def is_buffer(self, x:UOp, is_kept:bool) -> bool:
     """Whether a node is a buffer with every fusion and without: asked for by rule, or realized and kept by stock's cost function."""
-    if x in self.forced or x.op in IS_BUFFER: return True
+    if x in self.walked.forced or x.op in IS_BUFFER: return True
     if x not in self.realize_map or x.op is Ops.THREEFRY: return False
     axes = self.realize_map[x]
     return axes is not None and len(axes) == len(x.shape) and is_kept
@@ -179,10 +179,9 @@ def find_tagged(x:UOp, tagged:list[UOp], memo:dict[UOp, UOp]) -> UOp:
     memo[u] = tagged[u.tag[0]] if u.tag else u.replace(src=tuple(memo[s] for s in u.src))
   return memo[x]
 
-def decide(walked:Attempt, forced:dict[UOp, tuple[str, UOp]], settle:SettlePart) -> Decisions|None:
+def decide(walked:Attempt, settle:SettlePart) -> Decisions|None:
   """Returns what is decided for a graph, of which one walk was made with every fusion that the ranges allow; None: it is not to be had in parts."""
-  around, observer = _pass.current, _state.observer
-  _state.observer = _state.nobody
-  try: return Parts(walked, forced, settle).decide()
+  around = _pass.current
+  try: return Parts(walked, settle).decide()
   except NoParts: return None
-  finally: _pass.current, _state.observer = around, observer
+  finally: _pass.current = around

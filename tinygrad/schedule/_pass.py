@@ -38,6 +38,8 @@ class Attempt:
   is_judged: bool = False
   rounds: int = 0
   toposort: dict[UOp, None] = field(default_factory=dict)
+  # the nodes that are realized by rule, whatever their ranges are
+  forced: frozenset[UOp] = frozenset()
   consumers: dict[UOp, dict[UOp, None]] = field(default_factory=dict)
   ctx: VmapContext = field(default_factory=VmapContext)
   # node that stock lets its readers compute again -> what it costs to store it (_reuse.py); those that are stored are among `realize_points`

@@ -242,6 +242,8 @@ class Keep:
   def __init__(self, tag:tuple): self.tag = tag
   def __call__(self, vmapout:UOp) -> UOp: return vmapout.replace(arg=KEEP, tag=self.tag or None)
 
+def is_kept(x:UOp) -> bool: return x.op is Ops.VMAPOUT and x.arg == KEEP
+
 def take_source(contiguous:UOp) -> UOp: return contiguous.src[0]
 def take_tagged_source(contiguous:UOp) -> UOp: return contiguous.src[0].replace(tag=contiguous.tag)
 

@@ -6,7 +6,7 @@ because VMAPOUT strips them on the way in (patches vmap-ops, ambient-ranges, nes
 others: what reads a VMAPOUT binds its RANGE to the index it reads at, a buffer inside the scope starts again with the RANGE itself.
 
  1. scopes     refuse what cannot be done inside one, give each RANGE an id of its own (_scopes.py; not in upstream)
- 2. realize    find the nodes that are buffers whatever their ranges are (_realize.py; upstream's indexing.py:14-36, 165)
+ 2. realize    find the nodes that are buffers whatever their ranges are, by upstream's rules and one for VMAPOUT (upstream's indexing.py:14-36, 165)
  3. ambient    propagate the vmap RANGEs forward, from VMAPIN to what depends on it (_ambient.py; not in upstream)
  4. ranges     backward, from outputs to inputs: the ranges on each node's output, then on its inputs (below; upstream's 171-275).
                Where a value that many read becomes a buffer is asked of a policy (_policy.py; upstream's 211-229 and 231-241)
@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import Callable
 from tinygrad.dtype import dtypes
 from tinygrad.helpers import all_same, cpu_profile
-from tinygrad.schedule.indexing import IndexingContext, apply_movement_op, render_ranges
+from tinygrad.schedule.indexing import IndexingContext, apply_movement_op, pm_generate_realize_map, render_ranges
 from tinygrad.uop.ops import AxisType, GroupOp, Ops, PatternMatcher, UOp, consumer_map_from_toposort, graph_rewrite, profile_matches
 from tinygrad.uop.symbolic import symbolic
 from tinygrad_overlay import _state
@@ -31,10 +31,9 @@ from tinygrad_overlay.schedule._ambient import BatchLoops, find_ambient_ranges, 
 from tinygrad_overlay.schedule._apply import create_bufferize_and_index
 from tinygrad_overlay.schedule._policy import EndingNode, choose_policy, realize_all
 from tinygrad_overlay.schedule._ranges import NodeRanges, Ranges, VmapContext
-from tinygrad_overlay.schedule._realize import find_realized
 from tinygrad_overlay.schedule._refusals import Refusal
 from tinygrad_overlay.schedule._row_values import RowValues, may_compute_again
-from tinygrad_overlay.schedule._scopes import prepare_scopes, vmap_ranges
+from tinygrad_overlay.schedule._scopes import is_kept, prepare_scopes, vmap_ranges
 
 # ranges on the output of a node, and what its ambient ranges are bound to
 Output = tuple[Ranges, dict[UOp, UOp]]
@@ -100,10 +99,10 @@ class RangeAssignment:
       return self.own_ranges(x), ambient
     # like SINK, these take each source as it is
     if x.op in {Ops.MSTACK, Ops.MSELECT}: return None
-    readers = [self.ctx.range_map[c] for c in self.consumers[x] if c in self.ctx.range_map]
-    if len(readers) == 0: return None
-    if len(readers) > 1: return self.merge_consumers(x, readers)
-    return readers[0].ins, {r:readers[0].ambient.get(r, r) for r in self.batch.ambient_of(x)}
+    consumer_rngs = [self.ctx.range_map[c] for c in self.consumers[x] if c in self.ctx.range_map]
+    if len(consumer_rngs) == 0: return None
+    if len(consumer_rngs) > 1: return self.merge_consumers(x, consumer_rngs)
+    return consumer_rngs[0].ins, {r:consumer_rngs[0].ambient.get(r, r) for r in self.batch.ambient_of(x)}
 
   def own_ranges(self, x:UOp) -> Ranges:
     return self.batch.axes_of(x) if x.op is Ops.VMAPOUT else tuple(self.ctx.new_range(s) for s in x.shape)
@@ -115,17 +114,17 @@ class RangeAssignment:
     """Consumers that ask for the same ranges (valids apart) share them; else x is realized, on the axes where they disagree (indexing.py:205-229)."""
     mine = self.batch.ambient_of(x)
     merged = merge_readers(readers, mine)
-    if not merged.differ and not merged.batch_differs: return merged.outs, merged.ambient
-    partial = not merged.batch_differs and self.policy.may_be_partial(x)
-    if partial and (refusal:=self.policy.find_refusal(x, merged.differ)) is not None:
+    differ, batch_differs = merged.differ, merged.batch_differs
+    if not differ and not batch_differs: return merged.outs, merged.ambient
+    partial = not batch_differs and self.policy.may_be_partial(x)
+    if partial and (refusal:=self.policy.find_refusal(x, differ)) is not None:
       self.report_refused(x, refusal)
       partial = False
-    axes = self.ctx.realize_map[x] = merged.differ if partial else list(range(len(x.shape)))
+    axes = self.ctx.realize_map[x] = differ if partial else list(range(len(x.shape)))
     ambient = merged.ambient if len(axes) < len(x.shape) else self.batch.new_loops(x)
     own = self.own_ranges(x) if x.op is Ops.VMAPOUT else self.renew(x, merged.outs, axes)
     # readers that share the rows and differ along them: the reduce of the row on one side, its elements on the other
     if not partial and asks_for_loops(readers, merged): self.rows.note_readers(x, readers, mine)
-    _state.observer.consumers_disagree(x, merged.differ, merged.batch_differs, self.consumers[x], self.ctx)
     return own, ambient
 
   def note_row_value(self, x:UOp, out_rngs:Ranges, ambient:dict[UOp, UOp]) -> None:
@@ -143,8 +142,9 @@ class RangeAssignment:
     if choice.fuses: self.attempt.fused[x] = axes
     if choice.is_local_in_scope: self.ctx.local_in_scope.add(x)
     if not axes and not choice.realizes_batch: return out_rngs, ambient
-    self.ctx.realize_map[x] = axes
-    if choice.axes or not axes: _state.observer.ranges_end(x, choice.axes, node.ending)
+    # tools that watch the realize map know this place by the name of the list
+    ending_ranges = list(node.ending)
+    if ending_ranges and (choice.axes or not axes): self.ctx.realize_map[x] = axes
     if len(axes) == len(out_rngs) and not choice.is_local_in_scope: ambient = self.batch.new_loops(x)
     return self.renew(x, out_rngs, axes), ambient
 
@@ -249,32 +249,36 @@ def run_rangeify(tsink:UOp, debug:bool=False) -> tuple[UOp, IndexingContext]:
   with cpu_profile("consumer map in rangeify", "TINY"): consumers = consumer_map_from_toposort(toposort)
   attempt.toposort, attempt.consumers, attempt.ctx = toposort, consumers, ctx
   free_ranges = find_free_ranges(consumers, scope_ranges)
-  forced = find_realized(toposort, free_ranges)
   def walk(ctx:VmapContext) -> None:
-    ctx.realize_map.update((x, None) for x in forced)
+    for x in toposort:
+      if x.op is Ops.VMAPOUT: realize_vmapout(ctx.realize_map, x, free_ranges)
+    graph_rewrite(tsink, pm_generate_realize_map, ctx=ctx.realize_map, name="get realize")
+    attempt.forced = frozenset(ctx.realize_map)
     RangeAssignment(toposort, ctx, consumers, free_ranges, attempt).run(debug)
   if attempt.settle_part is not None and not scope_ranges:
-    if decide_in_parts(walk, forced, attempt): return apply_rangeify(tsink, ctx), ctx
+    with _state.unwatched(): decide_in_parts(walk, attempt)
+    # the walk that was made counts if all fusions pay; a listener wants to hear it
+    if not attempt.realize_points and not _state.observer.listens: return apply_rangeify(tsink, ctx), ctx
     ctx = VmapContext()
     _pass.begin_again(ctx)
-  _state.observer.pass_starts(tsink, toposort, consumers, forced, ctx, scope_ranges)
+  _state.observer.pass_starts(tsink, toposort, consumers, ctx, scope_ranges)
   walk(ctx)
   return apply_rangeify(tsink, ctx), ctx
 
 def apply_rangeify(tsink:UOp, ctx:VmapContext) -> UOp:
   return graph_rewrite(tsink, pm_apply_rangeify, ctx=ctx, bottom_up=True, name="apply rangeify")
 
-def decide_in_parts(walk:Callable[[VmapContext], None], forced:dict[UOp, tuple[str, UOp]], attempt:_pass.Attempt) -> bool:
-  """Walks the graph with every fusion that its ranges allow, and finds out which of them pay, if that can be had in parts. Returns whether that walk is
-  the one that counts: all do, and nobody is to be told."""
+def realize_vmapout(realize_map:dict[UOp, None|list[int]], x:UOp, free_ranges:frozenset[UOp]) -> None:
+  """What cannot be bound to the index of a reader has to be a buffer where its scope ends."""
+  if is_kept(x) or any(a.op is Ops.RANGE and a not in free_ranges for a in x.src[1:]): realize_map[x] = None
+
+def decide_in_parts(walk:Callable[[VmapContext], None], attempt:_pass.Attempt) -> None:
+  """Walks the graph with every fusion that its ranges allow, and finds out which of them pay, if that can be had in parts."""
   assert attempt.settle_part is not None
-  observer, _state.observer = _state.observer, _state.nobody
-  try: walk(attempt.ctx)
-  finally: _state.observer = observer
-  if (decisions:=_parts.decide(attempt, forced, attempt.settle_part)) is not None:
+  walk(attempt.ctx)
+  if (decisions:=_parts.decide(attempt, attempt.settle_part)) is not None:
     attempt.realize_points, attempt.reused = decisions
     attempt.is_decided = True
-  return not attempt.realize_points and not observer.listens
 
 pm_apply_rangeify: PatternMatcher
 

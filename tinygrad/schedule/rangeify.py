@@ -3,12 +3,12 @@ Before it: which reduce is split in two kernels (patch whole-gathers)."""
 from __future__ import annotations
 from types import ModuleType
 from tinygrad.dtype import AddrSpace
-from tinygrad.schedule import rangeify as upstream
+from tinygrad.schedule import indexing, rangeify as upstream
 from tinygrad.uop.ops import AxisType, Ops, PatternMatcher, UOp, UPat, range_str
 from tinygrad_overlay import _state
 from tinygrad_overlay._func import graph
 from tinygrad_overlay._patching import Changes, check
-from tinygrad_overlay.schedule import _fusion, _pass, _scopes, indexing
+from tinygrad_overlay.schedule import _fusion, _pass, _scopes
 from tinygrad_overlay.schedule._row_values import is_computed_again
 from tinygrad_overlay.schedule._split import leave_whole
 
@@ -36,7 +36,8 @@ def remove_bufferize(src:UOp, buf:UOp, idx:UOp) -> UOp|None:
   if ret is not None and node is not None:
     attempt.inlined.add(node)
     if again: attempt.fused[node] = []
-  _state.observer.removal_tried(src, buf, idx, ret, again, reused)
+  if again: _state.observer.removal_decided(buf, idx, ret, "computed-again", {})
+  elif reused is not None: _state.observer.removal_decided(buf, idx, ret, reused.rule, reused.numbers)
   return ret
 
 def remove_noop_bufferize(idx:UOp, b2:UOp) -> UOp|None:
@@ -69,12 +70,10 @@ def is_scope_range(r:UOp, *axis_types:AxisType) -> bool: return r.arg[-1] in axi
 def bufferize_to_store(ctx, x:UOp, idx:UOp, allow_locals=True) -> UOp|None:
   """Stock makes the store; with close-ranges it closes every open range of its value, not only those of its address."""
   ret = stock_bufferize_to_store(ctx, x, idx, allow_locals)
-  if ret is None or x.arg.addrspace != AddrSpace.GLOBAL:
-    _state.observer.buffer_stored(x, None)
-    return ret
+  if ret is None or x.arg.addrspace != AddrSpace.GLOBAL: return ret
   if _pass.current.scope_ranges and "close-ranges" in _state.patches and is_plain_store(x.src[0]): ret = close_ranges(ret, x)
   if (node:=_pass.node_of(x)) is not None: _pass.current.attempt.buffers[ret.base.buf_uop] = node
-  _state.observer.buffer_stored(x, ret)
+  _state.observer.store_closed(x, ret)
   return ret
 
 def is_plain_store(value:UOp) -> bool:
@@ -101,7 +100,6 @@ def add_buffers(ctx, x:UOp, idx:UOp): return bufferize_to_store(ctx, x, idx, all
 def tag_uop(ctx:list[UOp], x:UOp) -> UOp|None:
   ret = stock_tag_uop(ctx, x)
   _pass.current.tagged = ctx
-  if ret is not None: _state.observer.uop_tagged(ctx)
   return ret
 
 # *** kernels

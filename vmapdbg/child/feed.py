@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from vmapdbg.child.modes import load_mode
-from vmapdbg.child.record.recording import Recording
+from vmapdbg.child.listen.recorder import ObservingRecorder
+from vmapdbg.child.live import build_live_capture, is_ordered, listen
 from vmapdbg.model.capture import Capture
 
 
@@ -43,28 +43,20 @@ class Sink(Protocol):
         ...
 
 
-def feed(sink: Sink, observes: bool) -> Callable[[], None]:
-    """Has the schedules of this process handed to `sink`. With `observes` any tinygrad is looked at as it is; else the
-    overlay is installed already. Returns what is to be called when the process ends."""
-    made: Feed = load_mode(observes).FEED(sink)
-    made.start()
+def feed(sink: Sink) -> Callable[[], None]:
+    """Has the schedules of this process handed to `sink`. The overlay is installed already, or tinygrad is looked at as
+    it is. Returns what is to be called when the process ends."""
+    made = Feed(sink)
+    listen(made)
     return made.end_last
 
 
-class Feed(Recording[Any]):
-    """Stands before a recorder, as a class that derives from both: hands on each of its schedules, and forgets it.
-    `build` makes a Capture of schedules for a target, `is_ordered` looks at one run of the pass."""
-
-    build: Callable[[list[Any], str], Capture]
-    is_ordered: Callable[[Any], bool]
+class Feed(ObservingRecorder):
+    """Hands on each of its schedules, and forgets it."""
 
     def __init__(self, sink: Sink) -> None:
         super().__init__()
         self.sink = sink
-
-    def start(self) -> None:
-        """Has tinygrad, which is not imported yet, report to this."""
-        raise NotImplementedError
 
     def schedule_asked(self, key: bytes, cached: bool) -> None:
         self.end_last()
@@ -73,18 +65,21 @@ class Feed(Recording[Any]):
             self.sink.asked_again(key, self.schedules[-1].line)
             self.forget()
 
-    def schedule_created(self, created: Any, buffers: Any, /) -> None:
-        super().schedule_created(created, buffers)
+    def schedule_created(self, graph: Any, created: Any) -> None:
+        super().schedule_created(graph, created)
         self.end_last(is_whole=True)
 
     def end_last(self, is_whole: bool = False) -> None:
         """Hands on the last schedule."""
-        schedules = [schedule for schedule in self.schedules[-1:] if schedule.passed is not None]
+        schedules = self.schedules[-1:]
         try:
             for schedule in schedules:
-                kernels = frozenset(kernel.ast.key for kernel in schedule.passed.kernels if kernel.is_compute)
-                build = partial(self.build, schedules)
-                is_ordered = partial(self.is_ordered, schedule.passed)
-                self.sink.made(MadeSchedule(schedule.key, schedule.line, kernels, is_whole, build, is_ordered))
+                passed = schedule.passed
+                if passed is None:
+                    continue
+                kernels = frozenset(kernel.ast.key for kernel in passed.kernels if kernel.is_compute)
+                build = partial(build_live_capture, schedules)
+                ordered = partial(is_ordered, passed)
+                self.sink.made(MadeSchedule(schedule.key, schedule.line, kernels, is_whole, build, ordered))
         finally:
             self.forget()

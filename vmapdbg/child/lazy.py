@@ -10,7 +10,7 @@ def schedule_lazy(values: Sequence[Any], realize: bool) -> None:
     """Schedules, and does not run unless `realize`, the Tensors that no other one of them is made from."""
     from tinygrad.tensor import Tensor
 
-    from vmapdbg.child.adapters import find_adapter
+    from vmapdbg.child.listen.adapter import find_adapter
 
     adapter = find_adapter()
     tensors = list(dict.fromkeys(find_tensors(values, Tensor)))

@@ -1,85 +1,97 @@
-"""Captures schedules in the process that makes them. Where that is not the child of a snippet, the process stays as it
+"""Captures schedules in the process that makes them. If that is not the child of a snippet, the process stays as it
 was: for `run --lint`, `bisect --reduce` and the pytest plugin."""
 
 from __future__ import annotations
 
 import functools
 import platform
-from collections.abc import Callable, Container, Iterator
+import sys
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from vmapdbg import __version__
-from vmapdbg.child.record.lines import note_lines, set_internal_folders
-from vmapdbg.child.record.recorder import PassRecord, Recorder, ScheduleRecord
+from vmapdbg.child.listen import hooks
+from vmapdbg.child.listen.recorder import ObservingRecorder
+from vmapdbg.child.listen.records import ObservedPass, ObservedSchedule
+from vmapdbg.child.listen.user_lines import set_internal_folders
 from vmapdbg.install import overlay
 from vmapdbg.install.job import Job
-from vmapdbg.install.observer import Observer
+from vmapdbg.install.trees import find_version
 from vmapdbg.model import capture as model
 
 MOST_PROGRAMS = 256
 """How many rendered kernels are kept for the next schedule that has the same."""
 
 
-def observe_with(observer: Observer) -> None:
-    """Has the overlay, which is installed and has imported nothing of tinygrad yet, report to `observer`."""
-    set_internal_folders(str(overlay.overlay_dir()), str(overlay.installed_folder()))
-    overlay.get_state().observer = observer
+def listen(
+    recorder: ObservingRecorder, tensor_ready: Callable[[ModuleType], object] = lambda module: None
+) -> ObservingRecorder:
+    """Has `recorder` hear every schedule of this process, with the overlay or without. tinygrad must not be imported
+    yet; `tensor_ready` is called with its module `tensor`. Raises RuntimeError if tinygrad is imported."""
+    # `Tensor.realize` is wrapped with a helper of the overlay's, with the overlay or without
+    set_internal_folders(str(overlay.overlay_dir()))
+    hooks.start(tensor_ready, recorder)
+    if overlay.is_installed():
+        overlay.get_state().observer = recorder
+    return recorder
 
 
-def find_renderer(target: str) -> Any:
+def make_renderer(target: str) -> Any:
     """Returns the renderer of the target. tinygrad is imported here, when the scheduler asks and not before."""
-    from vmapdbg.child.adapters import find_adapter
+    from vmapdbg.child.listen.adapter import find_adapter
 
     return find_adapter().make_renderer(target)
 
 
-@functools.cache
-def installed_version() -> str:
-    try:
-        return version("tinygrad")
-    except ImportError:
-        return "none"
-
-
 def build_capture(
-    job: Job,
-    records: list[ScheduleRecord],
+    snippet: str,
+    target: str,
+    patches: Mapping[str, bool] | None,
+    schedules: list[ObservedSchedule],
     error: model.SnippetError | None = None,
+    missing: tuple[str, ...] = (),
     progress: Callable[[], object] = lambda: None,
     keeps_failed: bool = False,
     is_brief: bool = False,
     settled: Container[int] = frozenset(),
 ) -> model.Capture:
-    """Returns what was recorded of a job, its kernels rendered for its target. `progress` is called for each kernel.
+    """Returns what was recorded, its kernels rendered for `target`. `patches` are the states of the overlay's patches,
+    None without the overlay. `progress` is called for each kernel.
 
-    Raises what tinygrad raises for a kernel that the target cannot have; with `keeps_failed` the kernel has it.
-    `is_brief` is that of `View`, `settled` that of `extract.schedule.build_schedules`.
+    Raises RendererMissing, and what tinygrad raises for a kernel that the target cannot have; with `keeps_failed` the
+    kernel has that error. `is_brief` is that of `View`, `settled` that of `capture.schedule.build_schedules`.
     """
-    schedules: tuple[model.Schedule, ...] = ()
-    # where there are none tinygrad may not even be there
-    if records:
-        from vmapdbg.child.extract.overlay import build_schedules
+    built: tuple[model.Schedule, ...] = ()
+    # without schedules tinygrad may be missing
+    if schedules:
+        from vmapdbg.child.capture.schedule import build_schedules
 
-        schedules = build_schedules(records, job.target, progress, keeps_failed, is_brief, settled)
-    versions = model.Versions(__version__, installed_version(), platform.python_version())
-    return model.Capture(model.SCHEMA, versions, job.snippet, job.target, job.patch_states, error, schedules, ())
+        built = build_schedules(schedules, target, progress, keeps_failed, is_brief, settled)
+    found = observed_version() if patches is None else installed_version()
+    versions = model.Versions(__version__, found, platform.python_version())
+    what = (model.SCHEMA, versions, snippet, target, dict(patches or {}), error, built, ())
+    return model.Capture(*what, mode="observe" if patches is None else "overlay", missing=missing)
 
 
-def build_live_capture(records: list[ScheduleRecord], target: str) -> model.Capture:
-    """The same of a process with a life of its own, which stays as it was."""
+def build_live_capture(schedules: list[ObservedSchedule], target: str) -> model.Capture:
+    """Returns the same of some schedules of a process with a life of its own, which stays as it was."""
+    patches = None
+    if overlay.is_installed():
+        patches = Job("", target=target, patches=overlay.get_state().patches).patch_states
     with process_kept():
-        return build_capture(Job("", target=target, patches=overlay.get_state().patches), records)
+        return build_capture("", target, patches, schedules)
 
 
-def is_live_ordered(passed: PassRecord) -> bool:
-    """Tells whether the kernels of a run of the pass use memory in the order that its graph asks for."""
-    from vmapdbg.child.extract.order import find_order
-    from vmapdbg.child.extract.overlay_view import PassView
+def is_ordered(passed: ObservedPass) -> bool:
+    """Whether the kernels of a run of the pass use memory in the order that its graph asks for."""
+    from vmapdbg.child.capture.order import find_order
+    from vmapdbg.child.capture.view import View
 
-    return find_order(PassView(passed)).is_right
+    return find_order(View(passed)).is_right
 
 
 @contextmanager
@@ -90,7 +102,7 @@ def process_kept() -> Iterator[None]:
 
     from vmapdbg.child.program.programs import forget_programs
 
-    # a kernel's name has a number, which counts those of the process: the program's own are to be as without us.
+    # a kernel's name has a number, which counts the kernels of the process: the program's own stay as without us.
     # From 0.14 on it has none.
     counter: dict[str, int] = getattr(Scheduler, "kernel_cnt", {})
     counts = dict(counter)
@@ -103,25 +115,50 @@ def process_kept() -> Iterator[None]:
         forget_programs(MOST_PROGRAMS)
 
 
-class LineKeeper(Observer):
-    """Listens to nothing, and has tinygrad note the user's lines: a block that records finds those of Tensors that were
-    made before it."""
+class BlockRecorder(ObservingRecorder):
+    """Records only in blocks. Between them only the user's lines are noted: Tensors are made before a block, too."""
 
-    def tensor_ready(self, module: ModuleType) -> None:
-        note_lines(module)
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_on = False
+
+    def schedule_asked(self, key: bytes, cached: bool) -> None:
+        if self.is_on:
+            super().schedule_asked(key, cached)
+
+    def _begin(self, passed: ObservedPass) -> None:
+        if self.is_on:
+            super()._begin(passed)
+
+    def pass_repeats(self) -> None:
+        if self.is_on:
+            super().pass_repeats()
+
+    @contextmanager
+    def recording(self) -> Iterator[list[ObservedSchedule]]:
+        """Yields the list that the schedules of the block come into. Every UOp is let go at the end."""
+        # a schedule that was made before would come from the cache, and was not recorded then
+        self.adapter.forget_schedules()
+        self.forget()
+        self.is_on = True
+        try:
+            yield self.schedules
+        finally:
+            self.is_on = False
+            self.forget()
 
 
-@contextmanager
-def recording() -> Iterator[Recorder]:
-    """Has the overlay report to a new recorder while the block runs, and yields it. Every UOp is let go at the end."""
-    from tinygrad.engine.schedule import schedule_cache
-
-    # a schedule that was made before would come from the cache, and nobody listened then
-    schedule_cache.clear()
-    state = overlay.get_state()
-    recorder = Recorder()
-    before, state.observer = state.observer, recorder
+@functools.cache
+def installed_version() -> str:
     try:
-        yield recorder
-    finally:
-        state.observer = before
+        return version("tinygrad")
+    except ImportError:
+        return "none"
+
+
+def observed_version() -> str:
+    """Returns the version of the tinygrad that is imported, by what lies beside it; `none` if none is imported."""
+    module = sys.modules.get("tinygrad")
+    if module is None or module.__file__ is None:
+        return "none"
+    return find_version(Path(module.__file__).resolve().parent.parent) or "unknown"

@@ -8,17 +8,16 @@ handed on as soon as a call returns, because workers often end without running e
 from __future__ import annotations
 
 import atexit
-import importlib
 import os
 from pathlib import Path
 
+from vmapdbg.child.evidence.call_by_call import start
 from vmapdbg.child.evidence.suite_folder import SuiteFolder
 
 FOLDER_VARIABLE = "VMAPDBG_CHECK"
 
 
-def check_this_process(observes: bool) -> None:
+def check_this_process() -> None:
     """Has what this process realizes judged. The overlay is installed already, unless tinygrad is observed as it is."""
     folder = SuiteFolder(Path(os.environ[FOLDER_VARIABLE]))
-    way = importlib.import_module(f"vmapdbg.child.judged.{'observe' if observes else 'overlay'}")
-    atexit.register(way.start(folder))
+    atexit.register(start(folder))

@@ -23,12 +23,12 @@ FOLDER_VARIABLE = "VMAPDBG_LINT"
 TARGET_VARIABLE = "VMAPDBG_LINT_TARGET"
 
 
-def lint_this_process(observes: bool) -> None:
+def lint_this_process() -> None:
     """Has what this process schedules linted. The overlay is installed already, unless tinygrad is observed as it
     is."""
     folder, target = os.environ[FOLDER_VARIABLE], os.environ.get(TARGET_VARIABLE, DEFAULT_TARGET)
     linter = Linter(Path(folder) / f"{os.getpid()}.jsonl", target)
-    atexit.register(feed(linter, observes))
+    atexit.register(feed(linter))
 
 
 class Linter:

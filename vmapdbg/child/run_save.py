@@ -41,11 +41,11 @@ OUTSIDE = "(outside of the tests)"
 _PHASE = re.compile(r" \((setup|call|teardown)\)$")
 
 
-def save_this_process(observes: bool) -> None:
-    """Saves what this process schedules. If `observes` is false, the overlay is installed already."""
+def save_this_process() -> None:
+    """Saves what this process schedules."""
     asked = json.loads(os.environ[SAVE_VARIABLE])
     writer = RunWriter(Path(asked["folder"]), build_data(SavedRun, asked["run"]))
-    feed(writer, observes)
+    feed(writer)
 
 
 class RunWriter:

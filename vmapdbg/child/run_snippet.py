@@ -16,13 +16,15 @@ import types
 from collections.abc import Callable
 from pathlib import Path
 
-from vmapdbg.child.diagnosis import EndlessRewrite, KnownNodes, Watcher
+from vmapdbg.child.failures.endless import EndlessRewrite
+from vmapdbg.child.failures.known_nodes import KnownNodes
+from vmapdbg.child.failures.lifeline import hold
+from vmapdbg.child.failures.shadow import Shadow
+from vmapdbg.child.failures.snippet_error import explain_error, explain_exit
+from vmapdbg.child.failures.watcher import Watcher
 from vmapdbg.child.lazy import schedule_lazy
-from vmapdbg.child.lifeline import hold
-from vmapdbg.child.modes import Mode, choose_mode
-from vmapdbg.child.record.recording import find_passes
-from vmapdbg.child.shadow import Shadow
-from vmapdbg.child.snippet_error import explain_error, explain_exit
+from vmapdbg.child.listen.recording import find_passes
+from vmapdbg.child.mode import Mode
 from vmapdbg.install import overlay
 from vmapdbg.install.job import Request, load_request
 from vmapdbg.model import capture as model
@@ -32,7 +34,7 @@ from vmapdbg.model.store import dump_compact, write_atomically
 def main() -> None:
     request = load_request(Request, sys.argv[1])
     hold(request.lifeline)
-    mode = choose_mode(request)
+    mode = Mode(request)
     watcher = Watcher(functools.partial(write_atomically, request.progress))
     watcher.start()
 

@@ -280,7 +280,7 @@ class DecisionRunner:
         one, other = run_many([job, job])
         if describe_end(one) != RUNS_WELL:
             ended = describe_end(one)
-            raise Failure(f"what is taken for right fails ({ended}): name something that runs with --baseline")
+            raise Failure(f"the reference for the right outcome fails ({ended}): choose another with --baseline")
         if self.outcomes.sort_in(one) != self.outcomes.sort_in(other):
             raise Failure("two runs of the same program differ: fix its seed (Tensor.manual_seed) first")
         return one

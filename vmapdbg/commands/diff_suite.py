@@ -33,8 +33,8 @@ class SuiteOptions:
 
 
 def find_folders(inputs: Sequence[str]) -> tuple[Path, Path] | None:
-    """Returns the two saved runs that the inputs of diff name, None where they name no folder. Raises Failure where
-    one of them does."""
+    """Returns the folders of two saved runs, None if the inputs of diff name no folder. Raises Failure if only one of
+    them is a folder."""
     paths = [Path(item) for item in inputs]
     if not any(path.is_dir() for path in paths):
         return None
@@ -47,8 +47,8 @@ def find_folders(inputs: Sequence[str]) -> tuple[Path, Path] | None:
 
 
 def diff_folders(before: Path, after: Path, options: SuiteOptions) -> None:
-    """Prints how two saved runs differ, or one test of them. Ends with 1 where they do and that is asked for. Raises
-    Failure."""
+    """Prints how two saved runs, or one test of them, differ. With --exit-code a difference ends the tool with 1.
+    Raises Failure."""
     if options.form == "github" and options.as_json:
         raise Failure("--json and --format github are two formats: give one of them")
     if options.form == "github" and options.test is not None:
@@ -72,7 +72,7 @@ def print_runs(found: SuiteDiff, options: SuiteOptions) -> None:
     if options.as_json:
         print_json(found)
     elif options.form == "github":
-        from vmapdbg.page.suite_github import dump_suite_github
+        from vmapdbg.page.suite_words import dump_suite_github
 
         sys.stdout.write(dump_suite_github(found))
     else:
@@ -82,7 +82,7 @@ def print_runs(found: SuiteDiff, options: SuiteOptions) -> None:
 
 
 def print_test(found: CaptureDiff, options: SuiteOptions) -> None:
-    """Prints one test as the diff of two captures is printed."""
+    """Prints the diff of one test like a diff of two captures."""
     if options.as_json:
         print_json(found)
     else:
@@ -92,7 +92,7 @@ def print_test(found: CaptureDiff, options: SuiteOptions) -> None:
 
 
 def end_if_damaged(found: SuiteDiff, options: SuiteOptions) -> None:
-    """Says on stderr which files were left out. Who asks for an exit code must not take the rest for all."""
+    """Lists damaged files on stderr. With --exit-code they end the tool with 2: the comparison is not complete."""
     for line in found.damaged:
         say(line)
     if options.exit_code and found.damaged:
@@ -100,11 +100,11 @@ def end_if_damaged(found: SuiteDiff, options: SuiteOptions) -> None:
 
 
 def find_test(runs: tuple[LoadedRun, LoadedRun], asked: str) -> str:
-    """Returns the id of the test that is asked for: as it stands, or the only one that has it in its id."""
+    """Returns the id of a test: `asked` itself, or the only id that contains it. Raises Failure."""
     every = list(dict.fromkeys(test for run in runs for test in run.parts))
     if asked in every:
         return asked
-    # `test_add` means that one rather than `test_add_3`
+    # `test_add` means `test_add`, not `test_add_3`
     found = [test for test in every if test.endswith(f"::{asked}")] or [test for test in every if asked in test]
     if not found:
         raise Failure(f"no test of the runs has {asked!r} in its id")

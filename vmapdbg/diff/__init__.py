@@ -2,7 +2,6 @@
 
 from vmapdbg.diff.captures import Pairs, diff_captures, have_same_tinygrad, pair_schedules
 from vmapdbg.diff.nodes import match_nodes, match_schedules
-from vmapdbg.diff.pairing import group_equal
 from vmapdbg.diff.result import (
     BufferizeChange,
     CaptureDiff,
@@ -27,7 +26,6 @@ __all__ = [
     "Totals",
     "ValueDiff",
     "diff_captures",
-    "group_equal",
     "have_same_tinygrad",
     "match_nodes",
     "match_schedules",

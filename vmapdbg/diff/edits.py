@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
-from vmapdbg.diff.meaning import SAME_VALUE
 from vmapdbg.diff.pairing import HashConsing, match_by_levels, match_in_order
 from vmapdbg.model.capture import Node, Schedule
+from vmapdbg.model.ops import SAME_VALUE
 from vmapdbg.model.schedule_index import index_of
 
 Pair = tuple[int, int]

@@ -14,42 +14,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from vmapdbg.model.capture import Node, Schedule
+from vmapdbg.model.ops import ELEMENTWISE, RESHAPING, SAME_VALUE, name_op
 from vmapdbg.model.schedule_index import index_of
-
-_SAME_OP = {"REDUCE_AXIS": "REDUCE", "BUFFER": "PARAM", "ASSIGN": "STORE", "IDIV": "CDIV", "MOD": "CMOD"}
 
 LEAVES = frozenset({"PARAM"})
 """Memory that exists before the schedule."""
-
-MOVEMENT = frozenset({"RESHAPE", "EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP"})
-"""Ops that show the value of their first source in another shape; other sources are sizes."""
-
-SAME_VALUE = frozenset({"CONTIGUOUS", "CONTIGUOUS_BACKWARD", "DETACH", "COPY", "NOOP"})
-"""Ops whose value is that of their first source."""
-
 TYPED = frozenset({"PARAM", "CAST", "BITCAST"})
 """Ops whose dtype does not follow from their sources."""
-
-ELEMENTWISE = frozenset(
-    {
-        *("ADD", "SUB", "MUL", "MULACC", "FDIV", "CDIV", "FLOORDIV", "CMOD", "FLOORMOD", "POW", "MAX", "NEG", "TRUNC"),
-        *("CMPLT", "CMPNE", "CMPEQ", "WHERE", "AND", "OR", "XOR", "SHL", "SHR", "THREEFRY"),
-        *("EXP2", "LOG2", "SIN", "SQRT", "RECIPROCAL", "CAST", "BITCAST"),
-    }
-)
-"""Ops that compute each element from the elements of the broadcast sources at the same place."""
 
 Size = int | str
 Shape = tuple[Size, ...]
 
 
-def name_op(op: str) -> str:
-    """Returns the name of an op that is the same for all releases."""
-    return _SAME_OP.get(op, op)
-
-
 @dataclass(frozen=True)
-class View:
+class HeadView:
     """How a node shows the value of a head: the head's axis for each axis of the node, None if the value does not vary
     along it."""
 
@@ -77,7 +55,7 @@ class Meanings:
     def __init__(self, schedule: Schedule) -> None:
         self.index = index_of(schedule)
         self.heads: dict[int, Head] = {}
-        self.views: dict[int, View] = {}
+        self.views: dict[int, HeadView] = {}
         # the source of each RESHAPE that is a head
         self._origins: dict[int, int] = {}
         # the heads computed from numbers alone, and the first head of equal ones: a graph may have one for each dtype
@@ -87,7 +65,7 @@ class Meanings:
         for node in sorted(schedule.nodes, key=lambda node: node.id):
             self.views[node.id] = self._read(node)
 
-    def _read(self, node: Node) -> View:
+    def _read(self, node: Node) -> HeadView:
         op = name_op(node.op)
         sources = [source for source in node.src if source in self.views]
         if op == "CONST":
@@ -98,7 +76,7 @@ class Meanings:
             return self._read_copy(node, sources[0])
         if op in ("STORE", "AFTER") and len(sources) > 1:
             return self._read_store(node, op, sources)
-        if op in MOVEMENT:
+        if op in RESHAPING:
             return self._move(node, op, sources[0])
         if op == "REDUCE":
             return self._reduce(node, sources[0])
@@ -108,25 +86,25 @@ class Meanings:
 
     # *** views
 
-    def _move(self, node: Node, op: str, source: int) -> View:
+    def _move(self, node: Node, op: str, source: int) -> HeadView:
         view = self.views[source]
         if op == "EXPAND":
             # the value does not vary along a new axis, nor along an axis of one element
-            return View(view.head, (None,) * (len(_shape_of(node)) - len(view.axes)) + view.axes)
+            return HeadView(view.head, (None,) * (len(_shape_of(node)) - len(view.axes)) + view.axes)
         if op == "PERMUTE":
-            return View(view.head, tuple(view.axes[i] for i in _read_numbers(node.arg)))
+            return HeadView(view.head, tuple(view.axes[i] for i in _read_numbers(node.arg)))
         if op == "RESHAPE":
             return self._reshape(node, source)
         return self._cut(node, op, source)
 
-    def _reshape(self, node: Node, source: int) -> View:
+    def _reshape(self, node: Node, source: int) -> HeadView:
         """Axes of one element are added or removed without changing the value; any other reshape is a head."""
         view, before, after = self.views[source], self._shape(source), _shape_of(node)
         if all(axis is None for axis in view.axes):
-            return View(view.head, (None,) * len(after))
+            return HeadView(view.head, (None,) * len(after))
         kept = [axis for axis, size in zip(view.axes, before, strict=True) if size != 1]
         if _drop_ones(before) == _drop_ones(after):
-            return View(view.head, _spread(kept, [size != 1 for size in after]))
+            return HeadView(view.head, _spread(kept, [size != 1 for size in after]))
         head = self.heads[view.head]
         if head.op == "RESHAPE" and view.axes == self.views[head.id].axes:
             # two reshapes are one, and may restore the first shape
@@ -135,7 +113,7 @@ class Meanings:
         self._origins[made.head] = source
         return made
 
-    def _read_store(self, node: Node, op: str, sources: Sequence[int]) -> View:
+    def _read_store(self, node: Node, op: str, sources: Sequence[int]) -> HeadView:
         """The stored value is the value, except for a store to a part of a buffer."""
         target, value = sources[0], sources[1]
         if op == "STORE" and not self._is_whole(target):
@@ -144,7 +122,7 @@ class Meanings:
             return self._reshape(node, target)
         return self._read_copy(node, value)
 
-    def _read_copy(self, node: Node, source: int) -> View:
+    def _read_copy(self, node: Node, source: int) -> HeadView:
         """A copy has the value of its source, but a buffer that holds a constant is not a constant."""
         if node.realized is not None and self.heads[self.views[source].head].constant:
             return self._add_head(node, (True,) * len(_shape_of(node)), (source,), op="STORE")
@@ -171,13 +149,13 @@ class Meanings:
         return bool(readers) and all(map(self._casts_back, readers))
 
     def _casts_back(self, reader: Node) -> bool:
-        if reader.op in MOVEMENT:
+        if reader.op in RESHAPING:
             return self._is_only_cast_back(reader)
         return (reader.op, reader.dtype) == ("CAST", "bool")
 
     # *** heads
 
-    def _cut(self, node: Node, op: str, source: int) -> View:
+    def _cut(self, node: Node, op: str, source: int) -> HeadView:
         """Reads PAD, SHRINK and FLIP: only the axes that change count, and where they begin."""
         before, after = self._shape(source), _shape_of(node)
         begins = _read_begins(node.arg, len(after))
@@ -191,7 +169,7 @@ class Meanings:
         arg = [begin if is_touched else "" for begin, is_touched in zip(begins, touched, strict=True)]
         return self._add_head(node, varies, (source,), arg)
 
-    def _reduce(self, node: Node, source: int) -> View:
+    def _reduce(self, node: Node, source: int) -> HeadView:
         """Names the axes as the head of the source has them, so that earlier movement ops do not matter."""
         axes, sizes = self.views[source].axes, self._shape(source)
         # tinygrad 0.12 has no axes if it reduces over an OUTER range; then a capture has no argument
@@ -211,7 +189,7 @@ class Meanings:
             varies = [True] * rank
         return self._add_head(node, varies, (source,), arg, places=False)
 
-    def _combine(self, node: Node, op: str, sources: Sequence[int]) -> View:
+    def _combine(self, node: Node, op: str, sources: Sequence[int]) -> HeadView:
         """Reads an elementwise op, its sources broadcast; the value of any other op varies along all axes."""
         shape = _shape_of(node)
         aligned = [self._align(source, shape) for source in sources]
@@ -239,13 +217,13 @@ class Meanings:
         op: str = "",
         constant: bool = False,
         places: bool = True,
-    ) -> View:
+    ) -> HeadView:
         """Adds a head and returns its view. `varies` says for each axis whether the value may vary along it; `arg`
         replaces the node's argument."""
         op, shape = op or name_op(node.op), _shape_of(node)
         differs = [it and size != 1 for it, size in zip(varies, shape, strict=True)]
         axes = _spread(range(len(shape)), differs)
-        if arg is None and op not in MOVEMENT:
+        if arg is None and op not in RESHAPING:
             arg = node.arg
         # the argument of a PARAM is a slot, the argument of a BUFFER its size, which the shape has
         parts = [] if op in LEAVES else [arg]
@@ -260,7 +238,7 @@ class Meanings:
             sources=tuple(self.views[source].head for source in sources),
             constant=constant,
         )
-        return View(self._keep(head), axes)
+        return HeadView(self._keep(head), axes)
 
     def _keep(self, head: Head) -> int:
         """Adds a head and returns its id. An equal head computed from numbers alone is not added twice."""

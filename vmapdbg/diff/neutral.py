@@ -9,10 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from vmapdbg.diff.meaning import Head, Meanings, View, name_op
+from vmapdbg.diff.meaning import Head, HeadView, Meanings
 from vmapdbg.diff.pairing import find_ranges
 from vmapdbg.diff.result import BufferizeChange, KernelChange, KernelSide, NodeChange, SameNode, ScheduleDiff
 from vmapdbg.model.capture import Bufferize, Kernel, Node, Range, Realized, Schedule
+from vmapdbg.model.ops import name_op
 from vmapdbg.model.schedule_index import index_of
 
 # since 0.14 the loops of a schedule are called WEAK
@@ -95,7 +96,7 @@ class _Neutral:
             self.realized[head], *others = sorted(nodes, key=self._rank_realized)
             self.again += [node for node in others if self.index.find_kept(node.id) is not None]
 
-    def view(self, node_id: int) -> View:
+    def view(self, node_id: int) -> HeadView:
         return self.meanings.views[node_id]
 
     def _group_realized(self) -> dict[int, list[Node]]:
@@ -171,14 +172,14 @@ class _Neutral:
         realized = node.realized and self._read_realized(node, node.realized)
         return replace(node, op="AGAIN", src=(view.head,), in_ranges=None, out_ranges=None, realized=realized)
 
-    def _pick(self, ranges: Sequence[str] | None, view: View) -> tuple[str, ...] | None:
+    def _pick(self, ranges: Sequence[str] | None, view: HeadView) -> tuple[str, ...] | None:
         """Returns the ranges along which a node's value varies, in the order of its head's axes."""
         if ranges is None or len(ranges) != len(view.axes):
             return None
         found = {axis: name for name, axis in zip(ranges, view.axes, strict=True) if axis is not None}
         return tuple(found[axis] for axis in sorted(found))
 
-    def _order(self, ranges: Sequence[str], view: View) -> tuple[str, ...]:
+    def _order(self, ranges: Sequence[str], view: HeadView) -> tuple[str, ...]:
         """Returns the ranges of a buffer in the order of its value's axes; ranges along which it does not vary come
         last. An axis of one element has no range."""
         picked = self._pick(ranges, view) or ()

@@ -12,7 +12,6 @@ from vmapdbg.model.capture import Range, Reason
 
 Key = TypeVar("Key", bound=Hashable)
 Thing = TypeVar("Thing", int, str)
-Item = TypeVar("Item")
 
 # A range that the pass numbered. `rm1` is the user's own: -1 in the program, on both sides.
 _NUMBERED = re.compile(r"\br\d\w*")
@@ -65,14 +64,6 @@ def match_in_order(pairs: Iterable[tuple[Thing, Thing]]) -> dict[Thing, Thing]:
 def share(common: int, whole: int) -> float:
     """Returns the share that two things have in common, from 0 to 1; `whole` is the sum of their sizes."""
     return 2 * common / whole if whole else 0.0
-
-
-def group_equal(items: Iterable[Item], key: Callable[[Item], Hashable]) -> list[list[Item]]:
-    """Groups items that have equal keys, in the order in which the keys first appear."""
-    groups: dict[Hashable, list[Item]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
-    return list(groups.values())
 
 
 # *** names of ranges

@@ -1,7 +1,7 @@
-"""What a diff says. These frozen dataclasses are the JSON document of `vmapdbg diff --json` (its own schema number).
+"""The result of a diff: the JSON document of `vmapdbg diff --json`, with a schema number of its own.
 
-`before` and `after` name the sides everywhere. Node ids and range names are those of their own side; the
-`renamed` of a schedule says which range of the one side is which of the other.
+The sides are called `before` and `after`. Node ids and range names belong to their side; `renamed` of a schedule maps
+range names of before to range names of after.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ DIFF_SCHEMA: Literal[1] = 1
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums over kernels, except `local_bytes` and `threads`: the most that one kernel has. `buffer_bytes` are the
-    GLOBAL BUFFERIZEs that were kept. `seconds` is what the launches of the kernels that were timed took, each the
-    median; None where none was, and of one schedule: a program is timed over the whole run."""
+    """Sums over kernels, except `local_bytes` and `threads`: the maximum of one kernel. `buffer_bytes` are the GLOBAL
+    BUFFERIZEs that were kept. `seconds` is the time of all launches of timed kernels, each counted as the median; None
+    if none was timed, and for a single schedule, because a program is timed over the whole run."""
 
     kernels: int
     copies: int
@@ -43,8 +43,8 @@ class Totals:
 
 @dataclass(frozen=True)
 class Side:
-    """One capture: what it is of, how it ended, and the totals of its schedules. `name` is the file that it was read
-    from, empty after a run."""
+    """One capture: its snippet and settings, how it ended, and the totals of its schedules. `name` is the file that it
+    was read from, "" after a run."""
 
     snippet: str
     target: str
@@ -59,8 +59,8 @@ class Side:
 
 @dataclass(frozen=True)
 class NodeChange:
-    """A node that is on both sides and was treated differently; `changed` names the fields that differ. `src` is one of
-    two edits of a program: the node stands in the same place, and reads something else."""
+    """A node that is on both sides and was treated differently; `changed` names the fields that differ. `src` differs
+    only between two edits of a program: the node has the same position but reads something else."""
 
     before: Node
     after: Node
@@ -69,7 +69,7 @@ class NodeChange:
 
 @dataclass(frozen=True)
 class SameNode:
-    """A node that was treated the same on both sides: its two ids, the rest as it is after."""
+    """A node that was treated the same on both sides: its two ids, and its fields after."""
 
     before: int
     after: int
@@ -81,7 +81,7 @@ class SameNode:
 
 @dataclass(frozen=True)
 class VmapChange:
-    """A node whose line in `vmap_map` changed; no ranges: it has none on that side."""
+    """A node whose entry in `vmap_map` changed. A side without an entry has no ranges."""
 
     before: int
     after: int
@@ -94,10 +94,9 @@ class VmapChange:
 class BufferizeChange:
     """One BUFFERIZE on one side or both.
 
-    `changed` names the fields that differ. `added_ranges` are closed after and not before, by their names after;
-    `removed_ranges` the other way round.
-    `ambient` are the ambient ranges of the node on either side; `lost_before` and `lost_after` those that a kept
-    GLOBAL buffer does not close, so that one iteration wins.
+    `changed` names the fields that differ. `added_ranges` are closed only after, `removed_ranges` only before.
+    `ambient` are the ambient ranges of the node on either side. `lost_before` and `lost_after` are the ambient ranges
+    that a kept GLOBAL buffer does not close, so that only one iteration survives.
     """
 
     status: ChangeStatus
@@ -124,9 +123,9 @@ class KernelSide:
 class KernelChange:
     """Kernels that compute the same.
 
-    `fused-from`: one after computes the outputs of several before; `split-into`: the other way round. `matched_by` is
-    empty for a kernel of one side. `changed` names the fields that differ, of a pair; `source` is no change where only
-    the kernel, its variables or its buffers have other names.
+    `fused-from`: one kernel after computes the outputs of several kernels before; `split-into`: the reverse.
+    `matched_by` is "" for a kernel of one side. `changed` names the fields of a pair that differ. Other names of the
+    kernel, its variables or its buffers are no change of `source`.
     """
 
     status: KernelStatus
@@ -140,10 +139,9 @@ class KernelChange:
 class ValueDiff:
     """One output of a schedule, compared.
 
-    `status` is `equal` (to the bit), `close` (within `rtol` and `atol`), `different` or `unknown` (a side has no
-    such output). `first` is the offset in the sample of the first element that differs, `index` its index in the
-    tensor where every element was sampled. Numbers are None where they say nothing, infinities and NaN are
-    `"inf"`, `"-inf"`, `"nan"`.
+    `status` is `equal` (to the bit), `close` (within `rtol` and `atol`), `different` or `unknown` (a side has no such
+    output). `first` is the offset in the sample of the first element that differs, `index` its index in the tensor if
+    every element was sampled. Unknown numbers are None; infinities and NaN are `"inf"`, `"-inf"`, `"nan"`.
     """
 
     number: int
@@ -166,8 +164,8 @@ class ValueDiff:
 
 @dataclass(frozen=True)
 class PrintedDiff:
-    """What the snippets printed: `line` is the number, from 1, of the first line that differs, None where none does;
-    a side that ended before it has None there."""
+    """What the snippets printed. `line` is the number, from 1, of the first line that differs, None if none does. The
+    line of a side that ended earlier is None."""
 
     equal: bool
     line: int | None
@@ -177,14 +175,14 @@ class PrintedDiff:
 
 @dataclass(frozen=True)
 class ScheduleDiff:
-    """A pair of schedules, or one that only one side has (`before` or `after` is None: the index).
+    """A pair of schedules, or a schedule of one side. `before` and `after` are their indices, None if there is none.
 
-    `renamed` maps the range names of before to those of after, names that stay included; `removed_ranges` and
-    `added_ranges` have no partner. Of two tinygrads the nodes that mean the same are paired; `folded_before` and
-    `folded_after` only write that down in another way: a broadcast, a permutation, a store of an output. Their outputs
-    stand in no `bufferizes`: some releases have them as arguments. `buffer_op_before` and `buffer_op_after` are what
-    the sides call those. `values` is the worst of `outputs`: `different`, `close`, `equal`; `unknown`
-    where none was compared.
+    `renamed` maps range names of before to range names of after, including equal names; `removed_ranges` and
+    `added_ranges` have no partner. For two tinygrads, nodes with the same meaning are paired. `folded_before` and
+    `folded_after` are nodes that only show another node's value: a broadcast, a permutation, a store of an output. Then
+    `bufferizes` does not contain outputs, because they are arguments in some releases. `buffer_op_before` and
+    `buffer_op_after` are the names of a BUFFERIZE. `values` is the worst status of `outputs`, `unknown` if none was
+    compared.
     """
 
     before: int | None
@@ -212,24 +210,24 @@ class ScheduleDiff:
 
     @property
     def index(self) -> int:
-        """The index after, before where only that side has it."""
+        """The index after, or before if there is no schedule after."""
         index = self.before if self.after is None else self.after
         assert index is not None
         return index
 
     def pair_nodes(self) -> dict[int, int]:
-        """Returns the id after of each node of before that is on both sides."""
+        """Maps the ids of before to the ids of after, for nodes on both sides."""
         same = {item.before: item.after for item in self.same_nodes}
         return same | {item.before.id: item.after.id for item in self.nodes}
 
     @property
     def is_pair(self) -> bool:
-        """Both sides have this schedule."""
+        """Whether both sides have this schedule."""
         return self.before is not None and self.after is not None
 
     @property
     def is_empty(self) -> bool:
-        """The scheduler did the same on both sides, and no value differs by more than rounding."""
+        """Whether the scheduler did the same on both sides, and no value differs by more than rounding."""
         if self.totals_before is None or self.totals_after is None:
             return False
         same_copies = self.totals_before.copies == self.totals_after.copies
@@ -242,13 +240,12 @@ class ScheduleDiff:
 
 @dataclass(frozen=True)
 class CaptureDiff:
-    """Two captures compared. Captures of different snippets are compared too; `same_snippet` then is false.
+    """Two captures compared. `same_snippet` is false if they are of different snippets.
 
-    `values` is `different` where any output is, else `close` or `equal` where at least one was compared, else
-    `unknown`. `printed` is None where nobody recorded it. `schedules` are in the order of after, those of before
-    alone where they stood. `findings_gone` are what lint finds before and not after, `findings_new` the other way
-    round. `same_lines` has for lines of before where they stand after, of two edits of a program: lines that are the
-    same, and edited ones that are alike.
+    `values` is `different` if any output is, else `close` or `equal` if any was compared, else `unknown`. `printed` is
+    None if it was not recorded. `schedules` are in the order of after; a schedule of before alone follows its
+    predecessor. `findings_gone` are the findings of lint before that are gone after, `findings_new` are new after. For
+    two edits of a program, `same_lines` maps lines of before to equal or similar lines of after.
     """
 
     schema: Literal[1]
@@ -265,7 +262,7 @@ class CaptureDiff:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing changed. Patches, versions and targets are labels: that they differ is no change."""
+        """Whether nothing changed. Other patches, versions and targets are no change."""
         ended = self.before.error == self.after.error
         same_printed = self.printed is None or self.printed.equal
         return ended and same_printed and all(item.is_empty for item in self.schedules)

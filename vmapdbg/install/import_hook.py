@@ -1,8 +1,8 @@
-"""Patches modules of tinygrad while they are imported.
+"""Changes modules of tinygrad while they are imported: patches them, or has them listened to, or both.
 
-A `PatchingFinder` in front of `sys.meta_path` lets the installed file run and then calls a function on the module,
-before the importer sees it: a later `from tinygrad.x import name` gets the patched name. Each process with the overlay
-imports this module at its start, so it imports little.
+One `TinygradFinder` in front of `sys.meta_path` lets the installed file run, then calls the patch of the module, then
+its listener, before the importer sees it: a later `from tinygrad.x import name` gets the changed name. Each process
+with the overlay imports this module at its start, so it imports little.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 Patch = Callable[[types.ModuleType], None]
 
@@ -22,49 +23,42 @@ class OverlayError(ImportError):
     """tinygrad cannot be patched; the message is one line for the user."""
 
 
-class PatchingLoader(importlib.abc.Loader):
-    """Runs the installed module, then `patch` on it, before the importer sees it."""
+class Listener(Protocol):
+    """Looks at modules of tinygrad and of the overlay as they are imported."""
 
-    def __init__(self, loader: importlib.abc.Loader, patch: Patch):
-        self.loader, self.patch = loader, patch
+    def wants(self, name: str) -> bool:
+        """Whether the listener looks at a module of this name."""
+        ...
 
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType | None:
-        return self.loader.create_module(spec)
+    def compile(self, module: types.ModuleType, loader: importlib.abc.Loader) -> types.CodeType | None:
+        """Returns the code to run in place of the module's own; None for its own."""
+        ...
 
-    def exec_module(self, module: types.ModuleType) -> None:
-        self.loader.exec_module(module)
-        try:
-            self.patch(module)
-        except ImportError as error:
-            # UnknownShape: a thing is not what the patch knows; else a name that it imports from tinygrad is not there
-            raise OverlayError(str(error)) from None
-
-    # inspect and runpy ask a loader for more than importing it takes: get_source, get_code, is_package
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.loader, name)
+    def ready(self, module: types.ModuleType) -> None:
+        """The module ran and is patched; nobody has imported it yet."""
+        ...
 
 
-class PatchingFinder(importlib.abc.MetaPathFinder):
-    """Finds tinygrad modules as the other finders do, and has those that are named in `patches` patched.
+class TinygradFinder(importlib.abc.MetaPathFinder):
+    """Finds modules of tinygrad as the other finders do, and changes those that have a patch or a listener.
 
-    `before_import` is called with the spec of tinygrad each time it is about to be imported; it may refuse it.
+    `before_import` is called with the spec of tinygrad each time it is about to be imported; it may raise OverlayError.
     `new_modules` has the file of each module that tinygrad gets besides its own.
     """
 
-    def __init__(
-        self,
-        patches: Mapping[str, Patch],
-        before_import: Callable[[importlib.machinery.ModuleSpec], None],
-        new_modules: Mapping[str, Path] | None = None,
-    ):
-        self.patches, self.before_import, self.new_modules = patches, before_import, new_modules or {}
+    def __init__(self) -> None:
+        self.patches: Mapping[str, Patch] = {}
+        self.before_import: Callable[[importlib.machinery.ModuleSpec], None] = lambda spec: None
+        self.new_modules: Mapping[str, Path] = {}
+        self.listener: Listener | None = None
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname in self.new_modules:
             return importlib.util.spec_from_file_location(fullname, self.new_modules[fullname])
-        if fullname != "tinygrad" and fullname not in self.patches:
+        is_heard = self.listener is not None and self.listener.wants(fullname)
+        if fullname != "tinygrad" and fullname not in self.patches and not is_heard:
             return None
         spec = self._find_installed(fullname, path, target)
         if spec is None:
@@ -72,8 +66,10 @@ class PatchingFinder(importlib.abc.MetaPathFinder):
         if fullname == "tinygrad":
             self.before_import(spec)
             return spec
-        assert spec.loader is not None, f"{fullname} has no loader"
-        spec.loader = PatchingLoader(spec.loader, self.patches[fullname])
+        if spec.loader is None:
+            # a folder without code
+            return spec
+        spec.loader = _ChangingLoader(spec.loader, self.patches.get(fullname), self.listener if is_heard else None)
         return spec
 
     def _find_installed(
@@ -86,3 +82,46 @@ class PatchingFinder(importlib.abc.MetaPathFinder):
             if spec is not None:
                 return spec
         return None
+
+
+class _ChangingLoader(importlib.abc.Loader):
+    """Runs the installed module, then its patch, then tells the listener, before the importer sees it."""
+
+    def __init__(self, loader: importlib.abc.Loader, patch: Patch | None, listener: Listener | None):
+        self.loader, self.patch, self.listener = loader, patch, listener
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType | None:
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        self._run(module)
+        if self.patch is not None:
+            try:
+                self.patch(module)
+            except ImportError as error:
+                # UnknownShape: a name is not what the patch knows; else a name that it imports from tinygrad is missing
+                raise OverlayError(str(error)) from None
+        if self.listener is not None:
+            self.listener.ready(module)
+
+    def _run(self, module: types.ModuleType) -> None:
+        code = None if self.listener is None else self.listener.compile(module, self.loader)
+        if code is None:
+            self.loader.exec_module(module)
+        else:
+            exec(code, module.__dict__)
+
+    # inspect and runpy ask a loader for more than importing it takes: get_source, get_code, is_package
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.loader, name)
+
+
+def tinygrad_finder() -> TinygradFinder:
+    """Returns the one finder of this process, in front of the finders that would load the installed files as they
+    are."""
+    for finder in sys.meta_path:
+        if isinstance(finder, TinygradFinder):
+            return finder
+    finder = TinygradFinder()
+    sys.meta_path.insert(0, finder)
+    return finder

@@ -19,7 +19,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
-from vmapdbg.install.import_hook import OverlayError, PatchingFinder
+from vmapdbg.install.import_hook import OverlayError, tinygrad_finder
 from vmapdbg.install.observer import Observer
 
 TINYGRAD_VERSION = "0.12.0"
@@ -140,10 +140,10 @@ def install(patches: str | None = None) -> None:
     load_patching()
     importlib.import_module(_STATE).start(chosen, Observer())
     folder = overlay_dir()
-    patched = {name: partial(_apply_overlay, overlay_name) for name, overlay_name in patched_modules(folder).items()}
-    new = {name: folder / file for name, file in _NEW_MODULES.items()}
-    # in front of the finder that would load the installed files as they are
-    sys.meta_path.insert(0, PatchingFinder(patched, _prepare_import, new))
+    finder = tinygrad_finder()
+    finder.patches = {name: partial(_apply_overlay, changed) for name, changed in patched_modules(folder).items()}
+    finder.before_import = _prepare_import
+    finder.new_modules = {name: folder / file for name, file in _NEW_MODULES.items()}
 
 
 def _apply_overlay(overlay_name: str, module: types.ModuleType) -> None:

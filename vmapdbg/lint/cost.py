@@ -24,11 +24,11 @@ def find_large_local_memory(capture: Capture, baseline: Capture | None) -> Itera
     """LOCAL memory (threadgroup, shared) is small: 32,768 bytes on Metal, 49,152 on CUDA. A kernel that needs more does
     not compile, or does not start.
 
-    Decided by the sum over the kernel: the buffers that fusion keeps in LOCAL memory and those that a GROUP reduce
-    needs, together. The limit is the one that tinygrad's renderer of the target has. A target without such memory (c,
-    llvm) has no limit here.
+    How it decides: by the sum over the kernel of the buffers that fusion keeps in LOCAL memory and the buffers that a
+    GROUP reduce needs. The limit is the limit in tinygrad's renderer of the target. A target without such memory (c,
+    llvm) has no limit.
 
-    What to try: turn off what keeps the buffer in LOCAL memory (fuse-broadcast), or turn on local-budget.
+    What to try: turn off the patch that keeps the buffer in LOCAL memory (fuse-broadcast), or turn on local-budget.
     """
     for schedule, number, kernel in each_kernel(capture):
         if kernel.local_limit is None or kernel.local_bytes <= kernel.local_limit:
@@ -53,15 +53,16 @@ def _advise_local(capture: Capture) -> str:
 
 @rule("VD103", "parallelism lost", "warning", compares=True)
 def find_lost_parallelism(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
-    """A kernel does what several kernels of the baseline do, in fewer threads: each thread does more, and the whole is
-    slower, although there are fewer kernels.
+    """A kernel does the work of several kernels of the baseline in fewer threads. Each thread does more, and the
+    program is slower although it has fewer kernels.
 
-    Decided against the baseline, the same snippet with other patches (`--baseline`, every switchable patch off when it
-    is not given): the kernel has at most half the threads of the baseline's busiest kernel, and its ops for each thread
-    are at least twice those of the baseline's kernels together. A saved capture needs `--baseline FILE.json` for it.
+    How it decides: against the baseline, which is the same snippet with other patches (`--baseline`; by default every
+    switchable patch is off). The kernel has at most half the threads of the baseline's busiest kernel, and its ops for
+    each thread are at least twice those of the baseline's kernels together. A saved capture needs `--baseline
+    FILE.json`.
 
-    What to try: turn on fusion-guard, turn off fuse-broadcast where that made one kernel of several, or put
-    .contiguous() where the kernels should be two.
+    What to try: turn on fusion-guard, turn off fuse-broadcast if it made one kernel of several, or put .contiguous()
+    between the parts that should be two kernels.
     """
     if baseline is None:
         return
@@ -84,17 +85,18 @@ def find_lost_parallelism(capture: Capture, baseline: Capture | None) -> Iterato
 
 @rule("VD104", "redundant work", "warning", compares=True)
 def find_redundant_work(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
-    """A kernel computes the same values again and again: a reduce inside the loop that reads its result, a broadcast
-    value computed anew for each element.
+    """A kernel computes the same values again and again: a reduce is inside the loop that reads its result, or a
+    broadcast value is computed again for each element.
 
-    Decided on counts: the ops that the linear program executes (each op times the trip counts of its loops times the
-    threads) are at least 4 times those that the tensor graph asks for; and, where there is a baseline, at least 1.5
-    times those of the baseline's kernels that it stands for. Kernels that execute less than 1,000 ops are left out.
+    How it decides: by counts. The ops that the linear program executes (each op times the trip counts of its loops
+    times the threads) are at least 4 times the ops that the tensor graph asks for. If there is a baseline, they are
+    also at least 1.5 times the ops of the baseline's kernels that do the same work. Kernels that execute fewer than
+    1,000 ops are not checked.
 
-    What to try: turn on the patches that weigh it, where they are off (fusion-guard, realize-reused); turn off
-    fuse-broadcast where that made one kernel of several of the baseline's; or put .contiguous() after the value that is
-    computed again. From tinygrad 0.14 on that is .clone(): there .contiguous() makes no buffer of what is made of
-    constants alone, as the sine of an arange is.
+    What to try: turn on the patches that weigh such work, if they are off (fusion-guard, realize-reused). Turn off
+    fuse-broadcast if it made one kernel of several. Or put .contiguous() after the value that is computed again. Since
+    tinygrad 0.14 use .clone() instead: there .contiguous() makes no buffer of a value computed from constants alone,
+    such as the sine of an arange.
     """
     before = {}
     if baseline is not None:

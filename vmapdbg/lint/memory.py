@@ -14,20 +14,20 @@ from vmapdbg.model.wording import format_plural, inflect
 @rule("VD101", "overlapping stores", "error")
 def find_overlapping_stores(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
     """A kernel stores inside a loop, or in each of several threads or launches, and the address of the store does not
-    use that loop: every step writes to the same place, and only the last one is left. This is how a vmap scope loses
-    its batch: every row of the result is that of the last batch element. No error is raised.
+    use that loop. So every step writes to the same element, and only the last value survives. This is how a vmap scope
+    loses its batch: every row of the result is the row of the last batch element. No error is raised.
 
-    It is also found where addresses use every loop and still meet: a stride that is too small, two loops that count the
-    same elements.
+    The rule also finds stores whose address uses every loop but repeats: a stride that is too small, or two loops that
+    count the same elements.
 
-    Decided on the linear program: a loop counts as lost where neither the address nor the gate of a store is computed
-    from it, directly or through a load, while the stored value is; or where the gate lets only the first of some
-    threads through, and each of them has another value to store. Where all loops are used, the elements that the stores
-    reach are counted exactly; where that cannot be done, nothing is said. In LOCAL memory only the threads of one group
-    count: each step of a loop may use it again.
+    How it decides: in the linear program, a loop counts as lost if neither the address nor the gate of a store is
+    computed from it, directly or through a load, but the stored value is. It is also lost if the gate lets only the
+    first of some threads through, and each of them has another value to store. If all loops are used, the rule counts
+    the elements that the stores reach; if they cannot be counted exactly, it reports nothing. In LOCAL memory only the
+    threads of one group count, because each step of a loop may use that memory again.
 
-    What to try: a buffer inside a scope needs the ambient ranges among those it closes (patch ambient-ranges; with
-    nested scopes also nested-ranges). `vmapdbg why NODE` shows the ranges of the buffer's node.
+    What to try: a buffer inside a scope must close the ambient ranges (patch ambient-ranges; for nested scopes also
+    nested-ranges). `vmapdbg why NODE` shows the ranges of the buffer's node.
     """
     for schedule, number, kernel, access in each_access(capture):
         message = _explain_store(schedule, kernel, access)
@@ -112,18 +112,19 @@ def _find_unscheduled(capture: Capture, schedule: Schedule) -> Iterator[Finding]
 
 @rule("VD105", "address outside of its buffer", "error")
 def find_outside(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
-    """A load or a store of a kernel has an address outside of its buffer in some step of its loops: it reads what
-    belongs to another buffer, or overwrites it, or the process ends.
+    """A load or a store of a kernel has an address outside of its buffer in some step of its loops. It reads or
+    overwrites the memory of another buffer, or the process crashes.
 
-    Decided for every step of every loop and thread, where the gate of the access holds: the bounds of each independent
-    part of the address are exact. An address that is made of loaded values, or has a variable in it, is only looked at
-    where the gate bounds it; where that leaves it open nothing is said.
+    How it decides: for every step of every loop and thread in which the gate of the access is true. The bounds of each
+    independent part of the address are exact. An address with loaded values or a variable is checked only if the gate
+    bounds it.
 
-    The ranges of the nodes are looked at as well: an index that leaves its axis is wrapped around when the axes become
-    one address, and the kernel then reads another element of the same buffer.
+    The rule also checks the ranges of the nodes. An index that leaves its axis wraps around when the axes become one
+    address, so the kernel reads another element of the same buffer.
 
-    What to try: look at the range that the address is made of. Typical causes are the lost valid of a PAD or SHRINK, a
-    stride or an order of ranges that differs between the buffer and its reader, and a buffer that is too short.
+    What to try: look at the ranges that the address is computed from. Typical causes are the lost valid of a PAD or
+    SHRINK, a stride or an order of ranges that differs between the buffer and its reader, and a buffer that is too
+    short.
     """
     # wrong ranges give wrong addresses: the ranges name the node, so the address is not reported again
     explained: set[tuple[int, int | None]] = set()
@@ -189,15 +190,14 @@ def _explain_address(kernel: str, access: Access) -> str:
 
 @rule("VD106", "elements never written", "error")
 def find_unwritten(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
-    """The schedule made a buffer, one kernel writes it, and the kernel does not write all of it: the rest holds what
-    was in that memory before.
+    """The schedule created a buffer and one kernel writes it, but not all of it. The rest of the buffer has old data.
 
-    Decided by counting the elements that the stores of the kernel reach over all steps of its loops, its threads and
-    its launches. Buffers that are written in part on purpose (an assign to a slice of a tensor) are not new, and are
-    left out; so are shapes with a variable. What is too large to count is found only where there are fewer stores than
-    elements.
+    How it decides: it counts the elements that the stores of the kernel reach over all steps of its loops, its threads
+    and its launches. Buffers that are written in part on purpose (an assign to a slice of a tensor) are not new and are
+    not checked, and neither are shapes with a variable. If the elements are too many to count, the rule only reports
+    kernels with fewer stores than elements.
 
-    What to try: a range of the buffer is missing in the kernel, or counts too little; `vmapdbg why NODE` shows them.
+    What to try: a range of the buffer is missing in the kernel, or is too short; `vmapdbg why NODE` shows them.
     """
     for schedule, number, kernel, access in each_access(capture):
         if not kernel.fresh or access.kind != "store" or access.addrspace != "GLOBAL":
@@ -224,15 +224,15 @@ def _count_written(access: Access) -> int | None:
 
 @rule("VD110", "overwritten input", "error")
 def find_overwritten_inputs(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
-    """An output of the schedule has the memory of one of its inputs, and nothing in the graph assigns to that input:
-    when the kernel has run, the tensor that the input belongs to has changed. No error is raised.
+    """An output of the schedule has the memory of one of its inputs, but nothing in the graph assigns to that input.
+    When the kernel has run, the input tensor has changed. No error is raised.
 
-    Decided by the memory that each kernel is given as its first argument: it is a BUFFER or PARAM of the graph before
-    it was scheduled, and no ASSIGN or STORE of the graph goes there. Nothing is said of schedules on several devices,
-    and of custom kernels.
+    How it decides: by the memory that each kernel gets as its first argument. It is a BUFFER or PARAM of the graph
+    before scheduling, and no ASSIGN or STORE of the graph writes to it. Schedules on several devices and custom kernels
+    are not checked.
 
-    What to try: in 0.12 an output that is the same as an input but for a DETACH, or a constant that was folded from one
-    (x - x), gets the memory of that input: `.contiguous()` gives it memory of its own.
+    What to try: in 0.12, an output gets the memory of an input if it equals that input except for a DETACH, or if it is
+    a constant that was folded from the input (x - x). `.contiguous()` gives it memory of its own.
     """
     for schedule, number, kernel in each_kernel(capture):
         if kernel.overwrites is None:

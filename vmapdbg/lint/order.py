@@ -13,15 +13,15 @@ from vmapdbg.model.wording import format_plural
 
 @rule("VD107", "range left open", "error")
 def find_open_ranges(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
-    """The value of a buffer depends on a range that the store into the buffer does not close: there is no loop that
-    runs it. tinygrad then fails with "input to kernel must be AFTER or BUFFER, not Ops.INDEX", or with a program that
-    has a loop without an end.
+    """The value of a buffer depends on a range that the store into the buffer does not close: no loop runs it. tinygrad
+    then fails with "input to kernel must be AFTER or BUFFER, not Ops.INDEX", or makes a program with a loop that has no
+    end.
 
-    Decided on the range records: the ranges of each store into a GLOBAL buffer, less those it ends. OUTER ranges stay
-    open on purpose, the schedule runs them. LOCAL buffers live inside the loops around them.
+    How it decides: by the ranges of each store into a GLOBAL buffer that the store does not end. OUTER ranges stay open
+    on purpose, because the schedule runs them. LOCAL buffers are inside the loops around them.
 
-    What to try: turn on close-ranges, which closes every open range of what is stored; or the range has no place in the
-    value: `vmapdbg why NODE` shows where it comes from.
+    What to try: turn on close-ranges, which closes every open range of a stored value. Or the value should not depend
+    on the range: `vmapdbg why NODE` shows where it comes from.
     """
     for schedule in capture.schedules:
         for bufferize in schedule.bufferizes:
@@ -60,16 +60,16 @@ def _advise_closing(capture: Capture, node: int | None) -> str:
 
 @rule("VD108", "accumulator reset", "error")
 def find_resets(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
-    """A reduce adds to a register in a loop. The register is initialised before the loop, and read when the loop is
-    done. Here the kernel initialises it inside the loop: each step forgets those before it, and what is read is the
-    last step alone. A softmax then does not sum to one. No error is raised.
+    """A reduce adds to a register in a loop. The register should be initialised before the loop and read after it. Here
+    the kernel initialises it inside the loop: each step forgets the earlier steps, and only the last step is read. A
+    softmax then does not sum to one. No error is raised.
 
-    Decided on the linear program: the loop stores to a register a value that does not come from the register, then adds
-    to it a value that the loop changes, both at an address that the loop does not change; and after the end of the loop
-    a load takes the sum. A register that is read inside the loop only is none of it.
+    How it decides: in the linear program, the loop stores a value to a register that does not depend on the register.
+    Then it adds a value that the loop changes, both at an address that the loop does not change. After the end of the
+    loop, a load reads the sum. A register that is read only inside the loop is not reported.
 
-    What to try: it comes from the order that tinygrad lowers a kernel with several reduces to. 0.14.0 does it with
-    PCONTIG=2: another PCONTIG makes several kernels of it, and so does a `.contiguous()` in front of the reduce.
+    What to try: the cause is the order in which tinygrad lowers a kernel with several reduces. 0.14.0 does it with
+    PCONTIG=2. Another PCONTIG, or a `.contiguous()` in front of the reduce, makes several kernels of it.
     """
     for schedule, number, kernel in each_kernel(capture):
         for reset in kernel.resets:
@@ -89,14 +89,14 @@ def _explain_reset(kernel: Kernel, reset: Reset) -> str:
 
 @rule("VD109", "wrong order of a read and a write", "error")
 def find_wrong_order(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
-    """A value was made from a tensor before something was assigned to the tensor, so it should be computed from what
-    the tensor held before. Its kernel runs after the kernel of the assign, in the same schedule, and reads the new
-    values. Or the opposite: a value that was made after the assign is computed from the old ones. No error is raised.
+    """A value is computed from a tensor, and later something is assigned to the tensor: the value should use the old
+    contents. But its kernel runs after the kernel of the assign, in the same schedule, and reads the new contents. Or
+    the opposite: a value that comes after the assign uses the old contents. No error is raised.
 
-    Decided by comparing the graph before it was scheduled with the order of the kernels: which writes the part of the
-    graph that a kernel computes comes after, and which kernels have written the memory by then. The two must touch the
-    same elements: the writing kernel stores to all elements from one to another, and those that are read are among
-    them. Nothing is said of schedules on several devices, of custom kernels, and of copies.
+    How it decides: it compares the graph before scheduling with the order of the kernels. From the graph it knows which
+    writes the kernel's part comes after; from the kernels, which of them have written the memory by then. The two
+    kernels must touch the same elements: the writing kernel stores to all elements between two bounds, and the elements
+    that are read are between them. Schedules on several devices, custom kernels and copies are not checked.
 
     What to try: realize the value before the assign, or make it `.contiguous()`; or realize the assign by itself.
     """

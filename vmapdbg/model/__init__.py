@@ -1,1 +1,1 @@
-"""What every part speaks: the Capture and its words, as data, as a file, with an index. Nothing here knows tinygrad."""
+"""The data that all parts share: the Capture, its vocabulary, its file and its index. Nothing here knows tinygrad."""

@@ -1,15 +1,14 @@
-"""The data every part of vmapdbg speaks: one Capture of one run of a snippet.
+"""The data that all parts of vmapdbg share: one Capture of one run of a snippet.
 
 These frozen dataclasses are the JSON contract (schema 1): field names are the JSON keys, in this order. The accepted
-values of a field stand in `vocabulary`. The child process builds a Capture, `data` turns it into plain data and back,
-`store` reads and writes it, `render` makes the sentences and shows it. Nothing here knows tinygrad.
+values of a field are in `vocabulary`. The child process builds a Capture, `data` turns it into plain data and back,
+`store` reads and writes files, `page` shows it. Nothing here knows tinygrad.
 
-A field with a default came to schema 1 later than the others: a file from before does not have it.
+A field with a default was added to schema 1 later: older files do not have it.
 
-Terms are tinygrad's own. One is ours: an **ambient range** of a node is a vmap RANGE that the node's value
-depends on and that its own range tuple (`in_ranges`, `out_ranges`) does not hold, because VMAPOUT strips it on
-the way in. A buffer for such a node needs its ambient ranges as extra dimensions, or every batch element lands
-in the same place.
+Terms are tinygrad's own, except one: an **ambient range** of a node is a vmap RANGE that the node's value depends on
+but that its range tuples (`in_ranges`, `out_ranges`) do not contain, because VMAPOUT strips it. A buffer for such a
+node needs its ambient ranges as extra dimensions, or all batch elements are stored in the same place.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ SCHEMA: Literal[1] = 1
 
 @dataclass(frozen=True)
 class Condition:
-    """A test in tinygrad's source that a decision stood under: its line, its text, and whether it held (None where that
-    would have to be computed). `values` has its parts by their text, rendered, as they were when it was tested."""
+    """A condition in tinygrad's source that led to a decision: its line, its text, and whether it was true (None if
+    unknown). `values` maps the text of its parts to their rendered values at that time."""
 
     line: int
     text: str
@@ -49,8 +48,7 @@ class Condition:
 @dataclass(frozen=True)
 class Decision:
     """The statement of tinygrad's source that decided. `file` is relative to tinygrad's folder
-    (`schedule/indexing.py`), `function` is the one that the statement is in; `conditions` are in the order of the
-    source."""
+    (`schedule/indexing.py`), `function` contains the statement; `conditions` are in the order of the source."""
 
     file: str
     line: int
@@ -61,12 +59,11 @@ class Decision:
 
 @dataclass(frozen=True)
 class Reason:
-    """One decision as data: a rule, and what it was applied to.
+    """One decision: a rule and its operands, which `vocabulary` lists for each rule.
 
-    `nodes` are ids, `ranges` are rendered as tinygrad renders them. Where a rule is about pairs of them, `nodes[i]`
-    belongs to `ranges[i]`. `numbers` are what was counted or measured, by name. `axis` is where consumers disagree: an
-    axis of the node, or the name of an ambient range. Which operands a rule has is said beside it in `vocabulary`. `at`
-    is where tinygrad's own code decided so, where that was observed.
+    `nodes` are ids, `ranges` are rendered as tinygrad renders them. If a rule is about pairs of them, `nodes[i]`
+    belongs to `ranges[i]`. `numbers` are counts and measurements, by name. `axis` is where consumers disagree: an axis
+    of the node, or the name of an ambient range. `at` is the place in tinygrad's code that decided, if it was observed.
     """
 
     rule: Rule
@@ -81,9 +78,9 @@ class Reason:
 class Realized:
     """Why a node is written to a buffer.
 
-    `axes` are the axes given new ranges (all of them: a GLOBAL buffer; some: a LOCAL one). `reason` says it in a word.
-    `detail` is a sentence that names the op, the consumers or the ranges that caused it; it is made from `reasons`, the
-    one that decided first.
+    `axes` are the axes with new ranges (all axes: a GLOBAL buffer; some: a LOCAL buffer). `reason` is one word.
+    `detail` is a sentence with the op, the consumers or the ranges that caused it. It is written from `reasons`, which
+    are in the order in which they decided.
     """
 
     axes: tuple[int, ...]
@@ -94,7 +91,7 @@ class Realized:
 
 @dataclass(frozen=True)
 class Outside:
-    """A range that leaves the axis it indexes: it goes from `lowest` to `highest`, and the axis has `size` elements."""
+    """A range that leaves its axis: it goes from `lowest` to `highest`, and the axis has `size` elements."""
 
     axis: int
     range: str
@@ -105,11 +102,11 @@ class Outside:
 
 @dataclass(frozen=True)
 class Unsplit:
-    """A reduce that stock tinygrad would make in two kernels, and a patch of the overlay leaves whole.
+    """A reduce that stock tinygrad splits into two kernels, and that a patch of the overlay leaves whole.
 
-    `rule` says what it is instead, `gather`: along `axes` of its source an index picks one element. `rest` are the axes
-    that stock would add up with these, and that are a reduce of their own now. Stock's first kernel would make
-    `between` of `source` and store it, its second one `result` of that (shapes). `detail` is a sentence made of it all.
+    `rule` is the reason. `gather`: along `axes` of its source an index picks one element. `rest` are the axes that
+    stock would reduce together with these, and that now are a reduce of their own. Shapes: stock's first kernel would
+    reduce `source` to `between`, its second kernel `between` to `result`. `detail` is a sentence about all of this.
     """
 
     rule: UnsplitRule
@@ -123,14 +120,13 @@ class Unsplit:
 
 @dataclass(frozen=True)
 class Node:
-    """One UOp of the tensor graph as the rangeify pass saw it. A node's id is larger than those of its sources.
+    """One UOp of the tensor graph as the rangeify pass saw it. A node's id is larger than the ids of its sources.
 
-    `shape` is None for an op without one. `src` are node ids. Ranges are rendered as tinygrad renders them
-    (`r4`, `rm1`, `(r4*2+r5)`), one an axis; `ambient` are range names. `line` is `file:number` of the user's code.
-    `arg` is what else makes the op what it is: the axes of a reduce, the argument of a movement op, a constant, a
-    varg. `outside` are those of its `in_ranges` that leave the shape of its first source. `method` is
-    the method of Tensor that is called at `line` and makes the node (`softmax`), None where the call is of no method.
-    `unsplit` is why it is one reduce where stock tinygrad would have two, None where that is not so.
+    `shape` is None for an op without a shape. `src` are node ids. Ranges are rendered as tinygrad renders them (`r4`,
+    `rm1`, `(r4*2+r5)`), one for each axis; `ambient` are range names. `line` is `file:number` of the user's code. `arg`
+    is the op's argument: the axes of a reduce, the argument of a movement op, a constant, a varg. `outside` are the
+    `in_ranges` that leave the shape of its first source. `method` is the method of Tensor called at `line` that creates
+    the node (`softmax`), if any. `unsplit` is why it is one reduce if stock tinygrad would have two.
     """
 
     id: int
@@ -151,8 +147,8 @@ class Node:
 
 @dataclass(frozen=True)
 class Range:
-    """One RANGE of a schedule: its rendered name, its size (a string where symbolic), LOOP, REDUCE or OUTER,
-    and whether a VMAPIN or VMAPOUT brought it."""
+    """One RANGE of a schedule: its rendered name, its size (a string if symbolic), its axis type (LOOP, REDUCE or
+    OUTER), and whether a VMAPIN or VMAPOUT created it."""
 
     name: str
     size: int | str
@@ -170,12 +166,12 @@ class VmapEntry:
 
 @dataclass(frozen=True)
 class Bufferize:
-    """One BUFFERIZE the pass made for `node`.
+    """One BUFFERIZE that the pass created for `node`.
 
-    `closed_ranges` are its dimensions, ambient ones first; `size` is in elements, `bytes` in bytes. `reason`
-    is a sentence that says which test of the cost function decided its `outcome`, with the numbers; it is made from
-    `decided`. `left_open` are ranges of its value that its store does not close, OUTER ones apart. `outside` are ranges
-    of a reader's index that leave the axis of the buffer.
+    `closed_ranges` are its dimensions, ambient ranges first; `size` is in elements, `bytes` in bytes. `reason` is a
+    sentence, written from `decided`: which test of the cost function decided the `outcome`, with its numbers.
+    `left_open` are ranges of its value, except OUTER ranges, that its store does not close. `outside` are ranges of a
+    reader's index that leave the axis of the buffer.
     """
 
     node: int
@@ -193,8 +189,8 @@ class Bufferize:
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop of a kernel, a dimension of its threads, or a variable that goes on with each launch: its name in the
-    source, its trip count, and which of the three it is."""
+    """A loop of a kernel, a dimension of its threads, or a variable that advances with each launch (`kind`): its name
+    in the source and its trip count."""
 
     name: str
     size: int
@@ -203,17 +199,16 @@ class Loop:
 
 @dataclass(frozen=True)
 class Access:
-    """What all the loads, or all the stores (`kind`), of a kernel do to one buffer: facts that hold for every step of
-    its loops and threads, counted in elements.
+    """All loads, or all stores (`kind`), of one buffer in a kernel: facts for all steps of its loops and threads.
 
-    `size` is the buffer's. `lowest` and `highest` bound the elements that are accessed where the gate holds; an end
-    outside of the buffer is really reached. Both are None where that could not be decided. `address`, `gate`
-    and `source_line` (a line of the kernel's source, from 1; None where it cannot be told) are those of the access that
-    leaves the buffer, or loses a loop, else of the first.
+    Counts are in elements. `size` is the buffer's size. `lowest` and `highest` bound the elements that are accessed
+    when the gate is true; a bound outside of the buffer is really reached. Both are None if undecided. `address`,
+    `gate` and `source_line` (a line of the kernel's source, from 1; None if unknown) belong to the access that leaves
+    the buffer or loses a loop, else to the first access.
 
-    For stores: `lost` are the loops and threads whose steps store different values to the same place. `stores` is how
-    many elements are stored, one that is stored twice counted twice (loops that no address uses left out), `elements`
-    how many different ones, `missing` the first of the buffer that is not among them. None where undecided, or none.
+    For stores: `lost` are the loops and threads whose steps store different values to the same place. `stores` counts
+    stored elements, with repetitions, but without loops that no address uses. `elements` counts different elements,
+    and `missing` is the first element of the buffer that is never stored. They are None if undecided.
     """
 
     buffer: str
@@ -233,9 +228,9 @@ class Access:
 
 @dataclass(frozen=True)
 class Reset:
-    """An accumulator of a kernel, in registers, that is initialised anew in each step of the `loops` that add to it,
-    and read when they are done: only their last step is in it. `source_line` is where it is initialised (a line of the
-    kernel's source, from 1; None where it cannot be told)."""
+    """An accumulator in registers that is initialised again in each step of the `loops` that add to it, and read after
+    them: it has only their last step. `source_line` initialises it (a line of the kernel's source, from 1; None if
+    unknown)."""
 
     buffer: str
     loops: tuple[Loop, ...]
@@ -244,10 +239,10 @@ class Reset:
 
 @dataclass(frozen=True)
 class WrongTime:
-    """A kernel reads memory that was there before the schedule at another time than the graph asks for. `buffer` is its
-    argument, `node` the BUFFER or PARAM. `early` are the numbers of the kernels that write it before this one although
-    the graph has this one read what was there before them; `late` those that write it after this one although it should
-    read what they wrote."""
+    """A kernel reads memory that existed before the schedule in another order than the graph asks for. `buffer` is its
+    argument, `node` the BUFFER or PARAM. `early` are the numbers of kernels that write it before this kernel, which
+    should read the old values. `late` are the numbers of kernels that write it after this kernel, which should read
+    the new values."""
 
     buffer: str
     node: int
@@ -267,9 +262,9 @@ class BufferArg:
 
 @dataclass(frozen=True)
 class Measured:
-    """How long the launches of a kernel took in this run, by the device's own clock: how many were timed, and the
-    median, the shortest and the longest, in seconds. Of several `runs` (a diff takes turns) `launches` are those of
-    one, and `median` is the median of theirs."""
+    """How long the launches of a kernel took by the device's clock: how many were timed, and the median, the shortest
+    and the longest time, in seconds. With several `runs` (a diff takes turns) `launches` counts one run, and `median`
+    is the median of the runs' medians."""
 
     launches: int
     median: float
@@ -282,24 +277,24 @@ class Measured:
 class Kernel:
     """One compute kernel as rendered for `target`.
 
-    `local_bytes` is LOCAL (threadgroup, shared) memory. `threads` is global x local size, the threads a CPU
-    kernel splits its work over included. `executed_ops` is what the linear program executes: each op times the
-    trip counts of the loops around it times the threads, over all `launches`. `bytes` is what those loads and
-    stores move. `redundancy` is executed ops over the ops the tensor graph asks for (None where it asks for
-    none). `launches` is how often the schedule runs it (an OUTER range runs one kernel many times). `key` is
-    the hex `ast.key`. `outputs` are the nodes whose buffers it writes, `nodes` all nodes computed in it. `accesses` are
-    the facts about its memory that `lint` decides from, None in a capture that has none. `fresh` tells that the
-    schedule made the buffer it writes: nothing else has been stored there. `open_loops` are loops of the program
-    without an end. `local_limit` is the LOCAL memory that the target has for a group of threads, None where it has no
-    such memory. `resets` are accumulators that lose what was added to them. `failed` is the error of a kernel that
-    tinygrad makes no program of: it has no name and no source, and its numbers are zero. `measured` has the times
-    of all launches of its program in the run, None where it was not timed, or did not run. `wrong_times` is what it
-    reads at another time than the graph asks for. `overwrites` is the BUFFER or PARAM, there before the schedule, that
-    it writes although nothing in the graph assigns to it; None where there is none. `predicted` is the time of one
-    launch, in seconds, that the overlay's cost model expects on the device that the kernel was timed on
-    (`tinygrad/codegen/_cost.py`). It is good for putting kernels in order, and half of the predictions for the CPU are
-    0.5 to 1.5 of the measured time (`bench/cost_model.py`); None where the kernel was not timed, where codegen fails
-    on it without BEAM, and on an observed tinygrad.
+    `local_bytes` is LOCAL (threadgroup, shared) memory. `threads` is global x local size, including the threads over
+    which a CPU kernel splits its work. `executed_ops` counts the ops of the linear program: each op times the trip
+    counts of the loops around it times the threads, over all `launches`; `bytes` counts its loads and stores in the
+    same way. `redundancy` is executed ops over the ops that the tensor graph asks for (None if it asks for none).
+    `launches` is how often the schedule runs it (an OUTER range runs one kernel many times). `key` is the hex
+    `ast.key`. `outputs` are the nodes whose buffers it writes, `nodes` all nodes that it computes.
+
+    For lint: `accesses` describe its memory (None if the capture does not have them), `fresh` is true if the schedule
+    created the buffer that it writes, `open_loops` are loops without an end, `local_limit` is the LOCAL memory of the
+    target for a group of threads, `resets` are accumulators that lose values, `wrong_times` are reads in the wrong
+    order. `overwrites` is a BUFFER or PARAM from before the schedule that it writes although nothing assigns to it.
+
+    `failed` is the error of a kernel that tinygrad cannot make a program of: it has no name and no source, and its
+    numbers are zero. `measured` has the times of all launches of its program (None if not timed). `predicted` is the
+    time of one launch, in seconds, that the overlay's cost model expects on the same device
+    (`tinygrad/codegen/_cost.py`); it ranks kernels, and half of the predictions for the CPU are 0.5 to 1.5 of the
+    measured time (`bench/cost_model.py`). It is None if the kernel was not timed, if codegen fails on it without BEAM,
+    and on an observed tinygrad.
     """
 
     name: str
@@ -332,9 +327,8 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Output:
-    """One tensor that the snippet realized. `digest` is the hex sha256 of its bytes; `sample` has at most 1,024 of its
-    elements, evenly spaced from the first (every one of them where there are no more), NaN and infinities as
-    `"nan"`, `"inf"`, `"-inf"`."""
+    """One tensor that the snippet realized. `digest` is the hex sha256 of its bytes; `sample` has up to 1,024 elements,
+    evenly spaced from the first, with NaN and infinities as `"nan"`, `"inf"`, `"-inf"`."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -344,16 +338,15 @@ class Output:
 
 @dataclass(frozen=True)
 class Schedule:
-    """One schedule the snippet made: the graph, the decisions, the kernels. `copies` counts what is no compute
-    kernel (copies between devices, views). `outputs` are read only where they are asked for, as `diff` does.
+    """One schedule of the snippet: the graph, the decisions, the kernels. `copies` counts other items (copies between
+    devices, views). `outputs` are read only on request, as by `diff`.
 
-    `cached` tells that it came out of tinygrad's schedule cache. The cache's key does not hold the scheduler's
-    switches: `not_in_key` has those that were set otherwise when the schedule was made, as `{name: [then, now]}`. So
-    the schedule may not be what they ask for. `buffer_op` is tinygrad's name for what `bufferizes` are: STAGE from 0.13
-    on.
+    `cached`: it is from tinygrad's schedule cache. The cache's key does not include the scheduler's switches, so a
+    cached schedule may not obey them: `not_in_key` has the switches with another value then, as `{name: [then, now]}`.
+    `buffer_op` is tinygrad's name for a BUFFERIZE: STAGE since 0.13.
 
-    `forced` are the nodes that were made realize points, and `released` those that were not made ones although a rule
-    asked for it, because the run was told to (`bisect --decisions`).
+    `bisect --decisions` decides for some nodes: `forced` nodes became realize points, `released` nodes did not although
+    a rule asked for it.
     """
 
     index: int
@@ -376,7 +369,7 @@ class Schedule:
 class Finding:
     """One fault that a lint rule found; `code` is stable (`VD101`).
 
-    `schedule` is the index of the schedule it is in, `number` that of the kernel there, `source_line` the line of the
+    `schedule` is the index of its schedule, `number` the number of its kernel there, `source_line` a line of the
     kernel's source (from 1). `advice` says what to try.
     """
 
@@ -393,8 +386,8 @@ class Finding:
 
 @dataclass(frozen=True)
 class Versions:
-    """What the capture was made with. `tree` is the tinygrad that was asked for: a release, a folder, or a commit of
-    one; empty for the installed one. `commit` is that of a checkout, as git describes it."""
+    """The versions that a capture was made with. `tree` is the tinygrad that was asked for: a release, a folder, or a
+    commit of a folder; "" is the installed tinygrad. `commit` is the commit of a checkout, as git describes it."""
 
     vmapdbg: str
     tinygrad: str
@@ -405,9 +398,11 @@ class Versions:
 
 @dataclass(frozen=True)
 class SnippetError:
-    """How the snippet ended, when not well: the exception's type name, its message, the user's `file:line`. `crash` is
-    where tinygrad raised it, None where the snippet itself did. The type of what was stopped because tinygrad would
-    never have ended is `EndlessRewrite`."""
+    """The error that ended the snippet: the exception's type name, its message, the user's `file:line`.
+
+    `crash` is where tinygrad raised it, None if the snippet did. The type is `EndlessRewrite` if tinygrad was stopped
+    because it would not end.
+    """
 
     type: str
     message: str
@@ -417,10 +412,10 @@ class SnippetError:
 
 @dataclass(frozen=True)
 class Capture:
-    """All that one run of a snippet showed.
+    """Everything that is known about one run of a snippet.
 
-    `mode` is how tinygrad was looked at: with the overlay and its patches on tinygrad 0.12.0, or any tinygrad observed
-    as it is, with nothing replaced. `missing` has a sentence for each part that could not be observed.
+    `mode` is `overlay` (tinygrad 0.12.0 with the overlay and its patches) or `observe` (any tinygrad, nothing
+    replaced). `missing` has a sentence for each part that could not be observed.
     """
 
     schema: Literal[1]
@@ -437,5 +432,5 @@ class Capture:
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """Those of all schedules, in their order."""
+        """The kernels of all schedules, in order."""
         return tuple(kernel for schedule in self.schedules for kernel in schedule.kernels)

@@ -1,4 +1,4 @@
-"""Where tinygrad itself failed or did not end: data, of which `vmapdbg.page.crash_sentences` makes sentences."""
+"""Where tinygrad itself failed or did not end, as data; `vmapdbg.page.crash_sentences` writes the sentences."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from vmapdbg.model.vocabulary import CrashKind, CrashStage
 class RewriteStep:
     """One of the nodes for which a rewrite does not end.
 
-    `node` says what it is (`RANGE r4`), `becomes` what was made of it, None where nothing was. `rule` is the
-    `file:line` of the rule that did, None where it only got what became of its sources. `added` are sources that it has
-    since.
+    `node` describes it (`RANGE r4`), `becomes` describes its replacement, if any. `rule` is the `file:line` of the rule
+    that replaced it, None if only its sources were replaced. `added` are its new sources.
     """
 
     node: str
@@ -24,10 +23,9 @@ class RewriteStep:
 
 @dataclass(frozen=True)
 class SharedLoop:
-    """A loop of a kernel that has several ENDs, so that its program cannot be put in order. It has had them since the
-    rewrite of code generation that is called `rewrite`, at `place`. `in_ast` of the REDUCEs in the AST that the
-    scheduler made are over it; there were `reduces` at most, since the rewrite `grown` at `grown_place`, None where
-    that is the AST's own number."""
+    """A loop of a kernel that has several ENDs, so that its program cannot be ordered. The code generation rewrite
+    named `rewrite`, at `place`, made the second END. In the scheduler's AST `in_ast` REDUCEs are over the loop; later
+    there were up to `reduces`, since the rewrite `grown` at `grown_place` (None if the AST had as many)."""
 
     loop: str
     ends: int
@@ -43,15 +41,14 @@ class SharedLoop:
 class Crash:
     """Where tinygrad raised an error, or was stopped because it would never have ended.
 
-    `kind` is `error`; or, of a rewrite, `waits`: the nodes of `steps` wait for each other in a circle; `repeats`: rules
-    make of a node what others make undone; `grows`: a rule makes more and more of a node. `stage` is what tinygrad was
-    doing. `place` is the `file:line` in tinygrad (of what never ends: of its loop), `function` the name of the function
-    there, and `operands` are the UOps that it had, by the names of its variables. `rewrite` is the name of the rewrite
-    of a graph that was under way, or whose arguments were made, `rewrite_place` where it stands; `rule` is the
-    `file:line` of the rule that raised. `schedule` is the number of the schedule, `kernel` that of the compute kernel,
-    and `nodes` are the ids of the nodes that it was busy with. `done` is how many nodes an endless rewrite was through
-    with. `method` is the method of Tensor that the user called, where it built the graph. `shared_loop` is what makes a
-    kernel's program one that cannot be put in order.
+    `kind` is `error`, or for a rewrite: `waits` (the nodes of `steps` wait for each other in a circle), `repeats` (some
+    rules undo what other rules do) or `grows` (a rule makes a node larger and larger). `stage` is what tinygrad was
+    doing. `place` is the `file:line` in tinygrad (for an endless rewrite: its loop), `function` the function there, and
+    `operands` are the UOps in its variables, by name. `rewrite` is the name of the current graph rewrite,
+    `rewrite_place` its place; `rule` is the `file:line` of the rule that raised. `schedule` is the number of the
+    schedule, `kernel` the number of the compute kernel, and `nodes` are the ids of the current nodes. `done` counts the
+    nodes that an endless rewrite had finished. `method` is the method of Tensor that the user called, if it built the
+    graph. `shared_loop` is why a kernel's program cannot be ordered.
     """
 
     kind: CrashKind

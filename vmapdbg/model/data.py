@@ -21,7 +21,7 @@ _type_of: Callable[[Any], type[Any]] = type
 def to_data(value: Any) -> Any:
     """Turns model objects into plain JSON data: dataclasses to dicts in field order, tuples to lists."""
     kind = _type_of(value)
-    # nearly all values of a capture are these, so they are asked for first
+    # most values of a capture have these types, so they are tested first
     if kind is str or kind is int:
         return value
     if kind is tuple:
@@ -34,8 +34,8 @@ def to_data(value: Any) -> Any:
 
 
 def list_fields(value: Any) -> dict[str, Any]:
-    """Returns the fields of a dataclass as they are: as the `default` of `json.dumps` it writes what `to_data` makes,
-    in half the time."""
+    """Returns the fields of a dataclass. As the `default` of `json.dumps` it writes the same as `to_data`, in half the
+    time."""
     return {name: getattr(value, name) for name in _field_names(_type_of(value))}
 
 
@@ -52,11 +52,11 @@ def _field_names(kind: type) -> tuple[str, ...]:
 def from_data(data: Any) -> Capture:
     """Builds a Capture from plain JSON data.
 
-    Raises ValueError with the path of the first field that is missing or has the wrong type. Keys that
-    schema 1 does not know are ignored, so that a file of a later minor version still loads.
+    Raises ValueError with the path of the first field that is missing or has the wrong type. Unknown keys are ignored,
+    so that a file of a later minor version still loads.
     """
     collects = gc.isenabled()
-    # all that is built stays alive: collecting garbage would walk it again and again, and find none
+    # everything that is built stays alive: garbage collection would only cost time
     gc.disable()
     try:
         return build_data(Capture, data, "capture")
@@ -69,8 +69,8 @@ T = TypeVar("T")
 
 
 def build_data(kind: type[T], data: Any, name: str | None = None) -> T:
-    """Builds a value of any dataclass of the contract from plain JSON data, as `from_data` does a Capture; `name`
-    begins the path of a field that is wrong."""
+    """Builds a value of any dataclass of the contract from plain JSON data, as `from_data` builds a Capture. `name`
+    begins the path of a wrong field."""
     try:
         return _builder(kind)(data)
     except _WrongData as wrong:
@@ -78,7 +78,7 @@ def build_data(kind: type[T], data: Any, name: str | None = None) -> T:
 
 
 class _WrongData(Exception):
-    """What is wrong; each level that it passes adds its part of the path, innermost first."""
+    """An error with its path: each level that it passes appends its part, innermost first."""
 
     def __init__(self, message: str, *path: str):
         super().__init__(message)
@@ -91,12 +91,12 @@ _PLAIN = (str, int, float, bool)
 
 @functools.cache
 def _builder(kind: Any) -> _Build:
-    """Returns the function that builds a value of a type: a capture has many thousand values of few types."""
+    """Returns the function that builds a value of a type. A capture has many values of few types, so it is cached."""
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if is_dataclass(kind):
         return _build_dataclass(kind)
     if origin is Annotated:
-        # a list that may grow: a newer vmapdbg may have written what this one does not know
+        # an open list: a newer vmapdbg may have written an unknown value
         return _builder(str) if OPEN in args[1:] else _builder(args[0])
     if origin is Literal:
         return _build_literal(args)
@@ -141,7 +141,7 @@ def _build_tuple(build_item: _Build) -> _Build:
         try:
             return tuple([build_item(item) for item in data])
         except _WrongData:
-            # the fast way does not know which one it was
+            # the fast way does not know which item is wrong
             for number, item in enumerate(data):
                 _name_part(build_item, item, str(number))
             raise
@@ -177,7 +177,7 @@ def _build_union(options: tuple[Any, ...]) -> _Build:
 def _build_dataclass(kind: Any) -> _Build:
     hints = typing.get_type_hints(kind, include_extras=True)
     builders = [(name, _builder(hints[name])) for name in _field_names(kind)]
-    # fields that came to schema 1 later have a default, for files from before
+    # fields that were added to schema 1 later have a default, for older files
     optional = {field.name for field in fields(kind) if _has_default(field)}
     by_position = not any(field.kw_only for field in fields(kind))
 
@@ -186,7 +186,7 @@ def _build_dataclass(kind: Any) -> _Build:
             raise _expected("an object", data)
         try:
             if by_position and optional <= data.keys():
-                # most are whole, and there are many thousand
+                # the usual case, and fast: there are many thousand
                 return kind(*[build_field(data[name]) for name, build_field in builders])
             given = [(name, build_field) for name, build_field in builders if name in data or name not in optional]
             return kind(**{name: build_field(data[name]) for name, build_field in given})

@@ -1,4 +1,4 @@
-"""What ends the tool with one line on stderr, in place of a traceback."""
+"""The exception that ends the tool with one line on stderr instead of a traceback."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ EXIT_USAGE, EXIT_SNIPPET, EXIT_CHILD = 2, 3, 4
 
 
 class Failure(Exception):
-    """Something that the user can mend: the message is one line, `exit_code` what the tool ends with."""
+    """A problem that the user can solve: the message is one line, `exit_code` is the tool's."""
 
     exit_code = EXIT_USAGE

@@ -6,8 +6,21 @@ import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-MOVEMENT = frozenset({"RESHAPE", "PERMUTE", "EXPAND", "PAD", "SHRINK", "FLIP", "VIEW", "DETACH", "CONTIGUOUS_BACKWARD"})
+RESHAPING = frozenset({"RESHAPE", "EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP"})
+"""Ops that show the value of their first source in another shape; other sources are sizes."""
+
+MOVEMENT = RESHAPING | {"VIEW", "DETACH", "CONTIGUOUS_BACKWARD"}
 """Ops that move a value or leave it as it is, and compute nothing."""
+
+SAME_VALUE = frozenset({"CONTIGUOUS", "CONTIGUOUS_BACKWARD", "DETACH", "COPY", "NOOP"})
+"""Ops whose value is the value of their first source."""
+
+_SAME_OP = {"REDUCE_AXIS": "REDUCE", "BUFFER": "PARAM", "ASSIGN": "STORE", "IDIV": "CDIV", "MOD": "CMOD"}
+
+
+def name_op(op: str) -> str:
+    """Returns the name of an op that is the same for all releases."""
+    return _SAME_OP.get(op, op)
 
 
 class Arithmetic(NamedTuple):
@@ -70,3 +83,6 @@ ARITHMETIC = {
     "THREEFRY": Arithmetic("threefry"),
 }
 """tinygrad's name -> the op. `vmapdbg.reference.arithmetic` computes each of them by numpy."""
+
+ELEMENTWISE = frozenset(ARITHMETIC) | {"CAST", "BITCAST"}
+"""Ops that compute each element from the elements of the broadcast sources at the same place."""

@@ -18,18 +18,17 @@ class StoreError(Failure):
 
 
 def dump_compact(capture: Capture) -> str:
-    """Returns the document of a capture on one line, for a program to read: ten times faster to write."""
+    """Returns the document of a capture on one line: ten times faster to write."""
     return json.dumps(capture, default=list_fields, separators=(",", ":"), allow_nan=False)
 
 
 def save_capture(capture: Capture, path: Path) -> None:
-    """Writes a capture to `path`. Raises StoreError; the file is then as it was before."""
+    """Writes a capture to `path`. Raises StoreError, and then leaves the file as it was."""
     write_output(path, dump_document(capture))
 
 
 def check_output(path: Path, snippet: str | None = None) -> None:
-    """Raises StoreError where a file cannot be written, or is the snippet: asked before what is to be written is
-    computed."""
+    """Raises StoreError if a file cannot be written, or is the snippet. Called before its content is computed."""
     if path.is_dir():
         raise StoreError(f"cannot write {path}: it is a folder")
     if not path.absolute().parent.is_dir():
@@ -39,7 +38,7 @@ def check_output(path: Path, snippet: str | None = None) -> None:
 
 
 def load_capture(path: Path | str) -> Capture:
-    """Reads a capture. Raises StoreError when the file is not there, no capture, or of another schema."""
+    """Reads a capture. Raises StoreError if the file is missing, is no capture, or has another schema."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
@@ -50,7 +49,7 @@ def load_capture(path: Path | str) -> Capture:
 
 
 def parse_capture(text: str, name: str) -> Capture:
-    """Builds a capture from its JSON text; `name` stands in the message of the StoreError it raises."""
+    """Builds a capture from its JSON text; `name` is for the message of the StoreError that it raises."""
     try:
         data = json.loads(text)
     except ValueError as error:
@@ -79,7 +78,7 @@ def build_capture(data: Any, name: str) -> Capture:
 
 
 def check_ids(capture: Capture) -> None:
-    """Raises ValueError where a schedule names a node that it does not have, or its number is not its place."""
+    """Raises ValueError if a schedule names an unknown node, or if its index is not its position."""
     for position, schedule in enumerate(capture.schedules):
         if schedule.index != position:
             raise ValueError(f"capture.schedules.{position}.index: expected {position}, not {schedule.index}")
@@ -97,8 +96,8 @@ def check_ids(capture: Capture) -> None:
 
 
 def write_output(path: Path, content: str | bytes) -> None:
-    """Writes to a file that the user names: through a link to what it points to, into a device or a FIFO as it is, and
-    a plain file atomically. Raises StoreError."""
+    """Writes to a file that the user names: a plain file atomically, a link's target, a device or a FIFO directly.
+    Raises StoreError."""
     target = path.resolve() if path.is_symlink() else path
     if not target.exists() or target.is_file():
         write_atomically(target, content)
@@ -113,9 +112,9 @@ def write_output(path: Path, content: str | bytes) -> None:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Writes to `path` by way of a file beside it, so that a reader sees the old file or the new one; text is UTF-8.
+    """Writes to a temporary file next to `path` and renames it, so that a reader sees the old or the new file.
 
-    Raises StoreError when it cannot; no half-written file stays behind.
+    Text is written as UTF-8. Raises StoreError, and then leaves no half-written file.
     """
     if isinstance(content, str):
         content = content.encode()
@@ -124,7 +123,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "wb") as file:
             file.write(content)
-        # a temporary file is its owner's alone: it gets the rights of any new file
+        # mkstemp allows only the owner to read: use the rights of any new file
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)

@@ -1,7 +1,7 @@
-"""The accepted values of each field of the JSON documents that has a list of them. They stand here and nowhere else.
+"""The accepted values of fields of the JSON documents, in one place.
 
-A list that is OPEN grows with the patches, or with tinygrad: a value that is not in it is read all the same, so that an
-older vmapdbg reads what a newer one wrote. A value outside of any other list is refused when a document is read.
+An OPEN list grows with the patches, or with tinygrad: unknown values are read, too, so that an older vmapdbg reads what
+a newer vmapdbg wrote. Unknown values of the other lists are refused when a document is read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DocumentKind = Literal[
     "why-value",
     "lint-files",
 ]
-"""What a JSON document is; there is a JSON Schema for each."""
+"""The kind of a JSON document; each has a JSON Schema."""
 
 # *** a capture
 
@@ -35,7 +35,7 @@ Outcome = Literal["kept", "removed"]
 AddressSpace = Annotated[Literal["GLOBAL", "LOCAL", "REG"], OPEN]
 AxisType = Annotated[
     Literal[
-        "LOOP",  # in 0.14 on a loop that a program runs; what a schedule makes is WEAK there
+        "LOOP",  # since 0.14 only a loop of a program; a loop of a schedule is WEAK
         "REDUCE",
         "OUTER",
         "GLOBAL",
@@ -65,7 +65,7 @@ RealizedReason = Annotated[
         "outer-reduce",
         "consumers-disagree",
         "ending-ranges",
-        # a patch did not let a fusion take the realize point away
+        # a patch refused a fusion that would remove the realize point
         "fusion-guard",
         "local-budget",
         "fuse-broadcast",
@@ -89,7 +89,7 @@ Rule = Annotated[
         "assigned-value",  # nodes: the ASSIGN
         "outer-reduce",
         "consumers-disagree",  # axis; nodes[i] is the first consumer that asks for ranges[i]
-        "loops-not-shared",  # axis; nodes: the consumers; ranges: the one that each of them asks for
+        "loops-not-shared",  # axis; nodes[i] is a consumer that asks for ranges[i]
         "ending-ranges",  # ranges[i] ends at nodes[i]
         "stock",
         "decided-at",  # at: a decision that has no name here; also about a BUFFERIZE
@@ -129,7 +129,7 @@ Rule = Annotated[
     ],
     OPEN,
 ]
-"""Why something was decided: the rule of a `Reason`, and which operands it has."""
+"""The rule of a `Reason`, and its operands."""
 
 UnsplitRule = Annotated[Literal["gather"], OPEN]
 """Why a reduce is not split; its operands are fields of `Unsplit`."""
@@ -189,4 +189,4 @@ EdgeKind = Literal["data", "kept", "removed", "reference"]
 # *** a search
 
 OutcomeKind = Literal["values", "kernels", "findings", "crash"]
-"""What tells the outcomes of `bisect` apart."""
+"""How `bisect` compares outcomes."""

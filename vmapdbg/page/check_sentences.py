@@ -1,4 +1,4 @@
-"""What `check` found, as sentences: for its text, for the messages of its findings and for its JSON."""
+"""Sentences about what `check` found: for its text, for the messages of its findings and for its JSON."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REPLAYED: dict[Captured, str] = {
     "wrong": "the call that was captured is wrong, too",
     "right": "the call that was captured is right: the replay makes the fault",
 }
-"""How the call that TinyJit captured came out -> the sentence about a wrong replay of it."""
+"""Result of the call that TinyJit captured -> the sentence about a wrong replay of it."""
 
 NOT_WRITTEN = "no kernel writes to it: the scheduler lost the assign"
 
@@ -41,7 +41,7 @@ def name_check(check: ScheduleCheck) -> str:
 
 
 def name_node(node: Node | None, id: int) -> str:
-    """Returns `ADD 48`; `node 48` where the capture does not have it."""
+    """Returns `ADD 48`, or `node 48` if the capture does not have the node."""
     if node is None:
         return f"node {id}"
     return f"{node.op} {node.id}"
@@ -61,7 +61,7 @@ def name_output(output: OutputCheck) -> str:
 
 
 def describe_maker(fault: KernelFault) -> str:
-    """Returns a sentence about who made a wrong buffer."""
+    """Returns a sentence about which stage made a wrong buffer."""
     if fault.made_by == "not-told":
         return f"whether the scheduler made the fault is not known: {fault.reason}"
     if fault.made_by == "lowering":
@@ -112,7 +112,7 @@ def describe_overwritten(overwritten: Sequence[OverwrittenInput]) -> str:
 
 
 def explain_value(output: OutputCheck) -> list[str]:
-    """Returns sentences about when a wrong value was read, where that is known."""
+    """Returns sentences about when a wrong value was read, if that is known."""
     sentences: list[str] = []
     if output.stale is not None:
         sentences.append(describe_stale_value(output.stale))
@@ -139,7 +139,7 @@ def _describe_compiler(fault: KernelFault) -> str:
     return f"the kernel as scheduled and its linear program compute it right: {made}"
 
 
-# *** a wrong output, and what is to blame
+# *** a wrong output and its cause
 
 
 def describe_wrong(found: Comparison) -> str:
@@ -153,7 +153,7 @@ def describe_wrong(found: Comparison) -> str:
 
 
 def bracket_pattern(found: Comparison) -> str:
-    """Returns ` (PATTERN)`, nothing where there is none."""
+    """Returns ` (PATTERN)`, nothing without a pattern."""
     return format_known(" ({})", found.pattern_data and describe_pattern(found.pattern_data))
 
 
@@ -171,8 +171,9 @@ def describe_misread(misread: Misread, node: Node | None) -> str:
 
 
 def describe_writer(capture: Capture, check: ScheduleCheck, output: OutputCheck) -> list[str]:
-    """Returns `E_4 #0 writes ADD 5 there` of memory that changed, nothing where that is not known; and of an item
-    assignment that its graph is wrong, where that was computed rightly."""
+    """Returns `E_4 #0 writes ADD 5 there` for memory that changed, nothing if the writer is not known.
+
+    For an item assignment whose graph was computed correctly, returns that the graph is wrong."""
     if output.of == "unchosen":
         is_wrong = any(one.of == "assigned" and one.number == output.number for one in check.wrong)
         return [] if is_wrong else [WRONG_ITEM]
@@ -192,7 +193,7 @@ def describe_lost(name: str) -> str:
 
 
 def make_findings(capture: Capture, report: CheckReport) -> tuple[Finding, ...]:
-    """Returns one finding for each wrong output, and one for each schedule that fails where it should not."""
+    """Returns one finding for each wrong output, and one for each schedule that fails without reason."""
     return tuple(_make_finding(capture, fault) for fault in find_faults(capture, report))
 
 
@@ -225,7 +226,7 @@ def _make_finding(capture: Capture, fault: Fault) -> Finding:
 
 
 def _make_overwritten(capture: Capture, fault: Fault, output: OutputCheck, message: str) -> Finding:
-    """The finding of memory that changed stands where the value was made that is there now."""
+    """Returns the finding for memory that changed, at the line that made its new value."""
     check, index = fault.check, index_of(capture.schedules[fault.check.schedule])
     kernel, node = index.kernel(output.writer), index.node(output.writer_node)
     line = (node and node.line) or check.line
@@ -254,8 +255,8 @@ def _make_failure(capture: Capture, fault: Fault) -> Finding:
 
 
 def find_failed_node(check: ScheduleCheck, kernel: Kernel | None) -> int | None:
-    """Returns the id of the node that a schedule failed at: the one that the kernel writes, or of those that the
-    scheduler was busy with the one that is made from the others."""
+    """Returns the id of the node that a schedule failed at: the node that the kernel writes, or the last of the nodes
+    that the scheduler was busy with."""
     if check.failed_node is not None:
         return check.failed_node
     if kernel is not None:
@@ -303,11 +304,11 @@ def _advise(blame: Blame) -> str:
     return f"one of the patches that are off may be why: {', '.join(blame.patches_off)}"
 
 
-# *** how a wrong array comes from the right one
+# *** how a wrong array differs from the right one
 
 
 def describe_pattern(pattern: Pattern) -> str:
-    """Returns a sentence about how a wrong array comes from the right one."""
+    """Returns a sentence about how a wrong array differs from the right one."""
     return _PATTERNS[pattern.rule](pattern)
 
 
@@ -382,7 +383,7 @@ _PATTERNS: dict[str, Callable[[Pattern], str]] = {
 
 
 def add_pattern_sentences(report: CheckReport) -> CheckReport:
-    """Returns the report with the sentence of each pattern beside its data, as its JSON has it."""
+    """Returns the report with a sentence for each pattern, as its JSON has it."""
     return CheckReport(tuple(map(_add_to_schedule, report.schedules)))
 
 

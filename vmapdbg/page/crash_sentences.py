@@ -1,4 +1,4 @@
-"""Where tinygrad failed or did not end, as sentences: for the text of `check`, `show` and `lint`, and for findings."""
+"""Sentences about where tinygrad failed or did not end, for the text of `check`, `show`, `lint` and for findings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_STEPS = 4
 
 
 def describe_crash(crash: Crash | None) -> list[str]:
-    """Returns what tinygrad was doing, a sentence each; none where that is not known."""
+    """Returns sentences about what tinygrad was doing; none if that is not known."""
     if crash is None:
         return []
     sentences = [_describe_place(crash), *_describe_operands(crash), *describe_steps(crash)]
@@ -29,7 +29,7 @@ def describe_crash(crash: Crash | None) -> list[str]:
 
 
 def describe_error(error: SnippetError) -> str:
-    """Returns `AssertionError: MESSAGE`; the type alone where there is no message."""
+    """Returns `AssertionError: MESSAGE`, or only the type for an error without a message."""
     return f"{error.type}{format_known(': {}', error.message)}"
 
 
@@ -64,7 +64,7 @@ def _describe_operands(crash: Crash) -> list[str]:
 
 
 def describe_steps(crash: Crash) -> list[str]:
-    """Returns what keeps a rewrite from ending: which nodes, and by which rules."""
+    """Returns which nodes and rules keep a rewrite from ending."""
     made = [step for step in crash.steps if step.becomes is not None]
     if crash.kind == "waits":
         others = len(crash.steps) - len(made)
@@ -109,7 +109,7 @@ def describe_expected(expected: ExpectedOutput) -> str:
 
 
 def describe_left_out(check: ScheduleCheck) -> list[tuple[str, str | None]]:
-    """Returns what the snippet asks for and tinygrad leaves out, a sentence each and its line: writes, gradients."""
+    """Returns the writes and gradients that tinygrad leaves out, each as a sentence and its line."""
     writes = [(describe_lost_write(lost), lost.line) for lost in check.lost]
     return writes + [(describe_cut_gradient(cut), cut.line) for cut in check.cut]
 

@@ -8,14 +8,14 @@ from vmapdbg.model.capture import Finding, Kernel, Node
 
 
 class Findings:
-    """The findings of a capture, each printed once for every place it belongs to; the rest at the end."""
+    """The findings of a capture. Each is printed at its kernel or node; the rest are printed at the end."""
 
     def __init__(self, findings: Iterable[Finding]) -> None:
         self._all = tuple(findings)
         self._placed: set[int] = set()
 
     def take_for_kernel(self, kernel: Kernel, schedule: int, numbers: Sequence[int]) -> list[Finding]:
-        """Returns the findings about the kernels with these numbers of a schedule, which all have this program."""
+        """Returns the findings about equal kernels of a schedule, given by their numbers."""
         return self._take(
             i for i, found in enumerate(self._all) if any(_is_about_kernel(found, kernel, schedule, n) for n in numbers)
         )
@@ -29,7 +29,7 @@ class Findings:
         return any(_is_about_node(found, node, schedule) for found in self._all)
 
     def find_for_kernel(self, kernel: Kernel, schedule: int, number: int) -> list[Finding]:
-        """Returns the same for one kernel, and leaves them to be printed."""
+        """Returns the findings about one kernel; they still count as not printed."""
         return [found for found in self._all if _is_about_kernel(found, kernel, schedule, number)]
 
     def take_rest(self) -> list[Finding]:
@@ -43,7 +43,7 @@ class Findings:
 
 
 def _is_about_node(found: Finding, node: Node, schedule: int) -> bool:
-    """Ids repeat by schedule. Where the finding does not name one, the line must agree."""
+    """Ids repeat in each schedule. If a finding names no schedule, the line must agree."""
     if found.kernel is not None or found.node != node.id:
         return False
     if found.schedule is not None:
@@ -52,7 +52,7 @@ def _is_about_node(found: Finding, node: Node, schedule: int) -> bool:
 
 
 def _is_about_kernel(found: Finding, kernel: Kernel, schedule: int, number: int) -> bool:
-    """Names repeat from schedule to schedule. A finding of an older capture has nothing else."""
+    """Names repeat in each schedule, but a finding of an older capture has only the name."""
     if found.schedule is None or found.number is None:
         return found.kernel == kernel.name
     return (found.schedule, found.number) == (schedule, number)

@@ -13,16 +13,16 @@ _PREFIXES = ((10**15, "P"), (10**12, "T"), (10**9, "G"))
 
 
 def format_bytes(count: int) -> str:
-    """Returns a number of bytes for people: `48 B`, `40 KiB`, `1.5 MiB`. Below 1024 it is exact."""
+    """Returns a number of bytes: `48 B`, `40 KiB`, `1.5 MiB`. Below 1024 it is exact."""
     if abs(count) < 1024:
         return f"{count} B"
-    # 1023.95 is what would be rounded to 1024.0.
+    # 1023.95 would be rounded to 1024.0
     value, power = scale_down(count, 1024, 1023.95, len(_UNITS))
     return f"{value:.1f}".removesuffix(".0") + f" {_UNITS[power]}"
 
 
 def scale_down(count: int, base: int, limit: float, units: int) -> tuple[float, int]:
-    """Divides by `base` once, and on while the value is at least `limit` and there is a unit left: (value, unit)."""
+    """Divides by `base` once, then while the value is at least `limit` and a unit is left: (value, unit)."""
     value, unit = count / base, 0
     while abs(value) >= limit and unit < units - 1:
         value, unit = value / base, unit + 1
@@ -58,16 +58,16 @@ def describe_times(kernel: Kernel) -> str:
     measured = kernel.measured
     if measured is None:
         return ""
-    told = format_seconds(measured.median)
+    said = format_seconds(measured.median)
     if measured.launches > 1:
-        told += f", median of {measured.launches:,} launches"
+        said += f", median of {measured.launches:,} launches"
     if kernel.predicted is not None:
-        told += f" (predicted {format_seconds(kernel.predicted)})"
-    return told
+        said += f" (predicted {format_seconds(kernel.predicted)})"
+    return said
 
 
 def format_share(part: float, whole: float) -> str:
-    """Returns a part in per cent, nothing where there is no whole."""
+    """Returns a part in per cent, nothing if the whole is zero."""
     if not whole:
         return ""
     share = part / whole
@@ -77,7 +77,7 @@ def format_share(part: float, whole: float) -> str:
 
 
 def format_redundancy(redundancy: float | None) -> str:
-    """Returns how often each op that the graph asks for is executed, `64.0x`; `-` where it asks for none."""
+    """Returns how often each op that the graph asks for is executed, `64.0x`; `-` if it asks for none."""
     return "-" if redundancy is None else f"{redundancy:,.1f}x"
 
 
@@ -99,7 +99,7 @@ def format_ids(ids: Iterable[int]) -> str:
 
 
 def format_shape(shape: Sequence[int | str] | None) -> str:
-    """Returns a shape as Python writes the tuple, and nothing for a node without one."""
+    """Returns a shape as Python writes a tuple, nothing for a node without a shape."""
     if shape is None:
         return ""
     if len(shape) == 1:
@@ -108,18 +108,18 @@ def format_shape(shape: Sequence[int | str] | None) -> str:
 
 
 def format_dims(dims: Sequence[int | str] | None) -> str:
-    """Returns launch dimensions as `32x16x1`, and `-` where a target has none."""
+    """Returns launch dimensions as `32x16x1`, `-` for a target without them."""
     return "x".join(map(str, dims or ())) or "-"
 
 
 def star_ambient(names: Iterable[str], ambient: Collection[str]) -> str:
-    """Returns ranges as `rm1*, r4`, those that are ambient with a `*`."""
+    """Returns ranges as `rm1*, r4`, the ambient ones with a `*`."""
     return ", ".join(f"{name}*" if name in ambient else name for name in names)
 
 
 def label_patches(states: Mapping[str, bool], others: Mapping[str, bool]) -> list[str]:
-    """Returns `patches on ...` and `patches off ...` of a side: those that are not so on the other one. A patch that a
-    side does not name is off."""
+    """Returns `patches on ...` and `patches off ...` of a side: only patches that the other side switches the other
+    way. A patch that a side does not name is off."""
     every = {**states, **others}
     differ = [name for name in every if states.get(name, False) != others.get(name, False)]
     on = [name for name in differ if states.get(name, False)]
@@ -128,9 +128,9 @@ def label_patches(states: Mapping[str, bool], others: Mapping[str, bool]) -> lis
 
 
 class Places:
-    """The user's `file:number` places, each file by the shortest end of its path that no other file has.
+    """Short names for the user's `file:number` places: the shortest end of the path that no other file has.
 
-    `full` maps the short name to the path where the two differ, so that nothing is lost.
+    `full` maps short names to paths, for files whose short name is not the path.
     """
 
     def __init__(self, places: Iterable[str | None], snippet: str) -> None:
@@ -141,11 +141,11 @@ class Places:
 
     @classmethod
     def of(cls, capture: Capture) -> Places:
-        """Returns the short names of all that a capture names."""
+        """Returns the short names of all places in a capture."""
         return cls(_collect_places(capture), capture.snippet)
 
     def format(self, place: str | None, form: str = "{}", *, brief: bool = False) -> str:
-        """Returns one place, short, in `form`; nothing for None. With `brief` one in the snippet is only `:number`."""
+        """Returns a place, short, in `form`; nothing for None. With `brief`, `:number` for a place in the snippet."""
         if place is None:
             return ""
         file, number = split_place(place)

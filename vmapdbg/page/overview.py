@@ -107,7 +107,7 @@ def group_kernels(view: View, *, unchanged: bool = False) -> list[KernelRow]:
     """Returns the kernels of a view, equal ones as one row.
 
     One run: all kernels, the longest first if they were timed, else those with the most work. Two runs: the kernels
-    that changed, the largest change first, and with `unchanged` those that did not change, too.
+    that changed, the largest change first, and with `unchanged` also the equal kernels.
     """
     every = [Place(pair, position) for pair in view.schedules for position in range(len(pair.kernels))]
     if view.is_pair and not unchanged:

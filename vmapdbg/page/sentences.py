@@ -1,7 +1,7 @@
-"""Every sentence that says why: made here, from a rule and its operands.
+"""The sentences that say why a node is realized, or a buffer kept: made from a rule and its operands.
 
-`fill_sentences` writes them into a capture, for who reads the JSON. A capture of an older vmapdbg has sentences and no
-reasons; those stay.
+`fill_sentences` writes them into a capture, for readers of the JSON. A capture of an older vmapdbg has sentences and no
+reasons; it keeps them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from vmapdbg.model.wording import cut_end, format_known, format_plural, inflect,
 from vmapdbg.page.format import format_shape
 
 MOST_NAMED = 3
-"""So many consumers, or EXPANDs, are named in one sentence."""
+"""A sentence names at most this many consumers or EXPANDs."""
 
 
 class Names:
-    """What the operands of a reason are called: a node is `EXPAND 50`, a range is what tinygrad renders.
+    """Names the operands of a reason: `EXPAND 50` for a node, tinygrad's own name for a range.
 
-    A diff gives them other names: those that the things of before have after.
+    A diff has other names: it names the nodes and ranges of before as after does.
     """
 
     def __init__(self, op_of: Callable[[int], str]) -> None:
@@ -35,16 +35,16 @@ class Names:
         return name
 
 
-# a value of a condition is shown with so many characters
+# a value of a condition is cut to this many characters
 _MOST_OF_A_VALUE = 40
 
 Say = Callable[[Reason, Names], str]
 
 
 def say_reason(reason: Reason, names: Names) -> str:
-    """Returns the sentence of a reason; of a rule that this vmapdbg does not know its name and operands.
+    """Returns the sentence of a reason; for an unknown rule its name and operands.
 
-    Where it was observed, tinygrad's line stands at its end: `(indexing.py:278)`.
+    An observed decision ends with its line in tinygrad: `(indexing.py:278)`.
     """
     sentence = _say_rule(reason, names)
     if reason.at is None or reason.rule == "decided-at":
@@ -59,7 +59,7 @@ def _say_rule(reason: Reason, names: Names) -> str:
             return known.format_map(_count_up(reason.numbers))
         return known(reason, names)
     except (LookupError, ValueError):
-        # a file that another hand has written: the rule has not the operands that it should have
+        # a file that vmapdbg did not write: the rule does not have its operands
         return _say_unknown(reason, names)
 
 
@@ -69,9 +69,9 @@ def say_all(reasons: Iterable[Reason], names: Names) -> str:
 
 
 def fill_sentences(capture: Capture) -> Capture:
-    """Returns the capture with the sentence of each reason beside it: `Realized.detail` and `Bufferize.reason`.
+    """Returns the capture with a sentence for each reason, in `Realized.detail` and `Bufferize.reason`.
 
-    Whoever has a child or a recorder make a Capture calls it once, before anybody reads that.
+    Call it once for each new Capture, before anything reads the sentences.
     """
     return replace(capture, schedules=tuple(map(_fill_schedule, capture.schedules)))
 
@@ -100,12 +100,12 @@ def _fill_bufferize(made: Bufferize, names: Names) -> Bufferize:
 
 
 def say_realized(realized: Realized, names: Names) -> str:
-    """Returns why a node is realized in the names of another schedule; of an older capture the sentence that it has."""
+    """Returns why a node is realized, in the names of another schedule; the stored sentence for an older capture."""
     return say_all(realized.reasons, names) if realized.reasons else realized.detail
 
 
 def say_unsplit(unsplit: Unsplit) -> str:
-    """Returns why a reduce is not split in two kernels, and what stock tinygrad would make of it."""
+    """Returns why a reduce is not split into two kernels, and the two kernels of stock tinygrad."""
     what = unsplit.rule
     if unsplit.rule == "gather":
         what = f"a gather, an index picks one element along {_name_axes(unsplit.axes)}"
@@ -118,7 +118,7 @@ def say_unsplit(unsplit: Unsplit) -> str:
 
 
 def say_left_whole(rule: str, nodes: int) -> str:
-    """Returns how many reduces are not split, and what they are instead."""
+    """Returns how many reduces are not split, and why."""
     verb = "is" if nodes == 1 else "are"
     return f"{format_plural(nodes, 'reduce')} {verb} not split, as stock tinygrad would: {rule}"
 
@@ -128,8 +128,8 @@ def _name_axes(axes: Sequence[int]) -> str:
 
 
 def say_briefly(rule: str, reason: Reason | None, names: Names) -> str:
-    """Returns what a rule that realized nodes means, for a count of them; of any other the sentence of a reason, or its
-    name where there is none."""
+    """Returns what a rule that realizes nodes means, for a count of nodes; for other rules the sentence of `reason`, or
+    the rule's name without a reason."""
     if rule in _MEANINGS:
         return _MEANINGS[rule]
     if reason is None:
@@ -181,11 +181,12 @@ def _say_reduces(verdict: str) -> Say:
 
 
 def _say_place(at: Decision) -> str:
-    return f"{at.file.rpartition('/')[2]}:{at.line}"
+    folder = "overlay/" if at.file.startswith("overlay/") else ""
+    return f"{folder}{at.file.rpartition('/')[2]}:{at.line}"
 
 
 def _say_decision(reason: Reason, names: Names) -> str:
-    """The statement of tinygrad's source, with the values that were tested before it."""
+    """The statement in tinygrad's source, with the values that were tested before it."""
     if reason.at is None:
         return _say_unknown(reason, names)
     values: dict[str, str] = {}
@@ -204,7 +205,7 @@ def _say_unknown(reason: Reason, names: Names) -> str:
 
 
 def _count_up(numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """Adds to the numbers of a decision of the overlay what its sentence says of them: ratio, microseconds, kernels."""
+    """Adds what the sentence of an overlay decision needs: ratio, microseconds, kernels."""
     known = dict(numbers)
     if "stock_kernels" in known:
         fused, stock = (format_plural(known[name], "kernel") for name in ("kernels", "stock_kernels"))
@@ -292,4 +293,4 @@ _MEANINGS = {
     "ending-ranges": "ranges end at it: a reduce, or a reader with loops of its own",
     "forced": "forced by bisect --decisions",
 }
-"""What a rule that realizes nodes means, whichever they are."""
+"""What a rule that realizes nodes means, for any node."""

@@ -1,12 +1,15 @@
-"""Words for the diff of two saved runs: what a change is called, what it costs, which tests have it."""
+"""The diff of two saved runs in words, and as Markdown for a comment on a pull request."""
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Sequence
 
 from vmapdbg.model.vocabulary import SuiteChangeKind
 from vmapdbg.model.wording import cut_end, format_known, format_plural, shorten_commit
 from vmapdbg.page.format import label_patches
+from vmapdbg.page.text.view import format_ratio
 from vmapdbg.suite.result import SuiteDiff, SuiteGroup, SuiteSide
 
 _MOST_PROGRAM = 60
@@ -45,7 +48,7 @@ def name_change(group: SuiteGroup) -> str:
     }
     if group.kind in whole:
         return whole[group.kind]
-    # a kind that a newer vmapdbg knows is its own name
+    # an unknown kind from a newer vmapdbg is printed as it is
     return _NAMES.get(group.kind, group.kind) + _format_ratios(group.ratios)
 
 
@@ -57,7 +60,7 @@ def _format_ratios(ratios: Sequence[float]) -> str:
 
 
 def explain_causes(group: SuiteGroup) -> list[str]:
-    """Returns which realize points are gone, and which are new, with what had decided."""
+    """Returns sentences about the realize points that are gone or new, with their rules."""
     gone = [_bracket(cause) for cause in group.causes if cause.startswith("-")]
     new = [_bracket(cause) for cause in group.causes if cause.startswith("+")]
     sentences: list[str] = []
@@ -69,7 +72,7 @@ def explain_causes(group: SuiteGroup) -> list[str]:
 
 
 def _bracket(cause: str) -> str:
-    """`-MUL: ending-ranges` is written `MUL (ending-ranges)`."""
+    """Returns `MUL (ending-ranges)` for `-MUL: ending-ranges`."""
     op, _, reason = cause[1:].partition(": ")
     return op + format_known(" ({})", reason)
 
@@ -83,7 +86,7 @@ def format_cost(nanoseconds: int) -> str:
 
 
 def format_added(group: SuiteGroup) -> str:
-    """Returns what a change costs more, or less: `+15.2 us`."""
+    """Returns the added cost of a change: `+15.2 us`."""
     sign = "+" if group.added > 0 else ""
     return sign + format_cost(group.added)
 
@@ -96,7 +99,7 @@ def count_found(group: SuiteGroup) -> str:
 
 
 def name_tests(shown: Sequence[str], count: int) -> str:
-    """Returns `test_ops.py::TestOps::test_softmax and 39 others`: those that are shown, and how many more there are."""
+    """Returns `test_ops.py::TestOps::test_softmax and 39 others`: the shown tests, and how many more there are."""
     names = ", ".join(shown)
     if len(shown) == count:
         return names
@@ -114,7 +117,7 @@ def say_verdict(diff: SuiteDiff) -> str:
 
 
 def count_tests(diff: SuiteDiff) -> str:
-    """Returns how many tests there are on which side."""
+    """Returns the numbers of tests in both runs, in one run, and left out."""
     both = diff.unchanged + len(diff.changed)
     parts = [f"{both:,} in both: {diff.unchanged:,} unchanged, {len(diff.changed):,} changed"]
     for tests, where in (
@@ -128,7 +131,7 @@ def count_tests(diff: SuiteDiff) -> str:
 
 
 def describe_side(side: SuiteSide, other: SuiteSide) -> str:
-    """Returns what a run is, where it is not as the other one."""
+    """Returns the folder, tinygrad and patches of a run; its program only if the other run has another."""
     versions = side.versions
     tinygrad = f"tinygrad {versions.tree or versions.tinygrad}"
     if versions.commit:
@@ -140,12 +143,12 @@ def describe_side(side: SuiteSide, other: SuiteSide) -> str:
 
 
 def shorten_program(side: SuiteSide) -> str:
-    """Returns what was run, at most 60 characters of it."""
+    """Returns the first 60 characters of the command that was run."""
     return cut_end(" ".join(side.program), _MOST_PROGRAM)
 
 
 def list_troubles(diff: SuiteDiff) -> list[str]:
-    """Returns what the reader must know of how the runs went."""
+    """Returns warnings: runs that did not end, schedules that were left out, damaged files."""
     troubles: list[str] = []
     for side in (diff.before, diff.after):
         if side.status is None:
@@ -154,3 +157,85 @@ def list_troubles(diff: SuiteDiff) -> list[str]:
             failed = format_plural(side.failed, "schedule")
             troubles.append(f"{side.folder}: {failed} could not be rendered for {side.target}, and were left out")
     return troubles + [f"damaged: {line}" for line in diff.damaged]
+
+
+# *** Markdown
+
+_MOST_GROUPS = 20
+_MOST_NAME = 200
+_MOST_TESTS = (30, 8, 2)
+"""How many tests of a change are listed; fewer if the text is too long."""
+_MOST_CHARACTERS = 60_000
+"""GitHub refuses a comment of more than 65,536."""
+
+
+def dump_suite_github(diff: SuiteDiff) -> str:
+    """Returns the diff as Markdown: a table with a row for each change, the largest added cost first, and the tests of
+    each change in a folded list."""
+    texts = (_dump(diff, most) for most in _MOST_TESTS)
+    return next((text for text in texts if len(text) < _MOST_CHARACTERS), _dump(diff, 0))
+
+
+def _dump(diff: SuiteDiff, most_tests: int) -> str:
+    before, after = diff.before, diff.after
+    totals = f"kernels {before.kernels:,} → {after.kernels:,}, estimated cost "
+    totals += f"{format_cost(before.cost)} → {format_cost(after.cost)}{format_ratio(before.cost, after.cost)}"
+    lines = [f"### Kernels: {say_verdict(diff)}", "", _escape(f"{count_tests(diff)}; {totals}"), ""]
+    lines += [f"- before {_escape(describe_side(before, after))}", f"- after {_escape(describe_side(after, before))}"]
+    lines += [f"- ⚠ {_escape(cut_end(trouble, _MOST_NAME))}" for trouble in list_troubles(diff)[:5]]
+    shown = choose_groups(diff.groups, _MOST_GROUPS)
+    if shown:
+        lines += ["", "| cost | change | where | found |", "|---:|---|---|---|"]
+        lines += map(_format_row, shown)
+        if len(shown) < len(diff.groups):
+            lines += ["", f"{len(diff.groups) - len(shown)} smaller changes are not shown."]
+        listed = [line for group in shown for line in _list_tests(group, most_tests)]
+        lines += ["", *_fold("Tests of each change", listed)]
+    for tests, where in ((diff.only_before, "only before"), (diff.only_after, "only after")):
+        if tests:
+            lines += ["", *_fold(f"{format_plural(len(tests), 'test')} {where}", _list_names(tests, most_tests))]
+    return "\n".join(lines) + "\n"
+
+
+# an underscore between two word characters is no markup
+_MARKUP = re.compile(r"[\\`*|@#\[\]~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+
+
+def choose_groups(groups: Sequence[SuiteGroup], most: int) -> list[SuiteGroup]:
+    """Returns the groups with the largest changes of cost, in their order."""
+    weighty = sorted(groups, key=lambda group: -abs(group.added))[:most]
+    kept = {id(group) for group in weighty}
+    return [group for group in groups if id(group) in kept]
+
+
+def _format_row(group: SuiteGroup) -> str:
+    cost = f"**{format_added(group)}**" if group.added > 0 else format_added(group)
+    change = "<br>".join(map(_escape, [name_change(group), *explain_causes(group)]))
+    where = _code(group.example.line) if group.example.line else ""
+    return f"| {cost} | {change} | {where} | {count_found(group)} |"
+
+
+def _list_tests(group: SuiteGroup, most: int) -> list[str]:
+    return [f"- {_escape(name_change(group))}", *(f"  {line}" for line in _list_names(group.tests, most))]
+
+
+def _list_names(tests: Sequence[str], most: int) -> list[str]:
+    lines = [f"- {_code(test)}" for test in tests[:most]]
+    if len(tests) > most:
+        lines.append(f"- and {len(tests) - most:,} more")
+    return lines
+
+
+def _fold(title: str, lines: Sequence[str]) -> list[str]:
+    return [f"<details><summary>{html.escape(title)}</summary>", "", *lines, "", "</details>"]
+
+
+def _code(name: str) -> str:
+    """Returns a name as code. It is written in HTML, because an id may contain anything."""
+    return f"<code>{_escape(cut_end(name, _MOST_NAME))}</code>"
+
+
+def _escape(text: str) -> str:
+    """Returns a text on one line without markup, for a cell of a table."""
+    one_line = " ".join(html.escape(text, quote=False).split())
+    return _MARKUP.sub(lambda match: f"&#{ord(match[0])};", one_line)

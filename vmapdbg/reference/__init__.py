@@ -1,5 +1,5 @@
-"""What a tensor graph should compute, by numpy: a reference that has nothing of tinygrad but the meaning of its ops.
+"""Computes by numpy what a tensor graph or a kernel should give.
 
-A graph comes in a form of its own (`graph`), which the child packs. Nothing here knows tinygrad, and no scheduler, code
-generator or compiler takes part.
+The child packs them in a form that no tinygrad release owns (`graph`). Nothing here imports tinygrad: no scheduler,
+code generator or compiler takes part, only the meaning of the ops.
 """

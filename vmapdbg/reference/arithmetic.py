@@ -35,7 +35,7 @@ def round_floats(numbers: Numbers, dtype: str) -> Numbers:
 
 
 def fit(number: float, dtype: str) -> float | Numbers:
-    """Returns a constant that numpy takes for a dtype: integers are wrapped around."""
+    """Returns a constant as numpy needs it for a dtype: integers wrap around."""
     if dtype == "bool" or find_carrier(dtype).kind == "f":
         return number
     bits = 8 * ITEMSIZE[dtype]
@@ -48,15 +48,15 @@ def load(array: Array) -> Numbers:
 
 
 def cast(numbers: Numbers, source: str, dtype: str) -> tuple[Numbers, Mask | None]:
-    """Returns numbers as those of another dtype, and which of them C leaves undefined: a float that no integer of the
-    dtype is near, a float beyond the largest fp8."""
+    """Casts numbers to another dtype, and returns which of the results C leaves undefined: a float out of the range of
+    the integers, or beyond the largest fp8."""
     if dtype == "bool":
         return numbers != 0, None
     if is_float(dtype):
         rounded = round_floats(numbers, dtype)
         if not dtype.startswith("fp8"):
             return rounded, None
-        # some devices make it the largest number
+        # some devices return the largest number instead
         return rounded, ~np.isfinite(rounded)
     carrier = find_carrier(dtype)
     if not is_float(source):
@@ -65,19 +65,18 @@ def cast(numbers: Numbers, source: str, dtype: str) -> tuple[Numbers, Mask | Non
 
 
 def _cut_fractions(numbers: Numbers, carrier: np.dtype[Any]) -> tuple[Numbers, Mask | None]:
-    """Returns floats as integers, towards zero, and which of them are out of range."""
+    """Rounds floats to integers, towards zero, and returns which of them are out of range."""
     limits = np.iinfo(carrier)
     with np.errstate(invalid="ignore", over="ignore"):
         cut = np.trunc(numbers.astype(np.float64))
-        # the largest integer of 64 bits is no double, one more than it is
+        # the largest integer of 64 bits is no double, but the number after it is
         fits = (cut >= float(limits.min)) & (cut < float(limits.max) + 1)
     whole = np.where(fits, cut, 0).astype(carrier)
     return whole, None if fits.all() else ~fits
 
 
 def bitcast(numbers: Numbers, source: str, dtype: str) -> Numbers:
-    """Returns the elements that the bytes of numbers are in another dtype; along the last axis there may be more or
-    fewer of them."""
+    """Reads the bytes of numbers as another dtype; the last axis may get more or fewer elements."""
     stored = encode(numbers, source)
     shape = numbers.shape
     if shape:
@@ -112,7 +111,7 @@ def _rest_down(x: Numbers, y: Numbers) -> Found:
 
 
 def _find_no_quotient(x: Numbers, y: Numbers) -> Mask:
-    """A divisor of zero, and the smallest integer by -1, which is one more than the largest."""
+    """Returns where a quotient is undefined: the divisor is zero, or it is the smallest integer divided by -1."""
     by_zero = y == 0
     if x.dtype.kind != "i":
         return np.broadcast_to(by_zero, np.broadcast_shapes(x.shape, y.shape))
@@ -145,7 +144,7 @@ def _maximum(x: Numbers, y: Numbers) -> Found:
     largest = np.maximum(x, y)
     if x.dtype.kind != "f":
         return largest, None
-    # which of the two it is where one is NaN differs from device to device
+    # if one of the two is NaN the result differs from device to device
     return largest, np.isnan(largest)
 
 
@@ -153,8 +152,8 @@ def _logarithm(x: Numbers) -> Found:
     found = np.log2(x)
     if not np.signbit(x).any():
         return found, None
-    # tinygrad's own logarithm knows -0.0 by its reciprocal, and takes a negative number for it that is so near to
-    # zero that it has the same: minus infinity, where others have a NaN
+    # tinygrad's own logarithm recognizes -0.0 by its reciprocal, and also takes a tiny negative number for -0.0: it
+    # returns minus infinity, and other implementations NaN
     return found, np.isneginf(np.reciprocal(x)) & (x != 0)
 
 
@@ -167,7 +166,7 @@ def _subtract(x: Numbers, y: Numbers) -> Numbers:
 
 
 def threefry(x: Numbers, key: Numbers) -> Numbers:
-    """Threefry2x32 with 20 rounds, on the two halves of 64 bits: the low one comes first."""
+    """Threefry2x32 with 20 rounds, on the two halves of 64 bits, the low half first."""
     low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
     x = x.astype(np.uint64)
     first, second = x & low, x >> half
@@ -215,22 +214,22 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "mulacc": lambda x, y, z: x * y + z,
     "threefry": threefry,
 }
-"""Op -> what computes it on arrays of one carrier. Some return with their numbers which are undefined."""
+"""Op -> its function on arrays of one carrier. Some also return which of the results are undefined."""
 
 ROUNDED = frozenset({"add", "sub", "mul", "fdiv", "pow", "sqrt", "sin", "exp2", "log2", "reciprocal", "mulacc"})
-"""Ops whose exact result is rounded, where it is a float."""
+"""Ops whose exact result is rounded if it is a float."""
 
 OF_FLOATS = frozenset({"sqrt", "sin", "exp2", "log2", "reciprocal"})
-"""Ops that are computed in the float that they make: from 0.14 on they may be given integers."""
+"""Ops that are computed in the dtype of their result: from 0.14 on their operands may be integers."""
 
 
 ALGEBRA = frozenset({"add", "sub", "mul", "fdiv"})
-"""Ops that tinygrad's rules make others of as if there was no infinity: `x * 0` is 0, and `x / x` is 1."""
+"""Ops that tinygrad simplifies as if there was no infinity: `x * 0` to 0, and `x / x` to 1."""
 
 
 def compute(op: str, operands: list[Numbers]) -> Found:
-    """Computes an op on arrays that can be broadcast against each other. A NaN that one of ALGEBRA makes of what is
-    none, as of an infinity times zero, is undefined: tinygrad may have a number there."""
+    """Computes an op on arrays that can be broadcast against each other. If an op of ALGEBRA gives NaN for operands
+    that are not NaN, as for infinity times zero, the result is undefined: tinygrad may return a number."""
     said: list[str] = []
     on_invalid = "call" if op in ALGEBRA else "ignore"
     with np.errstate(all="ignore", invalid=on_invalid, call=lambda text, _: said.append(text)):

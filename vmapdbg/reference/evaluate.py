@@ -1,4 +1,4 @@
-"""Evaluates a graph, node after node: each value is kept until the last node that reads it has been computed."""
+"""Evaluates a graph node by node. Each value is kept until the last node that reads it is computed."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _VIEWS = {"expand", "permute", "shrink", "flip", "same", "copy", "vmapin", "vmap
 
 
 class Evaluator:
-    """Computes one graph. `read` returns the contents of an input by their name. `given` has the values of nodes, by
-    position, that are taken instead of computed. What is asked for stays known."""
+    """Computes one graph. `read` returns the contents of an input by their name. `given` maps positions of nodes to
+    values that replace theirs. The values that were asked for stay known."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Evaluator:
         self._rest: Iterator[None] = iter(())
 
     def evaluate(self, slots: Iterable[int]) -> list[Value | Unknown]:
-        """Returns the value of each node, or why it cannot be had."""
+        """Returns the value of each node, or why it cannot be computed."""
         asked = tuple(slots)
         try:
             for _ in self.begin(asked):
@@ -66,8 +66,8 @@ class Evaluator:
         return [self.known[slot] for slot in asked]
 
     def begin(self, slots: Iterable[int]) -> Iterator[None]:
-        """Returns what computes the values of nodes, one node of the graph at each step. Whoever asks for the same
-        nodes next goes on where it was left; what was begun for others is forgotten."""
+        """Returns an iterator that computes one node of the graph at each step. The next call for the same nodes
+        continues where this one stopped; a call for other nodes starts again."""
         asked = tuple(slots)
         if all(slot in self.known for slot in asked):
             return iter(())
@@ -77,7 +77,7 @@ class Evaluator:
 
     @property
     def has_gaps(self) -> bool:
-        """Whether something of what was computed could not be had."""
+        """Whether some value could not be computed."""
         found = (*self.known.values(), *self._values.values())
         return any(isinstance(value, Unknown) for value in found)
 
@@ -121,12 +121,12 @@ class Evaluator:
             self._check_room(slot)
             return self._compute(slot)
         except Unknown as reason:
-            # without its traceback, which would hold values
+            # without its traceback, which keeps values alive
             return Unknown(str(reason))
         except MemoryError:
             return Unknown("there was no memory for it")
         except (ValueError, TypeError, IndexError, OverflowError) as error:
-            # numpy does not take a graph that is not what it should be: the others are still computed
+            # numpy refuses a malformed graph: other nodes are still computed
             return Unknown(f"the reference failed at {self.graph.nodes[slot].op}: {error}")
 
     def _check_room(self, slot: int) -> None:
@@ -136,12 +136,12 @@ class Evaluator:
         self.check_bytes(math.prod(node.shape) * find_carrier(node.dtype).itemsize)
 
     def check_bytes(self, count: int) -> None:
-        """Raises Unknown where there is no room for so many bytes more."""
+        """Raises Unknown if there is no room for so many bytes more."""
         if self._held + count > self.room:
             raise Unknown(f"its computation takes more than {self.room >> 20:,} MB")
 
     def _only_adds_ones(self, node: Node) -> bool:
-        """Tells whether a reshape adds or takes away axes of size 1 alone, which makes a view of anything."""
+        """Whether a reshape only adds or removes axes of size 1, which is always a view."""
         if node.op != "reshape":
             return False
         before = self.graph.nodes[node.src[0]].shape
@@ -177,7 +177,8 @@ class Evaluator:
         return value
 
     def _carry(self, slot: int, node: Node, index: int, operand: Value) -> np.ndarray:
-        """Returns an operand in what the op is computed in: comparisons, conditions and shifts have others."""
+        """Returns an operand in the dtype that the op is computed in; comparisons, conditions and shifts keep their
+        own."""
         source = self.graph.nodes[node.src[index]]
         is_as_it_is = source.dtype != node.dtype or node.op in {"shl", "shr"}
         if is_as_it_is and node.op not in OF_FLOATS:
@@ -185,7 +186,7 @@ class Evaluator:
         return self.rounding.carry(slot, node, operand.numbers)
 
     def _move(self, node: Node, source: Value, numbers: Sequence[Value]) -> Value:
-        """Returns what a movement op makes of a value, one step after the other where its numbers depend on one."""
+        """Applies a movement op, step by step if its numbers depend on a step range."""
         names = [name for number in numbers for name in number.ranges]
         if names:
             count = self.graph.ranges[names[0]]
@@ -216,7 +217,7 @@ class Evaluator:
         return self._compute_inside(windows.inside, lambda: self._move(node, self._value(node.src[0]), []))
 
     def _compute_inside(self, inside: Sequence[int], finish: Callable[[], Value]) -> Value:
-        """Makes the nodes that need not have been made, the last one first, and then what reads them."""
+        """Computes nodes that the plan left out, the deepest first, and then their reader."""
         for inner in reversed(inside):
             self._check_room(inner)
             self._keep(inner, self._compute(inner))
@@ -303,7 +304,7 @@ class Evaluator:
         shown = find_view(self.graph, node.src[0])
         base = self.graph.nodes[shown.base]
         known = self.known.get(shown.base, self._values.get(shown.base))
-        # new memory, whose contents nobody knows before it is written whole
+        # new memory, whose contents are not known before a write fills it
         memory = None if isinstance(known, Unknown) else self._value(shown.base)
         for written in find_writes(self.graph, slot):
             target, value_slot = self.graph.nodes[written].src[:2]
@@ -340,16 +341,16 @@ def _count_bytes(value: Value | Unknown) -> int:
 
 
 Apply = Callable[[int, Value], Value]
-"""Returns what a movement op, by its position, makes of a value."""
+"""(position of a movement op, value) -> the moved value."""
 
 
 def write(memory: Value, places: Value, value: Value) -> Value:
-    """Returns memory with a value at some places of it: `places` has the number of an element, see `number_elements`,
-    for each element of the value."""
+    """Returns memory with a value written to some places: `places` has the number of an element of memory, see
+    `number_elements`, for each element of the value."""
     if not set(value.ranges) <= set(places.ranges):
         raise Unknown("what is written depends on a step, where it is written does not")
     (where, what), _ = align([places, value])
-    # where two elements have one place nobody says which of them stays
+    # if two elements have the same place it is undefined which of them stays
     numbers = memory.numbers.copy()
     numbers.reshape(-1)[where.numbers] = np.broadcast_to(what.numbers, where.numbers.shape)
     if memory.undefined is None and what.undefined is None:
@@ -360,12 +361,12 @@ def write(memory: Value, places: Value, value: Value) -> Value:
 
 
 def number_elements(memory: Value) -> Value:
-    """Returns memory of the same size in which each element is its own number."""
+    """Returns memory of the same shape in which each element is its own number."""
     return Value(np.arange(memory.numbers.size).reshape(memory.numbers.shape), memory.ranges)
 
 
 def follow(view: View, graph: Graph, memory: Value, apply: Apply) -> Value:
-    """Returns what a view shows of memory that has the shape of its base."""
+    """Returns what a view shows of memory that has the shape of the view's base."""
     value = memory
     for slot in view.path:
         node = graph.nodes[slot]
@@ -381,13 +382,13 @@ def _changes_size(graph: Graph, node: Node) -> bool:
 
 
 def fill(value: Value, seen: tuple[int, ...], whole: tuple[int, ...]) -> Value:
-    """Returns memory of shape `whole` after a write of a value to a view that shows all of it, in shape `seen`."""
+    """Returns memory of shape `whole` after a value was written to a view of all of it, which has the shape `seen`."""
     batch = value.numbers.shape[: len(value.ranges)]
     return value.move(lambda a: np.broadcast_to(a, (*batch, *seen)).reshape(*batch, *whole))
 
 
 def recast(value: Value, before: str, after: str) -> Value:
-    """Returns elements of memory of dtype `before` as what they are through a bitcast to `after`, of the same size."""
+    """Reads elements of dtype `before` as dtype `after`, which has the same size."""
     if before == after:
         return value
     return Value(bitcast(value.numbers, before, after), value.ranges, value.undefined)

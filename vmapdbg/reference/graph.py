@@ -1,18 +1,18 @@
-"""A tensor graph in a form that belongs to no release of tinygrad: what `vmapdbg.reference` evaluates.
+"""Tensor graphs and kernels in a form that no tinygrad release owns.
 
-Nodes stand in the order in which they can be evaluated; `src` has the positions of their sources. Each has the shape of
-its value, all sizes numbers: a symbolic size has the value that its variable had. A *step range* is an axis that comes
-before a value's own ones and is known by an id: a scope of vmap, or the devices of a sharded tensor (DEVICES).
+Nodes are in an order in which they can be evaluated; `src` has the positions of their sources. Each node has the shape
+of its value as numbers: a symbolic size has the value that its variable had. A *step range* is an axis with an id, in
+front of a value's own axes: a vmap scope, a loop, or the devices of a sharded tensor (DEVICES).
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 DEVICES = 1 << 62
-"""The id of the step range that counts the devices of a sharded tensor: one that no RANGE has."""
+"""The id of the step range that counts the devices of a sharded tensor. No RANGE has this id."""
 
 OPS = {
     # values that come from nowhere
@@ -23,14 +23,14 @@ OPS = {
     "reshape": "None",
     "expand": "None; also to more axes, in front",
     "permute": "the axis of the source for each axis",
-    "pad": "how many zeros stand before, for each axis",
-    "shrink": "the first element that stays, for each axis",
-    "flip": "the axes that are turned around",
+    "pad": "how many zeros are in front, for each axis",
+    "shrink": "the first element that is kept, for each axis",
+    "flip": "the axes whose order is reversed",
     "stack": "None: the sources become the slices of a new first axis",
-    "same": "None: what leaves values where they are, as detach does",
+    "same": "None: the value of the source, as of a detach",
     "copy": "None: the same values in other memory",
     # step ranges
-    "vmapin": "for each axis of the source the id of the step range that it becomes, None for one that stays",
+    "vmapin": "for each axis of the source the id of the step range that it becomes; None: the axis stays",
     "vmapout": "for each axis of the result the id of the step range that becomes it, None for the value's own",
     "shards": "the axis along which the shards of the devices are joined; None: all devices have the same",
     "shard": "the number of the device whose shard it is",
@@ -82,8 +82,8 @@ class Node:
 
 @dataclass
 class Graph:
-    """`roots` are the positions of the values that are asked for. `inputs` has, by position, the names of the contents
-    of each buffer, one for each device; `ranges` the size of each step range."""
+    """`roots` are the positions of the values that are asked for. `inputs` maps the position of each buffer to the
+    names of its contents, one for each device; `ranges` maps each step range to its size."""
 
     nodes: list[Node] = field(default_factory=list)
     roots: list[int] = field(default_factory=list)
@@ -96,8 +96,17 @@ class Graph:
         return len(self.nodes) - 1
 
     def reach(self, slots: Iterable[int], ends: Container[int] = ()) -> list[int]:
-        """Returns the positions of what nodes are made from, down to `ends`, with themselves; sources first."""
-        return reach(self.nodes, slots, ends)
+        """Returns the positions of nodes and of all that they are computed from, down to `ends`; sources first."""
+        found: set[int] = set()
+        stack = list(slots)
+        while stack:
+            slot = stack.pop()
+            if slot in found:
+                continue
+            found.add(slot)
+            if slot not in ends:
+                stack += self.nodes[slot].src
+        return sorted(found)
 
     def find_open(self) -> list[frozenset[int]]:
         """Returns for each node the step ranges that its value may depend on."""
@@ -125,31 +134,10 @@ class Graph:
         return found
 
 
-class HasSources(Protocol):
-    """A node of a list in which sources come first; `src` are their positions in it."""
-
-    @property
-    def src(self) -> tuple[int, ...]: ...
-
-
-def reach(nodes: Sequence[HasSources], slots: Iterable[int], ends: Container[int]) -> list[int]:
-    """Returns the positions of what nodes are made from, down to `ends`, with themselves; sources first."""
-    found: set[int] = set()
-    stack = list(slots)
-    while stack:
-        slot = stack.pop()
-        if slot in found:
-            continue
-        found.add(slot)
-        if slot not in ends:
-            stack += nodes[slot].src
-    return sorted(found)
-
-
 @dataclass(frozen=True)
 class Store:
-    """What is written: the number of the argument, and the positions of the place in it, of the value, and of the
-    condition under which it is written (None where there is none)."""
+    """A write of a kernel: the number of the argument, and the positions of the nodes for the place in it, the value,
+    and the condition of the write (None: always)."""
 
     argument: int
     place: int
@@ -158,15 +146,15 @@ class Store:
 
     @property
     def slots(self) -> tuple[int, ...]:
-        """The positions of all that has to be known."""
+        """The positions of all nodes that the write needs."""
         gate = () if self.gate is None else (self.gate,)
         return (self.place, self.value, *gate)
 
 
 @dataclass
 class Kernel:
-    """The graph has no roots: what is asked for is the `stores`, in their order. `dtypes` has the dtype of the elements
-    of each argument that is read or written, by its number."""
+    """A kernel as the scheduler made it. Its graph has no roots: it is evaluated for its `stores`, in order. `dtypes`
+    maps the number of each argument that is read or written to the dtype of its elements."""
 
     graph: Graph = field(default_factory=Graph)
     stores: list[Store] = field(default_factory=list)
@@ -179,14 +167,14 @@ _VIEWS = MOVEMENT | WRITES | {"same", "bitcast", "after", "shards", "shard"}
 
 @dataclass(frozen=True)
 class View:
-    """How a node looks at memory: `base` is the node whose elements these are, and `path` leads from it to the view,
-    the view last."""
+    """A view of memory: `base` is the node that has the memory, `path` the nodes from there to the view, which is
+    last."""
 
     base: int
     path: tuple[int, ...]
 
     def find_sources(self, graph: Graph) -> tuple[int, ...]:
-        """Returns the nodes whose values it takes to follow the path: where a shift depends on a step range."""
+        """Returns the nodes whose values the path depends on: shifts by a number that depends on a step range."""
         return tuple(source for slot in self.path for source in graph.nodes[slot].src[1:] if _is_moved(graph, slot))
 
 
@@ -203,7 +191,7 @@ def find_view(graph: Graph, slot: int) -> View:
 
 
 def is_whole(graph: Graph, view: View) -> bool:
-    """Tells whether a view shows all its memory, in order."""
+    """Whether a view shows all elements of its memory, in order."""
     return all(_shows_all(graph, slot) for slot in view.path)
 
 
@@ -216,8 +204,8 @@ def _shows_all(graph: Graph, slot: int) -> bool:
 
 
 def find_writes(graph: Graph, slot: int) -> list[int]:
-    """Returns the stores and assigns that an `after` comes after, in the order in which they are done: its own, and
-    those that what it looks at, or writes through, comes after."""
+    """Returns the stores and assigns that happen before an `after`, in order: its own, and the earlier ones of the
+    memory that it reads or writes."""
     found: set[int] = set()
     seen: set[int] = set()
     stack = [slot]
@@ -236,12 +224,13 @@ def find_writes(graph: Graph, slot: int) -> list[int]:
 
 
 def _find_earlier(graph: Graph, slot: int) -> list[int]:
-    """The assigns and afters on the way down from a view to its memory."""
+    """Returns the assigns and afters on the path from a view to its memory."""
     return [step for step in find_view(graph, slot).path if graph.nodes[step].op in {"assign", "after"}]
 
 
 def list_sources(graph: Graph, slot: int) -> Sequence[int]:
-    """Returns the nodes whose values an `after` needs: memory, what is written there, and what the views depend on."""
+    """Returns the nodes that an `after` is computed from: memory, the values written to it, and what its views depend
+    on."""
     writes = [graph.nodes[write] for write in find_writes(graph, slot)]
     views = [find_view(graph, seen) for seen in (graph.nodes[slot].src[0], *(write.src[0] for write in writes))]
     needed = [needed for view in views for needed in (view.base, *view.find_sources(graph))]

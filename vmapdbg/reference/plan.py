@@ -22,8 +22,8 @@ from vmapdbg.values.numbers import Numbers
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis of `period` elements that is repeated and split into rows of `row` elements. Of the rows `rows` stay from
-    `first_row` on, of their elements `columns` from `first_column` on."""
+    """An axis of `period` elements that is repeated and split into rows of `row` elements. `rows` rows are kept, from
+    `first_row` on, and `columns` elements of each, from `first_column` on."""
 
     period: int
     row: int
@@ -35,9 +35,9 @@ class Axis:
 
 @dataclass(frozen=True)
 class Windows:
-    """A shrink that leaves windows. `inside` are the nodes that need not be made, down to the one that flattens what
-    `source` repeats; `axes` has for each axis of the source that is not a repetition what becomes of it: windows, or
-    (first, size) of one that stays."""
+    """A shrink that leaves windows. `inside` are the nodes that need not be computed: from its source down to the
+    reshape of `source`, which repeats the axes. `axes` says for each axis that is no repetition what it becomes:
+    windows, or (first, size) of the part that is kept."""
 
     inside: tuple[int, ...]
     source: int
@@ -47,8 +47,8 @@ class Windows:
 def find_windows(
     graph: Graph, reached: Sequence[int], asked: Collection[int], known: Collection[int]
 ) -> dict[int, Windows]:
-    """Returns the windows among the nodes reached, by the position of the shrink that leaves each. What is asked for,
-    or known, is not inside of one."""
+    """Maps the position of each shrink that leaves windows to them. Nodes that are asked for, or known, are never
+    inside of windows."""
     readers = Counter(source for slot in reached for source in graph.nodes[slot].src)
     kept = {*asked, *known}
     found: dict[int, Windows] = {}
@@ -62,7 +62,7 @@ def find_windows(
 
 
 def _find_windows(graph: Graph, slot: int, readers: Counter[int], kept: Collection[int]) -> Windows | None:
-    """Returns the windows that a shrink leaves, None where it is another one."""
+    """Returns the windows that a shrink leaves, None if it leaves others."""
     chain = [slot]
     for op in ("reshape", "shrink", "reshape"):
         below = graph.nodes[chain[-1]].src[0]
@@ -90,8 +90,8 @@ def _match(
     first: Sequence[int],
     left: Sequence[int],
 ) -> tuple[Axis | tuple[int, int], ...] | None:
-    """Goes through the axes from left to right: one of `flat` is one of `wide`, or two of them. `split` are the axes of
-    which the elements from `first` on are `left`."""
+    """Matches axes from left to right: each axis of `flat` is one axis of `wide`, or two of them joined. The shrink
+    keeps `left` elements of each axis of `split`, from `first` on."""
     axes: list[Axis | tuple[int, int]] = []
     i = j = 0
     for before, after in zip(flat, cut, strict=True):
@@ -111,7 +111,7 @@ def _match(
 
 
 def _is_straight(axis: Axis) -> bool:
-    """Tells whether no row goes around the end of the axis."""
+    """Whether no row continues at the start of the axis."""
     step = axis.row - axis.period
     if step < 0 or not axis.rows or not axis.columns:
         return False
@@ -119,7 +119,7 @@ def _is_straight(axis: Axis) -> bool:
 
 
 def make_windows(windows: Windows, source: Value) -> Value | None:
-    """Returns the windows as a view of `source`, which has the repetitions; None where these are no repetitions."""
+    """Returns the windows as a view of `source`; None if its axes are not repeated."""
     steps = len(source.ranges)
     numbers = source.numbers
     place = steps
@@ -154,11 +154,11 @@ def _slide(numbers: Numbers, axes: Sequence[Axis | tuple[int, int]], steps: int)
 
 
 class Plan:
-    """`order` has the nodes to be computed, sources first. `products` and `windows` have those that are computed from
-    others than their sources, by position: what stands between is not among the nodes of `order`."""
+    """The nodes to be computed: `order`, sources first. `products` and `windows` map the positions of nodes that are
+    computed from other nodes than their sources; the nodes in between are not in `order`."""
 
     def __init__(self, graph: Graph, asked: Sequence[int], known: Collection[int]):
-        """`known` are the nodes whose values are there."""
+        """`known` are the nodes whose values are known already."""
         self.graph = graph
         reached = graph.reach(asked, known)
         self.products = find_products(graph, reached, asked, known)
@@ -168,7 +168,7 @@ class Plan:
         assert not {*self.order} & {slot for one in made for slot in one.inside}
 
     def count_readers(self) -> Counter[int]:
-        """Returns how many nodes of the plan read each."""
+        """Maps each node to the number of nodes in the plan that read it."""
         return Counter(source for slot in self.order for source in self.list_sources(slot))
 
     def list_sources(self, slot: int) -> Sequence[int]:

@@ -1,5 +1,5 @@
-"""What is rounded, and how: as each dtype says, or in double precision to see what rounding did. And how much of it
-there is on the way to a value."""
+"""How values are rounded: each to its dtype, or computed in double precision to see what rounding did; and how many
+roundings there are on the way to a value."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ class Rounding:
     """Each value is rounded to its own dtype."""
 
     def carry(self, slot: int, node: Node, numbers: Numbers) -> Numbers:
-        """Returns operands of a node in the numpy dtype that it is computed in."""
+        """Returns operands in the numpy dtype that a node is computed in."""
         return numbers.astype(find_carrier(node.dtype), copy=False)
 
     def start(self, slot: int, node: Node, numbers: Numbers) -> Numbers:
-        """Returns the contents of an input, a constant or the bits of a bitcast, as they are read."""
+        """Returns the contents of an input, or the bits of a bitcast, as a node's value."""
         return numbers
 
     def cast(self, slot: int, node: Node, numbers: Numbers, source: str) -> tuple[Numbers, Mask | None]:
-        """Returns numbers of the dtype `source` as those of a node's dtype, and which of them are undefined."""
+        """Casts numbers of the dtype `source` to a node's dtype, and returns which results are undefined."""
         return cast(numbers, source, node.dtype)
 
     def finish(self, slot: int, node: Node, numbers: Numbers) -> Numbers:
-        """Returns what was computed for a node as a value of it."""
+        """Rounds the result of a node's op to the node's value."""
         if is_float(node.dtype):
             return round_floats(numbers, node.dtype)
         return np.asarray(numbers, dtype=find_carrier(node.dtype))
@@ -39,9 +39,9 @@ class Rounding:
 class InDouble(Rounding):
     """Floats are computed in double precision.
 
-    With a `seed` each element of an input, and the result of each float op, is moved by as much as its own dtype
-    rounds, up or down by chance: what comes out moves by what the computation makes of its roundings. What a bitcast
-    looks at the bits of keeps its dtype, as random numbers do; it is moved only where an op has rounded it.
+    With a `seed` each element of an input, and the result of each float op, is moved up or down at random by the
+    rounding of its own dtype. The results then move by what the computation does to its roundings. Values whose bits a
+    bitcast reads keep their dtype, as in random numbers; they are moved only if an op rounds them.
     """
 
     def __init__(self, graph: Graph, seed: int | None = None):
@@ -74,7 +74,7 @@ class InDouble(Rounding):
         wide = np.asarray(numbers, dtype=np.float64)
         if self.seed is None or not is_rounded(node):
             return wide
-        # a sum rounds each of the sums on the way to it, whatever their order
+        # a sum rounds each of its partial sums, in any order
         step = EPSILON[node.dtype] / 2 * max(1.0, math.sqrt(_count_own(self.graph, node)) / 2)
         # 1 - eps/2 is the number below 1, 1 + eps the one above
         return wide * np.where(draw_signs(wide, self.seed * 1_000_003 + slot), 1 + 2 * step, 1 - step)
@@ -82,7 +82,7 @@ class InDouble(Rounding):
     def _move_fixed(self, slot: int, node: Node, numbers: Numbers) -> Numbers:
         if self.seed is None or not is_rounded(node):
             return numbers
-        # its inputs are not moved: a sum is moved by what the order of its terms may do
+        # its inputs are not moved: a sum is moved by as much as the order of its terms can change it
         step = EPSILON[node.dtype] * math.sqrt(_count_own(self.graph, node))
         signs = draw_signs(numbers, self.seed * 1_000_003 + slot)
         return round_floats(numbers * np.where(signs, 1 + step, 1 - step), node.dtype)
@@ -92,7 +92,7 @@ class InDouble(Rounding):
 
 
 def draw_signs(numbers: Numbers, seed: int) -> Mask:
-    """Returns a chance for each number: equal numbers have the same, so that what ties stays so."""
+    """Returns a random sign for each number. Equal numbers get the same sign, so that ties remain ties."""
     bits = np.atleast_1d(numbers).astype(np.float64).view(np.uint64)
     mixed = (bits ^ np.uint64(seed & 0xFFFF_FFFF)) * np.uint64(0x9E37_79B9_7F4A_7C15)
     mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58_476D_1CE4_E5B9)
@@ -100,7 +100,7 @@ def draw_signs(numbers: Numbers, seed: int) -> Mask:
 
 
 def find_fixed(graph: Graph) -> set[int]:
-    """Returns the nodes whose bits a bitcast to or from a float looks at, with all that they are made of."""
+    """Returns the nodes whose bits a bitcast to or from a float reads, with all nodes that they are computed from."""
     fixed: set[int] = set()
     for slot in reversed(range(len(graph.nodes))):
         node = graph.nodes[slot]
@@ -111,7 +111,7 @@ def find_fixed(graph: Graph) -> set[int]:
 
 
 def is_rounded(node: Node) -> bool:
-    """Tells whether the exact result of a node's op is rounded to its dtype."""
+    """Whether the exact result of a node's op is rounded to its dtype."""
     if not is_float(node.dtype):
         return False
     if node.op == "reduce":
@@ -120,8 +120,8 @@ def is_rounded(node: Node) -> bool:
 
 
 def count_roundings(graph: Graph) -> list[int]:
-    """Returns for each node how many roundings to its dtype there are on the longest way from an input, coarser and
-    finer ones counted as what they are worth: one an op, n for a sum of n numbers."""
+    """Returns for each node how many roundings to its dtype are on the longest path from an input: one for an op, n for
+    a sum of n numbers. Roundings to other dtypes count by their size."""
     variances: list[float] = []
     for node in graph.nodes:
         before = max((variances[source] for source in node.src), default=0.0)

@@ -1,5 +1,5 @@
-"""Reduces. Floats are summed up in double precision, and rounded once; a product that is only summed up is never made
-whole: it is a matrix product of its operands."""
+"""Reduces. Floats are summed in double precision and rounded once. A product that only a sum reads is never computed
+element by element: the sum is a matrix product of its operands."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _LARGEST_EXACT = 2.0**53
 
 
 def reduce_value(value: Value, op: str, axes: Sequence[int], keep: bool, names: Sequence[int]) -> Value:
-    """Returns a value reduced over own axes and step ranges. Floats come in double precision, not rounded yet.
+    """Reduces a value over own axes and step ranges. Returns floats in double precision, not rounded yet.
 
-    A step range that the value does not depend on is not among its own: the caller gives it one.
+    The value must have all the step ranges: the caller repeats it over ranges that it does not depend on.
     """
     steps = len(value.ranges)
     places = tuple(value.ranges.index(name) for name in names) + tuple(steps + axis for axis in axes)
@@ -31,11 +31,11 @@ def reduce_value(value: Value, op: str, axes: Sequence[int], keep: bool, names: 
     if value.undefined is not None:
         reduced = reduced.mark(np.asarray(value.undefined.any(places, keepdims=True)))
     if op == "max" and numbers.dtype.kind == "f":
-        # which number the largest is where one is NaN differs from device to device
+        # if a number is NaN the largest differs from device to device
         reduced = reduced.mark(np.isnan(numbers))
     gone = places
     if keep:
-        # the step ranges go all the same
+        # the step ranges are removed in any case
         gone = places[: len(names)]
     ranges = tuple(name for name in value.ranges if name not in names)
     return replace(reduced.move(lambda a: np.squeeze(a, gone)), ranges=ranges)
@@ -59,14 +59,14 @@ def _reduce(numbers: Numbers, op: str, axes: tuple[int, ...]) -> Numbers:
 
 
 def _widen(dtype: np.dtype) -> np.dtype:
-    """Returns the dtype in which numbers are summed up: floats in double precision, integers as they are."""
+    """Returns the dtype in which numbers are summed: double for floats, the same for integers."""
     if dtype.kind == "f":
         return np.dtype(np.float64)
     return dtype
 
 
 def _add(numbers: Numbers, axes: tuple[int, ...], dtype: np.dtype) -> Numbers:
-    """Sums up, an axis along which all elements are one by its size, windows by running sums."""
+    """Adds numbers along axes: windows by running sums, and a repeated element by its count."""
     running = _add_windows(numbers, axes, dtype)
     if running is not None:
         return running
@@ -79,8 +79,8 @@ def _add(numbers: Numbers, axes: tuple[int, ...], dtype: np.dtype) -> Numbers:
 
 
 def _add_windows(numbers: Numbers, axes: tuple[int, ...], dtype: np.dtype) -> Numbers | None:
-    """Returns the sums of windows of integers that slide over one axis by one element a row; None for others. Their
-    elements are many times those of the axis."""
+    """Returns the sums of windows of integers that slide over one axis by one element a row, None for other numbers.
+    The windows have many times the elements of the axis."""
     if len(axes) != 1 or numbers.dtype.kind not in "iu" or numbers.shape[axes[0]] < 2:
         return None
     (axis,) = axes
@@ -88,7 +88,7 @@ def _add_windows(numbers: Numbers, axes: tuple[int, ...], dtype: np.dtype) -> Nu
     if len(rows) != 1 or numbers.shape[rows[0]] < 2:
         return None
     (row,) = rows
-    # the first window, and of each later one the element that it has more
+    # the first window, and the new element of each later window
     head = _cut(numbers, row, slice(0, 1)).swapaxes(row, axis)
     tail = _cut(_cut(numbers, axis, slice(-1, None)), row, slice(1, None))
     total = np.cumsum(np.concatenate([head, tail], row), axis=row, dtype=dtype)
@@ -103,7 +103,7 @@ def _cut(numbers: Numbers, axis: int, part: slice) -> Numbers:
 
 
 def _take_first(numbers: Numbers, axes: Iterable[int]) -> Numbers:
-    """Returns the first element along some axes, which stay with the size 1, as a view."""
+    """Returns a view of the first element along some axes, which stay with the size 1."""
     for axis in axes:
         numbers = _cut(numbers, axis, slice(0, 1))
     return numbers
@@ -114,8 +114,8 @@ def _take_first(numbers: Numbers, axes: Iterable[int]) -> Numbers:
 
 @dataclass(frozen=True)
 class _Roles:
-    """The axes of a product that is summed up: those that both operands have and that stay, those that only one has,
-    and those that are summed up."""
+    """The axes of a sum of products: axes of both operands that stay, axes that only one operand has, and axes that are
+    summed."""
 
     both: tuple[int, ...]
     left: tuple[int, ...]
@@ -124,10 +124,10 @@ class _Roles:
 
 
 def add_products(x: Numbers, y: Numbers, axes: Sequence[int]) -> Numbers | None:
-    """Returns the sum of x * y over axes, which stay with the size 1, in double precision; integers come as such.
+    """Returns the sum of x * y over axes, which stay with the size 1: floats in double precision, integers as integers.
 
-    The operands have one shape; what is the same along an axis is a view. None where integers could be too large for
-    it: then the product has to be made.
+    The operands have the same shape; a repeated axis is a view. Returns None if integers could be too large for a
+    double: then the product must be computed.
     """
     if x.dtype.kind != "f" and not _fits_double(x, y, axes):
         return None
@@ -135,7 +135,7 @@ def add_products(x: Numbers, y: Numbers, axes: Sequence[int]) -> Numbers | None:
     shape = tuple(1 if axis in axes else size for axis, size in enumerate(x.shape))
     if 0 in x.shape:
         return np.zeros(shape, dtype)
-    # what only one of them has is summed up before, what none has counts
+    # an axis of only one operand is summed first, and an axis of none is a factor
     times = math.prod(x.shape[axis] for axis in axes if not _varies(x, axis) and not _varies(y, axis))
     x, y = _drop_repeated(x), _drop_repeated(y)
     x = _reduce(x, "add", tuple(a for a in axes if x.shape[a] > 1 and y.shape[a] == 1))
@@ -174,7 +174,7 @@ def _find_roles(x: Numbers, y: Numbers, axes: Sequence[int]) -> _Roles:
 
 
 def _multiply(x: Numbers, y: Numbers, roles: _Roles) -> Numbers:
-    """Returns the sum of products, its axes those of the operands with the size 1 where nothing is left."""
+    """Returns the sum of products with the axes of the operands; summed axes have the size 1."""
     if not (roles.left and roles.right):
         return _multiply_elements(x, y, roles)
     order = (*roles.both, *roles.left, *roles.right, *roles.summed)
@@ -200,7 +200,7 @@ def _arrange(numbers: Numbers, axes: tuple[int, ...]) -> Numbers:
 
 
 def _multiply_elements(x: Numbers, y: Numbers, roles: _Roles) -> Numbers:
-    """A sum of products where one of the operands has no axis of its own: a part of it at a time."""
+    """Returns a sum of products if one operand has no axis of its own, without computing all products at once."""
     names = list(range(x.ndim))
     kept = [axis for axis in names if axis not in roles.summed]
     with np.errstate(all="ignore"):
@@ -210,9 +210,9 @@ def _multiply_elements(x: Numbers, y: Numbers, roles: _Roles) -> Numbers:
 
 @dataclass(frozen=True)
 class Product:
-    """A product that a sum alone reads. `inside` are the nodes that need not be made, from the source of the reduce
-    down to the product, whose sources are `sources`. With `is_choice` it is a choice between a number and zero, which
-    is that number times the condition as 0 or 1; `is_turned`: the zero is what is chosen."""
+    """A product that only a sum reads. `inside` are the nodes that need not be computed, from the source of the reduce
+    down to the product, whose sources are `sources`. With `is_choice` it is a choice between a number and zero: the
+    number times the condition as 0 or 1; with `is_turned` the condition chooses the zero."""
 
     inside: tuple[int, ...]
     sources: tuple[int, ...]
@@ -223,8 +223,8 @@ class Product:
 def find_products(
     graph: Graph, reached: Sequence[int], asked: Collection[int], known: Collection[int]
 ) -> dict[int, Product]:
-    """Returns the products of the nodes reached, by the position of the reduce that sums each up. What is asked for, or
-    known, is not inside of one."""
+    """Maps the position of each reduce that sums a product to the product. Nodes that are asked for, or known, are
+    never inside of a product."""
     readers = Counter(source for slot in reached for source in graph.nodes[slot].src)
     kept = {*asked, *known}
     found: dict[int, Product] = {}
@@ -280,15 +280,15 @@ def _is_zero(graph: Graph, slot: int) -> bool:
 
 
 def sum_product(graph: Graph, product: Product, reduce: Node, sources: Sequence[Numbers], steps: int) -> Numbers | None:
-    """Returns the sum, in double precision where it is of floats; None where the product has to be made. `sources` can
-    be broadcast against each other, and have the axes of `steps` step ranges first."""
+    """Returns the sum of a product, floats in double precision; None if the product must be computed. `sources` can be
+    broadcast against each other, and have the axes of `steps` step ranges first."""
     one, other = sources[0], sources[-1]
     if product.is_choice:
         other = sources[1]
         if product.is_turned:
             one, other = ~one, sources[2]
         if other.dtype.kind == "f" and not np.isfinite(other).all():
-            # zero times an infinity is none
+            # zero times infinity is not zero
             return None
         one = one.astype(other.dtype)
     _, axes, keep, _ = reduce.arg

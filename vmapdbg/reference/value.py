@@ -1,4 +1,5 @@
-"""The value of a node: an array, with the axes of its step ranges first, and what of it is not defined."""
+"""The value of a node: an array, with the axes of its step ranges first, and a mask of undefined elements; and the ops
+that move elements and compute nothing."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ Mask = NDArray[np.bool_]
 @dataclass(frozen=True)
 class Value:
     """`numbers` has one axis for each step range of `ranges` (ids, ascending), then the node's own axes. `undefined` is
-    true for the elements that neither C nor tinygrad defines; None where there are none. Both may be views with an
-    element in many places."""
+    true for elements that neither C nor tinygrad defines; None: all are defined. Both may be views in which one element
+    is in many places."""
 
     numbers: Numbers
     ranges: tuple[int, ...] = ()
@@ -30,20 +31,20 @@ class Value:
 
     @property
     def mask(self) -> Mask:
-        """`undefined`, an array where there are none, too."""
+        """`undefined` as an array, even if all elements are defined."""
         if self.undefined is None:
             return np.broadcast_to(np.False_, self.numbers.shape)
         return self.undefined
 
     def move(self, view: Callable[[Numbers], Numbers]) -> Value:
-        """Returns the value with an array function applied that only moves elements."""
+        """Applies an array function that only moves elements."""
         moved = Value(view(self.numbers), self.ranges)
         if self.undefined is None:
             return moved
         return replace(moved, undefined=view(self.undefined))
 
     def mark(self, undefined: Mask | None) -> Value:
-        """Returns the value with more elements that are undefined."""
+        """Returns the value with more undefined elements."""
         if undefined is None or not undefined.any():
             return self
         if self.undefined is not None:
@@ -51,17 +52,17 @@ class Value:
         return replace(self, undefined=np.broadcast_to(undefined, self.numbers.shape))
 
     def take_step(self, name: int, step: int) -> Value:
-        """Returns the value at one step of a range; as it is where it does not depend on that."""
+        """Returns the value at one step of a range; the same value if it does not depend on the range."""
         if name not in self.ranges:
             return self
         axis = self.ranges.index(name)
-        # np.take would copy what is not contiguous
+        # np.take copies what is not contiguous
         taken = self.move(lambda a: a[(*[slice(None)] * axis, step)])
         return replace(taken, ranges=self.ranges[:axis] + self.ranges[axis + 1 :])
 
 
 def align(values: Sequence[Value]) -> tuple[list[Value], tuple[int, ...]]:
-    """Returns values that can be broadcast against each other, with the step ranges that they have together."""
+    """Returns values that can be broadcast against each other, and the step ranges of all of them."""
     ranges = tuple(sorted({name for value in values for name in value.ranges}))
     rank = max(len(value.own_shape) for value in values)
     return [_spread(value, ranges, rank) for value in values], ranges
@@ -77,14 +78,14 @@ def _spread(value: Value, ranges: tuple[int, ...], rank: int) -> Value:
 
 
 def join_steps(values: Sequence[Value], name: int) -> Value:
-    """Returns the value of all steps of a range, from that of each of them."""
+    """Joins the values of single steps of a range to the value of all steps."""
     spread, ranges = align(values)
     axis = sum(other < name for other in ranges)
     return stack_aligned(spread, axis, (*ranges[:axis], name, *ranges[axis:]))
 
 
 def stack_aligned(values: Sequence[Value], axis: int, ranges: tuple[int, ...]) -> Value:
-    """Returns values that `align` made as the slices of a new axis; `ranges` are the step ranges of what comes out."""
+    """Stacks values from `align` along a new axis; `ranges` are the step ranges of the result."""
     shape = np.broadcast_shapes(*(value.numbers.shape for value in values))
     stacked = Value(np.stack([np.broadcast_to(value.numbers, shape) for value in values], axis), ranges)
     if all(value.undefined is None for value in values):
@@ -93,7 +94,7 @@ def stack_aligned(values: Sequence[Value], axis: int, ranges: tuple[int, ...]) -
 
 
 def repeat_steps(value: Value, name: int, count: int) -> Value:
-    """Returns the value with a range that it does not depend on, as a view."""
+    """Repeats a value over a range that it does not depend on, as a view."""
     axis = sum(other < name for other in value.ranges)
 
     def spread(numbers: Numbers) -> Numbers:
@@ -104,7 +105,7 @@ def repeat_steps(value: Value, name: int, count: int) -> Value:
 
 
 def move(node: Node, source: Value, numbers: Sequence[int]) -> Value:
-    """Returns what a movement op makes of a value. `numbers` is the op's `arg` with every number known."""
+    """Applies a movement op to a value. `numbers` is the op's `arg` with every number known."""
     steps = len(source.ranges)
     batch, own = source.numbers.shape[:steps], source.own_shape
     match node.op:
@@ -133,7 +134,7 @@ def move(node: Node, source: Value, numbers: Sequence[int]) -> Value:
 
 
 def _pad(numbers: Numbers, widths: Sequence[tuple[int, int]]) -> Numbers:
-    """np.pad with zeros, which is slow where there is nothing to add along most axes."""
+    """Pads with zeros. np.pad is slow if most axes stay as they are."""
     shape = [size + before + after for size, (before, after) in zip(numbers.shape, widths, strict=True)]
     padded = np.zeros(shape, numbers.dtype)
     inner = [slice(before, before + size) for size, (before, _) in zip(numbers.shape, widths, strict=True)]
@@ -142,7 +143,7 @@ def _pad(numbers: Numbers, widths: Sequence[tuple[int, int]]) -> Numbers:
 
 
 def stack(sources: Sequence[Value]) -> Value:
-    """Returns values as the slices of a new first axis, behind those of the step ranges."""
+    """Stacks values along a new first axis, behind the axes of the step ranges."""
     spread, ranges = align(sources)
     return stack_aligned(spread, len(ranges), ranges)
 
@@ -151,8 +152,8 @@ def stack(sources: Sequence[Value]) -> Value:
 
 
 def enter_scope(source: Value, names: Sequence[int | None]) -> Value:
-    """Makes step ranges of own axes: `names` has the id for each of them, None for one that stays. Raises Unknown for a
-    range that the value has already."""
+    """Turns own axes into step ranges: `names` has the id for each axis, None if the axis stays. Raises Unknown if the
+    value has the range already."""
     for axis in reversed(range(len(names))):
         name = names[axis]
         if name is not None:
@@ -170,8 +171,8 @@ def _enter(source: Value, axis: int, name: int) -> Value:
 
 
 def leave_scope(source: Value, names: Sequence[int | None], sizes: Sequence[int]) -> Value:
-    """Makes own axes of step ranges: `names` has the id for each axis of the result, None for the value's own, and
-    `sizes` its size."""
+    """Turns step ranges into own axes: `names` has the id for each axis of the result, None for the value's own axes,
+    and `sizes` their sizes."""
     for axis, name in enumerate(names):
         if name is not None:
             source = _leave(source, axis, name, sizes[axis])
@@ -192,8 +193,8 @@ def _leave(source: Value, axis: int, name: int, size: int) -> Value:
 
 
 def join_shards(source: Value, axis: int | None, device: int, count: int) -> Value:
-    """Returns the whole of a sharded value, whose devices are the step range `device`: its shards side by side along an
-    axis, or where that is None what the first device has."""
+    """Joins a sharded value, whose devices are the step range `device`: its shards side by side along an axis, or the
+    part of the first device if `axis` is None."""
     if axis is None:
         return source.take_step(device, 0)
     whole = _leave(source, axis, device, count)

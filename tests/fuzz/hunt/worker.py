@@ -28,9 +28,9 @@ from typing import IO, Any
 from vmapdbg.check.result import OutputCheck
 from vmapdbg.child.compare.schedule_checker import ScheduleChecker
 from vmapdbg.child.evidence.folder import EvidenceFolder
+from vmapdbg.child.failures.lifeline import hold
 from vmapdbg.child.lazy import schedule_lazy
-from vmapdbg.child.lifeline import hold
-from vmapdbg.child.modes import choose_mode
+from vmapdbg.child.mode import Mode
 from vmapdbg.install.job import Job, Request
 from vmapdbg.install.patches import parse_patches
 
@@ -83,7 +83,7 @@ class World:
     def __init__(self, patches: str):
         job = Job("program.py", patches=None if patches == "observe" else parse_patches(patches))
         self.first = tempfile.TemporaryDirectory()
-        self.mode: Any = choose_mode(Request(job=job, folder=self.first.name, evidence=self.first.name))
+        self.mode: Any = Mode(Request(job=job, folder=self.first.name, evidence=self.first.name))
         self.mode.prepare()
         import tinygrad
 

@@ -25,7 +25,7 @@ from vmapdbg.child.compare.schedule_checker import ScheduleChecker
 from vmapdbg.child.compare.start import lower_thread
 from vmapdbg.child.evidence.folder import ASKED, CLOSED, EvidenceFolder, schedule_of
 from vmapdbg.child.evidence.graphs import Evidence
-from vmapdbg.child.lifeline import hold
+from vmapdbg.child.failures.lifeline import hold
 from vmapdbg.install.job import CheckRequest, load_request
 from vmapdbg.model.data import to_data
 from vmapdbg.model.store import write_atomically

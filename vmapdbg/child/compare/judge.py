@@ -22,7 +22,7 @@ from vmapdbg.check.suite import Judged
 from vmapdbg.child.compare.schedule_checker import ScheduleChecker, expected_outputs
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
-from vmapdbg.child.lifeline import hold
+from vmapdbg.child.failures.lifeline import hold
 from vmapdbg.model.data import to_data
 from vmapdbg.model.wording import first_line
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from vmapdbg.child.adapters.replays import find_buffer, find_used_buffers
 from vmapdbg.child.evidence.realize_call import RealizeCall
+from vmapdbg.child.listen.replays import find_buffer, find_used_buffers
 
 
 @dataclass

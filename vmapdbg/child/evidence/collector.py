@@ -13,16 +13,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from vmapdbg.child.adapters.launches import Step, watch_launches, watch_schedules
-from vmapdbg.child.adapters.replays import watch_captures
-from vmapdbg.child.diagnosis import EndlessRewrite
-from vmapdbg.child.diagnosis.known_nodes import KnownNodes
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.lost_writes import WriteWatcher
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.evidence.replays import ReplayWatcher
 from vmapdbg.child.evidence.tensor_calls import GradientWatcher, ItemWatcher
-from vmapdbg.child.record.recording import Recording
+from vmapdbg.child.failures.endless import EndlessRewrite
+from vmapdbg.child.failures.known_nodes import KnownNodes
+from vmapdbg.child.listen.launches import Step, watch_launches, watch_schedules
+from vmapdbg.child.listen.recording import Recording
+from vmapdbg.child.listen.replays import watch_captures
 from vmapdbg.install.overlay import load_patching
 
 UOp = Any

@@ -1,26 +1,24 @@
-"""A tensor graph, and the contents of its buffers, in a form that goes from one process to another.
+"""The evidence of one schedule, in a form that goes from one process to another.
 
-A graph is packed where the overlay is and built again where it is not, so the ops are held by name: stock tinygrad has
-no VMAPIN. Pickling a UOp would recurse once for each level of the graph, and give two buffers of two processes one
-name."""
+A PackedGraph has ops by name: stock tinygrad has no VMAPIN. UOps are not pickled as they are: two buffers of two
+processes could get the same name."""
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from vmapdbg.check.result import CutGradient, LostWrite
 from vmapdbg.model.crash import Crash
-from vmapdbg.reference.graph import DEVICES, Graph, Kernel, reach
+from vmapdbg.reference.graph import DEVICES, Graph, Kernel
 
 UOp = Any  # this module is imported before the overlay is installed, and must not import tinygrad
 
 
 @dataclass(frozen=True)
 class PackedNode:
-    """One UOp; `src` are slots: positions in the graph's list, all before its own. `shape` is None where it has
+    """One UOp; `src` are slots: positions in the graph's list, all before its own. `shape` is None if it has
     none."""
 
     op: str
@@ -39,14 +37,10 @@ class PackedGraph:
     roots: list[int] = field(default_factory=list)
     blobs: dict[int, str] = field(default_factory=dict)
 
-    def reach(self, slot: int, ends: Container[int]) -> list[int]:
-        """Returns the slots of what a node is made from, down to `ends`, with itself; sources first."""
-        return reach(self.nodes, [slot], ends)
-
 
 @dataclass(frozen=True)
 class Version:
-    """What some memory held for a while: the name of its contents, and the launch that wrote them, None for what was
+    """What some memory held for a while: the name of its contents, and the launch that wrote them; None: they were
     there before the schedule."""
 
     name: str
@@ -56,10 +50,10 @@ class Version:
 @dataclass(frozen=True)
 class KernelRun:
     """A launch of a kernel as the scheduler made it: its number among the kernels of the evidence, and the names of
-    what its arguments held right before it (None: nothing was there yet). `refused` says why these are not known.
-    `linear` is the name of its linear program (`linear_programs`), None where `linear_refused` says why. `versions` has
-    for each argument what it held in the course of the schedule, in order, as far as that was seen; `held` is the
-    position of what it held for this launch, None where that is not known."""
+    what its arguments held right before it (None: nothing was there yet). `refused` says why they are not known.
+    `linear` is the name of its linear program (`linear_programs`), None for the reason `linear_refused`. `versions` has
+    what each argument held during the schedule, in order, as far as that was seen; `held` has the position of what it
+    held for this launch, None if that is not known."""
 
     kernel: int | None = None
     arguments: tuple[str | None, ...] = ()
@@ -76,10 +70,10 @@ class WrittenBuffer:
 
     `node` is the id of its node in the Capture; the node is the root of the pass's graph with the same index as this
     buffer has among the buffers. `launch` wrote it, `kernel` is the number of the compute kernel, None for a copy.
-    `closed` has the id of each range of the BUFFERIZE as the pass made it (None: an axis of size 1), `stored` the same
-    of the one that was stored, with the size. `is_memory`: the buffer is one that was there before, and the root of the
-    graph is all that it holds, not only what the kernel writes of it. `run` is what the kernel is, and what it read.
-    `parts`: it is on several devices, and these are its parts on each of them, which it has one after the other."""
+    `closed` has the id of each range of the BUFFERIZE as the pass made it (None: an axis of size 1), `stored` the id
+    and size of each range of the BUFFERIZE that was stored. `is_memory`: the buffer was there before, and the root of
+    the graph is all that it holds, not only what the kernel writes. `run` is the kernel and what it read. `parts`: the
+    buffer is on several devices, and these are its parts on each of them, in order."""
 
     node: int
     kernel: int | None
@@ -94,35 +88,13 @@ class WrittenBuffer:
     parts: tuple[WrittenBuffer, ...] = ()
 
 
-T = TypeVar("T")
-
-
-class Sealed(Generic[T]):
-    """Content with objects of tinygrad, in a file that is also read without tinygrad: unpickled by `get`."""
-
-    def __init__(self, content: T):
-        self._content: T | None = content
-        self._data = b""
-
-    def get(self) -> T:
-        if self._content is None:
-            content: T = pickle.loads(self._data)
-            self._content = content
-            return content
-        return self._content
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_content": None, "_data": self._data or pickle.dumps(self._content)}
-
-
 @dataclass(frozen=True)
 class HeldBuffer:
-    """What a buffer of the snippet held when the kernels had run: one that is assigned to, or one that changed although
-    nothing assigns to it, an input or (`is_live`) that of a tensor that the graph does not have. `slot` is the position
-    of what it should hold, in the graph of the reference, and `blobs` are the contents, one for each device.
-    `is_written` tells whether a kernel wrote to it, None: not known; `launch` is the last one that did. `part_of`:
-    it is held against what an item assignment may change in the assigned buffer of this number: what its index does not
-    choose stays as it was."""
+    """What a buffer of the snippet held after the kernels ran. The buffer is assigned to (`is_assigned`), or it changed
+    without an assign: an input, or (`is_live`) the buffer of a tensor that is not in the graph. `slot` is the position
+    of what it should hold in the graph of the reference, `blobs` are its contents, one for each device. `is_written`:
+    whether a kernel wrote to it, None if that is not known; `launch` is the last launch that did. `part_of`: the number
+    of the assigned buffer, in which an item assignment may change only what its index chooses."""
 
     slot: int
     blobs: tuple[str, ...]
@@ -135,9 +107,9 @@ class HeldBuffer:
 
 @dataclass(frozen=True)
 class ChangedInput:
-    """What a schedule of a replay reads, that nothing in the call assigns to, and that holds something else after the
-    replay. `slot` is its position in the graph of the reference, `blob` what it holds now, `number` which of the inputs
-    of TinyJit's function it is (None: none)."""
+    """A buffer that a schedule of a replay reads, that nothing in the call assigns to, and that changed during the
+    replay. `slot` is its position in the graph of the reference, `blob` what it holds now, `number` its number among
+    the inputs of TinyJit's function, None if it is none of them."""
 
     slot: int
     blob: str
@@ -146,8 +118,8 @@ class ChangedInput:
 
 @dataclass(frozen=True)
 class Asked:
-    """What is known of a schedule before it is made: the graph of the reference, and the positions of what buffers of
-    the snippet should hold when it has run. No other one has its `name`."""
+    """What is known about a schedule before it is made: the graph of the reference, and the positions of what buffers
+    of the snippet should hold after it ran. `name` is unique."""
 
     name: str
     graph: Graph
@@ -159,23 +131,24 @@ class Evidence:
     """All that is needed to compare one schedule: its graph, its inputs, and its results.
 
     `reference` is the graph for the numpy reference, None if it could not be packed; `reference_refused` says why.
-    `graph` is the same for `vmapdbg.child.reduce`, with the overlay only. `values` has, for each root, the contents of
-    the realized buffer, None where there is none; then `got` may have a root for it, whose value is what was computed
-    (`got_roots`: number of the output -> position).
+    `graph` is the same for `vmapdbg.child.reduce`, with the overlay only: a pickled PackedGraph, which has objects of
+    tinygrad. `values` has, for each root, the contents of
+    the realized buffer, None if it has none; then `got` may have a root whose value is what was computed (`got_roots`:
+    number of the output -> position).
 
     `reference_passed` is the graph as the pass saw it, its roots the nodes of `buffers`; `kernels` are those that wrote
     them, and `passed_refused` says why there is no `reference_passed`. `range_names` has the rendered name of each
-    RANGE's id. `failed` is the error of a schedule that raised, `crash` where tinygrad did,
-    `failed_kernel` the number of the compute kernel that did and `failed_node` the id of the node whose buffer it
-    writes; `is_endless` where it was stopped, in a rewrite that has no end. `replay` counts the replays by TinyJit,
-    from 1: what the kernels of the schedule made of other inputs. `lost` are writes to what it reads that no schedule
+    RANGE's id. `failed` is the error of a schedule that raised, `crash` says how if tinygrad raised it, `failed_kernel`
+    is the number of the compute kernel that raised and `failed_node` the id of the node whose buffer it writes;
+    `is_endless`: it was stopped in a rewrite that does not end. `replay` counts the replays by TinyJit,
+    from 1: the kernels of the schedule ran on other inputs. `lost` are writes to what it reads that no schedule
     has, `cut` are gradients that an ASSIGN cuts off. `changed` is what a replay reads that changed meanwhile. `asked`
-    is the name of the `Asked` that went ahead of it, None where none did. `switches` are those of tinygrad as they were
-    then, by their names."""
+    is the name of its `Asked`, None if it has none. `switches` maps the names of tinygrad's switches to their values at
+    that time."""
 
     schedule: int
     line: str | None
-    graph: Sealed[PackedGraph] | None = None
+    graph: bytes | None = None
     values: list[str | None] = field(default_factory=list)
     range_names: dict[int, str] = field(default_factory=dict)
     buffers: list[WrittenBuffer] = field(default_factory=list)
@@ -201,17 +174,17 @@ class Evidence:
     switches: dict[str, int | str] = field(default_factory=dict[str, "int | str"])
 
     def find_written(self, launch: int | None) -> WrittenBuffer | None:
-        """Returns the buffer that a launch wrote, None where it is not known."""
+        """Returns the buffer that a launch wrote, None if it is not known."""
         return next((buffer for buffer in self.buffers if launch is not None and buffer.launch == launch), None)
 
     @property
     def is_sharded(self) -> bool:
-        """Whether values of it are on several devices at once, as far as the reference knows its graph."""
+        """Whether some of its values are on several devices at once, as far as the reference knows its graph."""
         return any(graph is not None and DEVICES in graph.ranges for graph in (self.reference, self.reference_passed))
 
 
 def pack_graph(roots: Iterable[UOp], contents: Callable[[UOp], str | None]) -> PackedGraph:
-    """Packs the graph of `roots`; `contents` names those of a BUFFER."""
+    """Packs the graph of `roots`; `contents` returns the name of the contents of a BUFFER."""
     wanted = list(roots)
     packed = PackedGraph()
     slots: dict[UOp, int] = {}

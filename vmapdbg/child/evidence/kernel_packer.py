@@ -1,7 +1,7 @@
 """Packs a kernel as the scheduler made it, of any release of tinygrad, in the form that `vmapdbg.reference` runs.
 
-Runs in the child. What differs between the releases ends here and in `packing`: what stands for an argument, and for a
-buffer inside of the kernel.
+Runs in the child. What differs between the releases ends here and in `packer`: the ops of an argument and of a buffer
+inside of the kernel.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from vmapdbg.reference.graph import Kernel, Node, Store
 _ARGUMENTS = {"DEFINE_GLOBAL", "PARAM"}
 # buffers that are made inside of the kernel, when it is lowered
 _STAGES = {"BUFFERIZE", "STAGE"}
-# what stands around stores
+# ops around stores
 _ENDS = {"SINK", "GROUP"}
 
 
@@ -35,7 +35,7 @@ def pack_kernel(ast: UOp, variables: Mapping[str, int]) -> Kernel:
 
 
 def find_stores(ast: UOp) -> list[UOp]:
-    """Returns the STOREs of a kernel. Raises CannotPack where what is around them is not known."""
+    """Returns the STOREs of a kernel. Raises CannotPack if another op is around them."""
     found: dict[UOp, None] = {}
     stack = [ast]
     while stack:
@@ -70,7 +70,7 @@ class KernelPacker(UOpPacker):
         dtype = self.kernel.dtypes[argument]
         self.kernel.stores.append(Store(argument, place, self._cast(number, dtype), *gate))
 
-    # *** what a UOp is made from
+    # *** sources of a UOp
 
     def _find_sources(self, u: UOp) -> list[UOp]:
         op = u.op.name
@@ -88,7 +88,7 @@ class KernelPacker(UOpPacker):
     # *** one node
 
     def _find_shape(self, u: UOp) -> tuple[int, ...]:
-        """There are no axes: a value has a number for each step of its loops."""
+        """No value has axes: it has a number for each step of its loops."""
         return ()
 
     def _make_index(self, u: UOp, src: tuple[int, ...]) -> int:
@@ -115,7 +115,7 @@ class KernelPacker(UOpPacker):
         return self._add_loop_reduce(u, src)
 
     def _find_argument(self, index: UOp) -> int:
-        """Returns the number of the argument that an INDEX is about."""
+        """Returns the number of the argument that an INDEX reads or writes."""
         memory = index.src[0]
         if memory.op.name not in _ARGUMENTS:
             raise CannotPack(f"the reference does not know a buffer that is {memory.op.name}")
@@ -128,7 +128,7 @@ class KernelPacker(UOpPacker):
         return int(argument)
 
     def _join_places(self, index: UOp, src: list[int]) -> tuple[int, ...]:
-        """Returns the position of the place in flat memory, and of the condition where there is one."""
+        """Returns the positions of the place in flat memory and, if there is one, of the condition."""
         parts = iter(src)
         indices = index.src[1:]
         places, gates = [], []
@@ -139,7 +139,7 @@ class KernelPacker(UOpPacker):
         return (self._join("add", "long", places), *self._join_gates(gates))
 
     def _find_strides(self, index: UOp) -> list[int]:
-        """Returns how many elements a step of each index is. Raises CannotPack."""
+        """Returns the stride of each index, in elements. Raises CannotPack."""
         if len(index.src) == 2:
             return [1]
         sizes = [self.sizes.need(size) for size in index.src[0]._shape or ()]
@@ -166,7 +166,7 @@ class KernelPacker(UOpPacker):
 
 
 def split_gate(index: UOp) -> tuple[UOp, ...]:
-    """Returns an index, and the condition under which it is one: else it is Invalid."""
+    """Returns an index and, if it can be Invalid, the condition under which it is valid."""
     if index.op.name == "WHERE" and index.src[2].op.name == "CONST" and str(index.src[2].arg) == "Invalid":
         return index.src[1], index.src[0]
     return (index,)

@@ -17,8 +17,8 @@ from types import ModuleType
 from typing import Any
 
 from vmapdbg.check.result import LostWrite
+from vmapdbg.child.listen.user_lines import find_user_line
 from vmapdbg.child.memory import name_dtype
-from vmapdbg.child.record.lines import find_user_line
 
 UOp = Any
 _WRITES = {"ASSIGN", "STORE"}

@@ -7,10 +7,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from vmapdbg.child.diagnosis.known_nodes import KnownNodes, read_observed_nodes
 from vmapdbg.child.evidence.collector import Collector
 from vmapdbg.child.evidence.observed_call import ObservedCall
-from vmapdbg.child.record.observe import ObservingRecorder
+from vmapdbg.child.failures.known_nodes import KnownNodes, read_nodes
+from vmapdbg.child.listen.recorder import ObservingRecorder
 from vmapdbg.install.overlay import load_patching
 
 
@@ -39,4 +39,4 @@ class ObservedCollector(Collector):
         return ObservedCall(self.folder, asked)
 
     def read_nodes(self) -> KnownNodes:
-        return read_observed_nodes(self.recorder)
+        return read_nodes(self.recorder)

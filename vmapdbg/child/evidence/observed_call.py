@@ -6,16 +6,16 @@ import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vmapdbg.child.diagnosis.known_nodes import KnownNodes
+from vmapdbg.child.capture.view import find_nodes
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.evidence.packer import CannotPack, Packer
 from vmapdbg.child.evidence.passed import choose_packable, find_observed, group_observed, number_kernels, pack_buffers
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.evidence.sizes import Sizes
-from vmapdbg.child.extract.observed_view import find_nodes
-from vmapdbg.child.record.observe import ObservedPass
-from vmapdbg.child.record.observe.outcomes import find_memory
+from vmapdbg.child.failures.known_nodes import KnownNodes
+from vmapdbg.child.listen.outcomes import find_memory
+from vmapdbg.child.listen.records import ObservedPass
 
 UOp = Any
 
@@ -92,6 +92,7 @@ class ObservedCall(RealizeCall):
             # it has parts of what cannot be packed
             packer = Packer(contents, variables)
         pack_buffers(self.evidence, chosen, self.launches, packer)
+        self.evidence.range_names |= {r.arg[0]: r.render(simplify=False) for r in passed.scope_ranges}
 
     # *** what replays of the call ask, too
 

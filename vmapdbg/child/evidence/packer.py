@@ -21,14 +21,14 @@ UOp = Any  # this module is imported before the overlay is installed, and must n
 
 
 class CannotPack(Exception):
-    """The reference has no word for something in a graph; the message says for what, as a sentence."""
+    """The reference does not know something in a graph; the message is a sentence that says what."""
 
 
 UNEXPECTED = (AttributeError, IndexError, KeyError, TypeError, ValueError)
-"""What a graph raises that is not what is expected here: the user's program must not fail of it."""
+"""What reading a graph of an unexpected form raises: the user's program must not fail because of it."""
 
 SAME = {"CONTIGUOUS_BACKWARD": "same", "DETACH": "same", "NOOP": "same", "CONTIGUOUS": "copy"}
-# numbers that take the dtype of what they are used with; indices, which no kernel computes in less
+# numbers that take the dtype of the other operand; indices, which no kernel computes in a smaller dtype
 DTYPES = {"index": "long", "weakint": "long", "weakfloat": "double", "weakbool": "bool"}
 _INDICES = {"index", "weakint"}
 _WEAK = {"weakfloat", *_INDICES}
@@ -36,8 +36,9 @@ REDUCES = {"ADD": "add", "MUL": "mul", "MAX": "max"}
 
 
 class UOpPacker:
-    """Packs what is made of UOps: `_find_sources` says what a UOp is made from, and what is no arithmetic has a method
-    `_make_OP`. `variables` has the numbers of variables by their names, where the graph itself does not bind them."""
+    """Packs graphs of UOps. `_find_sources` returns the UOps that a UOp is computed from; an op that is no arithmetic
+    has a method `_make_OP`. `variables` has the numbers of variables by their names, if the graph does not bind
+    them."""
 
     def __init__(self, variables: Mapping[str, int] = {}):
         self.graph = Graph()
@@ -46,7 +47,7 @@ class UOpPacker:
         self._ranges: dict[UOp, int] = {}
 
     def pack(self, root: UOp) -> int:
-        """Adds a UOp with all that it is made from, and returns its position. Raises CannotPack."""
+        """Adds a UOp with all that it is computed from, and returns its position. Raises CannotPack."""
         try:
             return self._pack(root)
         except UNEXPECTED as error:
@@ -66,17 +67,17 @@ class UOpPacker:
         return self._slots[root]
 
     def find_slot(self, u: UOp) -> int | None:
-        """Returns the position of a UOp, None where it is not in the graph."""
+        """Returns the position of a UOp, None if it is not in the graph."""
         return self._slots.get(u)
 
-    # *** what a UOp is made from
+    # *** sources of a UOp
 
     def _find_sources(self, u: UOp) -> list[UOp]:
-        """Returns the UOps whose values go into that of one."""
+        """Returns the UOps that a UOp is computed from."""
         raise NotImplementedError
 
     def _is_number(self, u: UOp) -> bool:
-        """Tells whether a UOp is a number that is known now: a variable with its value, sums of such."""
+        """Whether a UOp is a number that is known now: a variable with a value, or an expression of such variables."""
         return name_dtype(u.dtype) in _INDICES and self.sizes.find(u) is not None
 
     # *** one node
@@ -112,13 +113,13 @@ class UOpPacker:
             raise CannotPack(str(error)) from None
 
     def _match_dtypes(self, u: UOp, src: tuple[int, ...]) -> tuple[int, ...]:
-        """Has numbers without a dtype of their own cast to that of what they are used with, or to the float that comes
-        out: from 0.14 on a mean multiplies by the reciprocal of an integer."""
+        """Casts numbers without a dtype of their own to the dtype of the other operand, or to the float that results:
+        from 0.14 on a mean multiplies by the reciprocal of an integer."""
         own = [s for s in u.src if _name_scalar(s) not in _WEAK and _name_scalar(s) != "bool"]
         if len(own) == len(u.src):
             return src
         floats = [s for s in (u, *u.src) if is_float(self._name_dtype(s))]
-        # its own dtype, where it has one, is the first of these
+        # its own dtype is the first of these, if it has one
         candidates = [*own, *floats]
         if not candidates:
             return src
@@ -134,7 +135,7 @@ class UOpPacker:
 
     def _make_const(self, u: UOp, src: tuple[int, ...]) -> int:
         dtype = self._name_dtype(u)
-        # it has a truth, and no number
+        # it converts to bool, but not to a number
         if str(u.arg) == "Invalid":
             raise CannotPack("a value that is not defined (Invalid) is in its graph")
         kinds: dict[str, Callable[[Any], Any]] = {"bool": bool}
@@ -166,7 +167,7 @@ class UOpPacker:
         return self._add("step", u, (), (name, self.graph.ranges[name]))
 
     def _add_loop_reduce(self, u: UOp, src: tuple[int, ...]) -> int:
-        """Adds a reduce over the RANGEs that stand in the graph behind its value."""
+        """Adds a reduce over the RANGEs that are its sources after the value."""
         names = tuple(map(self._name_range, u.src[1:]))
         return self._add("reduce", u, src, (name_reduce(u), (), True, names))
 
@@ -179,7 +180,7 @@ class UOpPacker:
         return self.graph.add(Node("close", self.graph.nodes[value].dtype, shape, (value,), (names, kept)))
 
     def _name_axis(self, r: UOp) -> int | None:
-        """Returns the id of a RANGE, None for what is no RANGE: an axis that it does not stand for."""
+        """Returns the id of a RANGE; None for another op, which is an axis of size 1."""
         return self._name_range(r) if r.op.name == "RANGE" else None
 
     def find_range(self, name: int) -> UOp | None:
@@ -202,12 +203,12 @@ class UOpPacker:
 
 
 def is_device(r: UOp) -> bool:
-    """Tells whether a RANGE is that of the devices of a sharded tensor, which is one since 0.14."""
+    """Whether a UOp is the RANGE over the devices of a sharded tensor, which 0.14 introduced."""
     return r.op.name == "RANGE" and r.arg[-1].name == "DEVICE"
 
 
 def name_reduce(u: UOp) -> str:
-    """Returns what the reference calls the op of a reduce: it stands by itself, or first."""
+    """Returns the reference's name for the op of a reduce, which is its whole `arg` or the first item."""
     op = u.arg[0] if isinstance(u.arg, tuple) else u.arg
     return REDUCES[op.name]
 
@@ -229,12 +230,12 @@ _REFUSED = {
 }
 
 Contents = Callable[[UOp], tuple[str, ...] | None]
-"""Returns the names of the contents of a BUFFER, one for each of its devices; None where they are not known."""
+"""BUFFER -> the names of its contents, one for each of its devices; None if they are not known."""
 
 
 class Packer(UOpPacker):
-    """Packs one graph. `contents` names what is in a BUFFER; `variables` has the numbers of variables by their names,
-    where the graph itself does not bind them. `made` has BUFFERs that hold the value of another UOp, as a whole."""
+    """Packs tensor graphs. `contents` names the contents of a BUFFER; `variables` has the numbers of variables by their
+    names, if the graph does not bind them. `made` maps BUFFERs to the UOp whose value they hold."""
 
     def __init__(self, contents: Contents, variables: Mapping[str, int] = {}, made: Mapping[UOp, UOp] = {}):
         super().__init__(variables)
@@ -250,29 +251,29 @@ class Packer(UOpPacker):
         return found
 
     def find_touched(self) -> set[UOp]:
-        """Returns the BUFFERs that are below what the graph writes to, be it in a way that is not followed."""
+        """Returns the BUFFERs below the targets of writes, also if the way to them is not followed."""
         targets = [node.src[0] for node in self.graph.nodes if node.op in WRITES]
         reached = set(self.graph.reach(targets))
         return {u for u, slot in self._slots.items() if u.op.name == "BUFFER" and slot in reached}
 
     def find_copied_back(self) -> set[UOp]:
-        """Returns the BUFFERs below writes to what is no view of one, such as to a CONTIGUOUS of what was written to
-        it: tinygrad may leave the copy out and write to their memory."""
+        """Returns the BUFFERs below writes whose target is no view of a BUFFER, such as a CONTIGUOUS of a written one:
+        tinygrad may leave the copy out and write to their memory."""
         buffers = {slot: u for u, slot in self._slots.items() if u.op.name == "BUFFER"}
         written = [node.src[0] for node in self.graph.nodes if node.op in WRITES]
         reached = self.graph.reach(one for one in written if find_view(self.graph, one).base not in buffers)
         return {buffers[slot] for slot in reached if slot in buffers}
 
     def add_after(self, buffer: UOp, writes: Iterable[int]) -> int:
-        """Adds what a BUFFER holds after writes, and returns its position."""
+        """Adds the contents of a BUFFER after writes, and returns their position."""
         slot = self._slots[buffer]
         node = self.graph.nodes[slot]
         return self.graph.add(Node("after", node.dtype, node.shape, (slot, *writes)))
 
-    # *** what a UOp is made from
+    # *** sources of a UOp
 
     def _find_sources(self, u: UOp) -> list[UOp]:
-        """Returns the UOps whose values go into that of one."""
+        """Returns the UOps that a UOp is computed from."""
         op = u.op.name
         if u in self.made:
             return [self.made[u]]
@@ -289,7 +290,7 @@ class Packer(UOpPacker):
         return list(u.src)
 
     def _find_numbers(self, u: UOp) -> list[int | UOp]:
-        """Returns for each axis where a PAD or SHRINK begins: a number, or the UOp that has it at each step."""
+        """Returns where a PAD or SHRINK begins on each axis: a number, or the UOp that computes it at each step."""
         if u.op.name not in {"PAD", "SHRINK"}:
             return []
         begins = [begin for begin, _ in u.marg]
@@ -308,7 +309,7 @@ class Packer(UOpPacker):
         return slot
 
     def _make_param(self, u: UOp, src: tuple[int, ...]) -> int:
-        """What the pass of 0.13 and later has in place of the BUFFERs of the snippet."""
+        """The pass has PARAMs instead of the snippet's BUFFERs from 0.13 on."""
         return self._make_buffer(u, src)
 
     def _make_reshape(self, u: UOp, src: tuple[int, ...]) -> int:
@@ -346,7 +347,7 @@ class Packer(UOpPacker):
 
     def _make_reduce(self, u: UOp, src: tuple[int, ...]) -> int:
         if not isinstance(u.arg, tuple):
-            # 0.12: over ranges that stand in the tensor graph
+            # 0.12: over ranges in the tensor graph
             return self._add_loop_reduce(u, src)
         # 0.14 has the number of axes, which come first
         axes = u.arg[1] if isinstance(u.arg[1], tuple) else tuple(range(u.arg[1]))
@@ -366,7 +367,7 @@ class Packer(UOpPacker):
         return self._add("shards", u, src, u.arg)
 
     def _make_unshard(self, u: UOp, src: tuple[int, ...]) -> int:
-        """What is MULTI since 0.14: it may be sharded along several axes, and over loops."""
+        """0.14's name for MULTI: it may be sharded along several axes, and over loops."""
         if len(u.arg) != 1 or not is_device(u.src[1]):
             raise CannotPack("it is sharded over more than the devices")
         self._name_range(u.src[1])

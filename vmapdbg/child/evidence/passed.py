@@ -1,5 +1,5 @@
-"""The buffers between the kernels of a schedule: what each held when its kernel had run, and the node of the graph of
-the pass whose value that should be. Runs in the child."""
+"""Keeps the buffers between the kernels of a schedule: what each held after its kernel ran, and the node of the pass's
+graph whose value it should hold. Runs in the child."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from vmapdbg.child.evidence.graphs import Evidence, KernelRun, WrittenBuffer
 from vmapdbg.child.evidence.launches import KeptWrite, LaunchKeeper
 from vmapdbg.child.evidence.packer import CannotPack, Packer, is_device
-from vmapdbg.child.record.observe import ObservedPass
+from vmapdbg.child.listen.records import ObservedPass
 from vmapdbg.reference.graph import DEVICES, Node, find_view, is_whole
 
 UOp = Any
@@ -57,8 +57,8 @@ def pack_buffers(evidence: Evidence, found: Sequence[NodeBuffer], keeper: Launch
 
 
 def choose_packable(found: Iterable[NodeBuffer], packer: Packer) -> tuple[list[NodeBuffer], str | None]:
-    """Returns the buffers whose values the reference can compute, and why others cannot be. Those come after a call of
-    a function, which stands in their graph."""
+    """Returns the buffers whose values the reference can compute, and why it cannot compute others: they come after a
+    call of a function, which is in their graph."""
     chosen: list[NodeBuffer] = []
     refused: str | None = None
     for one in found:
@@ -74,7 +74,7 @@ def choose_packable(found: Iterable[NodeBuffer], packer: Packer) -> tuple[list[N
 def _list_parts(
     one: NodeBuffer, is_memory: bool, keeper: LaunchKeeper, pack_run: Callable[[int], KernelRun]
 ) -> Iterator[WrittenBuffer]:
-    """Yields what was written of the buffer of a node on each of its devices."""
+    """Yields what was written to the buffer of a node on each of its devices."""
     for launch in one.launches:
         kept = keeper.written[launch]
         run = pack_run(launch) if len(kept.names) == 1 else _DEVICES
@@ -85,7 +85,7 @@ def _list_parts(
 
 
 def _join_parts(parts: Sequence[WrittenBuffer], keeper: LaunchKeeper) -> WrittenBuffer:
-    """Returns the buffer that is on several devices as one, the devices first. Raises BlobsFull."""
+    """Joins a buffer on several devices, the devices as the first axis. Raises BlobsFull."""
     first = parts[0]
     data = b"".join(keeper.folder.read_data(part.blob) for part in parts)
     stored = ((DEVICES, len(parts)), *first.stored)
@@ -95,8 +95,8 @@ def _join_parts(parts: Sequence[WrittenBuffer], keeper: LaunchKeeper) -> Written
 
 
 def group_launches(written: Sequence[UOp], count: int) -> list[tuple[int, ...]] | None:
-    """Returns for each kernel of a pass the numbers of its launches out of `count`: one, or one for each of the devices
-    of what it writes. None where they are others, as of kernels that another pass made."""
+    """Returns for each kernel of a pass the numbers of its launches out of `count`: one, or one for each device of its
+    output. None if the counts do not match, as for kernels of another pass."""
     if len(written) == count:
         return [(number,) for number in range(count)]
     sizes = [len(u.device) if isinstance(u.device, tuple) else 1 for u in written]
@@ -107,8 +107,8 @@ def group_launches(written: Sequence[UOp], count: int) -> list[tuple[int, ...]] 
 
 
 def find_root(packer: Packer, node: UOp) -> tuple[int, bool]:
-    """Returns the position of what a buffer should hold, and whether that is more than the node's own value: where it
-    writes to a part of memory. Raises CannotPack."""
+    """Returns the position of what a buffer should hold, and whether that is more than the node's own value, because
+    the node writes to a part of memory. Raises CannotPack."""
     slot = packer.pack(node)
     if node.op.name not in _WRITES:
         return slot, False
@@ -123,7 +123,7 @@ def find_root(packer: Packer, node: UOp) -> tuple[int, bool]:
 
 
 def find_dimensions(stored: UOp, closed: tuple[int | None, ...]) -> Iterator[tuple[int | None, int]]:
-    """Yields the id and size of each range that a BUFFERIZE is stored by; None for what is no range.
+    """Yields the id and size of each dimension that a BUFFERIZE is stored with; the id is None if it is no range.
 
     tinygrad flattens the dimensions of a buffer into one, an expression of the ranges in their order.
     """
@@ -141,7 +141,7 @@ def list_range_ids(ranges: Sequence[UOp]) -> tuple[int | None, ...]:
 
 
 def find_range_id(r: UOp) -> int:
-    """Returns the id that the step range of a RANGE has, where no other RANGE has taken it."""
+    """Returns the id that the step range of a RANGE has, unless another RANGE has taken it."""
     return DEVICES if is_device(r) else r.arg[0]
 
 
@@ -149,8 +149,8 @@ def find_range_id(r: UOp) -> int:
 
 
 def group_observed(passes: Sequence[ObservedPass | None], asts: Sequence[UOp]) -> list[tuple[int, ...]] | None:
-    """Returns for each kernel of the first pass the numbers of its launches out of those of some ASTs; the other passes
-    are of functions that it calls, whose kernels run in their place. None where that is not known."""
+    """Returns for each kernel of the first pass the numbers of its launches in `asts`. The other passes are of
+    functions that it calls, whose kernels run between its own. None if the launches cannot be matched."""
     first, *others = passes
     if first is None:
         return None
@@ -170,7 +170,7 @@ def find_observed(
     written: Mapping[int, KeptWrite],
     groups: Sequence[tuple[int, ...]],
 ) -> Iterator[NodeBuffer]:
-    """Yields the buffers of a run of the pass of stock tinygrad, with the launches of each of its kernels."""
+    """Yields the buffers that a run of stock tinygrad's pass made, with the launches of their kernels."""
     numbers = number_kernels(passed)
     for number, (launches, kernel) in enumerate(zip(groups, passed.kernels, strict=True)):
         node = kernel.node
@@ -187,7 +187,7 @@ def find_observed(
 
 
 def number_kernels(passed: ObservedPass) -> list[int | None]:
-    """Returns for each launch the number of its compute kernel, None for a copy: launches that differ only in the value
+    """Returns for each launch the number of its compute kernel, None for a copy. Launches that differ only in the value
     of a variable are one kernel."""
     numbers: dict[Any, int] = {}
     found: list[int | None] = [None] * len(passed.kernels)

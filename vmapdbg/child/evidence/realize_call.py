@@ -6,17 +6,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from vmapdbg.child.adapters.launches import find_inputs
-from vmapdbg.child.adapters.replays import list_written, runs_captured_now
-from vmapdbg.child.diagnosis import EndlessRewrite, diagnose
-from vmapdbg.child.diagnosis.known_nodes import KnownNodes
 from vmapdbg.child.evidence.folder import ROOM, BlobsFull, EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.evidence.launches import LaunchKeeper
 from vmapdbg.child.evidence.live_tensors import LiveTensors
 from vmapdbg.child.evidence.reference_evidence import ReferenceEvidence
 from vmapdbg.child.evidence.tensor_calls import ChosenPart
-from vmapdbg.child.record.observe.outcomes import find_memory
+from vmapdbg.child.failures.diagnose import diagnose
+from vmapdbg.child.failures.endless import EndlessRewrite
+from vmapdbg.child.failures.known_nodes import KnownNodes
+from vmapdbg.child.listen.launches import find_inputs
+from vmapdbg.child.listen.outcomes import find_memory
+from vmapdbg.child.listen.replays import list_written, runs_captured_now
 from vmapdbg.child.switches import read_switches
 from vmapdbg.model.wording import first_line
 

@@ -1,5 +1,5 @@
-"""What the numpy reference needs of one call of `Tensor.realize`: its graph, what came out where no single buffer has
-it, and what the buffers of the snippet held afterwards. Runs in the child, on any release of tinygrad."""
+"""Collects what the numpy reference needs of one call of `Tensor.realize`: its graph, results that are in no single
+buffer, and what the snippet's buffers held afterwards. Runs in the child, on any release of tinygrad."""
 
 from __future__ import annotations
 
@@ -25,20 +25,21 @@ class ReferenceEvidence:
     def __init__(self, folder: EvidenceFolder, evidence: Evidence, launches: LaunchKeeper):
         self.folder, self.evidence, self.launches = folder, evidence, launches
         self.variables: dict[str, int] = {}
-        # what item assignments in its graph choose
+        # item assignments in its graph
         self.parts: Sequence[ChosenPart] = ()
         self._inputs: Mapping[UOp, tuple[str, ...]] = {}
-        # BUFFER -> the position of what it should hold when the kernels have run
+        # BUFFER -> the position of what it should hold after the kernels ran
         self._assigned: dict[UOp, int] = {}
         self._slots: dict[UOp, int | None] = {}
-        # those that something is written to, and those that are written more than once
+        # BUFFERs that are written, and BUFFERs that are written more than once
         self._touched: set[UOp] = set()
         self._chained: set[UOp] = set()
-        # BUFFER -> what it held when the kernels had run, for those that are compared
+        # compared BUFFER -> what it held after the kernels ran
         self.held: dict[UOp, HeldBuffer] = {}
 
     def start(self, sink: UOp, roots: Sequence[UOp], inputs: Mapping[UOp, tuple[str, ...]]) -> None:
-        """Nothing has run: `inputs` has what is in each BUFFER of the graph `sink`, of which `roots` are asked for."""
+        """Called before anything runs: `inputs` maps each BUFFER of the graph `sink` to its contents; `roots` are asked
+        for."""
         self._inputs = inputs
         self.variables = find_variables(sink)
         packer = Packer(inputs.get, self.variables)
@@ -65,7 +66,7 @@ class ReferenceEvidence:
         self.evidence.asked = self.folder.write_asked(self.evidence.reference, held)
 
     def finish(self, views: Sequence[UOp]) -> None:
-        """The kernels have run; `views` are the outputs as tinygrad has them now. Raises BlobsFull."""
+        """Called after the kernels ran: `views` are the outputs as tinygrad has them now. Raises BlobsFull."""
         if self.evidence.reference is None:
             return
         self._keep_held()
@@ -96,7 +97,7 @@ class ReferenceEvidence:
         self._keep_changed()
 
     def _keep_part(self, part: ChosenPart) -> None:
-        """Keeps what a buffer holds, as that of a tensor of which nothing is to change but what an index chooses."""
+        """Keeps what a buffer holds after an item assignment: only what the index chooses may change."""
         write, graph = part.write(), self.evidence.reference
         buffer = None if write is None else find_buffer(write.src[0])
         held = None if buffer is None else self.held.get(buffer)
@@ -112,7 +113,7 @@ class ReferenceEvidence:
         self.evidence.held.append(HeldBuffer(shaped, held.blobs, True, part_of=list(self.held).index(buffer)))
 
     def _keep_changed(self) -> None:
-        """Keeps what Tensors hold now that the graph does not have, and that have changed."""
+        """Keeps what Tensors outside of the graph hold now, if they changed."""
         graph, live = self.evidence.reference, self.launches.live
         if graph is None or live is None:
             return

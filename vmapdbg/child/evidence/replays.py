@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vmapdbg.child.adapters.replays import find_buffer, watch_replays
 from vmapdbg.child.evidence.captured import CapturedCall, JitCall, make_captured
 from vmapdbg.child.evidence.folder import BlobsFull, EvidenceFolder
 from vmapdbg.child.evidence.graphs import ChangedInput, Evidence, HeldBuffer
 from vmapdbg.child.evidence.packer import CannotPack, Packer
 from vmapdbg.child.evidence.realize_call import RealizeCall
-from vmapdbg.child.record.lines import find_user_line
+from vmapdbg.child.listen.replays import find_buffer, watch_replays
+from vmapdbg.child.listen.user_lines import find_user_line
 from vmapdbg.model.wording import format_plural
 
 MOST_COMPARED = 3

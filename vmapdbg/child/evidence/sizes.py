@@ -1,4 +1,4 @@
-"""Numbers that stand in a graph as UOps: sizes and shifts, with variables that have a value now. Runs in the child."""
+"""Computes the sizes and shifts of a graph that are UOps, if their variables have a value now. Runs in the child."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ UOp = Any
 
 
 class Unsized(Exception):
-    """A size depends on what has no value; the message says on what."""
+    """A size depends on something without a value; the message says on what."""
 
 
 _WRAPPERS = {"CAST", "VECTORIZE", "NOOP"}
@@ -32,7 +32,7 @@ class Sizes:
         return found
 
     def find(self, size: int | UOp) -> int | None:
-        """Returns the number that a size is, None where it is not known."""
+        """Returns a size as a number, None if it is not known."""
         if isinstance(size, int):
             return int(size)
         if size not in self._known:
@@ -44,7 +44,7 @@ class Sizes:
         if op == "CONST":
             return int(u.arg) if isinstance(u.arg, int) else None
         if op == "BIND":
-            # 0.12 leaves the value out where it looks for a schedule in its cache
+            # 0.12 leaves the value out when it looks for a schedule in its cache
             return self.find(u.src[-1])
         if op == "DEFINE_VAR":
             return self.variables.get(u.arg[0])
@@ -63,7 +63,7 @@ class Sizes:
 
 
 def _name_variable(u: UOp) -> str:
-    """Returns the name of a variable that is a PARAM. In 0.13 it stands in the last of its sources."""
+    """Returns the name of a variable that is a PARAM. In 0.13 its last source has the name."""
     last = u.src[-1].arg if u.src and u.src[-1].op.name == "NOOP" else None
     return getattr(u.arg, "name", None) or last or ""
 

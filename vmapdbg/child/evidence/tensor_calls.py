@@ -19,19 +19,19 @@ from typing import Any
 
 from vmapdbg.check.result import CutGradient
 from vmapdbg.child.evidence.lost_writes import find_write
+from vmapdbg.child.listen.user_lines import find_user_line
 from vmapdbg.child.memory import name_dtype
-from vmapdbg.child.record.lines import find_user_line
 
 UOp = Any
 _LARGEST = 1 << 22
-"""Of tensors of more elements nothing is looked at."""
+"""Larger tensors are ignored, in elements."""
 
 
 # compared by identity: it has weak references
 @dataclass(frozen=True, eq=False)
 class ChosenPart:
-    """A write that an item assignment asks for, held weakly, and which elements its index chooses, as the bytes of
-    booleans in the order of a tensor of this shape."""
+    """The write of an item assignment, held weakly, and which elements its index chooses, as the bytes of booleans for
+    a tensor of this shape."""
 
     write: weakref.ref[Any]
     chosen: bytes
@@ -39,7 +39,7 @@ class ChosenPart:
 
 
 class ItemWatcher:
-    """Knows the item assignments that are asked for and not scheduled yet."""
+    """Collects the item assignments that are not scheduled yet."""
 
     def __init__(self) -> None:
         self._pending: list[ChosenPart] = []
@@ -47,7 +47,7 @@ class ItemWatcher:
         self._now: tuple[bytes, tuple[int, ...]] | None = None
 
     def declare(self, changes: Any, tensor_module: ModuleType) -> None:
-        """Has `Tensor.__setitem__` wrapped."""
+        """Wraps `Tensor.__setitem__`."""
         changes.wrap(tensor_module.Tensor, "__setitem__", self.on_item, "self", "indices", "v")
 
     def on_item(self, assign: Callable[..., Any], tensor: Any, indices: Any, value: Any) -> None:
@@ -61,13 +61,13 @@ class ItemWatcher:
             self._now = before
 
     def note_assign(self, u: UOp) -> None:
-        """`Tensor.assign` has made this of its tensor."""
+        """Notes the result of a call of `Tensor.assign`."""
         write = find_write(u)
         if self._now is not None and write is not None:
             self._pending.append(ChosenPart(weakref.ref(write), *self._now))
 
     def take(self, sink: UOp) -> Iterator[ChosenPart]:
-        """Yields those that the graph of a schedule has."""
+        """Yields the parts whose writes are in the graph of a schedule, and forgets them."""
         self._pending = [part for part in self._pending if part.write() is not None]
         if not self._pending:
             return
@@ -78,14 +78,14 @@ class ItemWatcher:
 
 
 def is_whole(u: UOp) -> bool:
-    """Tells whether a tensor's value is all of a buffer, or will be when it is realized."""
+    """Whether a tensor's value is a whole buffer, or will be when it is realized."""
     while u.op.name in {"RESHAPE", "AFTER", "ASSIGN"}:
         u = u.src[0]
     return u.op.name not in {"EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP", "BITCAST", "MULTI"}
 
 
 def choose(shape: tuple[Any, ...], indices: Any) -> bytes | None:
-    """Returns which elements of a tensor an index chooses, None where that is not followed."""
+    """Returns which elements of a tensor an index chooses, None if the index is not followed."""
     if not all(isinstance(size, int) for size in shape) or math.prod(shape) > _LARGEST:
         return None
     # a list of integers is one index, any other list one for each axis
@@ -99,7 +99,7 @@ def choose(shape: tuple[Any, ...], indices: Any) -> bytes | None:
     try:
         chosen[tuple(np.array(part) if isinstance(part, (list, tuple)) else part for part in parts)] = True
     except IndexError:
-        # tinygrad has its own words for it
+        # tinygrad raises its own error
         return None
     return chosen.tobytes()
 
@@ -121,13 +121,13 @@ def _is_integer(index: Any) -> bool:
 
 
 class GradientWatcher:
-    """Knows the gradients that are cut off and that no schedule was told of yet."""
+    """Collects the gradients that are cut off, until a schedule takes them."""
 
     def __init__(self) -> None:
         self._cut: list[CutGradient] = []
 
     def declare(self, changes: Any, tensor_module: ModuleType) -> None:
-        """Has `Tensor.gradient` wrapped where a write is an ASSIGN: in 0.12."""
+        """Wraps `Tensor.gradient` if writes are ASSIGNs: in 0.12."""
         from tinygrad.uop import Ops
 
         if hasattr(Ops, "ASSIGN"):
@@ -140,7 +140,7 @@ class GradientWatcher:
         return compute(loss, *targets, **options)
 
     def take(self) -> list[CutGradient]:
-        """Returns those that nobody was told of."""
+        """Returns the gradients since the last call."""
         cut, self._cut = self._cut, []
         return cut
 

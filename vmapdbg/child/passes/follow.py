@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from vmapdbg.check.value_path import Difference, OutputPath, PassKind, PassValue, SchedulePath, WrongRewrite
-from vmapdbg.child.adapters.launches import find_inputs
-from vmapdbg.child.diagnosis.known_nodes import PassNodes
 from vmapdbg.child.evidence.packer import UNEXPECTED, CannotPack
 from vmapdbg.child.evidence.sizes import Sizes
+from vmapdbg.child.failures.known_nodes import PassNodes
+from vmapdbg.child.listen.launches import find_inputs
 from vmapdbg.child.passes.compare import Judge
 from vmapdbg.child.passes.mixed_packer import MixedPacker, find_base
 from vmapdbg.child.passes.order import OrderedKernels

@@ -50,7 +50,7 @@ class MixedPacker(Packer):
         return self.graph.add(Node("after", nodes[base].dtype, nodes[base].shape, (base, *writes)))
 
     def add_write(self, write: UOp, memory: int) -> int:
-        """Adds what memory holds after an ASSIGN to an INDEX of it. Raises CannotPack."""
+        """Adds the contents of memory after an ASSIGN to an INDEX of it. Raises CannotPack."""
         for one in (write.src[1], *write.src[0].src[1:]):
             self.pack(one)
         return self._add_store(write, find_base(write.src[0].src[0]), memory)
@@ -184,7 +184,7 @@ class MixedPacker(Packer):
         return self.graph.add(Node("reshape", node.dtype, shape, (memory,)))
 
     def _add_store(self, store: UOp, base: UOp, memory: int) -> int:
-        """Adds what memory holds after a store to it."""
+        """Adds the contents of memory after a store to it."""
         target, value = store.src[:2]
         if target.op.name != "INDEX" or find_base(target.src[0]) is not find_base(base):
             raise CannotPack("a store goes to what is no memory")
@@ -205,7 +205,7 @@ class MixedPacker(Packer):
         return self.graph.add(Node("reshape", held.dtype, held.shape, (put,)))
 
     def _add_launch(self, launch: UOp, base: UOp, memory: int) -> int:
-        """Adds what memory holds after a kernel has run."""
+        """Adds the contents of memory after a kernel ran."""
         arguments = find_arguments(launch)
         buffers = [find_buffer(one) for one in arguments]
         mine = find_buffer(base)

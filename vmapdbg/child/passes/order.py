@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from vmapdbg.check.value_path import WrongRead
-from vmapdbg.child.adapters.schedules import ScheduledKernel, find_kernels, kernel_of
-from vmapdbg.child.diagnosis.known_nodes import PassNodes
 from vmapdbg.child.evidence.kernel_packer import pack_kernel
 from vmapdbg.child.evidence.packer import CannotPack
+from vmapdbg.child.failures.known_nodes import PassNodes
+from vmapdbg.child.listen.schedules import ScheduledKernel, find_kernels, kernel_of
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.passes.mixed_packer import MixedPacker, find_base, find_buffer, list_views
 from vmapdbg.child.passes.watch import Created

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from vmapdbg.check.value_path import Difference, RewriteKind, WrongRewrite
-from vmapdbg.child.adapters.schedules import find_kernels, kernel_of
-from vmapdbg.child.diagnosis import KnownNodes
 from vmapdbg.child.evidence.packer import CannotPack
+from vmapdbg.child.failures.known_nodes import KnownNodes
+from vmapdbg.child.listen.schedules import find_kernels, kernel_of
 from vmapdbg.child.passes.mixed_packer import MOVEMENT, STAGES, MixedPacker, find_base, find_buffer, list_views
 from vmapdbg.child.passes.steps import describe_uop, find_rule_of
 from vmapdbg.child.passes.watch import Chain, PassRun, Watched

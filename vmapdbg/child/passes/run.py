@@ -10,16 +10,15 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from vmapdbg.check.value_path import OutputPath, SchedulePath, ValueReport
-from vmapdbg.child.diagnosis import Watcher
-from vmapdbg.child.diagnosis.known_nodes import PassNodes
-from vmapdbg.child.lifeline import hold
-from vmapdbg.child.modes import choose_mode
+from vmapdbg.child.failures.known_nodes import PassNodes
+from vmapdbg.child.failures.lifeline import hold
+from vmapdbg.child.failures.watcher import Watcher
+from vmapdbg.child.mode import Mode
 from vmapdbg.child.passes.follow import ScheduleFollower
-from vmapdbg.child.passes.watch import FollowedCall, FollowingObserver, FollowingOverlay
+from vmapdbg.child.passes.watch import FollowedCall, FollowingCollector
 from vmapdbg.child.run_snippet import run_in
 from vmapdbg.install.job import ValueRequest, load_request
 from vmapdbg.model import capture as model
@@ -32,11 +31,11 @@ from vmapdbg.model.wording import first_line
 def main() -> None:
     request = load_request(ValueRequest, sys.argv[1])
     hold(request.lifeline)
-    mode: Any = choose_mode(request)
+    mode: Any = Mode(request)
     progress = functools.partial(write_atomically, request.progress)
     watcher = Watcher(progress)
     watcher.start()
-    replace_collector(mode, request)
+    mode.collector_kind = FollowingCollector
     error = run_in(mode, request)
     followed = list(choose_followed(mode, request))
     schedules = mode.schedules
@@ -69,15 +68,6 @@ def follow(follower: ScheduleFollower, schedule: model.Schedule) -> SchedulePath
     return follower.follow(schedule.line)
 
 
-def replace_collector(mode: Any, request: ValueRequest) -> None:
-    """Replaces the collector by a collector that follows the passes, too."""
-    assert request.evidence is not None
-    if request.job.patches is None:
-        mode.collector_kind = FollowingObserver
-    else:
-        mode.collector = FollowingOverlay(Path(request.evidence), mode.recorder)
-
-
 def choose_followed(mode: Any, request: ValueRequest) -> Iterator[FollowedCall]:
     """Yields the chosen schedules."""
     for one in getattr(mode.collector, "followed", []):
@@ -89,11 +79,9 @@ def find_nodes(passed: Any, one: FollowedCall) -> PassNodes:
     """Returns the known nodes of a schedule; `passed` is the record of its pass, None if there is no record."""
     if passed is None:
         return PassNodes(one.schedule, {}, {}, {}, [])
-    if hasattr(passed, "find_ids"):
-        return PassNodes(one.schedule, passed.find_ids(), passed.buffers, {}, [])
-    from vmapdbg.child.extract.observed_view import ObservedView
+    from vmapdbg.child.capture.view import View
 
-    return PassNodes(one.schedule, ObservedView(passed).ids, passed.held, dict(one.origin), [])
+    return PassNodes(one.schedule, View(passed).ids, passed.held, dict(one.origin), [])
 
 
 def add_lines(path: SchedulePath, schedule: model.Schedule) -> SchedulePath:

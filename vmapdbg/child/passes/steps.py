@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from vmapdbg.check.value_path import Difference, RewriteKind, WrongRewrite
-from vmapdbg.child.diagnosis import KnownNodes
-from vmapdbg.child.diagnosis.rewrites import name_uop, shorten_place
 from vmapdbg.child.evidence.packer import UNEXPECTED, CannotPack
+from vmapdbg.child.failures.known_nodes import KnownNodes
+from vmapdbg.child.failures.rewrites import name_uop, shorten_place
 from vmapdbg.child.passes.compare import Judge
 from vmapdbg.child.passes.mixed_packer import MOVEMENT, STAGES, MixedPacker
 from vmapdbg.child.passes.watch import PassRun

@@ -12,13 +12,12 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
-from vmapdbg.child.adapters.adapter import CREATED
-from vmapdbg.child.adapters.launches import watch_schedules
-from vmapdbg.child.diagnosis.rewrites import shorten_place
-from vmapdbg.child.evidence.collector import Collector
 from vmapdbg.child.evidence.observed import ObservedCollector
-from vmapdbg.child.evidence.overlay import OverlayCollector
 from vmapdbg.child.evidence.realize_call import RealizeCall
+from vmapdbg.child.failures.rewrites import shorten_place
+from vmapdbg.child.listen.adapter import CREATED
+from vmapdbg.child.listen.launches import watch_schedules
+from vmapdbg.child.listen.recorder import ObservingRecorder
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.install.overlay import load_patching
 
@@ -212,11 +211,12 @@ class FollowedCall:
         return self.call.evidence.schedule
 
 
-class _Following(Collector):
-    """Follows passes, as a mixin of a collector."""
+class FollowingCollector(ObservedCollector):
+    """Collects evidence, and the passes of each schedule."""
 
-    def __init__(self, folder: Path, recorder: Any):
+    def __init__(self, folder: Path, recorder: ObservingRecorder):
         super().__init__(folder, recorder)
+        self.recorder: ObservingRecorder = recorder
         self.followed: list[FollowedCall] = []
         self.watcher = PassWatcher()
 
@@ -237,17 +237,9 @@ class _Following(Collector):
         finally:
             seen = self.watcher.stop()
             for one in self.followed[before:]:
-                one.seen, one.origin = seen, getattr(self.recorder, "origin", {})
+                one.seen, one.origin = seen, self.recorder.origin
 
     def note_schedule(self, schedule: Callable[..., Any], asked: UOp) -> Any:
         if self.call is not None:
             self.followed.append(FollowedCall(self.call, asked))
         return schedule(asked)
-
-
-class FollowingOverlay(_Following, OverlayCollector):
-    """With the overlay."""
-
-
-class FollowingObserver(_Following, ObservedCollector):
-    """On a tinygrad that is observed as it is."""

@@ -1,7 +1,7 @@
-"""What a kernel's loads and stores do to its buffers, read off its linear program: facts for `lint`. Runs in the child.
+"""Facts for `lint` about the loads and stores of a linear program. Runs in the child.
 
-Every fact holds: a bound is one that no step of any loop or thread leaves, an address outside of a buffer is reached by
-a step, a loop that is called lost is one whose steps store to the same address. What cannot be decided is None.
+Every fact is certain: no step of any loop or thread leaves a bound, some step reaches each address that is called
+outside, and all steps of a loop that is called lost store to the same address. What cannot be decided is None.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LOADED_FROM = re.compile(r"\s*[\w<> ]+ val\d+ = [(*]*(\w*)")
 def find_source_lines(program: LinearProgram, source: str) -> dict[Access, int]:
     """Returns the line of the source (from 1) of each store, and of each load that has a line of its own.
 
-    Empty where the lines cannot be told apart: a renderer that writes a store in another way.
+    Empty if the lines cannot be matched, as for a renderer that writes stores in another way.
     """
     lines = list(enumerate(source.split("\n"), 1))
     stores = [access for access in program.accesses if access.is_store]
@@ -86,7 +86,7 @@ def find_data(*values: Value, loaded: Mapping[Value, Access], through_local: boo
 
 
 def follow_stores(access: Access, through_local: bool = True) -> list[Access]:
-    """Returns an access, the stores that it follows, those that these follow, and so on."""
+    """Returns an access, the stores that it follows, the stores that these follow, and so on."""
     found: dict[Access, None] = {}
     todo = [access]
     while todo:
@@ -178,7 +178,7 @@ def count_all(uses: list[Use], size: int) -> Written:
 
 
 def find_bounds(use: Use, size: int) -> tuple[int, int] | None:
-    """Returns the lowest and highest element that is accessed; None where it might leave the buffer, and might not."""
+    """Returns the lowest and highest element that is accessed; None if it is not known whether it leaves the buffer."""
     if use.reach is not None:
         # without a step nothing is accessed
         return (use.reach.lowest, use.reach.highest) if use.reach.steps else (0, 0)
@@ -293,8 +293,8 @@ def find_accumulations(program: LinearProgram) -> Iterator[Accumulation]:
 
 
 def find_initial(program: LinearProgram, added: Accumulation) -> Access | None:
-    """Returns the store that initialises an accumulator in each step of the loop that adds to it, None where there is
-    none: it is in the loop, the sum begins with it, and both are at the same place in each step."""
+    """Returns the store that initialises an accumulator in each step of the loop that adds to it, None if the program
+    has no such store. It is in the loop, the sum begins with it, and both are at the same place in each step."""
     store, loop = added.store, added.loop
     stored = find_data(store.value, loaded=program.loaded)
     if loop not in stored.values or is_addressed_by(program, store, loop):

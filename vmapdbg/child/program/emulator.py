@@ -45,7 +45,7 @@ def load_program(data: bytes) -> tuple[list[UOp], dict[str, int]]:
     try:
         import_tinygrad(folder)
         return pickle.loads(uops), variables
-    except Exception as error:  # another tinygrad than the one that made it
+    except Exception as error:  # an older Python, or a different tinygrad
         raise CannotRun(f"its linear program cannot be loaded: {type(error).__name__}: {error}") from error
 
 

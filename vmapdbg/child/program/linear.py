@@ -40,8 +40,8 @@ class Value:
     `op` is "const", "loop", "thread", "variable", "load", "cast", a name of `model.ops.ARITHMETIC`, or tinygrad's
     own name in lower case.
     `dtype` is tinygrad's name of the scalar ("int", "float", "bool"), `itemsize` its bytes, `lanes` how many of them.
-    `lowest` and `highest` are bounds of an integer, None where there are none. `sources` of a load are what it gives
-    where its gate does not hold. `operations` is how many arithmetic ops it takes, 0 for what only moves or packs.
+    `lowest` and `highest` are bounds of an integer, None if they are not known. `sources` of a load are its result if
+    its gate does not hold. `operations` counts its arithmetic ops, 0 if it only moves or packs values.
     """
 
     op: str
@@ -59,8 +59,8 @@ class Value:
 
 @dataclass(eq=False)
 class Loop(Value):
-    """A loop, a thread, or a variable of the program. `trips` is how often it runs, at most where `symbolic` says that
-    it depends on a variable."""
+    """A loop, a thread, or a variable of the program. `trips` is how often it runs; if `symbolic`, that depends on a
+    variable and `trips` is the most."""
 
     trips: int = 1
     symbolic: bool = False
@@ -69,8 +69,8 @@ class Loop(Value):
 @dataclass(frozen=True)
 class Buffer:
     """Memory of the program: `space` is "global", "local" (of a group of threads), "register", or "image" (global, and
-    indexed by a pair). `name` is that of the source, `slot` that of the argument where it is global or an image; `size`
-    is in elements, negative where it is not known."""
+    indexed by a pair). `name` is the name in the source, `slot` the number of the argument if it is global or an image;
+    `size` is in elements, negative if it is not known."""
 
     slot: int
     name: str
@@ -82,9 +82,9 @@ class Buffer:
 
 @dataclass(eq=False)
 class Access:
-    """One load or store. `index` is the element that it begins at, `width` how many it takes; `gate` is what must hold
-    (None: always). `value` is what is stored, or what is loaded. `loops` are the threads, and the loops around it from
-    the outermost. `follows` are the stores that it was ordered after: those whose values a load may find."""
+    """One load or store. `index` is the first element, `width` the number of elements; `gate` is the condition (None:
+    always). `value` is what is stored, or what is loaded. `loops` are the threads, and the loops around it from
+    the outermost. `follows` are the stores that it is ordered after, whose values a load may find."""
 
     buffer: Buffer
     index: Value
@@ -98,7 +98,7 @@ class Access:
 
     @property
     def addressing(self) -> list[Value]:
-        """What says whether and where it accesses."""
+        """The values that decide whether and where it accesses memory."""
         if self.gate is None:
             return [self.index]
         return [self.index, self.gate]
@@ -114,11 +114,10 @@ class Step(enum.Enum):
 
 @dataclass
 class LinearProgram:
-    """All of a program: `steps` in order, each with its Loop, Value or Access.
+    """A whole program: `steps` in order, each with its Loop, Value or Access.
 
-    `threads` are also the variables that a launch goes through (`core_id`). `addressing` are the addresses and the
-    gates, those of what is no access included, and how many threads there are. `open_loops` are loops that nothing
-    ends.
+    `threads` are also the variables that a launch goes through (`core_id`). `addressing` are the addresses, the
+    gates (also of ops that are no access), and the numbers of threads. `open_loops` are loops without an END.
     """
 
     buffers: list[Buffer] = field(default_factory=list)

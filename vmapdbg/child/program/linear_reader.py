@@ -153,8 +153,8 @@ class Reader:
             self.program.loaded[value] = access
 
     def find_pointer(self, pointer: UOp) -> tuple[Buffer, Value, list[Value], list[Access], int] | None:
-        """Returns what a pointer addresses: buffer, index, gates, stores it comes after, and elements (0: those of the
-        value). None where it is not one index into one buffer."""
+        """Returns what a pointer addresses: buffer, index, gates, the stores before it, and the number of elements (0:
+        the lanes of the value). None if it is not one index into one buffer."""
         index: Value | None = None
         gates: list[Value] = []
         follows: list[Access] = []

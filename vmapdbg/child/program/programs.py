@@ -8,7 +8,8 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Any
 
-from vmapdbg.child.adapters import CompiledKernel, find_adapter
+from vmapdbg.child.listen.adapter import find_adapter
+from vmapdbg.child.listen.lowering import CompiledKernel
 from vmapdbg.child.program.linear import Access, LinearProgram, Loop, Step, Value
 from vmapdbg.child.program.linear_reader import read_linear
 
@@ -16,7 +17,7 @@ UOp = Any
 
 
 def target_limit(target: str) -> int | None:
-    """Returns the bytes of LOCAL memory that a group of threads has, None where the target has no such memory."""
+    """Returns the bytes of LOCAL memory that a group of threads has, None if the target has no such memory."""
     renderer = find_adapter().make_renderer(target)
     if not (renderer.has_shared and renderer.has_local):
         return None
@@ -25,8 +26,7 @@ def target_limit(target: str) -> int | None:
 
 @dataclass(frozen=True)
 class Work:
-    """What one launch of a program does: arithmetic ops, bytes moved between it and GLOBAL memory, bytes of LOCAL
-    memory, threads."""
+    """The work of one launch: arithmetic ops, bytes moved to and from GLOBAL memory, bytes of LOCAL memory, threads."""
 
     ops: int
     bytes: int
@@ -58,7 +58,7 @@ def compile_program(ast: UOp, target: str) -> CompiledKernel:
 
 @dataclass(frozen=True)
 class KeyedAST:
-    """An AST that counts as equal to every other one: its key is compared beside it."""
+    """An AST that equals every other KeyedAST, so that a cache compares only the key beside it."""
 
     ast: UOp = field(compare=False)
 
@@ -71,7 +71,7 @@ def _render(key: bytes, keyed: KeyedAST, target: str) -> Program:
 
 
 def forget_programs(most: int) -> None:
-    """Drops the rendered programs that are kept, where there are more than `most`."""
+    """Drops the cached programs if there are more than `most`."""
     if _render.cache_info().currsize > most:
         _render.cache_clear()
 
@@ -117,7 +117,7 @@ def count_steps(program: LinearProgram, fixed: Container[UOp] = ()) -> int:
 
 
 def find_address_arithmetic(program: LinearProgram) -> set[Value]:
-    """Returns the values that addresses and gates are made of, down to what is loaded."""
+    """Returns the values that addresses and gates are computed from, down to loads."""
     found: set[Value] = set()
     todo = list(program.addressing)
     while todo:
@@ -132,8 +132,8 @@ def find_address_arithmetic(program: LinearProgram) -> set[Value]:
 def op_weight(op: Any, dtype: Any, target: str) -> int:
     """Returns how many ops the target executes for one `op` of the tensor graph.
 
-    An op that the target has counts as one. One that it has not (EXP2 on the CPU is a polynomial) is measured: a
-    kernel of that op alone is rendered and counted.
+    An op that the target has counts as one. For any other op (EXP2 on the CPU is a polynomial) a kernel of that op
+    alone is rendered and counted.
     """
     from tinygrad.helpers import Context
 
@@ -143,7 +143,7 @@ def op_weight(op: Any, dtype: Any, target: str) -> int:
     try:
         with Context(NOOPT=1):
             compiled = adapter.compile(_kernel_of(op, dtype), target)
-    except Exception:  # a dtype the target has not: what it does instead cannot be asked of this op alone
+    except Exception:  # a dtype that the target does not have: the op cannot be measured alone
         return 1
     return max(1, count_work(read_linear(compiled.uops)).ops)
 

@@ -18,7 +18,7 @@ from vmapdbg.model.ops import ARITHMETIC
 
 
 class Undecided(Exception):
-    """The set is not known: it depends on data, or is too large to go through."""
+    """A set is not known: it depends on data, or is too large to enumerate."""
 
 
 def keeps_value(cast: Value) -> bool:
@@ -31,7 +31,7 @@ def keeps_value(cast: Value) -> bool:
 
 
 def lowest_of(value: Value) -> int:
-    """Returns a bound that holds for a value: tinygrad's, or that of the dtype."""
+    """Returns tinygrad's bound of a value, or the bound of its dtype."""
     return _bounds_of(value)[0]
 
 
@@ -114,8 +114,8 @@ class Summand:
 
 @dataclass(frozen=True)
 class Reach:
-    """The addresses of one access: `base` + one value of each summand + 0..`width`-1, in elements. No value: no step
-    of it passes its gate."""
+    """The addresses of one access: `base` + one value of each summand + 0..`width`-1, in elements. A summand without
+    values: no step passes the gate."""
 
     base: int
     summands: tuple[Summand, ...]
@@ -179,7 +179,7 @@ def split_terms(address: Value) -> tuple[int, list[tuple[Value, int]]]:
 
 
 def split_conditions(gate: Value | None) -> list[Value]:
-    """Returns what must hold for a gate to let an access through: nothing, where there is none."""
+    """Returns the conditions of a gate; all of them must hold. None: no conditions."""
     if gate is None:
         return []
     if gate.op == "and" and gate.dtype == "bool":
@@ -302,7 +302,8 @@ def _identify(values: Values) -> object:
 
 
 def count_distinct(sets: Sequence[Values]) -> int | None:
-    """Returns how many sums of one value of each set there are: their product, where no two sums can be the same."""
+    """Counts the different sums of one value of each set: the product of their sizes if no two sums can be equal, else
+    None."""
     span = 0
     runs = [run for values in sets for run in _split(values) if len(run) > 1]
     for run in sorted(runs, key=lambda run: run[1] - run[0]):
@@ -329,7 +330,7 @@ def _find_gap(run: Values) -> int:
 
 
 def bound_address(address: Value, gate: Value | None) -> tuple[int, int]:
-    """Returns bounds that hold where the gate does: those of tinygrad, narrowed by what the gate compares."""
+    """Returns bounds of an address when its gate holds: tinygrad's bounds, narrowed by what the gate compares."""
     known: dict[Value, tuple[int, int]] = {}
     for condition in split_conditions(gate):
         compared = read_comparison(condition)
@@ -352,7 +353,7 @@ def bound_address(address: Value, gate: Value | None) -> tuple[int, int]:
                     ends = [a - d, b - c]
                 else:
                     ends = [a * c, a * d, b * c, b * d]
-                # tinygrad's bounds of what it knows, ours where the gate says more
+                # tinygrad's bounds, or our own if the gate says more
                 if any(source in known for source in value.sources):
                     low, high = min(ends), max(ends)
             known[value] = low, high
@@ -362,7 +363,7 @@ def bound_address(address: Value, gate: Value | None) -> tuple[int, int]:
 
 
 def read_comparison(condition: Value) -> tuple[Value, int, int] | None:
-    """Returns what a condition says of an expression: (expression, lowest, highest)."""
+    """Returns what a condition says about an expression: (expression, lowest, highest)."""
     # tinygrad writes `not x < y` as `(x < y) != True`
     flipped = condition.op == "ne" and condition.sources[1].constant == 1
     if flipped:
@@ -383,11 +384,11 @@ def read_comparison(condition: Value) -> tuple[Value, int, int] | None:
 
 
 def find_outside(index: UOp, size: int) -> tuple[int, int] | None:
-    """Returns the bounds of the range (a UOp of the scheduler) that indexes an axis of `size` elements, where a step of
-    it leaves the axis.
+    """Returns the bounds of a range (a UOp of the scheduler) that indexes an axis of `size` elements, if a step of it
+    leaves the axis.
 
-    None where no step does, or where that is not known. tinygrad wraps such an index around when it flattens the
-    axes, so that the address in the kernel stays in the buffer, and reads something else.
+    None if no step does, or if that is not known. tinygrad wraps such an index around when it flattens the axes, so
+    that the address in the kernel stays in the buffer, and reads something else.
     """
     low, high = index.vmin, index.vmax
     if isinstance(low, int) and isinstance(high, int) and low >= 0 and high < size:

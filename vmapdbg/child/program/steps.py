@@ -1,6 +1,6 @@
-"""Goes through the steps of loops: what expressions are at each of them, and the sets of numbers that come of it.
+"""Evaluates expressions at each step of loops, and computes with the sets of numbers that result.
 
-This is the part of `reach` that needs numpy, imported only for the kernels that need it.
+This part of `reach` needs numpy; it is imported only for kernels that need it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def evaluate_sums(
         sums = np.zeros(offsets.shape, np.int64)
         for value, scale in terms:
             sums += numbers[value] * scale
-        # a gate guards what is beside it, not what it is made of: all conditions can be computed at every step
+        # a gate guards the address, not its own operands: all conditions can be computed at every step
         holds = np.ones(offsets.shape, bool)
         for condition in conditions:
             holds &= numbers[condition] != 0

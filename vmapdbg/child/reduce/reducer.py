@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from vmapdbg.child.evidence.folder import EvidenceFolder
-from vmapdbg.child.evidence.graphs import Evidence, pack_graph
-from vmapdbg.child.lifeline import hold
+from vmapdbg.child.evidence.graphs import Evidence, PackedGraph, pack_graph
+from vmapdbg.child.failures.lifeline import hold
 from vmapdbg.child.memory import read_buffer
 from vmapdbg.child.reduce.trial import Trial, build_graph, read_frame, write_frame
 from vmapdbg.child.switches import find_changed
@@ -178,7 +178,7 @@ class Reducer:
             # a replay has the graph of its schedule again
             if evidence.graph is None or evidence.replay is not None:
                 continue
-            graph = evidence.graph.get()
+            graph: PackedGraph = pickle.loads(evidence.graph)
             contents = {name: folder.read_data(name) for name in set(graph.blobs.values())}
             yield evidence, build_graph(graph, contents)
 

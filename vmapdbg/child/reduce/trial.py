@@ -15,13 +15,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO, Any
 
-from vmapdbg.child.diagnosis import EndlessRewrite, Watcher, diagnose
-from vmapdbg.child.diagnosis.known_nodes import NoNodes
 from vmapdbg.child.evidence.graphs import PackedGraph
-from vmapdbg.child.live import build_live_capture, find_renderer, observe_with
+from vmapdbg.child.failures.diagnose import diagnose
+from vmapdbg.child.failures.endless import EndlessRewrite
+from vmapdbg.child.failures.known_nodes import NoNodes
+from vmapdbg.child.failures.watcher import Watcher
+from vmapdbg.child.listen.outputs import read_output
+from vmapdbg.child.listen.recorder import ObservingRecorder
+from vmapdbg.child.live import build_live_capture, listen, make_renderer
 from vmapdbg.child.memory import make_buffer
-from vmapdbg.child.record.outputs import read_output
-from vmapdbg.child.record.recorder import Recorder
 from vmapdbg.install import overlay
 from vmapdbg.install.job import ReduceRequest, load_request
 from vmapdbg.install.patches import format_patches
@@ -53,15 +55,15 @@ def main() -> None:
     job = request.job
     assert job.patches is not None
     overlay.install(format_patches(job.patches))
+    lint = None
+    if request.by == "findings":
+        recorder = ObservingRecorder()
+        listen(recorder)
+        lint = functools.partial(lint_recorded, recorder, job.target)
     from tinygrad.helpers import Context
 
     # the fusion patches decide by the target
-    overlay.get_state().find_renderer = functools.partial(find_renderer, job.target)
-    lint = None
-    if request.by == "findings":
-        recorder = Recorder()
-        observe_with(recorder)
-        lint = functools.partial(lint_recorded, recorder, job.target)
+    overlay.get_state().find_renderer = functools.partial(make_renderer, job.target)
     Watcher(lambda text: None, period=_PERIOD).start()
     # stdout is for answers only
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
@@ -73,7 +75,7 @@ def main() -> None:
         write_frame(answers, pickle.dumps(trial))
 
 
-def lint_recorded(recorder: Recorder, target: str) -> tuple[str, ...]:
+def lint_recorded(recorder: ObservingRecorder, target: str) -> tuple[str, ...]:
     """Returns the codes of the findings in the schedules since the last call."""
     from vmapdbg.lint import lint_capture
 

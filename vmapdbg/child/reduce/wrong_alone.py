@@ -12,8 +12,8 @@ from typing import Any
 from vmapdbg.child.compare.reference_values import ReferenceValues
 from vmapdbg.child.evidence.packer import CannotPack, Packer
 from vmapdbg.child.evidence.sizes import find_variables
+from vmapdbg.child.listen.outputs import sample_values
 from vmapdbg.child.memory import read_buffer
-from vmapdbg.child.record.outputs import sample_values
 from vmapdbg.child.reduce.trial import Trial
 from vmapdbg.diff.values import compare_output
 from vmapdbg.model.capture import Output

@@ -1,14 +1,13 @@
-"""The table `[tool.vmapdbg]` of a pyproject.toml: what a project wants where the command line says nothing.
+"""The table `[tool.vmapdbg]` of a pyproject.toml: a project's defaults for options.
 
-As ruff does it: that in the folder of the snippet, or in the nearest one above it whose pyproject.toml has such a
-table.
+As ruff does, the tool reads the nearest pyproject.toml with such a table: in the folder of the snippet or above it.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,80 +20,10 @@ _TABLE = "[tool.vmapdbg]"
 
 
 class SettingsError(Failure):
-    """A pyproject.toml cannot be read, or its table has something that is none of ours."""
+    """A pyproject.toml cannot be read, or its table has an unknown key or a wrong value."""
 
 
-@dataclass(frozen=True)
-class Settings:
-    """The values of the table, each that of the option of its name; None where there is none."""
-
-    target: str | None = None
-    patches: Patches | None = None
-    timeout: float | None = None
-    select: tuple[str, ...] | None = None
-    ignore: tuple[str, ...] | None = None
-    runs: int | None = None
-    seconds: float | None = None
-
-    def choose_codes(self, select: tuple[str, ...] | None = None, ignore: tuple[str, ...] | None = None) -> list[str]:
-        """Returns the codes that lint looks for; `select` and `ignore` are what the command line says."""
-        from vmapdbg.lint import CODES
-
-        selected = select or self.select or CODES
-        ignored = ignore or self.ignore or ()
-        return [code for code in selected if code not in ignored]
-
-
-def find_settings(snippet: str) -> Settings:
-    """Returns the settings for a snippet. Raises SettingsError."""
-    return _find_for(Path(snippet).absolute().parent)
-
-
-@functools.cache
-def _find_for(folder: Path) -> Settings:
-    for place in (folder, *folder.parents):
-        found = _read_table(place / _FILE)
-        if found is not None:
-            return found
-    return Settings()
-
-
-def _read_table(file: Path) -> Settings | None:
-    """Returns what the table of a file says, None where there is no such table."""
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return None
-    # most files have no such table, and to read them takes longer than to see that
-    if "vmapdbg" not in text:
-        return None
-    import tomllib
-
-    try:
-        table = tomllib.loads(text).get("tool", {}).get("vmapdbg")
-    except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{file}: {error}") from None
-    if table is None:
-        return None
-    if not isinstance(table, Mapping):
-        raise SettingsError(f"{file}: tool.vmapdbg is a table: {_TABLE}")
-    return _build(cast("Mapping[str, Any]", table), file)
-
-
-def _build(table: Mapping[str, Any], file: Path) -> Settings:
-    known = [field.name for field in fields(Settings)]
-    given: dict[str, Any] = {}
-    for key, value in table.items():
-        if key not in known:
-            raise SettingsError(f"{file}: unknown key {key!r} in {_TABLE}: choose from {', '.join(known)}")
-        try:
-            given[key] = _READERS[key](value)
-        except ValueError as error:
-            raise SettingsError(f"{file}: {key} in {_TABLE}: {error}") from None
-    return Settings(**given)
-
-
-# *** values: each function returns what a value of the table means, or raises ValueError
+# *** values: each function returns the meaning of a value of the table, or raises ValueError
 
 
 def _read_target(value: Any) -> str:
@@ -125,7 +54,7 @@ def _read_codes(value: Any) -> tuple[str, ...]:
 
 
 def _read_seconds(value: Any) -> float:
-    # a bool is an int, too
+    # in Python a bool is an int
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
         raise ValueError(f"{value!r} is no number of seconds over 0")
     return float(value)
@@ -140,12 +69,75 @@ def _read_count(least: int) -> Callable[[Any], int]:
     return read
 
 
-_READERS: Mapping[str, Callable[[Any], Any]] = {
-    "target": _read_target,
-    "patches": _read_patches,
-    "timeout": _read_seconds,
-    "select": _read_codes,
-    "ignore": _read_codes,
-    "runs": _read_count(2),
-    "seconds": _read_seconds,
-}
+# *** the table
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The values of the table, with the names of the options; None if the table does not have them. `read` is the
+    function for a value."""
+
+    target: str | None = field(default=None, metadata={"read": _read_target})
+    patches: Patches | None = field(default=None, metadata={"read": _read_patches})
+    timeout: float | None = field(default=None, metadata={"read": _read_seconds})
+    select: tuple[str, ...] | None = field(default=None, metadata={"read": _read_codes})
+    ignore: tuple[str, ...] | None = field(default=None, metadata={"read": _read_codes})
+    runs: int | None = field(default=None, metadata={"read": _read_count(2)})
+    seconds: float | None = field(default=None, metadata={"read": _read_seconds})
+
+    def choose_codes(self, select: tuple[str, ...] | None = None, ignore: tuple[str, ...] | None = None) -> list[str]:
+        """Returns the codes that lint looks for; `select` and `ignore` come from the command line."""
+        from vmapdbg.lint import CODES
+
+        selected = select or self.select or CODES
+        ignored = ignore or self.ignore or ()
+        return [code for code in selected if code not in ignored]
+
+
+def find_settings(snippet: str) -> Settings:
+    """Returns the settings for a snippet. Raises SettingsError."""
+    return _find_for(Path(snippet).absolute().parent)
+
+
+@functools.cache
+def _find_for(folder: Path) -> Settings:
+    for place in (folder, *folder.parents):
+        settings = _read_table(place / _FILE)
+        if settings is not None:
+            return settings
+    return Settings()
+
+
+def _read_table(file: Path) -> Settings | None:
+    """Returns the settings in the table of a file, None if it has no such table."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+    # most files have no such table, and parsing them takes longer than this test
+    if "vmapdbg" not in text:
+        return None
+    import tomllib
+
+    try:
+        table = tomllib.loads(text).get("tool", {}).get("vmapdbg")
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{file}: {error}") from None
+    if table is None:
+        return None
+    if not isinstance(table, Mapping):
+        raise SettingsError(f"{file}: tool.vmapdbg is a table: {_TABLE}")
+    return _build(cast("Mapping[str, Any]", table), file)
+
+
+def _build(table: Mapping[str, Any], file: Path) -> Settings:
+    readers: dict[str, Callable[[Any], Any]] = {known.name: known.metadata["read"] for known in fields(Settings)}
+    given: dict[str, Any] = {}
+    for key, value in table.items():
+        if key not in readers:
+            raise SettingsError(f"{file}: unknown key {key!r} in {_TABLE}: choose from {', '.join(readers)}")
+        try:
+            given[key] = readers[key](value)
+        except ValueError as error:
+            raise SettingsError(f"{file}: {key} in {_TABLE}: {error}") from None
+    return Settings(**given)

@@ -25,15 +25,15 @@ def _set_up(observes: bool) -> None:
     if "VMAPDBG_LINT" in os.environ:
         from vmapdbg.child.run_lint import lint_this_process
 
-        lint_this_process(observes)
+        lint_this_process()
     if "VMAPDBG_SAVE" in os.environ:
         from vmapdbg.child.run_save import save_this_process
 
-        save_this_process(observes)
+        save_this_process()
     if "VMAPDBG_CHECK" in os.environ:
         from vmapdbg.child.run_check import check_this_process
 
-        check_this_process(observes)
+        check_this_process()
 
 
 def _run_shadowed() -> None:

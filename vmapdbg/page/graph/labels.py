@@ -107,10 +107,15 @@ def _label_index(group: Group) -> tuple[str, ...]:
 
 
 def _label_repeat(group: Group) -> tuple[str, ...]:
+    times, nodes = describe_repeat(group)
+    return (f"{group.last.node.id} {times}", nodes, *count_ops(item.node.op for item in group.items))
+
+
+def describe_repeat(group: Group) -> tuple[str, str]:
+    """Returns how often a layer is repeated, and which nodes the copies have."""
     ids = [item.node.id for item in group.items]
-    title = f"{group.last.node.id} the same {format_plural(group.repeats, 'more time', 'more times')}"
-    count = f"{format_plural(len(ids), 'node')}, {min(ids)} to {max(ids)}"
-    return (title, count, *count_ops(item.node.op for item in group.items))
+    times = f"the same {format_plural(group.repeats, 'more time', 'more times')}"
+    return times, f"{format_plural(len(ids), 'node')}, {min(ids)} to {max(ids)}"
 
 
 def star_ranges(names: Iterable[str]) -> str:

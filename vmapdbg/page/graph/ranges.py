@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vmapdbg.model.wording import format_plural
 from vmapdbg.page.format import format_bytes, format_shape
 from vmapdbg.page.graph.groups import LEVEL_NOTES, Group, fold_items
 from vmapdbg.page.graph.items import DrawnSchedule, Item, Stage, collect_items, colour_ranges
-from vmapdbg.page.graph.labels import join_ranges, make_tooltip, shorten, star_ranges
+from vmapdbg.page.graph.labels import describe_repeat, join_ranges, make_tooltip, shorten, star_ranges
 from vmapdbg.page.graph.model import REMOVED, SIGNS, Graph, GraphNode
 from vmapdbg.page.graph.tensor import name_node
 
@@ -42,7 +41,8 @@ def _make_row(group: Group, drawn: DrawnSchedule) -> Sequence[str]:
     node = group.last.node
     ranges = join_ranges(node.out_ranges)
     if group.kind == "repeat":
-        return _make_repeat_row(group)
+        times, nodes = describe_repeat(group)
+        return (str(node.id), times, "", nodes, "", "", "", "")
     if group.kind == "index":
         ops = "index arithmetic"
     else:
@@ -62,13 +62,6 @@ def _make_row(group: Group, drawn: DrawnSchedule) -> Sequence[str]:
         ", ".join(f"#{number}" for number, kernel in enumerate(drawn.schedule.kernels) if node.id in kernel.nodes),
         drawn.places.format(node.line, brief=True),
     )
-
-
-def _make_repeat_row(group: Group) -> Sequence[str]:
-    ids = [item.node.id for item in group.items]
-    times = f"the same {format_plural(group.repeats, 'more time', 'more times')}"
-    nodes = f"{format_plural(len(ids), 'node')}, {min(ids)} to {max(ids)}"
-    return (str(group.last.node.id), times, "", nodes, "", "", "", "")
 
 
 def _describe_decision(item: Item) -> str:

@@ -61,7 +61,8 @@ def _format_sets(page: Page, label: str, search: Search, found: Found[str], away
 
 def _describe_proof(found: Found[str]) -> str:
     if not found.exact:
-        return f"all sets of up to {max(found.size, 0)} tried, then by halves: no part of it does"
+        tried = f"all sets of up to {found.size} tried, then halves" if found.size > 0 else "found by halving"
+        return f"{tried}: no smaller part of it changes the outcome"
     if not found.sets:
         return "all sets tried"
     return f"all sets of up to {found.size} tried"
@@ -127,7 +128,7 @@ def print_decisions(document: DecisionsDocument, console: Console) -> None:
 def _name_role(document: DecisionsDocument, outcome: str) -> str:
     roles: list[str] = []
     if outcome == document.right:
-        roles.append(f"taken for right: {document.reference}")
+        roles.append(f"the right outcome: {document.reference}")
     if outcome == document.given:
         roles.append("as it is")
     roles.append(format_plural(sum(trial.outcome == outcome for trial in document.tried), "run"))
@@ -136,7 +137,7 @@ def _name_role(document: DecisionsDocument, outcome: str) -> str:
 
 def _format_decisions(page: Page, document: DecisionsDocument) -> list[Text]:
     if document.given == document.right:
-        return page.wrap(("it comes out as what is taken for right: there is nothing to mend", "bold"), hang=2)
+        return page.wrap(("the outcome is right already: there is nothing to fix", "bold"), hang=2)
     head = _say_found(document)
     rest = "" if document.complete else ", not all tried: --runs"
     nodes = format_plural(document.candidates, "node")
@@ -155,10 +156,10 @@ def _say_found(document: DecisionsDocument) -> str:
     first = document.found[0]
     if len(first.decisions) > 1:
         together = f"these {len(first.decisions)} decisions together make it right"
-        return together + (", and no part of them does" if document.complete else ": fewer may do")
+        return together + (", and no part of them does" if document.complete else ": fewer may be enough")
     if len(document.found) == 1:
         return f"this one decision {does}"
-    return f"any one of these {len(document.found)} decisions {does}, that with the fewest kernels first"
+    return f"each of these {len(document.found)} decisions {does}, the one with the fewest kernels first"
 
 
 def say_decided(decided: Decided) -> str:

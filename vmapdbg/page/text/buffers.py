@@ -1,4 +1,4 @@
-"""The BUFFERIZEs of a schedule as text, or those that changed, and the alert for a lost ambient range."""
+"""The BUFFERIZEs of a schedule as text, with two runs only the changed ones; and the alert for a lost ambient range."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ONLY = {"only-before": "only before, ", "only-after": "only after, "}
 
 
 def format_bufferizes(view: ScheduleView) -> list[Text]:
-    """Returns what each BUFFERIZE closes, its size, kept or removed and why; of two runs those that differ."""
+    """Returns what each BUFFERIZE closes, its size, kept or removed and why; with two runs only changed ones."""
     page, every = view.page, view.pair.bufferizes
     if not view.is_pair:
         if not every:

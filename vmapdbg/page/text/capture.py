@@ -29,7 +29,7 @@ def print_capture(
     capture: Capture,
     console: Console,
     *,
-    only: Collection[str] = tuple(SECTIONS),
+    only: Collection[str] = SECTIONS,
     schedule: int | Literal["all"] | None = None,
     show_all: bool = False,
     selected: Sequence[Selected] | None = None,
@@ -150,7 +150,7 @@ def _format_patches(capture: Capture) -> list[list[Part]]:
 
 
 def _format_observed(capture: Capture) -> list[list[Part]]:
-    """Which tinygrad was observed, and what of it could not be."""
+    """Returns which tinygrad was observed, and what could not be observed."""
     versions = capture.versions
     tree = versions.tree
     if tree == versions.tinygrad:

@@ -181,11 +181,11 @@ def _format_blame(view: CaptureView, check: ScheduleCheck) -> list[Text]:
 
 
 def _say_rewrite(capture: Capture, check: ScheduleCheck) -> str:
-    """What tells which rewrite of the scheduler made a fault, or why nothing does."""
+    """Returns the command that finds the rewrite that made a fault, or why none does."""
     if check.is_sharded:
-        return "not told for values that are spread over several devices"
+        return "not known for values that are spread over several devices"
     if capture.schedules[check.schedule].cached:
-        return "not told here: tinygrad had this schedule in its cache, and no pass ran"
+        return "not known: tinygrad had this schedule in its cache, and no pass ran"
     return f"vmapdbg why --value --schedule {check.schedule}"
 
 
@@ -251,7 +251,7 @@ def _format_crash(view: CaptureView, check: ScheduleCheck) -> list[Text]:
 
 def _format_graph_error(view: CaptureView) -> list[Text]:
     """Returns what is known of an error that tinygrad raised while the snippet built a graph, which nothing can be
-    compared of; nothing where it raised none."""
+    compared with; nothing if it raised none."""
     error = view.capture.error
     if error is None or error.crash is None or error.crash.schedule is not None:
         return []

@@ -28,7 +28,7 @@ _SEPARATOR = 3
 MARKED_BEFORE = "bold reverse red"
 MARKED_AFTER = "bold reverse green"
 _SIGN_STYLES = {" ": ("", ""), "-": (BEFORE, MARKED_BEFORE), "+": (AFTER, MARKED_AFTER)}
-"""The style of the sign of a line, and that of what is marked in it."""
+"""The style of a line's sign, and of the marks in the line."""
 _MOST_KNOWN = 8192
 
 Lines = tuple[list[Text], list[Text]]
@@ -37,20 +37,20 @@ _Item = tuple[LinePair, Text | None, Text | None]
 
 
 def highlight(code: str, target: str) -> Text:
-    """Returns source text coloured for `target`; plain where pygments has no lexer for it."""
+    """Returns source text coloured for `target`; plain text if pygments has no lexer for it."""
     lexer = language_of(target)
     if lexer is None:
         return Text(code)
     text = Syntax("", lexer, theme=_THEME, background_color="default").highlight(code)
     text.rstrip()
-    # A lexer may change the newlines around the code; text that does not match is not worth the colours.
+    # a lexer may change newlines around the code; then it is shown without colours
     if text.plain != code.rstrip():
         return Text(code)
     return text
 
 
 def fold_code(code: Text, width: int) -> list[Text]:
-    """Returns the lines of `code`, those wider than `width` folded between tokens and indented further."""
+    """Returns the lines of `code`; lines wider than `width` are folded between tokens and indented further."""
     lines: list[Text] = []
     for line in split_lines(code):
         if line.cell_len <= width:
@@ -63,14 +63,14 @@ def fold_code(code: Text, width: int) -> list[Text]:
 def split_lines(code: Text) -> Iterable[Text]:
     if code.spans:
         return code.split("\n", allow_blank=True)
-    # several times quicker, for a pipe
+    # several times faster, for a pipe
     return [Text(line) for line in code.plain.split("\n")]
 
 
 def _fold_line(line: Text, width: int) -> list[Text]:
     indent = len(line.plain) - len(line.plain.lstrip())
     hang = min(indent + _MORE_INDENT, width // 2)
-    pieces = line.divide(_find_cuts(line.plain, width, hang))
+    pieces = line.divide(_list_cuts(line.plain, width, hang))
     folded = [pieces[0]]
     for piece in pieces[1:]:
         start = len(piece.plain) - len(piece.plain.lstrip())
@@ -78,8 +78,8 @@ def _fold_line(line: Text, width: int) -> list[Text]:
     return folded
 
 
-def _find_cuts(line: str, width: int, hang: int) -> list[int]:
-    """Returns the offsets to cut at: after a space near the end of the room, else before the token too much.
+def _list_cuts(line: str, width: int, hang: int) -> list[int]:
+    """Returns the offsets to cut at: after a space near the end of the line, else before the token that does not fit.
 
     A token wider than a whole line is cut where the line ends.
     """
@@ -104,7 +104,7 @@ def _find_cuts(line: str, width: int, hang: int) -> list[int]:
 
 
 def _walk(pairs: Sequence[LinePair], coloured: Lines) -> Iterator[_Item]:
-    """Yields each pair with its two lines as Text, what changed inside them marked."""
+    """Yields each pair with its two lines as Text, changes inside the lines marked."""
     left, right = iter(coloured[0]), iter(coloured[1])
     for pair in pairs:
         before = after = None
@@ -122,12 +122,12 @@ def _mark(line: Text, marks: Iterable[tuple[int, int]], style: str) -> Text:
 
 
 def _fold_same(page: Page, items: Iterable[_Item]) -> Iterator[_Item | int]:
-    """Yields the pairs to show; a number stands for that many that are the same."""
+    """Yields the pairs to show, and a number for equal pairs that are left out."""
     runs = [(same, list(run)) for same, run in groupby(items, key=lambda item: item[0].is_same)]
     for i, (same, run) in enumerate(runs):
         head = _CONTEXT if i > 0 else 0
         tail = _CONTEXT if i < len(runs) - 1 else 0
-        # one line less would be replaced by the line that says so
+        # the line that says what is left out must replace more than one line
         if page.show_all or not same or len(run) <= head + tail + 1:
             yield from run
             continue
@@ -141,7 +141,7 @@ def _format_gap(page: Page, count: int) -> list[Text]:
 
 
 def format_one_column(page: Page, pairs: Sequence[LinePair], coloured: Lines) -> Iterator[Text]:
-    """Yields each pair as a line where both sides are the same, else that of before above that of after."""
+    """Yields an equal pair as one line, else the line of before above the line of after."""
     for item in _fold_same(page, _walk(pairs, coloured)):
         if isinstance(item, int):
             yield from _format_gap(page, item)
@@ -157,11 +157,11 @@ def format_one_column(page: Page, pairs: Sequence[LinePair], coloured: Lines) ->
 
 
 def _format_line(sign: str, line: Text, width: int, *, carets: bool = False) -> Sequence[Text]:
-    """Returns a line of source behind its sign, folded to `width`; with `carets` what is marked is underlined."""
+    """Returns a line of source after its sign, folded to `width`; with `carets` marks are underlined."""
     return _format_known_line(sign, line.plain, tuple(line.spans), width, carets)
 
 
-# The layers of a network have most of their lines in common, and laying out a line costs more than to compare it.
+# Layers of a network have most lines in common, and laying out a line costs more than looking it up.
 @lru_cache(maxsize=_MOST_KNOWN)
 def _format_known_line(sign: str, plain: str, spans: tuple[Span, ...], width: int, carets: bool) -> tuple[Text, ...]:
     style, marked = _SIGN_STYLES[sign]
@@ -174,7 +174,7 @@ def _format_known_line(sign: str, plain: str, spans: tuple[Span, ...], width: in
 
 @lru_cache(maxsize=_MOST_KNOWN)
 def _fold_known_line(plain: str, spans: tuple[Span, ...], width: int, marked: str) -> tuple[Text, ...]:
-    """Returns a line of source folded to `width`; below what has the style `marked` stands a line of `^`."""
+    """Returns a line of source folded to `width`, with `^` below the parts that have the style `marked`."""
     shown: list[Text] = []
     for line in fold_code(Text(plain, spans=list(spans)), width):
         shown.append(line)
@@ -207,7 +207,7 @@ def format_two_columns(page: Page, pairs: Sequence[LinePair], coloured: Lines) -
         pair, before, after = item
         left = _fold_column(before, width, MARKED_BEFORE)
         right = _fold_column(after, rest, MARKED_AFTER)
-        sign, style = _find_sign(pair)
+        sign, style = _sign_of(pair)
         for one, other in zip_longest(left, right, fillvalue=Text()):
             yield _join_columns(one, sign, style, other, width)
             sign, style = "|", "dim"
@@ -220,13 +220,13 @@ def _fold_column(line: Text | None, width: int, marked: str) -> Sequence[Text]:
 
 
 def _choose_width(page: Page, coloured: Lines) -> int:
-    """The width of the left column: what it needs, or half of the page, or what the right one leaves."""
+    """Returns the width of the left column: what it needs, at most half of the page or the rest."""
     room = page.width - _SEPARATOR
     left, right = (max(text.cell_len for text in side) for side in coloured)
     return max(len("before"), min(left, max(room // 2, room - right)))
 
 
-def _find_sign(pair: LinePair) -> tuple[str, str]:
+def _sign_of(pair: LinePair) -> tuple[str, str]:
     if pair.is_same:
         return "|", "dim"
     if pair.after is None:
@@ -260,7 +260,7 @@ def _format_hunk(page: Page, hunk: list[_Item], numbers: list[int]) -> Iterator[
     yield page.text(f"@@ -{numbers[0]},{counts[0]} +{numbers[1]},{counts[1]} @@", "cyan")
     for same, run in groupby(hunk, key=lambda item: item[0].is_same):
         items = list(run)
-        # what changed: all of before, then all of after
+        # changed lines: all of before, then all of after
         if same:
             lines = [(" ", after) for _, _, after in items]
         else:
@@ -271,6 +271,6 @@ def _format_hunk(page: Page, hunk: list[_Item], numbers: list[int]) -> Iterator[
 
 
 def format_line_pair(page: Page, pair: LinePair) -> list[Text]:
-    """Returns one line that changed, before and after, with what changed marked."""
+    """Returns one changed line, before and after, with the changes marked."""
     lines = ([Text(pair.before or "")], [Text(pair.after or "")])
     return list(format_one_column(page, [pair], lines))

@@ -133,7 +133,7 @@ def _name_schedules(schedules: Sequence[ScheduleDiff]) -> str:
 
 
 def _format_findings(page: Page, diff: CaptureDiff, places: Places) -> list[Text]:
-    """Returns what lint finds on one side alone."""
+    """Returns the findings of lint that only one side has."""
     gone, new = len(diff.findings_gone), len(diff.findings_new)
     if not gone and not new:
         return []
@@ -192,11 +192,11 @@ def _describe_failed(side: Side) -> str:
 
 
 def _describe_counts(page: Page, diff: CaptureDiff, totals: list[Text]) -> list[Text]:
-    """What there is to say where the number of kernels did not change."""
+    """Returns the counts for two runs with the same number of kernels."""
     if diff.before.totals.kernels != diff.after.totals.kernels:
         return []
     kernels = [item for schedule in diff.schedules for item in schedule.kernels]
-    # a kernel that only one side has is none of the other's that changed
+    # a kernel of one side is not a changed kernel of the other
     changed = sum(item.status not in ("unchanged", "only-before") for item in kernels)
     every = format_plural(diff.after.totals.kernels, "kernel")
     if changed:
@@ -217,7 +217,7 @@ def _describe_counts(page: Page, diff: CaptureDiff, totals: list[Text]) -> list[
 
 
 def _format_sides(page: Page, diff: CaptureDiff) -> list[Text]:
-    """Returns what the sides are: what they have in common, and what only one has."""
+    """Returns what both sides have in common, and what only one side has."""
     before, after = diff.before, diff.after
     both, only_before, only_after = [after.snippet], list[str](), list[str]()
     if not diff.same_snippet:

@@ -69,7 +69,7 @@ _TITLES = {
 
 
 def format_kernels(view: ScheduleView) -> list[Text]:
-    """Returns the kernels, or those that changed. Equal kernels have one row, unless all is asked for."""
+    """Returns the kernels, with two runs only the changed ones. Equal kernels have one row, unless all is asked for."""
     if view.is_pair:
         return _format_changes(view)
     page = view.page

@@ -1,7 +1,7 @@
 """Lays text out for a terminal or a pipe: a page of a fixed width, and tables that fold instead of cutting.
 
 Everything becomes a list of lines (rich Text) that are no wider than the page. Only ASCII is drawn, no
-boxes: the output must survive a pipe, a log and a copy. A table that is too wide moves whole columns to a
+boxes, because the output must survive a pipe, a log and a copy. A table that is too wide moves whole columns to a
 second line of each row before it folds a cell.
 """
 
@@ -30,11 +30,11 @@ _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud8
 
 _T = TypeVar("_T")
 Part = str | Text | tuple[str, str]
-"""What a line is put together from: a plain string, a Text, or a string and its style."""
+"""A part of a line: a plain string, a Text, or a string and its style."""
 
 
 def escape_unsafe(value: str, encoding: str = "utf-8") -> str:
-    """Returns `value` with what must not reach a terminal, or cannot be written in `encoding`, as `\\x1b`."""
+    """Returns `value` with escapes such as `\\x1b` for characters unsafe in a terminal or missing in `encoding`."""
     if value.isascii() and value.isprintable():
         return value
     value = _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), value.expandtabs(4))
@@ -53,7 +53,7 @@ class Page:
 
     @property
     def is_coloured(self) -> bool:
-        """Whether a colour would be seen: not in a pipe, and not where NO_COLOR is set."""
+        """Whether colours are shown: not in a pipe, and not with NO_COLOR."""
         return self.console.color_system is not None and not self.console.no_color
 
     def text(self, value: str, style: str = "") -> Text:
@@ -89,14 +89,14 @@ class Page:
         head = _fold(self.console, text, self.width - indent)
         if len(head) == 1 or not hang:
             return [_indent(line, indent) for line in head]
-        # The first line has `hang` more columns than the others, so what follows it is folded anew.
+        # the first line has `hang` more columns than the others, so the rest is folded again
         first, rest = head[0], text[len(head[0].plain) :]
         rest = rest[len(rest.plain) - len(rest.plain.lstrip()) :]
         more = _fold(self.console, rest, self.width - indent - hang)
         return [_indent(first, indent), *(_indent(line, indent + hang) for line in more)]
 
     def head(self, title: str, about: str) -> list[Text]:
-        """Returns the title of a section and what is to be said of the whole of it."""
+        """Returns the title of a section, and a few words about it."""
         return self.wrap((title, "bold"), (f"  {about}", "dim"), hang=2)
 
     def rule(self, *parts: Part) -> list[Text]:
@@ -150,7 +150,7 @@ class Column:
 class Row:
     """Cells in the order of the columns; below them, over the whole width, facts and notes.
 
-    As many facts stand on one line as fit, each note has its own.
+    Facts share a line if they fit; each note has a line of its own.
     """
 
     cells: Sequence[Part]
@@ -188,7 +188,7 @@ def _lay_out_row(
     hang: int,
 ) -> Iterator[Text]:
     cells = {i: texts[i] for i in widths}
-    # A cell that would fold many times goes below as well, where it has the whole width.
+    # a cell that would fold many times goes below, too, and has the whole width there
     long = [i for i, cell in cells.items() if len(_fold(page.console, cell, widths[i], columns[i].split)) > _MOST_FOLDS]
     short: list[Text] = []
     own: list[Text] = []

@@ -1,7 +1,7 @@
 """A console whose colours can be read on a white background and on a black one.
 
-What a terminal shows for its 16 colours is its user's choice, and on white yellow, cyan and all bright ones are often
-next to nothing. The 256 have fixed values: of these some stand out from both.
+A user chooses what the terminal shows for its 16 colours, and on white, yellow, cyan and bright colours are often
+invisible. The 256 colours have fixed values, and some of them can be read on both backgrounds.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ LEGIBLE = {
     "cyan": 31,
     "bright_black": 244,
 }
-"""One of the 16 colours -> the one of the 256 that is shown for it, and for its bright form."""
+"""One of the 16 colours -> the number of its replacement among the 256, also for its bright form."""
 
 
 class LegibleConsole(Console):
-    """Shows the colours of `LEGIBLE` in the place of a terminal's own."""
+    """Shows the colours of `LEGIBLE` instead of the terminal's own."""
 
     def get_style(self, name: str | Style, *, default: Style | str | None = None) -> Style:
         return make_legible(super().get_style(name, default=default))
 
     def on_broken_pipe(self) -> None:
-        """Leaves it to the tool what it ends with when the reader of a pipe has seen enough: rich ends with 1."""
+        """Raises, because rich would end the tool with exit code 1 when the reader of a pipe closes it."""
         raise
 
 

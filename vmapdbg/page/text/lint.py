@@ -1,4 +1,4 @@
-"""Findings as text: a block for each with the user's line and the kernel's, one line for each, or a summary."""
+"""Findings as text: a block each with the user's line and the kernel's line, one line each, or a summary."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _format_headline(page: Page, report: Report) -> Text:
 
 
 def _count_findings(count: int) -> tuple[str, str]:
-    """Returns how many findings there are, and the style that says it from afar."""
+    """Returns the number of findings, and its style."""
     if not count:
         return "no finding", "bold green"
     return format_plural(count, "finding"), ALERT

@@ -32,7 +32,7 @@ _MOST_OUTPUTS = 8
 _Printer = Callable[[ScheduleView], list[Text]]
 
 
-def print_schedule(view: ScheduleView, only: Collection[str] = tuple(SECTIONS)) -> None:
+def print_schedule(view: ScheduleView, only: Collection[str] = SECTIONS) -> None:
     """Prints a schedule with the sections in `only`; of two runs what changed in it."""
     page = view.page
     page.show([Text(), *page.rule(*describe_schedule(view, "==")), *_format_whole(view)])

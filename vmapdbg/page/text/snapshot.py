@@ -1,4 +1,4 @@
-"""A capture as text that stays the same as long as the schedules do: what the pytest plugin's snapshot files hold."""
+"""A capture as text for the pytest plugin's snapshot files: it changes only if a schedule changes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from vmapdbg.model.capture import Capture, Kernel, Schedule
 def format_snapshot(capture: Capture) -> str:
     """Returns target, patches, and for each schedule its kernels: launch, work, buffers.
 
-    Lines of the user's code, ids and the numbers that tell kernels of one name apart are left out: they change where no
-    schedule does.
+    It leaves out user lines, ids and the numbers in kernel names, because they change without a change of a schedule.
     """
     on = ", ".join(name for name, state in capture.patches.items() if state)
     lines = [f"target {capture.target}", f"patches {on}"]

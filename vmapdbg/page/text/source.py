@@ -31,7 +31,7 @@ _LEAST_SAME = 0.25
 
 
 def format_source(view: ScheduleView) -> list[Text]:
-    """Returns the source of each kernel; of two runs that of the kernels whose source differs.
+    """Returns the source of each kernel; with two runs only of kernels whose source differs.
 
     A source that was printed before, in this schedule or another, gets one line.
     """
@@ -108,7 +108,7 @@ def _list_marks(view: ScheduleView, kernel: Kernel, number: int) -> dict[int, st
 
 
 def _fold_marked(page: Page, code: Text, marks: dict[int, str]) -> list[Text]:
-    """Returns the lines of `code` with `^ VD101` below those that a finding is about."""
+    """Returns the lines of `code` with `^ VD101` below the lines with findings."""
     if not marks:
         return fold_code(code, page.width)
     lines: list[Text] = []

@@ -1,0 +1,164 @@
+"""How a request's snippet is looked at: tinygrad as it is, or with the overlay and the patches of the job. Runs in the
+child of a snippet."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from vmapdbg.child.failures.known_nodes import KnownNodes, read_nodes
+from vmapdbg.child.listen.outputs import note_values
+from vmapdbg.child.listen.recorder import ObservingRecorder
+from vmapdbg.child.listen.records import ObservedSchedule
+from vmapdbg.child.live import build_capture, listen, make_renderer
+from vmapdbg.install import overlay
+from vmapdbg.install.job import Request
+from vmapdbg.install.patches import format_patches
+from vmapdbg.model import capture as model
+
+if TYPE_CHECKING:
+    from vmapdbg.child.evidence.observed import ObservedCollector
+    from vmapdbg.child.failures.shadow import Shadow
+    from vmapdbg.child.listen.times import Stopwatch
+
+
+class Mode:
+    """Is set up before tinygrad is imported, and ends in a Capture."""
+
+    def __init__(self, request: Request):
+        self.request, self.job = request, request.job
+        self.recorder = ObservingRecorder()
+        if self.job.choices:
+            from vmapdbg.child.capture.choices import make_choices
+
+            self.recorder.choose = functools.partial(make_choices, self.job.choices)
+        # where `check` has evidence kept: it brings numpy along, which takes time to import
+        self.collector: ObservedCollector | None = None
+        # the class of the collector, None: an ObservedCollector
+        self.collector_kind: type[ObservedCollector] | None = None
+        self.stopwatch: Stopwatch | None = None
+        if self.job.times:
+            from vmapdbg.child.listen.times import Stopwatch
+
+            self.stopwatch = Stopwatch()
+        self.shadow: Shadow | None = None
+        # whether an oracle may work beside the snippet, which says what it needs of the evidence
+        self.is_judged = False
+
+    @property
+    def is_brief(self) -> bool:
+        """Whether the Capture has no more than `check` says, which waits for it; see `View`."""
+        return self.request.evidence is not None
+
+    @property
+    def schedules(self) -> list[ObservedSchedule]:
+        """What the snippet scheduled so far."""
+        return self.recorder.schedules
+
+    def prepare(self) -> None:
+        """Sets the mode up, importing nothing of tinygrad: the snippet may set its environment. Raises OverlayError if
+        the overlay does not fit the installed tinygrad."""
+        if self.job.patches is not None:
+            overlay.check_installed()
+            overlay.install(format_patches(self.job.patches))
+            # the patches of fusion decide by the limits of the target
+            overlay.get_state().find_renderer = functools.partial(make_renderer, self.job.target)
+        listen(self.recorder, self.tensor_ready)
+
+    def tensor_ready(self, module: ModuleType) -> None:
+        """Hooks the rest in, once `tinygrad.tensor` is imported. A hook that does not fit this tinygrad is left out."""
+        lost = self.recorder.lost
+        if self.request.evidence is not None:
+            self._collect(module, Path(self.request.evidence))
+        if self.job.values:
+            self._note_values(module)
+        try:
+            if self.stopwatch is not None:
+                self.stopwatch.watch()
+            if self.shadow is not None:
+                self.shadow.watch(module)
+        except ImportError as unknown:
+            lost.append(f"launches: {unknown}")
+
+    def _collect(self, module: ModuleType, folder: Path) -> None:
+        """Has what `check` compares kept in a folder."""
+        from vmapdbg.child.evidence.observed import ObservedCollector
+
+        try:
+            collector = (self.collector_kind or ObservedCollector)(folder, self.recorder)
+            collector.watch(module)
+        except ImportError as unknown:
+            self.recorder.lost.append(f"the values that check compares: {unknown}")
+            return
+        if self.is_judged:
+            collector.wait_for_oracle()
+        self.collector = collector
+
+    def _note_values(self, module: ModuleType) -> None:
+        """Has the values of realized tensors kept with their schedules."""
+        recorder = self.recorder
+        try:
+            note_values(module, lambda: len(recorder.schedules), lambda o: recorder.schedules[-1].outputs.append(o))
+        except ImportError as unknown:
+            recorder.lost.append(f"values of realized tensors: {unknown}")
+
+    def find_nodes(self) -> KnownNodes:
+        """Returns what is known of the nodes of the last schedule."""
+        return read_nodes(self.recorder)
+
+    def build(self, error: model.SnippetError | None, progress: Callable[[], object]) -> model.Capture:
+        """Returns what was recorded, and lets go of what no Capture needs. Calls `progress` after each kernel."""
+        job, recorder = self.job, self.recorder
+        capture = build_capture(
+            job.snippet,
+            job.target,
+            None if job.patches is None else job.patch_states,
+            recorder.schedules,
+            error,
+            # without schedules tinygrad may be missing
+            tuple(recorder.missing if recorder.schedules else recorder.lost),
+            progress,
+            keeps_failed=True,
+            is_brief=self.is_brief,
+            settled=self._find_settled(),
+        )
+        if job.patches is not None:
+            return capture
+        return replace(capture, versions=replace(capture.versions, tree=job.tree, commit=self.request.commit))
+
+    def _find_settled(self) -> frozenset[int]:
+        """Returns the numbers of the schedules that the oracle found right: nothing of them is reported."""
+        if self.collector is None or self.collector.late is None:
+            return frozenset()
+        return self.collector.late.find_settled()
+
+    def pack_late(self) -> None:
+        """Packs what was left for later, if there is no later."""
+        if self.collector is not None and self.collector.late is not None:
+            self.collector.late.pack_all()
+
+    def add_times(self, capture: model.Capture) -> model.Capture:
+        """Returns the capture with what was timed, and with the times that the overlay predicts."""
+        if self.stopwatch is None:
+            return capture
+        timed = self.stopwatch.fill(capture)
+        if self.job.patches is None:
+            return timed
+        from vmapdbg.child.listen.predictions import add_predictions
+
+        return add_predictions(timed, self.schedules)
+
+    def close(self) -> None:
+        """The snippet is done."""
+        if self.collector is not None:
+            if self.schedules:
+                # meanwhile the oracle compares the last of them, which is waited for
+                importlib.import_module("vmapdbg.child.capture.schedule")
+            self.collector.close()
+        if self.shadow is not None:
+            self.shadow.stop()

@@ -1,1 +1,0 @@
-"""The observer: keeps what the scheduler decides while the snippet runs."""
