@@ -82,7 +82,7 @@ def assert_in_table(row: str, *files: str) -> None:
 
 @pytest.mark.slow
 def test_a_section_of_show(copy: Copy) -> None:
-    assert_in_table("a section of `show`", "vmapdbg/page/text/", "vmapdbg/page/sections.py")
+    assert_in_table("a section of `show` and `diff`", "vmapdbg/page/text/", "vmapdbg/page/sections.py")
     code = (
         "from rich.text import Text\n"
         "def format_count(view):\n"
