@@ -1,8 +1,7 @@
 """The report of a cell, shown below it: `%load_ext vmapdbg.notebook` in a notebook, then `%%vmapdbg` on top of a cell.
 
-The cell runs as a program of its own, in a process of its own, as any snippet does: it has nothing of what other cells
-made, and leaves nothing to them. Nothing of IPython is imported: it calls `load_ipython_extension`, and shows what has
-a `_repr_html_`.
+The cell runs in a process of its own, as any snippet does: it cannot use variables of other cells, and they cannot use
+its variables. This module does not import IPython: IPython calls `load_ipython_extension` and shows `_repr_html_`.
 """
 
 from __future__ import annotations
@@ -18,14 +17,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-_FOLDER = Path(".vmapdbg")
-"""Where commands without a snippet look for the last one; the cell stands there, too."""
+from vmapdbg.commands.shared.work_folder import make_folder
+from vmapdbg.model.store import StoreError, write_atomically, write_output
+
 _WROTE = "vmapdbg: wrote "
 _HEIGHT = 720
 
 
 class Shell(Protocol):
-    """What is needed of IPython's shell."""
+    """The part of IPython's shell that is used here."""
 
     def register_magic_function(self, func: Any, magic_kind: str, magic_name: str) -> object: ...
 
@@ -36,14 +36,14 @@ def load_ipython_extension(shell: Shell) -> None:
 
 
 class Report:
-    """A report, as a page of its own inside the notebook: neither has the other's styles or scripts."""
+    """A report in a frame of the notebook: page and notebook share no styles and no scripts."""
 
     def __init__(self, page: str) -> None:
         self.page = page
 
     def _repr_html_(self) -> str:
         frame = f"width: 100%; height: {_HEIGHT}px; border: 1px solid #8886"
-        # scripts of the page run, and reach nothing of the notebook
+        # scripts of the page run, but cannot access the notebook
         return f'<iframe sandbox="allow-scripts" style="{frame}" srcdoc="{html.escape(self.page)}"></iframe>'
 
     def __repr__(self) -> str:
@@ -51,13 +51,13 @@ class Report:
 
     def save(self, path: str | Path) -> None:
         """Writes the page to a file."""
-        Path(path).write_text(self.page, encoding="utf-8")
+        write_output(Path(path), self.page)
 
 
 def run_cell(line: str, cell: str) -> Report | None:
-    """Runs a cell and returns its report, None where there is none: it was told why.
+    """Runs a cell and returns its report. Returns None without a report: then a printed line says why.
 
-    `line` are options of `vmapdbg report`, and arguments of the cell after `--`. What the cell prints is printed.
+    `line` has options of `vmapdbg report`, and arguments for the cell after `--`. What the cell prints is printed.
     """
     try:
         options, arguments = _split_line(line)
@@ -84,20 +84,19 @@ def _split_line(line: str) -> tuple[Sequence[str], Sequence[str]]:
 
 
 def _write_cell(cell: str, otherwise: Path) -> Path:
-    """Writes the cell to a file, so that its lines have a name, and returns that."""
+    """Writes the cell to a file, so that its lines have names, and returns the file."""
     try:
-        _FOLDER.mkdir(exist_ok=True)
-        source = _FOLDER / "cell.py"
-        source.write_text(cell, encoding="utf-8")
-    except OSError:
+        source = make_folder() / "cell.py"
+        write_atomically(source, cell)
+    except (OSError, StoreError):
         source = otherwise / "cell.py"
-        source.write_text(cell, encoding="utf-8")
+        write_atomically(source, cell)
     return source
 
 
 def _run(arguments: Sequence[str]) -> None:
-    """Runs the tool and prints what it and the cell print: a process has no other way to a notebook's cell."""
-    # what the notebook can import, the cell can, too
+    """Runs the tool and prints what it and the cell print: the output of a process does not appear in a notebook."""
+    # the cell can import what the notebook can import
     path = os.pathsep.join(filter(None, (os.getcwd(), os.environ.get("PYTHONPATH"))))
     process = subprocess.Popen(
         [sys.executable, "-m", "vmapdbg", *arguments],
@@ -107,7 +106,7 @@ def _run(arguments: Sequence[str]) -> None:
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        # an interrupt of the notebook goes to all of its group: the tool is to get one, ours
+        # the notebook interrupts its whole process group; the tool gets its interrupt below
         start_new_session=True,
     )
     assert process.stdout is not None
@@ -117,7 +116,7 @@ def _run(arguments: Sequence[str]) -> None:
                 print(said, end="", flush=True)
         process.wait()
     except KeyboardInterrupt:
-        # the tool ends its child, and what that started
+        # the tool then ends its child and all processes that the child started
         process.send_signal(signal.SIGINT)
         process.wait()
         raise

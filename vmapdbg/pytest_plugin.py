@@ -1,15 +1,15 @@
-"""The pytest plugin: `pytest --vmapdbg` runs tests on patched tinygrad, or observes the one that is there, with
-fixtures to hold schedules in place.
+"""The pytest plugin: `pytest --vmapdbg` runs tests on patched tinygrad, or observes the installed one, with fixtures
+that compare schedules.
 
-Off by default, and then it costs nothing: no overlay, no tinygrad, tests that use its fixtures are skipped.
+It is off by default and then imports nothing; tests that use its fixtures are skipped.
 
     capture                  `with capture() as c: ...`, then `c.kernels`, `c.schedules`, `c.findings`
     assert_kernels(n)        the last capture has n kernels
     assert_no_findings()     lint finds nothing in it
     assert_schedule_matches("name")   it is as in the snapshot file; `--vmapdbg-update` writes the file
 
-What the command line leaves open the table `[tool.vmapdbg]` of a pyproject.toml says: `target` and `patches` that of
-pytest's rootdir, because all tests are one process; `select` and `ignore` that of the test's file.
+The table `[tool.vmapdbg]` of a pyproject.toml has the defaults: `target` and `patches` come from pytest's rootdir,
+because all tests run in one process; `select` and `ignore` come from the folder of the test's file, or above it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from vmapdbg.model.capture import Capture, Finding, Kernel, Schedule
 
 FOLDER = "schedules"
-"""Snapshots are in this folder beside the test's file: `schedules/TEST_FILE/NAME.txt`."""
+"""The folder of snapshots beside the test's file: `schedules/TEST_FILE/NAME.txt`."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -48,8 +48,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 
 def install(spec: str | None, target: str | None, root: Path) -> Record:
-    """Has the tinygrad that the tests import looked at, and returns what records a block of them. `root` is the folder
-    whose settings count where `spec` or `target` is None. Raises pytest.UsageError, with one line."""
+    """Installs the overlay, or observes the tinygrad of the tests. Returns the function that records a block of a test.
+    If `spec` or `target` is None, the settings of the folder `root` count. Raises pytest.UsageError, with one line."""
     from vmapdbg.commands.shared.jobs import apply_settings, choose_tinygrad
     from vmapdbg.install.import_hook import OverlayError
     from vmapdbg.install.job import Job
@@ -70,8 +70,8 @@ def install(spec: str | None, target: str | None, root: Path) -> Record:
 
 
 def start_recording(patches: Patches | None, target: str) -> Record:
-    """Has the schedules of blocks recorded: with the overlay, or of the tinygrad of the tests if `patches` is None.
-    Raises OverlayError, and RuntimeError if tinygrad is imported already."""
+    """Starts to record: with the overlay, or if `patches` is None, the tinygrad of the tests as it is. Raises
+    OverlayError, and RuntimeError if tinygrad is imported already."""
     from vmapdbg.child.live import BlockRecorder, build_live_capture, listen
     from vmapdbg.install import overlay
     from vmapdbg.install.patches import format_patches
@@ -92,7 +92,7 @@ def start_recording(patches: Patches | None, target: str) -> Record:
 
 
 class Captured:
-    """What a `with capture() as c:` block scheduled; it is there when the block has ended."""
+    """What a `with capture() as c:` block scheduled, after the block has ended."""
 
     built: Capture | None = None
 
@@ -114,12 +114,12 @@ class Captured:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What lint finds, without what comments on your lines take out."""
+        """The findings of lint, without the findings that comments on your lines exclude."""
         return self.capture.findings
 
 
 Record = Callable[[Captured], AbstractContextManager[None]]
-"""Records what its block schedules, and gives it to a Captured at the end."""
+"""Records what its block schedules, and stores it in a Captured at the end."""
 _RECORD = pytest.StashKey[Record]()
 
 
@@ -143,7 +143,7 @@ class Session:
         try:
             captured.built = add_findings(fill_sentences(captured.capture), str(self.test_file))
         except Failure as error:
-            # a table between the test and pytest's rootdir
+            # a pyproject.toml between the test and pytest's rootdir is wrong
             pytest.fail(f"vmapdbg: {error}", pytrace=False)
         self.last = captured
 
@@ -162,7 +162,7 @@ def _vmapdbg(request: pytest.FixtureRequest) -> Session:
 
 @pytest.fixture
 def capture(_vmapdbg: Session) -> Callable[[], AbstractContextManager[Captured]]:
-    """`with capture() as c:` captures every schedule that is made inside; see `Captured`."""
+    """`with capture() as c:` captures every schedule that the block makes; see `Captured`."""
     return _vmapdbg.capture
 
 

@@ -169,7 +169,7 @@ BAD = [
     (["diff", "all.json", "all.json", "--schedule", "7"], "no schedule 7"),
     (["diff", "all.json", "all.json", "--kernel", "0", "--line", "a.py:1"], "choose one"),
     (["diff", "all.json", "all.json", "--kernel", "0", "--json"], "not for --json"),
-    (["diff", "-c", "open('ran', 'w')", "-o", "x.txt"], "x.txt: the ending must be .html"),
+    (["diff", "-c", "open('ran', 'w')", "-o", "x.txt"], "x.txt: the ending must be one of .html, .htm"),
     (["diff", "ok.py", "--baseline=missing.json"], "cannot read missing.json"),
     (["diff", "broken.json", "broken.json"], "no vmapdbg capture"),
     (["diff", "future.json", "future.json"], "newer than the 1"),

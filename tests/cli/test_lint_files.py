@@ -75,8 +75,8 @@ WRONG = [
     (["good.py", "gone.py"], "there is no file gone.py"),
     (["good.py", "."], ". is a directory"),
     (["good.py", "-o", "good.py"], "cannot write good.py: it is the snippet"),
-    (["good.py", "-o", "no/out.txt"], "cannot write no/out.txt: there is no such folder"),
-    (["good.py", "-o", "folder"], "Invalid value for '-o' / '--output-file': File 'folder' is a directory"),
+    (["good.py", "-o", "no/out.txt"], "cannot write no/out.txt: there is no folder no"),
+    (["good.py", "-o", "folder"], "cannot write folder: it is a folder"),
 ]
 
 

@@ -185,8 +185,8 @@ def test_two_saved_captures_are_written_as_a_page(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["-o", "report.txt"], "the ending must be .html"),
-        (["-o", "no/such.html"], "there is no such folder"),
+        (["-o", "report.txt"], "the ending must be one of .html, .htm"),
+        (["-o", "no/such.html"], "there is no folder no"),
         (["-o", "page.html", "--kernel", "0"], "not for the page of -o"),
     ],
 )

@@ -292,8 +292,8 @@ def test_a_saved_capture_is_written_as_a_page(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("output", "said"),
     [
-        ("page.txt", "the ending must be .html"),
-        ("no/page.html", "there is no such folder"),
+        ("page.txt", "the ending must be one of .html, .htm"),
+        ("no/page.html", "there is no folder no"),
         ("folder.html", "is a folder"),
         ("snippet.html", "it is the snippet"),
     ],

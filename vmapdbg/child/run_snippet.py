@@ -1,6 +1,6 @@
 """The child: sets up how tinygrad is looked at, runs the snippet as `__main__`, writes a Capture.
 
-Started by `launcher` as `python -m vmapdbg.child.run_snippet REQUEST`.
+Started by `shared/children.py` as `python -m vmapdbg.child.run_snippet REQUEST`.
 """
 
 from __future__ import annotations

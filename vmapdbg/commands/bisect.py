@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -13,6 +13,7 @@ from vmapdbg.commands.shared.console import display_options
 from vmapdbg.commands.shared.jobs import settings_for
 from vmapdbg.commands.shared.options import (
     JobOptions,
+    ParamType,
     SnippetCommand,
     baseline_option,
     job_options,
@@ -28,14 +29,8 @@ from vmapdbg.model.vocabulary import OutcomeKind
 DEFAULT_KIND: OutcomeKind = "values"
 _SECONDS = 60
 
-if TYPE_CHECKING:
-    _ParamType = click.ParamType[Any]
-else:
-    # before click 8.5 it takes no type argument
-    _ParamType = click.ParamType
 
-
-class OutcomeType(_ParamType):
+class OutcomeType(ParamType):
     """A kind of outcome, or a number of kernels: `12 kernels` distinguishes runs with 12 kernels from all others."""
 
     name = "KIND"

@@ -1,4 +1,4 @@
-"""`vmapdbg bisect --reduce`: has a child reduce the graph of a snippet, and tries what it wrote."""
+"""`vmapdbg bisect --reduce`: a child reduces the graph of a snippet, and its result is run again."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from vmapdbg.install.job import Job, ReduceRequest, Run
 from vmapdbg.install.patches import Patches, spell_patches
 
 _HANG = 20.0
-"""Seconds after which a graph is taken to hang where there is no --timeout."""
+"""A graph hangs if it runs for this many seconds; --timeout replaces it."""
 
 
 def reduce_job(job: Job, kind: str, search: Search, first: Run, seconds: float) -> Reduced:
-    """Reduces the graph of the snippet: to one that still comes out differently with the patches of a search, or where
-    all sets of them come out like the `first` run, to one that is wrong in the same way."""
+    """Reduces the graph of the snippet to one that still has different outcomes with the patches of a search. If all
+    sets of patches have the outcome of the `first` run, reduces it to one with the same fault."""
     if search.is_uniform:
         return reduce_alone(job, kind, first, seconds)
     return reduce_difference(job, kind, search, seconds)
 
 
 def reduce_difference(job: Job, kind: str, search: Search, seconds: float) -> Reduced:
-    """What is written is run once more with both sets of patches, to be sure."""
+    """Reduces a difference between two sets of patches, and runs the result again with both sets."""
     patches = find_deciding(search)
     jobs = replace(job, patches=patches[0]), replace(job, patches=patches[1])
     comment = write_comment(job.snippet, kind, patches)
@@ -41,8 +41,8 @@ def reduce_difference(job: Job, kind: str, search: Search, seconds: float) -> Re
 
 
 def reduce_alone(job: Job, kind: str, run: Run, seconds: float) -> Reduced:
-    """Reduces the graph of a snippet that comes out like its `run` with every set of patches, where it fails, or has
-    other values than the numpy reference. What is written is tried once more."""
+    """Reduces the graph of a snippet that has the outcome of `run` with every set of patches: it fails, or its values
+    differ from the numpy reference. Runs the result again."""
     end = describe_end(run)
     if end == "it runs" and kind != "values":
         return Reduced(None, f"all sets of patches are alike by {kind}")
@@ -60,12 +60,12 @@ def make_request(job: Job, other: Job | None, kind: str, seconds: float, comment
 
 
 def ask_for(request: ReduceRequest, is_shown: Callable[[Path], bool]) -> Reduced:
-    """Has a child make a small snippet; `is_shown` tells whether it shows what it should when it is run."""
+    """Has a child make a small snippet; `is_shown` runs it and tells whether it has the difference or fault."""
     snippet = request.job.snippet
     with tempfile.TemporaryDirectory(prefix="vmapdbg-") as evidence:
         quiet = Streams(subprocess.DEVNULL, subprocess.DEVNULL)
         capture = run_job(request.job, quiet, evidence=evidence)
-        # values must differ by as much as they do for the search, which compares whole schedules
+        # values must differ as much as in the search, which compares whole schedules
         request = replace(request, evidence=evidence, terms=tuple(map(estimate_terms, capture.schedules)))
         with show_progress(f"reducing {snippet}") as progress:
             text, _ = ask_child(request, None, "the reduction", None, progress)
@@ -84,14 +84,14 @@ def write_head(snippet: str) -> str:
 
 
 def write_comment(snippet: str, kind: str, patches: tuple[Patches, Patches]) -> str:
-    """What stands on top of the reduced snippet; the child fills in the counts."""
+    """Returns the head of the reduced snippet; the child fills in the counts."""
     names = " and ".join(f"--patches {spell_patches(one)}" for one in patches)
     differ = "How it ends differs" if kind == "crash" else f"Its {kind} differ"
     return f"{write_head(snippet)}\n{differ} with {names}."
 
 
 def shows_difference(file: Path, jobs: tuple[Job, Job], kind: str) -> bool:
-    """Tells whether a snippet comes out differently with the patches of two jobs."""
+    """Tells whether a snippet has different outcomes with the patches of two jobs."""
     from vmapdbg.bisect.outcome import Outcomes
 
     outcomes = Outcomes(kind, findings_of)
@@ -100,7 +100,7 @@ def shows_difference(file: Path, jobs: tuple[Job, Job], kind: str) -> bool:
 
 
 def shows_fault(file: Path, job: Job, end: str) -> bool:
-    """Tells whether a snippet ends with an error of the same kind, or where it should run, has wrong values."""
+    """Tells whether a snippet ends with an error of the same type, or if it should run, has wrong values."""
     alone = replace(job, snippet=str(file), arguments=())
     (run,) = run_many([alone])
     if end != "it runs" or describe_end(run) != "it runs":
@@ -110,7 +110,7 @@ def shows_fault(file: Path, job: Job, end: str) -> bool:
 
 
 def find_deciding(search: Search) -> tuple[Patches, Patches]:
-    """Two sets with different outcomes, as near to each other as was found."""
+    """Returns two sets of patches with different outcomes that differ as little as the search found."""
     if search.removed.sets:
         return search.given, search.given - search.removed.sets[0]
     return search.added.sets[0], frozenset()

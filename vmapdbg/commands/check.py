@@ -55,7 +55,7 @@ _LONG = 10.0
 
 
 def refuse_oracle(context: click.Context, option: click.Parameter, value: str | bool | None) -> None:
-    """Ends the tool if an oracle is asked for that was removed."""
+    """Raises UsageError for an oracle that was removed."""
     if value == "numpy" or not value:
         return
     name = "--paranoid" if value is True else f"--oracle {value}"

@@ -129,7 +129,7 @@ def diff(
 
 
 def refuse_for_folders(output: Path | None, times: bool) -> None:
-    """Raises Failure where something is asked for that two saved runs of a test-suite do not have."""
+    """Raises Failure for options that two saved runs of a test suite do not have."""
     if output is not None:
         raise Failure("two saved runs have no page: --format github is Markdown")
     if times:
@@ -138,7 +138,7 @@ def refuse_for_folders(output: Path | None, times: bool) -> None:
 
 @dataclass(frozen=True)
 class Part:
-    """Which part of a diff is asked for; None where nothing is said."""
+    """The part of a diff to print; None for options that are not given."""
 
     schedule: int | Literal["all"] | None
     kernel: str | None
@@ -147,13 +147,13 @@ class Part:
     unified: bool
 
     def refuse(self, what: str) -> None:
-        """Raises Failure where a part is asked for, with what it cannot be a part of."""
+        """Raises Failure if options select a part; `what` is what has no parts."""
         for name in ("schedule", "kernel", "line"):
             if getattr(self, name) is not None:
                 raise Failure(f"--{name} is for a diff as text, not for {what}")
 
     def check(self, output: Path | None, *, as_json: bool) -> None:
-        """Raises Failure where parts are asked for that do not go together."""
+        """Raises Failure for options that exclude each other."""
         if self.kernel is not None and self.line is not None:
             raise Failure("--kernel and --line: choose one")
         if as_json:
@@ -163,7 +163,7 @@ class Part:
 
     @property
     def number(self) -> int | None:
-        """The index of the one schedule that is asked for."""
+        """The index of the schedule, if one is selected."""
         return self.schedule if isinstance(self.schedule, int) else None
 
 
@@ -185,8 +185,8 @@ def compare_inputs(inputs: tuple[str, ...], baseline: str | None, options: JobOp
 
 
 def print_part(view: View, part: Part, output: Path | None) -> None:
-    """Prints what is asked for of a diff: all that changed, of a long one an overview; beside a page the verdict alone.
-    Raises Failure for a part that it does not have."""
+    """Prints a diff, or a part of it: all changes, or an overview of a long diff; with a page, the verdict only. Raises
+    Failure for a part that the diff does not have."""
     from vmapdbg.page.overview import is_long
     from vmapdbg.page.text.diff import print_diff, print_verdict
     from vmapdbg.page.view import Selected, select_kernels, select_line, select_schedules

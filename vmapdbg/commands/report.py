@@ -22,7 +22,6 @@ from vmapdbg.commands.shared.options import (
 from vmapdbg.commands.shared.runs import capture_states
 from vmapdbg.install.patches import PatchState
 from vmapdbg.model.capture import Capture
-from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import check_output, write_output
 
 if TYPE_CHECKING:
@@ -71,10 +70,8 @@ def report(
 
 
 def check_page(output: Path, snippet: str | None) -> None:
-    """Raises Failure where a page cannot be written to a path, or must not: over the snippet."""
-    if output.suffix.lower() not in _ENDINGS:
-        raise Failure(f"{output}: the ending must be .html")
-    check_output(output, snippet)
+    """Raises Failure if a page cannot be written to a path, or the path is the snippet."""
+    check_output(output, snippet, _ENDINGS)
 
 
 def write_diff_report(view: View, output: Path) -> None:

@@ -97,13 +97,13 @@ def show(
     else:
         print_report(capture, Asked(only, schedule, kernel, line, show_all))
     if failed is not None:
-        # the report is not lost with the file
+        # the report is printed even if the file cannot be written
         raise failed
     end_after(capture)
 
 
 def try_to_save(capture: Capture, file: Path) -> StoreError | None:
-    """Saves a capture, and returns why it could not be."""
+    """Saves a capture. Returns the error if that fails."""
     try:
         save_capture(capture, file)
     except StoreError as error:
@@ -113,7 +113,7 @@ def try_to_save(capture: Capture, file: Path) -> StoreError | None:
 
 @dataclass(frozen=True)
 class Asked:
-    """Which part of the report is asked for; None where nothing is said."""
+    """The part of the report to print; None for options that are not given."""
 
     only: tuple[str, ...] | None
     schedule: int | Literal["all"] | None
@@ -123,7 +123,7 @@ class Asked:
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing is asked for."""
+        """Whether no part is selected."""
         return not self.show_all and all(part is None for part in (self.only, self.schedule, self.kernel, self.line))
 
 
@@ -153,7 +153,7 @@ def print_report(capture: Capture, asked: Asked) -> None:
 
 
 def find_selected(view: View, asked: Asked) -> list[Selected] | None:
-    """Returns what the kernel or the line that is asked for selects, None where none is. Raises Failure."""
+    """Returns what --kernel or --line selects, None without these options. Raises Failure."""
     from vmapdbg.page.view import select_kernels, select_line
 
     schedule = asked.schedule if isinstance(asked.schedule, int) else None

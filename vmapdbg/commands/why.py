@@ -77,7 +77,7 @@ def why(
 
 
 def tell_other_schedules(capture: Capture, node: int, chosen: int) -> None:
-    """Says which other schedules have a node of this number: it is another one there."""
+    """Says which other schedules have a node with this number: it is a different node there."""
     others = [s.index for s in capture.schedules if s.index != chosen and index_of(s).node(node) is not None]
     if others:
         noun, has = inflect(len(others), "schedule"), inflect(len(others), "has", "have")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def print_values(job: Job, subject: str | None, schedule: int | None, as_json: bool) -> None:
-    """Follows the values of a job, prints them, and ends with the exit code: 1 where one is wrong."""
+    """Follows the values of a job, prints them, and ends with the exit code: 1 if a value is wrong."""
     capture, report = follow_job(job, subject, schedule)
     if subject is not None and capture.schedules:
         report = choose_outputs(capture, report, subject, schedule)
@@ -42,7 +42,7 @@ def print_values(job: Job, subject: str | None, schedule: int | None, as_json: b
 
 def follow_job(job: Job, subject: str | None, schedule: int | None) -> tuple[Capture, ValueReport]:
     """Runs the job, and evaluates its outputs after each pass; with a `subject` only in its schedules. Ctrl-C ends
-    that, and what is known is returned."""
+    that, and the values so far are returned."""
     from vmapdbg.check.value_path import ValueReport
 
     with tempfile.TemporaryDirectory(prefix="vmapdbg-") as evidence:

@@ -1,7 +1,7 @@
-"""What the tool and its children say to each other: the job, what a child is asked for, and what came of a run.
+"""What the tool and its children exchange: the job, the requests to a child, and the result of a run.
 
-A request goes to the child as one JSON document on its command line; in it, and in `.vmapdbg/last.json`, patches are
-spelled as for `--patches`.
+A request goes to the child as one JSON document on its command line. In it, and in `.vmapdbg/last.json`, patches are
+written as for `--patches`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from vmapdbg.model.capture import Capture, Finding, Schedule
 
 @dataclass(frozen=True, order=True)
 class Choice:
-    """A decision that is made for the scheduler: a node of a schedule, by its id and op, is written to a buffer
-    (`realized`), or is not where a rule asks for it. Only where tinygrad is observed."""
+    """A decision that replaces the scheduler's: a node of a schedule, by its id and op, is written to a buffer
+    (`realized`), or is not although a rule asks for it. Only if tinygrad is observed."""
 
     schedule: int
     node: int
@@ -31,12 +31,12 @@ class Choice:
 class Job:
     """A snippet, and how it is run.
 
-    `arguments` are the snippet's own. `patches` is None for a tinygrad that is observed as it is, without the overlay.
-    `timeout` is in seconds, None waits for ever. With `values` the tensors that the snippet realizes are read into the
-    Capture. `tree` names the tinygrad (see `vmapdbg.install.trees`), and `python` the interpreter; empty ones are those
-    that the tool itself has. `choices` are made in place of the scheduler's own. With
-    `times` every launch is waited for and timed, and what the snippet leaves lazy is run. `typed` is `-c` or `-` where
-    the snippet is a file of the tool's with code that was typed or came from stdin.
+    `arguments` are for the snippet. `patches` is None for a tinygrad that is observed without the overlay. `timeout` is
+    in seconds, None waits for ever. With `values` the tensors that the snippet realizes are read into the Capture.
+    `tree` names the tinygrad (see `vmapdbg.install.trees`) and `python` the interpreter; if empty, the tool's own are
+    used. `choices` replace decisions of the scheduler. With `times` every launch is waited for and timed, and what the
+    snippet leaves lazy is run. `typed` is `-c` or `-` if the tool wrote the snippet's file, with code that was typed or
+    read from stdin.
     """
 
     snippet: str
@@ -53,14 +53,14 @@ class Job:
 
     @property
     def folder(self) -> Path:
-        """The folder that the snippet imports from first, as Python has it: its own, or the working directory."""
+        """The folder that the snippet imports from first, as in Python: its own, or the working directory."""
         if self.typed:
             return Path.cwd()
         return Path(self.snippet).resolve().parent
 
     @property
     def patch_states(self) -> dict[str, bool]:
-        """Every patch with its state, as a Capture has it; none for stock tinygrad."""
+        """Every patch with its state, as in a Capture; empty for stock tinygrad."""
         return {} if self.patches is None else patch_states(self.patches)
 
 
@@ -75,7 +75,7 @@ class Run:
 
     @property
     def schedules(self) -> tuple[Schedule, ...]:
-        """The schedules of the Capture; none where the child died."""
+        """The schedules of the Capture; empty if the child died."""
         if self.capture is None:
             return ()
         return self.capture.schedules
@@ -83,15 +83,14 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What a child is asked for: to run the job and capture it. The requests of the other children add to it.
+    """A request to a child: run the job and capture it. The requests to other children add fields.
 
-    `folder` is the child's own, which the launcher makes: it writes its result to `output`, and while it works a line
-    that says how far it is to `progress`. `evidence` is the folder with what `check` compares: the child that runs the
-    snippet fills it, and then realizes what the snippet leaves lazy; the other children read it. None where nobody
-    needs it. `tinygrad` is the folder of the job's tree, empty for the tinygrad that the interpreter finds by itself,
-    and `commit` its commit, where it has one. `lifeline` is the reading end of a pipe that nobody writes to, -1 for
-    none: it ends with the tool, and the child with it. With `shadow` what was captured is
-    reported though the child dies.
+    `folder` is a temporary folder for the child: it writes its result to `output`, and lines about its progress to
+    `progress`. `evidence` is the folder with what `check` compares, None without a comparison: the child that runs the
+    snippet fills it, and then realizes what the snippet leaves lazy; the other children read it. `tinygrad` is the
+    folder of the job's tree, empty for the tinygrad that the interpreter finds, and `commit` its commit, if it has one.
+    `lifeline` is the reading end of a pipe without a writer, -1 for none: it closes when the tool ends, and the child
+    then ends, too. With `shadow`, what was captured is reported even if the child dies.
     """
 
     job: Job
@@ -112,7 +111,7 @@ class Request:
 
     @property
     def shadow_id(self) -> Path:
-        """Has the process id of the shadow, where there is one."""
+        """A file with the process id of the shadow, if the child has one."""
         return Path(self.folder) / "shadow"
 
 
@@ -122,9 +121,8 @@ class CheckRequest(Request):
 
     @property
     def over(self) -> Path:
-        """A file that the tool writes when the snippet is done and all the evidence is there. It is JSON: how much
-        there is to compute for each schedule, in any unit. How long the rest takes is estimated by it; the list is
-        empty where that is not known."""
+        """A file that the tool writes when the snippet has ended and the evidence is complete. It is a JSON list: the
+        work of each schedule, in any unit, to estimate the remaining time; it is empty if the work is unknown."""
         return Path(self.folder) / "over"
 
     @property
@@ -135,9 +133,8 @@ class CheckRequest(Request):
 
 @dataclass(frozen=True, kw_only=True)
 class ValueRequest(Request):
-    """Asks for the values of the outputs after each pass of the scheduler; `schedule` is the number of the only one
-    that is looked at, None: all of them. `subject` says which nodes are asked about, as it is typed: their own values
-    are followed, too."""
+    """Asks for the values of the outputs after each pass of the scheduler. `schedule` is the number of the schedule
+    to follow, None for all. `subject` is the SUBJECT of the command line: its schedules are followed."""
 
     schedule: int | None = None
     subject: str | None = None
@@ -145,13 +142,13 @@ class ValueRequest(Request):
 
 @dataclass(frozen=True, kw_only=True)
 class ReduceRequest(Request):
-    """Asks for a small snippet that comes out differently for `job` and for `other`, the same with other patches. Where
-    `other` is None, for one that goes wrong in the same way for `job` alone: it raises or hangs at the same place, or
-    has other values than the numpy reference.
+    """Asks for a small snippet with different outcomes for `job` and for `other`, the same job with other patches. If
+    `other` is None, asks for a small snippet with the same fault as `job`: it raises or hangs at the same place, or
+    its values differ from the numpy reference.
 
-    `by` says what must differ (a kind of `vmapdbg.bisect`). Smaller graphs are tried for `seconds`; one that runs
-    longer than `hang` seconds is taken to hang. `comment` stands on top of the snippet. `terms` has for each schedule
-    how many numbers it sums up, as `vmapdbg.diff.values` estimates it.
+    `by` says what must differ (a kind of `vmapdbg.bisect`). Smaller graphs are tried for `seconds`; a graph hangs
+    if it runs longer than `hang` seconds. `comment` is the head of the snippet. `terms` has for each schedule how many
+    numbers it sums, as `vmapdbg.diff.values` estimates it.
     """
 
     other: Job | None
@@ -164,8 +161,9 @@ class ReduceRequest(Request):
 
 @dataclass(frozen=True)
 class LintedSchedule:
-    """What a process under `run --lint` found in one schedule. `kernels` counts those that it had not seen before,
-    `undecided` those of them with an address that could not be told. `failed` says why it could not be looked at."""
+    """What a process under `run --lint` found in one schedule. `kernels` counts the kernels that the process had not
+    seen before, `undecided` those kernels that have an unknown address. `failed` says why a
+    schedule could not be checked."""
 
     kernels: int = 0
     undecided: int = 0
@@ -174,12 +172,12 @@ class LintedSchedule:
 
 
 def dump_record(record: Job | Request, indent: int | None = None) -> str:
-    """Returns a job or a request as JSON."""
+    """Returns a job or a request as JSON text."""
     return json.dumps(asdict(record), default=format_patches, indent=indent)
 
 
 def load_job(text: str) -> Job:
-    """Reads what `dump_record` wrote of a job. Raises ValueError, KeyError or TypeError for anything else."""
+    """Reads the text of a job that `dump_record` wrote. Raises ValueError, KeyError or TypeError for other text."""
     return _build_job(json.loads(text))
 
 
@@ -187,7 +185,7 @@ R = TypeVar("R", bound=Request)
 
 
 def load_request(kind: type[R], text: str) -> R:
-    """Reads what `dump_record` wrote of a request of that kind."""
+    """Reads the text of a request that `dump_record` wrote."""
     fields = _make_tuples(json.loads(text))
     for name in ("job", "other"):
         if fields.get(name) is not None:
@@ -203,5 +201,5 @@ def _build_job(fields: dict[str, Any]) -> Job:
 
 
 def _make_tuples(fields: dict[str, list[Any] | dict[str, Any] | str | float | None]) -> dict[str, Any]:
-    """JSON has lists where a record has tuples."""
+    """Turns the lists of JSON into tuples."""
     return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}

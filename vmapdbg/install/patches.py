@@ -1,6 +1,6 @@
 """The patches by name: what each does, which document asked for it, and how a `--patches` value is read.
 
-The table is the tool's. The overlay itself reads only the names that are on, from one environment variable.
+The overlay does not read this table: it gets the names of the patches that are on in an environment variable.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ ALL = frozenset(SWITCHABLE)
 def parse_patches(spec: str) -> Patches:
     """Returns the names of the switchable patches that `spec` turns on.
 
-    `all`, `none`, or a list: names alone turn on just those, `-name` turns one off, of all where it comes first.
+    `all`, `none`, or a list: a name turns a patch on, `-name` turns it off. A leading `-` starts with all.
     `all,-close-ranges`, `-close-ranges`, `ambient-ranges,close-ranges`. Raises PatchError.
     """
     chosen: set[str] = set()
@@ -86,7 +86,7 @@ def format_patches(chosen: Patches) -> str:
 
 
 def spell_patches(chosen: Patches) -> str:
-    """Returns the shortest value of --patches that turns on just these."""
+    """Returns the shortest value of --patches that turns on exactly these patches."""
     off = [name for name in SWITCHABLE if name not in chosen]
     if len(off) < len(chosen):
         return ",".join(["all", *(f"-{name}" for name in off)])

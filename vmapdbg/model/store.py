@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +28,16 @@ def save_capture(capture: Capture, path: Path) -> None:
     write_output(path, dump_document(capture))
 
 
-def check_output(path: Path, snippet: str | None = None) -> None:
-    """Raises StoreError if a file cannot be written, or is the snippet. Called before its content is computed."""
+def check_output(path: Path, snippet: str | None = None, endings: Sequence[str] = ()) -> None:
+    """Raises StoreError if a file cannot be written, is the snippet, or has none of the `endings` (".html"). Called
+    before its content is computed."""
+    if endings and path.suffix.lower() not in endings:
+        one_of = "one of " if len(endings) > 1 else ""
+        raise StoreError(f"{path}: the ending must be {one_of}{', '.join(endings)}")
     if path.is_dir():
         raise StoreError(f"cannot write {path}: it is a folder")
     if not path.absolute().parent.is_dir():
-        raise StoreError(f"cannot write {path}: there is no such folder")
+        raise StoreError(f"cannot write {path}: there is no folder {path.parent}")
     if snippet is not None and path.exists() and Path(snippet).exists() and path.samefile(snippet):
         raise StoreError(f"cannot write {path}: it is the snippet")
 

@@ -200,7 +200,7 @@ def _sort_sets(found: Found[str]) -> FoundSets:
 
 @dataclass(frozen=True)
 class CommitTrial:
-    """A commit (short hash, date, subject) that the snippet was run on, and the name of the outcome; None where it
+    """A commit (short hash, date, subject) that the snippet was run on, and the name of the outcome; None if it
     could not be run."""
 
     commit: str
@@ -233,8 +233,8 @@ class History:
 @dataclass(frozen=True)
 class Decided:
     """A decision that was made for the scheduler: a node of a schedule was forced to be a buffer (`realized`), or a
-    realize point was let go. Shape and line are those that the node has in a capture. `kept` tells that it has a buffer
-    then: that of a constant is removed again."""
+    realize point was left out. Shape and line are as in a capture. `kept` is true if the node then has a buffer: a
+    constant's buffer is removed again."""
 
     schedule: int
     node: int
@@ -258,7 +258,7 @@ class DecisionTrial:
 class DecisionsDocument:
     """What `vmapdbg bisect --decisions --json` prints. `by` is what tells outcomes apart.
 
-    `reference` says what is taken for right, and `right` names its outcome; None where any change is looked for.
+    `reference` says what is taken for right, and `right` names its outcome; None if the search is for any change.
     `given` names the outcome of the snippet as it is. `candidates` is how many nodes there were to force.
 
     `found` are the decisions that make it right, or change it: each on its own, or one set no part of which does; the
@@ -284,8 +284,8 @@ class DecisionsDocument:
 def describe_choices(
     choices: Collection[Choice], schedules: Sequence[Schedule], made: Sequence[Schedule]
 ) -> tuple[Decided, ...]:
-    """Returns the choices with what their nodes are in the schedules of a capture, and what became of them in those
-    that were `made` with the choices (none where that run died)."""
+    """Returns the choices with their nodes in the schedules of a capture, and whether these nodes have a buffer in the
+    schedules that were `made` with the choices (empty if that run died)."""
     found: list[Decided] = []
     for choice in sorted(choices):
         node = index_of(schedules[choice.schedule]).nodes[choice.node]

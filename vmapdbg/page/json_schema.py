@@ -23,8 +23,8 @@ _PLAIN: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: 
 def make_schema(kind: str, document: type) -> dict[str, Any]:
     """Returns the schema of a document from its dataclass.
 
-    A field without a default is required; one that came later has a default. What the schema does not know is allowed,
-    as fields may be added. An enumeration is the list of the vocabulary at this version.
+    A field without a default is required; fields that were added later have a default. Unknown fields are allowed,
+    because later versions may add fields. An enumeration lists the words of this version.
     """
     definitions: dict[str, Any] = {}
     root = _describe_dataclass(document, definitions)
@@ -51,7 +51,7 @@ def _describe(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if is_dataclass(kind) and isinstance(kind, type):
         if kind.__name__ not in definitions:
-            # its name stands there first: a dataclass may have itself in a field
+            # the name is added first, because a dataclass may contain itself
             definitions[kind.__name__] = {}
             definitions[kind.__name__] = _describe_dataclass(kind, definitions)
         return {"$ref": f"#/$defs/{kind.__name__}"}
@@ -87,7 +87,7 @@ def dump_schema(kind: str, document: type) -> str:
 
 
 def schema_file(kind: str) -> Path:
-    """Returns the file in which the schema of a kind of document is shipped."""
+    """Returns the file with the shipped schema of a kind of document."""
     return FOLDER / f"{kind}.json"
 
 

@@ -160,7 +160,7 @@ class _Writer:
         return lines
 
     def shorten(self, u: UOp, text: str, brackets: bool) -> tuple[str, bool]:
-        """Gives the node a name where its text is long, or where it is read more than once."""
+        """Gives the node a name if its text is long, or if it has several readers."""
         if text.isidentifier() or (self.outline.reads[u] <= 1 and len(text) <= WIDTH and "\n" not in text):
             self.file.note_names(text)
             return text, brackets

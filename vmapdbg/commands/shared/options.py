@@ -21,10 +21,10 @@ from vmapdbg.model.store import load_capture
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    _ParamType = click.ParamType[Any]
+    ParamType = click.ParamType[Any]
 else:
     # before click 8.5 it takes no type argument
-    _ParamType = click.ParamType
+    ParamType = click.ParamType
 
 _WORDS = "vmapdbg.words"
 """The words typed so far, in the `meta` of the context: click parses nothing while an option waits for its value."""
@@ -104,7 +104,7 @@ def list_names(capture: Capture) -> dict[str, list[str]]:
 # *** types
 
 
-class PatchesType(_ParamType):
+class PatchesType(ParamType):
     """A `--patches` value."""
 
     name = "SPEC"
@@ -116,7 +116,7 @@ class PatchesType(_ParamType):
             self.fail(str(error), param, ctx)
 
 
-class NamesType(_ParamType):
+class NamesType(ParamType):
     """A comma separated list of names, each in `known`. `noun` is what error messages call a name."""
 
     def __init__(self, noun: str, known: Collection[str], convert_name: Callable[[str], str] = str):
@@ -134,7 +134,7 @@ class NamesType(_ParamType):
         return offer_last(self.known, incomplete)
 
 
-class ScheduleType(_ParamType):
+class ScheduleType(ParamType):
     """The number of a schedule, or `all`."""
 
     name = "N|all"

@@ -10,7 +10,7 @@ from typing import get_args
 
 from vmapdbg.model.capture import Capture, Schedule, SnippetError
 from vmapdbg.model.data import dump_document
-from vmapdbg.model.store import write_output
+from vmapdbg.model.store import check_output, write_output
 from vmapdbg.model.vocabulary import StageName
 from vmapdbg.model.wording import format_plural
 from vmapdbg.page.graph.dot import style_svg, write_dot
@@ -72,14 +72,9 @@ def _write_text(graph: Graph, kind: str, notes: list[str]) -> str:
 
 
 def check_path(path: Path) -> str:
-    """Returns the format of a file. Raises GraphError if it is not in FORMATS, or the file cannot be written."""
+    """Returns the format of a file. Raises StoreError if it is not in FORMATS, or the file cannot be written."""
+    check_output(path, endings=[f".{name}" for name in FORMATS])
     kind = path.suffix.lower().removeprefix(".")
-    if kind not in FORMATS:
-        raise GraphError(f"{path}: the ending must be one of {', '.join('.' + name for name in FORMATS)}")
-    if path.is_dir():
-        raise GraphError(f"cannot write {path}: is a folder")
-    if not path.parent.is_dir():
-        raise GraphError(f"cannot write {path}: there is no folder {path.parent}")
     if kind in PICTURES:
         check_format(kind)
     return kind
