@@ -82,7 +82,7 @@ def assert_in_table(row: str, *files: str) -> None:
 
 @pytest.mark.slow
 def test_a_section_of_show(copy: Copy) -> None:
-    assert_in_table("a section of `show`", "vmapdbg/page/text/", "vmapdbg/page/sections.py")
+    assert_in_table("a section of `show` and `diff`", "vmapdbg/page/text/", "vmapdbg/page/sections.py")
     code = (
         "from rich.text import Text\n"
         "def format_count(view):\n"
@@ -215,7 +215,7 @@ def test_a_setting(copy: Copy) -> None:
 
 @pytest.mark.slow
 def test_a_json_field(copy: Copy) -> None:
-    assert_in_table("a JSON field", "vmapdbg/model/capture.py", "vmapdbg/child/extract/")
+    assert_in_table("a JSON field", "vmapdbg/model/capture.py", "vmapdbg/child/capture/")
     copy.replace(
         "vmapdbg/model/capture.py",
         "    measured: Measured | None = None\n",
