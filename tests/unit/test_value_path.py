@@ -17,7 +17,7 @@ from vmapdbg.check.value_path import (
     WrongRead,
     WrongRewrite,
 )
-from vmapdbg.child.passes.follow import settle
+from vmapdbg.child.passes.follow import without_doubtful
 from vmapdbg.page.text.value_path import print_value_paths
 
 WRONG = Difference((0, 1), 7.0, 3.0, 4, 6)
@@ -42,7 +42,7 @@ def show(report: ValueReport, width: int = 120) -> str:
 
 
 def test_a_pass_is_not_accused_where_a_later_one_is_right() -> None:
-    settled = settle([RIGHT, CHANGED, replace(RIGHT, name="split kernels")])
+    settled = without_doubtful([RIGHT, CHANGED, replace(RIGHT, name="split kernels")])
     assert [one.status for one in settled] == ["right", "unknown", "right"]
     assert settled[1].difference is None
     assert "right again after a later pass" in (settled[1].reason or "")
@@ -50,7 +50,7 @@ def test_a_pass_is_not_accused_where_a_later_one_is_right() -> None:
 
 def test_what_stays_wrong_is_accused() -> None:
     passes = (RIGHT, UNKNOWN, CHANGED, RUN)
-    assert settle(passes) == passes
+    assert without_doubtful(passes) == passes
 
 
 @pytest.mark.parametrize("width", [24, 60, 80, 200])

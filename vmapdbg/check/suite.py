@@ -1,4 +1,4 @@
-"""What `vmapdbg run --check` found out about a whole program. The data of its JSON, and of its text."""
+"""The results of `vmapdbg run --check` for a whole program: the data of its JSON and its text."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from vmapdbg.model.crash import Crash
 
 @dataclass(frozen=True)
 class Judged:
-    """One schedule of a program, or a replay of one, and how it compared.
+    """How one schedule of a program, or a replay, compares.
 
-    `test` is pytest's id of the test that ran, outside of pytest the program. `compared` counts the values that were
-    compared, `wrong` are those that are wrong, `codes` their codes. `unchecked` says why nothing, or not everything,
-    was compared; one that `is_note` only says so, of a schedule that was there before, or of what no schedule was made
-    for. `crash` is there where tinygrad was stopped, in a rewrite that has no end, and `expected` is what it should
-    have computed.
+    `test` is pytest's id of the current test, outside of pytest the program. `compared` counts the compared values;
+    `wrong` has the wrong values, `codes` their codes. `unchecked` says why something was not compared; if `is_note`,
+    there is nothing else: the schedule was reported before, or there was none. `crash` is set if a rewrite without end
+    was stopped, and `expected` is what tinygrad should have computed.
     """
 
     test: str
@@ -37,8 +36,8 @@ class Judged:
 
 @dataclass(frozen=True)
 class WrongValue:
-    """A value that a program got wrong: in which tests, and how often; `output` is how it was the first time. The
-    `line` is the one that asked for it, `replay` the number of a replay by TinyJit, from 1. `message` says it in words.
+    """A wrong value of a program: in which tests, and how often; `output` is the first case. `line` is the user's line,
+    `replay` the number of a replay by TinyJit, from 1, and `message` the sentence about it.
     """
 
     code: str
@@ -52,9 +51,9 @@ class WrongValue:
 
 @dataclass(frozen=True)
 class EndlessCall:
-    """A rewrite of tinygrad's that has no end and was stopped: in which tests, and how often. The `line` is the one
-    that asked for it; `crash` has the nodes and the rules, `expected` what should have been computed, where that is
-    known. `message` says it in words."""
+    """A rewrite of tinygrad without end that was stopped: in which tests, and how often. `line` is the user's line,
+    `crash` has the nodes and the rules, `expected` what should have been computed, if known, and `message` the sentence
+    about it."""
 
     code: str
     line: str | None
@@ -67,9 +66,9 @@ class EndlessCall:
 
 @dataclass(frozen=True)
 class ProgramCheck:
-    """All of a program. `schedules` counts what was asked for by `Tensor.realize` and `replays` those of TinyJit, each
-    with how many of them had values compared, `values` of them together. `unchecked` counts why something was not
-    compared. `endless` is what was stopped."""
+    """The results of a whole program. `schedules` counts those of `Tensor.realize`, `replays` those of TinyJit; of
+    these `compared` and `replays_compared` had values compared, `values` together. `unchecked` counts the reasons why
+    something was not compared. `endless` has the rewrites that were stopped."""
 
     schedules: int
     compared: int
@@ -82,13 +81,13 @@ class ProgramCheck:
 
 
 PARTS = ("making", "ready", "own")
-"""What is in the folder through which the evidence goes, see `vmapdbg.child.evidence.suite_folder`."""
+"""The folders of `vmapdbg.child.evidence.suite_folder`."""
 _MOST_LETTERS = 160
-"""Of a reason: it may have the text of an exception in it."""
+"""The longest reason: it may contain the text of an exception."""
 
 
 def sum_up(judged: Iterable[Judged]) -> ProgramCheck:
-    """Sums up the schedules of all processes; the same value that several tests get wrong is one."""
+    """Sums up the schedules of all processes; the same wrong value in several tests is one finding."""
     counts: Counter[str] = Counter()
     unchecked: Counter[str] = Counter()
     wrong: dict[tuple[str | None, str], WrongValue] = {}
@@ -126,7 +125,7 @@ def add_wrong(wrong: dict[tuple[str | None, str], WrongValue], judged: Judged, o
 
 
 def add_endless(endless: dict[tuple[str | None, Crash], EndlessCall], judged: Judged, crash: Crash) -> None:
-    # how far it was when it was stopped, and which of the program's schedules it was, is chance
+    # its progress, and the number of the schedule, are chance
     what = judged.line, replace(crash, done=None, schedule=None)
     known = endless.get(what)
     if known is None:
@@ -136,8 +135,8 @@ def add_endless(endless: dict[tuple[str | None, Crash], EndlessCall], judged: Ju
 
 
 def count_reason(reason: str) -> dict[str, int]:
-    """Returns a reason without what tells one case of it from the next, and how often it is given: of replays and
-    elements it says how many there are."""
+    """Returns a reason without the numbers of a single case -> how often it applies: a reason about replays or elements
+    has their number."""
     counted = re.match(r"([\d,]+) (?:of [\d,]+ )?(replay|element)s?( .*)", reason)
     if counted is not None:
         return {f"{counted[2]}s{counted[3]}": int(counted[1].replace(",", ""))}

@@ -13,8 +13,7 @@ RewriteKind = Literal["rule", "node", "ranges", "write", "overwrites"]
 
 @dataclass(frozen=True)
 class Difference:
-    """`wrong` elements of the `total` are wrong. The first of them is at `index`, where `got` stands in place of
-    `expected`."""
+    """`wrong` of the `total` elements are wrong. The first is at `index`: it is `got` and should be `expected`."""
 
     index: tuple[int, ...]
     got: float | int | str
@@ -25,10 +24,10 @@ class Difference:
 
 @dataclass(frozen=True)
 class PassValue:
-    """What an output is after one pass: the rewrite of the whole graph that tinygrad calls `name`, asked for at `place`
-    (`file:line`). Two more come at the end, without a place: of the `kind` `order` what the kernels give as the
-    scheduler made them, run by numpy one after the other in their order, on one memory; and of the kind `run` what came
-    of running them. Where it is wrong, `difference` says how; where that is not known, `reason` says why."""
+    """An output after one pass: the rewrite of the whole graph that tinygrad calls `name`, called at `place`
+    (`file:line`). Two more rows come at the end, without a place: the kind `order` has the result of the kernels as the
+    scheduler made them, run by numpy in their order on one memory; the kind `run` has the real result. `difference`
+    says how a value is wrong, `reason` why it is unknown."""
 
     name: str
     place: str | None
@@ -40,11 +39,12 @@ class PassValue:
 
 @dataclass(frozen=True)
 class WrongRead:
-    """A kernel that reads memory in another state than the graph of kernels says: the launch of number `reader`, in
-    order from 0, reads what the launch `writer` left there; it should read what `expected` left there, None: what was
-    there before all of them. `reads` says in what, and `size` how many elements of `dtype` that has. `reader_kernel`
-    and `writer_kernel` are the numbers of the compute kernels, None for a copy; `node` is the id of the reader's node
-    and `line` the user's, `writer_node` and `writer_line` those of the writer."""
+    """A kernel that reads memory in the wrong state: launch number `reader`, from 0, reads what launch `writer` left
+    there. It should read what launch `expected` left there; None: the contents before all launches.
+
+    `reads` is the kind of memory, with `size` elements of `dtype`. `reader_kernel` and `writer_kernel` are the numbers
+    of the compute kernels, None for a copy. `node` and `line` belong to the reader, `writer_node` and `writer_line` to
+    the writer."""
 
     reader: int
     writer: int
@@ -64,15 +64,14 @@ class WrongRead:
 class WrongRewrite:
     """The first step of a pass that changes a value.
 
-    `kind` is `rule` for one rewrite: the rule at `rule` (`file:line`) made `after` of `before`. It is `node` where
-    several rewrites made `after` of `before`, none of which can be told to be the one; `write` for a rewrite that makes
-    something else of a write, `overwrites` for one that takes memory of the snippet for a buffer of its own; and
-    `ranges` for a node of the tensor graph that has another value by the ranges that it was given: `after` is what
-    became of it, or its buffer.
-    `node` is its id in the Capture, `line` the user's. `difference` has the value of `before` as what is expected; its
-    index is that of the steps of the ranges `ranges`, and of axes behind them. `extra` are those of them that only
-    `after` depends on. `tried` is how many steps of the pass were looked at, `skipped` how many of these could not be
-    evaluated.
+    - `kind`: `rule`, the rule at `rule` (`file:line`) replaced `before` by `after`; `node`, several rewrites did, and
+      the guilty rewrite is unknown; `write`, a rewrite replaced a write by something else; `overwrites`, a rewrite took
+      memory of the snippet for another buffer; `ranges`, a node of the tensor graph has another value at its ranges,
+      and `after` is its replacement or its buffer.
+    - `node`, `line`: its id in the Capture, and the user's line.
+    - `difference`: `before` is what is expected. The index has the steps of `ranges`, then further axes. `extra` are
+      the ranges that only `after` depends on.
+    - `tried`, `skipped`: how many steps of the pass were evaluated, and how many could not be.
     """
 
     kind: RewriteKind
@@ -90,11 +89,11 @@ class WrongRewrite:
 
 @dataclass(frozen=True)
 class OutputPath:
-    """One output of a schedule: `shape` and `dtype` of the value, the id of its `node` and the user's `line`. `passes`
-    are in order. `rewrite` is what makes it wrong in the first pass after which it is wrong, `read` where that is the
-    order of the kernels; where that is not known, `reason` says why. `of` is `output`; or `buffer` for one of the
-    snippet that is wrong in the end: it should hold what is assigned to it, or what it held before. These have numbers
-    of their own."""
+    """One output of a schedule after each of its `passes`.
+
+    In the first wrong pass, `rewrite` makes it wrong; if the order of the kernels is wrong, `read` does; `reason` says
+    why neither is known. `of` is `output`, or `buffer` for a buffer of the snippet that is wrong after the last kernel:
+    it should hold what is assigned to it, or what it held before. Buffers have their own numbers."""
 
     number: int
     shape: tuple[int, ...]
@@ -124,7 +123,7 @@ class SchedulePath:
 
 @dataclass(frozen=True)
 class ValueReport:
-    """The schedules that were followed. `stopped`: it was stopped before it was through with all of them."""
+    """The schedules that were followed. `stopped`: it was stopped before the last of them."""
 
     schedules: tuple[SchedulePath, ...]
     stopped: bool = False

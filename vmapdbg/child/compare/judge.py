@@ -1,9 +1,8 @@
-"""Judges what the processes of a program realize while they run, by the numpy reference: started by `vmapdbg run
---check` as `python -m vmapdbg.child.compare.judge FOLDER LIFELINE`.
+"""Compares what the processes of a program realize with the numpy reference while they run: `vmapdbg run --check`
+starts it as `python -m vmapdbg.child.compare.judge FOLDER LIFELINE`.
 
-Takes the evidence of one schedule after the other (`vmapdbg.child.evidence.suite_folder`) and removes it, so that a
-suite of thousands of tests takes no more room than what waits. Writes a line for each to `judged.jsonl`; ends when the
-program has ended and nothing waits. Nothing of tinygrad takes part.
+It reads the evidence of one schedule after the other (`vmapdbg.child.evidence.suite_folder`), removes it, and writes a
+line to `judged.jsonl`. It ends when the program has ended and no evidence is left. Nothing of tinygrad takes part.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from vmapdbg.model.wording import first_line
 
 _POLL = 0.05
 _MOST_SECONDS = 120
-"""No schedule is judged for longer."""
+"""The most seconds for one schedule."""
 
 
 class TookTooLong(Exception):
-    """A schedule is not judged to the end."""
+    """The comparison of a schedule takes too long."""
 
 
 def main() -> None:
@@ -70,7 +69,7 @@ def judge(folder: Path) -> Judged:
         found = ScheduleChecker(evidence, EvidenceFolder(folder)).check()
     except TookTooLong:
         return Judged(test, evidence.line, evidence.replay, unchecked=(f"it takes more than {_MOST_SECONDS} s",))
-    except Exception as error:  # the rest is judged all the same
+    except Exception as error:  # the other schedules are compared all the same
         reason = f"the comparison failed: {type(error).__name__}: {first_line(error)}"
         return Judged(test, evidence.line, evidence.replay, unchecked=(reason,))
     finally:
@@ -79,7 +78,7 @@ def judge(folder: Path) -> Judged:
 
 
 def judge_endless(test: str, evidence: Evidence, folder: EvidenceFolder) -> Judged:
-    """Returns what is known of a call that was stopped, in which tinygrad rewrote a graph without end."""
+    """Returns the result for a call that was stopped because tinygrad rewrote a graph without end."""
     if evidence.schedule < 0:
         return Judged(test, evidence.line, is_note=True, crash=evidence.crash)
     signal.alarm(_MOST_SECONDS)

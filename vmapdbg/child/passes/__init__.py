@@ -1,1 +1,1 @@
-"""Follows the value of a schedule's outputs through the passes of tinygrad's scheduler. Runs in the child."""
+"""Evaluates the outputs of a schedule after each pass of tinygrad's scheduler. Runs in the child."""

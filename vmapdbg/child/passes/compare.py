@@ -1,4 +1,4 @@
-"""Whether two values of a graph agree: what only rounds differently does. Runs in the child."""
+"""Compares values of a graph; different rounding is no difference. Runs in the child."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from vmapdbg.values.numbers import encode, find_close, find_index, find_largest,
 from vmapdbg.values.tolerance import is_float, make_tolerance
 
 SEEDS = (1, 2, 3)
-"""Evaluations with all results moved by their rounding, where a float that was got is wrong."""
+"""Seeds of the evaluations in which each result is moved by its rounding, to judge a wrong float."""
 _FINE = "float"
-"""Values computed in double precision agree where they would as floats."""
+"""The dtype whose tolerance applies to values that are computed in double precision."""
 
 
 class Judge:
@@ -27,7 +27,7 @@ class Judge:
     def __init__(self, graph: Graph, read: Callable[[str], bytes]):
         self.graph, self.read = graph, read
         self._roundings: list[int] = []
-        # the step ranges of what was compared last, and those of them that only the second value has
+        # the step ranges of the last comparison, and those that only its second value has
         self.last_ranges: tuple[int, ...] = ()
         self.last_extra: tuple[int, ...] = ()
 
@@ -37,9 +37,10 @@ class Judge:
         return evaluator.evaluate(slots)
 
     def compare(self, expected: int, got: int, with_more_ranges: bool = False) -> Difference | None:
-        """Returns how the second value differs from the first, None where it does not. Values of other axes are
-        compared in the order of their elements. One that depends on more ranges is another one, unless it is
-        `with_more_ranges`: then it must be right at each of their steps. Raises Unknown."""
+        """Returns how the second value differs from the first, None if they agree.
+
+        Values with different axes are compared in the order of their elements. The second value may depend on more
+        ranges only `with_more_ranges`: then it must be right at each of their steps. Raises Unknown."""
         if expected == got:
             return None
         found = self._differ(expected, got, with_more_ranges)
@@ -48,7 +49,7 @@ class Judge:
         return self._differ(expected, got, with_more_ranges, in_double=True) and found
 
     def compare_value(self, expected: int, got: Value) -> Difference | None:
-        """Returns how a value that is not of the graph differs from one that is. Raises Unknown."""
+        """Returns how a value from outside differs from a value of the graph. Raises Unknown."""
         value = self.evaluate([expected])[0]
         if isinstance(value, Unknown):
             raise value
@@ -67,8 +68,8 @@ class Judge:
         return Difference(found.index, found.got, found.expected, found.wrong, found.total)
 
     def _measure_rounding(self, slot: int, got: Value) -> Rounding:
-        """Returns a value in double precision, and by how much its own rounding moves it, as it is beside what was got
-        in its place. Raises Unknown."""
+        """Returns a value in double precision, and how much its own rounding moves it, in the shape that it has beside
+        `got`. Raises Unknown."""
         found: list[np.ndarray] = []
         for seed in (None, *SEEDS):
             evaluator = LoopEvaluator(self.graph, self.read, InDouble(self.graph, seed))
@@ -125,8 +126,8 @@ def _match_axes(left: Value, right: Value) -> tuple[Value, Value]:
 
 
 def find_difference(expected: Value, got: Value, dtype: str, terms: int) -> Difference | None:
-    """Returns how two values that can be broadcast against each other differ where both are defined. Raises Unknown
-    where neither is."""
+    """Returns how two values differ where both are defined; they are broadcast against each other. Raises Unknown if
+    all of it is undefined."""
     shape = np.broadcast_shapes(expected.numbers.shape, got.numbers.shape)
     left, right = (np.broadcast_to(value.numbers, shape) for value in (expected, got))
     undefined = np.broadcast_to(expected.mask, shape) | np.broadcast_to(got.mask, shape)

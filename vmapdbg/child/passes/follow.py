@@ -29,7 +29,7 @@ from vmapdbg.values.numbers import Array
 
 UOp = Any
 MOST_SECONDS_IN_ALL = 120
-"""How long the values of a schedule are evaluated, the steps of a wrong pass apart."""
+"""How long the values of a schedule are evaluated, without the steps of a wrong pass."""
 _NO_STEP = "no single step of it that can be evaluated changes a value"
 ORDER = "the kernels in their order, by numpy"
 RUN = "the kernels as they ran"
@@ -44,18 +44,18 @@ class ScheduleFollower:
         self.chains = choose_chains(one.seen)
         self.packer = make_packer(one)
         self.judge = Judge(self.packer.graph, read)
-        # those of the graph that the first pass is given
+        # the outputs in the graph before the first pass
         self.outputs: dict[int, UOp] = {}
         self.followed: list[Followed] = []
         self.order: OrderedKernels | None = None
         self.order_refused = "the order of the kernels was not seen"
-        # until 0.12 the scheduler puts other BUFFERs in place of those of the snippet
+        # until 0.12 the scheduler replaces the BUFFERs of the snippet
         self._before: dict[UOp, UOp] = {}
         if one.scheduled.op.name != "CALL":
             self._before = find_inputs(one.scheduled, [])
 
     def prepare(self) -> str | None:
-        """Finds what has to be evaluated. Returns why it cannot be."""
+        """Finds what has to be evaluated. Returns why that is impossible, else None."""
         if not self.chains:
             return "tinygrad had it in its cache: no pass ran"
         if self.one.is_sharded:
@@ -66,12 +66,12 @@ class ScheduleFollower:
         return None
 
     def follow(self, line: str | None) -> SchedulePath:
-        """Follows the outputs, and the buffers of the snippet that are wrong in the end."""
+        """Follows the outputs, and the buffers of the snippet that are wrong after the last kernel."""
         paths = [self.follow_output(number, u) for number, u in self.outputs.items()]
         return SchedulePath(self.one.schedule, line, (*paths, *self._follow_buffers()))
 
     def _find_right(self, number: int, right: int, is_memory: bool) -> int:
-        """Returns the position of what is right after a pass: the output, or all that its buffer should hold."""
+        """Returns the slot of the right value after a pass: the output, or all that its buffer should hold."""
         if not is_memory:
             return right
         given = next(i for i, one in enumerate(self.followed) if one.is_memory)
@@ -87,19 +87,19 @@ class ScheduleFollower:
         passes.append(self._evaluate_order(number, right))
         passes.append(self._evaluate_run(number))
         node_id = self._find_node(number, u)
-        return self._explain(OutputPath(number, node.shape, node.dtype, settle(passes), node_id))
+        return self._explain(OutputPath(number, node.shape, node.dtype, without_doubtful(passes), node_id))
 
     def _find_node(self, number: int, u: UOp) -> int | None:
-        """Returns the id of an output's node: its value as the graph has it when the ranges are assigned."""
+        """Returns the id of an output's node, None if unknown."""
         states = [u, *(one.outputs[number] for one in self.followed if number in one.outputs)]
-        # a state of memory is found by its buffer, too, which is another node
+        # `find` also finds a state of memory by its buffer, which is another node
         found = [self.nodes.ids.get(state) for state in states] + [self.nodes.find(state) for state in states]
         return next((node for node in found if node is not None), None)
 
     # *** buffers of the snippet
 
     def _follow_buffers(self) -> Iterator[OutputPath]:
-        """Yields those buffers that hold something wrong when the kernels have run."""
+        """Yields the buffers that hold wrong values when the kernels have run."""
         first = self.chains[0].runs[0].before
         follower = BufferFollower(self.packer, self._find_own)
         for number, (buffer, held) in enumerate(self.one.call.reference.held.items()):
@@ -125,14 +125,14 @@ class ScheduleFollower:
             passes.append(replace(self.judge_value(one.run.name, "rewrite", compare), place=one.run.place))
         passes += [self._judge_held(buffer, right), real]
         node = self.packer.graph.nodes[right]
-        path = OutputPath(number, node.shape, node.dtype, settle(passes), of="buffer")
+        path = OutputPath(number, node.shape, node.dtype, without_doubtful(passes), of="buffer")
         for one, value in zip(self.followed, path.passes, strict=False):
             if value.difference is not None:
                 return replace(path, rewrite=follower.explain(one.run, buffer, value.difference, self.nodes))
         return path
 
     def _judge_held(self, buffer: UOp, right: int) -> PassValue:
-        """Returns what the kernels leave in a buffer."""
+        """Returns the row of what the kernels leave in a buffer."""
         order = self.order
         if order is None:
             return PassValue(ORDER, None, "unknown", reason=self.order_refused, kind="order")
@@ -147,7 +147,7 @@ class ScheduleFollower:
         return self.judge_value(ORDER, "order", compare)
 
     def _find_own(self, leaf: UOp) -> UOp | None:
-        """Returns the BUFFER of the snippet that a leaf of a graph stands for."""
+        """Returns the BUFFER of the snippet that a leaf of a graph replaces, None for another leaf."""
         inputs = self.one.call.inputs
         if leaf in inputs:
             return leaf
@@ -193,7 +193,7 @@ class ScheduleFollower:
         return self.judge_value(RUN, "run", compare)
 
     def judge_value(self, name: str, kind: PassKind, compare: Callable[[], Difference | None]) -> PassValue:
-        """Returns what is told of a value that `compare` finds right or wrong."""
+        """Returns the row of a value that `compare` finds right or wrong."""
         if time.monotonic() > self._end:
             reason = f"the schedule takes more than {MOST_SECONDS_IN_ALL} s to evaluate"
             return PassValue(name, None, "unknown", reason=reason, kind=kind)
@@ -245,12 +245,11 @@ class ScheduleFollower:
         return replace(path, reason=doubt_first(path.passes, first, reason))
 
     def find_step(self, run: PassRun, u: UOp) -> tuple[WrongRewrite | None, str | None]:
-        """Returns the first step of a pass that gives a UOp of the graph before it another value, or why none is
-        known."""
+        """Returns the first step of a pass that changes the value of a UOp, or why no step is known."""
         finder = StepFinder(run, u, self.packer, self.judge, self.progress)
         try:
             rewrite = finder.find(self.nodes)
-        except Exception as error:  # the steps are made anew, of which tinygrad may refuse one
+        except Exception as error:  # tinygrad may refuse to make a step again
             return None, f"its steps cannot be looked at: {type(error).__name__}: {first_line(error)}"
         if rewrite is not None:
             return rewrite, None
@@ -260,16 +259,15 @@ class ScheduleFollower:
 
 
 def doubt_first(passes: Sequence[PassValue], first: int, reason: str | None) -> str | None:
-    """Returns why no step is known by which a value gets wrong in the pass of number `first`: it may be an earlier one
-    that could not be evaluated."""
+    """Returns why no step of pass number `first` makes a value wrong: it may be an earlier pass that is unknown."""
     if reason == _NO_STEP and first and passes[first - 1].status == "unknown":
         return f"{reason}, and the value before it is not known: it may be an earlier pass"
     return reason
 
 
-def settle(passes: Sequence[PassValue]) -> tuple[PassValue, ...]:
-    """Returns the values of passes, where one before a right one is not called wrong: no pass makes right what is
-    wrong, so that it was only evaluated wrongly."""
+def without_doubtful(passes: Sequence[PassValue]) -> tuple[PassValue, ...]:
+    """Returns the values of passes without wrong values before a right value. No pass repairs a value: such a value was
+    only evaluated wrongly."""
     last = max((i for i, one in enumerate(passes) if one.status == "right"), default=0)
     return (*map(_doubt, passes[:last]), *passes[last:])
 
@@ -282,7 +280,7 @@ def _doubt(one: PassValue) -> PassValue:
 
 
 def make_packer(one: FollowedCall) -> MixedPacker:
-    """Returns the packer of the graphs of a schedule, which knows what is in its buffers."""
+    """Returns the packer of the graphs of a schedule, with the contents of its buffers."""
     inputs: Mapping[UOp, tuple[str, ...]] = one.call.inputs
     scheduled = one.scheduled
     variables = dict(one.call.reference.variables)
@@ -296,8 +294,8 @@ def make_packer(one: FollowedCall) -> MixedPacker:
 
 
 def find_real_value(call: Any, number: int, read: Callable[[str], bytes]) -> tuple[Value, bool]:
-    """Returns what the kernels left in the output of a call, by its number, and whether that is the base of the output:
-    else it is the output itself, which may be a view. Raises Unknown."""
+    """Returns what the kernels left in an output of a call, and whether that is the base of the output; else it is the
+    output itself, which may be a view. Raises Unknown."""
     evidence = call.evidence
     if evidence.failed is not None:
         raise Unknown("it did not run to the end")

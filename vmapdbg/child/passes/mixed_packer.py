@@ -1,8 +1,7 @@
-"""Packs the graph after a pass of the scheduler, of any release of tinygrad, in the form that
-`vmapdbg.reference.kernels` evaluates. Runs in the child.
+"""Packs the graph after any pass of the scheduler, of any release, for `vmapdbg.reference.kernels`. Runs in the child.
 
-Until the ranges are assigned that is a tensor graph. Then a BUFFERIZE (STAGE from 0.13 on) makes a buffer of a value
-that depends on ranges, and INDEX reads one; STOREs come next, and last the kernels with the buffers that they get.
+The graph is a tensor graph until the ranges are assigned. Then a BUFFERIZE (STAGE from 0.13 on) makes a buffer of a
+value that depends on ranges, and an INDEX reads it. STOREs come next, and last the kernels with their buffers.
 """
 
 from __future__ import annotations
@@ -22,25 +21,24 @@ _LAUNCHES = frozenset({"KERNEL", "CALL"})
 
 
 class MixedPacker(Packer):
-    """Packs graphs of one schedule one after the other: a UOp in several graphs is one node."""
+    """Packs several graphs of one schedule: a UOp that they share is one node."""
 
     def __init__(self, contents: Contents, variables: Mapping[str, int] = {}):
         super().__init__(contents, variables)
         self._kernels: dict[UOp, Kernel] = {}
-        # ids of the options of the buffers that are memory in the end: a later pass removes the others. The options
-        # stay
-        # with a buffer through every rewrite
+        # ids of the options of the buffers that stay until the end; a later pass removes other buffers. The options
+        # stay the same object through every rewrite
         self._memory: set[int] = set()
 
     def find_memory(self, sinks: Iterable[UOp]) -> None:
-        """Notes which buffers are memory in the end, from the graphs after each pass in order."""
+        """Finds the buffers that stay until the end, from the graphs after each pass in order."""
         for sink in sinks:
             found = {id(u.arg) for u in sink.toposort() if u.op.name in STAGES}
             if found:
                 self._memory = found
 
     def pack_memory(self, u: UOp) -> int:
-        """Adds the contents of the whole buffer that a UOp is in, and returns their position. Raises CannotPack."""
+        """Adds all that the buffer of a UOp holds, and returns its slot. Raises CannotPack."""
         slot = self.pack(find_base(u))
         nodes = self.graph.nodes
         if nodes[slot].op == "reshape":
@@ -58,12 +56,12 @@ class MixedPacker(Packer):
         return self._add_store(write, find_base(write.src[0].src[0]), memory)
 
     def add_view(self, view: UOp, source: int) -> int:
-        """Adds a movement op over another source than its own. Raises CannotPack."""
+        """Adds a movement op over another source. Raises CannotPack."""
         numbers = tuple(self.pack(one) for one in self._find_sources(view)[1:])
         return getattr(self, f"_make_{view.op.name.lower()}")(view, (source, *numbers))
 
     def add_indexed(self, held: int, indices: Sequence[UOp]) -> int:
-        """Adds a value with axes at some indices, one for each axis. Raises CannotPack."""
+        """Adds the elements of a value at some indices, one index for each axis. Raises CannotPack."""
         node = self.graph.nodes[held]
         places = tuple(map(self.pack, indices))
         if len(places) != len(node.shape):
@@ -82,7 +80,7 @@ class MixedPacker(Packer):
         """Returns the id of the step range that a RANGE is. Raises CannotPack."""
         return self._name_range(r)
 
-    # *** sources of a UOp
+    # *** sources
 
     def _find_sources(self, u: UOp) -> list[UOp]:
         op = u.op.name
@@ -99,7 +97,7 @@ class MixedPacker(Packer):
         return super()._find_sources(u)
 
     def _find_memory_sources(self, u: UOp) -> list[UOp]:
-        """Returns the sources of memory after writes: what it held before, the values, and their places."""
+        """Returns the sources of memory after writes: its contents before, the written values, and their indices."""
         writes = find_writes(u)
         if not writes:
             return super()._find_sources(u)
@@ -133,7 +131,7 @@ class MixedPacker(Packer):
         names = tuple(map(self._name_axis, u.src[1:]))
         kept = None
         if u.arg.addrspace.name == "GLOBAL" and id(u.arg) in self._memory:
-            # a kernel that is launched for each step of an OUTER range has memory of its own for none of them
+            # a kernel that is launched for each step of an OUTER range has the same memory for all steps
             kept = tuple(self._name_range(r) for r in u.src[0].ranges if r.arg[-1].name == "OUTER")
         return self._add_close(src[0], names, self._find_shape(u), kept)
 
@@ -159,7 +157,7 @@ class MixedPacker(Packer):
             return super()._make_reduce(u, src)
         axes: tuple[int, ...] = ()
         if isinstance(u.arg, tuple):
-            # the axes that come first besides, or their number
+            # further axes, or how many of the first axes
             axes = u.arg[1]
             if isinstance(axes, int):
                 axes = tuple(range(axes))
@@ -267,7 +265,7 @@ def find_ast(launch: UOp) -> UOp:
 
 
 def list_views(u: UOp) -> list[UOp]:
-    """Returns the movement ops on the way down to memory, the outermost first."""
+    """Returns the movement ops between a UOp and its base, the outermost first."""
     found: list[UOp] = []
     while u.op.name in MOVEMENT:
         found.append(u)
@@ -276,14 +274,14 @@ def list_views(u: UOp) -> list[UOp]:
 
 
 def find_base(u: UOp) -> UOp:
-    """Returns the UOp below movement ops."""
+    """Returns the UOp under all movement ops."""
     while u.op.name in MOVEMENT:
         u = u.src[0]
     return u
 
 
 def find_buffer(u: UOp) -> Any:
-    """Returns the BUFFER or PARAM whose memory a UOp is a state of."""
+    """Returns the BUFFER or PARAM of a state of memory."""
     while u.op.name in MOVEMENT or u.op.name == "AFTER":
         u = u.src[0]
     return u

@@ -1,5 +1,5 @@
-"""Runs the kernels of a schedule by numpy in their order, on one memory, and finds reads that come too early or too
-late. Runs in the child."""
+"""Runs the kernels of a schedule by numpy in their order, on one memory, and finds reads at the wrong time. Runs in the
+child."""
 
 from __future__ import annotations
 
@@ -22,14 +22,12 @@ _MEMORY = frozenset({"BUFFER", "PARAM"})
 
 
 class OrderedKernels:
-    """The launches of one schedule. `held` has what each buffer holds when all have run, as positions in the packer's
-    graph, and `given` what the arguments of each launch hold before it."""
+    """The launches of one schedule. `held` has the slot of what each buffer holds after the last launch."""
 
     def __init__(self, created: Created, packer: MixedPacker):
         self.graph, self.packer = created.graph, packer
         self.launches = list(find_kernels(created.launches))
         self.held: dict[UOp, int] = {}
-        self.given: list[tuple[int, ...]] = []
 
     def run(self) -> None:
         """Adds the launches to the graph. Raises CannotPack."""
@@ -37,23 +35,14 @@ class OrderedKernels:
             self._run(launch)
 
     def find_memory(self, u: UOp) -> int:
-        """Returns the position of what the buffer holds in the end that a UOp of the graph of kernels is in. Raises
-        CannotPack."""
+        """Returns the slot of what the buffer of a UOp holds after the last launch. Raises CannotPack."""
         held = self.held.get(find_buffer(u))
         if held is None:
             return self.packer.pack_memory(u)
         return held
 
-    def list_writers(self, buffer: UOp) -> list[int]:
-        """Returns the numbers of the launches that write a buffer."""
-        return [
-            number
-            for number, launch in enumerate(self.launches)
-            if buffer in [launch.buffers[written] for written in self._list_written(launch)]
-        ]
-
     def find_slot(self, u: UOp) -> int:
-        """Returns the position of what an output of the graph of kernels is in the end. Raises CannotPack."""
+        """Returns the slot of an output after the last launch. Raises CannotPack."""
         base = find_base(u)
         buffer = find_buffer(base)
         if base.op.name not in {"AFTER", *_MEMORY} or buffer not in self.held:
@@ -65,7 +54,6 @@ class OrderedKernels:
 
     def _run(self, launch: ScheduledKernel) -> None:
         slots = tuple(map(self._find_held, launch.buffers))
-        self.given.append(slots)
         nodes = self.packer.graph.nodes
         if launch.ast.op.name == "COPY":
             held = nodes[slots[0]]
@@ -95,7 +83,7 @@ class OrderedKernels:
     # *** states of memory
 
     def find_wrong_read(self, nodes: PassNodes) -> WrongRead | None:
-        """Returns the first read of memory in another state than the graph of kernels has it there."""
+        """Returns the first read of memory that is not in the state that the graph of kernels says."""
         found = self._find_wrong_read()
         if found is None:
             return None
@@ -140,7 +128,7 @@ class OrderedKernels:
         return None
 
     def _match_kernels(self) -> dict[int, Sequence[UOp]]:
-        """Returns for each launch what its kernel is given in the graph of kernels: memory in its states."""
+        """Returns the arguments of each launch in the graph of kernels: states of memory."""
         by_key: dict[Any, list[Sequence[UOp]]] = {}
         for u in self.graph.toposort():
             known = kernel_of(u)
@@ -150,13 +138,13 @@ class OrderedKernels:
         matched: dict[int, Sequence[UOp]] = {}
         for number, launch in enumerate(self.launches):
             found = by_key.get((launch.ast, launch.buffers), [])
-            # of two that are alike nobody says which is which
+            # two equal kernels cannot be told apart
             if len(found) == 1:
                 matched[number] = found[0]
         return matched
 
     def _find_writer(self, state: UOp, buffer: UOp) -> int | None:
-        """Returns the launch that leaves memory in a state, None where no launch has written it."""
+        """Returns the launch that leaves memory in a state, None if no launch has written it."""
         if state.op.name != "AFTER":
             return None
         found = [kernel_of(one) or kernel_of(one.src[0]) for one in state.src[1:]]
@@ -180,7 +168,8 @@ class OrderedKernels:
         return sorted({node.arg for node in kernel.graph.nodes if node.op == "load"})
 
     def number_kernel(self, number: int) -> int | None:
-        """Returns the number of the compute kernel of a launch: those that differ in a variable alone are one."""
+        """Returns the number of the compute kernel of a launch. Launches that differ in a variable only are one
+        kernel."""
         if not self.launches[number].is_compute:
             return None
         seen: dict[Any, int] = {}

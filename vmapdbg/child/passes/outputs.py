@@ -1,7 +1,7 @@
-"""Which UOp of each graph stands for an output of the schedule. Runs in the child.
+"""Finds the outputs of a schedule, and the buffers of the snippet, in the graph after each pass. Runs in the child.
 
-Until 0.12 the scheduler numbers the UOps of the tensor graph, and their numbers go with them as tags. From 0.13 on it
-makes a graph of writes to buffers first; what is written stays at its place in the graph's root.
+Until 0.12 the scheduler numbers the UOps of the tensor graph and keeps the numbers as tags. From 0.13 on it first makes
+a graph of writes to buffers; each write keeps its place in the graph's root.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def choose_chains(seen: Watched) -> list[Chain]:
 
 
 def follow_outputs(chains: Sequence[Chain]) -> tuple[dict[int, UOp], list[Followed]]:
-    """Returns the outputs in the graph that the first chain is given, and what they are after each pass."""
+    """Returns the outputs in the first graph, and in the graph after each pass."""
     wanted = dict(enumerate(chains[0].runs[0].before.src))
     if chains[0].function == "get_rangeify_map":
         bases = {number: find_base(u) for number, u in wanted.items()}
@@ -74,7 +74,7 @@ def _follow_tags(runs: Sequence[PassRun]) -> list[Followed]:
         if isinstance(tag, tuple) and tag:
             tags[number] = tag[0]
     followed: list[Followed] = []
-    # where the tags are gone: what stood where before they went
+    # number of the output at each place of the root, for graphs without tags
     order: list[int | None] = []
     for run in runs:
         found = _find_tagged(run.after, tags)
@@ -109,8 +109,7 @@ def _walk_views(u: UOp) -> list[UOp]:
 
 
 def _find_places(run: PassRun, known: dict[int, UOp]) -> dict[int, UOp]:
-    """Returns what each output is after a pass, from what it was before: at the same place of the root, or a view of
-    what is at one."""
+    """Returns each output after a pass: it is at the same place of the root, or a view of such a UOp."""
     before, after = run.before.src, run.after.src
     if len(before) != len(after):
         return {}
@@ -133,7 +132,7 @@ def move_views(u: UOp, base: UOp) -> UOp:
 
 
 def _find_memory(run: PassRun, known: dict[int, UOp]) -> dict[int, UOp]:
-    """Returns what stands for the buffer of each output after a pass: tinygrad may leave out the views of it."""
+    """Returns the buffer of each output after a pass: tinygrad may remove its views."""
     before, after = run.before.src, run.after.src
     if len(before) != len(after):
         return {}
@@ -157,14 +156,14 @@ def _find_slot(buffer: UOp) -> int | None:
 
 
 class BufferFollower:
-    """Packs what buffers hold. `find_own` returns the BUFFER of the snippet that a leaf of any graph stands for, None
-    for another."""
+    """Packs what buffers hold. `find_own` returns the BUFFER of the snippet for a leaf of any graph, None for another
+    leaf."""
 
     def __init__(self, packer: MixedPacker, find_own: Callable[[UOp], UOp | None]):
         self.packer, self.find_own = packer, find_own
 
     def pack_memory(self, sink: UOp, buffer: UOp) -> int:
-        """Returns the position of what a buffer holds when all of a graph is done. Raises CannotPack."""
+        """Returns the slot of what a buffer holds when the whole graph has run. Raises CannotPack."""
         states, assigns = self._find_writes(sink, buffer)
         if states:
             last = states[-1]
@@ -197,8 +196,8 @@ class BufferFollower:
         return states, assigns
 
     def explain(self, run: PassRun, buffer: UOp, found: Difference, nodes: KnownNodes) -> WrongRewrite | None:
-        """Returns the first rewrite of a pass that makes something else of a write to a buffer, or a write of something
-        else. `found` is how its contents differ; `nodes` knows which node of the Capture a UOp stands for."""
+        """Returns the first rewrite of a pass that replaces a write to a buffer by something else, or something else by
+        a write. `found` is how its contents differ; `nodes` has the nodes of the Capture."""
         for old, new in run.rewrites:
             kind = self._judge(old, new, buffer)
             if kind is not None:
@@ -217,7 +216,7 @@ class BufferFollower:
 
 
 def find_target(assign: UOp, ops: Container[str] = _BELOW_TARGET) -> UOp:
-    """Returns what an ASSIGN writes to, below all of some ops: those that only look at memory."""
+    """Returns the target of an ASSIGN under all of `ops`."""
     u = assign.src[0]
     while u.op.name in ops:
         u = u.src[0]

@@ -69,14 +69,14 @@ def follow(follower: ScheduleFollower, schedule: model.Schedule) -> SchedulePath
 
 
 def choose_followed(mode: Any, request: ValueRequest) -> Iterator[FollowedCall]:
-    """Yields the schedules that are looked at."""
+    """Yields the chosen schedules."""
     for one in getattr(mode.collector, "followed", []):
         if one.schedule >= 0 and request.schedule in (None, one.schedule):
             yield one
 
 
 def find_nodes(passed: Any, one: FollowedCall) -> PassNodes:
-    """Returns what is known of the nodes of a schedule; `passed` is the record of its pass, None: there is none."""
+    """Returns the known nodes of a schedule; `passed` is the record of its pass, None if there is no record."""
     if passed is None:
         return PassNodes(one.schedule, {}, {}, {}, [])
     from vmapdbg.child.capture.view import View
@@ -101,7 +101,7 @@ def _add_lines(output: OutputPath, lines: dict[int | None, str | None]) -> Outpu
 
 
 def write(request: ValueRequest, capture: model.Capture, paths: list[SchedulePath], stopped: bool) -> None:
-    """Writes what is known so far; `stopped` says that there is more to come, which Ctrl-C may take away."""
+    """Writes what is known so far. `stopped`: there is more to come, which Ctrl-C may prevent."""
     data = {"capture": to_data(capture), "report": to_data(ValueReport(tuple(paths), stopped))}
     write_atomically(request.output, json.dumps(data, separators=(",", ":"), allow_nan=False))
 

@@ -33,7 +33,7 @@ Progress = Callable[[str], object]
 
 @dataclass(frozen=True)
 class Step:
-    """Something that should not change a value."""
+    """A change from `old` to `new` that should keep the value."""
 
     kind: RewriteKind
     old: UOp
@@ -53,7 +53,7 @@ class StepFinder:
         self.tried = self.skipped = 0
         self._end = time.monotonic() + MOST_SECONDS
         self._known: dict[tuple[UOp, UOp], Difference | None] = {}
-        # the step ranges of the difference that was found last, and those of them that only its right side has
+        # the step ranges of the last difference, and those that only its second side has
         self._found_ranges: tuple[Sequence[int], Sequence[int]] = ((), ())
 
     @property
@@ -62,8 +62,8 @@ class StepFinder:
         return time.monotonic() > self._end
 
     def find(self, nodes: KnownNodes) -> WrongRewrite | None:
-        """Returns the first step that changes a value, None where none of those does that can be evaluated. `nodes`
-        knows which node of the Capture a UOp stands for."""
+        """Returns the first step that changes a value, None if no step that can be evaluated does. `nodes` has the
+        nodes of the Capture."""
         if find_range_map(self.run) is None:
             step = self._find_below(self.output, with_itself=True)
         else:
@@ -77,7 +77,7 @@ class StepFinder:
     # *** rewrites
 
     def _find_below(self, u: UOp, with_itself: bool) -> Found | None:
-        """Returns the first step by which a UOp, or what it is made from, gets another value."""
+        """Returns the first step that changes the value of a UOp or of an ancestor."""
         for k in u.toposort():
             if (k is u and not with_itself) or k not in self.made or k.op.name in _VALUELESS:
                 continue
@@ -87,8 +87,8 @@ class StepFinder:
         return None
 
     def _explain(self, k: UOp) -> Found | None:
-        """Returns the rewrite by which a UOp gets another value, although what it is made from does not: one after the
-        other, as tinygrad makes them."""
+        """Returns the rewrite that changes the value of a UOp whose sources keep theirs. It goes through the rewrites
+        in tinygrad's order."""
         for _ in range(_MOST_REWRITES):
             found = self._explain_stores(k)
             if found is not None:
@@ -126,7 +126,7 @@ class StepFinder:
         return None
 
     def _differ(self, old: UOp, new: UOp) -> Difference | None:
-        """Returns how two UOps that should have one value differ; None where that cannot be told, too."""
+        """Returns how two UOps that should have the same value differ; None if they agree, or if that is unknown."""
         if old is new or new.op.name in _VALUELESS:
             return None
         if (old, new) not in self._known:
@@ -150,8 +150,7 @@ class StepFinder:
     # *** ranges
 
     def _find_ranged(self) -> Found | None:
-        """Returns the first node of the tensor graph that has, at its ranges, another value than before; or whose
-        buffer has."""
+        """Returns the first node of the tensor graph whose value at its ranges, or whose buffer, is not as before."""
         range_map = find_range_map(self.run)
         assert range_map is not None
         buffers: dict[UOp, list[UOp]] = {}
@@ -170,7 +169,7 @@ class StepFinder:
         return None
 
     def _pack_ranged(self, x: UOp, got: UOp, ranges: Any) -> tuple[int, int]:
-        """Packs a node at its ranges, and what became of it; a buffer of that at the ranges that it is closed over."""
+        """Packs a node at its ranges, and its replacement; a buffer is read at the ranges that it is closed over."""
         right = self._pack_at_ranges(x, ranges)
         found = self.packer.pack(got)
         if got.op.name in STAGES and got.src[0] is self.made[x]:
@@ -208,13 +207,13 @@ class StepFinder:
         )
 
     def _render_ranges(self, names: Sequence[int]) -> tuple[str, ...]:
-        """Returns what tinygrad calls the ranges that step ranges stand for."""
+        """Returns tinygrad's names of step ranges."""
         found = (self.packer.find_range(name) for name in names)
         return tuple(r.render(simplify=False) for r in found if r is not None)
 
 
 def find_range_map(run: PassRun) -> dict[UOp, Any] | None:
-    """Returns the ranges that a pass gives to each node of the tensor graph; None for any other pass."""
+    """Returns the ranges that a pass gives to each node of the tensor graph; None for a pass that gives no ranges."""
     context = run.context
     if context.bpm is None:
         return None
@@ -222,7 +221,7 @@ def find_range_map(run: PassRun) -> dict[UOp, Any] | None:
 
 
 def find_rule_of(run: PassRun, old: UOp, new: UOp) -> str | None:
-    """Returns where the rule of a pass stands that made one UOp of another: the first that matches, as for tinygrad."""
+    """Returns the `file:line` of the first rule of a pass that replaces one UOp by another, None if unknown."""
     context = run.context
     for matcher in (context.pm, context.bpm):
         rule = matcher and find_rule(matcher, old, context.ctx, new)
@@ -232,12 +231,12 @@ def find_rule_of(run: PassRun, old: UOp, new: UOp) -> str | None:
 
 
 def find_rule(matcher: Any, before: UOp, context: Any, after: UOp) -> str | None:
-    """Returns the `file:line` of the rule that makes one UOp of another; a rule that counts makes another each time, so
-    that one with the same op counts, too."""
+    """Returns the `file:line` of the rule that replaces one UOp by another. A result with the same op is enough: a rule
+    that counts makes a new UOp each time."""
     for rule in matcher.pdict.get(before.op, ()):
         try:
             made = rule[1](before, context)
-        except Exception:  # a rule may need what is no more as it was
+        except Exception:  # a rule may need a state that is gone
             continue
         if made is not None and made is not before and (made is after or made.op is after.op):
             return shorten_place(*rule[0].location)

@@ -4,7 +4,6 @@ its rewrites. Runs in the child."""
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
 import sys
 from collections.abc import Callable, Mapping
@@ -27,12 +26,10 @@ UOp = Any
 SCHEDULERS = frozenset({"transform_to_call", "get_kernel_graph", "get_rangeify_map"})
 """The functions of tinygrad's that take a graph through passes."""
 INDICES = frozenset({"index", "weakint"})
-"""What numbers of places are, which are no values of the program."""
+"""The dtypes of indices, which are no values of the program."""
 _REWRITES = frozenset({"unified_rewrite", "walk_rewrite"})
 _DECIDES = "tinygrad_overlay.schedule._parts"
-"""The overlay's module that decides what is stored, within a pass."""
-_KERNELS = frozenset({"STORE", "END"})
-"""What a kernel is made of."""
+"""The module of the overlay that decides inside of a pass what is stored."""
 _ENTRY = "graph_rewrite"
 _NAMELESS = "a rewrite without a name"
 _SHARDED = frozenset({"MULTI", "UNSHARD", "MSTACK", "MSELECT", "ALLREDUCE"})
@@ -40,9 +37,8 @@ _SHARDED = frozenset({"MULTI", "UNSHARD", "MSTACK", "MSELECT", "ALLREDUCE"})
 
 @dataclass
 class PassRun:
-    """One rewrite of a whole graph by the scheduler: its name, the `file:line` that asks for it, the graph before and
-    after it. `rewrites` are what its rules made of what, in order; `context` is tinygrad's RewriteContext. `inner` are
-    the rewrites that made a kernel of a part of the graph meanwhile."""
+    """One rewrite of a whole graph by the scheduler: its name, the `file:line` of its call, and the graph before and
+    after it. `rewrites` has each (before, after) of its rules in order; `context` is tinygrad's RewriteContext."""
 
     name: str
     place: str | None
@@ -50,25 +46,12 @@ class PassRun:
     context: Any
     after: UOp = None
     rewrites: list[tuple[UOp, UOp]] = field(default_factory=list)
-    inner: list[PassRun] = field(default_factory=list)
-
-    @functools.cached_property
-    def made(self) -> dict[UOp, UOp]:
-        """What became of each UOp of the graph before the pass, and of those on the way: from the root down a rule is
-        applied to what another one made before tinygrad notes what comes out."""
-        replaced: dict[UOp, UOp] = dict(self.context.replace)
-        rewritten = dict(self.rewrites)
-        for first, last in list(replaced.items()):
-            u = first
-            while (u := rewritten.get(u)) is not None and u not in replaced:
-                replaced[u] = last
-        return replaced
 
 
 @dataclass
 class Chain:
-    """The passes that one call of a function of the scheduler's makes, in order. It may be called again, where what it
-    made is dropped, and within a call, for a part of the graph."""
+    """The passes of one call of a function of the scheduler, in order. There may be further calls: for another attempt,
+    or for a part of the graph."""
 
     function: str
     frame: FrameType | None
@@ -77,7 +60,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class Created:
-    """A schedule that was made: the graph of kernels, and the launches in order, as tinygrad has them."""
+    """A new schedule of tinygrad: the graph of kernels, and the launches in order."""
 
     graph: UOp
     launches: Any
@@ -92,18 +75,16 @@ class Watched:
 
 
 class PassWatcher:
-    """Keeps in `seen` what happens while it `is_on`."""
+    """Keeps the passes in `seen` while it `is_on`."""
 
     def __init__(self) -> None:
         self.is_on = False
         self.seen = Watched()
         # id of a RewriteContext -> the pass that it belongs to
         self._runs: dict[int, PassRun] = {}
-        # the pass that runs now
-        self._running: PassRun | None = None
 
     def watch(self) -> None:
-        """Wraps what every rewrite of a graph goes through. Raises UnknownShape."""
+        """Wraps the functions that rewrite graphs. Raises UnknownShape."""
         from tinygrad.uop import ops
 
         context: Any = vars(ops)["RewriteContext"]
@@ -114,7 +95,7 @@ class PassWatcher:
             changes.wrap(context, "pm_rewrite", self._on_rule, "self", "x")
             changes.wrap(context, "cached_bpm_rewrite", self._on_rule, "self", "x")
         creator = CREATED.find()
-        # without it the order of the kernels is not known
+        # without it the order of the kernels is unknown
         if creator is not None:
             module, name = creator
             with load_patching().Changes("passes of the scheduler") as changes:
@@ -139,8 +120,6 @@ class PassWatcher:
         return made
 
     def _on_rewrite(self, rewrite: Callable[..., UOp], context: Any, root: UOp) -> UOp:
-        if self._running is not None and root.op.name in _KERNELS:
-            return self._keep_inner(self._running, rewrite, context, root)
         if not self.is_on or not is_whole(root):
             return rewrite(context, root)
         frame = find_scheduler(sys._getframe(1))
@@ -148,25 +127,13 @@ class PassWatcher:
             return rewrite(context, root)
         run = PassRun(*find_name(sys._getframe(1)), root, context)
         chain = self._find_chain(frame)
-        self._runs[id(context)] = self._running = run
-        try:
-            run.after = rewrite(context, root)
-        finally:
-            self._running = None
-            self._runs.pop(id(context), None)
-        # of one that raises nothing comes
-        chain.runs.append(run)
-        return run.after
-
-    def _keep_inner(self, outer: PassRun, rewrite: Callable[..., UOp], context: Any, root: UOp) -> UOp:
-        """Keeps how a pass makes a kernel of a STORE."""
-        run = PassRun(*find_name(sys._getframe(2)), root, context)
         self._runs[id(context)] = run
         try:
             run.after = rewrite(context, root)
         finally:
             self._runs.pop(id(context), None)
-        outer.inner.append(run)
+        # a pass that raises is left out
+        chain.runs.append(run)
         return run.after
 
     def _on_rule(self, rewrite: Callable[..., UOp | None], context: Any, x: UOp) -> UOp | None:
@@ -177,7 +144,7 @@ class PassWatcher:
         return made
 
     def _find_chain(self, frame: FrameType) -> Chain:
-        """Returns the chain of a call, as the last one: another call may have begun and ended within it."""
+        """Returns the chain of a call and moves it to the end: another call may have run inside of it."""
         chains = self.seen.chains
         known = next((i for i, chain in enumerate(chains) if chain.frame is frame), None)
         chains.append(Chain(frame.f_code.co_name, frame) if known is None else chains.pop(known))
@@ -185,15 +152,15 @@ class PassWatcher:
 
 
 def is_whole(root: UOp) -> bool:
-    """Tells whether a UOp is the root of a graph of values: what simplifies indices has one for these."""
+    """Returns whether a UOp is the root of a graph of values; a simplification of indices has a root of indices."""
     if root.op.name != "SINK" or not root.src:
         return False
     return any(name_dtype(u.dtype) not in INDICES for u in root.src)
 
 
 def find_scheduler(frame: FrameType | None) -> FrameType | None:
-    """Returns the frame of the scheduler's function that a rewrite is a pass of; None for one within another one, and
-    for one by which the overlay finds out what a kernel costs."""
+    """Returns the frame of the scheduler's function whose pass a rewrite is; None for a rewrite inside of a rewrite,
+    and for a rewrite that estimates costs for the overlay."""
     while frame is not None:
         name = frame.f_code.co_name
         if name in SCHEDULERS:
@@ -205,14 +172,14 @@ def find_scheduler(frame: FrameType | None) -> FrameType | None:
 
 
 def find_name(frame: FrameType | None) -> tuple[str, str | None]:
-    """Returns what tinygrad calls the rewrite that a frame is in, and the `file:line` that asks for it."""
+    """Returns tinygrad's name of the rewrite of a frame, and the `file:line` of its call."""
     while frame is not None and frame.f_code.co_name != _ENTRY:
         frame = frame.f_back
     if frame is None:
         return _NAMELESS, None
     name = frame.f_locals.get("name") or _NAMELESS
     file = frame.f_code.co_filename
-    # wrappers that count time stand around it, in the same file
+    # wrappers that measure time are in the same file
     while frame is not None and frame.f_code.co_filename in {file, contextlib.__file__}:
         frame = frame.f_back
     if frame is None:
@@ -225,9 +192,9 @@ def find_name(frame: FrameType | None) -> tuple[str, str | None]:
 
 @dataclass
 class FollowedCall:
-    """One call of `Tensor.realize` that was scheduled: `call` is its evidence, `scheduled` the graph that the scheduler
-    was given, and `seen` what became of it: no passes where the schedule came from tinygrad's cache. `origin` has what
-    the rewrites made, with the node that it stands for, where tinygrad is observed."""
+    """A scheduled call of `Tensor.realize`: `call` has its evidence, `scheduled` is the graph for the scheduler, and
+    `seen` has its passes: none if the schedule came from tinygrad's cache. `origin` maps a UOp that a rewrite made to
+    its node, if tinygrad is observed."""
 
     call: RealizeCall
     scheduled: UOp = None

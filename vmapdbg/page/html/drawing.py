@@ -91,14 +91,17 @@ class Drawing:
         return re.findall(r'data-node="(b?\d+:\d+)"', svg)
 
 
+KernelRows = dict[tuple[int, int], list[tuple[int, KernelRow]]]
+"""The rows of each kernel, with their numbers in the page, by schedule and number of the kernel."""
+
+
 @dataclass(frozen=True)
 class Side:
-    """The kernels of one side of a page: `rows` has the page's rows of each kernel, with their numbers, by schedule and
-    number. `name_node` names a node of the side."""
+    """The kernels of one side of a page. `name_node` names a node of the side."""
 
     name: str
     capture: Capture
-    rows: Mapping[tuple[int, int], list[tuple[int, KernelRow]]]
+    rows: KernelRows
     name_node: Callable[[NodeKey], str]
 
 
@@ -112,12 +115,7 @@ def draw_view(
     captures = {"before": view.before, "after": view.after}
     if not view.is_pair:
         captures.pop("before")
-    found: dict[str, dict[tuple[int, int], list[tuple[int, KernelRow]]]] = {name: {} for name in captures}
-    for number, row in rows:
-        for place in row.places:
-            for side, schedule, kernels in list_sides(place):
-                for kernel in kernels if side in found else ():
-                    found[side].setdefault((schedule, kernel.number), []).append((number, row))
+    found = _list_rows(rows)
     sides = {name: Side(name, captures[name], found[name], partial(name_node, name)) for name in captures}
     chosen, undrawn = _choose_schedules(view, rows)
     programs = {name: group_kernels(View.of_one(capture)) for name, capture in captures.items()}
@@ -136,6 +134,16 @@ def draw_view(
             indexes = {"before": pair.before, "after": pair.after}
             waiting.append([wait for name, side in sides.items() for wait in start(side, indexes[name])])
         return [Drawing(tuple(wait() for wait in pictures)) for pictures in waiting], undrawn
+
+
+def _list_rows(rows: Sequence[tuple[int, KernelRow]]) -> dict[str, KernelRows]:
+    found: dict[str, KernelRows] = {"before": {}, "after": {}}
+    for number, row in rows:
+        for place in row.places:
+            for side, schedule, kernels in list_sides(place):
+                for kernel in kernels:
+                    found[side].setdefault((schedule, kernel.number), []).append((number, row))
+    return found
 
 
 def _choose_schedules(view: View, rows: Sequence[tuple[int, KernelRow]]) -> tuple[list[ScheduleDiff], int]:
