@@ -215,7 +215,7 @@ def test_a_setting(copy: Copy) -> None:
 
 @pytest.mark.slow
 def test_a_json_field(copy: Copy) -> None:
-    assert_in_table("a JSON field", "vmapdbg/model/capture.py", "vmapdbg/child/extract/")
+    assert_in_table("a JSON field", "vmapdbg/model/capture.py", "vmapdbg/child/capture/")
     copy.replace(
         "vmapdbg/model/capture.py",
         "    measured: Measured | None = None\n",
