@@ -46,13 +46,9 @@ def read_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.net", description="Keeps, or compares, what commands print.")
     parser.add_argument("action", choices=("record", "compare"))
     parser.add_argument("--data", type=Path, default=ROOT / ".cache" / "net", help="where the outputs are")
-<<<<<<< HEAD
-    parser.add_argument("--only", default="", metavar="SUBSTRING", help="only programs with this in their names")
-=======
     parser.add_argument(
         "--only", type=split, default=[""], metavar="A,B", help="programs with one of these in their names"
     )
->>>>>>> net
     parser.add_argument("--states", type=split, default=list(STATES), help=f"of {','.join(STATES)}")
     parser.add_argument(
         "--views",
@@ -67,11 +63,7 @@ def read_arguments() -> argparse.Namespace:
     if unknown:
         parser.error(f"unknown state {', '.join(unknown)}: choose from {', '.join(STATES)}")
     if not list_programs(asked.only):
-<<<<<<< HEAD
-        parser.error(f"no program has {asked.only} in its name")
-=======
         parser.error(f"no program has {' or '.join(asked.only)} in its name")
->>>>>>> net
     asked.data = asked.data.absolute()
     return asked
 

@@ -140,28 +140,18 @@ def list_views(state: str, wanted: Sequence[str]) -> list[View]:
     return [view for view in views if not wanted or view.is_wanted(wanted)]
 
 
-<<<<<<< HEAD
-def list_programs(only: str = "") -> list[Path]:
-    """Returns the samples, and the first of the programs that were found, with `only` in their names. A program that
-    hangs on any release is left out: what it was doing when it was stopped depends on time."""
-=======
 def list_programs(only: Sequence[str] = ("",)) -> list[Path]:
     """Returns the samples, and the first of the programs that were found, with a string of `only` in their names.
 
     A program that hangs on any release is left out: what it was doing when it was stopped depends on time.
     """
->>>>>>> net
     found = [
         file
         for file in sorted((ROOT / "tests" / "found" / "programs").glob("*.py"))
         if ": hang" not in file.read_text(encoding="utf-8")
     ]
     programs = [*sorted((ROOT / "samples").glob("*.py")), *found[:_MOST_FOUND]]
-<<<<<<< HEAD
-    return [file for file in programs if only in file.stem]
-=======
     return [file for file in programs if any(part in file.stem for part in only)]
->>>>>>> net
 
 
 def find_subjects(file: Path) -> dict[str, str]:

@@ -28,17 +28,12 @@ _warm: set[str] = set()
 """The commands whose modules this process has imported."""
 _SCRUBBED = {
     r"\d{4}-\d\d-\d\d \d\d:\d\d": "DATE",
-<<<<<<< HEAD
-    r"(vmapdbg\"?:? \"?)\d+\.\d+\.\d+": r"\1VERSION",
-    r"(\"name\": \"vmapdbg\",\s+\"version\": \")[\d.]+": r"\1VERSION",
-=======
     # of two captures that were saved in the same minute the tool prints one date
     r"saved DATE, saved DATE": "saved DATE",
     r"(vmapdbg\"?:? \"?)\d+\.\d+\.\d+": r"\1VERSION",
     r"(\"name\": \"vmapdbg\",\s+\"version\": \")[\d.]+": r"\1VERSION",
     # of a traceback of the tool's own the last lines are kept: the lines of its code are about to move
     r'  File "(ROOT/(vmapdbg|tests/net)/|<frozen runpy>|[^"]*/site-packages/click/).*\n(    .*\n)*': "",
->>>>>>> net
     r" at 0x[0-9a-f]+": " at ADDRESS",
     r"/tmp/(vmapdbg-|tmp)\w+": "TEMP",
 }

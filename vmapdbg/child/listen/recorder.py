@@ -181,6 +181,9 @@ class ObservingRecorder(Recording[ObservedSchedule], Observer):
             node = found.get(written)
             if node is None and len(found) == 1:
                 node = next(iter(found.values()))
+            if node is None and written is not None:
+                # a kernel whose AST changed after the pass: the memory that it writes still names its node
+                node = passed.held.get(written)
             if node is not None and written is not None:
                 passed.held.setdefault(written, node)
             kernel = ObservedKernel(launch.ast, launch.buffers, launch.is_compute, launch.variables, node)
