@@ -200,8 +200,14 @@ class Finder:
     def find_spec(name, path, target=None):
         if name != NAME: return None
         spec = PathFinder.find_spec(name, path, target)
-        run = spec.loader.exec_module
-        spec.loader.exec_module = lambda module: (run(module), change(module))
+        run, read = spec.loader.exec_module, spec.loader.get_data
+        def exec_module(module):
+            run(module)
+            if not hasattr(module, "is_changed"): change(module)
+        # the tool compiles some modules itself: these get the change as source
+        source = "\\nimport sys\\nmodule, is_changed = sys.modules[__name__], True\\n" + {change!r}
+        spec.loader.exec_module = exec_module
+        spec.loader.get_data = lambda path: read(path) + (source.encode() if path.endswith(".py") else b"")
         return spec
 sys.meta_path.insert(1, Finder)
 from tinygrad import Tensor

@@ -37,7 +37,7 @@ NOT_PRINTED = {
     ("lint.md", "vmapdbg lint [SNIPPET"): "what can be typed",
     ("report.md", "%load_ext"): "a cell of a notebook",
     ("report.md", "%%vmapdbg"): "a cell of a notebook",
-    ("tinygrads.md", "any one of these 7 decisions"): "a search; tests/releases/test_decisions.py makes one like it",
+    ("tinygrads.md", "each of these 7 decisions"): "a search; tests/releases/test_decisions.py makes one like it",
 }
 
 

@@ -371,7 +371,8 @@ def test_an_input_that_changed_has_a_code_of_its_own() -> None:
     both = replace(check, outputs=(changed, stale), buffers=())
     overwritten, read = make_findings(lost_range(fixed=True), CheckReport((both,)))
     assert (overwritten.code, read.code) == (OVERWRITTEN, STALE_READ)
-    assert "where assigned buffer 0 is read after the write to it, and it should be read before" in read.message
+    assert "it is the value from reading assigned buffer 0 after the write to it" in read.message
+    assert "it should be read before the write" in read.message
 
 
 def test_a_replay_that_reads_what_it_has_written_over_has_the_code_of_an_overwritten_input() -> None:
@@ -381,7 +382,7 @@ def test_a_replay_that_reads_what_it_has_written_over_has_the_code_of_an_overwri
     replay = replace(check, outputs=(one, more), buffers=(), replay=1)
     first, second = make_findings(lost_range(fixed=True), CheckReport((replay,)))
     assert (first.code, second.code) == (OVERWRITTEN, OVERWRITTEN)
-    assert "where input 1 of the function is read after the replay has written over it" in first.message
+    assert "from reading input 1 of the function after the replay has overwritten it" in first.message
     all_of_them = "input 0 of the function and input 2 of the function and 1 buffer that is no input are read"
     assert all_of_them in second.message
 

@@ -33,6 +33,7 @@ class Mode:
     def __init__(self, request: Request):
         self.request, self.job = request, request.job
         self.recorder = ObservingRecorder()
+        self.recorder.is_strict = self.job.patches is not None
         if self.job.choices:
             from vmapdbg.child.capture.choices import make_choices
 
@@ -71,8 +72,8 @@ class Mode:
         listen(self.recorder, self.tensor_ready)
 
     def tensor_ready(self, module: ModuleType) -> None:
-        """Hooks the rest in, once `tinygrad.tensor` is imported. A hook that does not fit this tinygrad is left out."""
-        lost = self.recorder.lost
+        """Hooks the rest in, once `tinygrad.tensor` is imported. A hook that does not fit an observed
+        tinygrad is left out."""
         if self.request.evidence is not None:
             self._collect(module, Path(self.request.evidence))
         if self.job.values:
@@ -83,7 +84,7 @@ class Mode:
             if self.shadow is not None:
                 self.shadow.watch(module)
         except ImportError as unknown:
-            lost.append(f"launches: {unknown}")
+            self.recorder.leave_out("launches", unknown)
 
     def _collect(self, module: ModuleType, folder: Path) -> None:
         """Has what `check` compares kept in a folder."""
@@ -93,7 +94,7 @@ class Mode:
             collector = (self.collector_kind or ObservedCollector)(folder, self.recorder)
             collector.watch(module)
         except ImportError as unknown:
-            self.recorder.lost.append(f"the values that check compares: {unknown}")
+            self.recorder.leave_out("the values that check compares", unknown)
             return
         if self.is_judged:
             collector.wait_for_oracle()
@@ -105,7 +106,7 @@ class Mode:
         try:
             note_values(module, lambda: len(recorder.schedules), lambda o: recorder.schedules[-1].outputs.append(o))
         except ImportError as unknown:
-            recorder.lost.append(f"values of realized tensors: {unknown}")
+            recorder.leave_out("values of realized tensors", unknown)
 
     def find_nodes(self) -> KnownNodes:
         """Returns what is known of the nodes of the last schedule."""

@@ -19,7 +19,7 @@ class ObservedCollector(Collector):
 
     def __init__(self, folder: Path, recorder: ObservingRecorder):
         super().__init__(folder, recorder)
-        self.lost = recorder.lost
+        self.observing = recorder
 
     def watch(self, tensor_module: ModuleType) -> None:
         """Wraps what can be wrapped. Raises UnknownShape where `Tensor.realize` is not what it should be."""
@@ -33,7 +33,7 @@ class ObservedCollector(Collector):
             with load_patching().Changes("evidence for check") as changes:
                 declare(changes)
         except ImportError as unknown:
-            self.lost.append(f"{part}: {unknown}")
+            self.observing.leave_out(part, unknown)
 
     def make_call(self, asked: Sequence[Any]) -> ObservedCall:
         return ObservedCall(self.folder, asked)

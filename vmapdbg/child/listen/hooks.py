@@ -150,7 +150,7 @@ class _Hooks:
         }
         for name, part in lost.items():
             if name not in self._put:
-                self.recorder.lost.append(f"{part}: this tinygrad has no {name}")
+                self.recorder.leave_out(part, f"this tinygrad has no {name}")
 
     # *** what is watched
 

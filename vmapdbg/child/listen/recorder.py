@@ -24,6 +24,7 @@ from vmapdbg.child.listen.records import (
     UOp,
     Verdict,
 )
+from vmapdbg.install.import_hook import OverlayError
 from vmapdbg.install.observer import Observer
 
 Choose = Callable[[ObservedPass, int], str | None]
@@ -62,6 +63,8 @@ class ObservingRecorder(Recording[ObservedSchedule], Observer):
         self.schedules: list[ObservedSchedule] = []
         # what hooks found missing; with what the adapter misses it is `missing`
         self.lost: list[str] = []
+        # with the overlay a part that cannot be observed is an error: the release is known
+        self.is_strict = False
         self.lines: UserLines | None = None
         self.read_settings: Callable[[], dict[str, Any]] = dict
         self._by_key: dict[bytes, ObservedPass] = {}
@@ -81,6 +84,12 @@ class ObservingRecorder(Recording[ObservedSchedule], Observer):
     @property
     def missing(self) -> list[str]:
         return [*self.lost, *self.adapter.missing]
+
+    def leave_out(self, part: str, why: object) -> None:
+        """Notes that a part of tinygrad cannot be observed. Raises OverlayError if the recorder is strict."""
+        if self.is_strict:
+            raise OverlayError(str(why))
+        self.lost.append(f"{part}: {why}")
 
     @property
     def origin(self) -> Mapping[UOp, UOp]:
