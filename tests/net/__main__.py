@@ -31,7 +31,11 @@ def main() -> int:
             total.differences += worked.differences
             total.unknown += worked.unknown
             seconds = time.monotonic() - began
-            print(f"{seconds:4.0f} s  {number}/{len(work)}  {work[done]}: {worked.outputs} outputs", file=sys.stderr)
+            differ = f", {len(worked.differences)} differ" if worked.differences else ""
+            print(
+                f"{seconds:4.0f} s  {number}/{len(work)}  {work[done]}: {worked.outputs} outputs{differ}",
+                file=sys.stderr,
+            )
     if records:
         print(f"{total.outputs} outputs recorded in {asked.data}")
         return 0
