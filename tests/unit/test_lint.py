@@ -142,6 +142,13 @@ def test_fewer_threads_for_less_work_are_fine() -> None:
     assert codes_of(after, one_kernel(make_access(), threads=64, executed_ops=2000)) == []
 
 
+def test_a_kernel_without_a_program_has_no_threads_to_lose() -> None:
+    refused = one_kernel(make_access(), threads=0, executed_ops=0)
+    before = one_kernel(make_access(), threads=64, executed_ops=2000)
+    assert codes_of(refused, before) == []
+    assert codes_of(before, refused) == []
+
+
 def test_another_graph_is_not_compared() -> None:
     after = one_kernel(make_access(), threads=1, executed_ops=2000)
     before = one_kernel(make_access(), threads=64, executed_ops=2000)

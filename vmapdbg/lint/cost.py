@@ -68,6 +68,9 @@ def find_lost_parallelism(capture: Capture, baseline: Capture | None) -> Iterato
         return
     for schedule, number, before in _pair_kernels(capture, baseline):
         kernel = schedule.kernels[number]
+        if not all(k.threads for k in (kernel, *before)):
+            # a kernel without a program
+            continue
         busiest = max(before, key=lambda k: k.executed_ops)
         # the ops of one thread; the baseline's kernels run one after the other
         serial = kernel.executed_ops / kernel.threads
