@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import linecache
 import os
+from dataclasses import is_dataclass
 from types import FrameType
 from typing import Any
 
 from vmapdbg.child.listen.deciding import Deciding, Test
 from vmapdbg.child.listen.instrument import known
 from vmapdbg.child.listen.records import OVERLAY, Condition, Decision, UOp
-from vmapdbg.install.overlay import overlay_dir
+from vmapdbg.install.overlay import OVERLAY_PACKAGE, overlay_dir
 
 _PLAIN = (bool, int, float, str, bytes, tuple, list, dict, set, frozenset, type(None))
 
@@ -85,7 +86,7 @@ def _read_condition(test: Test, holds: bool | None, values: dict[str, Any]) -> C
         is_code = callable(value) and not is_uop(value)
         # its repr is an address
         is_nameless = type(value).__repr__ is object.__repr__
-        if value is None or is_code or is_nameless or isinstance(value, (set, frozenset, dict)):
+        if value is None or is_code or is_nameless or isinstance(value, (set, frozenset, dict)) or _is_state(value):
             continue
         if not is_uop(value) and hasattr(value, "value") and hasattr(value, "key"):
             # a switch such as PCONTIG: what it is now
@@ -96,6 +97,13 @@ def _read_condition(test: Test, holds: bool | None, values: dict[str, Any]) -> C
             value = value.copy()
         parts[text] = value
     return Condition(test.line, test.text, holds, parts)
+
+
+def _is_state(value: Any) -> bool:
+    """Whether a value is the state of the overlay's pass. Its repr would print whole graphs."""
+    is_ours = type(value).__module__.startswith(OVERLAY_PACKAGE)
+    # BufferizeOpts of a node are as short as stock's
+    return is_ours and is_dataclass(value) and not hasattr(value, "addrspace")
 
 
 @functools.cache
