@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from vmapdbg.child.evidence.folder import ROOM, BlobsFull, EvidenceFolder
-from vmapdbg.child.evidence.graphs import Evidence
+from vmapdbg.child.evidence.graphs import Evidence, pack_graph
 from vmapdbg.child.evidence.launches import LaunchKeeper
 from vmapdbg.child.evidence.live_tensors import LiveTensors
 from vmapdbg.child.evidence.reference_evidence import ReferenceEvidence
@@ -19,10 +20,16 @@ from vmapdbg.child.listen.launches import find_inputs
 from vmapdbg.child.listen.outcomes import find_memory
 from vmapdbg.child.listen.replays import list_written, runs_captured_now
 from vmapdbg.child.switches import read_switches
+from vmapdbg.install.overlay import is_installed
 from vmapdbg.model.wording import first_line
 
 UOp = Any
 _NO_VALUES = {"NULL": "the NULL device computes nothing", "DISK": "it reads a DISK", "TINYFS": "it reads TINYFS"}
+
+# custom kernels, values on several devices, views of a DISK, symbolic shapes
+_NOT_REDUCED = frozenset(
+    {"KERNEL", "AFTER", "CUSTOM_KERNEL", "MULTI", "MSELECT", "MSTACK", "BUFFER_VIEW", "BIND", "DEFINE_VAR"}
+)
 
 
 class RealizeCall(ABC):
@@ -72,10 +79,20 @@ class RealizeCall(ABC):
         self.is_packed = self.evidence.reference is not None
         if is_later:
             return "TinyJit captures it, and runs it later"
+        self.evidence.graph = self._pack_for_reducer(sink)
         self.launches.note_inputs((u.buffer, names) for u, names in self.inputs.items())
         self.launches.live = LiveTensors(self.folder, self.inputs)
         self.reference.hand_ahead()
         return None
+
+    def _pack_for_reducer(self, sink: UOp) -> bytes | None:
+        """Returns the graph for `bisect --reduce`, pickled; None if tinygrad cannot compute it again from its inputs.
+        Only the patches are bisected, so only the overlay has it."""
+        nodes = sink.toposort()
+        is_sharded = any(len(names) != 1 for names in self.inputs.values())
+        if not is_installed() or is_sharded or any(u.op.name in _NOT_REDUCED for u in nodes):
+            return None
+        return pickle.dumps(pack_graph([root.base for root in self.roots], lambda u: self.inputs[u][0]))
 
     def finish(self, passes: Sequence[Any]) -> None:
         """Ends a call that returns; `passes` are the runs of the pass for its schedules, None for an unknown run."""
