@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import platform
 import sys
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -57,20 +57,19 @@ def build_capture(
     progress: Callable[[], object] = lambda: None,
     keeps_failed: bool = False,
     is_brief: bool = False,
-    settled: Container[int] = frozenset(),
 ) -> model.Capture:
     """Returns what was recorded, its kernels rendered for `target`. `patches` are the states of the overlay's patches,
     None without the overlay. `progress` is called for each kernel.
 
     Raises RendererMissing, and what tinygrad raises for a kernel that the target cannot have; with `keeps_failed` the
-    kernel has that error. `is_brief` is that of `View`, `settled` that of `capture.schedule.build_schedules`.
+    kernel has that error. `is_brief` is that of `View`.
     """
     built: tuple[model.Schedule, ...] = ()
     # without schedules tinygrad may be missing
     if schedules:
         from vmapdbg.child.capture.schedule import build_schedules
 
-        built = build_schedules(schedules, target, progress, keeps_failed, is_brief, settled)
+        built = build_schedules(schedules, target, progress, keeps_failed, is_brief)
     found = observed_version() if patches is None else installed_version()
     versions = model.Versions(__version__, found, platform.python_version())
     what = (model.SCHEMA, versions, snippet, target, dict(patches or {}), error, built, ())

@@ -48,8 +48,6 @@ class Mode:
 
             self.stopwatch = Stopwatch()
         self.shadow: Shadow | None = None
-        # whether an oracle may work beside the snippet, which says what it needs of the evidence
-        self.is_judged = False
 
     @property
     def is_brief(self) -> bool:
@@ -96,8 +94,6 @@ class Mode:
         except ImportError as unknown:
             self.recorder.leave_out("the values that check compares", unknown)
             return
-        if self.is_judged:
-            collector.wait_for_oracle()
         self.collector = collector
 
     def _note_values(self, module: ModuleType) -> None:
@@ -126,22 +122,10 @@ class Mode:
             progress,
             keeps_failed=True,
             is_brief=self.is_brief,
-            settled=self._find_settled(),
         )
         if job.patches is not None:
             return capture
         return replace(capture, versions=replace(capture.versions, tree=job.tree, commit=self.request.commit))
-
-    def _find_settled(self) -> frozenset[int]:
-        """Returns the numbers of the schedules that the oracle found right: nothing of them is reported."""
-        if self.collector is None or self.collector.late is None:
-            return frozenset()
-        return self.collector.late.find_settled()
-
-    def pack_late(self) -> None:
-        """Packs what was left for later, if there is no later."""
-        if self.collector is not None and self.collector.late is not None:
-            self.collector.late.pack_all()
 
     def add_times(self, capture: model.Capture) -> model.Capture:
         """Returns the capture with what was timed, and with the times that the overlay predicts."""

@@ -38,10 +38,7 @@ def main() -> None:
     watcher = Watcher(functools.partial(write_atomically, request.progress))
     watcher.start()
 
-    mode.is_judged = request.evidence is not None
-
     def report(where: str) -> None:
-        mode.pack_late()
         write_capture(request, mode, explain_death(mode, where))
 
     if request.shadow:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from vmapdbg.child.capture.buffers import build_bufferizes
 from vmapdbg.child.capture.kernels import KernelBuilder
 from vmapdbg.child.capture.nodes import build_nodes, build_ranges, build_vmap_map
 from vmapdbg.child.capture.view import View
 from vmapdbg.child.listen.adapter import find_adapter
-from vmapdbg.child.listen.lowering import is_compiled
 from vmapdbg.child.listen.recording import find_passes
 from vmapdbg.child.listen.records import ObservedSchedule
 from vmapdbg.model import capture as model
 
-# the schedule of a graph that was refused before the pass could look at it, and of one that nobody asks about
+# the schedule of a graph that was refused before the pass could look at it
 _REFUSED = model.Schedule(0, None, 0, (), (), (), (), (), ())
 
 
@@ -26,18 +24,15 @@ def build_schedules(
     progress: Callable[[], object] = lambda: None,
     keeps_failed: bool = False,
     is_brief: bool = False,
-    settled: Container[int] = frozenset(),
 ) -> tuple[model.Schedule, ...]:
     """Returns the schedules in the order they were asked for, their kernels rendered for `target`. Calls `progress`
-    after each kernel. Nobody asks more of the schedules with the numbers `settled` than that they are there.
+    after each kernel.
 
     Raises RendererMissing, and what tinygrad raises for a kernel that the target cannot have; with `keeps_failed` the
     kernel has that error. `is_brief` is that of `View`.
     """
-    left_out = _choose_settled(asked, settled, target)
-    shown = [schedule for number, schedule in enumerate(asked) if number not in left_out]
     built: dict[int, model.Schedule] = {}
-    for passed in find_passes(shown):
+    for passed in find_passes(asked):
         view = View(passed, is_brief)
         built[id(passed)] = _build_schedule(view, KernelBuilder(view, target, keeps_failed).build_all(progress))
     return tuple(_place(built.get(id(one.passed), _REFUSED), index, one) for index, one in enumerate(asked))
@@ -57,18 +52,6 @@ def _place(made: model.Schedule, index: int, asked: ObservedSchedule) -> model.S
         not_in_key=not_in_key,
         buffer_op=find_adapter().stage_op,
     )
-
-
-def _choose_settled(asked: Sequence[ObservedSchedule], settled: Container[int], target: str) -> frozenset[int]:
-    """Returns those of the numbers of `settled` schedules that can be left out: all of their kernels were compiled for
-    the target while they ran. To compile others counts up the names of kernels that follow."""
-    numbered = enumerate(asked)
-    return frozenset(number for number, one in numbered if number in settled and _is_compiled(one.passed, target))
-
-
-def _is_compiled(passed: Any, target: str) -> bool:
-    kernels = () if passed is None else passed.kernels
-    return all(is_compiled(kernel.ast, target) for kernel in kernels if kernel.is_compute)
 
 
 def _build_schedule(view: View, kernels: Iterable[model.Kernel]) -> model.Schedule:

@@ -36,7 +36,6 @@ class Collector(ABC):
         self.folder, self.recorder = EvidenceFolder(folder), recorder
         # the current call
         self.call: RealizeCall | None = None
-        self.late = None
         self.replays = ReplayWatcher(self.folder)
         self.items = ItemWatcher()
         self.writes = WriteWatcher(self.items.note_assign)
@@ -56,10 +55,6 @@ class Collector(ABC):
             self.declare_calls(changes, tensor_module)
             self.declare_launches(changes, tensor_module)
             self.declare_replays(changes)
-
-    def wait_for_oracle(self) -> None:
-        """Does nothing but say that no kernels wait: they are packed at once."""
-        self.late = None
 
     def declare_calls(self, changes: Any, tensor_module: ModuleType) -> None:
         changes.wrap(tensor_module.Tensor, "realize", self.on_realize, "self", "lst", "do_update_stats")
