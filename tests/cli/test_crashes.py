@@ -87,7 +87,7 @@ def test_a_crash_of_code_generation_names_the_kernel_and_the_rewrite(tmp_path: P
     assert (status, crash["kind"], crash["stage"], crash["rewrite"]) == (3, "error", "codegen", "add control flow")
     assert (failed["failed_kernel"], crash["kernel"], crash["rule"]) == (0, 0, None)
     assert crash["shared_loop"]["grown"] == "cut store ranges"
-    assert (failed["expected"][0]["shape"], failed["expected"][0]["first"][:2]) == ([1, 18], [1.0, 1.0])
+    assert (failed["expected"][0]["shape"], failed["expected"][0]["first"][:2]) == ([18], [1.0, 1.0])
     assert [(found["code"], found["line"]) for found in document["findings"]] == [("VD204", "snippet.py:3")]
 
 
