@@ -1,4 +1,4 @@
-"""Starts the comparison (`checker`) at a low priority: run by `launcher` as `python -m vmapdbg.child.compare.start
+"""Starts the comparison (`checker`) at a low priority: run by the parent as `python -m vmapdbg.child.compare.start
 REQUEST` when the process of the snippet starts.
 
 Importing numpy takes long, and must not slow the snippet down. Linux only: elsewhere the priority stays as it is.
