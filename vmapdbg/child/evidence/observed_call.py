@@ -16,6 +16,7 @@ from vmapdbg.child.evidence.sizes import Sizes
 from vmapdbg.child.failures.known_nodes import KnownNodes
 from vmapdbg.child.listen.outcomes import find_memory
 from vmapdbg.child.listen.records import ObservedPass
+from vmapdbg.install.overlay import is_installed
 
 UOp = Any
 
@@ -26,8 +27,10 @@ class ObservedCall(RealizeCall):
     def __init__(self, folder: EvidenceFolder, asked: Sequence[Any]):
         """`asked` are the Tensors that have something to compute."""
         super().__init__(folder, [t.uop for t in asked])
-        # held, they would keep their memory from being used again
-        self._tensors = [weakref.ref(t) for t in asked]
+        # from 0.13 on, a Tensor that is held keeps TinyJit from using its memory again; in 0.12.0 its replays use the
+        # BUFFERs of the call, so Tensors of our own can hold the outputs, also after the snippet's are gone
+        self._held = [type(t)(t.uop, device=t.uop.device) for t in asked] if is_installed() else []
+        self._tensors = [weakref.ref(t) for t in self._held or asked]
         # the outputs of a captured call, None if nothing holds the output
         self._views: list[UOp] = []
 
