@@ -194,8 +194,7 @@ def test_a_setting(copy: Copy) -> None:
     copy.replace(
         graph,
         "    other = None\n",
-        "    depth = depth or jobs.settings_for(snippet, given).depth\n"
-        "    other = None\n",
+        "    depth = depth or jobs.settings_for(snippet, given).depth\n    other = None\n",
     )
     file = copy.cwd / "pyproject.toml"
     sizes: list[int] = []
