@@ -49,7 +49,7 @@ def make_graph(folder: EvidenceFolder) -> Graph:
 
 def begin(folder: EvidenceFolder, graph: Graph) -> tuple[Prefetch, Evidence]:
     """Hands a graph on, and has it taken up."""
-    evidence = Evidence(0, None, reference=graph, asked=folder.write_asked(graph, ()))
+    evidence = Evidence(0, None, graphs={"asked": graph}, asked=folder.write_asked(graph, ()))
     prefetch = Prefetch(folder)
     prefetch.start()
     return prefetch, evidence
@@ -99,8 +99,8 @@ def _other_call(folder: EvidenceFolder, prefetch: Prefetch, evidence: Evidence) 
 
 
 def _node_more(folder: EvidenceFolder, prefetch: Prefetch, evidence: Evidence) -> None:
-    assert evidence.reference is not None
-    evidence.reference.add(evidence.reference.nodes[0])
+    graph = evidence.graphs["asked"]
+    graph.add(graph.nodes[0])
 
 
 def _compared(folder: EvidenceFolder, prefetch: Prefetch, evidence: Evidence) -> None:

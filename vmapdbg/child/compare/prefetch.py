@@ -62,7 +62,7 @@ class Prefetch:
 
     def take(self, evidence: Evidence, precision: int | None) -> ReferenceValues | None:
         """Returns the values of the graph of a schedule, None if they were not computed here."""
-        graph, asked = evidence.reference, self._asked
+        graph, asked = evidence.graphs.get("asked"), self._asked
         if graph is None or asked is None or evidence.asked != asked.name:
             return None
         # nodes may have been added while it ran

@@ -6,7 +6,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +17,11 @@ from vmapdbg.child.compare.prefetch import Prefetch
 from vmapdbg.child.compare.reference_values import DOUBLE, MOVED, Read, ReferenceValues
 from vmapdbg.child.compare.stale import overwritten_inputs, stale_value
 from vmapdbg.child.evidence.folder import EvidenceFolder
-from vmapdbg.child.evidence.graphs import Evidence, HeldBuffer
+from vmapdbg.child.evidence.graphs import Evidence, GraphName, HeldBuffer
 from vmapdbg.model.wording import format_plural
 from vmapdbg.reference.graph import DEVICES
 from vmapdbg.values.itemsize import ITEMSIZE
 from vmapdbg.values.numbers import Array, decode, make_plain, view_elements
-
-Which = Literal["asked", "passed"]
-"""The graph as the snippet asked for it, or as the pass of the scheduler saw it."""
 
 Again = Callable[[ReferenceValues], Array | str]
 """Computes a value again, with other values of its graph."""
@@ -43,7 +39,7 @@ class ScheduleChecker:
         self.unchecked = list(evidence.unchecked)
         # all values that were asked for
         self._opened: list[ReferenceValues] = []
-        self._precise: dict[tuple[Which, int], ReferenceValues] = {}
+        self._precise: dict[tuple[GraphName, int], ReferenceValues] = {}
 
     def check(self) -> ScheduleCheck:
         """Returns how the schedule compares."""
@@ -52,10 +48,10 @@ class ScheduleChecker:
         expected: tuple[ExpectedOutput, ...] = ()
         if evidence.failed is not None:
             expected = expected_outputs(evidence, self.read)
-        elif evidence.reference is not None:
+        elif "asked" in evidence.graphs:
             outputs = self.check_outputs()
-        elif evidence.reference_refused is not None:
-            self.unchecked.append(evidence.reference_refused)
+        elif evidence.refused is not None:
+            self.unchecked.append(evidence.refused)
         buffers: list[BufferCheck] = []
         if any(output.comparison.status == "wrong" for output in outputs):
             buffers = self.find_buffers()
@@ -82,9 +78,7 @@ class ScheduleChecker:
 
     def find_buffers(self) -> list[BufferCheck]:
         """Compares the buffers between the kernels in the order of the schedule, up to the first wrong one."""
-        if self.evidence.reference_passed is None:
-            if self.evidence.passed_refused is not None:
-                self.unchecked.append(f"the buffers between its kernels: {self.evidence.passed_refused}")
+        if "passed" not in self.evidence.graphs:
             return []
         values = self.open("passed")
 
@@ -98,20 +92,18 @@ class ScheduleChecker:
 
     # *** values and comparisons
 
-    def open(self, which: Which, precision: int | None = None, given: Mapping[int, Array] = {}) -> ReferenceValues:
+    def open(self, which: GraphName, precision: int | None = None, given: Mapping[int, Array] = {}) -> ReferenceValues:
         """Returns the values of a graph that the evidence has."""
         values = None
-        graph = self.evidence.reference if which == "asked" else self.evidence.reference_passed
-        assert graph is not None
         if self.prefetch is not None and which == "asked" and not given:
             values = self.prefetch.take(self.evidence, precision)
         if values is None:
-            values = ReferenceValues(graph, self.read, precision, given)
+            values = ReferenceValues(self.evidence.graphs[which], self.read, precision, given)
         self._opened.append(values)
         return values
 
     def compare(
-        self, which: Which, values: ReferenceValues, slot: int, got: Array, right: Array, again: Again
+        self, which: GraphName, values: ReferenceValues, slot: int, got: Array, right: Array, again: Again
     ) -> Comparison:
         """Compares the value of a node. A wrong value is computed `again` in double precision, which separates rounding
         from a fault."""
@@ -136,7 +128,7 @@ class ScheduleChecker:
             spread = np.fmax.reduce([np.abs(other - exact) for other in moved])
         return excuse_rounding(got, right, found, Rounding(exact, spread))
 
-    def _open_precise(self, which: Which, precision: int) -> ReferenceValues:
+    def _open_precise(self, which: GraphName, precision: int) -> ReferenceValues:
         key = (which, precision)
         if key not in self._precise:
             self._precise[key] = self.open(which, precision)
@@ -162,20 +154,21 @@ class ScheduleChecker:
 
     def read_outputs(self) -> dict[int, bytes]:
         """Returns the contents that each output got, by its number; unknown outputs are left out."""
-        evidence = self.evidence
-        known = {number: self.read(value) for number, value in enumerate(evidence.values) if value is not None}
-        if evidence.got is None or not evidence.got_roots:
-            for number in set(range(len(evidence.values))) - set(known):
+        outputs, graphs = self.evidence.outputs, self.evidence.graphs
+        known: dict[int, bytes] = {}
+        if "got" not in graphs:
+            return known
+        if not outputs:
+            for number in range(len(graphs["asked"].roots)):
                 self.unchecked.append(f"output {number} is not read as one buffer")
             return known
-        views = ReferenceValues(evidence.got, self.read)
-        got = views.evaluate(list(evidence.got_roots.values()))
-        for number, found in zip(evidence.got_roots, got, strict=True):
+        got = ReferenceValues(graphs["got"], self.read).evaluate(list(outputs.values()))
+        for number, found in zip(outputs, got, strict=True):
             if isinstance(found, str):
                 self.unchecked.append(f"output {number}: {found}")
             else:
                 known[number] = found.data
-        return dict(sorted(known.items()))
+        return known
 
     def check_output(
         self, values: ReferenceValues, number: int, data: bytes, right: Array, again: Again
@@ -243,9 +236,9 @@ class ScheduleChecker:
 def expected_outputs(evidence: Evidence, read: Read) -> tuple[ExpectedOutput, ...]:
     """Returns what each output of a failed schedule, and each buffer that it assigns to, should hold. Unknown ones are
     left out."""
-    if evidence.reference is None:
+    if "asked" not in evidence.graphs:
         return ()
-    values = ReferenceValues(evidence.reference, read)
+    values = ReferenceValues(evidence.graphs["asked"], read)
     found: list[ExpectedOutput] = []
     for number, array in enumerate(values.evaluate(values.roots)):
         if not isinstance(array, str):

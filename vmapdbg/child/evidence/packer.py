@@ -7,7 +7,7 @@ dtype of their own, how a write and a bound variable look.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from vmapdbg.child.evidence.sizes import Sizes, Unsized
@@ -240,34 +240,34 @@ class Packer(UOpPacker):
         super().__init__(variables)
         self.contents, self.made = contents, made
 
-    def find_writes(self) -> dict[UOp, list[int]]:
-        """Returns for each BUFFER that the graph writes the positions of the writes, in order."""
+    def add_assigned(self) -> dict[UOp, int]:
+        """Adds what BUFFERs hold after the graph's writes, and returns BUFFER -> slot. BUFFERs are left out if two
+        writes change them: the second write may go to memory of its own, which its tensor then has."""
         buffers = {slot: u for u, slot in self._slots.items() if u.op.name == "BUFFER"}
-        found: dict[UOp, list[int]] = {}
+        writes: dict[UOp, list[int]] = {}
+        # a target that is no view of a BUFFER, such as a CONTIGUOUS of one: tinygrad may leave the copy out and write
+        # to the memory of the BUFFERs below
+        others: list[int] = []
         for slot, node in enumerate(self.graph.nodes):
-            if node.op in WRITES and (base := find_view(self.graph, node.src[0]).base) in buffers:
-                found.setdefault(buffers[base], []).append(slot)
+            if node.op in WRITES:
+                base = find_view(self.graph, node.src[0]).base
+                if base in buffers:
+                    writes.setdefault(buffers[base], []).append(slot)
+                else:
+                    others.append(node.src[0])
+        below = set(self.graph.reach(others))
+        found: dict[UOp, int] = {}
+        for u, slots in writes.items():
+            memory = self._slots[u]
+            if len(slots) == 1 and memory not in below:
+                node = self.graph.nodes[memory]
+                found[u] = self.graph.add(Node("after", node.dtype, node.shape, (memory, *slots)))
         return found
 
     def find_touched(self) -> set[UOp]:
         """Returns the BUFFERs below the targets of writes, also if the way to them is not followed."""
-        targets = [node.src[0] for node in self.graph.nodes if node.op in WRITES]
-        reached = set(self.graph.reach(targets))
+        reached = set(self.graph.reach(node.src[0] for node in self.graph.nodes if node.op in WRITES))
         return {u for u, slot in self._slots.items() if u.op.name == "BUFFER" and slot in reached}
-
-    def find_copied_back(self) -> set[UOp]:
-        """Returns the BUFFERs below writes whose target is no view of a BUFFER, such as a CONTIGUOUS of a written one:
-        tinygrad may leave the copy out and write to their memory."""
-        buffers = {slot: u for u, slot in self._slots.items() if u.op.name == "BUFFER"}
-        written = [node.src[0] for node in self.graph.nodes if node.op in WRITES]
-        reached = self.graph.reach(one for one in written if find_view(self.graph, one).base not in buffers)
-        return {buffers[slot] for slot in reached if slot in buffers}
-
-    def add_after(self, buffer: UOp, writes: Iterable[int]) -> int:
-        """Adds the contents of a BUFFER after writes, and returns their position."""
-        slot = self._slots[buffer]
-        node = self.graph.nodes[slot]
-        return self.graph.add(Node("after", node.dtype, node.shape, (slot, *writes)))
 
     # *** sources of a UOp
 

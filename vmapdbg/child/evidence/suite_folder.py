@@ -79,7 +79,7 @@ class SuiteFolder(EvidenceFolder):
             self._hand_on(Evidence(-1, evidence.line, unchecked=added), with_blobs=False)
             return
         # only the reducer needs the graph for tinygrad, which takes long to be packed
-        self._hand_on(replace(evidence, graph=None), with_blobs=evidence.reference is not None)
+        self._hand_on(replace(evidence, reducer_graph=None), with_blobs="asked" in evidence.graphs)
 
     def write_asked(self, graph: Graph, held: Iterable[int]) -> str | None:
         """Does nothing: the judge compares schedules of several processes, and only after they ran."""
