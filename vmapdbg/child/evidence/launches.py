@@ -13,8 +13,8 @@ from weakref import WeakKeyDictionary
 
 from vmapdbg.child.evidence.folder import BlobsFull, EvidenceFolder
 from vmapdbg.child.evidence.graphs import KernelRun, Version
-from vmapdbg.child.evidence.kernel_packer import find_stores, pack_kernel
 from vmapdbg.child.evidence.live_tensors import LiveTensors, do_overlap, find_part, list_parts
+from vmapdbg.child.evidence.loop_packer import find_stores, pack_kernel
 from vmapdbg.child.evidence.packer import CannotPack
 from vmapdbg.child.listen.launches import Step
 from vmapdbg.child.memory import name_dtype

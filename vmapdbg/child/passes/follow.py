@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 from vmapdbg.check.value_path import Difference, OutputPath, PassKind, PassValue, SchedulePath, WrongRewrite
+from vmapdbg.child.evidence.loop_packer import LoopPacker
 from vmapdbg.child.evidence.packer import UNEXPECTED, CannotPack
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.evidence.sizes import find_argument_sizes
 from vmapdbg.child.failures.known_nodes import PassNodes
 from vmapdbg.child.listen.launches import find_inputs
 from vmapdbg.child.passes.compare import Judge
-from vmapdbg.child.passes.mixed_packer import MixedPacker
 from vmapdbg.child.passes.order import OrderedKernels
 from vmapdbg.child.passes.outputs import BufferFollower, Followed, choose_chains, follow_outputs
 from vmapdbg.child.passes.steps import MOST_SECONDS, Progress, StepFinder
@@ -277,14 +277,14 @@ def _doubt(one: PassValue) -> PassValue:
     return replace(one, status="unknown", difference=None, reason=reason)
 
 
-def make_packer(one: FollowedCall) -> MixedPacker:
+def make_packer(one: FollowedCall) -> LoopPacker:
     """Returns the packer of the graphs of a schedule, with the contents of its buffers."""
     inputs, scheduled = one.call.inputs, one.scheduled
     variables = one.call.variables | find_argument_sizes(scheduled)
     if scheduled.op.name == "CALL":
-        return MixedPacker(lambda u: inputs.get(u) or inputs.get(find_inputs(scheduled, [u]).get(u)) or None, variables)
+        return LoopPacker(lambda u: inputs.get(u) or inputs.get(find_inputs(scheduled, [u]).get(u)) or None, variables)
     before = find_inputs(scheduled, [])
-    return MixedPacker(lambda u: inputs.get(u) or inputs.get(before.get(u)) or None, variables)
+    return LoopPacker(lambda u: inputs.get(u) or inputs.get(before.get(u)) or None, variables)
 
 
 def find_real_value(call: RealizeCall, number: int, read: Callable[[str], bytes]) -> Value:
