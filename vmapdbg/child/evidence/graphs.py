@@ -118,16 +118,6 @@ class ChangedInput:
     number: int | None
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What is known about a schedule before it is made: the graph of the reference, and the positions of what buffers
-    of the snippet should hold after it ran. `name` is unique."""
-
-    name: str
-    graph: Graph
-    held: tuple[int, ...]
-
-
 @dataclass
 class Evidence:
     """All that is needed to compare one schedule: its graphs, its inputs, and its results.
@@ -143,8 +133,7 @@ class Evidence:
     it was stopped in a rewrite that does not end. `replay` counts the replays by TinyJit, from 1: the kernels of the
     schedule ran on other inputs. `unchecked` says why something was not compared. `lost` are writes to what it reads
     that no schedule has, `cut` are gradients that an ASSIGN cuts off. `changed` is what a replay reads that changed
-    meanwhile. `asked` is the name of its `Asked`, None if it has none. `switches` maps the names of tinygrad's switches
-    to their values at that time."""
+    meanwhile. `switches` maps the names of tinygrad's switches to their values at that time."""
 
     schedule: int
     line: str | None
@@ -166,7 +155,6 @@ class Evidence:
     lost: list[LostWrite] = field(default_factory=list)
     cut: list[CutGradient] = field(default_factory=list)
     changed: list[ChangedInput] = field(default_factory=list)
-    asked: str | None = None
     switches: dict[str, int | str] = field(default_factory=dict[str, "int | str"])
 
     def find_written(self, launch: int | None) -> WrittenBuffer | None:

@@ -59,8 +59,6 @@ class RealizeCall:
         # item assignments in its graph
         self.parts: Sequence[ChosenPart] = ()
         self.packer: Packer | None = None
-        # BUFFER -> the slot of what it should hold after the kernels ran; without BUFFERs that are written twice
-        self._assigned: dict[UOp, int] = {}
         # compared BUFFER -> what it held after the kernels ran
         self.held: dict[UOp, HeldBuffer] = {}
         # whether its graph can be packed, for other inputs, too
@@ -103,10 +101,6 @@ class RealizeCall:
         self.evidence.reducer_graph = self._pack_for_reducer(sink)
         self.launches.note_inputs((u.buffer, names) for u, names in self.inputs.items())
         self.launches.live = LiveTensors(self.folder, self.inputs)
-        if self.is_packed:
-            # it can be computed before the kernels have run
-            held = [self._assigned[buffer] for buffer in self.inputs if buffer in self._assigned]
-            self.evidence.asked = self.folder.write_asked(self.evidence.graphs["asked"], held)
         return None
 
     def _pack_asked(self, sink: UOp) -> None:
@@ -119,7 +113,6 @@ class RealizeCall:
         except CannotPack as error:
             self.evidence.refused = str(error)
             return
-        self._assigned = packer.add_assigned()
         self.packer, self.evidence.graphs["asked"] = packer, packer.graph
 
     def _pack_for_reducer(self, sink: UOp) -> bytes | None:
@@ -192,12 +185,12 @@ class RealizeCall:
     def _keep_held(self) -> None:
         """Keeps what the buffers of the snippet hold: assigned buffers, and buffers that changed without an assign."""
         assert self.packer is not None
-        touched = self.packer.find_touched()
+        touched, assigned = self.packer.find_touched(), self.packer.add_assigned()
         for buffer, before in self.inputs.items():
-            slot, assigned = self.packer.find_slot(buffer), self._assigned.get(buffer)
-            if assigned is not None:
+            slot = self.packer.find_slot(buffer)
+            if buffer in assigned:
                 now = self.folder.keep_all(buffer.buffer)
-                self.held[buffer] = HeldBuffer(assigned, now, True, self.launches.is_written(buffer.buffer))
+                self.held[buffer] = HeldBuffer(assigned[buffer], now, True, self.launches.is_written(buffer.buffer))
             elif slot is not None and buffer not in touched and (now := self.folder.keep_all(buffer.buffer)) != before:
                 launch = self.launches.find_writer(buffer.buffer)
                 self.held[buffer] = HeldBuffer(slot, now, False, launch=launch)
