@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 from vmapdbg.check.result import CheckReport, ScheduleCheck
@@ -26,6 +27,7 @@ from vmapdbg.child.compare.start import lower_thread
 from vmapdbg.child.evidence.folder import ASKED, CLOSED, EvidenceFolder, schedule_of
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.failures.lifeline import hold
+from vmapdbg.child.reduce.worker import RUNS, Worker
 from vmapdbg.install.job import CheckRequest, load_request
 from vmapdbg.model.data import to_data
 from vmapdbg.model.store import write_atomically
@@ -34,6 +36,8 @@ from vmapdbg.model.wording import format_seconds
 _FREE, _SHARE = 1.0, 0.05
 _SHOWN_AFTER = 2.0
 """Seconds after which the remaining time is shown."""
+_PATIENCE = 60.0
+"""Seconds that stock tinygrad may take for the graph of a failed schedule."""
 _LOOK = 0.01
 """Seconds between two looks at what the snippet has written."""
 
@@ -145,11 +149,27 @@ class RunChecker:
         rest = RemainingTime([work_of(file, work) for file in left if work])
         for done, file in enumerate(left, len(files) - len(left)):
             self.show_progress(done, len(files), rest.describe())
-            self.checks[file.name] = self.compare(pickle.loads(file.read_bytes()))
+            evidence: Evidence = pickle.loads(file.read_bytes())
+            self.checks[file.name] = self.compare(evidence)
+            if evidence.failed is not None:
+                self.checks[file.name] = replace(self.checks[file.name], stock_runs=self.try_stock(evidence))
             rest.done += 1
             self.report.update(self.list_checks(files), len(files) - done - 1)
         if not left:
             self.report.update(self.list_checks(files), 0)
+
+    def try_stock(self, evidence: Evidence) -> bool | None:
+        """Returns whether stock tinygrad computes the graph of a failed schedule; None if it cannot be tried: stock
+        tinygrad has no vmap scope."""
+        if evidence.graph is None or evidence.reference is None or evidence.reference.ranges:
+            return None
+        worker = Worker(replace(self.request.job, patches=frozenset()))
+        contents = {name: self.folder.read_data(name) for (name,) in evidence.reference.inputs.values()}
+        try:
+            worker.send(evidence.graph, contents, evidence.switches)
+            return worker.receive(_PATIENCE).end == RUNS
+        finally:
+            worker.close()
 
     def show_progress(self, done: int, count: int, rest: str) -> None:
         write_atomically(self.request.progress, f"schedule {done + 1} of {count}{rest}")
