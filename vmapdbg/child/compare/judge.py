@@ -1,5 +1,5 @@
 """Compares what the processes of a program realize with the numpy reference while they run: `vmapdbg run --check`
-starts it as `python -m vmapdbg.child.compare.judge FOLDER LIFELINE`.
+starts it with a JudgeRequest.
 
 It reads the evidence of one schedule after the other (`vmapdbg.child.evidence.suite_folder`), removes it, and writes a
 line to `judged.jsonl`. It ends when the program has ended and no evidence is left. Nothing of tinygrad takes part.
@@ -23,6 +23,7 @@ from vmapdbg.child.compare.schedule_checker import ScheduleChecker, expected_out
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.failures.lifeline import hold
+from vmapdbg.install.job import JudgeRequest, load_request
 from vmapdbg.model.data import to_data
 from vmapdbg.model.wording import first_line
 
@@ -36,8 +37,10 @@ class TookTooLong(Exception):
 
 
 def main() -> None:
-    root = Path(sys.argv[1])
-    hold(int(sys.argv[2]))
+    request = load_request(JudgeRequest, sys.argv[1])
+    hold(request.lifeline)
+    assert request.evidence is not None
+    root = Path(request.evidence)
     signal.signal(signal.SIGALRM, _give_up)
     with (root / "judged.jsonl").open("a", encoding="utf-8") as file:
         while True:
