@@ -74,6 +74,11 @@ class Run:
     stderr: bytes = b""
 
     @property
+    def printed(self) -> str:
+        """What the snippet printed on stdout, as text."""
+        return self.stdout.decode("utf-8", "backslashreplace")
+
+    @property
     def schedules(self) -> tuple[Schedule, ...]:
         """The schedules of the Capture; empty if the child died."""
         if self.capture is None:
@@ -129,6 +134,12 @@ class CheckRequest(Request):
     def compared(self) -> Path:
         """A file with the number of each schedule that was compared before the snippet was done, a line for each."""
         return Path(self.folder) / "compared"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeRequest(Request):
+    """Asks for a comparison of what the processes of a program realize with the numpy reference: the job's snippet is
+    the program. `evidence` is the folder that they fill, with `vmapdbg.check.suite.PARTS`."""
 
 
 @dataclass(frozen=True, kw_only=True)

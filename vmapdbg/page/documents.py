@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 from vmapdbg.bisect.outcome import Outcome
 from vmapdbg.bisect.search import Found, Reduced, Search
 from vmapdbg.check.result import CheckReport, ScheduleCheck
+from vmapdbg.check.suite import ProgramCheck
 from vmapdbg.check.value_path import SchedulePath
 from vmapdbg.diff.result import CaptureDiff
 from vmapdbg.install.job import Choice
@@ -17,7 +18,6 @@ from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.vocabulary import DocumentKind
 from vmapdbg.page.check_sentences import add_pattern_sentences
 from vmapdbg.page.graph.model import Graph
-from vmapdbg.page.run_check import RunCheckDocument
 from vmapdbg.suite.result import SuiteDiff
 
 # *** about one capture: the head of the capture, then what a command found in it
@@ -172,6 +172,10 @@ class BisectDocument:
     reduced: Reduced | None
 
 
+def name_outcomes(outcomes: Sequence[Outcome]) -> tuple[NamedOutcome, ...]:
+    return tuple(NamedOutcome(outcome.name, outcome.summary) for outcome in outcomes)
+
+
 def make_bisect_document(
     snippet: str, on: str, search: Search, outcomes: Sequence[Outcome], reduced: Reduced | None
 ) -> BisectDocument:
@@ -182,7 +186,7 @@ def make_bisect_document(
         snippet=snippet,
         on=on,
         given=tuple(sorted(search.given)),
-        outcomes=tuple(NamedOutcome(outcome.name, outcome.summary) for outcome in outcomes),
+        outcomes=name_outcomes(outcomes),
         removed=_sort_sets(search.removed),
         added=_sort_sets(search.added),
         enough=_sort_sets(search.enough),
@@ -304,7 +308,7 @@ DOCUMENTS: dict[DocumentKind, type] = {
     "lint-files": LintFilesDocument,
     "run": RunDocument,
     "check": CheckDocument,
-    "run-check": RunCheckDocument,
+    "run-check": ProgramCheck,
     "why-value": ValueDocument,
     "bisect": BisectDocument,
     "bisect-commits": History,

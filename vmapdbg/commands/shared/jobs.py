@@ -13,13 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeGuard
 
-from vmapdbg.commands.shared.children import Streams, run_job
+from vmapdbg.commands.shared.children import import_meanwhile, run_job
 from vmapdbg.commands.shared.console import report_death, report_untimed, say, say_once, show_progress
 from vmapdbg.commands.shared.options import JobOptions, list_names
 from vmapdbg.commands.shared.settings import Settings, find_settings
 from vmapdbg.commands.shared.work_folder import file_of_code, recall_job, remember_job, remember_names
 from vmapdbg.install.job import Job
-from vmapdbg.install.overlay import TINYGRAD_SOURCE, TINYGRAD_VERSION, find_editable
+from vmapdbg.install.overlay import TINYGRAD_VERSION, find_editable
 from vmapdbg.install.patches import ALL, Patches, spell_patches
 from vmapdbg.install.targets import DEFAULT_TARGET
 from vmapdbg.install.trees import (
@@ -28,7 +28,6 @@ from vmapdbg.install.trees import (
     find_imported,
     find_tree,
     is_checkout,
-    is_editable_release,
     is_release,
     parse_name,
 )
@@ -46,18 +45,15 @@ print(*sys.version_info[:2], spec is not None and spec.origin is not None)"""
 # *** captures
 
 
-def load_or_run(snippet: str | None, options: JobOptions, times: bool = False, quiet_stdout: bool = True) -> Capture:
+def load_or_run(snippet: str | None, given: JobOptions, times: bool = False, quiet_stdout: bool = True) -> Capture:
     """Returns the capture of a saved file, or of a run of the snippet. With `times` its launches are timed. What the
     snippet prints goes to stderr, or with `quiet_stdout=False` to stdout.
 
     Raises Failure for a saved capture with an option that cannot change it.
     """
     if is_saved(snippet):
-        if times:
-            raise Failure(f"{snippet} is a saved capture: it takes no arguments and no --time")
-        refuse_options(snippet, options)
-        return load_capture(snippet)
-    capture = capture_job(replace(make_job(snippet, options), times=times), quiet_stdout)
+        return load_saved(snippet, given, times)
+    capture = capture_job(replace(make_job(snippet, given), times=times), quiet_stdout)
     if times:
         report_untimed(capture)
     return capture
@@ -68,23 +64,25 @@ def is_saved(snippet: str | None) -> TypeGuard[str]:
     return snippet is not None and snippet.endswith(".json")
 
 
-def refuse_options(saved: str, options: JobOptions) -> None:
-    """Raises Failure if options are given: they cannot change a saved capture."""
-    if options.arguments:
-        raise Failure(f"{saved} is a saved capture: it takes no arguments and no --time")
-    if options.code is not None:
+def load_saved(file: str, given: JobOptions, times: bool = False) -> Capture:
+    """Reads a saved capture. Raises Failure if options are given, because they cannot change it."""
+    if times or given.arguments:
+        raise Failure(f"{file} is a saved capture: it takes no arguments and no --time")
+    if given.code is not None:
         # refuses two snippets
-        file_of_code(saved, options.code)
-    if any(value is not None for value in vars(options).values()):
-        raise Failure(f"{saved} is a saved capture: it was made with its own patches, target and tinygrad")
+        file_of_code(file, given.code)
+    if given.values:
+        raise Failure(f"{file} is a saved capture: it was made with its own patches, target and tinygrad")
+    return load_capture(file)
 
 
 def capture_job(job: Job, quiet_stdout: bool = True) -> Capture:
     """Runs the job. With `quiet_stdout` what the snippet prints goes to stderr, because stdout carries data."""
-    streams = Streams(stdout=sys.stderr.fileno() if quiet_stdout else None)
+    stdout = sys.stderr.fileno() if quiet_stdout else None
     with show_progress(f"working on {job.snippet}", wait=True) as progress:
         # this module takes a third of a second to import
-        capture = run_job(job, streams, ["vmapdbg.page.text.capture"], progress=progress, shadow=True)
+        import_meanwhile("vmapdbg.page.text.capture")
+        capture = run_job(job, stdout, progress=progress, shadow=True)
     refuse_overlay_error(capture)
     report_death(capture)
     capture = add_findings(capture)
@@ -125,49 +123,36 @@ def report_mistakes(findings: Iterable[Finding]) -> None:
 # *** the job
 
 
-def make_job(snippet: str | None, options: JobOptions) -> Job:
+def make_job(snippet: str | None, given: JobOptions) -> Job:
     """Returns the job for a snippet, and remembers it. Without a snippet, returns the remembered job with the given
     options in place of its own. Its tinygrad is chosen: see `choose_tinygrad`. Raises Failure."""
-    return choose_tinygrad(make_open_job(snippet, options), options.patches)
+    return choose_tinygrad(make_open_job(snippet, given), given.patches)
 
 
-def make_open_job(snippet: str | None, options: JobOptions) -> Job:
+def make_open_job(snippet: str | None, given: JobOptions) -> Job:
     """Does the same, and leaves open which tinygrad the job runs on."""
-    snippet, typed = file_of_code(snippet, options.code)
-    if snippet is not None:
-        check_snippet(snippet)
-        job = apply_options(apply_settings(Job(snippet, typed=typed)), options)
-        remember_job(job)
+    snippet, typed = file_of_code(snippet, given.code)
+    if snippet is None:
+        job = recall_job()
+        check_snippet(job.snippet)
+        job = apply_options(job, given)
+        say(f"using {job.snippet}, from the last show{describe_job_options(job)}")
         return job
-    job = recall_job()
-    check_snippet(job.snippet)
-    job = apply_options(job, options)
-    say(f"using {job.snippet}, from the last show{describe_job_options(job)}")
+    check_snippet(snippet)
+    job = apply_options(apply_settings(Job(snippet, typed=typed)), given)
+    remember_job(job)
     return job
 
 
-def add_arguments(options: JobOptions, arguments: tuple[str, ...]) -> JobOptions:
-    """Returns the options with arguments for the snippet in front of the arguments after `--`."""
-    if not arguments:
-        return options
-    return replace(options, arguments=(*arguments, *(options.arguments or ())))
-
-
-def apply_options(job: Job, options: JobOptions) -> Job:
+def apply_options(job: Job, given: JobOptions) -> Job:
     """Returns the job with the given options."""
-    given = {name: value for name, value in vars(options).items() if value is not None and name != "code"}
-    return replace(job, **given)
+    return replace(job, **replace(given, code=None).values)
 
 
 def apply_settings(job: Job) -> Job:
     """Returns the job with the settings in the pyproject.toml of its snippet."""
     settings = find_settings(job.snippet)
-    return replace(
-        job,
-        target=settings.target or job.target,
-        patches=job.patches if settings.patches is None else settings.patches,
-        timeout=settings.timeout,
-    )
+    return apply_options(job, JobOptions(settings.target, settings.patches, settings.timeout))
 
 
 def describe_job_options(job: Job) -> str:
@@ -186,16 +171,16 @@ def describe_job_options(job: Job) -> str:
     return format_known(" with {}", " ".join(given))
 
 
-def name_of(snippet: str | None, options: JobOptions) -> str | None:
+def name_of(snippet: str | None, given: JobOptions) -> str | None:
     """Returns the given SNIPPET, else the remembered snippet; None for code after -c. Raises NothingRemembered."""
-    if snippet is None and options.code is None:
+    if snippet is None and given.code is None:
         return recall_job().snippet
     return snippet
 
 
-def settings_for(snippet: str | None, options: JobOptions) -> Settings:
+def settings_for(snippet: str | None, given: JobOptions) -> Settings:
     """Returns the settings for the given SNIPPET, or for the remembered snippet. Raises Failure."""
-    return find_settings(name_of(snippet, options) or "-c")
+    return find_settings(name_of(snippet, given) or "-c")
 
 
 def check_snippet(snippet: str) -> None:
@@ -220,44 +205,31 @@ def choose_tinygrad(job: Job, given: Patches | None) -> Job:
 
     `given` are the patches on the command line. Raises Failure if the tinygrad does not exist or cannot be patched.
     """
-    job, name = _add_tree(job)
-    if name is None:
-        return job
-    if given:
-        raise Failure(f"the patches need tinygrad {TINYGRAD_VERSION} beside vmapdbg: {name} is observed as it is")
-    return replace(job, patches=None)
-
-
-def _add_tree(job: Job) -> tuple[Job, str | None]:
-    """Returns the job with its tree, and what messages call that tinygrad; None for the release that the overlay
-    patches."""
     if job.python:
         check_python(job)
     if job.tree:
-        return job, f"tinygrad {fetch_tree(job.tree).title}"
-    if job.python:
-        return job, f"the tinygrad of {job.python}"
-    # `python snippet.py` in a checkout imports that checkout if it is on Python's path, as it is for its developers
-    if is_checkout(Path.cwd()):
-        job = replace(job, tree=".")
-        if is_editable_release(Path.cwd(), TINYGRAD_SOURCE):
-            return job, None
-        name = f"the tinygrad of this folder, {fetch_tree('.').title}"
+        name = f"tinygrad {fetch_tree(job.tree).title}"
+    elif job.python:
+        name = f"the tinygrad of {job.python}"
     else:
-        installed = find_installed(job.folder)
-        if is_release(installed, TINYGRAD_VERSION):
-            return job, None
-        if installed.folder == find_editable():
+        # `python snippet.py` in a checkout imports that checkout if it is on Python's path, as it is for its developers
+        is_here = is_checkout(Path.cwd())
+        tree = fetch_tree(".") if is_here else find_installed(job.folder)
+        if is_here:
+            job = replace(job, tree=".")
+        elif tree.folder == find_editable():
             # named here, because the child would import a folder of that name without an __init__.py first
-            job = replace(job, tree=str(installed.folder))
-        if is_editable_release(installed.folder, TINYGRAD_SOURCE):
-            return job, None
-        check_version(installed.version, str(installed.folder))
-        name = f"tinygrad {installed.title} in {installed.folder}"
-        if installed.version == TINYGRAD_VERSION:
-            name += ", whose code is not that of the release"
-    say_once(f"observing {name}; the patches need the release {TINYGRAD_VERSION}")
-    return job, name
+            job = replace(job, tree=str(tree.folder))
+        if is_release(tree):
+            return job
+        check_version(tree.version, str(tree.folder))
+        name = f"the tinygrad of this folder, {tree.title}" if is_here else f"tinygrad {tree.title} in {tree.folder}"
+        if tree.version == TINYGRAD_VERSION and not is_here:
+            name += ", whose code differs from the release"
+        say_once(f"observing {name}; the patches need the release {TINYGRAD_VERSION}")
+    if given:
+        raise Failure(f"the patches need tinygrad {TINYGRAD_VERSION} beside vmapdbg: {name} is observed as it is")
+    return replace(job, patches=None)
 
 
 def find_installed(folder: Path) -> Tree:
