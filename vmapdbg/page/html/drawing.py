@@ -24,7 +24,7 @@ from vmapdbg.page.graph.dot import clean_text, escape_lines
 from vmapdbg.page.graph.items import DrawnSchedule
 from vmapdbg.page.graph.kernels import build_kernel_graph
 from vmapdbg.page.graph.layout import TooSlow, draw_dots
-from vmapdbg.page.graph.model import BUFFERS, Graph, GraphError, GraphNode, list_components, measure_ranks
+from vmapdbg.page.graph.model import BUFFER_KINDS, Graph, GraphError, GraphNode, list_components, measure_ranks
 from vmapdbg.page.html.nodes import NodeKey, list_sides
 from vmapdbg.page.html.parts import Part, plan_parts
 from vmapdbg.page.overview import KernelRow, group_kernels
@@ -205,7 +205,7 @@ class _Drawer:
         if len(graph.nodes) + len(graph.edges) > 400:
             dot.attr(nslimit="2", nslimit1="2", mclimit="0.5")
         for node in graph.nodes:
-            shape = "cylinder" if node.kind in BUFFERS else "box"
+            shape = "cylinder" if node.kind in BUFFER_KINDS else "box"
             lines = self._label(node)
             dot.node(node.id, id=node.id, shape=shape, label=escape_lines(lines, "\\n" if len(lines) == 1 else "\\l"))
         for edge in graph.edges:
