@@ -111,6 +111,6 @@ STAGE = Stage(
     extra_kinds=frozenset({"row-head"}),
     # a reader looks at a part of a table
     most=600,
-    pleasant=600,
+    pleasant=200,
     level_notes=("", "repeated layers"),
 )

@@ -28,17 +28,14 @@ from vmapdbg.page.graph.model import (
     find_near,
     keep_nodes,
     list_nearest,
-    measure_ranks,
 )
 
 STAGES: tuple[StageName, ...] = get_args(StageName)
 FORMATS = (*PICTURES, "dot", "json")
 TIME_LIMIT = 12.0
-PATIENCE = 1.5  # seconds of layout: a picture that takes longer is also too large to scroll through
 _DEPTH = 3
 _MOST_CENTRES = 4
 """A node can be in many boxes; so many are enough to see what is around it."""
-_MANY = 200
 _PART, _SMALL_PART = 150, 40
 """The nodes that are drawn if the whole graph takes too long."""
 
@@ -216,21 +213,13 @@ class Drawing:
         end = time.monotonic() + seconds
         levels = self.list_levels()
         last = max(levels)
-        # nothing is folded around a node: so a user can open a folded layer
-        if last > 0 and self.fold is None and self.around is None and self.is_repetitive():
-            levels = levels[1:]
         for level in levels:
             graph = self.build(level)
             if self.is_too_much(graph) or (level < last and len(graph.nodes) > self.stage.pleasant):
                 continue
-            left = end - time.monotonic()
-            # leave time for the next level
-            patience, limit = min(left / 2, PATIENCE), left * 0.5
-            if level == last:
-                patience, limit = left, left * 0.8
-            if estimate_seconds(graph) > patience:
-                continue
-            picture = self._try_level(graph, kind, level, limit)
+            # leave time for the next level, or for a part
+            share = 0.8 if level == last else 0.5
+            picture = self._try_level(graph, kind, level, (end - time.monotonic()) * share)
             if picture is not None:
                 return picture
         return self._draw_part(self.build(last), kind, last, end)
@@ -246,11 +235,6 @@ class Drawing:
             return (min(self.fold, last),)
         return tuple(range(last + 1))
 
-    def is_repetitive(self) -> bool:
-        """Whether many nodes are repeated layers: too many to scroll through."""
-        folded = self.build(1).folded
-        return any(count >= _MANY for why, count in folded.items() if why.startswith("repeated"))
-
     def count_drawn(self, graph: Graph) -> int:
         """Returns how many nodes show nodes of the capture (or kernels and buffers)."""
         return sum(node.kind not in self.stage.extra_kinds for node in graph.nodes)
@@ -258,10 +242,15 @@ class Drawing:
     def _draw_part(self, graph: Graph, kind: str, level: int, end: float) -> bytes:
         """Returns the picture of as many nodes near the outputs as can be drawn in time."""
         why = "be too much to look at" if self.is_too_much(graph) else "take too long"
+        where = "the outputs" if self.around is None else f"node {self.around}"
+        centre = self._list_centre(graph)
         # wait longer for the last and smallest: on a busy machine the start of the layout alone takes seconds
         for most, least_seconds in ((self.stage.most, 2.0), (_PART, 2.0), (_SMALL_PART, 15.0)):
-            part = self._add_legend(keep_nodes(graph, self._find_part(graph, most)))
-            where = "the outputs" if self.around is None else f"node {self.around}"
+            if graph.is_table:
+                near = _list_rows(graph, centre, most - 1 if self.around is None else most // 2)
+            else:
+                near = set(list_nearest(graph, centre, most))
+            part = self._add_legend(keep_nodes(graph, near))
             drawn = f"only {self.count_drawn(part):,} of {self.count_drawn(graph):,} drawn, those near {where}"
             note = f"{drawn}: all would {why} (--around NODE --depth N draws others)"
             seconds = max((end - time.monotonic()) * 0.6, least_seconds)
@@ -269,13 +258,6 @@ class Drawing:
             if picture is not None:
                 return picture
         raise GraphError("the graph is too large to draw: use --around NODE with --depth N, or write .dot or .json")
-
-    def _find_part(self, graph: Graph, most: int) -> set[str]:
-        """The ids of the `most` nodes nearest to the asked node, or to the outputs."""
-        centre = self._list_centre(graph)
-        if graph.is_table:
-            return _list_rows(graph, centre, most - 1 if self.around is None else most // 2)
-        return set(list_nearest(graph, centre, most))
 
     def _try_level(self, graph: Graph, kind: str, level: int, seconds: float, note: str = "") -> bytes | None:
         """Returns the picture of a graph, None if the layout takes too long. Adds to the notes what is left out; the
@@ -316,12 +298,3 @@ def _list_rows(graph: Graph, centre: Sequence[str], depth: int) -> set[str]:
     rows = {node.id: row for row, node in enumerate(graph.nodes)}
     near = {name for name, row in rows.items() if any(abs(row - rows[middle]) <= depth for middle in centre)}
     return near | {graph.nodes[0].id}
-
-
-def estimate_seconds(graph: Graph) -> float:
-    """Returns a guess of the seconds of a layout. It grows with the square of the nodes; an edge counts as a node in
-    each row that it passes."""
-    ranks = measure_ranks(graph)
-    passed = sum(max(ranks[edge.head] - ranks[edge.tail] - 1, 0) for edge in graph.edges)
-    size = len(graph.nodes) + passed
-    return 0.4 + 0.25 * (size / 1000) ** 2
