@@ -467,7 +467,7 @@
   function showPage(number) {
     const old = chosen && chosen.kind !== "box" && { kind: chosen.kind, name: nameOf(chosen.kind, chosen.id) };
     const scrolled = page === null ? [] : ["source", "kernels"].map((id) => [id, $(id).scrollTop]);
-    const made = data.pages[number], write = (numbers) => numbers.map((part) => data.parts[part]).join("");
+    const made = data.pages[number], write = (numbers) => numbers.map((line) => data.parts[line]).join("\n");
     page = number;
     chosen = null;
     document.querySelector(".overview").innerHTML = write(made.overview);
