@@ -11,7 +11,7 @@ from vmapdbg.child.capture.order import MemoryOrder, find_order
 from vmapdbg.child.capture.view import Launch, UOp, View, find_values, largest_of, size_of, sizes_of
 from vmapdbg.child.failures.diagnose import explain_error
 from vmapdbg.child.failures.endless import EndlessRewrite
-from vmapdbg.child.failures.known_nodes import NoNodes
+from vmapdbg.child.failures.known_nodes import KnownNodes
 from vmapdbg.child.listen.lowering import CompiledKernel
 from vmapdbg.child.listen.renderers import RendererMissing
 from vmapdbg.child.program.accesses import find_accesses, find_resets
@@ -56,7 +56,7 @@ class KernelBuilder:
         except (Exception, EndlessRewrite) as error:
             if not self.keeps_failed:
                 raise
-            return self.build_named(launch, "(no program)", (), explain_error(error, NoNodes()))
+            return self.build_named(launch, "(no program)", (), explain_error(error, KnownNodes()))
         compiled, work = program.compiled, program.work
         facts = self.find_facts(launch, program)
         nodes = self.find_computed(launch)

@@ -13,7 +13,7 @@ from vmapdbg.child.evidence.loop_packer import LoopPacker
 from vmapdbg.child.evidence.packer import UNEXPECTED, CannotPack
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.evidence.sizes import find_argument_sizes
-from vmapdbg.child.failures.known_nodes import PassNodes
+from vmapdbg.child.failures.known_nodes import KnownNodes
 from vmapdbg.child.listen.launches import find_inputs
 from vmapdbg.child.passes.compare import Judge
 from vmapdbg.child.passes.order import OrderedKernels
@@ -38,7 +38,7 @@ RUN = "the kernels as they ran"
 class ScheduleFollower:
     """Follows one schedule. `read` returns the contents of an input by their name."""
 
-    def __init__(self, one: FollowedCall, nodes: PassNodes, read: Callable[[str], bytes], progress: Progress):
+    def __init__(self, one: FollowedCall, nodes: KnownNodes, read: Callable[[str], bytes], progress: Progress):
         self.one, self.nodes, self.read, self.progress = one, nodes, read, progress
         self._end = time.monotonic() + MOST_SECONDS_IN_ALL
         self.chains = choose_chains(one.seen)

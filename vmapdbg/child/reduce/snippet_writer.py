@@ -202,7 +202,7 @@ class _Writer:
         arguments = ", ".join([f"Ops.{u.op.name}", *(f"{{{i}}}" for i in range(1, len(operands)))])
         yield f"{{0}}.alu({arguments})", operands
 
-    def fill_method(self, u: UOp) -> str:
+    def fill_method(self, u: Any) -> str:
         """Returns the form of a method, with its arguments."""
         text = _METHODS[u.op]
         if "DTYPE" in text:
@@ -256,7 +256,7 @@ class _Writer:
             return u
         return None
 
-    def write_input(self, u: UOp) -> str:
+    def write_input(self, u: Any) -> str:
         source = self.input_of(u)
         assert source is not None
         # without realize, it is a copy of Python's numbers to the default device
@@ -276,7 +276,7 @@ class _Writer:
 
     # *** indices
 
-    def name_index(self, u: UOp) -> None:
+    def name_index(self, u: Any) -> None:
         """Adds the line of a RANGE or a bound variable."""
         if u.op is Ops.RANGE:
             if len(u.arg) > 2 or len(u.src) > 1:
