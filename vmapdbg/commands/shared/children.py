@@ -18,7 +18,16 @@ from dataclasses import dataclass, replace
 from typing import IO, Generic, TypeVar
 
 from vmapdbg.commands.shared.console import Progress, drop_progress
-from vmapdbg.install.job import CheckRequest, Job, JudgeRequest, ReduceRequest, Request, Run, ValueRequest, dump_record
+from vmapdbg.install.job import (
+    CheckRequest,
+    Job,
+    ProgramCheckRequest,
+    ReduceRequest,
+    Request,
+    Run,
+    ValueRequest,
+    dump_record,
+)
 from vmapdbg.install.overlay import BOOTSTRAP_DIR, child_environment
 from vmapdbg.install.patches import Patches, format_patches
 from vmapdbg.install.trees import TreeError, find_tree
@@ -30,7 +39,7 @@ from vmapdbg.model.store import load_capture
 _MODULES = {
     Request: "vmapdbg.child.run_snippet",
     CheckRequest: "vmapdbg.child.compare.start",
-    JudgeRequest: "vmapdbg.child.compare.judge",
+    ProgramCheckRequest: "vmapdbg.child.compare.judge",
     ReduceRequest: "vmapdbg.child.reduce.reducer",
     ValueRequest: "vmapdbg.child.passes.run",
 }
