@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from vmapdbg.check.result import Comparison, OutputCheck
 from vmapdbg.check.value_path import Difference, OutputPath, PassKind, PassValue, SchedulePath, WrongRewrite
+from vmapdbg.child.compare.schedule_checker import ScheduleChecker
+from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.loop_packer import LoopPacker
 from vmapdbg.child.evidence.packer import UNEXPECTED, CannotPack
-from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.evidence.sizes import find_argument_sizes
 from vmapdbg.child.failures.known_nodes import PassNodes
 from vmapdbg.child.listen.launches import find_inputs
@@ -21,11 +22,7 @@ from vmapdbg.child.passes.outputs import BufferFollower, Followed, choose_chains
 from vmapdbg.child.passes.steps import MOST_SECONDS, Progress, StepFinder
 from vmapdbg.child.passes.watch import FollowedCall, PassRun
 from vmapdbg.model.wording import first_line
-from vmapdbg.reference.arithmetic import load
-from vmapdbg.reference.evaluate import Evaluator
 from vmapdbg.reference.graph import Unknown
-from vmapdbg.reference.value import Value
-from vmapdbg.values.numbers import Array
 
 UOp = Any
 MOST_SECONDS_IN_ALL = 120
@@ -36,14 +33,16 @@ RUN = "the kernels as they ran"
 
 
 class ScheduleFollower:
-    """Follows one schedule. `read` returns the contents of an input by their name."""
+    """Follows one schedule."""
 
-    def __init__(self, one: FollowedCall, nodes: PassNodes, read: Callable[[str], bytes], progress: Progress):
-        self.one, self.nodes, self.read, self.progress = one, nodes, read, progress
+    def __init__(self, one: FollowedCall, nodes: PassNodes, folder: EvidenceFolder, progress: Progress):
+        self.one, self.nodes, self.folder, self.progress = one, nodes, folder, progress
         self._end = time.monotonic() + MOST_SECONDS_IN_ALL
         self.chains = choose_chains(one.seen)
         self.packer = make_packer(one)
-        self.judge = Judge(self.packer.graph, read)
+        self.judge = Judge(self.packer.graph, folder.read_data)
+        # how the real results compare
+        self.checks: list[OutputCheck] = []
         # the outputs in the graph before the first pass
         self.outputs: dict[int, UOp] = {}
         self.followed: list[Followed] = []
@@ -63,6 +62,11 @@ class ScheduleFollower:
         self.outputs, self.followed = follow_outputs(self.chains)
         self.packer.find_memory(one.run.after for one in self.followed)
         self._run_in_order()
+        evidence = self.one.call.evidence
+        if evidence.failed is None and "asked" in evidence.graphs:
+            self.progress(f"schedule {self.one.schedule}: {RUN}")
+            checker = ScheduleChecker(evidence, self.folder)
+            self.checks = checker.check_outputs(checker.open(evidence.graphs["asked"]))
         return None
 
     def follow(self, line: str | None) -> SchedulePath:
@@ -102,20 +106,18 @@ class ScheduleFollower:
         """Yields the buffers that hold wrong values when the kernels have run."""
         first = self.chains[0].runs[0].before
         follower = BufferFollower(self.packer, self._find_own)
-        for number, (buffer, held) in enumerate(self.one.call.held.items()):
+        buffers = list(self.one.call.held)
+        for check in self.checks:
+            if check.comparison.status != "wrong" or check.of not in {"assigned", "input"}:
+                continue
+            buffer = buffers[check.number]
             try:
                 right = follower.pack_memory(first, buffer)
             except (CannotPack, *UNEXPECTED):
                 continue
-            node = self.packer.graph.nodes[right]
-            real = Value(load(Array(self.read(held.blobs[0]), node.dtype, node.shape)))
-            value = self.judge_value(RUN, "run", functools.partial(self.judge.compare_value, right, real))
-            if value.status == "wrong":
-                yield self._follow_buffer(follower, number, buffer, right, value)
+            yield self._follow_buffer(follower, check, buffer, right)
 
-    def _follow_buffer(
-        self, follower: BufferFollower, number: int, buffer: UOp, right: int, real: PassValue
-    ) -> OutputPath:
+    def _follow_buffer(self, follower: BufferFollower, check: OutputCheck, buffer: UOp, right: int) -> OutputPath:
         passes: list[PassValue] = []
         for one in self.followed:
 
@@ -123,9 +125,9 @@ class ScheduleFollower:
                 return self.judge.compare(right, follower.pack_memory(sink, buffer))
 
             passes.append(replace(self.judge_value(one.run.name, "rewrite", compare), place=one.run.place))
-        passes += [self._judge_held(buffer, right), real]
+        passes += [self._judge_held(buffer, right), make_run_value(check.comparison)]
         node = self.packer.graph.nodes[right]
-        path = OutputPath(number, node.shape, node.dtype, without_doubtful(passes), of="buffer")
+        path = OutputPath(check.number, node.shape, node.dtype, without_doubtful(passes), of="buffer")
         for one, value in zip(self.followed, path.passes, strict=False):
             if value.difference is not None:
                 return replace(path, rewrite=follower.explain(one.run, buffer, value.difference, self.nodes))
@@ -183,12 +185,13 @@ class ScheduleFollower:
         return self.judge_value(ORDER, "order", compare)
 
     def _evaluate_run(self, number: int) -> PassValue:
-        def compare() -> Difference | None:
-            asked = self.chains[0].runs[0].before.src[number]
-            value = find_real_value(self.one.call, number, self.read)
-            return self.judge.compare_value(self.packer.pack(asked), value)
-
-        return self.judge_value(RUN, "run", compare)
+        for check in self.checks:
+            if (check.of, check.number) == ("output", number):
+                return make_run_value(check.comparison)
+        reason = "what it holds was not kept"
+        if self.one.call.evidence.failed is not None:
+            reason = "it did not run to the end"
+        return PassValue(RUN, None, "unknown", reason=reason, kind="run")
 
     def judge_value(self, name: str, kind: PassKind, compare: Callable[[], Difference | None]) -> PassValue:
         """Returns the row of a value that `compare` finds right or wrong."""
@@ -287,15 +290,11 @@ def make_packer(one: FollowedCall) -> LoopPacker:
     return LoopPacker(lambda u: inputs.get(u) or inputs.get(before.get(u)) or None, variables)
 
 
-def find_real_value(call: RealizeCall, number: int, read: Callable[[str], bytes]) -> Value:
-    """Returns what the kernels left in an output of a call. Raises Unknown."""
-    evidence = call.evidence
-    if evidence.failed is not None:
-        raise Unknown("it did not run to the end")
-    slot = evidence.outputs.get(number)
-    if slot is None:
-        raise Unknown("what it holds was not kept")
-    value = Evaluator(evidence.graphs["got"], read).evaluate([slot])[0]
-    if isinstance(value, Unknown):
-        raise value
-    return value
+def make_run_value(found: Comparison) -> PassValue:
+    """Returns the row of a real result."""
+    if found.status != "wrong" or found.index is None:
+        return PassValue(RUN, None, "right", kind="run")
+    assert found.got is not None
+    assert found.expected is not None
+    difference = Difference(found.index, found.got, found.expected, found.wrong, found.total)
+    return PassValue(RUN, None, "wrong", difference, kind="run")

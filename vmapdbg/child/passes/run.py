@@ -51,7 +51,7 @@ def main() -> None:
     for number, (one, known) in enumerate(chosen, start=1):
         schedule = capture.schedules[one.schedule]
         try:
-            follower = ScheduleFollower(one, known, mode.collector.folder.read_data, progress)
+            follower = ScheduleFollower(one, known, mode.collector.folder, progress)
             path = follow(follower, schedule)
         except Exception as unexpected:  # the other schedules are followed all the same
             reason = f"its graphs cannot be read: {type(unexpected).__name__}: {first_line(unexpected)}"
