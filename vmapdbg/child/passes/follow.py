@@ -32,6 +32,11 @@ ORDER = "the kernels in their order, by numpy"
 RUN = "the kernels as they ran"
 
 
+PackAfter = Callable[[Followed, "OrderedKernels | None"], tuple[int, int]]
+"""Packs a value after a pass, or after the kernels in their order: returns the slots of what it should be, and of what
+it is. Raises CannotPack."""
+
+
 class ScheduleFollower:
     """Follows one schedule."""
 
@@ -53,12 +58,12 @@ class ScheduleFollower:
         if one.scheduled.op.name != "CALL":
             self._before = find_inputs(one.scheduled, [])
 
-    def prepare(self) -> str | None:
-        """Finds what has to be evaluated. Returns why that is impossible, else None."""
+    def follow(self, line: str | None) -> SchedulePath:
+        """Follows the outputs, and the buffers of the snippet that are wrong after the last kernel."""
         if not self.chains:
-            return "tinygrad had it in its cache: no pass ran"
+            return SchedulePath(self.one.schedule, line, reason="tinygrad had it in its cache: no pass ran")
         if self.one.is_sharded:
-            return "its values are spread over several devices"
+            return SchedulePath(self.one.schedule, line, reason="its values are spread over several devices")
         self.outputs, self.followed = follow_outputs(self.chains)
         self.packer.find_memory(one.run.after for one in self.followed)
         self._run_in_order()
@@ -67,29 +72,28 @@ class ScheduleFollower:
             self.progress(f"schedule {self.one.schedule}: {RUN}")
             checker = ScheduleChecker(evidence, self.folder)
             self.checks = checker.check_outputs(checker.open(evidence.graphs["asked"]))
-        return None
-
-    def follow(self, line: str | None) -> SchedulePath:
-        """Follows the outputs, and the buffers of the snippet that are wrong after the last kernel."""
         paths = [self.follow_output(number, u) for number, u in self.outputs.items()]
         return SchedulePath(self.one.schedule, line, (*paths, *self._follow_buffers()))
-
-    def _find_right(self, number: int, right: int, is_memory: bool) -> int:
-        """Returns the slot of the right value after a pass: the output, or all that its buffer should hold."""
-        if not is_memory:
-            return right
-        given = next(i for i, one in enumerate(self.followed) if one.is_memory)
-        return self.packer.pack_memory(self.followed[given - 1].outputs[number])
 
     def follow_output(self, number: int, u: UOp) -> OutputPath:
         try:
             right = self.packer.pack(u)
         except CannotPack as error:
             return OutputPath(number, (), str(u.dtype), (), reason=str(error))
+        first_memory = next((i for i, one in enumerate(self.followed) if one.is_memory), None)
+
+        def pack_after(one: Followed, order: OrderedKernels | None) -> tuple[int, int]:
+            found = one.outputs.get(number)
+            if found is None:
+                raise CannotPack("it is not found in the graph")
+            if not one.is_memory or first_memory is None:
+                return right, order.find_slot(found) if order is not None else self.packer.pack(found)
+            # all that the buffer of the output should hold
+            memory = self.packer.pack_memory(self.followed[first_memory - 1].outputs[number])
+            return memory, order.find_memory(found) if order is not None else self.packer.pack_memory(found)
+
+        passes = [*self._judge_passes(pack_after), self._judge_run(number)]
         node = self.packer.graph.nodes[right]
-        passes = [self._evaluate_pass(number, right, one) for one in self.followed]
-        passes.append(self._evaluate_order(number, right))
-        passes.append(self._evaluate_run(number))
         node_id = self._find_node(number, u)
         return self._explain(OutputPath(number, node.shape, node.dtype, without_doubtful(passes), node_id))
 
@@ -118,35 +122,19 @@ class ScheduleFollower:
             yield self._follow_buffer(follower, check, buffer, right)
 
     def _follow_buffer(self, follower: BufferFollower, check: OutputCheck, buffer: UOp, right: int) -> OutputPath:
-        passes: list[PassValue] = []
-        for one in self.followed:
+        def pack_after(one: Followed, order: OrderedKernels | None) -> tuple[int, int]:
+            if order is None:
+                return right, follower.pack_memory(one.run.after, buffer)
+            held = (slot for u, slot in order.held.items() if self._find_own(u) is buffer)
+            return right, next(held, None) or self.packer.pack(buffer)
 
-            def compare(sink: UOp = one.run.after) -> Difference | None:
-                return self.judge.compare(right, follower.pack_memory(sink, buffer))
-
-            passes.append(replace(self.judge_value(one.run.name, "rewrite", compare), place=one.run.place))
-        passes += [self._judge_held(buffer, right), make_run_value(check.comparison)]
+        passes = [*self._judge_passes(pack_after), make_run_value(check.comparison)]
         node = self.packer.graph.nodes[right]
         path = OutputPath(check.number, node.shape, node.dtype, without_doubtful(passes), of="buffer")
         for one, value in zip(self.followed, path.passes, strict=False):
             if value.difference is not None:
                 return replace(path, rewrite=follower.explain(one.run, buffer, value.difference, self.nodes))
         return path
-
-    def _judge_held(self, buffer: UOp, right: int) -> PassValue:
-        """Returns the row of what the kernels leave in a buffer."""
-        order = self.order
-        if order is None:
-            return PassValue(ORDER, None, "unknown", reason=self.order_refused, kind="order")
-        leaf = next((u for u in order.held if self._find_own(u) is buffer), None)
-
-        def compare() -> Difference | None:
-            held = order.held.get(leaf)
-            if held is None:
-                held = self.packer.pack(buffer)
-            return self.judge.compare(right, held)
-
-        return self.judge_value(ORDER, "order", compare)
 
     def _find_own(self, leaf: UOp) -> UOp | None:
         """Returns the BUFFER of the snippet that a leaf of a graph replaces, None for another leaf."""
@@ -160,31 +148,33 @@ class ScheduleFollower:
 
     # *** one row
 
-    def _evaluate_pass(self, number: int, right: int, followed: Followed) -> PassValue:
-        u = followed.outputs.get(number)
-        if u is None:
-            return PassValue(followed.run.name, followed.run.place, "unknown", reason="it is not found in the graph")
+    def _judge_passes(self, pack: PackAfter) -> list[PassValue]:
+        """Returns the rows of the passes, and the row of the kernels in their order."""
+        passes: list[PassValue] = []
+        for one in self.followed:
+            value = self._judge(one.run.name, "rewrite", functools.partial(pack, one, None))
+            passes.append(replace(value, place=one.run.place))
+        if self.order is None:
+            passes.append(PassValue(ORDER, None, "unknown", reason=self.order_refused, kind="order"))
+        else:
+            passes.append(self._judge(ORDER, "order", functools.partial(pack, self.followed[-1], self.order)))
+        return passes
 
-        def compare() -> Difference | None:
-            pack = self.packer.pack_memory if followed.is_memory else self.packer.pack
-            return self.judge.compare(self._find_right(number, right, followed.is_memory), pack(u))
+    def _judge(self, name: str, kind: PassKind, pack: Callable[[], tuple[int, int]]) -> PassValue:
+        """Returns the row of a value; `pack` returns the slots of what it should be and of what it is."""
+        if time.monotonic() > self._end:
+            reason = f"the schedule takes more than {MOST_SECONDS_IN_ALL} s to evaluate"
+            return PassValue(name, None, "unknown", reason=reason, kind=kind)
+        self.progress(f"schedule {self.one.schedule}: {name}")
+        try:
+            found = self.judge.compare(*pack())
+        except (CannotPack, Unknown, *UNEXPECTED) as error:
+            return PassValue(name, None, "unknown", reason=str(error), kind=kind)
+        if found is None:
+            return PassValue(name, None, "right", kind=kind)
+        return PassValue(name, None, "wrong", found, kind=kind)
 
-        return replace(self.judge_value(followed.run.name, "rewrite", compare), place=followed.run.place)
-
-    def _evaluate_order(self, number: int, right: int) -> PassValue:
-        order = self.order
-        u = self.followed[-1].outputs.get(number)
-        if order is None or u is None:
-            return PassValue(ORDER, None, "unknown", reason=self.order_refused, kind="order")
-
-        def compare() -> Difference | None:
-            is_memory = self.followed[-1].is_memory
-            find = order.find_memory if is_memory else order.find_slot
-            return self.judge.compare(self._find_right(number, right, is_memory), find(u))
-
-        return self.judge_value(ORDER, "order", compare)
-
-    def _evaluate_run(self, number: int) -> PassValue:
+    def _judge_run(self, number: int) -> PassValue:
         for check in self.checks:
             if (check.of, check.number) == ("output", number):
                 return make_run_value(check.comparison)
@@ -192,20 +182,6 @@ class ScheduleFollower:
         if self.one.call.evidence.failed is not None:
             reason = "it did not run to the end"
         return PassValue(RUN, None, "unknown", reason=reason, kind="run")
-
-    def judge_value(self, name: str, kind: PassKind, compare: Callable[[], Difference | None]) -> PassValue:
-        """Returns the row of a value that `compare` finds right or wrong."""
-        if time.monotonic() > self._end:
-            reason = f"the schedule takes more than {MOST_SECONDS_IN_ALL} s to evaluate"
-            return PassValue(name, None, "unknown", reason=reason, kind=kind)
-        self.progress(f"schedule {self.one.schedule}: {name}")
-        try:
-            found = compare()
-        except (CannotPack, Unknown, *UNEXPECTED) as error:
-            return PassValue(name, None, "unknown", reason=str(error), kind=kind)
-        if found is None:
-            return PassValue(name, None, "right", kind=kind)
-        return PassValue(name, None, "wrong", found, kind=kind)
 
     def _run_in_order(self) -> None:
         seen = self.one.seen
