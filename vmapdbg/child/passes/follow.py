@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -86,11 +87,15 @@ class ScheduleFollower:
             found = one.outputs.get(number)
             if found is None:
                 raise CannotPack("it is not found in the graph")
-            if not one.is_memory or first_memory is None:
-                return right, order.find_slot(found) if order is not None else self.packer.pack(found)
-            # all that the buffer of the output should hold
-            memory = self.packer.pack_memory(self.followed[first_memory - 1].outputs[number])
-            return memory, order.find_memory(found) if order is not None else self.packer.pack_memory(found)
+            memory = right
+            if first_memory is not None and one.is_memory:
+                # all that the buffer of the output should hold
+                memory = self.packer.pack_memory(self.followed[first_memory - 1].outputs[number])
+            if order is not None:
+                return memory, order.find_slot(found, one.is_memory)
+            if one.is_memory:
+                return memory, self.packer.pack_memory(found)
+            return memory, self.packer.pack(found)
 
         passes = [*self._judge_passes(pack_after), self._judge_run(number)]
         node = self.packer.graph.nodes[right]
@@ -125,8 +130,10 @@ class ScheduleFollower:
         def pack_after(one: Followed, order: OrderedKernels | None) -> tuple[int, int]:
             if order is None:
                 return right, follower.pack_memory(one.run.after, buffer)
-            held = (slot for u, slot in order.held.items() if self._find_own(u) is buffer)
-            return right, next(held, None) or self.packer.pack(buffer)
+            leaf = next((u for u in order.held if self._find_own(u) is buffer), None)
+            if leaf is None:
+                return right, self.packer.pack(buffer)
+            return right, order.held[leaf]
 
         passes = [*self._judge_passes(pack_after), make_run_value(check.comparison)]
         node = self.packer.graph.nodes[right]

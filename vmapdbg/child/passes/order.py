@@ -32,17 +32,12 @@ class OrderedKernels:
         for launch in self.launches:
             self._run(launch)
 
-    def find_memory(self, u: UOp) -> int:
-        """Returns the slot of what the buffer of a UOp holds after the last launch. Raises CannotPack."""
-        held = self.held.get(find_buffer(u))
-        if held is None:
-            return self.packer.pack_memory(u)
-        return held
-
-    def find_slot(self, u: UOp) -> int:
-        """Returns the slot of an output after the last launch. Raises CannotPack."""
+    def find_slot(self, u: UOp, is_memory: bool) -> int:
+        """Returns the slot of an output after the last launch, or of all that its buffer holds. Raises CannotPack."""
         base = find_base(u)
         buffer = find_buffer(base)
+        if is_memory:
+            return self.held[buffer] if buffer in self.held else self.packer.pack_memory(u)
         if base.op.name not in {"AFTER", *_MEMORY} or buffer not in self.held:
             return self.packer.pack(u)
         slot = self.held[buffer]
