@@ -28,7 +28,7 @@ def main() -> None:
     for path in sys.argv[1:]:
         gc.collect()  # a UOp that is still there has the line of another program
         recorder.forget()
-        schedule_program(path, recorder.adapter)
+        schedule_program(path)
         capture = fill_sentences(
             build_capture(path, "c", None, recorder.schedules, missing=tuple(recorder.missing), keeps_failed=True)
         )

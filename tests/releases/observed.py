@@ -19,29 +19,31 @@ os.environ.setdefault("DEV", "NULL")
 os.environ.setdefault("NULL", "1")
 
 
-def schedule_program(path: str, adapter: Any) -> None:
+def schedule_program(path: str) -> None:
     from tinygrad import Tensor
+
+    from vmapdbg.child.listen.releases import is_computed, schedule_tensors
 
     names: dict[str, Any] = {"__name__": "__main__", "__file__": path}
     exec(compile(Path(path).read_text(encoding="utf-8"), path, "exec"), names)
-    lazy = [v for v in names.values() if isinstance(v, Tensor) and not adapter.is_settled(v)]
+    lazy = [v for v in names.values() if isinstance(v, Tensor) and not is_computed(v)]
     inside = {u for v in lazy for u in v.uop.base.toposort() if u is not v.uop.base}
-    adapter.schedule([v for v in lazy if v.uop.base not in inside])
+    schedule_tensors([v for v in lazy if v.uop.base not in inside])
 
 
-def list_keys(path: str, adapter: Any, created: list[Any]) -> list[str]:
+def list_keys(path: str, created: list[Any]) -> list[str]:
+    from vmapdbg.child.listen.releases import list_launches
+
     created.clear()
-    schedule_program(path, adapter)
-    return [kernel.ast.key.hex() for one in created for kernel in adapter.find_kernels(one)]
+    schedule_program(path)
+    return [kernel.ast.key.hex() for one in created for kernel in list_launches(one)]
 
 
-def watch_created(adapter: Any) -> list[Any]:
+def watch_created() -> list[Any]:
     """Where nothing observes, the one thing that is wrapped."""
-    from vmapdbg.child.listen.adapter import CREATED
+    from vmapdbg.child.listen.releases import schedule_module
 
-    place = CREATED.find()
-    assert place is not None
-    module: Any = importlib.import_module(place[0])
+    module = schedule_module()
     create, created = module.create_schedule, []
 
     def watched(*args: Any, **kwargs: Any) -> Any:
@@ -54,7 +56,7 @@ def watch_created(adapter: Any) -> list[Any]:
 
 def describe_program(path: str, recorder: Any) -> dict[str, Any]:
     recorder.forget()
-    schedule_program(path, recorder.adapter)
+    schedule_program(path)
     return {
         "keys": [k.ast.key.hex() for s in recorder.schedules for k in s.passed.kernels],
         "schedules": [describe_schedule(s) for s in recorder.schedules],
@@ -119,12 +121,9 @@ def main() -> None:
     mode, *programs = sys.argv[1:]
     out: dict[str, Any] = {"programs": {}, "missing": []}
     if mode == "stock":
-        from vmapdbg.child.listen.adapter import find_adapter
-
         importlib.import_module("tinygrad.tensor")
-        adapter = find_adapter()
-        created = watch_created(adapter)
-        out["programs"] = {Path(p).stem: {"keys": list_keys(p, adapter, created)} for p in programs}
+        created = watch_created()
+        out["programs"] = {Path(p).stem: {"keys": list_keys(p, created)} for p in programs}
     else:
         from vmapdbg.child.listen.hooks import start
 

@@ -58,17 +58,17 @@ def compare(ast: Any, uops: Any) -> dict[str, Any]:
 def main() -> None:
     targets, programs = sys.argv[1].split(","), sys.argv[2:]
     from vmapdbg.child.listen.hooks import start
+    from vmapdbg.child.listen.rendering import compile_kernel
 
     recorder = start()
     importlib.import_module("tinygrad.tensor")
-    adapter: Any = recorder.adapter
     out = []
     for path in programs:
         recorder.forget()
-        schedule_program(path, adapter)
+        schedule_program(path)
         for kernel in [k for s in recorder.schedules for k in (s.passed.kernels if s.passed else ()) if k.is_compute]:
             for target in targets:
-                compiled = adapter.compile(kernel.ast, target)
+                compiled = compile_kernel(kernel.ast, target)
                 out.append({"of": f"{Path(path).stem} {compiled.name} {target}", **compare(kernel.ast, compiled.uops)})
     print(json.dumps(out))
 

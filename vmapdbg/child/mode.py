@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from vmapdbg.child.failures.known_nodes import KnownNodes, read_nodes
 from vmapdbg.child.listen.outputs import note_values
-from vmapdbg.child.listen.recorder import ObservingRecorder
-from vmapdbg.child.listen.records import ObservedSchedule
-from vmapdbg.child.live import build_capture, listen, make_renderer
+from vmapdbg.child.listen.recorder import Recorder
+from vmapdbg.child.listen.records import ScheduleRecord
+from vmapdbg.child.listen.rendering import make_renderer
+from vmapdbg.child.live import build_capture, listen
 from vmapdbg.install import overlay
 from vmapdbg.install.job import Request
 from vmapdbg.install.patches import format_patches
@@ -32,7 +33,7 @@ class Mode:
 
     def __init__(self, request: Request):
         self.request, self.job = request, request.job
-        self.recorder = ObservingRecorder()
+        self.recorder = Recorder()
         self.recorder.is_strict = self.job.patches is not None
         if self.job.choices:
             from vmapdbg.child.capture.choices import make_choices
@@ -55,7 +56,7 @@ class Mode:
         return self.request.evidence is not None
 
     @property
-    def schedules(self) -> list[ObservedSchedule]:
+    def schedules(self) -> list[ScheduleRecord]:
         """What the snippet scheduled so far."""
         return self.recorder.schedules
 
@@ -117,8 +118,7 @@ class Mode:
             None if job.patches is None else job.patch_states,
             recorder.schedules,
             error,
-            # without schedules tinygrad may be missing
-            tuple(recorder.missing if recorder.schedules else recorder.lost),
+            tuple(recorder.missing),
             progress,
             keeps_failed=True,
             is_brief=self.is_brief,

@@ -7,7 +7,7 @@ import math
 from vmapdbg.child.capture.nodes import find_outside_axes
 from vmapdbg.child.capture.reasons import explain_outcome
 from vmapdbg.child.capture.view import Ranges, UOp, View, largest_of
-from vmapdbg.child.listen.records import ObservedBuffer
+from vmapdbg.child.listen.records import BufferRecord
 from vmapdbg.model import capture as model
 
 
@@ -20,7 +20,7 @@ def build_bufferizes(view: View) -> tuple[model.Bufferize, ...]:
     )
 
 
-def _build_bufferize(view: View, node: UOp, made: ObservedBuffer) -> model.Bufferize:
+def _build_bufferize(view: View, node: UOp, made: BufferRecord) -> model.Bufferize:
     buffer = made.stage
     size = math.prod(largest_of(s) for s in buffer.shape)
     return model.Bufferize(
@@ -46,7 +46,7 @@ def _find_ambient(view: View, node: UOp, buffer: UOp) -> Ranges:
     return ()
 
 
-def _find_outside_reads(view: View, made: ObservedBuffer) -> tuple[model.Outside, ...]:
+def _find_outside_reads(view: View, made: BufferRecord) -> tuple[model.Outside, ...]:
     """The indices at which a reader leaves the buffer, those of the first reader that does."""
     if not made.stored:
         return ()

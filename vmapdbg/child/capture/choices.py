@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vmapdbg.child.capture.view import find_nodes
-from vmapdbg.child.listen.records import ObservedPass
+from vmapdbg.child.listen.records import PassRecord
 from vmapdbg.install.job import Choice
 
 
-def make_choices(choices: Sequence[Choice], passed: ObservedPass, schedule: int) -> str | None:
+def make_choices(choices: Sequence[Choice], passed: PassRecord, schedule: int) -> str | None:
     """Sets the nodes of a pass that are forced and released, before it decides anything.
 
     Returns a line where the schedule has no such node, with the op that it had: another choice made away with it.

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from vmapdbg.child.capture.order import MemoryOrder, find_order
-from vmapdbg.child.capture.view import Launch, UOp, View, find_values, largest_of, size_of, sizes_of
+from vmapdbg.child.capture.view import UOp, View, find_values, largest_of, size_of, sizes_of
 from vmapdbg.child.failures.diagnose import explain_error
 from vmapdbg.child.failures.endless import EndlessRewrite
 from vmapdbg.child.failures.known_nodes import NoNodes
-from vmapdbg.child.listen.lowering import CompiledKernel
-from vmapdbg.child.listen.renderers import RendererMissing
+from vmapdbg.child.listen.records import Launch
+from vmapdbg.child.listen.rendering import CompiledKernel, RendererMissing
 from vmapdbg.child.program.accesses import find_accesses, find_resets
 from vmapdbg.child.program.linear import Buffer, LinearProgram
 from vmapdbg.child.program.linear_reader import read_linear, read_memories
@@ -76,7 +76,7 @@ class KernelBuilder:
             buffers=tuple(list_arguments(program.linear.buffers, compiled)),
             nodes=tuple(sorted(self.view.ids[u] for u in nodes)),
             lines=self.find_lines(nodes),
-            outputs=() if launch.written is None else (self.view.ids[launch.written],),
+            outputs=() if launch.node is None else (self.view.ids[launch.node],),
             launches=launch.count,
             key=launch.ast.key.hex(),
             accesses=facts.accesses,
@@ -112,7 +112,7 @@ class KernelBuilder:
             buffers=buffers,
             nodes=tuple(sorted(self.view.ids[u] for u in nodes)),
             lines=self.find_lines(nodes),
-            outputs=() if launch.written is None else (self.view.ids[launch.written],),
+            outputs=() if launch.node is None else (self.view.ids[launch.node],),
             launches=launch.count,
             key=launch.ast.key.hex(),
             accesses=(),
@@ -131,17 +131,17 @@ class KernelBuilder:
         return tuple(sorted({self.view.lines[u] for u in nodes if u in self.view.lines}, key=_line_order))
 
     def find_facts(self, launch: Launch, program: Program) -> ProgramFacts:
-        key = launch.ast.key, launch.variables
+        key = launch.ast.key, launch.varied
         if key not in self.facts:
             linear = program.linear
-            if launch.variables:
-                linear = read_linear(program.compiled.uops, launch.variables)
+            if launch.varied:
+                linear = read_linear(program.compiled.uops, launch.varied)
             self.facts[key] = ProgramFacts(linear, write_source(program.compiled))
         return self.facts[key]
 
     def is_fresh(self, launch: Launch) -> bool:
         """Most nodes get a new buffer. An ASSIGN writes into one that is there, an OUTER REDUCE adds to it."""
-        written = launch.written
+        written = launch.node
         if written is None or written.op.name in {"ASSIGN", "STORE", "AFTER"}:
             return False
         if written.op.name == "REDUCE" and not is_reduce(written):
@@ -150,7 +150,7 @@ class KernelBuilder:
 
     def find_computed(self, launch: Launch) -> list[UOp]:
         """The nodes a kernel computes: from the one it writes back to those whose buffers it reads."""
-        written = launch.written
+        written = launch.node
         if written is None:
             return []
         read = {self.view.held[b] for b in launch.buffers[1:] if b in self.view.held}

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from vmapdbg.child.capture.view import Launch, UOp, View, find_values
+from vmapdbg.child.capture.view import UOp, View, find_values
+from vmapdbg.child.listen.records import Launch
 
 _WRITES = frozenset({"ASSIGN", "STORE"})
 _LEAVES = frozenset({"BUFFER", "PARAM"})
@@ -67,7 +68,7 @@ class _Finder:
         self.leaves: dict[Any, UOp] = {}
         # memory -> the writes to it that the graph has
         self.writes: dict[Any, set[UOp]] = {}
-        self.writers = {launch.written: index for index, launch in enumerate(view.launches)}
+        self.writers = {launch.node: index for index, launch in enumerate(view.launches)}
 
     def find(self) -> MemoryOrder:
         self._read_graph()
@@ -98,9 +99,9 @@ class _Finder:
     # *** what a kernel should see
 
     def _find_wrong_times(self, index: int, launch: Launch) -> Iterator[WrongTime]:
-        if launch.written is None or launch.count != 1:
+        if launch.node is None or launch.count != 1:
             return
-        asked = self._find_asked(launch.written)
+        asked = self._find_asked(launch.node)
         for argument, buffer in enumerate(launch.buffers):
             memory = name_memory(buffer)
             versions = asked.get(memory)
@@ -111,7 +112,7 @@ class _Finder:
                 continue
             done = {write for write in own if self.writers[write] < index}
             early = done - frozenset[UOp]().union(*versions)
-            late = versions[0].intersection(*versions[1:]) - done - {launch.written}
+            late = versions[0].intersection(*versions[1:]) - done - {launch.node}
             if early or late:
                 node = self.view.ids[self.leaves[memory]]
                 yield WrongTime(argument, node, self._number_all(early), self._number_all(late))

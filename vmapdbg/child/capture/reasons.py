@@ -13,7 +13,7 @@ from vmapdbg.child.capture.shown_values import describe_decision
 from vmapdbg.child.capture.view import UOp, View
 from vmapdbg.child.listen import classify, verdicts
 from vmapdbg.child.listen.classify import Cause, find_causes
-from vmapdbg.child.listen.records import Decision, ObservedBuffer
+from vmapdbg.child.listen.records import BufferRecord, Decision
 from vmapdbg.child.listen.verdicts import BufferReason, explain_buffer
 from vmapdbg.model.capture import Realized, Reason
 from vmapdbg.model.vocabulary import RealizedReason, Rule
@@ -125,7 +125,7 @@ def _is_realized(cause: Cause, axis: int | UOp) -> bool:
 # *** a buffer is kept or removed
 
 
-def explain_outcome(view: View, buffer: ObservedBuffer) -> Reason:
+def explain_outcome(view: View, buffer: BufferRecord) -> Reason:
     """Returns which rule decided what became of a BUFFERIZE, with its numbers."""
     if not view.passed.kernels and not buffer.stored:
         return Reason("schedule-failed")
@@ -148,7 +148,7 @@ def _name_rule(found: BufferReason) -> Rule:
     return _BUFFER_RULES.get(found.rule, UNKNOWN)
 
 
-def _find_numbers(rule: str, found: BufferReason, buffer: ObservedBuffer) -> dict[str, int | float | str]:
+def _find_numbers(rule: str, found: BufferReason, buffer: BufferRecord) -> dict[str, int | float | str]:
     if rule in {"never-removed", "never-buffered"}:
         return {"op": buffer.stage.src[0].op.name}
     if rule in {"reduce-reads-buffer", "reduce-computed-again"}:

@@ -9,9 +9,8 @@ from vmapdbg.child.capture.buffers import build_bufferizes
 from vmapdbg.child.capture.kernels import KernelBuilder
 from vmapdbg.child.capture.nodes import build_nodes, build_ranges, build_vmap_map
 from vmapdbg.child.capture.view import View
-from vmapdbg.child.listen.adapter import find_adapter
-from vmapdbg.child.listen.recording import find_passes
-from vmapdbg.child.listen.records import ObservedSchedule
+from vmapdbg.child.listen.records import ScheduleRecord, find_passes
+from vmapdbg.child.listen.releases import stage_op
 from vmapdbg.model import capture as model
 
 # the schedule of a graph that was refused before the pass could look at it
@@ -19,7 +18,7 @@ _REFUSED = model.Schedule(0, None, 0, (), (), (), (), (), ())
 
 
 def build_schedules(
-    asked: Sequence[ObservedSchedule],
+    asked: Sequence[ScheduleRecord],
     target: str,
     progress: Callable[[], object] = lambda: None,
     keeps_failed: bool = False,
@@ -38,7 +37,7 @@ def build_schedules(
     return tuple(_place(built.get(id(one.passed), _REFUSED), index, one) for index, one in enumerate(asked))
 
 
-def _place(made: model.Schedule, index: int, asked: ObservedSchedule) -> model.Schedule:
+def _place(made: model.Schedule, index: int, asked: ScheduleRecord) -> model.Schedule:
     """Adds what belongs to one time that the schedule was asked for."""
     outputs = () if made is _REFUSED else tuple(asked.outputs)
     # the switches that tinygrad's cache does not have in its key
@@ -50,7 +49,7 @@ def _place(made: model.Schedule, index: int, asked: ObservedSchedule) -> model.S
         outputs=outputs,
         cached=asked.cached,
         not_in_key=not_in_key,
-        buffer_op=find_adapter().stage_op,
+        buffer_op=stage_op(),
     )
 
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from vmapdbg.child.listen.classify import asked_of
-from vmapdbg.child.listen.records import ObservedKernel, ObservedPass
+from vmapdbg.child.listen.records import Launch, PassRecord
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.program.reach import find_outside
 
@@ -25,22 +25,6 @@ _PLACES = frozenset({"BUFFER", "PARAM", "BUFFER_VIEW", "CONST"})
 _NOT_NODES = frozenset({"DEVICE", "UNIQUE", "LUNIQUE", "SINK", "RANGE"})
 
 
-@dataclass(frozen=True)
-class Launch:
-    """A kernel of a schedule, or a copy: its AST, its BUFFER UOps, output first, how often it is launched in a row, and
-    the node whose value it writes, None if unknown.
-
-    `variables` are those that have another value in each of these launches.
-    """
-
-    ast: UOp
-    buffers: tuple[UOp, ...]
-    count: int
-    variables: frozenset[str]
-    written: UOp | None
-    is_compute: bool
-
-
 class View:
     """One run of the rangeify pass, with what the model calls its nodes, ranges and lines.
 
@@ -51,7 +35,7 @@ class View:
     kernels, and nothing that only `lint` asks for.
     """
 
-    def __init__(self, passed: ObservedPass, is_brief: bool = False) -> None:
+    def __init__(self, passed: PassRecord, is_brief: bool = False) -> None:
         self.passed, self.is_brief = passed, is_brief
         self._names: dict[UOp, str] = {}
         self._find_outside = functools.cache(find_outside)
@@ -99,16 +83,14 @@ class View:
         return [self._join_launches(indices) for indices in found.values()]
 
     def _join_launches(self, indices: list[int]) -> Launch:
-        first: ObservedKernel = self.passed.kernels[indices[0]]
-        written = first.node if first.node in self.ids else None
+        first = self.passed.kernels[indices[0]]
+        node = first.node if first.node in self.ids else None
         in_a_row = indices[-1] - indices[0] + 1 == len(indices)
-        varied: frozenset[str] = frozenset()
-        if len(indices) > 1 and in_a_row:
-            varied = frozenset(first.variables)
-        return Launch(first.ast, first.buffers, len(indices), varied, written, first.is_compute)
+        varied = frozenset(first.variables if len(indices) > 1 and in_a_row else ())
+        return replace(first, node=node, count=len(indices), varied=varied)
 
 
-def find_nodes(passed: ObservedPass) -> list[UOp]:
+def find_nodes(passed: PassRecord) -> list[UOp]:
     """Returns the UOps of the graph that compute something, in its order: not the UOps that only give a size.
 
     From 0.13 on a shape consists of constants of a weak int, which may be numbers of the program as well.

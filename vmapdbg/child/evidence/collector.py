@@ -20,9 +20,8 @@ from vmapdbg.child.evidence.replays import ReplayWatcher
 from vmapdbg.child.evidence.tensor_calls import GradientWatcher, ItemWatcher
 from vmapdbg.child.failures.endless import EndlessRewrite
 from vmapdbg.child.failures.known_nodes import KnownNodes
-from vmapdbg.child.listen.launches import Step, watch_launches, watch_schedules
-from vmapdbg.child.listen.recording import Recording
-from vmapdbg.child.listen.replays import watch_captures
+from vmapdbg.child.listen.launches import PlannedLaunch, watch_captures, watch_launches, watch_schedules
+from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.install.overlay import load_patching
 
 UOp = Any
@@ -32,7 +31,7 @@ class Collector(ABC):
     """Hooks into tinygrad and passes on what happens: to the call of `Tensor.realize` that runs now, and to the replays
     of TinyJit. They write their evidence to a folder."""
 
-    def __init__(self, folder: Path, recorder: Recording[Any]):
+    def __init__(self, folder: Path, recorder: Recorder):
         self.folder, self.recorder = EvidenceFolder(folder), recorder
         # the current call
         self.call: RealizeCall | None = None
@@ -125,7 +124,7 @@ class Collector(ABC):
 
     # *** launches
 
-    def begins(self, steps: Sequence[Step]) -> None:
+    def begins(self, steps: Sequence[PlannedLaunch]) -> None:
         if self.call is not None:
             self.call.launches.begins(steps)
 

@@ -10,14 +10,14 @@ from typing import Any
 from vmapdbg.child.evidence.collector import Collector
 from vmapdbg.child.evidence.observed_call import ObservedCall
 from vmapdbg.child.failures.known_nodes import KnownNodes, read_nodes
-from vmapdbg.child.listen.recorder import ObservingRecorder
+from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.install.overlay import load_patching
 
 
 class ObservedCollector(Collector):
     """Goes without the launches, and without the replays, where tinygrad has another shape there."""
 
-    def __init__(self, folder: Path, recorder: ObservingRecorder):
+    def __init__(self, folder: Path, recorder: Recorder):
         super().__init__(folder, recorder)
         self.observing = recorder
 

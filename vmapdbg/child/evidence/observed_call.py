@@ -14,8 +14,8 @@ from vmapdbg.child.evidence.passed import choose_packable, find_observed, group_
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.evidence.sizes import Sizes
 from vmapdbg.child.failures.known_nodes import KnownNodes
-from vmapdbg.child.listen.outcomes import find_memory
-from vmapdbg.child.listen.records import ObservedPass
+from vmapdbg.child.listen.records import PassRecord
+from vmapdbg.child.listen.releases import memory_of
 from vmapdbg.install.overlay import is_installed
 
 UOp = Any
@@ -34,12 +34,12 @@ class ObservedCall(RealizeCall):
         # the outputs of a captured call, None if nothing holds the output
         self._views: list[UOp] = []
 
-    def finish(self, passes: Sequence[ObservedPass | None]) -> None:
+    def finish(self, passes: Sequence[PassRecord | None]) -> None:
         if self.captured is not None:
             self._find_made()
         super().finish(passes)
 
-    def fail(self, error: BaseException, nodes: KnownNodes, passes: Sequence[ObservedPass | None]) -> None:
+    def fail(self, error: BaseException, nodes: KnownNodes, passes: Sequence[PassRecord | None]) -> None:
         super().fail(error, nodes, passes)
         groups, index = self._group_launches(passes), self.launches.failed
         kernel = next((number for number, launches in enumerate(groups or ()) if index in launches), None)
@@ -51,7 +51,7 @@ class ObservedCall(RealizeCall):
         if node is not None:
             self.evidence.failed_node = nodes.find(node)
 
-    def _group_launches(self, passes: Sequence[ObservedPass | None]) -> list[tuple[int, ...]] | None:
+    def _group_launches(self, passes: Sequence[PassRecord | None]) -> list[tuple[int, ...]] | None:
         """Returns the launches of each kernel of the first pass, None if other kernels ran."""
         if not passes:
             return None
@@ -73,7 +73,7 @@ class ObservedCall(RealizeCall):
             if u.op.name == "BUFFER":
                 self.made[u] = root
 
-    def _pack_passed(self, passes: Sequence[ObservedPass | None]) -> None:
+    def _pack_passed(self, passes: Sequence[PassRecord | None]) -> None:
         passed = passes[0] if passes else None
         if passed is None or self.scheduled is None:
             return
@@ -103,13 +103,13 @@ class ObservedCall(RealizeCall):
         self._views = [None] * len(self._tensors)
         for number, ref in enumerate(self._tensors):
             tensor = ref()
-            if tensor is not None and (memory is None or find_memory(tensor.uop) in memory):
+            if tensor is not None and (memory is None or memory_of(tensor.uop) in memory):
                 self._views[number] = tensor.uop
 
     def find_buffers(self) -> list[Any]:
         found: list[Any] = [None] * len(self._views)
         for number, view in enumerate(self._views):
-            if view is not None and (u := find_memory(view)).op.name == "BUFFER":
+            if view is not None and (u := memory_of(view)).op.name == "BUFFER":
                 found[number] = u.buffer
         return found
 

@@ -12,7 +12,7 @@ from typing import Any
 from vmapdbg.child.evidence.graphs import Evidence, KernelRun, WrittenBuffer
 from vmapdbg.child.evidence.launches import KeptWrite, LaunchKeeper
 from vmapdbg.child.evidence.packer import CannotPack, Packer, is_device
-from vmapdbg.child.listen.records import ObservedPass
+from vmapdbg.child.listen.records import PassRecord
 from vmapdbg.reference.graph import DEVICES, Node, find_view, is_whole
 
 UOp = Any
@@ -148,7 +148,7 @@ def find_range_id(r: UOp) -> int:
 # *** an observed tinygrad
 
 
-def group_observed(passes: Sequence[ObservedPass | None], asts: Sequence[UOp]) -> list[tuple[int, ...]] | None:
+def group_observed(passes: Sequence[PassRecord | None], asts: Sequence[UOp]) -> list[tuple[int, ...]] | None:
     """Returns for each kernel of the first pass the numbers of its launches in `asts`. The other passes are of
     functions that it calls, whose kernels run between its own. None if the launches cannot be matched."""
     first, *others = passes
@@ -165,7 +165,7 @@ def group_observed(passes: Sequence[ObservedPass | None], asts: Sequence[UOp]) -
 
 
 def find_observed(
-    passed: ObservedPass,
+    passed: PassRecord,
     ids: Mapping[UOp, int],
     written: Mapping[int, KeptWrite],
     groups: Sequence[tuple[int, ...]],
@@ -186,7 +186,7 @@ def find_observed(
         yield NodeBuffer(launches, numbers[number], node, ids[node], closed, stored)
 
 
-def number_kernels(passed: ObservedPass) -> list[int | None]:
+def number_kernels(passed: PassRecord) -> list[int | None]:
     """Returns for each launch the number of its compute kernel, None for a copy. Launches that differ only in the value
     of a variable are one kernel."""
     numbers: dict[Any, int] = {}

@@ -16,9 +16,8 @@ from vmapdbg.child.evidence.tensor_calls import ChosenPart
 from vmapdbg.child.failures.diagnose import diagnose
 from vmapdbg.child.failures.endless import EndlessRewrite
 from vmapdbg.child.failures.known_nodes import KnownNodes
-from vmapdbg.child.listen.launches import find_inputs
-from vmapdbg.child.listen.outcomes import find_memory
-from vmapdbg.child.listen.replays import list_written, runs_captured_now
+from vmapdbg.child.listen.launches import list_written, runs_captured_now
+from vmapdbg.child.listen.releases import find_inputs, memory_of
 from vmapdbg.child.switches import read_switches
 from vmapdbg.install.overlay import is_installed
 from vmapdbg.model.wording import first_line
@@ -140,7 +139,7 @@ class RealizeCall(ABC):
         """Returns the buffers that its kernels wrote: a later schedule may read them."""
         written = self.launches.outputs
         if self.captured is not None:
-            written = [find_memory(u).buffer for u in list_written(self.captured)]
+            written = [memory_of(u).buffer for u in list_written(self.captured)]
         return [*written, *(buffer.base for buffer in written)]
 
     @abstractmethod

@@ -7,7 +7,7 @@ plain record (records.py); classify.py and verdicts.py name the rules in it.
 
     recorder = hooks.start()      # before the first import of tinygrad
     ...                           # the snippet runs
-    recorder.schedules            # list[ObservedSchedule]
+    recorder.schedules            # list[ScheduleRecord]
     recorder.missing              # what could not be observed, one line each
 
 What differs between releases is chosen by what the imported tinygrad has, not by its version number: `adapter.Adapter`.

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from vmapdbg.child.listen.records import Decision, ObservedPass, RealizeDecision, UOp
+from vmapdbg.child.listen.records import Decision, PassRecord, RealizeDecision, UOp
 
 OUTPUT, ALWAYS, SOURCE_OF, ASSIGN = "output", "always", "source-of", "assign"
 OUTER_REDUCE, DISAGREE, ENDING, UNKNOWN = "outer-reduce", "consumers-disagree", "ending-ranges", "decided-at"
@@ -38,12 +38,12 @@ class Cause:
     ending: dict[UOp, UOp] = field(default_factory=dict)
 
 
-def find_causes(passed: ObservedPass, node: UOp) -> tuple[Cause, ...]:
+def find_causes(passed: PassRecord, node: UOp) -> tuple[Cause, ...]:
     """Returns the causes of a realized node, the first one first; empty for a node that is not realized."""
     return tuple(name_cause(passed, decided) for decided in passed.realized.get(node, ()))
 
 
-def name_cause(passed: ObservedPass, decided: RealizeDecision) -> Cause:
+def name_cause(passed: PassRecord, decided: RealizeDecision) -> Cause:
     node, axes, decision = decided.node, decided.axes, decided.decision
     about = [c.text for c in decision.conditions if c.holds]
     if any("ending_ranges" in text for text in about):
@@ -59,7 +59,7 @@ def name_cause(passed: ObservedPass, decided: RealizeDecision) -> Cause:
 
 
 def _name_rule(
-    passed: ObservedPass, node: UOp, axes: tuple[int, ...] | None, decision: Decision, about: list[str]
+    passed: PassRecord, node: UOp, axes: tuple[int, ...] | None, decision: Decision, about: list[str]
 ) -> Cause:
     """One of the rules that realize a node whatever its ranges are: known by the UOps it was called with."""
     called_with = list(decision.operands.values())
@@ -89,7 +89,7 @@ def _name_rule(
 # *** operands
 
 
-def asked_of(passed: ObservedPass, consumer: UOp, node: UOp) -> tuple[UOp, ...] | None:
+def asked_of(passed: PassRecord, consumer: UOp, node: UOp) -> tuple[UOp, ...] | None:
     """Returns the ranges that a consumer indexes a node with; None where it has no ranges.
 
     Where broadcasting is implicit (0.14 on), a consumer has more ranges than it indexes its source with.
@@ -104,7 +104,7 @@ def asked_of(passed: ObservedPass, consumer: UOp, node: UOp) -> tuple[UOp, ...] 
 
 
 def find_asked_in_scope(
-    passed: ObservedPass, node: UOp, decision: Decision
+    passed: PassRecord, node: UOp, decision: Decision
 ) -> dict[int | UOp, tuple[tuple[UOp, UOp], ...]]:
     """Returns the same for the first axis that our pass found, or for an ambient range, if there is no such axis. Loops
     that differed are one RANGE by now, so they cannot be compared again."""
@@ -118,13 +118,13 @@ def find_asked_in_scope(
     return {}
 
 
-def ambient_of(passed: ObservedPass, node: UOp) -> dict[UOp, UOp]:
+def ambient_of(passed: PassRecord, node: UOp) -> dict[UOp, UOp]:
     """Returns what each ambient range of the inputs of a node is bound to; empty for stock tinygrad."""
     ranges: Any = passed.range_map[node]
     return ranges[2] if len(ranges) > 2 else {}
 
 
-def find_asked(passed: ObservedPass, node: UOp) -> dict[int | UOp, tuple[tuple[UOp, UOp], ...]]:
+def find_asked(passed: PassRecord, node: UOp) -> dict[int | UOp, tuple[tuple[UOp, UOp], ...]]:
     """Returns axis -> (consumer, range it asks for), for each axis on which the consumers disagree, valids apart."""
     found = [(c, asked) for c in passed.consumers.get(node, ()) if (asked := asked_of(passed, c, node)) is not None]
     disagree: dict[int | UOp, tuple[tuple[UOp, UOp], ...]] = {}
@@ -134,7 +134,7 @@ def find_asked(passed: ObservedPass, node: UOp) -> dict[int | UOp, tuple[tuple[U
     return disagree
 
 
-def find_endings(passed: ObservedPass, node: UOp, ranges: Iterable[UOp]) -> dict[UOp, UOp]:
+def find_endings(passed: PassRecord, node: UOp, ranges: Iterable[UOp]) -> dict[UOp, UOp]:
     """Returns each range that ends below a node -> the node it ends at.
 
     From the node to its consumers and theirs, the nearest first.
@@ -154,7 +154,7 @@ def find_endings(passed: ObservedPass, node: UOp, ranges: Iterable[UOp]) -> dict
     return found
 
 
-def ended_at(passed: ObservedPass, consumer: UOp, source: UOp) -> set[UOp]:
+def ended_at(passed: PassRecord, consumer: UOp, source: UOp) -> set[UOp]:
     """Returns the ranges that a consumer has on axes on which it indexes its source with something else: those that an
     EXPAND adds, and those that an op broadcasts its source over. Axes are aligned at the last one."""
     own, asked = passed.range_map.get(consumer), asked_of(passed, consumer, source)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vmapdbg.child.listen.records import Condition, Decision, ObservedBuffer, ObservedPass, UOp, Verdict
+from vmapdbg.child.listen.records import BufferRecord, Condition, Decision, PassRecord, UOp, Verdict
 
 NEVER_REMOVED, NOT_REMOVABLE = "never-removed", "not-removable"
 MANY_BUFFERS, REDUCE_READS, CHEAP = "reads-many-buffers", "reduce-reads-buffer", "cheap"
@@ -34,7 +34,7 @@ class BufferReason:
     numbers: dict[str, int | float | str] | None = None
 
 
-def explain_buffer(passed: ObservedPass, buffer: ObservedBuffer) -> BufferReason:
+def explain_buffer(passed: PassRecord, buffer: BufferRecord) -> BufferReason:
     """Returns the rule that decided about a buffer, and its answer."""
     verdict = find_verdict(buffer)
     if verdict is not None:
@@ -48,7 +48,7 @@ def explain_buffer(passed: ObservedPass, buffer: ObservedBuffer) -> BufferReason
     return BufferReason(NO_RULE, True)
 
 
-def find_verdict(buffer: ObservedBuffer) -> Verdict | None:
+def find_verdict(buffer: BufferRecord) -> Verdict | None:
     """Returns the last answer that agrees with what became of a buffer. Only a rule that looks at a reader refuses to
     remove one: the others do not apply."""
     wanted = "kept" if buffer.stored else "removed"

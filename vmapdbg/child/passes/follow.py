@@ -12,7 +12,7 @@ from vmapdbg.check.value_path import Difference, OutputPath, PassKind, PassValue
 from vmapdbg.child.evidence.packer import UNEXPECTED, CannotPack
 from vmapdbg.child.evidence.sizes import Sizes
 from vmapdbg.child.failures.known_nodes import PassNodes
-from vmapdbg.child.listen.launches import find_inputs
+from vmapdbg.child.listen.releases import find_inputs
 from vmapdbg.child.passes.compare import Judge
 from vmapdbg.child.passes.mixed_packer import MixedPacker, find_base
 from vmapdbg.child.passes.order import OrderedKernels

@@ -11,7 +11,8 @@ from vmapdbg.check.value_path import WrongRead
 from vmapdbg.child.evidence.kernel_packer import pack_kernel
 from vmapdbg.child.evidence.packer import CannotPack
 from vmapdbg.child.failures.known_nodes import PassNodes
-from vmapdbg.child.listen.schedules import ScheduledKernel, find_kernels, kernel_of
+from vmapdbg.child.listen.records import Launch
+from vmapdbg.child.listen.releases import kernel_of, list_launches
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.passes.mixed_packer import MixedPacker, find_base, find_buffer, list_views
 from vmapdbg.child.passes.watch import Created
@@ -26,7 +27,7 @@ class OrderedKernels:
 
     def __init__(self, created: Created, packer: MixedPacker):
         self.graph, self.packer = created.graph, packer
-        self.launches = list(find_kernels(created.launches))
+        self.launches = list_launches(created.launches)
         self.held: dict[UOp, int] = {}
 
     def run(self) -> None:
@@ -52,7 +53,7 @@ class OrderedKernels:
             slot = self.packer.add_view(view, slot)
         return slot
 
-    def _run(self, launch: ScheduledKernel) -> None:
+    def _run(self, launch: Launch) -> None:
         slots = tuple(map(self._find_held, launch.buffers))
         nodes = self.packer.graph.nodes
         if launch.ast.op.name == "COPY":
@@ -67,7 +68,7 @@ class OrderedKernels:
             node = Node("launch", held.dtype, held.shape, slots, (kernel, asked, numbers))
             self.held[launch.buffers[asked]] = self.packer.graph.add(node)
 
-    def pack(self, launch: ScheduledKernel) -> Kernel:
+    def pack(self, launch: Launch) -> Kernel:
         """Packs the kernel of a launch. Raises CannotPack."""
         if launch.ast.op.name != "SINK":
             raise CannotPack(f"the reference does not know a kernel that is {launch.ast.op.name}")
@@ -154,13 +155,13 @@ class OrderedKernels:
                 return number
         return None
 
-    def _list_written(self, launch: ScheduledKernel) -> list[int]:
+    def _list_written(self, launch: Launch) -> list[int]:
         try:
             return list(dict.fromkeys(store.argument for store in self.pack(launch).stores))
         except CannotPack:
             return [0]
 
-    def _list_read(self, launch: ScheduledKernel) -> list[int]:
+    def _list_read(self, launch: Launch) -> list[int]:
         try:
             kernel = self.pack(launch)
         except CannotPack:
