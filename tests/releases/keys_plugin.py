@@ -34,14 +34,16 @@ class Checked(Recorder):
         self.forget()
 
     def count(self, passed: Any) -> None:
-        from vmapdbg.child.listen.classify import UNKNOWN, find_causes
+        from vmapdbg.child.capture.reasons import UNKNOWN, explain_realized
+        from vmapdbg.child.capture.view import PassView
 
+        view = PassView(passed)
         counts["schedules"] += 1
         for node in passed.realized:
-            causes = find_causes(passed, node)
+            realized = explain_realized(view, node)
             counts["realized"] += 1
-            counts["realized without a reason"] += not causes
-            counts["decided-at"] += bool(causes) and causes[0].rule == UNKNOWN
+            counts["realized without a reason"] += realized is None
+            counts["decided-at"] += realized is not None and realized.reasons[0].rule == UNKNOWN
         for kernel in passed.kernels:
             counts["kernels"] += 1
             counts["kernels without a node"] += kernel.node is None

@@ -64,56 +64,59 @@ def describe_program(path: str, recorder: Any) -> dict[str, Any]:
 
 
 def describe_schedule(schedule: Any) -> dict[str, Any]:
+    from vmapdbg.child.capture.view import PassView
+
     passed = schedule.passed
-    ids = {u: number for number, u in enumerate(passed.toposort)}
+    view = PassView(passed)
     lines = {u: origin.line for u, origin in passed.origins.items()}
     return {
         "line": schedule.line,
         "cached": schedule.cached,
         "not_in_key": schedule.not_in_key,
-        "realized": [describe_realized(passed, node, ids) for node in passed.realized],
-        "buffers": [describe_buffer(passed, buffer, ids) for buffer in passed.buffers],
-        "kernels": [{"compute": k.is_compute, "node": ids.get(k.node)} for k in passed.kernels],
+        "realized": [describe_realized(view, node) for node in passed.realized],
+        "buffers": [describe_buffer(view, buffer) for buffer in passed.buffers],
+        "kernels": [{"compute": k.is_compute, "node": view.ids.get(k.node)} for k in passed.kernels],
         "nodes": [{"op": u.op.name, "line": lines.get(u)} for u in passed.toposort],
     }
 
 
-def describe_realized(passed: Any, node: Any, ids: dict[Any, int]) -> dict[str, Any]:
-    from vmapdbg.child.listen.classify import find_causes
+def describe_realized(view: Any, node: Any) -> dict[str, Any]:
+    from vmapdbg.child.capture.reasons import WORDS, explain_realized
 
-    causes = find_causes(passed, node)
-    axes = next((c.axes for c in reversed(causes) if c.axes is not None), None)
+    realized = explain_realized(view, node)
+    decisions = [decided.decision for decided in view.passed.realized[node]]
+    assert realized is not None
     return {
-        "id": ids.get(node),
+        "id": view.ids.get(node),
         "op": node.op.name,
         "shape": list(map(int, node.shape)),
-        "axes": sorted(axes) if axes is not None else list(range(len(node.shape))),
+        "axes": list(realized.axes),
         "causes": [
             {
-                "rule": c.rule,
-                "place": c.decision.place,
-                "text": c.decision.text,
-                "because": ids.get(c.because),
-                "asked": {axis: [ids.get(u) for u, _ in asked] for axis, asked in c.asked.items()},
-                "ending": [[r.arg[0], ids.get(u)] for r, u in c.ending.items()],
-                "ends": len(set(c.decision.find_value("ending_ranges[x]") or ())),
+                "rule": reason.rule,
+                "word": WORDS.get(reason.rule, reason.rule),
+                "place": decision.place,
+                "text": decision.text,
+                "nodes": reason.nodes,
+                "ranges": reason.ranges,
+                "axis": reason.axis,
+                "ends": len(set(decision.find_value("ending_ranges[x]") or ())),
             }
-            for c in causes
+            for reason, decision in zip(realized.reasons, decisions, strict=True)
         ],
     }
 
 
-def describe_buffer(passed: Any, buffer: Any, ids: dict[Any, int]) -> dict[str, Any]:
-    from vmapdbg.child.listen.verdicts import explain_buffer
+def describe_buffer(view: Any, buffer: Any) -> dict[str, Any]:
+    from vmapdbg.child.capture.buffers import explain_outcome
 
-    reason = explain_buffer(passed, buffer)
+    reason = explain_outcome(view, buffer)
     return {
-        "node": ids.get(buffer.node),
+        "node": view.ids.get(buffer.node),
         "kept": buffer.stored,
         "rule": reason.rule,
-        "place": None if reason.decision is None else reason.decision.place,
-        "accessed": len(reason.accessed),
-        "reduces": len(reason.reduces),
+        "file": None if reason.at is None else reason.at.file,
+        "numbers": reason.numbers,
     }
 
 

@@ -53,7 +53,7 @@ def build_capture(
     None without the overlay. `progress` is called for each kernel.
 
     Raises RendererMissing, and what tinygrad raises for a kernel that the target cannot have; with `keeps_failed` the
-    kernel has that error. `is_brief` is that of `View`.
+    kernel has that error. `is_brief` is that of `PassView`.
     """
     built: tuple[model.Schedule, ...] = ()
     # without schedules tinygrad may be missing
@@ -79,9 +79,9 @@ def build_live_capture(schedules: list[ScheduleRecord], target: str) -> model.Ca
 def is_ordered(passed: PassRecord) -> bool:
     """Whether the kernels of a run of the pass use memory in the order that its graph asks for."""
     from vmapdbg.child.capture.order import find_order
-    from vmapdbg.child.capture.view import View
+    from vmapdbg.child.capture.view import PassView
 
-    return find_order(View(passed)).is_right
+    return find_order(PassView(passed)).is_right
 
 
 @contextmanager

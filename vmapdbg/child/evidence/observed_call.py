@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vmapdbg.child.capture.view import find_nodes
+from vmapdbg.child.capture.view import list_nodes
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.evidence.packer import CannotPack, Packer
@@ -82,7 +82,7 @@ class ObservedCall(RealizeCall):
             return
         if len(passes) > 1:
             self.is_first = True
-        ids = {u: number for number, u in enumerate(find_nodes(passed))}
+        ids = {u: number for number, u in enumerate(list_nodes(passed))}
         found = find_observed(passed, ids, self.launches.written, groups)
         # from 0.13 on the graph of the pass calls a variable by its place among the arguments
         places = {f"p{place}": Sizes({}).find(u) for place, u in enumerate(self.scheduled.src[1:])}
