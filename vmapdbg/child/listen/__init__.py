@@ -10,7 +10,7 @@ plain record (records.py); classify.py and verdicts.py name the rules in it.
     recorder.schedules            # list[ScheduleRecord]
     recorder.missing              # what could not be observed, one line each
 
-What differs between releases is chosen by what the imported tinygrad has, not by its version number: `adapter.Adapter`.
+What differs between releases is chosen by what the imported tinygrad has, not by its version number (`releases.py`).
 A name that the tool relies on and that is missing switches off the part that needs it, with a line in
 `Adapter.missing`.
 """

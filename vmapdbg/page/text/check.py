@@ -16,6 +16,7 @@ from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.page.check_sentences import (
     NOT_WRITTEN,
     REPLAYED,
+    STOCK_RUNS,
     bracket_pattern,
     describe_lost,
     describe_maker,
@@ -94,6 +95,8 @@ def _format_schedule(view: CaptureView, report: CheckReport, check: ScheduleChec
         lines += page.wrap((f"failed: {check.failed}", "red"), indent=2, hang=2)
         lines += _format_failed_kernel(view, check)
         lines += _format_crash(view, check)
+        if check.stock_runs:
+            lines += page.wrap(STOCK_RUNS, indent=2, hang=2)
     for sentence, line in describe_left_out(check):
         where = (view.places.format(line, "  [{}]"), "cyan")
         lines += page.wrap((sentence, "bold red"), where, indent=2, hang=2)
