@@ -189,7 +189,7 @@ def test_a_subcommand(copy: Copy) -> None:
 def test_a_setting(copy: Copy) -> None:
     assert_in_table("a setting in pyproject.toml", "vmapdbg/commands/shared/settings.py")
     settings, graph = "vmapdbg/commands/shared/settings.py", "vmapdbg/commands/graph.py"
-    field = 'depth: int | None = field(default=None, metadata={"read": _read_count(1)})'
+    field = 'depth: int | None = field(default=None, metadata={"read": partial(_read_count, 1)})'
     copy.replace(settings, "    runs: int", f"    {field}\n    runs: int")
     copy.replace(
         graph,

@@ -39,8 +39,8 @@ def observe_programs(programs: list[str]) -> Iterator[tuple[str, Any]]:
     recorder = start()
     importlib.import_module("tinygrad.tensor")
     for path in programs:
-        gc.collect()  # a UOp that is still there has the line of another program
         recorder.forget()
+        gc.collect()  # a UOp that is still there has the line of another program
         schedule_program(path)
         yield path, recorder
 

@@ -23,7 +23,7 @@ from typing import IO, Any
 import click
 
 from vmapdbg import __version__
-from vmapdbg.check.suite import PARTS, Judged, ProgramCheck, sum_up
+from vmapdbg.check.suite import PARTS, CheckedSchedule, ProgramCheck, sum_up
 from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.commands.shared.children import started_child
 from vmapdbg.commands.shared.settings import find_settings
@@ -211,7 +211,7 @@ def run_and_check(program: Program, as_json: bool) -> int:
     Returns the exit code: 1 if a value is wrong or tinygrad was stopped, else the program's own; 4 if the judge died,
     the process that compares the values.
     """
-    from vmapdbg.page.run_check import make_document
+    from vmapdbg.page.run_check import add_messages
     from vmapdbg.page.text.run_check import print_run_check
 
     with tempfile.TemporaryDirectory(prefix="vmapdbg-check-") as folder:
@@ -224,7 +224,7 @@ def run_and_check(program: Program, as_json: bool) -> int:
             (root / "over").touch()
             is_stopped = not wait_for_judge(child.process, root)
         died = child.process.returncode != 0 and not is_stopped
-        document = make_document(read_found(root, died), program.arguments, status)
+        document = replace(add_messages(read_found(root, died)), program=program.arguments, status=status)
     if as_json:
         console.print_json(document)
     else:
@@ -249,7 +249,7 @@ def wait_for_judge(judge: subprocess.Popen[bytes], root: Path) -> bool:
 def read_found(root: Path, died: bool) -> ProgramCheck:
     """Returns what was found. What is left was not compared: because the judge `died`, else because the run was
     stopped."""
-    found = sum_up(build_data(Judged, data) for data in read_lines(root / "judged.jsonl"))
+    found = sum_up(build_data(CheckedSchedule, data) for data in read_lines(root / "judged.jsonl"))
     unchecked = dict(found.unchecked)
     outside = root / "outside"
     if outside.exists():

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 from vmapdbg.bisect.outcome import Outcome
 from vmapdbg.bisect.search import Found, Reduced, Search
 from vmapdbg.check.result import CheckReport, ScheduleCheck
+from vmapdbg.check.suite import ProgramCheck
 from vmapdbg.check.value_path import SchedulePath
 from vmapdbg.diff.result import CaptureDiff
 from vmapdbg.install.job import Choice
@@ -17,7 +18,6 @@ from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.vocabulary import DocumentKind
 from vmapdbg.page.check_sentences import add_pattern_sentences
 from vmapdbg.page.graph.model import Graph
-from vmapdbg.page.run_check import RunCheckDocument
 from vmapdbg.suite.result import SuiteDiff
 
 # *** about one capture: the head of the capture, then what a command found in it
@@ -308,7 +308,7 @@ DOCUMENTS: dict[DocumentKind, type] = {
     "lint-files": LintFilesDocument,
     "run": RunDocument,
     "check": CheckDocument,
-    "run-check": RunCheckDocument,
+    "run-check": ProgramCheck,
     "why-value": ValueDocument,
     "bisect": BisectDocument,
     "bisect-commits": History,

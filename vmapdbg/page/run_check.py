@@ -1,57 +1,20 @@
-"""What `vmapdbg run --check` found, as a document and in words."""
+"""The sentences about what `vmapdbg run --check` found."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
 from vmapdbg.check.suite import EndlessCall, ProgramCheck, WrongValue
-from vmapdbg.model.capture import SCHEMA
 from vmapdbg.model.wording import format_known
 from vmapdbg.page.check_sentences import describe_wrong, explain_value, name_output
 from vmapdbg.page.crash_sentences import describe_crash, describe_expected
 
 
-@dataclass(frozen=True)
-class RunCheckDocument:
-    """What `vmapdbg run --check --json` prints. `program` is what ran, `status` its exit code (128 + the signal that
-    killed it).
-
-    `schedules` counts what `Tensor.realize` asked for, `replays` those of TinyJit; `compared` and `replays_compared`
-    those of them that had values compared, `values` together. `unchecked` counts why something was not. `findings` are
-    values that are wrong, `endless` is what was stopped because it would never have ended.
-    """
-
-    schema: Literal[1]
-    kind: Literal["run-check"]
-    program: tuple[str, ...]
-    status: int
-    schedules: int
-    compared: int
-    replays: int
-    replays_compared: int
-    values: int
-    unchecked: dict[str, int]
-    findings: tuple[WrongValue, ...]
-    endless: tuple[EndlessCall, ...] = ()
-
-
-def make_document(found: ProgramCheck, program: Sequence[str], status: int) -> RunCheckDocument:
-    return RunCheckDocument(
-        schema=SCHEMA,
-        kind="run-check",
-        program=tuple(program),
-        status=status,
-        schedules=found.schedules,
-        compared=found.compared,
-        replays=found.replays,
-        replays_compared=found.replays_compared,
-        values=found.values,
-        unchecked=found.unchecked,
-        findings=tuple(replace(wrong, message=describe_value(wrong)) for wrong in found.wrong),
-        endless=tuple(replace(call, message="; ".join(describe_endless(call))) for call in found.endless),
-    )
+def add_messages(found: ProgramCheck) -> ProgramCheck:
+    """Returns the results with a sentence for each wrong value and each rewrite that was stopped."""
+    findings = tuple(replace(wrong, message=describe_value(wrong)) for wrong in found.findings)
+    endless = tuple(replace(call, message="; ".join(describe_endless(call))) for call in found.endless)
+    return replace(found, findings=findings, endless=endless)
 
 
 def describe_endless(call: EndlessCall) -> list[str]:

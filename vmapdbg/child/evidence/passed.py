@@ -160,7 +160,7 @@ def _group_by_devices(written: Sequence[UOp], count: int) -> list[tuple[int, ...
     return [tuple(range(end - size, end)) for end, size in zip(ends, sizes, strict=True)]
 
 
-def number_kernels(launches: Sequence[Launch | Launch]) -> list[int | None]:
+def number_kernels(launches: Sequence[Launch]) -> list[int | None]:
     """Returns for each launch the number of its compute kernel, None for a copy. Launches that differ only in the value
     of a variable are one kernel."""
     numbers: dict[Any, int] = {}

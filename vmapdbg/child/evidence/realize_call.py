@@ -20,9 +20,9 @@ from vmapdbg.child.evidence.tensor_calls import ChosenPart
 from vmapdbg.child.failures.diagnose import diagnose
 from vmapdbg.child.failures.endless import EndlessRewrite
 from vmapdbg.child.failures.known_nodes import KnownNodes
-from vmapdbg.child.listen.launches import find_inputs, list_written, runs_captured_now
+from vmapdbg.child.listen.launches import list_written, runs_captured_now
 from vmapdbg.child.listen.records import PassRecord
-from vmapdbg.child.listen.releases import memory_of
+from vmapdbg.child.listen.releases import find_inputs, memory_of
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.switches import read_switches
 from vmapdbg.install.overlay import is_installed

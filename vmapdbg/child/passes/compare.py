@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from vmapdbg.check.compare import Rounding, compare, excuse_rounding
+from vmapdbg.check.compare import compare, excuse_rounding
 from vmapdbg.check.value_path import Difference
 from vmapdbg.reference.graph import Graph, Unknown
 from vmapdbg.reference.kernels import LoopEvaluator
@@ -60,15 +60,15 @@ class Judge:
         wanted, real = encode(right_numbers, dtype), encode(numbers, dtype)
         found = compare(real, wanted, self._count_roundings(expected))
         if found.status == "wrong" and is_float(dtype):
-            found = excuse_rounding(real, wanted, found, self._measure_rounding(expected, right))
+            found = excuse_rounding(real, wanted, found, self._compute_precisely(expected, right))
         if found.status != "wrong" or found.index is None:
             return None
         assert found.got is not None
         assert found.expected is not None
         return Difference(found.index, found.got, found.expected, found.wrong, found.total)
 
-    def _measure_rounding(self, slot: int, got: Value) -> Rounding:
-        """Returns a value in double precision, and how much its own rounding moves it, in the shape that it has beside
+    def _compute_precisely(self, slot: int, got: Value) -> list[np.ndarray]:
+        """Returns a value in double precision, then the same moved by its own rounding, in the shape that it has beside
         `got`. Raises Unknown."""
         found: list[np.ndarray] = []
         for seed in (None, *SEEDS):
@@ -79,9 +79,7 @@ class Judge:
             left, right = _match_axes(value, got)
             spread, _ = np.broadcast_arrays(left.numbers, right.numbers)
             found.append(spread.astype(np.float64).ravel())
-        exact, *moved = found
-        with np.errstate(invalid="ignore", over="ignore"):
-            return Rounding(exact, np.fmax.reduce([np.abs(other - exact) for other in moved]))
+        return found
 
     def _need(self, slots: Sequence[int], in_double: bool) -> list[Value]:
         """Returns values. Raises Unknown."""

@@ -21,7 +21,8 @@ from vmapdbg.child.failures.known_nodes import NoNodes
 from vmapdbg.child.failures.watcher import Watcher
 from vmapdbg.child.listen.outputs import read_output
 from vmapdbg.child.listen.recorder import Recorder
-from vmapdbg.child.live import build_live_capture, listen, make_renderer
+from vmapdbg.child.listen.rendering import make_renderer
+from vmapdbg.child.live import build_live_capture, listen
 from vmapdbg.child.memory import make_buffer
 from vmapdbg.child.reduce.worker import RUNS, Trial, read_frame, write_frame
 from vmapdbg.child.switches import find_changed

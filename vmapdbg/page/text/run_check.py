@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.text import Text
 
 from vmapdbg.check.blame import LIVE_CHANGED, NOT_CHOSEN, OVERWRITTEN, STALE_READ
-from vmapdbg.check.suite import EndlessCall, WrongValue
+from vmapdbg.check.suite import EndlessCall, ProgramCheck, WrongValue
 from vmapdbg.model.wording import format_plural
-from vmapdbg.page.run_check import RunCheckDocument, describe_endless
+from vmapdbg.page.run_check import describe_endless
 from vmapdbg.page.text.layout import Page
 
 _MOST_TESTS = 3
@@ -23,7 +23,7 @@ _NAMES = {
 }
 
 
-def print_run_check(document: RunCheckDocument, console: Console) -> None:
+def print_run_check(document: ProgramCheck, console: Console) -> None:
     """Prints the findings of a program, and the summary."""
     page = Page(console)
     lines: list[Text] = []
@@ -59,7 +59,7 @@ def format_tests(page: Page, tests: Sequence[str]) -> list[Text]:
     return lines
 
 
-def format_summary(page: Page, document: RunCheckDocument) -> list[Text]:
+def format_summary(page: Page, document: ProgramCheck) -> list[Text]:
     compared = f"{document.compared:,} of {format_plural(document.schedules, 'schedule')} compared"
     if document.replays:
         compared += f", {document.replays_compared:,} of {format_plural(document.replays, 'replay')}"
