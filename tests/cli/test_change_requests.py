@@ -82,7 +82,7 @@ def assert_in_table(row: str, *files: str) -> None:
 
 @pytest.mark.slow
 def test_a_section_of_show(copy: Copy) -> None:
-    assert_in_table("a section of `show` and `diff`", "vmapdbg/page/text/", "vmapdbg/page/sections.py")
+    assert_in_table("a section of `show`, `diff` and `report`", "vmapdbg/page/text/", "vmapdbg/page/sections.py")
     code = (
         "from rich.text import Text\n"
         "def format_count(view):\n"
@@ -95,6 +95,10 @@ def test_a_section_of_show(copy: Copy) -> None:
     assert "kernels here" in copy.run("show", "after.json", "--only", "count")
     assert "Kernels" not in copy.run("show", "after.json", "--only", "count")
     assert "kernels here" in copy.run("diff", "before.json", "after.json", "--all")
+    for command in (("report", "after.json"), ("diff", "before.json", "after.json")):
+        copy.run(*command, "-o", "page.html")
+        page = (copy.cwd / "page.html").read_text(encoding="utf-8")
+        assert re.search(r"<pre>Count: \d kernels here</pre>", page)
 
 
 @pytest.mark.slow
