@@ -16,7 +16,7 @@ from vmapdbg.child.evidence.loop_packer import LoopPacker
 from vmapdbg.child.evidence.packer import UNEXPECTED, CannotPack
 from vmapdbg.child.evidence.sizes import find_argument_sizes
 from vmapdbg.child.failures.known_nodes import PassNodes
-from vmapdbg.child.listen.launches import find_inputs
+from vmapdbg.child.listen.releases import find_inputs
 from vmapdbg.child.passes.compare import Judge
 from vmapdbg.child.passes.order import OrderedKernels
 from vmapdbg.child.passes.outputs import BufferFollower, Followed, choose_chains, follow_outputs

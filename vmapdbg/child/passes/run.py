@@ -67,9 +67,9 @@ def find_nodes(passed: Any, one: FollowedCall) -> PassNodes:
     """Returns the known nodes of a schedule; `passed` is the record of its pass, None if there is no record."""
     if passed is None:
         return PassNodes(one.schedule, {}, {}, {}, [])
-    from vmapdbg.child.capture.view import View
+    from vmapdbg.child.capture.view import PassView
 
-    return PassNodes(one.schedule, View(passed).ids, passed.held, dict(one.origin), [])
+    return PassNodes(one.schedule, PassView(passed).ids, passed.held, dict(one.origin), [])
 
 
 def add_lines(path: SchedulePath, schedule: model.Schedule) -> SchedulePath:

@@ -83,18 +83,11 @@ def capture_job(job: Job, quiet_stdout: bool = True) -> Capture:
         # this module takes a third of a second to import
         import_meanwhile("vmapdbg.page.text.capture")
         capture = run_job(job, stdout, progress=progress, shadow=True)
-    refuse_overlay_error(capture)
     report_death(capture)
     capture = add_findings(capture)
     report_mistakes(capture.findings)
     remember_names(list_names(capture))
     return capture
-
-
-def refuse_overlay_error(capture: Capture) -> None:
-    """Raises Failure if the overlay could not be installed: that is no error of the snippet."""
-    if capture.error is not None and capture.error.type == "OverlayError":
-        raise Failure(capture.error.message)
 
 
 def add_findings(capture: Capture, file: str | None = None) -> Capture:

@@ -18,7 +18,6 @@ from vmapdbg.commands.shared.jobs import (
     fetch_tree,
     is_saved,
     make_job,
-    refuse_overlay_error,
     report_mistakes,
 )
 from vmapdbg.commands.shared.options import JobOptions, list_names
@@ -254,7 +253,6 @@ def capture_states(snippet: str | None, given: JobOptions, times: bool) -> list[
     captures: list[tuple[PatchState, Capture]] = []
     for state, run, state_job in zip(states, runs, jobs, strict=True):
         capture = capture_of(run, state_job)
-        refuse_overlay_error(capture)
         captures.append((state, capture))
         error = capture.error
         if error is not None and error.type == "ChildDied":
