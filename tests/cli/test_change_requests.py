@@ -82,7 +82,7 @@ def assert_in_table(row: str, *files: str) -> None:
 
 @pytest.mark.slow
 def test_a_section_of_show(copy: Copy) -> None:
-    assert_in_table("a section of `show` and `diff`", "vmapdbg/page/text/", "vmapdbg/page/sections.py")
+    assert_in_table("a section of `show`, `diff` and `report`", "vmapdbg/page/text/", "vmapdbg/page/sections.py")
     code = (
         "from rich.text import Text\n"
         "def format_count(view):\n"
@@ -95,6 +95,10 @@ def test_a_section_of_show(copy: Copy) -> None:
     assert "kernels here" in copy.run("show", "after.json", "--only", "count")
     assert "Kernels" not in copy.run("show", "after.json", "--only", "count")
     assert "kernels here" in copy.run("diff", "before.json", "after.json", "--all")
+    for command in (("report", "after.json"), ("diff", "before.json", "after.json")):
+        copy.run(*command, "-o", "page.html")
+        page = (copy.cwd / "page.html").read_text(encoding="utf-8")
+        assert re.search(r"<pre>Count: \d kernels here</pre>", page)
 
 
 @pytest.mark.slow
@@ -189,7 +193,7 @@ def test_a_subcommand(copy: Copy) -> None:
 def test_a_setting(copy: Copy) -> None:
     assert_in_table("a setting in pyproject.toml", "vmapdbg/commands/shared/settings.py")
     settings, graph = "vmapdbg/commands/shared/settings.py", "vmapdbg/commands/graph.py"
-    field = 'depth: int | None = field(default=None, metadata={"read": _read_count(1)})'
+    field = 'depth: int | None = field(default=None, metadata={"read": partial(_read_count, 1)})'
     copy.replace(settings, "    runs: int", f"    {field}\n    runs: int")
     copy.replace(
         graph,

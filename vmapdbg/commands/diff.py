@@ -59,8 +59,8 @@ def diff(
     """Show what the patches change, or an edit: INPUTS is a SNIPPET, or two of them, or two saved captures, or two runs
     that `run --save` saved, or nothing for the last snippet.
 
-    Both sides run at the same time, with --time in turns; what the snippet prints on them is compared, too. Of a long
-    diff an overview is shown: the kernels and lines that changed most.
+    Both sides run at the same time, with --time in turns; what the snippet prints is compared, too. A long diff
+    is shown as an overview: the kernels and lines that changed most.
 
     \b
     Examples:

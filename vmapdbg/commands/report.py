@@ -43,9 +43,7 @@ def report(snippet: str | None, output: Path, times: bool, switches: bool, given
       vmapdbg report after.json -o report.html
     """
     # before the snippet runs
-    check_page(output, snippet)
-    if snippet is None:
-        check_page(output, jobs.name_of(snippet, given))
+    check_page(output, jobs.name_of(snippet, given))
     if switches:
         states = capture_states(snippet, given, times)
         write_states(states, output)

@@ -74,6 +74,11 @@ class Run:
     stderr: bytes = b""
 
     @property
+    def printed(self) -> str:
+        """What the snippet printed on stdout, as text."""
+        return self.stdout.decode("utf-8", "backslashreplace")
+
+    @property
     def schedules(self) -> tuple[Schedule, ...]:
         """The schedules of the Capture; empty if the child died."""
         if self.capture is None:

@@ -215,8 +215,9 @@ def run_job(
     """Runs the snippet in a child and returns its capture. An error of the snippet is part of the capture.
 
     `evidence` is the folder for what `check` compares. `progress` gets lines about the progress after the snippet has
-    ended. Raises ChildDied if there is no capture. With `shadow`, a child that dies leaves what it captured before; the
-    error of that capture, a ChildDied, says how it died. Ctrl-C ends the child and all processes that it started.
+    ended. With `shadow`, a child that dies leaves what it captured before; the error of that capture, a ChildDied, says
+    how it died. Ctrl-C ends the child and all processes that it started. Raises ChildDied if there is no capture, and
+    Failure if the overlay cannot be installed.
     """
     request = Request(job=job, evidence=evidence, shadow=shadow)
     with started_child(request, job.patches, stdout, stderr) as child:
@@ -225,9 +226,16 @@ def run_job(
         from vmapdbg.page.sentences import fill_sentences
 
         capture = load_capture(child.request.output)
+        refuse_overlay_error(capture)
         if died and capture.error is not None:
             capture = replace(capture, error=replace(capture.error, message=died + capture.error.message))
         return fill_sentences(capture)
+
+
+def refuse_overlay_error(capture: Capture) -> None:
+    """Raises Failure if the overlay could not be installed: that is no error of the snippet."""
+    if capture.error is not None and capture.error.type == "OverlayError":
+        raise Failure(capture.error.message)
 
 
 def run_quietly(job: Job, progress: Progress = drop_progress, shadow: bool = False) -> Run:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from vmapdbg.diff import Pairs, have_same_tinygrad, pair_schedules
@@ -97,17 +97,17 @@ class Stage:
     """How a stage of a schedule is drawn.
 
     `title` is its name above the drawing. `build` gets the schedule, the baseline's (None without one), the level of
-    folding and the title of the drawing. `last_level` is the most that it can be folded. `find_near` returns the ids of
-    the nodes at most some steps from others. `add_legend` explains the kinds of nodes. Nodes of the `extra_kinds` show
-    nothing that another node does not show. A reader can look at `most` nodes without these; a drawing of more than
-    `pleasant` boxes is folded. `level_notes` say for each level what is folded.
+    folding and the title of the drawing. `last_level` is the most that it can be folded. `legend` says what each kind
+    of node is; `sample` is the kind that shows marks. Nodes of the `extra_kinds` show nothing that another node does
+    not show. A reader can look at `most` nodes without these; a drawing of more than `pleasant` boxes is folded.
+    `level_notes` say for each level what is folded.
     """
 
     title: str
     build: Callable[[DrawnSchedule, DrawnSchedule | None, int, str], Graph]
     last_level: int
-    find_near: Callable[[Graph, Sequence[str], int], set[str]]
-    add_legend: Callable[[Graph], Graph]
+    legend: Mapping[str, str]
+    sample: str
     extra_kinds: frozenset[str]
     most: int
     pleasant: int

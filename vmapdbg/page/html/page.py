@@ -7,12 +7,16 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import resources
+from io import StringIO
+from itertools import product
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
+from rich.console import Console
+from rich.text import Text
 
 from vmapdbg.lint import RULES
 from vmapdbg.model.capture import Finding
@@ -44,11 +48,17 @@ from vmapdbg.page.overview import (
     group_kernels,
     sum_kernels,
 )
+from vmapdbg.page.sections import SECTIONS, load_section
 from vmapdbg.page.sentences import say_left_whole
+from vmapdbg.page.text.layout import Page
+from vmapdbg.page.text.view import RunView, ScheduleView
 from vmapdbg.page.view import View
 
 PARTS = "parts"
-"""The key of the pieces that the template made, in the data of a page. The script puts them into the page."""
+"""The key of the lines of HTML in the data of a page with switches. The script puts them into the page."""
+_DRAWN_SECTIONS = frozenset({"ranges", "vmap", "bufferize", "kernels", "source"})
+"""The sections that the page draws in its own way, in its panels. Other sections are shown as text."""
+_TEXT_WIDTH = 160
 _ENDING = re.compile(r"<(?=[!?]|/?script)", flags=re.I)
 
 
@@ -62,24 +72,34 @@ def render_report(
     """
     report, texts = Report(view, files, files_before), Texts()
     data = {**report.make_data(texts), "texts": texts.list_all()}
-    return fill_template(view, report, data, made=made)
+    overview, main = fill_parts(report)
+    return fill_page(view, data, made, overview=Markup(overview), main=Markup(main))
 
 
-def fill_template(
-    view: View,
-    report: object,
-    data: Mapping[str, Any],
-    made: str = "",
-    switches: Sequence[object] = (),
-    cut: str = "",
-    frame: str = "",
-) -> str:
-    """Returns the page's template filled in. `data` is for the script, `report` is what the template reads.
+def fill_parts(report: Report, has_switches: bool = False) -> tuple[str, str]:
+    """Returns the overview and the panels of a page as HTML. With switches, these say which patches are on."""
+    parts = _load_template("parts.html.jinja").make_module(
+        {"report": report, "has_switches": has_switches, "format_share": format_share, "ratio": ratio}
+    )
+    return parts.overview(), parts.main()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
 
-    With `switches`, the script shows the states. `frame` is put around the parts that change from state to state, and
-    `cut` between pieces of them that may be equal in two states.
-    """
+
+def fill_page(view: View, data: Mapping[str, Any], made: str, **values: Any) -> str:
+    """Returns the page with `data` for the script, and with `values`: its `overview` and `main`, or its `switches`."""
     style, script = _read("page.css"), _read("page.js")
+    return _load_template("page.html.jinja").render(
+        {"overview": "", "main": "", "switches": ()} | values,
+        title=" -> ".join(dict.fromkeys((view.before.snippet, view.after.snippet))),
+        sides=_describe_sides(view),
+        made=made,
+        policy=_make_policy(style, script),
+        style=Markup(style),
+        script=Markup(script),
+        data=Markup(_dump(data)),
+    )
+
+
+def _load_template(name: str) -> Template:
     environment = Environment(
         loader=PackageLoader("vmapdbg.page.html", ""),
         autoescape=True,
@@ -89,21 +109,7 @@ def fill_template(
         lstrip_blocks=True,
     )
     environment.filters |= _FILTERS  # pyright: ignore[reportUnknownMemberType]
-    return environment.get_template("page.html.jinja").render(
-        report=report,
-        title=" -> ".join(dict.fromkeys((view.before.snippet, view.after.snippet))),
-        sides=_describe_sides(view),
-        made=made,
-        switches=switches,
-        policy=_make_policy(style, script),
-        style=Markup(style),
-        script=Markup(script),
-        data=Markup(_dump(data)),
-        cut=Markup(cut),
-        frame=Markup(frame),
-        format_share=format_share,
-        ratio=ratio,
-    )
+    return environment.get_template(name)
 
 
 def _read(name: str) -> str:
@@ -285,6 +291,16 @@ class Report:
             named.setdefault(outcome, []).append(f"{count:,} {rule}")
         lines = [f"{counts[outcome]:,} buffers {outcome}: {', '.join(rules)}" for outcome, rules in named.items()]
         return lines + [say_left_whole(count.rule, count.nodes) for count in count_unsplit(self.after)]
+
+    def list_sections(self) -> Iterator[tuple[str, str]]:
+        """Yields the title and the text of each section without a drawing of its own, for each schedule."""
+        page = Page(Console(file=StringIO(), width=_TEXT_WIDTH, color_system=None))
+        run = RunView(page, self.places, capture=None if self.is_pair else self.after, diff=self.view.comparison)
+        names = [name for name in SECTIONS if name not in _DRAWN_SECTIONS]
+        for name, pair in product(names, self.view.schedules):
+            lines: list[Text] = load_section(name)(ScheduleView(run, pair))
+            if lines:
+                yield f"{name} of schedule {pair.index}", "\n".join(line.plain for line in lines)
 
     def cost_of(self, row: KernelRow) -> Cost:
         """The sums of a row that is on one side only."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from pathlib import Path
 
 from vmapdbg.model.capture import Capture, Finding, Realized, Schedule
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import split_place
-from vmapdbg.page.html.code import Part, choose_near, split_python
+from vmapdbg.page.html.code import Part, keep_near, split_python
 from vmapdbg.page.html.nodes import name_node
 from vmapdbg.page.overview import Cost, CostRow, pair_lines
 from vmapdbg.page.sentences import Names, say_briefly
@@ -269,4 +269,4 @@ def _leave_out(lines: Sequence[SourceLine]) -> list[SourceLine]:
     if len(lines) <= _SHORT:
         return [*lines]
     important = [number for number, line in enumerate(lines) if line.notes is not None or line.kind != "same"]
-    return [replace(lines[number], gap=gap) for number, gap in choose_near(len(lines), important, _AROUND)]
+    return keep_near(lines, important, _AROUND)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterator
-from importlib import import_module
+from collections.abc import Collection, Container, Iterator
 
 from rich.text import Text
 
@@ -11,7 +10,7 @@ from vmapdbg.diff import ScheduleDiff, Totals, ValueDiff
 from vmapdbg.diff.pairing import find_ranges
 from vmapdbg.model.wording import format_known, format_plural, inflect
 from vmapdbg.page.format import format_bytes, format_seconds, format_shape
-from vmapdbg.page.sections import SECTIONS
+from vmapdbg.page.sections import SECTIONS, load_section
 from vmapdbg.page.text.buffers import format_alerts
 from vmapdbg.page.text.kernels import describe_copies
 from vmapdbg.page.text.layout import Page, Part
@@ -29,22 +28,15 @@ from vmapdbg.page.text.view import (
 
 _MOST_OUTPUTS = 8
 
-_Printer = Callable[[ScheduleView], list[Text]]
-
 
 def print_schedule(view: ScheduleView, only: Collection[str] = SECTIONS) -> None:
     """Prints a schedule with the sections in `only`; of two runs what changed in it."""
     page = view.page
     page.show([Text(), *page.rule(*describe_schedule(view, "==")), *_format_whole(view)])
-    sections = [_load_section(name) for name in SECTIONS if name in only]
+    sections = [load_section(name) for name in SECTIONS if name in only]
     for section in (_format_values, *sections, _format_same):
         if lines := section(view):
             page.show([Text(), *lines])
-
-
-def _load_section(name: str) -> _Printer:
-    module, _, function = SECTIONS[name].partition(":")
-    return getattr(import_module(f"vmapdbg.page.text.{module}"), function)
 
 
 def name_schedule(pair: ScheduleDiff) -> str:
