@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from xml.etree import ElementTree
 
@@ -97,14 +97,15 @@ def draw_view(
     drawers = [_Drawer("after", view, rows, name_node)]
     if view.is_pair:
         drawers.insert(0, _Drawer("before", view, rows, name_node))
-    jobs = [(pair, drawer) for pair in chosen for drawer in drawers if getattr(pair, drawer.name) is not None]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        # each layout is a process
-        pictures = list(pool.map(lambda job: job[1].draw(getattr(job[0], job[1].name)), jobs))
-    drawings = [
-        Drawing(tuple(picture for (owner, _), picture in zip(jobs, pictures, strict=True) if owner is pair))
-        for pair in chosen
-    ]
+
+        def start(pair: ScheduleDiff) -> list[Future[Picture]]:
+            """Starts the layouts of a pair of schedules: each is a process."""
+            indexes = [(drawer, getattr(pair, drawer.name)) for drawer in drawers]
+            return [pool.submit(drawer.draw, index) for drawer, index in indexes if index is not None]
+
+        started = [start(pair) for pair in chosen]
+        drawings = [Drawing(tuple(picture.result() for picture in pictures)) for pictures in started]
     return drawings, undrawn
 
 
