@@ -111,7 +111,6 @@ def check_job(job: Job) -> tuple[Capture, CheckReport, BaseException | None]:
         with console.show_progress(f"working on {job.snippet}", wait=True) as progress:
             import_meanwhile("vmapdbg.page.text.check")
             capture = run_job(job, stderr, evidence=evidence, progress=progress, shadow=True)
-        jobs.refuse_overlay_error(capture)
         console.report_death(capture)
         work = tuple(count_work(schedule) for schedule in capture.schedules)
         # the schedules that were compared while the snippet ran

@@ -87,7 +87,7 @@ def _find_tags(u: UOp) -> list[int]:
 
 def read_nodes(recorder: Any) -> KnownNodes:
     """Returns what the recorder knows of the nodes of its last schedule."""
-    from vmapdbg.child.capture.view import View
+    from vmapdbg.child.capture.view import PassView
 
     schedules = recorder.schedules
     if not schedules:
@@ -96,6 +96,6 @@ def read_nodes(recorder: Any) -> KnownNodes:
     if passed is None:
         # it was refused before the pass could look at it
         return PassNodes(number, {}, {}, {}, [])
-    view = View(passed)
+    view = PassView(passed)
     asts = [launch.ast for launch in view.launches if launch.is_compute]
     return PassNodes(number, view.ids, passed.held, recorder.origin, asts)

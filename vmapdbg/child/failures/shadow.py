@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from vmapdbg.child.listen.launches import Step, watch_launches
+from vmapdbg.child.listen.launches import PlannedLaunch, watch_launches
 from vmapdbg.install.overlay import load_patching
 
 _FREE = 1.0
@@ -45,7 +45,7 @@ class Shadow:
         self.started, self.spent = time.monotonic(), 0.0
         # how many schedules have begun to run, and the launches of the last
         self.begun = 0
-        self.steps: Sequence[Step] = ()
+        self.steps: Sequence[PlannedLaunch] = ()
         self.place = mmap.mmap(-1, _PLACE.size)
         self.note(_NONE)
 
@@ -62,7 +62,7 @@ class Shadow:
 
     # *** launches
 
-    def begins(self, steps: Sequence[Step]) -> None:
+    def begins(self, steps: Sequence[PlannedLaunch]) -> None:
         self.begun += 1
         self.steps = steps
         self.note(_NONE)

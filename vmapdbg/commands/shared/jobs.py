@@ -83,7 +83,6 @@ def capture_job(job: Job, quiet_stdout: bool = True) -> Capture:
         # this module takes a third of a second to import
         import_meanwhile("vmapdbg.page.text.capture")
         capture = run_job(job, stdout, progress=progress, shadow=True)
-    refuse_overlay_error(capture)
     report_death(capture)
     capture = add_findings(capture)
     report_mistakes(capture.findings)
@@ -91,15 +90,9 @@ def capture_job(job: Job, quiet_stdout: bool = True) -> Capture:
     return capture
 
 
-def refuse_overlay_error(capture: Capture) -> None:
-    """Raises Failure if the overlay could not be installed: that is no error of the snippet."""
-    if capture.error is not None and capture.error.type == "OverlayError":
-        raise Failure(capture.error.message)
-
-
 def add_findings(capture: Capture, file: str | None = None) -> Capture:
     """Returns the capture with the findings of lint, without the findings that comments on the user's lines or the
-    settings exclude. The settings are those of `file`, else of the snippet."""
+    settings exclude. The settings are for `file`, else for the snippet."""
     from vmapdbg.lint import lint_capture
     from vmapdbg.lint.ignores import split_ignored
 

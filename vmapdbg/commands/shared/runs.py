@@ -18,7 +18,6 @@ from vmapdbg.commands.shared.jobs import (
     fetch_tree,
     is_saved,
     make_job,
-    refuse_overlay_error,
     report_mistakes,
 )
 from vmapdbg.commands.shared.options import JobOptions, list_names
@@ -157,7 +156,7 @@ def read_text(snippet: str) -> str | None:
 
 def read_unchanged(snippet: str, capture: str) -> str | None:
     """Returns the text of the snippet of a saved capture, None if it was changed since. Reads Python files only: the
-    capture may come from someone else and name any file."""
+    capture may be from another machine and name any file."""
     path = Path(snippet)
     try:
         if path.suffix != ".py" or not path.is_file() or path.stat().st_mtime > Path(capture).stat().st_mtime:
@@ -254,7 +253,6 @@ def capture_states(snippet: str | None, given: JobOptions, times: bool) -> list[
     captures: list[tuple[PatchState, Capture]] = []
     for state, run, state_job in zip(states, runs, jobs, strict=True):
         capture = capture_of(run, state_job)
-        refuse_overlay_error(capture)
         captures.append((state, capture))
         error = capture.error
         if error is not None and error.type == "ChildDied":
