@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from vmapdbg.check.blame import CHANGED, Blame, Captured, Fault, find_faults
+from vmapdbg.check.blame import CHANGED, Blame, CapturedResult, Fault, find_faults
 from vmapdbg.check.result import (
     CheckReport,
     Comparison,
@@ -23,7 +23,7 @@ from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known, format_plural, inflect
 from vmapdbg.page.crash_sentences import describe_crash, describe_cut_gradient, describe_expected, describe_lost_write
 
-REPLAYED: dict[Captured, str] = {
+REPLAYED: dict[CapturedResult, str] = {
     "not-compared": "the call that was captured was not compared",
     "wrong": "the call that was captured is wrong, too",
     "right": "the call that was captured is right: the replay makes the fault",
