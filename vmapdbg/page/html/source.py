@@ -39,7 +39,7 @@ def read_sources(lines: Iterable[str], snippet: str, saved_at: float | None = No
     """Reads the files that some lines name, the snippet first.
 
     `saved_at` is when a saved capture was written, in seconds since 1970; None if the snippet has just run. A saved
-    capture may be somebody else's: only Python files that it names are put into a page.
+    capture may be another person's: only Python files that it names are put into a page.
     """
     names = sorted({split_place(line)[0] for line in lines}, key=lambda name: (name != snippet, name))
     return [_read(name, saved_at) for name in names]
