@@ -267,7 +267,7 @@ class Report:
         return rows
 
     def count_schedules(self) -> int:
-        """The different schedules of one run, or of two runs those that changed."""
+        """Returns how many different schedules one run has, or how many schedules changed between two."""
         if self.is_pair:
             return sum(not pair.is_empty for pair in self.view.schedules)
         return len(find_distinct(self.after))
