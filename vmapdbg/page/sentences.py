@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vmapdbg.model.capture import Bufferize, Capture, Decision, Node, Realized, Reason, Schedule, Unsplit
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import cut_end, format_known, format_plural, inflect, join_first
 from vmapdbg.page.format import format_shape
+
+if TYPE_CHECKING:
+    from vmapdbg.diff.pairing import Renaming
 
 MOST_NAMED = 3
 """A sentence names at most this many consumers or EXPANDs."""
@@ -22,17 +25,23 @@ MOST_NAMED = 3
 class Names:
     """Names the operands of a reason: `EXPAND 50` for a node, tinygrad's own name for a range.
 
-    A diff has other names: it names the nodes and ranges of before as after does.
+    `op_of` returns the op of a node. A `renaming` gives the nodes and ranges of before their names after, with a `'`
+    for a node or range without a partner.
     """
 
-    def __init__(self, op_of: Callable[[int], str]) -> None:
-        self.op_of = op_of
+    def __init__(self, op_of: Callable[[int], str], renaming: Renaming | None = None) -> None:
+        self.op_of, self.renaming = op_of, renaming
 
     def label(self, node: int) -> str:
-        return f"{self.op_of(node)} {node}"
+        """Returns `EXPAND 50`."""
+        if self.renaming is None:
+            return f"{self.op_of(node)} {node}"
+        partner = self.renaming.nodes.get(node, f"{node}'")
+        return f"{self.op_of(node)} {partner}"
 
     def range(self, name: str) -> str:
-        return name
+        """Returns the name of a range."""
+        return name if self.renaming is None else self.renaming.translate(name)
 
 
 # a value of a condition is cut to this many characters

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 from vmapdbg.model.vocabulary import SuiteChangeKind
 from vmapdbg.model.wording import cut_end, format_known, format_plural, shorten_commit
-from vmapdbg.page.format import label_patches
-from vmapdbg.page.text.view import format_ratio
+from vmapdbg.page.format import format_ratio, label_patches
 from vmapdbg.suite.result import SuiteDiff, SuiteGroup, SuiteSide
 
 _MOST_PROGRAM = 60

@@ -14,8 +14,7 @@ from rich.text import Span, Text
 from vmapdbg.diff.source import LinePair
 from vmapdbg.install.targets import language_of
 from vmapdbg.model.wording import format_plural
-from vmapdbg.page.text.layout import Page
-from vmapdbg.page.text.view import AFTER, BEFORE, CHANGED
+from vmapdbg.page.text.layout import AFTER, BEFORE, CHANGED, Page
 
 _THEME = "ansi_dark"
 _MORE_INDENT = 4
@@ -268,9 +267,3 @@ def _format_hunk(page: Page, hunk: list[_Item], numbers: list[int]) -> Iterator[
         for sign, line in lines:
             if line is not None:
                 yield from _format_line(sign, line, page.width)
-
-
-def format_line_pair(page: Page, pair: LinePair) -> list[Text]:
-    """Returns one changed line, before and after, with the changes marked."""
-    lines = ([Text(pair.before or "")], [Text(pair.after or "")])
-    return list(format_one_column(page, [pair], lines))

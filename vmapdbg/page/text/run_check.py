@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.text import Text
 
 from vmapdbg.check.blame import LIVE_CHANGED, NOT_CHOSEN, OVERWRITTEN, STALE_READ
-from vmapdbg.check.suite import EndlessCall, WrongValue
 from vmapdbg.model.wording import format_plural
 from vmapdbg.page.run_check import RunCheckDocument, describe_endless
-from vmapdbg.page.text.layout import Page
+from vmapdbg.page.text.layout import ALERT, Page
 
 _MOST_TESTS = 3
 _MOST_REASONS = 12
@@ -26,56 +24,43 @@ _NAMES = {
 def print_run_check(document: RunCheckDocument, console: Console) -> None:
     """Prints the findings of a program, and the summary."""
     page = Page(console)
-    lines: list[Text] = []
     for wrong in document.findings:
-        lines += format_wrong(page, wrong)
+        name = _NAMES.get(wrong.code, "wrong value")
+        _print_finding(page, wrong.line, wrong.code, name, [wrong.message], wrong.tests)
     for call in document.endless:
-        lines += format_endless(page, call)
-    lines += format_summary(page, document)
-    page.show(lines)
+        _print_finding(page, call.line, call.code, "rewriting without end", describe_endless(call), call.tests)
+    _print_summary(page, document)
+    page.print()
 
 
-def format_wrong(page: Page, wrong: WrongValue) -> list[Text]:
-    name = f" {_NAMES.get(wrong.code, 'wrong value')}"
-    lines = page.wrap((wrong.line or "?", "bold"), "  ", (wrong.code, "bold red"), name, hang=2)
-    lines += page.wrap(wrong.message, indent=4, hang=2)
-    return lines + format_tests(page, wrong.tests)
+def _print_finding(
+    page: Page, line: str | None, code: str, name: str, sentences: Sequence[str], tests: Sequence[str]
+) -> None:
+    page.add((line or "?", "bold"), "  ", (code, ALERT), f" {name}")
+    for sentence in sentences:
+        page.add(sentence, indent=4)
+    for test in tests[:_MOST_TESTS]:
+        page.add(("in ", "dim"), test, indent=4, hang=5)
+    if len(tests) > _MOST_TESTS:
+        page.add((f"and {format_plural(len(tests) - _MOST_TESTS, 'other test')}", "dim"), indent=4)
 
 
-def format_endless(page: Page, call: EndlessCall) -> list[Text]:
-    lines = page.wrap((call.line or "?", "bold"), "  ", (call.code, "bold red"), " rewriting without end", hang=2)
-    for sentence in describe_endless(call):
-        lines += page.wrap(sentence, indent=4, hang=2)
-    return lines + format_tests(page, call.tests)
-
-
-def format_tests(page: Page, tests: Sequence[str]) -> list[Text]:
-    lines: list[Text] = []
-    shown = tests[:_MOST_TESTS]
-    for test in shown:
-        lines += page.wrap(("in ", "dim"), test, indent=4, hang=5)
-    if len(tests) > len(shown):
-        lines += page.wrap((f"and {format_plural(len(tests) - len(shown), 'other test')}", "dim"), indent=4)
-    return lines
-
-
-def format_summary(page: Page, document: RunCheckDocument) -> list[Text]:
+def _print_summary(page: Page, document: RunCheckDocument) -> None:
     compared = f"{document.compared:,} of {format_plural(document.schedules, 'schedule')} compared"
     if document.replays:
         compared += f", {document.replays_compared:,} of {format_plural(document.replays, 'replay')}"
-    verdict = (f"{format_plural(document.values, 'value')}, all right", "bold green")
+    values = format_plural(document.values, "value")
+    verdict = (f"{values}, all right", "bold green")
     findings = (*document.findings, *document.endless)
     if findings:
         tests = {test for finding in findings for test in finding.tests}
         found = f"{format_plural(len(findings), 'finding')} in {format_plural(len(tests), 'test')}"
-        verdict = (f"{found} ({format_plural(document.values, 'value')})", "bold red")
+        verdict = (f"{found} ({values})", ALERT)
     elif not document.values:
         verdict = ("nothing was compared", "bold yellow")
-    lines = page.wrap("vmapdbg check: ", verdict, f"; {compared}", hang=2)
+    page.add("vmapdbg check: ", verdict, f"; {compared}")
     reasons = list(document.unchecked.items())
     for reason, count in reasons[:_MOST_REASONS]:
-        lines += page.wrap((f"not compared, {count:,} times: ", "yellow"), reason, indent=2, hang=2)
-    if len(reasons) > _MOST_REASONS:
-        rest = sum(count for _, count in reasons[_MOST_REASONS:])
-        lines += page.wrap((f"not compared for other reasons: {rest:,} times (--json has them)", "yellow"), indent=2)
-    return lines
+        page.add((f"not compared, {count:,} times: ", "yellow"), reason, indent=2)
+    if rest := sum(count for _, count in reasons[_MOST_REASONS:]):
+        page.add((f"not compared for other reasons: {rest:,} times (--json has them)", "yellow"), indent=2)
