@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,32 @@ def test_imports_go_one_way(file: Path) -> None:
     for name in imported(file):
         if name.startswith("vmapdbg."):
             assert name.split(".")[1] in may, (place_of(file), name)
+
+
+def module_of(file: Path) -> str:
+    return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imports_at_load(file: Path, modules: set[str]) -> set[str]:
+    """The modules of `modules` that are loaded with a file: not what only a function or a type checker imports."""
+    found: set[str] = set()
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= names & modules or {str(node.module)}
+    return found & modules
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    files = {module_of(file): file for file in PACKAGE.rglob("*.py")}
+    modules = set(files)
+    graph = {module: imports_at_load(file, modules) for module, file in files.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail("these modules import each other: " + " <- ".join(error.args[1]))
 
 
 @pytest.mark.parametrize("file", sorted(OVERLAY.rglob("*.py")), ids=lambda file: file.relative_to(OVERLAY).as_posix())

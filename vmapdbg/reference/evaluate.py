@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -50,38 +50,15 @@ class Evaluator:
         self._values: dict[int, Value | Unknown] = {}
         self._plan = Plan(graph, (), self.known)
         self._held = 0
-        # what was asked for last, and the rest of its computation
-        self._asked: tuple[int, ...] = ()
-        self._rest: Iterator[None] = iter(())
 
     def evaluate(self, slots: Iterable[int]) -> list[Value | Unknown]:
         """Returns the value of each node, or why it cannot be computed."""
         asked = tuple(slots)
-        try:
-            for _ in self.begin(asked):
-                pass
-        except BaseException:
-            self._asked = ()
-            raise
+        if not all(slot in self.known for slot in asked):
+            self._compute_all(asked)
         return [self.known[slot] for slot in asked]
 
-    def begin(self, slots: Iterable[int]) -> Iterator[None]:
-        """Returns an iterator that computes one node of the graph at each step. The next call for the same nodes
-        continues where this one stopped; a call for other nodes starts again."""
-        asked = tuple(slots)
-        if all(slot in self.known for slot in asked):
-            return iter(())
-        if asked != self._asked:
-            self._asked, self._rest = asked, self._compute_all(asked)
-        return self._rest
-
-    @property
-    def has_gaps(self) -> bool:
-        """Whether some value could not be computed."""
-        found = (*self.known.values(), *self._values.values())
-        return any(isinstance(value, Unknown) for value in found)
-
-    def _compute_all(self, asked: Sequence[int]) -> Iterator[None]:
+    def _compute_all(self, asked: Sequence[int]) -> None:
         self._values.clear()
         self._held = 0
         self._plan = Plan(self.graph, asked, self.known)
@@ -92,7 +69,6 @@ class Evaluator:
                 readers[source] -= 1
                 if not readers[source] and source not in asked:
                     self._drop(source)
-            yield
         self.known.update({slot: self._values[slot] for slot in asked if slot not in self.known})
         self._values.clear()
         self._held = 0

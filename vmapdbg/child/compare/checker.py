@@ -1,11 +1,7 @@
 """Compares the values of a snippet with the numpy reference, in a process of its own without tinygrad.
 
-`start` runs it. It works while the process of the snippet runs, which writes its evidence:
-
-    snippet   imports  pack 0  schedule, compile, run 0  pack 1  schedule, compile, run 1   capture
-    checker   imports          values of 0             compare 0           values of 1   compare 1  report
-
-The checker has a lower priority until the snippet ends. If there is one core, it starts after the snippet.
+`start` runs it. It compares the schedules that have run while the snippet goes on with the next, and the rest when the
+snippet has ended. If there is one core, it starts after the snippet.
 """
 
 from __future__ import annotations
@@ -14,16 +10,15 @@ import json
 import os
 import pickle
 import sys
+import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from vmapdbg.check.result import CheckReport, ScheduleCheck
-from vmapdbg.child.compare.prefetch import Prefetch
 from vmapdbg.child.compare.schedule_checker import ScheduleChecker
 from vmapdbg.child.compare.start import lower_thread
-from vmapdbg.child.evidence.folder import ASKED, CLOSED, EvidenceFolder, schedule_of
+from vmapdbg.child.evidence.folder import EvidenceFolder, schedule_of
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.failures.lifeline import hold
 from vmapdbg.install.job import CheckRequest, load_request
@@ -43,15 +38,13 @@ def main() -> None:
     hold(request.lifeline)
     checker = RunChecker(request)
     # only a thread can get a lower priority for a while
-    with ThreadPoolExecutor(1, initializer=lower_thread) as pool:
-        work = None
-        if count_cores() > 1:
-            work = pool.submit(checker.work_during_run)
-        while not request.over.exists() and not checker.is_complete:
-            time.sleep(_LOOK)
-        if work is not None:
-            checker.report_so_far()
-            work.result()
+    worker = threading.Thread(target=checker.work_during_run)
+    worker.start()
+    while not request.over.exists():
+        time.sleep(_LOOK)
+    # the worker may still compare a schedule
+    checker.update_report()
+    worker.join()
     checker.finish()
 
 
@@ -68,46 +61,32 @@ class RunChecker:
     def __init__(self, request: CheckRequest):
         assert request.evidence is not None
         self.request, self.folder = request, EvidenceFolder(Path(request.evidence))
-        self.prefetch = Prefetch(self.folder)
         # name of the file of a schedule -> how it compares
         self.checks: dict[str, ScheduleCheck] = {}
         self.waiting: list[str] = []
         self.report = ReportFile(request)
-        # whether the snippet writes nothing more
-        self.is_closed = False
         self._read = 0
 
-    # *** while the snippet runs
-
     def work_during_run(self) -> None:
-        """Compares and prefetches until the snippet is done or all is compared."""
-        while not self.request.over.exists() and not self.is_complete:
+        """Compares what the snippet has written until the snippet is done."""
+        if count_cores() == 1:
+            return
+        lower_thread()
+        while not self.request.over.exists():
             self.read_news()
             if self.waiting:
                 self.compare_first()
-            elif not self.prefetch.work_until(time.monotonic() + _LOOK):
+            else:
                 time.sleep(_LOOK)
 
     def read_news(self) -> None:
         """Notes what the snippet has written since the last call."""
         names, self._read = self.folder.read_written(self._read)
         for name in names:
-            if name == CLOSED:
-                self.is_closed = True
-            elif name != ASKED:
-                # what is written again has more than before
-                self.checks.pop(name, None)
-                if name not in self.waiting:
-                    self.waiting.append(name)
-        if names and names[-1] == ASKED:
-            self.prefetch.start()
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether all that the snippet has written and will write is compared."""
-        if not self.is_closed or self.waiting:
-            return False
-        return all(file.name in self.checks for file in self.folder.find_files())
+            # what is written again has more than before
+            self.checks.pop(name, None)
+            if name not in self.waiting:
+                self.waiting.append(name)
 
     def compare_first(self) -> None:
         """Compares the first waiting schedule."""
@@ -116,48 +95,30 @@ class RunChecker:
         if evidence.failed is not None:
             # what it should have computed is only needed for the report
             return
-        self.checks[file.name] = self.compare(evidence)
+        self.checks[file.name] = ScheduleChecker(evidence, self.folder).check()
         with self.request.compared.open("a", encoding="utf-8") as compared:
             compared.write(f"{evidence.schedule}\n")
-
-    def compare(self, evidence: Evidence) -> ScheduleCheck:
-        """Returns how a schedule compares."""
-        check = ScheduleChecker(evidence, self.folder, self.prefetch).check()
-        self.prefetch.end(evidence)
-        return check
-
-    # *** when the snippet is done
-
-    def report_so_far(self) -> None:
-        """Writes the report of what is compared; `work_during_run` may still be at work."""
-        files = self.folder.find_files()
-        checks = self.list_checks(files)
-        if checks:
-            self.report.update(checks, len(files) - len(checks))
-            self.show_progress(len(checks), len(files), "")
 
     def finish(self) -> None:
         """Compares the rest, and writes the report."""
         self.read_news()
-        files = self.folder.find_files()
-        left = [file for file in files if file.name not in self.checks]
+        left = [file for file in self.folder.find_files() if file.name not in self.checks]
         work = json.loads(self.request.over.read_text(encoding="utf-8")) if left else []
         rest = RemainingTime([work_of(file, work) for file in left if work])
-        for done, file in enumerate(left, len(files) - len(left)):
-            self.show_progress(done, len(files), rest.describe())
-            self.checks[file.name] = self.compare(pickle.loads(file.read_bytes()))
+        self.update_report()
+        for file in left:
+            self.checks[file.name] = ScheduleChecker(pickle.loads(file.read_bytes()), self.folder).check()
             rest.done += 1
-            self.report.update(self.list_checks(files), len(files) - done - 1)
-        if not left:
-            self.report.update(self.list_checks(files), 0)
+            self.update_report(rest.describe())
 
-    def show_progress(self, done: int, count: int, rest: str) -> None:
-        write_atomically(self.request.progress, f"schedule {done + 1} of {count}{rest}")
-
-    def list_checks(self, files: Sequence[Path]) -> list[ScheduleCheck]:
-        """Returns the results so far, in the order of the schedules."""
-        found = [self.checks.get(file.name) for file in files]
-        return [check for check in found if check is not None]
+    def update_report(self, rest: str = "") -> None:
+        """Reports the results so far, in the order of the schedules, and how far the comparison is."""
+        files = self.folder.find_files()
+        checks = [self.checks[file.name] for file in files if file.name in self.checks]
+        left = len(files) - len(checks)
+        if left:
+            write_atomically(self.request.progress, f"schedule {len(checks) + 1} of {len(files)}{rest}")
+        self.report.update(checks, left)
 
 
 def work_of(file: Path, work: Sequence[int]) -> int:

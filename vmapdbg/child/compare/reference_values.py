@@ -7,7 +7,7 @@ is one more axis. Runs in the process that compares.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,25 +84,12 @@ class ReferenceValues:
         self.evaluations += 1
         return self._evaluator.evaluate(slots)
 
-    def compute_in_steps(self, slots: Sequence[int]) -> Iterator[None]:
-        """Returns an iterator: each step computes a part of the values, for a later `evaluate` of these nodes."""
-        return self._evaluator.begin(slots)
-
     def undefined_elements(self, slot: int) -> NDArray[np.bool_] | None:
         """Returns which elements of a computed value are undefined, None if all are defined."""
         value = self._evaluator.known.get(slot)
         if value is None or isinstance(value, Unknown) or value.undefined is None:
             return None
         return self._arrange(slot, Value(value.undefined, value.ranges)).ravel().astype(np.bool_, copy=False)
-
-    @property
-    def has_gaps(self) -> bool:
-        """Whether a value that was asked for is unknown."""
-        return self._evaluator.has_gaps
-
-    def limit_room(self, room: int) -> None:
-        """Sets how many bytes the values of the graph may need at a time."""
-        self._evaluator.room = room
 
     # *** other values of the same inputs
 

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from vmapdbg.check.compare import Rounding, compare, excuse_rounding
 from vmapdbg.check.result import BufferCheck, CheckedKind, Comparison, ExpectedOutput, OutputCheck, ScheduleCheck
 from vmapdbg.child.compare.first_wrong_buffer import BufferWalk
-from vmapdbg.child.compare.prefetch import Prefetch
 from vmapdbg.child.compare.reference_values import DOUBLE, MOVED, Read, ReferenceValues
 from vmapdbg.child.compare.stale import overwritten_inputs, stale_value
 from vmapdbg.child.evidence.folder import EvidenceFolder
@@ -35,10 +34,10 @@ _SHOWN = 8
 
 
 class ScheduleChecker:
-    """Checks one schedule. `prefetch` may have values of it that were computed while the snippet ran."""
+    """Checks one schedule."""
 
-    def __init__(self, evidence: Evidence, folder: EvidenceFolder, prefetch: Prefetch | None = None):
-        self.evidence, self.read, self.prefetch = evidence, folder.read_data, prefetch
+    def __init__(self, evidence: Evidence, folder: EvidenceFolder):
+        self.evidence, self.read = evidence, folder.read_data
         # why something was not compared
         self.unchecked = list(evidence.unchecked)
         # all values that were asked for
@@ -100,13 +99,9 @@ class ScheduleChecker:
 
     def open(self, which: Which, precision: int | None = None, given: Mapping[int, Array] = {}) -> ReferenceValues:
         """Returns the values of a graph that the evidence has."""
-        values = None
         graph = self.evidence.reference if which == "asked" else self.evidence.reference_passed
         assert graph is not None
-        if self.prefetch is not None and which == "asked" and not given:
-            values = self.prefetch.take(self.evidence, precision)
-        if values is None:
-            values = ReferenceValues(graph, self.read, precision, given)
+        values = ReferenceValues(graph, self.read, precision, given)
         self._opened.append(values)
         return values
 

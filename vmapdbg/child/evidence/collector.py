@@ -73,7 +73,6 @@ class Collector(ABC):
     def close(self) -> None:
         """Writes what is only known at the end of the snippet."""
         self.replays.close()
-        self.folder.close()
 
     # *** calls
 

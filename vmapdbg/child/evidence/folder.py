@@ -1,8 +1,7 @@
 """The folder with the evidence of a run, which another process compares while the snippet goes on.
 
-    asked.pickle            the graph of the schedule that runs now, written before it runs
     schedule-NUMBER.pickle  all of a schedule that ran, or of a replay of it
-    written                 the names of these files, a line each time a file is written; `closed` at the end
+    written                 the names of these files, a line each time a file is written
     blobs/                  contents of buffers; a blob is written before a file names it
 
 Each pickled file appears as a whole.
@@ -13,17 +12,14 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from vmapdbg.child.evidence.graphs import Asked, Evidence
+from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.memory import read_buffer
-from vmapdbg.reference.graph import Graph
 
 ROOM = 1 << 30
 """The most bytes of buffers that one run keeps."""
-ASKED, CLOSED = "asked.pickle", "closed"
 
 
 class BlobsFull(Exception):
@@ -35,8 +31,6 @@ class EvidenceFolder:
 
     def __init__(self, path: Path):
         self.path, self.room = path, ROOM
-        self._asked = 0
-        self._owner = os.getpid()
         (path / "blobs").mkdir(exist_ok=True)
 
     def keep_data(self, data: bytes) -> str:
@@ -63,30 +57,10 @@ class EvidenceFolder:
 
     def write(self, evidence: Evidence) -> None:
         """Writes the file of a schedule, or of a replay of it."""
-        self._put(name_file(evidence), evidence)
-
-    def write_asked(self, graph: Graph, held: Iterable[int]) -> str | None:
-        """Writes the graph of a schedule before it is made; `held` as for `Asked`. Returns its name, None if nothing
-        reads it."""
-        self._asked += 1
-        # a process that the snippet forks goes on counting
-        name = f"{os.getpid()}-{self._asked}"
-        self._put(ASKED, Asked(name, graph, tuple(held)))
-        return name
-
-    def _put(self, name: str, content: Any) -> None:
+        name = name_file(evidence)
         making = self.path / f".{name}.{os.getpid()}"
-        making.write_bytes(pickle.dumps(content))
+        making.write_bytes(pickle.dumps(evidence))
         os.replace(making, self.path / name)
-        self._note(name)
-
-    def close(self) -> None:
-        """Notes that nothing more will be written."""
-        # a process that the snippet forks may end before it
-        if os.getpid() == self._owner:
-            self._note(CLOSED)
-
-    def _note(self, name: str) -> None:
         with (self.path / "written").open("a", encoding="utf-8") as file:
             file.write(f"{name}\n")
 

@@ -116,16 +116,6 @@ class ChangedInput:
     number: int | None
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What is known about a schedule before it is made: the graph of the reference, and the positions of what buffers
-    of the snippet should hold after it ran. `name` is unique."""
-
-    name: str
-    graph: Graph
-    held: tuple[int, ...]
-
-
 @dataclass
 class Evidence:
     """All that is needed to compare one schedule: its graph, its inputs, and its results.
@@ -142,9 +132,8 @@ class Evidence:
     is the number of the compute kernel that raised and `failed_node` the id of the node whose buffer it writes;
     `is_endless`: it was stopped in a rewrite that does not end. `replay` counts the replays by TinyJit,
     from 1: the kernels of the schedule ran on other inputs. `lost` are writes to what it reads that no schedule
-    has, `cut` are gradients that an ASSIGN cuts off. `changed` is what a replay reads that changed meanwhile. `asked`
-    is the name of its `Asked`, None if it has none. `switches` maps the names of tinygrad's switches to their values at
-    that time."""
+    has, `cut` are gradients that an ASSIGN cuts off. `changed` is what a replay reads that changed meanwhile.
+    `switches` maps the names of tinygrad's switches to their values at that time."""
 
     schedule: int
     line: str | None
@@ -170,7 +159,6 @@ class Evidence:
     cut: list[CutGradient] = field(default_factory=list)
     is_endless: bool = False
     changed: list[ChangedInput] = field(default_factory=list)
-    asked: str | None = None
     switches: dict[str, int | str] = field(default_factory=dict[str, "int | str"])
 
     def find_written(self, launch: int | None) -> WrittenBuffer | None:

@@ -82,7 +82,6 @@ class RealizeCall(ABC):
         self.evidence.graph = self._pack_for_reducer(sink)
         self.launches.note_inputs((u.buffer, names) for u, names in self.inputs.items())
         self.launches.live = LiveTensors(self.folder, self.inputs)
-        self.reference.hand_ahead()
         return None
 
     def _pack_for_reducer(self, sink: UOp) -> bytes | None:

@@ -57,14 +57,6 @@ class ReferenceEvidence:
         self._slots = {buffer: packer.find_slot(buffer) for buffer in inputs}
         self.evidence.reference = packer.graph
 
-    def hand_ahead(self) -> None:
-        """Hands on what is asked for, which can be computed before the kernels have run."""
-        if self.evidence.reference is None:
-            return
-        single = [buffer for buffer in self._inputs if buffer in self._assigned and buffer not in self._chained]
-        held = [self._assigned[buffer] for buffer in single]
-        self.evidence.asked = self.folder.write_asked(self.evidence.reference, held)
-
     def finish(self, views: Sequence[UOp]) -> None:
         """Called after the kernels ran: `views` are the outputs as tinygrad has them now. Raises BlobsFull."""
         if self.evidence.reference is None:

@@ -16,14 +16,12 @@ import pickle
 import shutil
 import time
 import uuid
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from vmapdbg.child.evidence.folder import ROOM, EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.model.crash import Crash
-from vmapdbg.reference.graph import Graph
 
 MOST_WAITING = 1 << 29
 """The most bytes of evidence in the folder."""
@@ -80,13 +78,6 @@ class SuiteFolder(EvidenceFolder):
             return
         # only the reducer needs the graph for tinygrad, which takes long to be packed
         self._hand_on(replace(evidence, graph=None), with_blobs=evidence.reference is not None)
-
-    def write_asked(self, graph: Graph, held: Iterable[int]) -> str | None:
-        """Does nothing: the judge compares schedules of several processes, and only after they ran."""
-        return None
-
-    def close(self) -> None:
-        """Does nothing: the file `over` says that the program has ended."""
 
     def forget(self) -> None:
         """Forgets what was written: it will not be written again."""
