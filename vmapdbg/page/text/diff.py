@@ -14,7 +14,7 @@ from vmapdbg.model.capture import SnippetError
 from vmapdbg.model.grouping import group_equal
 from vmapdbg.model.wording import format_plural, inflect, shorten_commit
 from vmapdbg.page.format import Places, format_ids, label_patches
-from vmapdbg.page.text.code import format_one_column
+from vmapdbg.page.text.code import add_one_column
 from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, Page
 from vmapdbg.page.text.schedule import describe_time, describe_totals, name_only_side, name_schedule, print_schedule
 from vmapdbg.page.text.view import STATUS_STYLES, RunView, ScheduleView
@@ -273,7 +273,7 @@ def _print_printed(page: Page, diff: CaptureDiff) -> None:
     if printed.before is not None and printed.after is not None:
         pair = align_sources(page.text(printed.before).plain, page.text(printed.after).plain, ())[0]
         if pair.before is not None and pair.after is not None:
-            page.lines += format_one_column(page, [pair], ([Text(pair.before)], [Text(pair.after)]))
+            add_one_column(page, [pair], ([Text(pair.before)], [Text(pair.after)]))
             return
     for sign, style, line in (("-", BEFORE, printed.before), ("+", AFTER, printed.after)):
         page.add((f"{sign} ", style), ("it printed no more", "dim") if line is None else line)

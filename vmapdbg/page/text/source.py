@@ -13,10 +13,10 @@ from vmapdbg.model.wording import format_plural
 from vmapdbg.page.crash_sentences import describe_crash, describe_error
 from vmapdbg.page.format import format_ids, join_change
 from vmapdbg.page.text.code import (
+    add_one_column,
+    add_two_columns,
+    add_unified,
     fold_code,
-    format_one_column,
-    format_two_columns,
-    format_unified,
     highlight,
     split_lines,
 )
@@ -130,13 +130,13 @@ def _print_change(view: ScheduleView, item: KernelChange, sources: tuple[str, st
     if view.run.unified and not is_one_sided:
         for title, sides, style in (("--- before", item.before, BEFORE), ("+++ after", item.after, AFTER)):
             page.add((f"{title} {', '.join(map(name_kernel, sides))}", style), hang=4)
-        page.lines += format_unified(page, pairs, coloured)
+        add_unified(page, pairs, coloured)
     elif page.width >= _TWO_COLUMNS and not is_one_sided:
-        page.lines += format_two_columns(page, pairs, coloured)
+        add_two_columns(page, pairs, coloured)
     else:
         if sum(pair.is_same for pair in pairs) < len(pairs) * _LEAST_SAME:
             pairs = _list_apart(before, after)
-        page.lines += format_one_column(page, pairs, coloured)
+        add_one_column(page, pairs, coloured)
 
 
 def _list_apart(before: str, after: str) -> list[LinePair]:
