@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
 from vmapdbg.commands.report import write_report
-from vmapdbg.commands.shared.children import Streams, run_job
+from vmapdbg.commands.shared.children import run_job
 from vmapdbg.diff import diff_captures
 from vmapdbg.install.job import Job
 from vmapdbg.install.patches import parse_patches
@@ -115,7 +115,7 @@ def draw_all(folder: Path) -> None:
 
 def capture(patches: str) -> Capture:
     """Returns the schedule that reduces and indexes; the others of the sample are its inputs and variants."""
-    made = run_job(Job(SAMPLE, patches=parse_patches(patches), values=True), Streams(stdout=2))
+    made = run_job(Job(SAMPLE, patches=parse_patches(patches), values=True), stdout=2)
     shown = next(s for s in made.schedules if any(k.name == "r_3_2_2_2" for k in s.kernels))
     return replace(made, schedules=(shown,))
 
@@ -148,7 +148,7 @@ def draw_report(file: Path, browser: str) -> None:
     """The report of a network of 24 layers, the second kernel selected. Without its fonts it is not drawn."""
     with tempfile.TemporaryDirectory() as name:
         page = Path(name) / "report.html"
-        made = run_job(Job(NETWORK), Streams(stdout=2))
+        made = run_job(Job(NETWORK), stdout=2)
         write_report(made, page, None)
 
         def shoot(opened: Any) -> None:

@@ -148,7 +148,7 @@ def test_an_output_format_of_lint(copy: Copy) -> None:
     function = (
         "def print_table(linted: Sequence[Linted]) -> None:\n"
         "    for finding in _findings_of(linted):\n"
-        "        print_text(f'{finding.code};{finding.line}\\n')\n\n\n"
+        "        console.print_text(f'{finding.code};{finding.line}\\n')\n\n\n"
     )
     copy.replace("vmapdbg/commands/lint.py", "FORMATS: dict", f"{function}FORMATS: dict")
     copy.replace("vmapdbg/commands/lint.py", '    "sarif": print_sarif,\n', '    "table": print_table,\n')
@@ -165,18 +165,16 @@ def test_a_subcommand(copy: Copy) -> None:
     assert_in_table("a subcommand", "vmapdbg/commands/NAME.py")
     code = (
         "import click\n"
-        "from vmapdbg.commands.shared.console import display_options, end_after, make_console\n"
-        "from vmapdbg.commands.shared.jobs import load_or_run\n"
-        "from vmapdbg.commands.shared.options import SnippetCommand, job_options, snippet_argument\n"
-        "@click.command(cls=SnippetCommand)\n"
-        "@snippet_argument\n"
-        "@job_options\n"
-        "@display_options\n"
-        "def count(snippet, options):\n"
+        "from vmapdbg.commands.shared import console, jobs, options\n"
+        "@click.command(cls=options.SnippetCommand)\n"
+        "@options.snippet\n"
+        "@options.of_job\n"
+        "@console.display_options\n"
+        "def count(snippet, given):\n"
         '    """Count the kernels of SNIPPET."""\n'
-        "    capture = load_or_run(snippet, options)\n"
-        "    make_console().print(f'{len(capture.kernels)} kernels')\n"
-        "    end_after(capture)\n"
+        "    capture = jobs.load_or_run(snippet, given)\n"
+        "    console.make_console().print(f'{len(capture.kernels)} kernels')\n"
+        "    console.end_after(capture)\n"
     )
     copy.write("vmapdbg/commands/count.py", code)
     assert "Count the kernels of SNIPPET." in copy.run("--help")
@@ -195,9 +193,7 @@ def test_a_setting(copy: Copy) -> None:
     copy.replace(
         graph,
         "    other = None\n",
-        "    from vmapdbg.commands.shared.jobs import settings_for\n"
-        "    depth = depth or settings_for(snippet, options).depth\n"
-        "    other = None\n",
+        "    depth = depth or jobs.settings_for(snippet, given).depth\n    other = None\n",
     )
     file = copy.cwd / "pyproject.toml"
     sizes: list[int] = []

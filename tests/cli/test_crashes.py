@@ -112,6 +112,45 @@ def test_a_crash_that_the_program_expects_is_no_finding(tmp_path: Path) -> None:
     assert find_failed(document)["crash"]["stage"] == "schedule"
 
 
+SCOPE = """\
+from tinygrad import Tensor, UOp, dtypes
+from tinygrad.uop.ops import AxisType
+units = [Tensor([1.0, 0.0, 0.0]), Tensor([0.0, 1.0, 0.0]), Tensor([0.0, 0.0, 1.0])]
+rows = Tensor.arange(30, dtype=dtypes.float32).reshape(10, 3).contiguous().realize()
+batch = UOp.range(10, -1, AxisType.OUTER), UOp.const(dtypes.index, 0)
+row = rows.vmapin(batch)
+flat = Tensor.stack(*[row * unit for unit in units]).flatten().contiguous()
+picked = Tensor.stack(flat[0], flat[1]).vmapout(batch)
+try:
+    picked.realize()
+except RuntimeError as error:
+    print(error)
+del row, flat, picked
+"""
+PLANTED = """\
+from tinygrad import Tensor
+from tinygrad.engine import realize
+numbers = Tensor([1.0, 2.0]).realize()
+realize.get_program, right = None, realize.get_program
+try:
+    (numbers + 1).realize()
+except TypeError as error:
+    print(error)
+realize.get_program = right
+"""
+
+
+@pytest.mark.parametrize(("text", "stock_runs"), [(SCOPE, None), (PLANTED, True)])
+def test_a_crash_that_only_the_patches_can_cause_is_a_finding_although_it_is_caught(
+    text: str, stock_runs: bool | None, tmp_path: Path
+) -> None:
+    status, document = check_json(text, tmp_path, "--patches", "all,-close-ranges")
+    failed = find_failed(document)
+    assert (status, document["error"], failed["stock_runs"]) == (1, None, stock_runs)
+    assert [found["code"] for found in document["findings"]] == ["VD202"]
+    assert failed["failed"] in document["findings"][0]["message"]
+
+
 def test_an_error_of_building_the_graph_names_the_method(tmp_path: Path) -> None:
     (tmp_path / "snippet.py").write_text(GRAPH, encoding="utf-8")
     done = run_tool("check", "snippet.py", cwd=tmp_path, COLUMNS="200")

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from tool import ROOT, RunSample, run_tool, show_json
+from tool import ROOT, RunSample, run_tool, show_json, without_places
 
 from vmapdbg.install.patches import SWITCHABLE
 
@@ -310,6 +310,22 @@ def test_of_a_long_run_an_overview_is_shown_and_all_on_request(tmp_path: Path, t
     assert len(whole.splitlines()) > 5 * len(page.splitlines())
     # a saved capture shows what the run showed
     assert run_tool("show", str(saved), cwd=tmp_path).stdout == page
+
+
+SLOW_SAMPLES = ("ffn_overfusion", "xsum", "rmsnorm", "whole_gather", "mla_locals")
+
+
+@pytest.mark.parametrize("name", ["softmax", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW_SAMPLES)])
+def test_the_overlay_without_patches_shows_what_is_observed_of_its_release(name: str, run_sample: RunSample) -> None:
+    """Reasons, outcomes of buffers, user lines and kernels. Else a user cannot trust either."""
+    of_one_side = ("mode", "patches", "versions")
+    both: list[Any] = []
+    for side in (["--patches", "none"], ["--tinygrad", "0.12.0"]):
+        done = run_sample("show", f"samples/{name}.py", *side, "--json", "--schedule", "all")
+        document = json.loads(done.stdout)
+        assert any(node["line"] for node in document["schedules"][0]["nodes"])
+        both.append(without_places({key: part for key, part in document.items() if key not in of_one_side}))
+    assert both[0] == both[1]
 
 
 @pytest.mark.parametrize(

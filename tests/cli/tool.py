@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -64,3 +65,12 @@ def show_json(snippet: Path, *arguments: str, cwd: Path, **variables: str) -> tu
     done = run_tool("show", str(snippet), "--json", *arguments, cwd=cwd, **variables)
     assert done.stdout, done.stderr
     return json.loads(done.stdout), done.stderr
+
+
+def without_places(part: Any) -> Any:
+    """Returns a part of a capture without the places in tinygrad's code that decided: each tinygrad has its own."""
+    if isinstance(part, dict):
+        return {key: without_places(value) for key, value in part.items() if key != "at"}
+    if isinstance(part, list):
+        return [without_places(item) for item in part]
+    return re.sub(r" \((overlay/)?\w+\.py:\d+\)", "", part) if isinstance(part, str) else part

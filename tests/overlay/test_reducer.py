@@ -15,7 +15,7 @@ from tinygrad import Tensor
 from vmapdbg.bisect.outcome import Outcomes
 from vmapdbg.child.listen.outputs import sample_values
 from vmapdbg.child.reduce.reducer import find_difference
-from vmapdbg.child.reduce.trial import Trial
+from vmapdbg.child.reduce.worker import Trial
 from vmapdbg.child.reduce.wrong_alone import VALUES, find_fault
 from vmapdbg.child.switches import find_changed, read_switches
 from vmapdbg.diff.values import estimate_terms

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from release_trees import RELEASES, find_tree, run_observed
+from release_trees import RELEASES, find_tree
 
 
 @pytest.fixture(scope="session", params=RELEASES)
@@ -21,16 +20,6 @@ def release(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def tree(release: str) -> Path:
     return find_tree(release)
-
-
-@pytest.fixture(scope="session")
-def stock(release: str) -> Any:
-    return run_observed(release, "stock")
-
-
-@pytest.fixture(scope="session")
-def observed(release: str) -> Any:
-    return run_observed(release, "observe")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import json
 import math
 import sys
-from pathlib import Path
 from typing import Any
 
-from observed import schedule_program
+from observed import compile_kernels
 
 OPS = {
     "add": lambda a, b: a + b,
@@ -102,23 +100,6 @@ def walk(value: Any) -> list[Any]:
     return [value, *(part for source in value.sources for part in walk(source))]
 
 
-def main() -> None:
-    targets, programs = sys.argv[1].split(","), sys.argv[2:]
-    from vmapdbg.child.listen.hooks import start
-
-    recorder = start()
-    importlib.import_module("tinygrad.tensor")
-    adapter: Any = recorder.adapter
-    out = []
-    for path in programs:
-        recorder.forget()
-        schedule_program(path, adapter)
-        for kernel in [k for s in recorder.schedules for k in (s.passed.kernels if s.passed else ()) if k.is_compute]:
-            for target in targets:
-                compiled = adapter.compile(kernel.ast, target)
-                out.append({"of": f"{Path(path).stem} {compiled.name} {target}", "said": describe(compiled)})
-    print(json.dumps(out))
-
-
 if __name__ == "__main__":
-    main()
+    kernels = compile_kernels(sys.argv[1], sys.argv[2:])
+    print(json.dumps([{"of": name, "said": describe(compiled)} for name, _, compiled in kernels]))

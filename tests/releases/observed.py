@@ -1,8 +1,8 @@
-"""Schedules programs on the tinygrad that is on PYTHONPATH and prints, as JSON, what came of each: runs in a child.
+"""Schedules programs on the tinygrad that is on PYTHONPATH, observed or as it is: runs in a child, with other scripts.
 
-    python observed.py stock|observe PROGRAM...
+    python observed.py PROGRAM...
 
-`stock` does not observe at all: only the keys of the kernels are printed.
+Prints the keys of the kernels that each program has where nothing observes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import importlib
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,32 @@ def schedule_program(path: str, adapter: Any) -> None:
     adapter.schedule([v for v in lazy if v.uop.base not in inside])
 
 
+def observe_programs(programs: list[str]) -> Iterator[tuple[str, Any]]:
+    """Schedules one program after the other, observed; yields its path with the recorder, which has its schedules."""
+    from vmapdbg.child.listen.hooks import start
+
+    recorder = start()
+    importlib.import_module("tinygrad.tensor")
+    for path in programs:
+        gc.collect()  # a UOp that is still there has the line of another program
+        recorder.forget()
+        schedule_program(path, recorder.adapter)
+        yield path, recorder
+
+
+def compile_kernels(targets: str, programs: list[str]) -> Iterator[tuple[str, Any, Any]]:
+    """Yields the name, the AST and the rendered program of each kernel of the programs, for each target."""
+    for path, recorder in observe_programs(programs):
+        for kernel in [k for s in recorder.schedules for k in (s.passed.kernels if s.passed else ()) if k.is_compute]:
+            for target in targets.split(","):
+                compiled = recorder.adapter.compile(kernel.ast, target)
+                yield f"{Path(path).stem} {compiled.name} {target}", kernel.ast, compiled
+
+
 def list_keys(path: str, adapter: Any, created: list[Any]) -> list[str]:
     created.clear()
     schedule_program(path, adapter)
-    return [kernel.ast.key.hex() for one in created for kernel in adapter.find_kernels(one)]
+    return [kernel.ast.key.hex() for one in created for kernel in adapter.find_kernels(one) if kernel.is_compute]
 
 
 def watch_created(adapter: Any) -> list[Any]:
@@ -52,92 +75,14 @@ def watch_created(adapter: Any) -> list[Any]:
     return created
 
 
-def describe_program(path: str, recorder: Any) -> dict[str, Any]:
-    recorder.forget()
-    schedule_program(path, recorder.adapter)
-    return {
-        "keys": [k.ast.key.hex() for s in recorder.schedules for k in s.passed.kernels],
-        "schedules": [describe_schedule(s) for s in recorder.schedules],
-    }
-
-
-def describe_schedule(schedule: Any) -> dict[str, Any]:
-    passed = schedule.passed
-    ids = {u: number for number, u in enumerate(passed.toposort)}
-    lines = {u: origin.line for u, origin in passed.origins.items()}
-    return {
-        "line": schedule.line,
-        "cached": schedule.cached,
-        "not_in_key": schedule.not_in_key,
-        "realized": [describe_realized(passed, node, ids) for node in passed.realized],
-        "buffers": [describe_buffer(passed, buffer, ids) for buffer in passed.buffers],
-        "kernels": [{"compute": k.is_compute, "node": ids.get(k.node)} for k in passed.kernels],
-        "nodes": [{"op": u.op.name, "line": lines.get(u)} for u in passed.toposort],
-    }
-
-
-def describe_realized(passed: Any, node: Any, ids: dict[Any, int]) -> dict[str, Any]:
-    from vmapdbg.child.listen.classify import find_causes
-
-    causes = find_causes(passed, node)
-    axes = next((c.axes for c in reversed(causes) if c.axes is not None), None)
-    return {
-        "id": ids.get(node),
-        "op": node.op.name,
-        "shape": list(map(int, node.shape)),
-        "axes": sorted(axes) if axes is not None else list(range(len(node.shape))),
-        "causes": [
-            {
-                "rule": c.rule,
-                "place": c.decision.place,
-                "text": c.decision.text,
-                "because": ids.get(c.because),
-                "asked": {axis: [ids.get(u) for u, _ in asked] for axis, asked in c.asked.items()},
-                "ending": [[r.arg[0], ids.get(u)] for r, u in c.ending.items()],
-                "ends": len(set(c.decision.find_value("ending_ranges[x]") or ())),
-            }
-            for c in causes
-        ],
-    }
-
-
-def describe_buffer(passed: Any, buffer: Any, ids: dict[Any, int]) -> dict[str, Any]:
-    from vmapdbg.child.listen.verdicts import explain_buffer
-
-    reason = explain_buffer(passed, buffer)
-    return {
-        "node": ids.get(buffer.node),
-        "kept": buffer.stored,
-        "rule": reason.rule,
-        "place": None if reason.decision is None else reason.decision.place,
-        "accessed": len(reason.accessed),
-        "reduces": len(reason.reduces),
-    }
-
-
 def main() -> None:
-    mode, *programs = sys.argv[1:]
-    out: dict[str, Any] = {"programs": {}, "missing": []}
-    if mode == "stock":
-        from vmapdbg.child.listen.adapter import find_adapter
+    from vmapdbg.child.listen.adapter import find_adapter
 
-        importlib.import_module("tinygrad.tensor")
-        adapter = find_adapter()
-        created = watch_created(adapter)
-        out["programs"] = {Path(p).stem: {"keys": list_keys(p, adapter, created)} for p in programs}
-    else:
-        from vmapdbg.child.listen.hooks import start
-
-        recorder = start()
-        importlib.import_module("tinygrad.tensor")
-        for path in programs:
-            gc.collect()  # a UOp that is still there has the line of another program
-            out["programs"][Path(path).stem] = describe_program(path, recorder)
-        out["missing"] = recorder.missing
-    import tinygrad
-
-    out["tinygrad"] = tinygrad.__file__
-    print(json.dumps(out))
+    importlib.import_module("tinygrad.tensor")
+    adapter = find_adapter()
+    created = watch_created(adapter)
+    keys = {Path(path).stem: list_keys(path, adapter, created) for path in sys.argv[1:]}
+    print(json.dumps({"keys": keys, "tinygrad": sys.modules["tinygrad"].__file__}))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -41,12 +40,6 @@ def find_tree(version: str) -> Path:
     except OSError:  # another process was faster
         shutil.rmtree(half, ignore_errors=True)
     return place
-
-
-@cache
-def run_observed(version: str, mode: str) -> Any:
-    """Returns what observed.py says of the programs on a release."""
-    return json.loads(run_on(version, HERE / "observed.py", mode, *map(str, PROGRAMS)))
 
 
 @cache

@@ -3,14 +3,12 @@ device, and once for some elements with loops fixed to the steps that write them
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from observed import schedule_program
+from observed import compile_kernels
 
 MOST_STEPS = 20_000
 """A longer program runs for some elements only."""
@@ -55,23 +53,6 @@ def compare(ast: Any, uops: Any) -> dict[str, Any]:
     return said
 
 
-def main() -> None:
-    targets, programs = sys.argv[1].split(","), sys.argv[2:]
-    from vmapdbg.child.listen.hooks import start
-
-    recorder = start()
-    importlib.import_module("tinygrad.tensor")
-    adapter: Any = recorder.adapter
-    out = []
-    for path in programs:
-        recorder.forget()
-        schedule_program(path, adapter)
-        for kernel in [k for s in recorder.schedules for k in (s.passed.kernels if s.passed else ()) if k.is_compute]:
-            for target in targets:
-                compiled = adapter.compile(kernel.ast, target)
-                out.append({"of": f"{Path(path).stem} {compiled.name} {target}", **compare(kernel.ast, compiled.uops)})
-    print(json.dumps(out))
-
-
 if __name__ == "__main__":
-    main()
+    kernels = compile_kernels(sys.argv[1], sys.argv[2:])
+    print(json.dumps([{"of": name, **compare(ast, compiled.uops)} for name, ast, compiled in kernels]))

@@ -20,12 +20,13 @@ from captures import lost_range
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmapdbg.check.blame import CRASHES, OVERWRITTEN, STALE_READ, WRONG_VALUE, find_blame
+from vmapdbg.check.blame import CRASHES, FAILS, OVERWRITTEN, STALE_READ, WRONG_VALUE, find_blame
 from vmapdbg.check.compare import Rounding, align, compare, excuse_rounding, find_steps_read
 from vmapdbg.check.result import (
     BufferCheck,
     CheckReport,
     Comparison,
+    ExpectedOutput,
     KernelFault,
     Misread,
     OutputCheck,
@@ -37,6 +38,7 @@ from vmapdbg.check.result import (
 from vmapdbg.model.capture import SnippetError
 from vmapdbg.model.crash import Crash
 from vmapdbg.model.data import build_data, to_data
+from vmapdbg.model.vocabulary import CrashStage
 from vmapdbg.page.check_sentences import add_pattern_sentences, describe_pattern, make_findings
 from vmapdbg.values.numbers import Array, decode, find_index
 from vmapdbg.values.tolerance import make_tolerance
@@ -337,6 +339,26 @@ def test_the_kernel_that_raised_is_named() -> None:
     assert finding.code == CRASHES
     assert (finding.kernel, finding.number, finding.node) == (capture.schedules[0].kernels[0].name, 0, node)
     assert finding.line == next(n.line for n in capture.schedules[0].nodes if n.id == node)
+
+
+def test_a_failed_schedule_whose_error_is_caught_is_a_finding_if_stock_tinygrad_computes_it() -> None:
+    capture = lost_range(fixed=False)
+    failed = replace(wrong_check(), outputs=(), buffers=(), failed="RuntimeError: no", stock_runs=True)
+    (finding,) = make_findings(capture, CheckReport((failed,)))
+    assert finding.code == FAILS
+    assert "RuntimeError: no" in finding.message
+    assert finding.message.endswith("stock tinygrad computes its graph")
+    assert make_findings(capture, CheckReport((replace(failed, stock_runs=False),))) == ()
+
+
+@pytest.mark.parametrize(("stage", "codes"), [("schedule", [FAILS]), ("codegen", [FAILS]), ("run", [])])
+def test_a_failed_scope_whose_error_is_caught_is_a_finding_unless_a_device_is_missing(
+    stage: CrashStage, codes: list[str]
+) -> None:
+    crash = Crash("error", stage, None, None, schedule=0)
+    expected = (ExpectedOutput(0, (3, 2), "double", (0.0,)),)
+    failed = replace(wrong_check(), outputs=(), buffers=(), failed="RuntimeError: no", crash=crash, expected=expected)
+    assert [finding.code for finding in make_findings(lost_range(fixed=False), CheckReport((failed,)))] == codes
 
 
 def test_a_buffer_that_is_read_wrongly_is_to_blame_and_not_the_one_that_is_wrong() -> None:

@@ -12,7 +12,7 @@ from vmapdbg.check.suite import PARTS, Judged, count_reason, sum_up
 from vmapdbg.child.compare.judge import judge
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.evidence.suite_folder import SuiteFolder
-from vmapdbg.commands.run_check import read_found
+from vmapdbg.commands.run import read_found
 from vmapdbg.model.crash import Crash, RewriteStep
 from vmapdbg.page.run_check import make_document
 from vmapdbg.reference.graph import Graph, Node

@@ -9,8 +9,9 @@ from vmapdbg.check.result import BufferCheck, CheckReport, CutGradient, LostWrit
 from vmapdbg.model.capture import Bufferize, Capture, Kernel, Node
 from vmapdbg.model.schedule_index import index_of
 
-# docs/check.md explains the codes. VD202 and VD203 belonged to the oracles stock and python, which were removed
+# docs/check.md explains the codes. VD203 belonged to the oracle python, which was removed
 WRONG_VALUE = "VD201"
+FAILS = "VD202"
 CRASHES, ENDLESS = "VD204", "VD205"
 LOST_WRITE, CUT_GRADIENT = "VD206", "VD207"
 OVERWRITTEN, STALE_READ, LIVE_CHANGED = "VD208", "VD209", "VD210"
@@ -96,11 +97,14 @@ class Fault:
 
 
 def find_faults(capture: Capture, report: CheckReport) -> tuple[Fault, ...]:
-    """Returns a fault for each wrong output, lost write and cut gradient, and for a schedule that ends the snippet."""
+    """Returns a fault for each wrong output, lost write and cut gradient, and for each schedule that ends the snippet,
+    or that fails only with the patches."""
     faults: list[Fault] = []
     for check in report.schedules:
         if check.crash is not None and ends_with(capture, check):
             faults.append(Fault(CRASHES if check.crash.kind == "error" else ENDLESS, check))
+        elif fails_with_patches(capture, check):
+            faults.append(Fault(FAILS, check))
         faults += [Fault(LOST_WRITE, check, lost=lost) for lost in check.lost]
         faults += [Fault(CUT_GRADIENT, check, cut=cut) for cut in check.cut]
         blamed, captured = find_blame(capture, check), judge_captured(report, check)
@@ -124,3 +128,13 @@ def ends_with(capture: Capture, check: ScheduleCheck) -> bool:
     """Returns whether the snippet ended because this schedule failed: a program may expect a failure, and go on."""
     crash = None if capture.error is None else capture.error.crash
     return crash is not None and crash.schedule == check.schedule
+
+
+def fails_with_patches(capture: Capture, check: ScheduleCheck) -> bool:
+    """Returns whether only the patches make a schedule fail: stock tinygrad computes the graph, or it has a vmap scope,
+    which stock tinygrad lacks, and numpy computes it."""
+    if check.stock_runs is not None:
+        return check.stock_runs
+    # a missing device or compiler is not the fault of the patches
+    is_made = check.crash is not None and check.crash.stage in ("schedule", "codegen")
+    return is_made and bool(check.expected) and any(r.vmap for r in capture.schedules[check.schedule].ranges)

@@ -245,7 +245,8 @@ class ScheduleCheck:
     - `failed`: the error of a schedule that raised; `failed_kernel` and `failed_node` are the number of the compute
       kernel that raised while it was compiled or ran, and the node that it writes; `crash` is the place in tinygrad;
       `expected` is what the outputs should hold.
-    - `evaluations`: how many graphs the reference computed. `stock_runs` is always None: its oracle was removed.
+      `stock_runs`: whether stock tinygrad computes the graph, None if it was not tried.
+    - `evaluations`: how many graphs the reference computed.
     - `replay`: the number of a replay by TinyJit, from 1: the kernels ran again with other inputs.
     - `lost`: writes to buffers that it reads, which no schedule has. `cut`: gradients that were asked for before it.
     - `is_sharded`: its values are on several devices at once.

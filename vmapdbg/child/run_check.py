@@ -1,7 +1,7 @@
 """`vmapdbg run --check` on the side of the program's processes: hands on what each `Tensor.realize` reads and
 writes, to a process that judges it by the numpy reference (`vmapdbg.child.compare.judge`).
 
-`vmapdbg.commands.run_check` is the tool's side. The program stays as it is, but for the time that it takes: evidence is
+`vmapdbg.commands.run` is the tool's side. The program stays as it is, but for the time that it takes: evidence is
 handed on as soon as a call returns, because workers often end without running exit handlers.
 """
 

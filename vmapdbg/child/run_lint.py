@@ -1,6 +1,6 @@
 """`vmapdbg run --lint` on the side of the program's processes: lints every schedule as it is made.
 
-`vmapdbg.commands.run_lint` is the tool's side, which sums up what they found.
+`vmapdbg.commands.run` is the tool's side, which sums up what they found.
 
 The program stays as it is: what it prints, when its tensors are freed, the names of its kernels. Findings are
 written to a file of this process as soon as they are found, because workers often end without running exit handlers.

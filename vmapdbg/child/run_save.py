@@ -1,6 +1,6 @@
 """`vmapdbg run --save` in the program's processes: saves what each test schedules, schedule by schedule.
 
-`vmapdbg.commands.run_save` is the tool's side. `vmapdbg.child.feed` passes the schedules to `RunWriter`.
+`vmapdbg.commands.run` is the tool's side. `vmapdbg.child.feed` passes the schedules to `RunWriter`.
 
 The program is not affected: what it prints, when its tensors are freed, the names of its kernels. The file of a test is
 written again after each schedule, because the end of a test is not known, and workers end without exit handlers.

@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from vmapdbg.bisect import DEFAULT_RUNS, KERNEL_COUNT, KINDS
-from vmapdbg.commands.shared.console import display_options
-from vmapdbg.commands.shared.jobs import settings_for
-from vmapdbg.commands.shared.options import (
-    JobOptions,
-    ParamType,
-    SnippetCommand,
-    baseline_option,
-    job_options,
-    json_option,
-    offer,
-    output_option,
-    snippet_argument,
-)
+from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import check_output
 from vmapdbg.model.vocabulary import OutcomeKind
@@ -30,7 +19,7 @@ DEFAULT_KIND: OutcomeKind = "values"
 _SECONDS = 60
 
 
-class OutcomeType(ParamType):
+class OutcomeType(options.ParamType):
     """A kind of outcome, or a number of kernels: `12 kernels` distinguishes runs with 12 kernels from all others."""
 
     name = "KIND"
@@ -42,32 +31,28 @@ class OutcomeType(ParamType):
         return text
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-        return offer(KINDS, incomplete)
+        return options.offer(KINDS, incomplete)
 
 
-@click.command(cls=SnippetCommand)
-@snippet_argument
+@click.command(cls=options.SnippetCommand)
+@options.snippet
 @click.option(
     "--by",
     "kind",
     type=OutcomeType(),
-    help=f"What tells outcomes apart: {', '.join(KINDS)}, or a count: '12 kernels'.  [default: {DEFAULT_KIND}]",
+    help=f"What distinguishes outcomes: {', '.join(KINDS)}, or a count: '12 kernels'.  [default: {DEFAULT_KIND}]",
 )
 @click.option("--commits", "span", metavar="GOOD..BAD", help="Find the commit of tinygrad that changed the outcome.")
-@click.option("--decisions", is_flag=True, help="Find the single decision of the scheduler that makes it right again.")
-@baseline_option("With --decisions: what is right. As for diff: another tinygrad.", metavar="SPEC")
+@click.option("--decisions", is_flag=True, help="Find the single decision of the scheduler that makes it right.")
+@options.baseline("With --decisions: the right outcome is its outcome. As for diff.", metavar="SPEC")
 @click.option("--on", "old_kind", type=click.Choice(KINDS), hidden=True, help="The old name of --by.")
-@click.option(
-    "--runs",
-    type=click.IntRange(min=2),
-    help=f"Run the snippet at most about so often.  [default: {DEFAULT_RUNS}]",
-)
+@click.option("--runs", type=click.IntRange(min=2), help=f"About how many runs at most.  [default: {DEFAULT_RUNS}]")
 @click.option("--reduce", "with_snippet", is_flag=True, help="Write a small snippet that still shows the difference.")
-@output_option("The file for it; default: stdout.")
-@click.option("--seconds", type=click.FloatRange(min=1), help=f"Reduce for at most so long.  [default: {_SECONDS}]")
-@json_option("Print the search as one JSON document.")
-@job_options
-@display_options
+@options.output("The file for it; default: stdout.")
+@click.option("--seconds", type=click.FloatRange(min=1), help=f"Seconds for --reduce.  [default: {_SECONDS}]")
+@options.json("Print the search as one JSON document.")
+@options.of_job
+@console.display_options
 def bisect(
     snippet: str | None,
     kind: str | None,
@@ -80,20 +65,20 @@ def bisect(
     output: Path | None,
     seconds: float | None,
     as_json: bool,
-    options: JobOptions,
+    given: options.JobOptions,
 ) -> None:
-    """Find the smallest sets of patches that change what comes of SNIPPET, or the commit of tinygrad or the single
-    decision that did.
+    """Find the smallest sets of patches that change the outcome of SNIPPET: its values, its kernels, its findings, or
+    how it ends. Or find the commit of tinygrad, or the single decision of its scheduler, that changes it.
 
-    The snippet is run with sets of the patches, several at the same time: all of them by size, the smallest first, and
-    by halves where those are more than --runs. It is not assumed that more patches are better.
+    SNIPPET runs with sets of the patches, several at the same time. All sets are tried by size, the smallest first; if
+    these are more than --runs, the search is by halves. It is not assumed that more patches are better.
 
-    With --commits it is run on commits of the checkout that you are in, or that --tinygrad names, until the first one
-    with another outcome than GOOD is found. What that commit changed in the schedules is printed under it.
+    With --commits, SNIPPET runs on commits of the checkout that you are in, or that --tinygrad names. The search ends
+    at the first commit with another outcome than GOOD, and prints what this commit changed in the schedules.
 
-    With --decisions it is run on a tinygrad as it is, with single decisions of its scheduler made otherwise: a node
-    forced to be a buffer, or a realize point let go. What is right is what comes of it with every node forced, or of
-    --baseline. What the decision changes in the schedules is printed under it.
+    With --decisions, SNIPPET runs on tinygrad as it is, with single decisions of the scheduler changed: a node becomes
+    a buffer, or a realize point is left out. The right outcome is the outcome if every node becomes a buffer, or the
+    outcome of --baseline. The search prints what the decision changes in the schedules.
 
     Without SNIPPET: the snippet of the last show.
 
@@ -113,7 +98,7 @@ def bisect(
             raise Failure("-o is the file for --reduce")
         check_output(output, snippet)
     kind = kind or old_kind or DEFAULT_KIND
-    settings = settings_for(snippet, options)
+    settings = jobs.settings_for(snippet, given)
     runs = runs or settings.runs or DEFAULT_RUNS
     if decisions and (span is not None or with_snippet):
         raise Failure("--decisions goes with neither --commits nor --reduce")
@@ -121,11 +106,18 @@ def bisect(
         raise Failure("--baseline is for --decisions")
     if span is not None and with_snippet:
         raise Failure("--reduce is for patches: with --commits there is nothing to reduce")
-    from vmapdbg.commands.bisect_search import show_decisions, show_history, show_patches
-
+    # each search imports much
     if decisions:
-        sys.exit(show_decisions(snippet, kind, runs, baseline, options, as_json))
+        from vmapdbg.commands.bisect_decisions import show_decisions
+
+        sys.exit(show_decisions(jobs.make_job(snippet, given), kind, runs, baseline, as_json))
     if span is not None:
-        sys.exit(show_history(snippet, span, kind, options, as_json))
+        from vmapdbg.commands.bisect_commits import show_history
+
+        if given.patches:
+            raise Failure("--commits runs each commit as it is, without patches")
+        sys.exit(show_history(replace(jobs.make_open_job(snippet, given), patches=None), span, kind, as_json))
+    from vmapdbg.commands.bisect_patches import show_patches
+
     seconds = (seconds or settings.seconds or _SECONDS) if with_snippet else None
-    sys.exit(show_patches(snippet, kind, runs, seconds, output, options, as_json))
+    sys.exit(show_patches(jobs.make_job(snippet, given), kind, runs, seconds, output, as_json))

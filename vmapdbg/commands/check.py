@@ -13,26 +13,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vmapdbg.commands.shared.children import ONE_THREAD, ChildDied, Streams, run_job, started_child
-from vmapdbg.commands.shared.console import (
-    close_pager,
-    display_options,
-    end_after,
-    make_console,
-    print_json,
-    report_death,
-    report_no_schedule,
-    say,
-    show_progress,
-)
-from vmapdbg.commands.shared.jobs import make_job, refuse_overlay_error
-from vmapdbg.commands.shared.options import (
-    JobOptions,
-    SnippetCommand,
-    job_options,
-    json_option,
-    snippet_argument,
-)
+from vmapdbg.commands.shared import console, jobs, options
+from vmapdbg.commands.shared.children import ChildDied, import_meanwhile, run_job, started_child
 from vmapdbg.install.job import CheckRequest, Job
 from vmapdbg.model.capture import Capture, Schedule
 from vmapdbg.model.data import build_data
@@ -62,19 +44,19 @@ def refuse_oracle(context: click.Context, option: click.Parameter, value: str | 
     raise click.UsageError(f"{name} was removed: the numpy reference finds all that it found")
 
 
-@click.command(cls=SnippetCommand)
-@snippet_argument
+@click.command(cls=options.SnippetCommand)
+@options.snippet
 @click.option(
     "--oracle", hidden=True, callback=refuse_oracle, expose_value=False, help="There is one reference: numpy."
 )
 @click.option("--paranoid", is_flag=True, hidden=True, callback=refuse_oracle, expose_value=False)
-@json_option("Print the findings and comparisons as one JSON document.")
-@job_options
-@display_options
+@options.json("Print the findings and comparisons as one JSON document.")
+@options.of_job
+@console.display_options
 def check(
     snippet: str | None,
     as_json: bool,
-    options: JobOptions,
+    given: options.JobOptions,
 ) -> None:
     """Run SNIPPET and compare each value with what its graph should give.
 
@@ -92,7 +74,7 @@ def check(
       vmapdbg check samples/lost_range.py --patches all,-ambient-ranges
       vmapdbg check samples/softmax.py --json
     """
-    job = make_job(snippet, options)
+    job = jobs.make_job(snippet, given)
     capture, report, ended = check_job(job)
     from vmapdbg.page.check_sentences import make_findings
 
@@ -100,17 +82,17 @@ def check(
     if as_json:
         from vmapdbg.page.documents import make_check_document
 
-        print_json(make_check_document(capture, report))
+        console.print_json(make_check_document(capture, report))
     elif capture.schedules:
         from vmapdbg.page.text.check import print_check
 
-        print_check(capture, report, make_console())
+        print_check(capture, report, console.make_console())
     else:
-        report_no_schedule(capture)
-    close_pager()
+        console.report_no_schedule(capture)
+    console.close_pager()
     if ended is not None:
         raise ended
-    end_after(capture)
+    console.end_after(capture)
     if capture.findings:
         sys.exit(1)
 
@@ -121,19 +103,20 @@ def check_job(job: Job) -> tuple[Capture, CheckReport, BaseException | None]:
     What the snippet prints goes to stderr. The last result is what ended the comparison early, if anything: then the
     report has what was compared before. Raises ChildDied.
     """
-    streams = Streams(stdout=sys.stderr.fileno())
+    stderr = sys.stderr.fileno()
     with contextlib.ExitStack() as stack:
         evidence = stack.enter_context(tempfile.TemporaryDirectory(prefix="vmapdbg-"))
         request = CheckRequest(job=job, evidence=evidence)
-        child = stack.enter_context(started_child(request, None, streams, **ONE_THREAD))
-        with show_progress(f"working on {job.snippet}", wait=True) as progress:
-            capture = run_job(job, streams, ["vmapdbg.page.text.check"], evidence, progress, shadow=True)
-        refuse_overlay_error(capture)
-        report_death(capture)
+        child = stack.enter_context(started_child(request, None, stderr, one_thread=True))
+        with console.show_progress(f"working on {job.snippet}", wait=True) as progress:
+            import_meanwhile("vmapdbg.page.text.check")
+            capture = run_job(job, stderr, evidence=evidence, progress=progress, shadow=True)
+        jobs.refuse_overlay_error(capture)
+        console.report_death(capture)
         work = tuple(count_work(schedule) for schedule in capture.schedules)
         done = read_compared(child.request)
         report_estimate([amount for schedule, amount in enumerate(work) if schedule not in done])
-        with show_progress(f"comparing {job.snippet} with {_REFERENCE}") as progress:
+        with console.show_progress(f"comparing {job.snippet} with {_REFERENCE}") as progress:
             write_atomically(child.request.over, json.dumps(list(work)))
             text, ended = child.answer(f"the comparison with {_REFERENCE}", job.timeout, progress)
     from vmapdbg.check.result import CheckReport
@@ -176,4 +159,4 @@ def report_estimate(work: Sequence[int]) -> None:
     seconds = sum(work) / _ELEMENTS_A_SECOND + len(work) * _SECONDS_EACH
     if seconds > _LONG and sys.stderr.isatty():
         schedules = f"{format_plural(len(work), 'schedule')} to compare, roughly {format_seconds(seconds)}"
-        say(f"{schedules}; Ctrl-C shows what is compared by then")
+        console.say(f"{schedules}; Ctrl-C shows what is compared by then")

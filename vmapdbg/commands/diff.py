@@ -1,40 +1,23 @@
-"""`vmapdbg diff`."""
+"""`vmapdbg diff`: compares two runs of a snippet, two saved captures, or two runs that `vmapdbg run --save` wrote."""
 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
-from vmapdbg.commands.diff_suite import SuiteFormat, SuiteOptions, diff_folders, find_folders
 from vmapdbg.commands.report import check_page, write_diff_report
-from vmapdbg.commands.shared.console import (
-    display_options,
-    end_if_failed,
-    make_console,
-    print_json,
-    report_untimed,
-    say,
-)
-from vmapdbg.commands.shared.jobs import name_of
-from vmapdbg.commands.shared.options import (
-    JobOptions,
-    ScheduleType,
-    SnippetCommand,
-    baseline_option,
-    job_options,
-    json_option,
-    offer_files,
-    output_option,
-)
+from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.commands.shared.runs import make_edits, make_sides
-from vmapdbg.model.failure import Failure
+from vmapdbg.model.failure import EXIT_USAGE, Failure
+from vmapdbg.model.wording import join_first
 
 if TYPE_CHECKING:
     from vmapdbg.page.view import View
+    from vmapdbg.suite.saved import LoadedRun
 
 _SEE_MORE = (
     "A part of the changes: --kernel NAME, --line FILE:N, --schedule N. All changes: --schedule all; with what is the"
@@ -42,42 +25,36 @@ _SEE_MORE = (
 )
 
 
-@click.command(cls=SnippetCommand)
-@click.argument("inputs", nargs=-1, shell_complete=offer_files)
-@baseline_option(
+@click.command(cls=options.SnippetCommand)
+@click.argument("inputs", nargs=-1, shell_complete=options.offer_files)
+@options.baseline(
     "The before: none (every switchable patch off), stock (no overlay), a patch list, another tinygrad (VERSION, @REV"
     " or PATH), or a saved capture.  [default: none; @HEAD for a changed checkout]",
     is_flag=False,
     flag_value="",
 )
-@click.option("--schedule", type=ScheduleType(), help="Print the changes of this schedule, or of all.")
-@click.option("--kernel", metavar="NAME|N", help="Print only this kernel, and its nodes.")
-@click.option("--line", metavar="FILE:N", help="Print only what this line of the snippet made.")
-@click.option("--all", "show_all", is_flag=True, help="Print what did not change, too.")
-@output_option("Write an HTML page; print the verdict alone.")
-@click.option("--time", "times", is_flag=True, help="Run what stays lazy, too, and time every launch on both sides.")
+@options.of_part
+@options.output("Write an HTML page, and print only the verdict.")
+@options.times
 @click.option("--unified", is_flag=True, help="Print changed source in one column.")
-@json_option("Print the differences as one JSON document.")
+@options.json("Print the differences as one JSON document.")
 @click.option("--exit-code", is_flag=True, help="End with 1 when there are differences.")
 @click.option("--test", help="Of two saved runs: print this test in full (its id, or a part that no other has).")
 @click.option("--format", "form", type=click.Choice(("text", "github")), help="Of two saved runs: github is Markdown.")
-@job_options
-@display_options
+@options.of_job
+@console.display_options
 def diff(
     inputs: tuple[str, ...],
     baseline: str | None,
-    schedule: int | Literal["all"] | None,
-    kernel: str | None,
-    line: str | None,
-    show_all: bool,
+    part: options.Part,
     output: Path | None,
     times: bool,
     unified: bool,
     as_json: bool,
     exit_code: bool,
     test: str | None,
-    form: SuiteFormat | None,
-    options: JobOptions,
+    form: str | None,
+    given: options.JobOptions,
 ) -> None:
     """Show what the patches change, or an edit: INPUTS is a SNIPPET, or two of them, or two saved captures, or two runs
     that `run --save` saved, or nothing for the last snippet.
@@ -101,110 +78,172 @@ def diff(
         inputs, baseline = (baseline, *inputs), None
     if len(inputs) > 2:
         raise Failure("diff takes one snippet, two saved captures or two saved runs, or two snippets")
-    part = Part(schedule, kernel, line, show_all, unified)
     if folders := find_folders(inputs):
-        part.refuse("two saved runs: --test has one in full")
-        refuse_for_folders(output, times)
-        asked = SuiteOptions(test, form, as_json=as_json, show_all=show_all, unified=unified, exit_code=exit_code)
-        diff_folders(*folders, asked)
-        return
-    if test is not None or form is not None:
-        raise Failure("--test and --format are for two saved runs: vmapdbg diff BEFORE_DIR AFTER_DIR")
-    part.check(output, as_json=as_json)
-    if output is not None:
-        # before anything runs
-        for snippet in inputs or (None,):
-            check_page(output, name_of(snippet, options))
-    view = compare_inputs(inputs, baseline, options, times)
-    if output is not None:
-        write_diff_report(view, output)
-        say(f"wrote {output}")
-    if as_json:
-        print_json(view.diff)
+        refuse_part(part, "two saved runs: --test has one in full")
+        if output is not None:
+            raise Failure("two saved runs have no page: --format github is Markdown")
+        if times:
+            raise Failure("--time runs both sides, and these are saved runs of a test-suite")
+        if test is None:
+            is_empty = diff_suites(folders, form, as_json, part.show_all, exit_code)
+        else:
+            is_empty = diff_tests(folders, test, form, as_json, part.show_all, unified)
     else:
-        print_part(view, part, output)
-    end_if_failed(view.after)
-    if exit_code and not view.diff.is_empty:
+        if test is not None or form is not None:
+            raise Failure("--test and --format are for two saved runs: vmapdbg diff BEFORE_DIR AFTER_DIR")
+        is_empty = diff_snippets(inputs, baseline, part, output, times, unified, as_json, given)
+    if exit_code and not is_empty:
         sys.exit(1)
 
 
-def refuse_for_folders(output: Path | None, times: bool) -> None:
-    """Raises Failure for options that two saved runs of a test suite do not have."""
+def refuse_part(part: options.Part, what: str) -> None:
+    """Raises Failure if options select a part; `what` is what has no parts."""
+    for name in ("schedule", "kernel", "line"):
+        if getattr(part, name) is not None:
+            raise Failure(f"--{name} is for a diff as text, not for {what}")
+
+
+# *** two runs of a snippet
+
+
+def diff_snippets(
+    inputs: tuple[str, ...],
+    baseline: str | None,
+    part: options.Part,
+    output: Path | None,
+    times: bool,
+    unified: bool,
+    as_json: bool,
+    given: options.JobOptions,
+) -> bool:
+    """Runs or reads both sides, prints how they differ, and returns whether they are equal. Raises Failure."""
+    if as_json:
+        refuse_part(part, "--json, which has the whole")
     if output is not None:
-        raise Failure("two saved runs have no page: --format github is Markdown")
-    if times:
-        raise Failure("--time runs both sides, and these are saved runs of a test-suite")
+        refuse_part(part, "the page of -o")
+        # before anything runs
+        for snippet in inputs or (None,):
+            check_page(output, jobs.name_of(snippet, given))
+    view = compare_inputs(inputs, baseline, given, times)
+    if output is not None:
+        write_diff_report(view, output)
+        console.say(f"wrote {output}")
+    if as_json:
+        console.print_json(view.diff)
+    else:
+        print_part(view, part, output, unified)
+    console.end_after(view.after, names_status=False)
+    return view.diff.is_empty
 
 
-@dataclass(frozen=True)
-class Part:
-    """The part of a diff to print; None for options that are not given."""
-
-    schedule: int | Literal["all"] | None
-    kernel: str | None
-    line: str | None
-    show_all: bool
-    unified: bool
-
-    def refuse(self, what: str) -> None:
-        """Raises Failure if options select a part; `what` is what has no parts."""
-        for name in ("schedule", "kernel", "line"):
-            if getattr(self, name) is not None:
-                raise Failure(f"--{name} is for a diff as text, not for {what}")
-
-    def check(self, output: Path | None, *, as_json: bool) -> None:
-        """Raises Failure for options that exclude each other."""
-        if self.kernel is not None and self.line is not None:
-            raise Failure("--kernel and --line: choose one")
-        if as_json:
-            self.refuse("--json, which has the whole")
-        if output is not None:
-            self.refuse("the page of -o")
-
-    @property
-    def number(self) -> int | None:
-        """The index of the schedule, if one is selected."""
-        return self.schedule if isinstance(self.schedule, int) else None
-
-
-def compare_inputs(inputs: tuple[str, ...], baseline: str | None, options: JobOptions, times: bool) -> View:
+def compare_inputs(inputs: tuple[str, ...], baseline: str | None, given: options.JobOptions, times: bool) -> View:
     """Runs or reads both sides, and compares them. Raises Failure."""
     if len(inputs) == 2:
         if baseline:
             raise Failure(f"{inputs[0]} is compared with {inputs[1]}: with two of them there is no --baseline")
-        pair = make_edits(inputs[0], inputs[1], options, times)
+        sides = make_edits(inputs[0], inputs[1], given, times)
     else:
-        pair = make_sides(next(iter(inputs), None), baseline or None, options, times)
+        sides = make_sides(next(iter(inputs), None), baseline or None, given, times)
     if times:
-        report_untimed(pair.before, pair.after)
+        console.report_untimed(sides.before, sides.after)
     from vmapdbg.diff import diff_captures
     from vmapdbg.page.view import View
 
-    found = diff_captures(pair.before, pair.after, pair.printed, pair.names, pair.same_lines)
-    return View.of_two(pair.before, pair.after, found)
+    found = diff_captures(sides.before, sides.after, sides.printed, sides.names, sides.same_lines)
+    return View.of_two(sides.before, sides.after, found)
 
 
-def print_part(view: View, part: Part, output: Path | None) -> None:
-    """Prints a diff, or a part of it: all changes, or an overview of a long diff; with a page, the verdict only. Raises
-    Failure for a part that the diff does not have."""
+def print_part(view: View, part: options.Part, output: Path | None, unified: bool) -> None:
+    """Prints a diff, or a part of it; an overview of a long diff; with a page, only the verdict. Raises Failure for a
+    part that the diff does not have."""
     from vmapdbg.page.overview import is_long
     from vmapdbg.page.text.diff import print_diff, print_verdict
-    from vmapdbg.page.view import Selected, select_kernels, select_line, select_schedules
+    from vmapdbg.page.text.overview import print_diff_overview
+    from vmapdbg.page.view import Selected, select_schedules
 
     if output is not None:
-        print_verdict(view.diff, make_console())
+        print_verdict(view.diff, console.make_console())
         return
-    selected = None
-    if part.kernel is not None:
-        selected = select_kernels(view, part.kernel, part.number)
-    elif part.line is not None:
-        selected = select_line(view, part.line, part.number)
-    elif part.number is not None:
+    if part.is_whole and is_long(view):
+        print_diff_overview(view, console.make_console(), _SEE_MORE)
+        return
+    selected = part.select(view)
+    if selected is None and part.number is not None:
         selected = [Selected(item, item) for item in select_schedules(view, part.number)]
-    elif part.schedule is None and not part.show_all and is_long(view):
-        from vmapdbg.page.text.overview import print_diff_overview
+    print_diff(view.diff, console.make_console(), selected=selected, show_all=part.show_all, unified=unified)
 
-        print_diff_overview(view, make_console(), _SEE_MORE)
-        return
-    console = make_console()
-    print_diff(view.diff, console, selected=selected, show_all=part.show_all, unified=part.unified)
+
+# *** two saved runs
+
+
+def find_folders(inputs: Sequence[str]) -> tuple[Path, Path] | None:
+    """Returns the folders of two saved runs, None if the inputs of diff name no folder. Raises Failure if only one of
+    them is a folder."""
+    paths = [Path(item) for item in inputs]
+    if not any(path.is_dir() for path in paths):
+        return None
+    missing = next((path for path in paths if not path.exists()), None)
+    if missing is not None:
+        raise Failure(f"there is no folder {missing}")
+    if len(paths) != 2 or not all(path.is_dir() for path in paths):
+        raise Failure("a saved run is compared with another one: vmapdbg diff BEFORE_DIR AFTER_DIR")
+    return paths[0], paths[1]
+
+
+def diff_suites(folders: tuple[Path, Path], form: str | None, as_json: bool, show_all: bool, exit_code: bool) -> bool:
+    """Prints how two saved runs differ, and returns whether they are equal. Lists damaged files on stderr; with
+    `exit_code` these end the tool with 2, because the comparison is not complete."""
+    if form == "github" and as_json:
+        raise Failure("--json and --format github are two formats: give one of them")
+    from vmapdbg.suite.compare import compare_runs
+    from vmapdbg.suite.saved import load_run
+
+    found = compare_runs(load_run(folders[0]), load_run(folders[1]))
+    if as_json:
+        console.print_json(found)
+    elif form == "github":
+        from vmapdbg.page.suite_words import dump_suite_github
+
+        sys.stdout.write(dump_suite_github(found))
+    else:
+        from vmapdbg.page.text.suite import print_suite
+
+        print_suite(found, console.make_console(), show_all=show_all)
+    for line in found.damaged:
+        console.say(line)
+    if exit_code and found.damaged:
+        sys.exit(EXIT_USAGE)
+    return found.is_empty
+
+
+def diff_tests(
+    folders: tuple[Path, Path], test: str, form: str | None, as_json: bool, show_all: bool, unified: bool
+) -> bool:
+    """Prints how a test of two saved runs differs, like a diff of two captures. Returns whether it is equal."""
+    if form == "github":
+        raise Failure("--format github is for whole runs, not for one --test")
+    from vmapdbg.page.text.diff import print_diff
+    from vmapdbg.suite.compare import diff_test
+    from vmapdbg.suite.saved import load_run
+
+    runs = load_run(folders[0]), load_run(folders[1])
+    found = diff_test(*runs, find_test(runs, test))
+    if as_json:
+        console.print_json(found)
+    else:
+        print_diff(found, console.make_console(), show_all=show_all, unified=unified)
+    return found.is_empty
+
+
+def find_test(runs: tuple[LoadedRun, LoadedRun], asked: str) -> str:
+    """Returns the id of a test: `asked` itself, or the only id that contains it. Raises Failure."""
+    every = list(dict.fromkeys(test for run in runs for test in run.parts))
+    if asked in every:
+        return asked
+    # `test_add` means `test_add`, not `test_add_3`
+    found = [test for test in every if test.endswith(f"::{asked}")] or [test for test in every if asked in test]
+    if not found:
+        raise Failure(f"no test of the runs has {asked!r} in its id")
+    if len(found) > 1:
+        raise Failure(f"{asked!r} is in the ids of {len(found)} tests: {join_first(found, 3)}")
+    return found[0]

@@ -7,23 +7,14 @@ from typing import get_args
 
 import click
 
-from vmapdbg.commands.shared.console import end_after, say
-from vmapdbg.commands.shared.jobs import load_or_run
-from vmapdbg.commands.shared.options import (
-    JobOptions,
-    SnippetCommand,
-    baseline_option,
-    job_options,
-    output_option,
-    snippet_argument,
-)
+from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.commands.shared.runs import make_sides
 from vmapdbg.model.vocabulary import StageName
 
 
-@click.command(cls=SnippetCommand)
-@snippet_argument
-@output_option("svg, png, pdf, dot or json.", required=True)
+@click.command(cls=options.SnippetCommand)
+@options.snippet
+@options.output("svg, png, pdf, dot or json.", required=True)
 @click.option(
     "--stage",
     type=click.Choice(get_args(StageName)),
@@ -38,8 +29,8 @@ from vmapdbg.model.vocabulary import StageName
     "--fold", type=click.IntRange(0, 4), help="How much to fold: 0 nothing, 4 most; default: what the size asks for."
 )
 @click.option("--diff", "with_baseline", is_flag=True, help="Draw the baseline over it: removed red, added green.")
-@baseline_option("The before of --diff, as for diff.  [default: none]")
-@job_options
+@options.baseline("The before of --diff, as for diff.  [default: none]")
+@options.of_job
 def graph(
     snippet: str | None,
     output: Path,
@@ -50,7 +41,7 @@ def graph(
     fold: int | None,
     with_baseline: bool,
     baseline: str | None,
-    options: JobOptions,
+    given: options.JobOptions,
 ) -> None:
     """Draw the schedule of SNIPPET (a Python file, a saved capture, or the last snippet) to a file.
 
@@ -66,13 +57,13 @@ def graph(
     check_path(output)
     other = None
     if with_baseline:
-        pair = make_sides(snippet, baseline, options)
+        pair = make_sides(snippet, baseline, given)
         other, capture = pair.before, pair.after
     else:
-        capture = load_or_run(snippet, options)
+        capture = jobs.load_or_run(snippet, given)
     notes = write_graph(
         capture, output, stage=stage, schedule=schedule, around=around, depth=depth, other=other, fold=fold
     )
     for note in (*notes, f"wrote {output}"):
-        say(note)
-    end_after(capture)
+        console.say(note)
+    console.end_after(capture)

@@ -10,36 +10,7 @@ from pathlib import Path
 
 import click
 
-from vmapdbg.commands.shared.console import (
-    close_pager,
-    display_options,
-    exit_code_of,
-    get_display,
-    make_console,
-    print_json,
-    print_text,
-    say,
-    set_display,
-)
-from vmapdbg.commands.shared.jobs import (
-    capture_job,
-    check_snippet,
-    is_saved,
-    make_job,
-    refuse_options,
-    refuse_overlay_error,
-    report_mistakes,
-    settings_for,
-)
-from vmapdbg.commands.shared.options import (
-    JobOptions,
-    NamesType,
-    SnippetCommand,
-    baseline_option,
-    job_options,
-    offer_files,
-    output_option,
-)
+from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.commands.shared.runs import baseline_of, capture_of, run_beside
 from vmapdbg.install.job import Job
 from vmapdbg.lint import CODES, NEED_BASELINE, RULES, lint_capture
@@ -49,18 +20,17 @@ from vmapdbg.model.failure import EXIT_CHILD, Failure
 from vmapdbg.model.store import StoreError, check_output, load_capture, write_output
 from vmapdbg.model.wording import format_plural
 
-CODES_TYPE = NamesType("code", CODES, str.upper)
+CODES_TYPE = options.NamesType("code", CODES, str.upper)
 _FILE_WIDTH = 80
 """Columns of a text in a file, whatever the width of the terminal."""
 
 
 @dataclass(frozen=True)
 class Linted:
-    """What lint found in one file. `notes` are messages about the runs; `died` says how the child ended if it left no
-    capture."""
+    """A capture with the findings of lint. `notes` are messages about the runs; `died` says how the child ended if it
+    left no capture."""
 
     capture: Capture
-    findings: tuple[Finding, ...] = ()
     ignored: int = 0
     notes: tuple[str, ...] = ()
     died: str | None = None
@@ -69,7 +39,7 @@ class Linted:
     def exit_code(self) -> int:
         if self.died is not None:
             return EXIT_CHILD
-        return exit_code_of(self.capture) or int(bool(self.findings))
+        return console.exit_code_of(self.capture) or int(bool(self.capture.findings))
 
 
 # *** formats: each function prints what was found in some files
@@ -79,20 +49,19 @@ def print_reports(linted: Sequence[Linted]) -> None:
     """Prints a block for each file, and the sum if there are several."""
     from vmapdbg.page.text import lint as text
 
-    console = make_console()
+    page = console.make_console()
     titles = {rule.code: rule.name for rule in RULES}
     for one in linted:
         if one.died is not None:
             continue
-        capture = replace(one.capture, findings=one.findings)
-        text.print_text(text.Report(capture, one.findings, one.ignored, titles), console)
+        text.print_text(text.Report(one.capture, one.capture.findings, one.ignored, titles), page)
         if len(linted) > 1:
-            console.print()
+            page.print()
     if len(linted) > 1:
         found = format_plural(len(_findings_of(linted)), "finding")
         failed = sum(one.exit_code > 1 for one in linted)
         also_failed = f", {format_plural(failed, 'file')} failed" if failed else ""
-        console.print(f"{found} in {format_plural(len(linted), 'file')}{also_failed}")
+        page.print(f"{found} in {format_plural(len(linted), 'file')}{also_failed}")
 
 
 def print_concise(linted: Sequence[Linted]) -> None:
@@ -100,36 +69,38 @@ def print_concise(linted: Sequence[Linted]) -> None:
     from vmapdbg.page.text import lint as text
 
     for one in linted:
-        text.print_concise(one.findings, make_console(), one.capture.snippet)
+        text.print_concise(one.capture.findings, console.make_console(), one.capture.snippet)
 
 
 def print_documents(linted: Sequence[Linted]) -> None:
     """Prints one JSON document."""
     from vmapdbg.page.documents import LintDocument, LintFilesDocument, make_document
 
-    documents = [make_document(LintDocument, one.capture, findings=one.findings, ignored=one.ignored) for one in linted]
+    documents = [
+        make_document(LintDocument, one.capture, findings=one.capture.findings, ignored=one.ignored) for one in linted
+    ]
     if len(documents) == 1:
-        print_json(documents[0])
+        console.print_json(documents[0])
     else:
-        print_json(LintFilesDocument(schema=SCHEMA, kind="lint-files", files=tuple(documents)))
+        console.print_json(LintFilesDocument(schema=SCHEMA, kind="lint-files", files=tuple(documents)))
 
 
 def print_github(linted: Sequence[Linted]) -> None:
     """Prints GitHub's workflow commands."""
     from vmapdbg.page.lint_formats import dump_github
 
-    print_text(dump_github(_findings_of(linted), RULES))
+    console.print_text(dump_github(_findings_of(linted), RULES))
 
 
 def print_sarif(linted: Sequence[Linted]) -> None:
     """Prints SARIF 2.1.0."""
     from vmapdbg.page.lint_formats import dump_sarif
 
-    print_text(dump_sarif(_findings_of(linted), RULES))
+    console.print_text(dump_sarif(_findings_of(linted), RULES))
 
 
 def _findings_of(linted: Sequence[Linted]) -> list[Finding]:
-    return [finding for one in linted for finding in one.findings]
+    return [finding for one in linted for finding in one.capture.findings]
 
 
 FORMATS: dict[str, Callable[[Sequence[Linted]], None]] = {
@@ -141,18 +112,18 @@ FORMATS: dict[str, Callable[[Sequence[Linted]], None]] = {
 }
 
 
-@click.command(cls=SnippetCommand)
-@click.argument("snippets", nargs=-1, shell_complete=offer_files, metavar="[SNIPPET]...")
+@click.command(cls=options.SnippetCommand)
+@click.argument("snippets", nargs=-1, shell_complete=options.offer_files, metavar="[SNIPPET]...")
 @click.option(
     "--format", "form", type=click.Choice(list(FORMATS)), default="text", show_default=True, help="How to print."
 )
-@output_option("Write it there, not to stdout.", "-o", "--output-file", "output")
+@options.output("Write it there, not to stdout.", "-o", "--output-file", "output")
 @click.option("--select", type=CODES_TYPE, help="Look only for these: VD101,VD105.")
 @click.option("--ignore", type=CODES_TYPE, help="Do not look for these.")
-@baseline_option("What VD103 and VD104 compare with, as for diff.  [default: none]")
+@options.baseline("What VD103 and VD104 compare with, as for diff.  [default: none]")
 @click.option("--explain", type=CODES_TYPE, help="Print what a code means, and nothing else.")
-@job_options
-@display_options
+@options.of_job
+@console.display_options
 def lint(
     snippets: tuple[str, ...],
     form: str,
@@ -161,7 +132,7 @@ def lint(
     ignore: tuple[str, ...] | None,
     baseline: str | None,
     explain: tuple[str, ...] | None,
-    options: JobOptions,
+    given: options.JobOptions,
 ) -> None:
     """Find faults in the kernels of each SNIPPET without running them: overlapping stores, open ranges, addresses
     outside a buffer.
@@ -180,15 +151,17 @@ def lint(
         print_explained(explain)
         return
     names: tuple[str | None, ...] = snippets or (None,)
-    if options.code is not None and len(names) > 1:
+    if given.code is not None and len(names) > 1:
         raise Failure("-c CODE is the snippet: it takes no files")
-    chosen = [choose_codes(name, select, ignore, options) for name in names]
+    chosen = [jobs.settings_for(name, given).choose_codes(select, ignore) for name in names]
+    if not all(chosen):
+        raise Failure("--select and --ignore leave no code to look for")
     check_files(snippets, output)
-    linted = [lint_file(name, baseline, codes, options) for name, codes in zip(names, chosen, strict=True)]
+    linted = [lint_file(name, baseline, codes, given) for name, codes in zip(names, chosen, strict=True)]
     for one in linted:
         for message in (*one.notes, one.died):
             if message is not None:
-                say(message)
+                console.say(message)
     if len(linted) > 1 or linted[0].died is None:
         write_linted(form, linted, output)
     sys.exit(max(one.exit_code for one in linted))
@@ -198,10 +171,10 @@ def write_linted(form: str, linted: Sequence[Linted], output: Path | None) -> No
     """Prints what was found, or writes it to a file. If the file cannot be written, prints it and raises StoreError."""
     if output is None:
         FORMATS[form](linted)
-        close_pager()
+        console.close_pager()
         return
     text = io.StringIO()
-    set_display(file=text, width=get_display().width or _FILE_WIDTH)
+    console.set_display(file=text, width=console.get_display().width or _FILE_WIDTH)
     FORMATS[form](linted)
     try:
         write_output(output, text.getvalue())
@@ -210,29 +183,16 @@ def write_linted(form: str, linted: Sequence[Linted], output: Path | None) -> No
         raise
 
 
-def choose_codes(
-    name: str | None, select: tuple[str, ...] | None, ignore: tuple[str, ...] | None, options: JobOptions
-) -> tuple[str, ...]:
-    """Returns the codes to look for in a file: from the command line, else from the settings. Raises Failure if none is
-    left."""
-    codes = settings_for(name, options).choose_codes(select, ignore)
-    if not codes:
-        raise Failure("--select and --ignore leave no code to look for")
-    return tuple(codes)
-
-
 def check_files(snippets: Sequence[str], output: Path | None) -> None:
     """Raises Failure, before anything runs, if a snippet cannot be run, a comment in it ignores no code, or the output
     cannot be written."""
-    if output is not None:
-        check_output(output)
-    for snippet in snippets:
+    for snippet in (None, *snippets):
         if output is not None:
             check_output(output, snippet)
-        if snippet == "-":
+        if snippet is None or snippet == "-":
             continue
-        check_snippet(snippet)
-        if not is_saved(snippet):
+        jobs.check_snippet(snippet)
+        if not jobs.is_saved(snippet):
             refuse_mistakes(snippet)
 
 
@@ -242,49 +202,44 @@ def refuse_mistakes(snippet: str) -> None:
         raise Failure(mistake)
 
 
-def lint_file(name: str | None, baseline: str | None, codes: tuple[str, ...], options: JobOptions) -> Linted:
+def lint_file(name: str | None, baseline: str | None, codes: Sequence[str], given: options.JobOptions) -> Linted:
     """Returns what lint finds in a file; None is the snippet of the last show."""
     before: Capture | None = None
     notes: list[str] = []
-    if is_saved(name):
-        refuse_options(name, options)
-        capture, before = read_captures(name, baseline)
+    if jobs.is_saved(name):
+        capture = jobs.load_saved(name, given)
+        if baseline is not None:
+            if not jobs.is_saved(baseline):
+                raise Failure("a saved capture needs a saved baseline: --baseline FILE.json")
+            before = load_capture(baseline)
         if any(kernel.accesses is None for kernel in capture.kernels):
             missing = "has no facts about memory: VD101, VD105 and VD106 find nothing"
             notes.append(f"{name} was made by an older vmapdbg and {missing}")
     else:
-        job = make_job(name, options)
+        job = jobs.make_job(name, given)
         refuse_mistakes(job.snippet)
         if not NEED_BASELINE.intersection(codes) or is_same(job, baseline):
-            capture = capture_job(job)
+            capture = jobs.capture_job(job)
         else:
             runs = run_beside(job, baseline or "none")
             before, capture = capture_of(runs[0], job), capture_of(runs[1], job)
-            refuse_overlay_error(capture)
+            jobs.refuse_overlay_error(capture)
             if runs[1].died is not None:
-                return Linted(capture, died=runs[1].died)
+                return Linted(replace(capture, findings=()), died=runs[1].died)
             # the default baseline may fail: without its patches a vmap scope often does
             if baseline is not None and before.error is not None and capture.error is None:
                 compared = "VD103 and VD104 compare only what it scheduled before"
                 notes.append(f"the baseline ({baseline}) failed with {before.error.type}: {compared}")
     findings, ignored = split_ignored(lint_capture(capture, before, codes))
-    report_mistakes(findings)
-    return Linted(capture, findings, len(ignored), (*notes, *explain_failed(capture)))
-
-
-def read_captures(file: str, baseline: str | None) -> tuple[Capture, Capture | None]:
-    """Reads a saved capture, and its baseline if there is one. Raises Failure."""
-    capture = load_capture(file)
-    if baseline is not None and not is_saved(baseline):
-        raise Failure("a saved capture needs a saved baseline: --baseline FILE.json")
-    return capture, None if baseline is None else load_capture(baseline)
+    jobs.report_mistakes(findings)
+    return Linted(replace(capture, findings=findings), len(ignored), (*notes, *explain_failed(capture)))
 
 
 def is_same(job: Job, baseline: str | None) -> bool:
     """Tells whether the baseline is the job itself. An observed tinygrad has no default baseline."""
     if baseline is None:
         return not job.patches
-    return not is_saved(baseline) and baseline_of(job, baseline) == job
+    return not jobs.is_saved(baseline) and baseline_of(job, baseline) == job
 
 
 def explain_failed(capture: Capture) -> list[str]:
@@ -305,9 +260,9 @@ def explain_failed(capture: Capture) -> list[str]:
 def print_explained(codes: tuple[str, ...]) -> None:
     from vmapdbg.page.text.lint import print_explanation
 
-    console = make_console()
+    page = console.make_console()
     for number, code in enumerate(codes):
         if number:
-            console.print()
+            page.print()
         rule = next(rule for rule in RULES if rule.code == code)
-        print_explanation(rule.code, rule.name, rule.severity, rule.explanation, console)
+        print_explanation(rule.code, rule.name, rule.severity, rule.explanation, page)

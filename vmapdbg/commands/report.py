@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vmapdbg.commands.shared.console import end_after, say
-from vmapdbg.commands.shared.jobs import add_arguments, is_saved, load_or_run, name_of
-from vmapdbg.commands.shared.options import (
-    JobOptions,
-    SnippetCommand,
-    arguments_argument,
-    job_options,
-    output_option,
-    snippet_argument,
-)
+from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.commands.shared.runs import capture_states
 from vmapdbg.install.patches import PatchState
 from vmapdbg.model.capture import Capture
@@ -31,16 +22,14 @@ if TYPE_CHECKING:
 _ENDINGS = (".html", ".htm")
 
 
-@click.command(cls=SnippetCommand)
-@snippet_argument
-@arguments_argument
-@output_option("The HTML file to write.", required=True)
-@click.option("--time", "times", is_flag=True, help="Run what stays lazy, too, and time every launch.")
+@click.command(cls=options.SnippetCommand)
+@options.snippet
+@options.arguments
+@options.output("The HTML file to write.", required=True)
+@options.times
 @click.option("--patches-all", "switches", is_flag=True, help="Run it without each patch, too: the page has switches.")
-@job_options
-def report(
-    snippet: str | None, arguments: tuple[str, ...], output: Path, times: bool, switches: bool, options: JobOptions
-) -> None:
+@options.of_job
+def report(snippet: str | None, output: Path, times: bool, switches: bool, given: options.JobOptions) -> None:
     """Write what the scheduler did with SNIPPET as one HTML page: your source, the graph, the kernels, linked.
 
     SNIPPET is a Python file, a saved capture, or the last snippet. ARGUMENTS after -- are the snippet's own. The page
@@ -56,17 +45,16 @@ def report(
     # before the snippet runs
     check_page(output, snippet)
     if snippet is None:
-        check_page(output, name_of(snippet, options))
-    options = add_arguments(options, arguments)
+        check_page(output, jobs.name_of(snippet, given))
     if switches:
-        states = capture_states(snippet, options, times)
+        states = capture_states(snippet, given, times)
         write_states(states, output)
         capture = states[0][1]
     else:
-        capture = load_or_run(snippet, options, times)
-        write_report(capture, output, snippet if is_saved(snippet) else None)
-    say(f"wrote {output}")
-    end_after(capture)
+        capture = jobs.load_or_run(snippet, given, times)
+        write_report(capture, output, snippet if jobs.is_saved(snippet) else None)
+    console.say(f"wrote {output}")
+    console.end_after(capture)
 
 
 def check_page(output: Path, snippet: str | None) -> None:

@@ -1,49 +1,95 @@
-"""`vmapdbg run`."""
+"""`vmapdbg run`: a whole program, whose processes are patched or observed.
+
+With --lint, --save and --check, `vmapdbg.child.run_lint`, `run_save` and `run_check` run in these processes.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import platform
+import signal
+import subprocess
 import sys
+import tempfile
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO, Any
 
 import click
 
-from vmapdbg.commands.run_check import run_and_check
-from vmapdbg.commands.run_lint import run_and_lint
-from vmapdbg.commands.run_save import run_and_save
-from vmapdbg.commands.shared.children import Program
-from vmapdbg.commands.shared.jobs import apply_options, apply_settings, check_snippet, choose_tinygrad
-from vmapdbg.commands.shared.options import (
-    JobOptions,
-    json_option,
-    offer_files,
-    output_option,
-    patches_option,
-    python_option,
-    target_option,
-    tinygrad_option,
-)
-from vmapdbg.install.job import Job
-from vmapdbg.install.patches import Patches
-from vmapdbg.model.failure import Failure
+from vmapdbg import __version__
+from vmapdbg.check.suite import PARTS, Judged, ProgramCheck, sum_up
+from vmapdbg.commands.shared import console, jobs, options
+from vmapdbg.commands.shared.children import started_child
+from vmapdbg.commands.shared.settings import find_settings
+from vmapdbg.install.job import Job, JudgeRequest, LintedSchedule
+from vmapdbg.install.overlay import TINYGRAD_VERSION, child_environment
+from vmapdbg.install.patches import Patches, format_patches
+from vmapdbg.install.trees import find_tree
+from vmapdbg.model.capture import SCHEMA, Finding, Versions
+from vmapdbg.model.data import build_data, dump_document, to_data
+from vmapdbg.model.failure import EXIT_CHILD, EXIT_USAGE, Failure
+from vmapdbg.model.store import check_output, write_output
+from vmapdbg.model.wording import format_plural
+from vmapdbg.suite.saved import FAILED, RUN_SCHEMA, SavedRun, end_run, name_of_file, new_folder, prepare_folder
 
 _NO_FILES = ("-m", "-c", "-")
 """What Python accepts in place of a script's name."""
+_POLL = 0.1
+
+
+@dataclass(frozen=True)
+class Program:
+    """SCRIPT [ARGUMENTS] or -m MODULE [ARGUMENTS], with the job for its tinygrad; the job's snippet is the program."""
+
+    arguments: tuple[str, ...]
+    job: Job
+
+    @property
+    def command(self) -> list[str]:
+        return [self.job.python or sys.executable, *self.arguments]
+
+    def environment(self, observes: bool = False) -> dict[str, str]:
+        """Returns the environment of its processes, with the patches of the job, or its tree. With `observes`,
+        processes without patches are observed."""
+        patches = None if self.job.patches is None else format_patches(self.job.patches)
+        folder = str(find_tree(self.job.tree).folder) if self.job.tree else ""
+        return child_environment(patches, dict(os.environ), folder, observes=observes)
+
+    def run(self, stdout: IO[str] | None = None, **variables: str) -> int:
+        """Runs the program observed, with more variables in its environment. Returns its exit code: 128 + the number of
+        the signal that killed it, as in a shell. `stdout` is where it prints, None for the tool's stdout."""
+        # set if a test of another project runs this tool
+        os.environ.pop("PYTEST_CURRENT_TEST", None)
+        environment = {**self.environment(observes=True), **variables}
+        process = subprocess.Popen(self.command, env=environment, stdout=stdout)
+        # Ctrl-C goes to the program as well: the program decides what to do
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            status = process.wait()
+        finally:
+            signal.signal(signal.SIGINT, before)
+            process.kill()
+        return 128 - status if status < 0 else status
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@patches_option("Which patches are on: all, none, or a list.  [default: all, where they fit]")
-@tinygrad_option
-@python_option
+@options.patches("Which patches are on: all, none, or a list.  [default: all, where they fit]")
+@options.tinygrad
 @click.option("--lint", "with_lint", is_flag=True, help="Lint each kernel; findings at the end, on stderr, and exit 1.")
-@target_option("What --lint and --save render kernels for.")
-@output_option("Write them as JSON, too.", "--lint-output")
-@output_option("Save what each test schedules into this folder.", "--save")
+@options.target("What --lint and --save render kernels for.")
+@options.output("Write them as JSON, too.", "--lint-output")
+@options.output("Save what each test schedules into this folder.", "--save")
 @click.option(
     "--check", "with_check", is_flag=True, help="Compare each value that is realized with the numpy reference."
 )
-@json_option("Print what --check found as one JSON document.")
-@click.argument("program", nargs=-1, shell_complete=offer_files, required=True, type=click.UNPROCESSED)
+@options.json("Print what --check found as one JSON document.")
+@click.argument("program", nargs=-1, shell_complete=options.offer_files, required=True, type=click.UNPROCESSED)
 def run(
     patches: Patches | None,
     tree: str | None,
@@ -78,11 +124,11 @@ def run(
     if program in (("-m",), ("-c",)):
         raise Failure({"-m": "-m needs the name of a module", "-c": "-c needs code"}[program[0]])
     if program[0] not in _NO_FILES:
-        check_snippet(program[0])
+        jobs.check_snippet(program[0])
     # for a program that is no file, the settings of the working directory count
-    plain = apply_settings(Job(program[0], program[1:], tree=tree or "", python=python or ""))
-    job = apply_options(plain, JobOptions(target, patches, None))
-    asked = Program(program, choose_tinygrad(job, patches))
+    plain = jobs.apply_settings(Job(program[0], program[1:], tree=tree or "", python=python or ""))
+    job = jobs.apply_options(plain, options.JobOptions(target, patches))
+    asked = Program(program, jobs.choose_tinygrad(job, patches))
     # execvpe drops what is still in the buffer
     sys.stdout.flush()
     if save is not None:
@@ -92,3 +138,175 @@ def run(
     if linting:
         sys.exit(run_and_lint(asked, lint_output))
     os.execvpe(asked.command[0], asked.command, asked.environment())
+
+
+def read_lines(file: Path) -> Iterator[Any]:
+    """Yields the JSON documents of a file, one a line, without an incomplete last line: its process may have been
+    killed."""
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    for line in text[: text.rfind("\n") + 1].splitlines():
+        yield json.loads(line)
+
+
+# *** --lint
+
+
+def run_and_lint(program: Program, output: Path | None) -> int:
+    """Runs a program, prints what lint found to stderr and writes it to `output`.
+
+    Returns the exit code: the program's own, or 1 for findings.
+    """
+    from vmapdbg.lint import RULES
+    from vmapdbg.lint.ignores import split_ignored
+    from vmapdbg.page.documents import RunDocument
+    from vmapdbg.page.text.lint import print_run
+
+    if output is not None:
+        check_output(output)
+    target = program.job.target
+    with tempfile.TemporaryDirectory(prefix="vmapdbg-lint-") as folder:
+        status = program.run(VMAPDBG_LINT=folder, VMAPDBG_LINT_TARGET=target)
+        files = sorted(Path(folder).glob("*.jsonl"))
+        schedules = [build_data(LintedSchedule, data) for file in files for data in read_lines(file)]
+    codes = find_settings(program.job.snippet).choose_codes()
+    # equal findings of two processes count once
+    found: dict[tuple[str, str, str | None], Finding] = {}
+    for schedule in schedules:
+        for finding in schedule.findings:
+            if finding.code in codes:
+                found.setdefault((finding.code, finding.message, finding.line), finding)
+    stay, ignored = split_ignored(found.values())
+    linted = RunDocument(
+        schema=SCHEMA,
+        kind="run",
+        target=target,
+        status=status,
+        schedules=len(schedules),
+        kernels=sum(schedule.kernels for schedule in schedules),
+        undecided=sum(schedule.undecided for schedule in schedules),
+        findings=stay,
+        ignored=len(ignored),
+        failed=dict(Counter(schedule.failed for schedule in schedules if schedule.failed is not None)),
+    )
+    jobs.report_mistakes(stay)
+    counts = f"{linted.kernels:,} kernels of {linted.schedules:,} schedules"
+    if linted.ignored:
+        counts += f", {linted.ignored} ignored by comments"
+    if linted.undecided:
+        counts += f" ({linted.undecided:,} kernels have an address that is unknown)"
+    titles = {rule.code: rule.name for rule in RULES}
+    print_run(stay, counts, linted.failed, titles, console.make_console(stderr=True))
+    if output is not None:
+        write_output(output, dump_document(linted))
+    return status or int(bool(stay))
+
+
+# *** --check
+
+
+def run_and_check(program: Program, as_json: bool) -> int:
+    """Runs a program and prints which of its values are wrong: on stderr, or with `as_json` as a document on stdout,
+    and what the program prints on stderr.
+
+    Returns the exit code: 1 if a value is wrong or tinygrad was stopped, else the program's own; 4 if the judge died,
+    the process that compares the values.
+    """
+    from vmapdbg.page.run_check import make_document
+    from vmapdbg.page.text.run_check import print_run_check
+
+    with tempfile.TemporaryDirectory(prefix="vmapdbg-check-") as folder:
+        root = Path(folder)
+        for part in PARTS:
+            (root / part).mkdir()
+        request = JudgeRequest(job=Job(program.job.snippet), evidence=folder)
+        with started_child(request, None, sys.stderr.fileno(), one_thread=True) as child:
+            status = program.run(sys.stderr if as_json else None, VMAPDBG_CHECK=folder)
+            (root / "over").touch()
+            is_stopped = not wait_for_judge(child.process, root)
+        died = child.process.returncode != 0 and not is_stopped
+        document = make_document(read_found(root, died), program.arguments, status)
+    if as_json:
+        console.print_json(document)
+    else:
+        print_run_check(document, console.make_console(stderr=True))
+    if died:
+        return EXIT_CHILD
+    return 1 if document.findings or document.endless else status
+
+
+def wait_for_judge(judge: subprocess.Popen[bytes], root: Path) -> bool:
+    """Waits until all is compared, and returns True; Ctrl-C ends it, and what is compared by then counts."""
+    with console.show_progress("comparing what the program realized") as progress:
+        try:
+            while judge.poll() is None:
+                progress(f"{len(os.listdir(root / 'ready')):,} schedules to go")
+                time.sleep(_POLL)
+        except KeyboardInterrupt:
+            return False
+    return True
+
+
+def read_found(root: Path, died: bool) -> ProgramCheck:
+    """Returns what was found. What is left was not compared: because the judge `died`, else because the run was
+    stopped."""
+    found = sum_up(build_data(Judged, data) for data in read_lines(root / "judged.jsonl"))
+    unchecked = dict(found.unchecked)
+    outside = root / "outside"
+    if outside.exists():
+        unchecked["it was scheduled by other means than Tensor.realize"] = outside.stat().st_size
+    left = len(os.listdir(root / "ready"))
+    if left and died:
+        unchecked["it was not judged: the process that judges died"] = left
+    elif left:
+        unchecked["it was not judged: the run was stopped"] = left
+    return replace(found, unchecked=unchecked)
+
+
+# *** --save
+
+
+def run_and_save(program: Program, folder: Path) -> int:
+    """Runs a program whose processes save what they schedule.
+
+    Returns the exit code: the program's own, or 2 if it ended well and not everything could be saved. Raises Failure
+    before the program runs if the folder cannot be used.
+    """
+    prepare_folder(folder)
+    folder = folder.absolute()
+    run = SavedRun(
+        schema=RUN_SCHEMA,
+        kind="saved-run",
+        folder=new_folder(uuid.uuid4().hex[:12]),
+        versions=find_versions(program.job),
+        target=program.job.target,
+        patches=program.job.patch_states,
+        program=program.arguments,
+    )
+    asked = json.dumps({"folder": str(folder), "run": to_data(run)})
+    status = program.run(VMAPDBG_SAVE=asked)
+    saved = end_run(folder, replace(run, status=status))
+    if not saved:
+        console.say("the program made no schedule: nothing was saved")
+        return status
+    files = folder / run.folder
+    if (files / FAILED).exists():
+        console.say(f"{folder} does not have everything: a process could not write to it")
+        return status or EXIT_USAGE
+    console.say(f"saved {describe_saved(files)} in {folder}")
+    return status
+
+
+def find_versions(job: Job) -> Versions:
+    """Returns the versions of a job, as far as they are known before it runs."""
+    python = platform.python_version()
+    if job.patches is not None:
+        return Versions(__version__, TINYGRAD_VERSION, python)
+    tree = find_tree(job.tree) if job.tree else jobs.find_installed(job.folder)
+    return Versions(__version__, tree.version or "unknown", python, tree=job.tree, commit=tree.commit)
+
+
+def describe_saved(files: Path) -> str:
+    """Returns `12 tests, 40 different schedules`."""
+    tests = {name_of_file(file) for file in (files / "tests").glob("*.json")}
+    schedules = list((files / "schedules").glob("*.json"))
+    return f"{format_plural(len(tests), 'test')}, {format_plural(len(schedules), 'different schedule')}"

@@ -2,35 +2,44 @@
 
 from __future__ import annotations
 
+import json
+import sys
+import tempfile
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 import click
 
-from vmapdbg.commands.shared.console import display_options, end_after, make_console, report_no_schedule, say
-from vmapdbg.commands.shared.jobs import is_saved, load_or_run, make_job
-from vmapdbg.commands.shared.options import (
-    JobOptions,
-    SnippetCommand,
-    job_options,
-    json_option,
-    offer_subjects,
-    snippet_argument,
-)
+from vmapdbg.commands.shared import console, jobs, options
+from vmapdbg.commands.shared.children import ChildDied, ask_child, import_meanwhile
+from vmapdbg.install.job import Job, ValueRequest
 from vmapdbg.model.capture import Capture
+from vmapdbg.model.data import build_data
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import index_of
+from vmapdbg.model.store import build_capture
 from vmapdbg.model.wording import inflect
 from vmapdbg.page.format import format_ids
 
+if TYPE_CHECKING:
+    from vmapdbg.check.value_path import SchedulePath, ValueReport
 
-@click.command(cls=SnippetCommand)
-@click.argument("subject", required=False, shell_complete=offer_subjects)
-@snippet_argument
+
+@click.command(cls=options.SnippetCommand)
+@click.argument("subject", required=False, shell_complete=options.offer_subjects)
+@options.snippet
 @click.option("--schedule", type=click.IntRange(min=0), help="Look only at this schedule.")
 @click.option("--value", is_flag=True, help="Follow the outputs that SUBJECT feeds through the scheduler's passes.")
-@json_option("With --value: print one JSON document.")
-@job_options
-@display_options
+@options.json("With --value: print one JSON document.")
+@options.of_job
+@console.display_options
 def why(
-    subject: str | None, snippet: str | None, schedule: int | None, value: bool, as_json: bool, options: JobOptions
+    subject: str | None,
+    snippet: str | None,
+    schedule: int | None,
+    value: bool,
+    as_json: bool,
+    given: options.JobOptions,
 ) -> None:
     """Explain every decision about SUBJECT: a node's number, a kernel's name, or a line such as model.py:12.
 
@@ -55,31 +64,97 @@ def why(
     if snippet is None and subject is not None and (subject == "-" or subject.endswith((".py", ".json"))):
         subject, snippet = None, subject
     if value:
-        if is_saved(snippet):
+        if jobs.is_saved(snippet):
             raise Failure("--value runs the snippet: a saved capture has no values")
-        from vmapdbg.commands.why_value import print_values
+        print_values(jobs.make_job(snippet, given), subject, schedule, as_json)
+        return
+    capture = jobs.load_or_run(snippet, given)
+    if capture.schedules:
+        print_decisions(capture, subject, schedule)
+    else:
+        console.report_no_schedule(capture)
+    console.end_after(capture)
 
-        print_values(make_job(snippet, options), subject, schedule, as_json)
-        return
-    capture = load_or_run(snippet, options)
-    if not capture.schedules:
-        report_no_schedule(capture)
-        end_after(capture)
-        return
+
+def print_decisions(capture: Capture, subject: str | None, schedule: int | None) -> None:
     from vmapdbg.page.text.why import print_explanations
     from vmapdbg.page.why import explain
 
     explanations = explain(capture, subject, schedule)
     if schedule is None and subject is not None and subject.isdecimal():
-        tell_other_schedules(capture, int(subject), explanations[0].schedule)
-    print_explanations(explanations, make_console())
-    end_after(capture)
+        # the number is another node in other schedules
+        node, chosen = int(subject), explanations[0].schedule
+        others = [s.index for s in capture.schedules if s.index != chosen and index_of(s).node(node) is not None]
+        if others:
+            noun, has = inflect(len(others), "schedule"), inflect(len(others), "has", "have")
+            others_have = f"{noun} {format_ids(others)} {has} one, too (--schedule)"
+            console.say(f"node {node} of schedule {chosen}; {others_have}")
+    print_explanations(explanations, console.make_console())
 
 
-def tell_other_schedules(capture: Capture, node: int, chosen: int) -> None:
-    """Says which other schedules have a node with this number: it is a different node there."""
-    others = [s.index for s in capture.schedules if s.index != chosen and index_of(s).node(node) is not None]
-    if others:
-        noun, has = inflect(len(others), "schedule"), inflect(len(others), "has", "have")
-        others_have = f"{noun} {format_ids(others)} {has} one, too (--schedule)"
-        say(f"node {node} of schedule {chosen}; {others_have}")
+# *** --value
+
+
+def print_values(job: Job, subject: str | None, schedule: int | None, as_json: bool) -> None:
+    """Follows the values of a job, prints them, and ends with the exit code: 1 if a value is wrong."""
+    capture, report = follow_job(job, subject, schedule)
+    if subject is not None and capture.schedules:
+        report = choose_outputs(capture, report, subject, schedule)
+    if as_json:
+        from vmapdbg.page.documents import ValueDocument, make_document
+
+        console.print_json(make_document(ValueDocument, capture, schedules=report.schedules, stopped=report.stopped))
+    elif capture.schedules:
+        from vmapdbg.page.text.value_path import print_value_paths
+
+        print_value_paths(capture, report, console.make_console())
+    else:
+        console.report_no_schedule(capture)
+    console.end_after(capture)
+    if report.is_wrong:
+        sys.exit(1)
+
+
+def follow_job(job: Job, subject: str | None, schedule: int | None) -> tuple[Capture, ValueReport]:
+    """Runs the job, and evaluates its outputs after each pass; with a `subject` only in its schedules. Ctrl-C ends
+    that, and the values so far are returned."""
+    from vmapdbg.check.value_path import ValueReport
+
+    with tempfile.TemporaryDirectory(prefix="vmapdbg-") as evidence:
+        request = ValueRequest(job=job, evidence=evidence, schedule=schedule, subject=subject)
+        with console.show_progress(f"following the values of {job.snippet}", wait=True) as progress:
+            import_meanwhile("vmapdbg.page.text.value_path")
+            text, ended = ask_child(request, job.patches, job.snippet, job.timeout, progress)
+    if isinstance(ended, ChildDied):
+        console.say(str(ended))
+    data = json.loads(text)
+    from vmapdbg.page.sentences import fill_sentences
+
+    capture = fill_sentences(build_capture(data["capture"], job.snippet))
+    jobs.refuse_overlay_error(capture)
+    return capture, build_data(ValueReport, data["report"])
+
+
+def choose_outputs(capture: Capture, report: ValueReport, subject: str, schedule: int | None) -> ValueReport:
+    """Returns the outputs that a node, the nodes of a line, or the result of a kernel feeds. Raises Failure if there is
+    no such output, or no such subject."""
+    from vmapdbg.page.why import explain
+
+    wanted: dict[int, set[int]] = {}
+    for found in explain(capture, subject, schedule):
+        nodes = wanted.setdefault(found.schedule, set())
+        kernels = capture.schedules[found.schedule].kernels
+        if found.node is not None:
+            nodes.add(found.node)
+        elif found.kernel is not None:
+            nodes.update(kernels[found.kernel].outputs)
+    paths: list[SchedulePath] = []
+    for path in report.schedules:
+        index = index_of(capture.schedules[path.schedule])
+        nodes = wanted.get(path.schedule, set())
+        chosen = [o for o in path.outputs if o.node is not None and nodes & {o.node, *index.find_sources([o.node])}]
+        if chosen or (nodes and path.reason is not None):
+            paths.append(replace(path, outputs=tuple(chosen)))
+    if not paths:
+        raise Failure(f"{subject} feeds no output that can be followed: name a node that does, or none for all outputs")
+    return replace(report, schedules=tuple(paths))

@@ -132,6 +132,12 @@ class CheckRequest(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
+class JudgeRequest(Request):
+    """Asks for a comparison of what the processes of a program realize with the numpy reference: the job's snippet is
+    the program. `evidence` is the folder that they fill, with `vmapdbg.check.suite.PARTS`."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ValueRequest(Request):
     """Asks for the values of the outputs after each pass of the scheduler. `schedule` is the number of the schedule
     to follow, None for all. `subject` is the SUBJECT of the command line: its schedules are followed."""

@@ -30,6 +30,7 @@ REPLAYED: dict[Captured, str] = {
 }
 """Result of the call that TinyJit captured -> the sentence about a wrong replay of it."""
 
+STOCK_RUNS = "stock tinygrad computes its graph"
 NOT_WRITTEN = "no kernel writes to it: the scheduler lost the assign"
 
 WRONG_ITEM = "its kernels write what the graph asks for: `Tensor.__setitem__` makes a wrong graph"
@@ -266,7 +267,10 @@ def find_failed_node(check: ScheduleCheck, kernel: Kernel | None) -> int | None:
 
 def _explain_failure(check: ScheduleCheck) -> list[str]:
     """Returns the sentences about a schedule that failed, after the error itself."""
-    return [*describe_crash(check.crash), *map(describe_expected, check.expected[:1])]
+    sentences = [*describe_crash(check.crash), *map(describe_expected, check.expected[:1])]
+    if check.stock_runs:
+        sentences.append(STOCK_RUNS)
+    return sentences
 
 
 def _explain(capture: Capture, fault: Fault) -> list[str]:

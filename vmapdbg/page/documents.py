@@ -172,6 +172,10 @@ class BisectDocument:
     reduced: Reduced | None
 
 
+def name_outcomes(outcomes: Sequence[Outcome]) -> tuple[NamedOutcome, ...]:
+    return tuple(NamedOutcome(outcome.name, outcome.summary) for outcome in outcomes)
+
+
 def make_bisect_document(
     snippet: str, on: str, search: Search, outcomes: Sequence[Outcome], reduced: Reduced | None
 ) -> BisectDocument:
@@ -182,7 +186,7 @@ def make_bisect_document(
         snippet=snippet,
         on=on,
         given=tuple(sorted(search.given)),
-        outcomes=tuple(NamedOutcome(outcome.name, outcome.summary) for outcome in outcomes),
+        outcomes=name_outcomes(outcomes),
         removed=_sort_sets(search.removed),
         added=_sort_sets(search.added),
         enough=_sort_sets(search.enough),

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from vmapdbg.check.result import CheckReport, ScheduleCheck
@@ -21,6 +22,7 @@ from vmapdbg.child.compare.start import lower_thread
 from vmapdbg.child.evidence.folder import EvidenceFolder, schedule_of
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.failures.lifeline import hold
+from vmapdbg.child.reduce.worker import RUNS, Worker
 from vmapdbg.install.job import CheckRequest, load_request
 from vmapdbg.model.data import to_data
 from vmapdbg.model.store import write_atomically
@@ -29,6 +31,8 @@ from vmapdbg.model.wording import format_seconds
 _FREE, _SHARE = 1.0, 0.05
 _SHOWN_AFTER = 2.0
 """Seconds after which the remaining time is shown."""
+_PATIENCE = 60.0
+"""Seconds that stock tinygrad may take for the graph of a failed schedule."""
 _LOOK = 0.01
 """Seconds between two looks at what the snippet has written."""
 
@@ -107,9 +111,26 @@ class RunChecker:
         rest = RemainingTime([work_of(file, work) for file in left if work])
         self.update_report()
         for file in left:
-            self.checks[file.name] = ScheduleChecker(pickle.loads(file.read_bytes()), self.folder).check()
+            evidence: Evidence = pickle.loads(file.read_bytes())
+            check = ScheduleChecker(evidence, self.folder).check()
+            if evidence.failed is not None:
+                check = replace(check, stock_runs=self.try_stock(evidence))
+            self.checks[file.name] = check
             rest.done += 1
             self.update_report(rest.describe())
+
+    def try_stock(self, evidence: Evidence) -> bool | None:
+        """Returns whether stock tinygrad computes the graph of a failed schedule; None if it cannot be tried: stock
+        tinygrad has no vmap scope."""
+        if evidence.graph is None or evidence.reference is None or evidence.reference.ranges:
+            return None
+        worker = Worker(replace(self.request.job, patches=frozenset()))
+        contents = {name: self.folder.read_data(name) for (name,) in evidence.reference.inputs.values()}
+        try:
+            worker.send(evidence.graph, contents, evidence.switches)
+            return worker.receive(_PATIENCE).end == RUNS
+        finally:
+            worker.close()
 
     def update_report(self, rest: str = "") -> None:
         """Reports the results so far, in the order of the schedules, and how far the comparison is."""

@@ -9,7 +9,6 @@ scheduled gives wrong values by numpy, too, the scheduler made the fault; else a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import product
 
@@ -19,7 +18,7 @@ from vmapdbg.check.compare import find_steps_read
 from vmapdbg.check.result import BufferCheck, Comparison, KernelFault, Misread
 from vmapdbg.child.compare.kernel_rerun import WrongBuffer, align_buffer, run_scheduled
 from vmapdbg.child.compare.linear_fault import find_linear_fault
-from vmapdbg.child.compare.reference_values import Read, ReferenceValues
+from vmapdbg.child.compare.reference_values import ComparedGraph
 from vmapdbg.child.compare.stale import stale_reads
 from vmapdbg.child.evidence.graphs import Evidence, WrittenBuffer
 from vmapdbg.reference.graph import DEVICES
@@ -31,22 +30,11 @@ _MOST_STEPS = 2000
 
 
 class BufferWalk:
-    """Walks through the buffers of a schedule.
+    """Walks through the buffers of a schedule. `graph` is the graph that the pass of the scheduler saw."""
 
-    `values` are those of the graph that the pass of the scheduler saw. `with_given` returns values of the same graph in
-    which some nodes are given. `compare` compares the value of a node: its slot, what was got, what is right.
-    """
-
-    def __init__(
-        self,
-        evidence: Evidence,
-        read: Read,
-        values: ReferenceValues,
-        with_given: Callable[[Mapping[int, Array]], ReferenceValues],
-        compare: Callable[[int, Array, Array], Comparison],
-    ):
-        self.evidence, self.read, self.values = evidence, read, values
-        self.with_given, self.compare = with_given, compare
+    def __init__(self, evidence: Evidence, graph: ComparedGraph):
+        self.evidence, self.graph = evidence, graph
+        self.read, self.values = graph.read, graph.values
 
     def walk(self) -> list[BufferCheck]:
         """Compares the buffers in the order of the schedule, up to the first wrong one."""
@@ -85,7 +73,7 @@ class BufferWalk:
         got = align_buffer(buffer, self.read(buffer.blob), right, ambient)
         if isinstance(got, str):
             return replace(check, reason=got), None
-        return replace(check, comparison=self.compare(slot, got, right)), (got, right)
+        return replace(check, comparison=self.graph.compare(slot, got, right)), (got, right)
 
     def _name_range(self, r: int) -> str:
         return self.evidence.range_names.get(r, f"r{r}")
@@ -110,18 +98,17 @@ class BufferWalk:
     ) -> WrongBuffer:
         """Returns what is needed to run a kernel again: on several devices only the first wrong part."""
         ambient = self.values.ambient_of(slot)
-        if not buffer.parts:
-            return WrongBuffer(buffer, got, right, ambient, tolerance, lambda found: self.compare(slot, found, right))
-        axis = ambient.index(DEVICES)
-        device = _first_wrong_device(got, right, axis, tolerance)
-        step = {axis: device}
+        step: dict[int, int] = {}
+        if buffer.parts:
+            axis = ambient.index(DEVICES)
+            step = {axis: _first_wrong_device(got, right, axis, tolerance)}
+            buffer = buffer.parts[step[axis]]
+            ambient = tuple(r for r in ambient if r != DEVICES)
 
         def compare(found: Array) -> Comparison:
-            return self.compare(slot, put_slice(right, step, found), right)
+            return self.graph.compare(slot, put_slice(right, step, found), right)
 
-        rest = tuple(r for r in ambient if r != DEVICES)
-        got_part, right_part = take_slice(got, step), take_slice(right, step)
-        return WrongBuffer(buffer.parts[device], got_part, right_part, rest, tolerance, compare)
+        return WrongBuffer(buffer, take_slice(got, step), take_slice(right, step), ambient, tolerance, compare)
 
     def _find_scheduled_fault(self, wrong: WrongBuffer) -> KernelFault:
         """Returns whether the scheduler made a wrong buffer, or a later stage (`lowering`)."""
@@ -180,7 +167,7 @@ class BufferWalk:
         by_step = []
         for step in steps:
             given = take_slice(whole, dict(enumerate(step)))
-            value = self.with_given({source_slot: given}).evaluate([slot])[0]
+            value = self.graph.open(given={source_slot: given}).evaluate([slot])[0]
             if isinstance(value, str) or value.shape != right.shape:
                 return None
             by_step.append(decode(value))

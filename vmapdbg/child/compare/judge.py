@@ -1,5 +1,5 @@
 """Compares what the processes of a program realize with the numpy reference while they run: `vmapdbg run --check`
-starts it as `python -m vmapdbg.child.compare.judge FOLDER LIFELINE`.
+starts it with a JudgeRequest.
 
 It reads the evidence of one schedule after the other (`vmapdbg.child.evidence.suite_folder`), removes it, and writes a
 line to `judged.jsonl`. It ends when the program has ended and no evidence is left. Nothing of tinygrad takes part.
@@ -7,22 +7,25 @@ line to `judged.jsonl`. It ends when the program has ended and no evidence is le
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pickle
 import shutil
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
 from vmapdbg.check.blame import name_wrong
-from vmapdbg.check.result import ScheduleCheck
+from vmapdbg.check.result import ExpectedOutput
 from vmapdbg.check.suite import Judged
 from vmapdbg.child.compare.schedule_checker import ScheduleChecker, expected_outputs
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.failures.lifeline import hold
+from vmapdbg.install.job import JudgeRequest, load_request
 from vmapdbg.model.data import to_data
 from vmapdbg.model.wording import first_line
 
@@ -36,8 +39,10 @@ class TookTooLong(Exception):
 
 
 def main() -> None:
-    root = Path(sys.argv[1])
-    hold(int(sys.argv[2]))
+    request = load_request(JudgeRequest, sys.argv[1])
+    hold(request.lifeline)
+    assert request.evidence is not None
+    root = Path(request.evidence)
     signal.signal(signal.SIGALRM, _give_up)
     with (root / "judged.jsonl").open("a", encoding="utf-8") as file:
         while True:
@@ -64,37 +69,37 @@ def judge(folder: Path) -> Judged:
     if evidence.failed is not None:
         reason = f"it raised {evidence.failed}"
         return Judged(test, evidence.line, evidence.replay, unchecked=(reason, *evidence.unchecked))
-    signal.alarm(_MOST_SECONDS)
     try:
-        found = ScheduleChecker(evidence, EvidenceFolder(folder)).check()
+        with limited_time():
+            found = ScheduleChecker(evidence, EvidenceFolder(folder)).check()
     except TookTooLong:
         return Judged(test, evidence.line, evidence.replay, unchecked=(f"it takes more than {_MOST_SECONDS} s",))
     except Exception as error:  # the other schedules are compared all the same
         reason = f"the comparison failed: {type(error).__name__}: {first_line(error)}"
         return Judged(test, evidence.line, evidence.replay, unchecked=(reason,))
-    finally:
-        signal.alarm(0)
-    return make_judged(test, found)
+    codes = tuple(name_wrong(found, output) for output in found.wrong)
+    return Judged(test, found.line, found.replay, len(found.outputs), found.wrong, found.unchecked, codes=codes)
 
 
 def judge_endless(test: str, evidence: Evidence, folder: EvidenceFolder) -> Judged:
     """Returns the result for a call that was stopped because tinygrad rewrote a graph without end."""
     if evidence.schedule < 0:
         return Judged(test, evidence.line, is_note=True, crash=evidence.crash)
-    signal.alarm(_MOST_SECONDS)
-    try:
+    expected: tuple[ExpectedOutput, ...] = ()
+    with contextlib.suppress(TookTooLong), limited_time():
         expected = expected_outputs(evidence, folder.read_data)
-    except TookTooLong:
-        expected = ()
-    finally:
-        signal.alarm(0)
     unchecked = (f"it raised {evidence.failed}", *evidence.unchecked)
     return Judged(test, evidence.line, unchecked=unchecked, crash=evidence.crash, expected=expected)
 
 
-def make_judged(test: str, found: ScheduleCheck) -> Judged:
-    codes = tuple(name_wrong(found, output) for output in found.wrong)
-    return Judged(test, found.line, found.replay, len(found.outputs), found.wrong, found.unchecked, codes=codes)
+@contextlib.contextmanager
+def limited_time() -> Iterator[None]:
+    """Raises TookTooLong in a block that takes too long."""
+    signal.alarm(_MOST_SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
 
 
 def _give_up(number: int, frame: FrameType | None) -> None:

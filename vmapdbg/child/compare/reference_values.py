@@ -12,13 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from vmapdbg.check.compare import Rounding, compare, excuse_rounding
+from vmapdbg.check.result import Comparison
+from vmapdbg.model.wording import format_plural
 from vmapdbg.reference.arithmetic import load
 from vmapdbg.reference.evaluate import Evaluator
 from vmapdbg.reference.graph import Graph, Unknown
 from vmapdbg.reference.rounding import InDouble, count_roundings
 from vmapdbg.reference.value import Value
 from vmapdbg.values.itemsize import ITEMSIZE
-from vmapdbg.values.numbers import Array, encode
+from vmapdbg.values.numbers import Array, decode, encode, view_elements
 from vmapdbg.values.tolerance import is_float
 
 Read = Callable[[str], bytes]
@@ -131,3 +134,58 @@ class ReferenceValues:
         spread = value.numbers.reshape((*shape, *value.own_shape))
         turned = spread.transpose((*reversed(range(len(names))), *range(len(names), spread.ndim)))
         return np.broadcast_to(turned, (*self.sizes_of(slot), *self.shape_of(slot)))
+
+
+class ComparedGraph:
+    """A graph of a schedule whose values are compared with what the snippet got. `unchecked` gets a sentence for each
+    part that is not compared."""
+
+    def __init__(self, graph: Graph, read: Read, unchecked: list[str]):
+        self.graph, self.read, self.unchecked = graph, read, unchecked
+        # all values that were asked for
+        self.opened: list[ReferenceValues] = []
+        self._precise: dict[int, ReferenceValues] = {}
+        self.values = self.open()
+
+    def open(self, precision: int | None = None, given: Mapping[int, Array] = {}) -> ReferenceValues:
+        """Returns the values of the graph; see ReferenceValues."""
+        values = ReferenceValues(self.graph, self.read, precision, given)
+        self.opened.append(values)
+        return values
+
+    def compare(self, slot: int, got: Array, right: Array, together: Sequence[int] = ()) -> Comparison:
+        """Compares the value of a node; nodes of `together` are computed with it. A wrong value is computed again in
+        double precision, which separates rounding from a fault."""
+        undefined = self.values.undefined_elements(slot)
+        if undefined is not None:
+            got = _replace_elements(got, right, undefined)
+            count = format_plural(int(undefined.sum()), "element")
+            self.unchecked.append(f"{count} that C or tinygrad leave undefined")
+        found = compare(got, right, self.values.count_roundings(slot))
+        if found.status != "wrong":
+            return found
+        try:
+            wide = [self._compute_precisely(precision, slot, together or [slot]) for precision in (DOUBLE, *MOVED)]
+        except Exception:  # not every graph can be computed in double precision
+            return found
+        # a value that several devices have is repeated
+        numbers = [np.resize(decode(array), decode(right).size) for array in wide if not isinstance(array, str)]
+        if len(numbers) != len(wide):
+            return found
+        exact, *moved = (each.astype(np.float64) for each in numbers)
+        # excuse_rounding handles what is not finite
+        with np.errstate(invalid="ignore", over="ignore"):
+            spread = np.fmax.reduce([np.abs(other - exact) for other in moved])
+        return excuse_rounding(got, right, found, Rounding(exact, spread))
+
+    def _compute_precisely(self, precision: int, slot: int, together: Sequence[int]) -> Array | str:
+        if precision not in self._precise:
+            self._precise[precision] = self.open(precision)
+        return self._precise[precision].evaluate(together)[together.index(slot)]
+
+
+def _replace_elements(got: Array, right: Array, places: NDArray[np.bool_]) -> Array:
+    """Returns `got` with the elements of `right` at some places of the flat array."""
+    size = ITEMSIZE[got.dtype]
+    mixed = np.where(places, view_elements(right.data, size), view_elements(got.data, size))
+    return Array(mixed.tobytes(), got.dtype, got.shape)

@@ -7,17 +7,13 @@ Started by `children.start_process` as `python -m vmapdbg.child.reduce.reducer R
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import json
 import pickle
-import select
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +21,12 @@ from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence, PackedGraph, pack_graph
 from vmapdbg.child.failures.lifeline import hold
 from vmapdbg.child.memory import read_buffer
-from vmapdbg.child.reduce.trial import Trial, build_graph, read_frame, write_frame
+from vmapdbg.child.reduce.trial import build_graph
+from vmapdbg.child.reduce.worker import HANGS, RUNS, Trial, Worker
 from vmapdbg.child.switches import find_changed
 from vmapdbg.diff.values import compare_output
 from vmapdbg.install import overlay
-from vmapdbg.install.job import Job, ReduceRequest, dump_record, load_request
+from vmapdbg.install.job import ReduceRequest, load_request
 from vmapdbg.install.patches import format_patches
 from vmapdbg.model.store import write_atomically
 
@@ -47,44 +44,8 @@ def main() -> None:
     write_atomically(request.output, json.dumps(result))
 
 
-_HANGS = "it hangs"
 _SHORTEST = 4.0
 """A graph hangs after this many seconds at least: a worker may have to start first."""
-
-
-class Worker:
-    """A process that runs graphs with the patches of one job; `request` is the reducer's request."""
-
-    def __init__(self, job: Job, request: ReduceRequest):
-        self.request = replace(request, job=job)
-        self.process: Any = None
-
-    def send(self, question: bytes) -> None:
-        if self.process is None:
-            command = [sys.executable, "-m", "vmapdbg.child.reduce.trial", dump_record(self.request)]
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-            )
-        with contextlib.suppress(BrokenPipeError):
-            write_frame(self.process.stdin, question)
-
-    def receive(self, seconds: float) -> Trial:
-        """Returns the outcome of the graph that was sent. It hangs if that takes longer than `seconds`."""
-        ready, _, _ = select.select([self.process.stdout], [], [], seconds)
-        if not ready:
-            self.close()
-            return Trial(_HANGS, (), ())
-        answer = read_frame(self.process.stdout)
-        if answer is None:
-            self.close()
-            return Trial("it died", (), ())
-        return pickle.loads(answer)
-
-    def close(self) -> None:
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-            self.process = None
 
 
 class Reducer:
@@ -93,7 +54,7 @@ class Reducer:
     def __init__(self, request: ReduceRequest):
         self.request = request
         jobs = [job for job in (request.job, request.other) if job is not None]
-        self.workers = [Worker(job, request) for job in jobs]
+        self.workers = [Worker(job, lints=request.by == "findings") for job in jobs]
         self.end = time.monotonic() + request.seconds
         self.tried = 0
         # of the schedule that is reduced: a smaller graph must differ by as much
@@ -164,7 +125,7 @@ class Reducer:
             if self.wanted is None:
                 continue
             # a smaller graph that runs much longer has another fault
-            if _HANGS not in str(self.wanted):
+            if HANGS not in str(self.wanted):
                 self.patience = min(self.request.hang, max(_SHORTEST, 5 * (time.monotonic() - start)))
             return evidence.schedule, whole, roots
         return None
@@ -251,12 +212,12 @@ class Reducer:
             contents[name] = read_buffer(u.buffer)
             return name
 
-        question = pickle.dumps((pack_graph(roots, keep), contents, self.switches))
+        graph = pickle.dumps(pack_graph(roots, keep))
         self.tried += 1
         if self.tried % 10 == 0:
             write_atomically(self.request.progress, f"{self.tried} graphs tried")
         for worker in self.workers:
-            worker.send(question)
+            worker.send(graph, contents, self.switches)
         one, *others = [worker.receive(self.patience) for worker in self.workers]
         if not others:
             from vmapdbg.child.reduce.wrong_alone import find_fault
@@ -271,10 +232,10 @@ def find_difference(one: Trial, other: Trial, kind: str, terms: int) -> Any:
     ends = one.end.partition(":")[0], other.end.partition(":")[0]
     if ends[0] != ends[1]:
         # a graph that both refuse for different reasons shows nothing
-        if kind == "kernels" or "it runs" not in ends:
+        if kind == "kernels" or RUNS not in ends:
             return None
         return one.end, other.end
-    if one.end != "it runs" or kind == "crash":
+    if one.end != RUNS or kind == "crash":
         return None
     if kind == "findings":
         only = [sorted({*a.codes} - {*b.codes}) for a, b in ((one, other), (other, one))]

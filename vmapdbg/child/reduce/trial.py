@@ -1,7 +1,8 @@
 """Runs graphs one after the other and reports the outcome of each: the worker of `bisect --reduce`. Runs in a child.
 
-Started as `python -m vmapdbg.child.reduce.trial REQUEST`. It reads pickled (graph, contents of its buffers, switches of
-tinygrad) from stdin and writes a pickled Trial to stdout for each. With `findings`, kernels are linted and do not run.
+A Worker starts it as `python -m vmapdbg.child.reduce.trial PATCHES TARGET`. It reads pickled (pickled PackedGraph,
+contents of its buffers, switches of tinygrad) from stdin and writes a pickled Trial to stdout for each. With a third
+argument, `lint`, kernels are linted and do not run.
 """
 
 from __future__ import annotations
@@ -9,11 +10,9 @@ from __future__ import annotations
 import functools
 import os
 import pickle
-import struct
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import IO, Any
+from typing import Any
 
 from vmapdbg.child.evidence.graphs import PackedGraph
 from vmapdbg.child.failures.diagnose import diagnose
@@ -24,10 +23,9 @@ from vmapdbg.child.listen.outputs import read_output
 from vmapdbg.child.listen.recorder import ObservingRecorder
 from vmapdbg.child.live import build_live_capture, listen, make_renderer
 from vmapdbg.child.memory import make_buffer
+from vmapdbg.child.reduce.worker import RUNS, Trial, read_frame, write_frame
+from vmapdbg.child.switches import find_changed
 from vmapdbg.install import overlay
-from vmapdbg.install.job import ReduceRequest, load_request
-from vmapdbg.install.patches import format_patches
-from vmapdbg.model.capture import Output
 from vmapdbg.model.wording import first_line
 
 _PERIOD = 0.05
@@ -36,42 +34,26 @@ _DEVICES: dict[Any, Any] = {"NPY": "PYTHON"}
 """Arrays of numpy are read-only, and their device runs no kernels: this device is used in its place."""
 
 
-@dataclass(frozen=True)
-class Trial:
-    """The outcome of one graph: how it ended (`it runs`, or an error), the keys of its kernels, its outputs as in a
-    capture (None: no buffer), and the codes of its findings. `raised_at` says where tinygrad raised an error, see
-    `place_of`. `sizes` are the elements of the outputs' buffers: fewer than the output has if it repeats elements."""
-
-    end: str
-    keys: tuple[str, ...]
-    values: tuple[Output | None, ...]
-    codes: tuple[str, ...] = ()
-    raised_at: tuple[str | None, ...] = ()
-    sizes: tuple[int, ...] = ()
-
-
 def main() -> None:
-    request = load_request(ReduceRequest, sys.argv[1])
-    job = request.job
-    assert job.patches is not None
-    overlay.install(format_patches(job.patches))
+    patches, target, *lints = sys.argv[1:]
+    overlay.install(patches)
     lint = None
-    if request.by == "findings":
+    if lints:
         recorder = ObservingRecorder()
         listen(recorder)
-        lint = functools.partial(lint_recorded, recorder, job.target)
+        lint = functools.partial(lint_recorded, recorder, target)
     from tinygrad.helpers import Context
 
     # the fusion patches decide by the target
-    overlay.get_state().find_renderer = functools.partial(make_renderer, job.target)
+    overlay.get_state().find_renderer = functools.partial(make_renderer, target)
     Watcher(lambda text: None, period=_PERIOD).start()
     # stdout is for answers only
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     while (asked := read_frame(sys.stdin.buffer)) is not None:
         graph, contents, switches = pickle.loads(asked)
-        with Context(**switches):
-            trial = try_graph(graph, contents, lint)
+        with Context(**find_changed(switches)):
+            trial = try_graph(pickle.loads(graph), contents, lint)
         write_frame(answers, pickle.dumps(trial))
 
 
@@ -83,19 +65,6 @@ def lint_recorded(recorder: ObservingRecorder, target: str) -> tuple[str, ...]:
     recorder.forget()
     findings = lint_capture(build_live_capture(records, target))
     return tuple(sorted({finding.code for finding in findings}))
-
-
-def read_frame(stream: IO[bytes]) -> bytes | None:
-    head = stream.read(8)
-    if len(head) < 8:
-        return None
-    (length,) = struct.unpack("<q", head)
-    return stream.read(length)
-
-
-def write_frame(stream: IO[bytes], data: bytes) -> None:
-    stream.write(struct.pack("<q", len(data)) + data)
-    stream.flush()
 
 
 def try_graph(
@@ -110,12 +79,12 @@ def try_graph(
         items, variables = tensors[0].schedule_with_vars(*tensors[1:])
         keys = tuple(item.ast.key.hex() for item in items)
         if lint is not None:
-            return Trial("it runs", keys, (), lint())
+            return Trial(RUNS, keys, (), lint())
         from tinygrad.engine.realize import run_schedule
 
         run_schedule(items, variables)
         sizes = tuple(tensor.uop.base.size for tensor in tensors)
-        return Trial("it runs", keys, tuple(map(read_output, tensors)), sizes=sizes)
+        return Trial(RUNS, keys, tuple(map(read_output, tensors)), sizes=sizes)
     except (Exception, EndlessRewrite) as error:  # any error of the scheduler is an outcome
         return Trial(f"{type(error).__name__}: {first_line(error)}", (), (), raised_at=place_of(error))
 

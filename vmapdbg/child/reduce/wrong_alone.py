@@ -14,7 +14,7 @@ from vmapdbg.child.evidence.packer import CannotPack, Packer
 from vmapdbg.child.evidence.sizes import find_variables
 from vmapdbg.child.listen.outputs import sample_values
 from vmapdbg.child.memory import read_buffer
-from vmapdbg.child.reduce.trial import Trial
+from vmapdbg.child.reduce.worker import RUNS, Trial
 from vmapdbg.diff.values import compare_output
 from vmapdbg.model.capture import Output
 from vmapdbg.values.numbers import Array
@@ -28,7 +28,7 @@ VALUES = "values"
 def find_fault(trial: Trial, roots: Sequence[UOp], wanted: Any = None) -> Any:
     """Returns the fault that a smaller graph must also show: how it ended and where, or `values` if it runs and its
     values differ from the numpy reference. None if it is right or unknown, or another fault is `wanted`."""
-    if trial.end != "it runs":
+    if trial.end != RUNS:
         return trial.end.partition(":")[0], trial.raised_at
     if wanted not in (None, VALUES):
         return None

@@ -66,17 +66,12 @@ def report_untimed(*captures: Capture) -> None:
 _HUNG = frozenset({"ChildDied", "EndlessRewrite"})
 
 
-def end_after(capture: Capture) -> None:
-    """Ends the command if the snippet failed, with the exit code of its failure. Its traceback is on stderr already."""
+def end_after(capture: Capture, names_status: bool = True) -> None:
+    """Ends the command if the snippet failed, with the exit code of its failure. Its traceback is on stderr already.
+    With `names_status`, says which status the snippet exited with."""
     close_pager()
-    if capture.error is not None and capture.error.type == "SystemExit":
+    if names_status and capture.error is not None and capture.error.type == "SystemExit":
         say(f"{capture.snippet} exited with status {capture.error.message}")
-    end_if_failed(capture)
-
-
-def end_if_failed(capture: Capture) -> None:
-    """Does the same, and leaves out the message about the snippet's exit status."""
-    close_pager()
     status = exit_code_of(capture)
     if status:
         sys.exit(status)
@@ -122,48 +117,21 @@ def set_display(**changed: Any) -> None:
     _get_meta()[_DISPLAY] = replace(get_display(), **changed)
 
 
-def _take_colour(_: click.Context, __: click.Parameter, value: Colour | None) -> None:
+def _take_option(_: click.Context, option: click.Parameter, value: Any) -> None:
+    # None does not reset it: the option may be given before the subcommand
     if value is not None:
-        set_display(colour=value)
-
-
-def _take_width(_: click.Context, __: click.Parameter, value: int | None) -> None:
-    if value is not None:
-        set_display(width=value)
-
-
-def _take_no_pager(_: click.Context, __: click.Parameter, value: bool) -> None:
-    # False does not reset it: the option may be given before the subcommand
-    if value:
-        set_display(paged=False)
-
-
-_colour_option = click.option(
-    "--color",
-    type=click.Choice(["auto", "always", "never"]),
-    expose_value=False,
-    callback=_take_colour,
-    help="Colours.  [default: auto, on a terminal without NO_COLOR]",
-)
-_width_option = click.option(
-    "--width",
-    type=click.IntRange(min=_NARROWEST),
-    expose_value=False,
-    callback=_take_width,
-    help="Columns.  [default: those of the terminal]",
-)
-_pager_option = click.option(
-    "--no-pager",
-    is_flag=True,
-    expose_value=False,
-    callback=_take_no_pager,
-    help="Print to the terminal at once, not through $PAGER (less -FRX).",
-)
+        set_display(**{str(option.name): value})
 
 
 def display_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Gives a command the options about printing. The tool has them, too: `vmapdbg --width 80 show F`."""
-    return _colour_option(_width_option(_pager_option(command)))
+    option = functools.partial(click.option, expose_value=False, callback=_take_option)
+    colours = click.Choice(["auto", "always", "never"])
+    colour = option("--color", "colour", type=colours, help="Colours.  [default: auto, on a terminal without NO_COLOR]")
+    width = option("--width", type=click.IntRange(min=_NARROWEST), help="Columns.  [default: those of the terminal]")
+    pager_help = "Print to the terminal at once, not through $PAGER (less -FRX)."
+    pager = option("--no-pager", "paged", flag_value=False, default=None, help=pager_help)
+    return colour(width(pager(command)))
 
 
 def print_json(document: Any) -> None:
@@ -185,17 +153,16 @@ def make_console(stderr: bool = False) -> Any:
     file = None
     if not stderr:
         file = display.file or start_pager(display)
-    more: dict[str, Any] = {"file": file, "width": display.width}
+    more: dict[str, Any] = {}
     if display.colour == "always":
-        more |= {"force_terminal": True, "no_color": False}
+        more = {"force_terminal": True, "no_color": False}
+        if os.environ.get("TERM", "").lower() in ("dumb", "unknown"):
+            # use the colours that every terminal has
+            more["color_system"] = "standard"
     if display.colour == "never":
-        more |= {"color_system": None}
-    console = LegibleConsole(stderr=stderr, highlight=False, markup=False, emoji=False, **more)
-    if display.colour == "always" and console.color_system is None:
-        # TERM is unset or "dumb": use the colours that every terminal has
-        more["color_system"] = "standard"
-        console = LegibleConsole(stderr=stderr, highlight=False, markup=False, emoji=False, **more)
-    return console
+        more = {"color_system": None}
+    plain = {"highlight": False, "markup": False, "emoji": False}
+    return LegibleConsole(stderr=stderr, file=file, width=display.width, **plain, **more)
 
 
 # *** the pager
@@ -243,14 +210,11 @@ def start_pager(display: Display) -> Any:
     context = click.get_current_context(silent=True)
     if context is None:
         return None
-    if _PAGER not in context.meta:
-        command = choose_pager(display)
-        if command is None:
-            return None
+    if _PAGER not in context.meta and (command := choose_pager(display)) is not None:
         sys.stdout.flush()
         context.meta[_PAGER] = Pager(command)
         context.call_on_close(close_pager)
-    return context.meta[_PAGER]
+    return context.meta.get(_PAGER)
 
 
 def close_pager() -> None:
@@ -285,15 +249,19 @@ Progress = Callable[[str], object]
 """Gets a line about the progress of the work."""
 
 
+def drop_progress(line: str) -> None:
+    """Shows nothing."""
+
+
 @contextlib.contextmanager
-def show_progress(text: str, wait: bool = False) -> Generator[Progress | None]:
+def show_progress(text: str, wait: bool = False) -> Generator[Progress]:
     """Shows `text` on stderr while the block runs, with the lines that the block passes to the function it gets. The
-    function is None if stderr is no terminal. Nothing stays on the screen.
+    function is `drop_progress` if stderr is no terminal. Nothing stays on the screen.
 
     With `wait`, nothing is shown before the first line: until then the snippet uses the terminal.
     """
     if not sys.stderr.isatty():
-        yield None
+        yield drop_progress
         return
     console = make_console(stderr=True)
     with contextlib.ExitStack() as stack:
@@ -312,14 +280,8 @@ def show_progress(text: str, wait: bool = False) -> Generator[Progress | None]:
         yield progress
 
 
-def count_runs(progress: Progress | None, most: int | None = None) -> Callable[[], None]:
+def count_runs(progress: Progress, most: int | None = None) -> Callable[[], object]:
     """Returns a function to call after each run, which shows how many runs are done, of at most `most` if known."""
     counted = itertools.count(1)
     of_most = "" if most is None else f" of {most}"
-
-    def count() -> None:
-        done = next(counted)
-        if progress is not None:
-            progress(f"{done}{of_most} runs")
-
-    return count
+    return lambda: progress(f"{next(counted)}{of_most} runs")

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeGuard
 
-from vmapdbg.commands.shared.children import Streams, run_job
+from vmapdbg.commands.shared.children import import_meanwhile, run_job
 from vmapdbg.commands.shared.console import report_death, report_untimed, say, say_once, show_progress
 from vmapdbg.commands.shared.options import JobOptions, list_names
 from vmapdbg.commands.shared.settings import Settings, find_settings
@@ -46,18 +46,15 @@ print(*sys.version_info[:2], spec is not None and spec.origin is not None)"""
 # *** captures
 
 
-def load_or_run(snippet: str | None, options: JobOptions, times: bool = False, quiet_stdout: bool = True) -> Capture:
+def load_or_run(snippet: str | None, given: JobOptions, times: bool = False, quiet_stdout: bool = True) -> Capture:
     """Returns the capture of a saved file, or of a run of the snippet. With `times` its launches are timed. What the
     snippet prints goes to stderr, or with `quiet_stdout=False` to stdout.
 
     Raises Failure for a saved capture with an option that cannot change it.
     """
     if is_saved(snippet):
-        if times:
-            raise Failure(f"{snippet} is a saved capture: it takes no arguments and no --time")
-        refuse_options(snippet, options)
-        return load_capture(snippet)
-    capture = capture_job(replace(make_job(snippet, options), times=times), quiet_stdout)
+        return load_saved(snippet, given, times)
+    capture = capture_job(replace(make_job(snippet, given), times=times), quiet_stdout)
     if times:
         report_untimed(capture)
     return capture
@@ -68,23 +65,25 @@ def is_saved(snippet: str | None) -> TypeGuard[str]:
     return snippet is not None and snippet.endswith(".json")
 
 
-def refuse_options(saved: str, options: JobOptions) -> None:
-    """Raises Failure if options are given: they cannot change a saved capture."""
-    if options.arguments:
-        raise Failure(f"{saved} is a saved capture: it takes no arguments and no --time")
-    if options.code is not None:
+def load_saved(file: str, given: JobOptions, times: bool = False) -> Capture:
+    """Reads a saved capture. Raises Failure if options are given, because they cannot change it."""
+    if times or given.arguments:
+        raise Failure(f"{file} is a saved capture: it takes no arguments and no --time")
+    if given.code is not None:
         # refuses two snippets
-        file_of_code(saved, options.code)
-    if any(value is not None for value in vars(options).values()):
-        raise Failure(f"{saved} is a saved capture: it was made with its own patches, target and tinygrad")
+        file_of_code(file, given.code)
+    if given.values:
+        raise Failure(f"{file} is a saved capture: it was made with its own patches, target and tinygrad")
+    return load_capture(file)
 
 
 def capture_job(job: Job, quiet_stdout: bool = True) -> Capture:
     """Runs the job. With `quiet_stdout` what the snippet prints goes to stderr, because stdout carries data."""
-    streams = Streams(stdout=sys.stderr.fileno() if quiet_stdout else None)
+    stdout = sys.stderr.fileno() if quiet_stdout else None
     with show_progress(f"working on {job.snippet}", wait=True) as progress:
         # this module takes a third of a second to import
-        capture = run_job(job, streams, ["vmapdbg.page.text.capture"], progress=progress, shadow=True)
+        import_meanwhile("vmapdbg.page.text.capture")
+        capture = run_job(job, stdout, progress=progress, shadow=True)
     refuse_overlay_error(capture)
     report_death(capture)
     capture = add_findings(capture)
@@ -125,49 +124,36 @@ def report_mistakes(findings: Iterable[Finding]) -> None:
 # *** the job
 
 
-def make_job(snippet: str | None, options: JobOptions) -> Job:
+def make_job(snippet: str | None, given: JobOptions) -> Job:
     """Returns the job for a snippet, and remembers it. Without a snippet, returns the remembered job with the given
     options in place of its own. Its tinygrad is chosen: see `choose_tinygrad`. Raises Failure."""
-    return choose_tinygrad(make_open_job(snippet, options), options.patches)
+    return choose_tinygrad(make_open_job(snippet, given), given.patches)
 
 
-def make_open_job(snippet: str | None, options: JobOptions) -> Job:
+def make_open_job(snippet: str | None, given: JobOptions) -> Job:
     """Does the same, and leaves open which tinygrad the job runs on."""
-    snippet, typed = file_of_code(snippet, options.code)
+    snippet, typed = file_of_code(snippet, given.code)
     if snippet is not None:
         check_snippet(snippet)
-        job = apply_options(apply_settings(Job(snippet, typed=typed)), options)
+        job = apply_options(apply_settings(Job(snippet, typed=typed)), given)
         remember_job(job)
         return job
     job = recall_job()
     check_snippet(job.snippet)
-    job = apply_options(job, options)
+    job = apply_options(job, given)
     say(f"using {job.snippet}, from the last show{describe_job_options(job)}")
     return job
 
 
-def add_arguments(options: JobOptions, arguments: tuple[str, ...]) -> JobOptions:
-    """Returns the options with arguments for the snippet in front of the arguments after `--`."""
-    if not arguments:
-        return options
-    return replace(options, arguments=(*arguments, *(options.arguments or ())))
-
-
-def apply_options(job: Job, options: JobOptions) -> Job:
+def apply_options(job: Job, given: JobOptions) -> Job:
     """Returns the job with the given options."""
-    given = {name: value for name, value in vars(options).items() if value is not None and name != "code"}
-    return replace(job, **given)
+    return replace(job, **replace(given, code=None).values)
 
 
 def apply_settings(job: Job) -> Job:
     """Returns the job with the settings in the pyproject.toml of its snippet."""
     settings = find_settings(job.snippet)
-    return replace(
-        job,
-        target=settings.target or job.target,
-        patches=job.patches if settings.patches is None else settings.patches,
-        timeout=settings.timeout,
-    )
+    return apply_options(job, JobOptions(settings.target, settings.patches, settings.timeout))
 
 
 def describe_job_options(job: Job) -> str:
@@ -186,16 +172,16 @@ def describe_job_options(job: Job) -> str:
     return format_known(" with {}", " ".join(given))
 
 
-def name_of(snippet: str | None, options: JobOptions) -> str | None:
+def name_of(snippet: str | None, given: JobOptions) -> str | None:
     """Returns the given SNIPPET, else the remembered snippet; None for code after -c. Raises NothingRemembered."""
-    if snippet is None and options.code is None:
+    if snippet is None and given.code is None:
         return recall_job().snippet
     return snippet
 
 
-def settings_for(snippet: str | None, options: JobOptions) -> Settings:
+def settings_for(snippet: str | None, given: JobOptions) -> Settings:
     """Returns the settings for the given SNIPPET, or for the remembered snippet. Raises Failure."""
-    return find_settings(name_of(snippet, options) or "-c")
+    return find_settings(name_of(snippet, given) or "-c")
 
 
 def check_snippet(snippet: str) -> None:

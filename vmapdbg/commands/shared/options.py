@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -21,6 +20,8 @@ from vmapdbg.model.store import load_capture
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from vmapdbg.page.view import Selected, View
+
     ParamType = click.ParamType[Any]
 else:
     # before click 8.5 it takes no type argument
@@ -29,6 +30,9 @@ else:
 _WORDS = "vmapdbg.words"
 """The words typed so far, in the `meta` of the context: click parses nothing while an option waits for its value."""
 _ARGUMENTS = "vmapdbg.arguments"
+
+F = TypeVar("F", bound=Callable[..., Any])
+Decorator = Callable[[Any], Any]
 
 # *** completion
 
@@ -66,20 +70,21 @@ def offer_baselines(context: click.Context, option: click.Parameter, incomplete:
     return named or offer_files(context, option, incomplete)
 
 
-def offer_kernels(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Completes the name of a kernel: of the saved capture on the command line, or of the last run."""
-    return offer(known_names(context)["kernels"], incomplete)
+def offer_known(*kinds: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """Returns what completes names of these kinds (`kernels`, `lines`): of the saved capture on the command line, or of
+    the last run."""
+
+    def complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        names = known_names(context)
+        return offer([name for kind in kinds for name in names[kind]], incomplete)
+
+    return complete
 
 
-def offer_lines(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Completes a line that made kernels."""
-    return offer(known_names(context)["lines"], incomplete)
-
-
-def offer_subjects(context: click.Context, option: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Completes the SUBJECT of `why`, or a file."""
-    names = known_names(context)
-    return offer([*names["kernels"], *names["lines"]], incomplete) or offer_files(context, option, incomplete)
+def offer_subjects(context: click.Context, argument: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Completes the SUBJECT of `why`: a kernel, a line, or a file."""
+    names = offer_known("kernels", "lines")(context, argument, incomplete)
+    return names or offer_files(context, argument, incomplete)
 
 
 def known_names(context: click.Context) -> dict[str, list[str]]:
@@ -163,66 +168,77 @@ class SecondsType(click.FloatRange):
 
 # *** options that several commands have
 
-snippet_argument = click.argument("snippet", required=False, shell_complete=offer_files)
-arguments_argument = click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+snippet = click.argument("snippet", required=False, shell_complete=offer_files)
+arguments = click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+times = click.option("--time", "times", is_flag=True, help="Run what stays lazy, too, and time every launch.")
 
 
-def json_option(help_text: str) -> Callable[[Any], Any]:
+def json(help_text: str) -> Decorator:
     return click.option("--json", "as_json", is_flag=True, help=help_text)
 
 
-def baseline_option(help_text: str, **more: Any) -> Callable[[Any], Any]:
+def baseline(help_text: str, **more: Any) -> Decorator:
     return click.option("--baseline", shell_complete=offer_baselines, help=help_text, **more)
 
 
-def output_option(help_text: str, *names: str, required: bool = False) -> Callable[[Any], Any]:
+def output(help_text: str, *names: str, required: bool = False) -> Decorator:
     """Makes the option for a file to write, -o unless it has other `names`."""
     kind = click.Path(path_type=Path)
     return click.option(*(names or ("-o", "--output")), type=kind, required=required, help=help_text)
 
 
-def patches_option(help_text: str, default: str | None = None) -> Callable[[Any], Any]:
+def patches(help_text: str, default: str | None = None) -> Decorator:
     return click.option("--patches", type=PatchesType(), default=default, shell_complete=offer_patches, help=help_text)
 
 
-def target_option(help_text: str) -> Callable[[Any], Any]:
+def target(help_text: str) -> Decorator:
     return click.option("--target", type=click.Choice(list(TARGETS)), help=f"{help_text}  [default: {DEFAULT_TARGET}]")
 
 
-tinygrad_option = click.option(
-    "--tinygrad",
-    "tree",
-    metavar="VERSION|PATH|PATH@REV",
-    shell_complete=offer_files,
-    help="Look at this tinygrad: a release, a checkout, or a revision of one.  [default: what Python imports here]",
-)
-python_option = click.option(
-    "--python",
-    metavar="PATH",
-    shell_complete=offer_files,
-    help="Run the snippet with this interpreter, which needs tinygrad and nothing of ours.",
-)
+def tinygrad(command: F) -> F:
+    """Gives a command the options --tinygrad and --python."""
+    tree = click.option(
+        "--tinygrad",
+        "tree",
+        metavar="VERSION|PATH|PATH@REV",
+        shell_complete=offer_files,
+        help="Look at this tinygrad: a release, a checkout, or a revision of one.  [default: what Python imports here]",
+    )
+    python = click.option(
+        "--python",
+        metavar="PATH",
+        shell_complete=offer_files,
+        help="Run the snippet with this interpreter, which needs tinygrad and nothing of ours.",
+    )
+    return tree(python(command))
+
 
 # *** the options of a job
 
 
 @dataclass(frozen=True)
 class JobOptions:
-    """The options of a job, as given. None: the value of the remembered job, or the default."""
+    """The options of a job. None: the value of the remembered job, or the default."""
 
-    target: str | None
-    patches: Patches | None
-    timeout: float | None
+    target: str | None = None
+    patches: Patches | None = None
+    timeout: float | None = None
     tree: str | None = None
     python: str | None = None
-    arguments: tuple[str, ...] | None = None
-    """The arguments for the snippet, after `--`."""
     code: str | None = None
     """Python code in place of a snippet."""
+    arguments: tuple[str, ...] | None = None
+    """The arguments for the snippet."""
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The options that the user gave, by name."""
+        return {name: value for name, value in vars(self).items() if value is not None}
 
 
 class SnippetCommand(click.Command):
-    """A command that takes a snippet. What follows `--` are the snippet's arguments, not the command's."""
+    """A command with a snippet and the options `of_job`, which it gets as one JobOptions, `given`. The words after
+    `--` are arguments for the snippet, and so are the words that the argument `arguments` takes."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[_WORDS] = tuple(args)
@@ -232,33 +248,81 @@ class SnippetCommand(click.Command):
             args = args[:end]
         return super().parse_args(ctx, args)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        before = ctx.params.pop("arguments", ())
+        if before or _ARGUMENTS in ctx.meta:
+            ctx.params["arguments"] = (*before, *ctx.meta.get(_ARGUMENTS, ()))
+        ctx.params["given"] = _take_fields(JobOptions, ctx.params)
+        if "show_all" in ctx.params:
+            ctx.params["part"] = _take_fields(Part, ctx.params)
+        return super().invoke(ctx)
+
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         pieces = [piece for piece in super().collect_usage_pieces(ctx) if not piece.startswith("[ARGUMENTS]")]
         return [*pieces, "[-- ARGUMENTS]"]
 
 
-def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command the options of a job. It gets them as `options`, one JobOptions. Its class is SnippetCommand."""
+def of_job(command: F) -> F:
+    """Gives a SnippetCommand the options of a job."""
+    code = click.option("-c", "code", metavar="CODE", help="Python code in place of SNIPPET; - reads it from stdin.")
+    spec = patches("Which patches are on: all, none, or a list such as all,-close-ranges.  [default: all]")
+    timeout = click.option("--timeout", type=SecondsType(), help="Stop the snippet after this many seconds.")
+    return code(target("Render source for it.")(spec(tinygrad(timeout(command)))))
 
-    @click.option("-c", "code", metavar="CODE", help="Python code in the place of SNIPPET; - reads it from stdin.")
-    @target_option("Render source for it.")
-    @patches_option("Which patches are on: all, none, or a list such as all,-close-ranges.  [default: all]")
-    @tinygrad_option
-    @python_option
-    @click.option("--timeout", type=SecondsType(), help="Stop the snippet after this many seconds.")
-    @functools.wraps(command)
-    def take_options(
-        *args: Any,
-        target: str | None,
-        patches: Patches | None,
-        timeout: float | None,
-        tree: str | None,
-        python: str | None,
-        code: str | None,
-        **more: Any,
-    ) -> Any:
-        arguments = click.get_current_context().meta.get(_ARGUMENTS)
-        options = JobOptions(target, patches, timeout, tree, python, arguments, code)
-        return command(*args, options=options, **more)
 
-    return take_options
+# *** the part of a report
+
+
+@dataclass(frozen=True)
+class Part:
+    """The part of a report or a diff to print. `schedule`, `kernel` and `line` are None if they are not given. Raises
+    Failure for a kernel and a line."""
+
+    schedule: int | Literal["all"] | None
+    kernel: str | None
+    line: str | None
+    show_all: bool
+
+    def __post_init__(self) -> None:
+        if self.kernel is not None and self.line is not None:
+            raise Failure("--kernel and --line: choose one")
+
+    @property
+    def number(self) -> int | None:
+        """The index of the schedule, if the user names one."""
+        return self.schedule if isinstance(self.schedule, int) else None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no option selects a part, or all."""
+        return not self.show_all and all(option is None for option in (self.schedule, self.kernel, self.line))
+
+    def select(self, view: View) -> list[Selected] | None:
+        """Returns the kernel or the line, None if neither is given. Raises Failure if the view does not have it."""
+        from vmapdbg.page.view import select_kernels, select_line
+
+        if self.kernel is not None:
+            return select_kernels(view, self.kernel, self.number)
+        if self.line is not None:
+            return select_line(view, self.line, self.number)
+        return None
+
+
+def of_part(command: F) -> F:
+    """Gives a SnippetCommand the options of a Part, which it gets as `part`."""
+    number = click.option("--schedule", type=ScheduleType(), help="Print only this schedule, or all of them.")
+    name = offer_known("kernels")
+    kernel = click.option("--kernel", shell_complete=name, metavar="NAME|N", help="Print only this kernel.")
+    place = offer_known("lines")
+    line_help = "Print only what this line of the snippet made."
+    line = click.option("--line", shell_complete=place, metavar="FILE:N", help=line_help)
+    whole = click.option("--all", "show_all", is_flag=True, help="Print all: every node, and what did not change.")
+    return number(kernel(line(whole(command))))
+
+
+R = TypeVar("R", JobOptions, Part)
+
+
+def _take_fields(record: type[R], values: dict[str, Any]) -> R:
+    """Takes the fields of a record out of `values`, and returns the record."""
+    return record(**{field.name: values.pop(field.name, None) for field in fields(record)})

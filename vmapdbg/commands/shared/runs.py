@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vmapdbg import __version__
-from vmapdbg.commands.shared.children import run_many, run_quietly
+from vmapdbg.commands.shared.children import import_meanwhile, run_many, run_quietly
 from vmapdbg.commands.shared.console import count_runs, report_untimed, say, show_progress
 from vmapdbg.commands.shared.jobs import (
     add_findings,
@@ -78,7 +78,7 @@ class Sides:
     same_lines: dict[str, str] = field(default_factory=dict[str, str])
 
 
-def make_sides(snippet: str | None, baseline: str | None, options: JobOptions, times: bool = False) -> Sides:
+def make_sides(snippet: str | None, baseline: str | None, given: JobOptions, times: bool = False) -> Sides:
     """Returns a snippet and its baseline.
 
     `snippet` is None for the remembered one, or a saved capture if the baseline is one, too. `baseline` is None if the
@@ -90,7 +90,7 @@ def make_sides(snippet: str | None, baseline: str | None, options: JobOptions, t
         if not is_saved(baseline):
             raise Failure("a saved capture is compared with another one: vmapdbg diff before.json after.json")
         return load_sides(baseline, snippet)
-    job = replace(make_job(snippet, options), values=True, times=times)
+    job = replace(make_job(snippet, given), values=True, times=times)
     baseline = baseline or choose_baseline(job)
     before, after = run_beside(job, baseline)
     if is_saved(baseline):
@@ -98,21 +98,21 @@ def make_sides(snippet: str | None, baseline: str | None, options: JobOptions, t
     return Sides(capture_of(before, job), capture_of(after, job), (decode(before.stdout), decode(after.stdout)))
 
 
-def make_edits(before: str, after: str, options: JobOptions, times: bool = False) -> Sides:
+def make_edits(before: str, after: str, given: JobOptions, times: bool = False) -> Sides:
     """Returns two snippets, or two saved captures, as the two sides. With `times` the launches of both sides are timed.
     Raises Failure."""
     if times:
         refuse_saved(before, after)
     if is_saved(before) and is_saved(after):
-        if any(value is not None for value in vars(options).values()):
+        if given.values:
             raise Failure("saved captures were made with their own patches, target and tinygrad")
         return load_sides(before, after)
     if is_saved(before):
-        return make_sides(after, before, options)
+        return make_sides(after, before, given)
     if is_saved(after):
         raise Failure(f"{after} is a saved capture, which can only be the before: vmapdbg diff {after} {before}")
     check_snippet(before)
-    job = replace(make_job(after, options), values=True, times=times)
+    job = replace(make_job(after, given), values=True, times=times)
     other = replace(job, snippet=before)
     # read before the runs, because the user may edit the files meanwhile
     texts = read_text(before), read_text(after)
@@ -190,7 +190,8 @@ def run_both(before: Job, after: Job, name: str) -> list[Run]:
     if after.times:
         return run_timed((before, after), f"{name} on both sides" if is_one else name)
     with show_progress(f"running {name} twice" if is_one else f"running {name}") as progress:
-        return run_many((before, after), most=2, imports=_IMPORTS, progress=progress)
+        import_meanwhile(*_IMPORTS)
+        return run_many((before, after), most=2, progress=progress)
 
 
 # *** which baseline
@@ -240,7 +241,7 @@ def _with_other_tree(job: Job, baseline: str, no_patches: PatchError) -> Job:
 # *** each state of the patches
 
 
-def capture_states(snippet: str | None, options: JobOptions, times: bool) -> list[tuple[PatchState, Capture]]:
+def capture_states(snippet: str | None, given: JobOptions, times: bool) -> list[tuple[PatchState, Capture]]:
     """Runs the snippet, or the last one, with all patches on, with none, and without each of them.
 
     Timed runs run in turn. What the snippet prints with all patches on goes to stderr; so does a line about each other
@@ -248,9 +249,9 @@ def capture_states(snippet: str | None, options: JobOptions, times: bool) -> lis
     """
     if is_saved(snippet):
         raise Failure(f"{snippet} is a saved capture, of one state of the patches: --patches-all runs a snippet")
-    if options.patches is not None:
+    if given.patches is not None:
         raise Failure("--patches and --patches-all: choose one")
-    job = replace(make_job(snippet, replace(options, patches=ALL)), times=times)
+    job = replace(make_job(snippet, replace(given, patches=ALL)), times=times)
     states = list_states()
     jobs = [replace(job, patches=state.patches) for state in states]
     if times:
@@ -299,8 +300,7 @@ def run_timed(jobs: Sequence[Job], name: str) -> list[Run]:
     with show_progress(f"timing {name}") as progress:
         for turn in range(_TIMED_RUNS):
             for runs, job in zip(runs_of_jobs, jobs, strict=True):
-                if progress is not None:
-                    progress(f"turn {turn + 1} of {_TIMED_RUNS}")
+                progress(f"turn {turn + 1} of {_TIMED_RUNS}")
                 if all(run.capture is not None and run.capture.error is None for run in runs):
                     runs.append(run_quietly(job))
     return [_join_runs(runs) for runs in runs_of_jobs]

@@ -14,6 +14,7 @@ from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.page.check_sentences import (
     NOT_WRITTEN,
     REPLAYED,
+    STOCK_RUNS,
     bracket_pattern,
     describe_lost,
     describe_maker,
@@ -97,6 +98,8 @@ def _print_schedule(page: Page, capture: Capture, report: CheckReport, check: Sc
     page.add((name_check(check), "bold"), page.places.format(check.line, "  {}"))
     if check.failed is not None:
         _print_failure(page, index, check)
+        if check.stock_runs:
+            page.add(STOCK_RUNS, indent=2)
     for sentence, line in describe_left_out(check):
         page.add((sentence, ALERT), page.place(line), indent=2)
     for output in check.wrong:
