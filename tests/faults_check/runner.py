@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.faults.runner import FILE, Laboratory, find_line
-from vmapdbg.child.evidence.observed import ObservedCollector
+from vmapdbg.child.evidence.collector import Collector
 from vmapdbg.model.data import to_data
 
 
@@ -46,7 +46,7 @@ def run(folder: Path, names: list[str]) -> None:
     from tests.faults.table import FAULTS
 
     recorder = laboratory.recorder
-    collector = ObservedCollector(folder, recorder)
+    collector = Collector(folder, recorder)
     collector.watch(tinygrad.tensor)
     lazy = runner.schedule_lazy
     # check runs what the snippet leaves lazy

@@ -20,7 +20,7 @@ from tinygrad.uop.ops import PatternMatcher, UOp, UPat
 from tinygrad_overlay import _patching
 from tinygrad_overlay._patching import Change, Changes, UnknownShape
 
-from vmapdbg.child.evidence.observed import ObservedCollector
+from vmapdbg.child.evidence.collector import Collector
 from vmapdbg.child.listen.outputs import note_values
 from vmapdbg.child.listen.recorder import ObservingRecorder
 from vmapdbg.install import overlay
@@ -235,7 +235,7 @@ def broken_tensor(**changed: Any) -> Any:
 OBSERVERS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "values": (lambda _: note_values(broken_tensor(realize=other), int, print), "Tensor.realize"),
     "evidence": (
-        lambda folder: ObservedCollector(folder, ObservingRecorder()).watch(broken_tensor(realize=other)),
+        lambda folder: Collector(folder, ObservingRecorder()).watch(broken_tensor(realize=other)),
         "Tensor.realize",
     ),
 }
@@ -261,7 +261,7 @@ def changed_name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 def test_evidence_goes_without_what_has_another_shape(changed_name: str, tmp_path: Path) -> None:
     """Calls of `Tensor.realize` are watched all the same, and the tool says what it did not see."""
     recorder = ObservingRecorder()
-    ObservedCollector(tmp_path, recorder).watch(broken_tensor(realize=tinygrad.Tensor.realize))
+    Collector(tmp_path, recorder).watch(broken_tensor(realize=tinygrad.Tensor.realize))
     assert any(f"{changed_name} is not what tinygrad 0.12.0 has there" in line for line in recorder.lost)
 
 
@@ -270,4 +270,4 @@ def test_evidence_on_the_overlay_refuses_another_shape(changed_name: str, tmp_pa
     recorder = ObservingRecorder()
     recorder.is_strict = True
     with pytest.raises(OverlayError, match=f"{re.escape(changed_name)} is not what"):
-        ObservedCollector(tmp_path, recorder).watch(broken_tensor(realize=tinygrad.Tensor.realize))
+        Collector(tmp_path, recorder).watch(broken_tensor(realize=tinygrad.Tensor.realize))

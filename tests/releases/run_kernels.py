@@ -18,7 +18,7 @@ def compare(ast: Any, uops: Any) -> dict[str, Any]:
     from vmapdbg.child.compare import linear_fault
     from vmapdbg.child.compare.kernel_rerun import WrongBuffer
     from vmapdbg.child.evidence.graphs import KernelRun, WrittenBuffer
-    from vmapdbg.child.evidence.kernel_packer import pack_kernel
+    from vmapdbg.child.evidence.loop_packer import pack_kernel
     from vmapdbg.child.program.emulator import keep_program
     from vmapdbg.child.program.linear_reader import read_memories
     from vmapdbg.child.program.programs import count_steps

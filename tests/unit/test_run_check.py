@@ -74,7 +74,8 @@ def make_folder(path: Path) -> SuiteFolder:
 def make_evidence(folder: SuiteFolder, data: bytes, got: bytes) -> Evidence:
     graph = Graph([Node("buffer", "uchar", (len(data),)), Node("neg", "uchar", (len(data),), (0,))], [1])
     graph.inputs[0] = (folder.keep_data(data),)
-    return Evidence(0, "model.py:3", reference=graph, values=[folder.keep_data(got)])
+    held = Graph([Node("buffer", "uchar", (len(got),))], inputs={0: (folder.keep_data(got),)})
+    return Evidence(0, "model.py:3", {"asked": graph, "got": held}, outputs={0: 0})
 
 
 def test_evidence_is_handed_on_whole_and_nothing_of_it_stays(tmp_path: Path) -> None:

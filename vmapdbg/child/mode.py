@@ -22,7 +22,7 @@ from vmapdbg.install.patches import format_patches
 from vmapdbg.model import capture as model
 
 if TYPE_CHECKING:
-    from vmapdbg.child.evidence.observed import ObservedCollector
+    from vmapdbg.child.evidence.collector import Collector
     from vmapdbg.child.failures.shadow import Shadow
     from vmapdbg.child.listen.times import Stopwatch
 
@@ -39,9 +39,9 @@ class Mode:
 
             self.recorder.choose = functools.partial(make_choices, self.job.choices)
         # where `check` has evidence kept: it brings numpy along, which takes time to import
-        self.collector: ObservedCollector | None = None
-        # the class of the collector, None: an ObservedCollector
-        self.collector_kind: type[ObservedCollector] | None = None
+        self.collector: Collector | None = None
+        # the class of the collector, None: an Collector
+        self.collector_kind: type[Collector] | None = None
         self.stopwatch: Stopwatch | None = None
         if self.job.times:
             from vmapdbg.child.listen.times import Stopwatch
@@ -86,10 +86,10 @@ class Mode:
 
     def _collect(self, module: ModuleType, folder: Path) -> None:
         """Has what `check` compares kept in a folder."""
-        from vmapdbg.child.evidence.observed import ObservedCollector
+        from vmapdbg.child.evidence.collector import Collector
 
         try:
-            collector = (self.collector_kind or ObservedCollector)(folder, self.recorder)
+            collector = (self.collector_kind or Collector)(folder, self.recorder)
             collector.watch(module)
         except ImportError as unknown:
             self.recorder.leave_out("the values that check compares", unknown)

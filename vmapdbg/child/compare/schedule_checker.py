@@ -37,10 +37,10 @@ class ScheduleChecker:
         expected: tuple[ExpectedOutput, ...] = ()
         if evidence.failed is not None:
             expected = expected_outputs(evidence, self.read)
-        elif evidence.reference is not None:
-            outputs = self.check_outputs(self.open(evidence.reference))
-        elif evidence.reference_refused is not None:
-            self.unchecked.append(evidence.reference_refused)
+        elif "asked" in evidence.graphs:
+            outputs = self.check_outputs(self.open(evidence.graphs["asked"]))
+        elif evidence.refused is not None:
+            self.unchecked.append(evidence.refused)
         buffers: list[BufferCheck] = []
         if any(output.comparison.status == "wrong" for output in outputs):
             buffers = self.find_buffers()
@@ -67,11 +67,10 @@ class ScheduleChecker:
 
     def find_buffers(self) -> list[BufferCheck]:
         """Compares the buffers between the kernels in the order of the schedule, up to the first wrong one."""
-        if self.evidence.reference_passed is None:
-            if self.evidence.passed_refused is not None:
-                self.unchecked.append(f"the buffers between its kernels: {self.evidence.passed_refused}")
+        passed = self.evidence.graphs.get("passed")
+        if passed is None:
             return []
-        return BufferWalk(self.evidence, self.open(self.evidence.reference_passed)).walk()
+        return BufferWalk(self.evidence, self.open(passed)).walk()
 
     def open(self, graph: Graph) -> ComparedGraph:
         """Returns a graph of the evidence, to be compared."""
@@ -94,20 +93,21 @@ class ScheduleChecker:
 
     def read_outputs(self) -> dict[int, bytes]:
         """Returns the contents that each output got, by its number; unknown outputs are left out."""
-        evidence = self.evidence
-        known = {number: self.read(value) for number, value in enumerate(evidence.values) if value is not None}
-        if evidence.got is None or not evidence.got_roots:
-            for number in set(range(len(evidence.values))) - set(known):
+        outputs, graphs = self.evidence.outputs, self.evidence.graphs
+        known: dict[int, bytes] = {}
+        if "got" not in graphs:
+            return known
+        if not outputs:
+            for number in range(len(graphs["asked"].roots)):
                 self.unchecked.append(f"output {number} is not read as one buffer")
             return known
-        views = ReferenceValues(evidence.got, self.read)
-        got = views.evaluate(list(evidence.got_roots.values()))
-        for number, found in zip(evidence.got_roots, got, strict=True):
+        got = ReferenceValues(graphs["got"], self.read).evaluate(list(outputs.values()))
+        for number, found in zip(outputs, got, strict=True):
             if isinstance(found, str):
                 self.unchecked.append(f"output {number}: {found}")
             else:
                 known[number] = found.data
-        return dict(sorted(known.items()))
+        return known
 
     def check_output(
         self, graph: ComparedGraph, number: int, data: bytes, right: Array, slots: list[int]
@@ -168,9 +168,9 @@ class ScheduleChecker:
 def expected_outputs(evidence: Evidence, read: Read) -> tuple[ExpectedOutput, ...]:
     """Returns what each output of a failed schedule, and each buffer that it assigns to, should hold. Unknown ones are
     left out."""
-    if evidence.reference is None:
+    if "asked" not in evidence.graphs:
         return ()
-    values = ReferenceValues(evidence.reference, read)
+    values = ReferenceValues(evidence.graphs["asked"], read)
     found: list[ExpectedOutput] = []
     for number, array in enumerate(values.evaluate(values.roots)):
         if not isinstance(array, str):

@@ -56,8 +56,7 @@ def _written_once(graph: Graph, shown: int) -> Iterator[tuple[int, int]]:
 
 def _number_of(evidence: Evidence, memory: int) -> int | None:
     """Returns the number of some memory among the buffers of the snippet."""
-    assert evidence.reference is not None
-    nodes = evidence.reference.nodes
+    nodes = evidence.graphs["asked"].nodes
     numbers = (i for i, held in enumerate(evidence.held) if held.is_assigned and memory in nodes[held.slot].src)
     return next(numbers, None)
 

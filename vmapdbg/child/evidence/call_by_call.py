@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from vmapdbg.child.evidence.observed import ObservedCollector
+from vmapdbg.child.evidence.collector import Collector
 from vmapdbg.child.evidence.replays import ReplayWatcher
 from vmapdbg.child.evidence.suite_folder import SuiteFolder
 from vmapdbg.child.failures.diagnose import explain_stopped
@@ -69,7 +69,7 @@ def watch_rewrites(folder: SuiteFolder, recorder: BetweenCalls) -> None:
     os.register_at_fork(after_in_child=start)
 
 
-class CallByCall(ObservedCollector):
+class CallByCall(Collector):
     """Has evidence for one call at a time, and forgets what a TinyJit captured when the next test runs."""
 
     def __init__(self, folder: SuiteFolder, recorder: BetweenCalls) -> None:

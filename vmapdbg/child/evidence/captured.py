@@ -84,7 +84,7 @@ def make_captured(call: JitCall) -> CapturedCall:
         memory |= {u for realized in call.realized for u in realized.inputs if id(u.buffer) in own}
     known.memory = memory
     for realized in call.realized:
-        realized.settle(memory)
+        realized.keep_views(memory)
     return known
 
 

@@ -7,7 +7,6 @@ gives its memory to the next buffer.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -19,20 +18,21 @@ from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.evidence.replays import ReplayWatcher
 from vmapdbg.child.evidence.tensor_calls import GradientWatcher, ItemWatcher
 from vmapdbg.child.failures.endless import EndlessRewrite
-from vmapdbg.child.failures.known_nodes import KnownNodes
+from vmapdbg.child.failures.known_nodes import read_nodes
 from vmapdbg.child.listen.launches import Step, watch_launches, watch_schedules
-from vmapdbg.child.listen.recording import Recording
+from vmapdbg.child.listen.recorder import ObservingRecorder
 from vmapdbg.child.listen.replays import watch_captures
 from vmapdbg.install.overlay import load_patching
 
 UOp = Any
 
 
-class Collector(ABC):
-    """Hooks into tinygrad and passes on what happens: to the call of `Tensor.realize` that runs now, and to the replays
-    of TinyJit. They write their evidence to a folder."""
+class Collector:
+    """Hooks into tinygrad, of any release, and passes on what happens: to the call of `Tensor.realize` that runs now,
+    and to the replays of TinyJit. They write their evidence to a folder. It works without the launches, and without the
+    replays, if an observed tinygrad has another shape there."""
 
-    def __init__(self, folder: Path, recorder: Recording[Any]):
+    def __init__(self, folder: Path, recorder: ObservingRecorder):
         self.folder, self.recorder = EvidenceFolder(folder), recorder
         # the current call
         self.call: RealizeCall | None = None
@@ -41,20 +41,20 @@ class Collector(ABC):
         self.writes = WriteWatcher(self.items.note_assign)
         self.gradients = GradientWatcher()
 
-    @abstractmethod
-    def make_call(self, asked: Sequence[Any]) -> RealizeCall:
-        """Returns the object that keeps the evidence of a call; `asked` are the Tensors with something to compute."""
-
-    @abstractmethod
-    def read_nodes(self) -> KnownNodes:
-        """Returns the known nodes of the last schedule."""
-
     def watch(self, tensor_module: ModuleType) -> None:
-        """Wraps `Tensor.realize`, what it has scheduled and run, and what TinyJit does. Raises UnknownShape."""
+        """Wraps `Tensor.realize`, what it has scheduled and run, and what TinyJit does. Raises UnknownShape if
+        `Tensor.realize` is not what it should be."""
         with load_patching().Changes("evidence for check") as changes:
             self.declare_calls(changes, tensor_module)
-            self.declare_launches(changes, tensor_module)
-            self.declare_replays(changes)
+        self._try("the buffers between kernels", lambda changes: self.declare_launches(changes, tensor_module))
+        self._try("replays by TinyJit", self.declare_replays)
+
+    def _try(self, part: str, declare: Callable[[Any], None]) -> None:
+        try:
+            with load_patching().Changes("evidence for check") as changes:
+                declare(changes)
+        except ImportError as unknown:
+            self.recorder.leave_out(part, unknown)
 
     def declare_calls(self, changes: Any, tensor_module: ModuleType) -> None:
         changes.wrap(tensor_module.Tensor, "realize", self.on_realize, "self", "lst", "do_update_stats")
@@ -80,13 +80,13 @@ class Collector(ABC):
         asked = [t for t in (tensor, *others) if not _is_settled(t)]
         if not asked or self.call is not None:
             return realize(tensor, *others, **options)
-        self.call = call = self.make_call(asked)
+        self.call = call = RealizeCall(self.folder, asked)
         before = len(self.recorder.schedules)
         try:
             self._start(call, asked)
             result = realize(tensor, *others, **options)
         except (Exception, EndlessRewrite) as error:
-            call.fail(error, self.read_nodes(), self._list_passes(before))
+            call.fail(error, read_nodes(self.recorder), self._list_passes(before))
             raise
         else:
             call.finish(self._list_passes(before))
@@ -129,11 +129,11 @@ class Collector(ABC):
             self.call.launches.begins(steps)
 
     def before(self, index: int, buffers: Sequence[Any]) -> None:
-        if self.call is not None and self.call.evidence.reference is not None:
+        if self.call is not None and self.call.is_compared:
             self.call.launches.before(index, buffers)
 
     def after(self, index: int, buffers: Sequence[Any], uops: Sequence[UOp]) -> None:
-        if self.call is not None and self.call.evidence.reference is not None:
+        if self.call is not None and self.call.is_compared:
             self.call.launches.after(index, buffers, uops)
 
     def fails(self, index: int) -> None:

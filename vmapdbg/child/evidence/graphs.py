@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from vmapdbg.check.result import CutGradient, LostWrite
 from vmapdbg.model.crash import Crash
 from vmapdbg.reference.graph import DEVICES, Graph, Kernel
 
 UOp = Any  # this module is imported before the overlay is installed, and must not import tinygrad
+
+GraphName = Literal["asked", "got", "passed"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Version:
 class KernelRun:
     """A launch of a kernel as the scheduler made it: its number among the kernels of the evidence, and the names of
     what its arguments held right before it (None: nothing was there yet). `refused` says why they are not known.
-    `linear` is the name of its linear program (`linear_programs`), None for the reason `linear_refused`. `versions` has
+    `linear` is the name of its linear program , None for the reason `linear_refused`. `versions` has
     what each argument held during the schedule, in order, as far as that was seen; `held` has the position of what it
     held for this launch, None if that is not known."""
 
@@ -118,46 +120,40 @@ class ChangedInput:
 
 @dataclass
 class Evidence:
-    """All that is needed to compare one schedule: its graph, its inputs, and its results.
+    """All that is needed to compare one schedule: its graphs, its inputs, and its results.
 
-    `reference` is the graph for the numpy reference, None if it could not be packed; `reference_refused` says why.
-    `graph` is the same for `vmapdbg.child.reduce`, with the overlay only: a pickled PackedGraph, which has objects of
-    tinygrad. `values` has, for each root, the contents of
-    the realized buffer, None if it has none; then `got` may have a root whose value is what was computed (`got_roots`:
-    number of the output -> position).
+    `graphs` has `asked`, the graph as the snippet asked for it, unless it could not be packed (`refused` says why) or
+    cannot be compared; `got`, which reads what the outputs hold (`outputs`: number of the output -> slot); and
+    `passed`, the graph as the pass saw it. The roots of `passed` are the nodes of `buffers`, and `kernels` wrote them.
+    `reducer_graph` is for `vmapdbg.child.reduce`, with the overlay only: a pickled PackedGraph, which has objects of
+    tinygrad. `range_names` has the rendered name of each RANGE's id.
 
-    `reference_passed` is the graph as the pass saw it, its roots the nodes of `buffers`; `kernels` are those that wrote
-    them, and `passed_refused` says why there is no `reference_passed`. `range_names` has the rendered name of each
-    RANGE's id. `failed` is the error of a schedule that raised, `crash` says how if tinygrad raised it, `failed_kernel`
-    is the number of the compute kernel that raised and `failed_node` the id of the node whose buffer it writes;
-    `is_endless`: it was stopped in a rewrite that does not end. `replay` counts the replays by TinyJit,
-    from 1: the kernels of the schedule ran on other inputs. `lost` are writes to what it reads that no schedule
-    has, `cut` are gradients that an ASSIGN cuts off. `changed` is what a replay reads that changed meanwhile.
-    `switches` maps the names of tinygrad's switches to their values at that time."""
+    `failed` is the error of a schedule that raised, `crash` says how if tinygrad raised it, `failed_kernel` is the
+    number of the compute kernel that raised and `failed_node` the id of the node whose buffer it writes; `is_endless`:
+    it was stopped in a rewrite that does not end. `replay` counts the replays by TinyJit, from 1: the kernels of the
+    schedule ran on other inputs. `unchecked` says why something was not compared. `lost` are writes to what it reads
+    that no schedule has, `cut` are gradients that an ASSIGN cuts off. `changed` is what a replay reads that changed
+    meanwhile. `switches` maps the names of tinygrad's switches to their values at that time."""
 
     schedule: int
     line: str | None
-    graph: bytes | None = None
-    values: list[str | None] = field(default_factory=list)
-    range_names: dict[int, str] = field(default_factory=dict)
+    graphs: dict[GraphName, Graph] = field(default_factory=dict["GraphName", Graph])
+    refused: str | None = None
+    outputs: dict[int, int] = field(default_factory=dict)
+    held: list[HeldBuffer] = field(default_factory=list)
     buffers: list[WrittenBuffer] = field(default_factory=list)
+    kernels: list[Kernel] = field(default_factory=list)
+    reducer_graph: bytes | None = None
+    range_names: dict[int, str] = field(default_factory=dict)
     failed: str | None = None
     failed_kernel: int | None = None
     failed_node: int | None = None
+    crash: Crash | None = None
+    is_endless: bool = False
     replay: int | None = None
     unchecked: list[str] = field(default_factory=list)
-    reference: Graph | None = None
-    reference_refused: str | None = None
-    reference_passed: Graph | None = None
-    held: list[HeldBuffer] = field(default_factory=list)
-    got: Graph | None = None
-    got_roots: dict[int, int] = field(default_factory=dict)
-    kernels: list[Kernel] = field(default_factory=list)
-    passed_refused: str | None = None
-    crash: Crash | None = None
     lost: list[LostWrite] = field(default_factory=list)
     cut: list[CutGradient] = field(default_factory=list)
-    is_endless: bool = False
     changed: list[ChangedInput] = field(default_factory=list)
     switches: dict[str, int | str] = field(default_factory=dict[str, "int | str"])
 
@@ -168,7 +164,7 @@ class Evidence:
     @property
     def is_sharded(self) -> bool:
         """Whether some of its values are on several devices at once, as far as the reference knows its graph."""
-        return any(graph is not None and DEVICES in graph.ranges for graph in (self.reference, self.reference_passed))
+        return any(DEVICES in graph.ranges for name, graph in self.graphs.items() if name != "got")
 
 
 def pack_graph(roots: Iterable[UOp], contents: Callable[[UOp], str | None]) -> PackedGraph:

@@ -6,22 +6,29 @@ that wrote it, unless another launch has written to this memory since.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from vmapdbg.child.evidence.folder import BlobsFull, EvidenceFolder
 from vmapdbg.child.evidence.graphs import KernelRun, Version
-from vmapdbg.child.evidence.kernel_packer import find_stores, pack_kernel
-from vmapdbg.child.evidence.linear_programs import keep_linear
 from vmapdbg.child.evidence.live_tensors import LiveTensors, do_overlap, find_part, list_parts
+from vmapdbg.child.evidence.loop_packer import find_stores, pack_kernel
 from vmapdbg.child.evidence.packer import CannotPack
 from vmapdbg.child.listen.launches import Step
 from vmapdbg.child.memory import name_dtype
+from vmapdbg.child.program.emulator import keep_program
 from vmapdbg.reference.graph import Kernel
 
 UOp = Any
+
+MOST_OPS = 50_000
+"""A longer linear program is not kept."""
+
+# last UOp of a linear program -> values of its variables -> the packed program, or why there is none: a program is
+# packed once, however often it is launched
+_programs: WeakKeyDictionary[UOp, dict[tuple[tuple[str, int], ...], bytes | str]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -232,3 +239,31 @@ class LaunchKeeper:
 
 def _is_sharded(buffers: Sequence[Any]) -> bool:
     return any(buffer is None or hasattr(buffer, "bufs") for buffer in buffers)
+
+
+def keep_linear(
+    folder: EvidenceFolder, uops: Sequence[UOp], variables: Mapping[str, int]
+) -> tuple[str | None, str | None]:
+    """Returns the name of a linear program in the folder; or None, and why it is not there."""
+    if not uops:
+        return None, "its linear program was not kept"
+    known = _programs.setdefault(uops[-1], {})
+    key = tuple(sorted(variables.items()))
+    if key not in known:
+        known[key] = _pack_linear(uops, variables)
+    data = known[key]
+    if isinstance(data, str):
+        return None, data
+    try:
+        return folder.keep_data(data), None
+    except BlobsFull:
+        return None, "there was no room for its linear program"
+
+
+def _pack_linear(uops: Sequence[UOp], variables: Mapping[str, int]) -> bytes | str:
+    if len(uops) > MOST_OPS:
+        return f"its linear program is too long to be kept: {len(uops):,} ops"
+    try:
+        return keep_program(uops, variables)
+    except Exception as error:  # an op of the snippet's own, which no other process knows
+        return f"its linear program cannot be kept: {type(error).__name__}: {error}"

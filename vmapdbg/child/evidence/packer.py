@@ -1,13 +1,13 @@
-"""Packs graphs of UOps, of any release of tinygrad, in the form that `vmapdbg.reference` evaluates. Runs in the child.
+"""Packs tensor graphs of UOps, of any release of tinygrad, in the form that `vmapdbg.reference` evaluates. Runs in the
+child.
 
-`UOpPacker` has what tensor graphs and kernels share: the walk, arithmetic, constants and dtypes. `Packer` packs tensor
-graphs. What differs between the releases ends here: names of ops, where the axes of a reduce are, constants without a
-dtype of their own, how a write and a bound variable look.
+What differs between the releases ends here and in `loop_packer`: names of ops, where the axes of a reduce are,
+constants without a dtype, how a write and a bound variable look.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from vmapdbg.child.evidence.sizes import Sizes, Unsized
@@ -27,70 +27,146 @@ class CannotPack(Exception):
 UNEXPECTED = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 """What reading a graph of an unexpected form raises: the user's program must not fail because of it."""
 
-SAME = {"CONTIGUOUS_BACKWARD": "same", "DETACH": "same", "NOOP": "same", "CONTIGUOUS": "copy"}
+SAME = frozenset({"CONTIGUOUS_BACKWARD", "DETACH", "NOOP", "CONTIGUOUS"})
+# ops that the reference has, too, without an `arg`
+_PLAIN = {
+    **dict.fromkeys(SAME, "same"),
+    "CONTIGUOUS": "copy",
+    "CAST": "cast",
+    "BITCAST": "bitcast",
+    "RESHAPE": "reshape",
+    "EXPAND": "expand",
+}
 # numbers that take the dtype of the other operand; indices, which no kernel computes in a smaller dtype
 DTYPES = {"index": "long", "weakint": "long", "weakfloat": "double", "weakbool": "bool"}
 _INDICES = {"index", "weakint"}
 _WEAK = {"weakfloat", *_INDICES}
-REDUCES = {"ADD": "add", "MUL": "mul", "MAX": "max"}
+_REDUCES = {"ADD": "add", "MUL": "mul", "MAX": "max"}
+_FIRST = {"COPY", "ALLREDUCE", "MULTI", "UNSHARD", "BITCAST", "CAST", "BIND", "REDUCE", "VMAPIN", "VMAPOUT", *SAME}
+"""Ops that are computed from their first source only."""
+_REFUSED = {
+    "KERNEL": "a custom kernel is in its graph",
+    "CALL": "a custom kernel is in its graph",
+    "CUSTOM_KERNEL": "a custom kernel is in its graph",
+    "CUSTOM_FUNCTION": "a custom function is in its graph",
+    "BUFFER_VIEW": "it looks at a part of a DISK",
+}
+
+Contents = Callable[[UOp], tuple[str, ...] | None]
+"""BUFFER -> the names of its contents, one for each of its devices; None if they are not known."""
 
 
-class UOpPacker:
-    """Packs graphs of UOps. `_find_sources` returns the UOps that a UOp is computed from; an op that is no arithmetic
-    has a method `_make_OP`. `variables` has the numbers of variables by their names, if the graph does not bind
-    them."""
+class Packer:
+    """Packs tensor graphs. `contents` names the contents of a BUFFER; `variables` has the numbers of variables by their
+    names, if the graph does not bind them. `made` maps BUFFERs to the UOp whose value they hold. An op that is no
+    arithmetic has a method `_make_OP`."""
 
-    def __init__(self, variables: Mapping[str, int] = {}):
+    def __init__(self, contents: Contents, variables: Mapping[str, int] = {}, made: Mapping[UOp, UOp] = {}):
         self.graph = Graph()
+        self.contents, self.made = contents, made
         self.sizes = Sizes(variables)
         self._slots: dict[UOp, int] = {}
         self._ranges: dict[UOp, int] = {}
 
     def pack(self, root: UOp) -> int:
         """Adds a UOp with all that it is computed from, and returns its position. Raises CannotPack."""
+        stack = [root]
         try:
-            return self._pack(root)
+            while stack:
+                u = stack[-1]
+                if u in self._slots:
+                    stack.pop()
+                    continue
+                sources = self._find_sources(u)
+                missing = [s for s in sources if s not in self._slots]
+                stack += missing
+                if not missing:
+                    self._slots[u] = self._make(u, tuple(self._slots[s] for s in sources))
         except UNEXPECTED as error:
             raise CannotPack(f"its graph cannot be read: {type(error).__name__}: {error}") from error
-
-    def _pack(self, root: UOp) -> int:
-        stack = [root]
-        while stack:
-            u = stack[-1]
-            if u in self._slots:
-                stack.pop()
-                continue
-            missing = [s for s in self._find_sources(u) if s not in self._slots]
-            stack += missing
-            if not missing:
-                self._slots[u] = self._make(u)
         return self._slots[root]
 
     def find_slot(self, u: UOp) -> int | None:
         """Returns the position of a UOp, None if it is not in the graph."""
         return self._slots.get(u)
 
+    # *** writes
+
+    def add_assigned(self) -> dict[UOp, int]:
+        """Adds what BUFFERs hold after the graph's writes, and returns BUFFER -> slot. BUFFERs are left out if two
+        writes change them: the second write may go to memory of its own, which its tensor then has."""
+        buffers = {slot: u for u, slot in self._slots.items() if u.op.name == "BUFFER"}
+        writes: dict[UOp, list[int]] = {}
+        # a target that is no view of a BUFFER, such as a CONTIGUOUS of one: tinygrad may leave the copy out and write
+        # to the memory of the BUFFERs below
+        others: list[int] = []
+        for slot, node in enumerate(self.graph.nodes):
+            if node.op in WRITES:
+                base = find_view(self.graph, node.src[0]).base
+                if base in buffers:
+                    writes.setdefault(buffers[base], []).append(slot)
+                else:
+                    others.append(node.src[0])
+        below = set(self.graph.reach(others))
+        found: dict[UOp, int] = {}
+        for u, slots in writes.items():
+            memory = self._slots[u]
+            if len(slots) == 1 and memory not in below:
+                found[u] = self._add_after(memory, slots)
+        return found
+
+    def find_touched(self) -> set[UOp]:
+        """Returns the BUFFERs below the targets of writes, also if the way to them is not followed."""
+        reached = set(self.graph.reach(node.src[0] for node in self.graph.nodes if node.op in WRITES))
+        return {u for u, slot in self._slots.items() if u.op.name == "BUFFER" and slot in reached}
+
+    def _add_after(self, memory: int, writes: Sequence[int]) -> int:
+        """Adds what memory holds after writes, and returns its position."""
+        node = self.graph.nodes[memory]
+        return self.graph.add(Node("after", node.dtype, node.shape, (memory, *writes)))
+
     # *** sources of a UOp
 
     def _find_sources(self, u: UOp) -> list[UOp]:
         """Returns the UOps that a UOp is computed from."""
-        raise NotImplementedError
+        op = u.op.name
+        if u in self.made:
+            return [self.made[u]]
+        if op in _REFUSED:
+            raise CannotPack(_REFUSED[op])
+        if op in {"BUFFER", "CONST", "RANGE", "DEFINE_VAR", "PARAM"} or self._is_number(u):
+            return []
+        if op in RESHAPING:
+            return [u.src[0], *(one for one in self._find_begins(u) if not isinstance(one, int))]
+        if op in _FIRST:
+            return list(u.src[:1])
+        if op in {"ASSIGN", "STORE"}:
+            return list(u.src[:2])
+        return list(u.src)
 
     def _is_number(self, u: UOp) -> bool:
         """Whether a UOp is a number that is known now: a variable with a value, or an expression of such variables."""
         return name_dtype(u.dtype) in _INDICES and self.sizes.find(u) is not None
 
+    def _find_begins(self, u: UOp) -> list[int | UOp]:
+        """Returns where a PAD or SHRINK begins on each axis: a number, or the UOp that computes it at each step."""
+        if u.op.name not in {"PAD", "SHRINK"}:
+            return []
+        begins = [begin for begin, _ in u.marg]
+        found = [self.sizes.find(begin) for begin in begins]
+        return [begin if known is None else known for begin, known in zip(begins, found, strict=True)]
+
     # *** one node
 
-    def _make(self, u: UOp) -> int:
-        op, sources = u.op.name, self._find_sources(u)
-        src = tuple(self._slots[s] for s in sources)
-        if not sources and self._is_number(u):
+    def _make(self, u: UOp, src: tuple[int, ...]) -> int:
+        """Adds a node for a UOp; `src` are the slots of its sources."""
+        op = u.op.name
+        if not src and self._is_number(u):
             return self._add("const", u, (), self.sizes.find(u))
         if op in ARITHMETIC:
             return self._add(ARITHMETIC[op].name, u, self._match_dtypes(u, src))
-        if op in SAME:
-            return self._add(SAME[op], u, src)
+        if op in _PLAIN:
+            return self._add(_PLAIN[op], u, src)
         method = getattr(self, f"_make_{op.lower()}", None)
         if method is None:
             raise CannotPack(f"the reference does not know {op}")
@@ -118,9 +194,8 @@ class UOpPacker:
         own = [s for s in u.src if _name_scalar(s) not in _WEAK and _name_scalar(s) != "bool"]
         if len(own) == len(u.src):
             return src
-        floats = [s for s in (u, *u.src) if is_float(self._name_dtype(s))]
         # its own dtype is the first of these, if it has one
-        candidates = [*own, *floats]
+        candidates = [*own, *(s for s in (u, *u.src) if is_float(self._name_dtype(s)))]
         if not candidates:
             return src
         wanted = self._name_dtype(candidates[0])
@@ -147,6 +222,20 @@ class UOpPacker:
             raise CannotPack(f"the reference does not know the constant {u.arg}") from None
         return self._add("const", u, (), number)
 
+    def _make_buffer(self, u: UOp, src: tuple[int, ...]) -> int:
+        if src:
+            return self._add("reshape", u, src)
+        names = self.contents(u)
+        slot = self._add("buffer", u, ())
+        if names is not None:
+            self.graph.inputs[slot] = names
+        if isinstance(u.device, tuple):
+            self.graph.ranges[DEVICES] = len(u.device)
+        return slot
+
+    # the pass has PARAMs instead of the snippet's BUFFERs from 0.13 on
+    _make_param = _make_buffer
+
     def _make_stack(self, u: UOp, src: tuple[int, ...]) -> int:
         return self._add("stack", u, self._match_dtypes(u, src))
 
@@ -156,39 +245,74 @@ class UOpPacker:
             raise CannotPack("the reference does not know VECTORIZE")
         return src[0]
 
-    def _make_cast(self, u: UOp, src: tuple[int, ...]) -> int:
-        return self._add("cast", u, src)
+    def _make_permute(self, u: UOp, src: tuple[int, ...]) -> int:
+        return self._add("permute", u, src, tuple(u.marg))
 
-    def _make_bitcast(self, u: UOp, src: tuple[int, ...]) -> int:
-        return self._add("bitcast", u, src)
+    def _make_flip(self, u: UOp, src: tuple[int, ...]) -> int:
+        return self._add("flip", u, src, tuple(axis for axis, is_flipped in enumerate(u.marg) if is_flipped))
+
+    def _make_pad(self, u: UOp, src: tuple[int, ...]) -> int:
+        begins = tuple(one if isinstance(one, int) else None for one in self._find_begins(u))
+        return self._add(u.op.name.lower(), u, src, begins)
+
+    _make_shrink = _make_pad
+
+    def _make_copy(self, u: UOp, src: tuple[int, ...]) -> int:
+        source = self.graph.nodes[src[0]]
+        is_spread = isinstance(u.src[0].device, tuple) and not isinstance(u.device, tuple)
+        if is_spread and source.op != "shards" and DEVICES in self.graph.ranges:
+            return self._add("shard", u, src, 0)
+        return self._add("copy", u, src)
+
+    def _make_assign(self, u: UOp, src: tuple[int, ...]) -> int:
+        return self._add("assign", u, (src[0], self._cast(src[1], self._name_dtype(u))))
+
+    def _make_store(self, u: UOp, src: tuple[int, ...]) -> int:
+        target = self.graph.nodes[src[0]]
+        return self.graph.add(Node("store", target.dtype, target.shape, (src[0], self._cast(src[1], target.dtype))))
+
+    def _make_after(self, u: UOp, src: tuple[int, ...]) -> int:
+        unknown = {self.graph.nodes[s].op for s in src[1:]} - {"store", "assign", "after"}
+        if unknown:
+            raise CannotPack("a custom kernel is in its graph")
+        return self._add("after", u, src)
+
+    # *** reduces, steps, scopes
+
+    def _make_reduce_axis(self, u: UOp, src: tuple[int, ...]) -> int:
+        return self._add_reduce(u, src[:1], u.arg[1])
+
+    def _make_reduce(self, u: UOp, src: tuple[int, ...]) -> int:
+        if not isinstance(u.arg, tuple):
+            # 0.12: over ranges in the tensor graph
+            names = tuple(map(self.name_range, u.src[1:]))
+            return self._add("reduce", u, src, (name_reduce(u), (), True, names))
+        # 0.14 has the number of axes, which come first
+        axes = u.arg[1] if isinstance(u.arg[1], tuple) else tuple(range(u.arg[1]))
+        return self._add_reduce(u, src, axes)
+
+    def _add_reduce(self, u: UOp, src: tuple[int, ...], axes: tuple[int, ...]) -> int:
+        keep = len(self._find_shape(u)) == len(self.graph.nodes[src[0]].shape)
+        return self._add("reduce", u, src, (name_reduce(u), tuple(axes), keep, ()))
+
+    def _make_allreduce(self, u: UOp, src: tuple[int, ...]) -> int:
+        return self._add("reduce", u, src, (name_reduce(u), (), True, (DEVICES,)))
 
     def _make_range(self, u: UOp, src: tuple[int, ...]) -> int:
-        name = self._name_range(u)
+        name = self.name_range(u)
         return self._add("step", u, (), (name, self.graph.ranges[name]))
 
-    def _add_loop_reduce(self, u: UOp, src: tuple[int, ...]) -> int:
-        """Adds a reduce over the RANGEs that are its sources after the value."""
-        names = tuple(map(self._name_range, u.src[1:]))
-        return self._add("reduce", u, src, (name_reduce(u), (), True, names))
+    def _make_vmapin(self, u: UOp, src: tuple[int, ...]) -> int:
+        return self._add(u.op.name.lower(), u, src, tuple(map(self._name_axis, u.src[1:])))
 
-    def _add_close(
-        self, value: int, names: tuple[int | None, ...], shape: tuple[int, ...] | None = None, kept: Any = None
-    ) -> int:
-        """Adds the buffer of a value that is closed over step ranges; see LOOP_OPS for `kept`."""
-        if shape is None:
-            shape = tuple(1 if name is None else self.graph.ranges[name] for name in names)
-        return self.graph.add(Node("close", self.graph.nodes[value].dtype, shape, (value,), (names, kept)))
+    _make_vmapout = _make_vmapin
 
     def _name_axis(self, r: UOp) -> int | None:
         """Returns the id of a RANGE; None for another op, which is an axis of size 1."""
-        return self._name_range(r) if r.op.name == "RANGE" else None
+        return self.name_range(r) if r.op.name == "RANGE" else None
 
-    def find_range(self, name: int) -> UOp | None:
-        """Returns the RANGE that a step range is."""
-        return next((r for r, known in self._ranges.items() if known == name), None)
-
-    def _name_range(self, r: UOp) -> int:
-        """Returns the id of a RANGE: its own, unless another one of another size has it."""
+    def name_range(self, r: UOp) -> int:
+        """Returns the id of the step range that a RANGE is: its own, unless a RANGE of another size has it."""
         if is_device(r):
             self._ranges[r], self.graph.ranges[DEVICES] = DEVICES, self.sizes.need(r.src[0])
         if r not in self._ranges:
@@ -201,165 +325,11 @@ class UOpPacker:
             self._ranges[r], self.graph.ranges[name] = name, size
         return self._ranges[r]
 
+    def find_range(self, name: int) -> UOp | None:
+        """Returns the RANGE that a step range is."""
+        return next((r for r, known in self._ranges.items() if known == name), None)
 
-def is_device(r: UOp) -> bool:
-    """Whether a UOp is the RANGE over the devices of a sharded tensor, which 0.14 introduced."""
-    return r.op.name == "RANGE" and r.arg[-1].name == "DEVICE"
-
-
-def name_reduce(u: UOp) -> str:
-    """Returns the reference's name for the op of a reduce, which is its whole `arg` or the first item."""
-    op = u.arg[0] if isinstance(u.arg, tuple) else u.arg
-    return REDUCES[op.name]
-
-
-def _name_scalar(u: UOp) -> str:
-    # 0.14 has no vectors
-    scalar = getattr(u.dtype, "scalar", lambda: u.dtype)
-    return name_dtype(scalar())
-
-
-_SCOPES = {"VMAPIN", "VMAPOUT"}
-_REFUSED = {
-    "KERNEL": "a custom kernel is in its graph",
-    "CALL": "a custom kernel is in its graph",
-    "CUSTOM_KERNEL": "a custom kernel is in its graph",
-    "CUSTOM_FUNCTION": "a custom function is in its graph",
-    "BUFFER_VIEW": "it looks at a part of a DISK",
-}
-
-Contents = Callable[[UOp], tuple[str, ...] | None]
-"""BUFFER -> the names of its contents, one for each of its devices; None if they are not known."""
-
-
-class Packer(UOpPacker):
-    """Packs tensor graphs. `contents` names the contents of a BUFFER; `variables` has the numbers of variables by their
-    names, if the graph does not bind them. `made` maps BUFFERs to the UOp whose value they hold."""
-
-    def __init__(self, contents: Contents, variables: Mapping[str, int] = {}, made: Mapping[UOp, UOp] = {}):
-        super().__init__(variables)
-        self.contents, self.made = contents, made
-
-    def find_writes(self) -> dict[UOp, list[int]]:
-        """Returns for each BUFFER that the graph writes the positions of the writes, in order."""
-        buffers = {slot: u for u, slot in self._slots.items() if u.op.name == "BUFFER"}
-        found: dict[UOp, list[int]] = {}
-        for slot, node in enumerate(self.graph.nodes):
-            if node.op in WRITES and (base := find_view(self.graph, node.src[0]).base) in buffers:
-                found.setdefault(buffers[base], []).append(slot)
-        return found
-
-    def find_touched(self) -> set[UOp]:
-        """Returns the BUFFERs below the targets of writes, also if the way to them is not followed."""
-        targets = [node.src[0] for node in self.graph.nodes if node.op in WRITES]
-        reached = set(self.graph.reach(targets))
-        return {u for u, slot in self._slots.items() if u.op.name == "BUFFER" and slot in reached}
-
-    def find_copied_back(self) -> set[UOp]:
-        """Returns the BUFFERs below writes whose target is no view of a BUFFER, such as a CONTIGUOUS of a written one:
-        tinygrad may leave the copy out and write to their memory."""
-        buffers = {slot: u for u, slot in self._slots.items() if u.op.name == "BUFFER"}
-        written = [node.src[0] for node in self.graph.nodes if node.op in WRITES]
-        reached = self.graph.reach(one for one in written if find_view(self.graph, one).base not in buffers)
-        return {buffers[slot] for slot in reached if slot in buffers}
-
-    def add_after(self, buffer: UOp, writes: Iterable[int]) -> int:
-        """Adds the contents of a BUFFER after writes, and returns their position."""
-        slot = self._slots[buffer]
-        node = self.graph.nodes[slot]
-        return self.graph.add(Node("after", node.dtype, node.shape, (slot, *writes)))
-
-    # *** sources of a UOp
-
-    def _find_sources(self, u: UOp) -> list[UOp]:
-        """Returns the UOps that a UOp is computed from."""
-        op = u.op.name
-        if u in self.made:
-            return [self.made[u]]
-        if op in _REFUSED:
-            raise CannotPack(_REFUSED[op])
-        if op in {"BUFFER", "CONST", "RANGE", "DEFINE_VAR", "PARAM"} or self._is_number(u):
-            return []
-        if op in RESHAPING:
-            return [u.src[0], *(one for one in self._find_numbers(u) if not isinstance(one, int))]
-        if op in {"COPY", "ALLREDUCE", "MULTI", "UNSHARD", "BITCAST", "CAST", "BIND", "REDUCE", *_SCOPES, *SAME}:
-            return list(u.src[:1])
-        if op in {"ASSIGN", "STORE"}:
-            return list(u.src[:2])
-        return list(u.src)
-
-    def _find_numbers(self, u: UOp) -> list[int | UOp]:
-        """Returns where a PAD or SHRINK begins on each axis: a number, or the UOp that computes it at each step."""
-        if u.op.name not in {"PAD", "SHRINK"}:
-            return []
-        begins = [begin for begin, _ in u.marg]
-        found = [self.sizes.find(begin) for begin in begins]
-        return [begin if known is None else known for begin, known in zip(begins, found, strict=True)]
-
-    def _make_buffer(self, u: UOp, src: tuple[int, ...]) -> int:
-        if src:
-            return self._add("reshape", u, src)
-        names = self.contents(u)
-        slot = self._add("buffer", u, ())
-        if names is not None:
-            self.graph.inputs[slot] = names
-        if isinstance(u.device, tuple):
-            self.graph.ranges[DEVICES] = len(u.device)
-        return slot
-
-    def _make_param(self, u: UOp, src: tuple[int, ...]) -> int:
-        """The pass has PARAMs instead of the snippet's BUFFERs from 0.13 on."""
-        return self._make_buffer(u, src)
-
-    def _make_reshape(self, u: UOp, src: tuple[int, ...]) -> int:
-        return self._add("reshape", u, src)
-
-    def _make_expand(self, u: UOp, src: tuple[int, ...]) -> int:
-        return self._add("expand", u, src)
-
-    def _make_permute(self, u: UOp, src: tuple[int, ...]) -> int:
-        return self._add("permute", u, src, tuple(u.marg))
-
-    def _make_flip(self, u: UOp, src: tuple[int, ...]) -> int:
-        return self._add("flip", u, src, tuple(axis for axis, turned in enumerate(u.marg) if turned))
-
-    def _make_pad(self, u: UOp, src: tuple[int, ...]) -> int:
-        return self._add("pad", u, src, self._find_begins(u))
-
-    def _make_shrink(self, u: UOp, src: tuple[int, ...]) -> int:
-        return self._add("shrink", u, src, self._find_begins(u))
-
-    def _find_begins(self, u: UOp) -> tuple[int | None, ...]:
-        return tuple(one if isinstance(one, int) else None for one in self._find_numbers(u))
-
-    def _make_copy(self, u: UOp, src: tuple[int, ...]) -> int:
-        source = self.graph.nodes[src[0]]
-        is_spread = isinstance(u.src[0].device, tuple) and not isinstance(u.device, tuple)
-        if is_spread and source.op != "shards" and DEVICES in self.graph.ranges:
-            return self._add("shard", u, src, 0)
-        return self._add("copy", u, src)
-
-    # *** reduces
-
-    def _make_reduce_axis(self, u: UOp, src: tuple[int, ...]) -> int:
-        return self._add_reduce(u, src[:1], u.arg[0], u.arg[1])
-
-    def _make_reduce(self, u: UOp, src: tuple[int, ...]) -> int:
-        if not isinstance(u.arg, tuple):
-            # 0.12: over ranges in the tensor graph
-            return self._add_loop_reduce(u, src)
-        # 0.14 has the number of axes, which come first
-        axes = u.arg[1] if isinstance(u.arg[1], tuple) else tuple(range(u.arg[1]))
-        return self._add_reduce(u, src, u.arg[0], axes)
-
-    def _add_reduce(self, u: UOp, src: tuple[int, ...], op: Any, axes: tuple[int, ...]) -> int:
-        keep = len(self._find_shape(u)) == len(self.graph.nodes[src[0]].shape)
-        return self._add("reduce", u, src, (REDUCES[op.name], tuple(axes), keep, ()))
-
-    def _make_allreduce(self, u: UOp, src: tuple[int, ...]) -> int:
-        return self._add("reduce", u, src, (name_reduce(u), (), True, (DEVICES,)))
-
-    # *** devices, steps, scopes
+    # *** devices
 
     def _make_multi(self, u: UOp, src: tuple[int, ...]) -> int:
         self.graph.ranges[DEVICES] = len(u.device)
@@ -369,7 +339,7 @@ class Packer(UOpPacker):
         """0.14's name for MULTI: it may be sharded along several axes, and over loops."""
         if len(u.arg) != 1 or not is_device(u.src[1]):
             raise CannotPack("it is sharded over more than the devices")
-        self._name_range(u.src[1])
+        self.name_range(u.src[1])
         return self._add("shards", u, src, u.arg[0])
 
     def _make_mselect(self, u: UOp, src: tuple[int, ...]) -> int:
@@ -386,26 +356,19 @@ class Packer(UOpPacker):
         self.graph.ranges[DEVICES] = last + 1
         return self._add("step", u, (), (DEVICES, last + 1))
 
-    def _make_vmapin(self, u: UOp, src: tuple[int, ...]) -> int:
-        return self._add("vmapin", u, src, self._name_ranges(u))
 
-    def _make_vmapout(self, u: UOp, src: tuple[int, ...]) -> int:
-        return self._add("vmapout", u, src, self._name_ranges(u))
+def is_device(r: UOp) -> bool:
+    """Whether a UOp is the RANGE over the devices of a sharded tensor, which 0.14 introduced."""
+    return r.op.name == "RANGE" and r.arg[-1].name == "DEVICE"
 
-    def _name_ranges(self, u: UOp) -> tuple[int | None, ...]:
-        return tuple(map(self._name_axis, u.src[1:]))
 
-    # *** writes
+def name_reduce(u: UOp) -> str:
+    """Returns the reference's name for the op of a reduce, which is its whole `arg` or the first item."""
+    op = u.arg[0] if isinstance(u.arg, tuple) else u.arg
+    return _REDUCES[op.name]
 
-    def _make_assign(self, u: UOp, src: tuple[int, ...]) -> int:
-        return self._add("assign", u, (src[0], self._cast(src[1], self._name_dtype(u))))
 
-    def _make_store(self, u: UOp, src: tuple[int, ...]) -> int:
-        target = self.graph.nodes[src[0]]
-        return self.graph.add(Node("store", target.dtype, target.shape, (src[0], self._cast(src[1], target.dtype))))
-
-    def _make_after(self, u: UOp, src: tuple[int, ...]) -> int:
-        unknown = {self.graph.nodes[s].op for s in src[1:]} - {"store", "assign", "after"}
-        if unknown:
-            raise CannotPack("a custom kernel is in its graph")
-        return self._add("after", u, src)
+def _name_scalar(u: UOp) -> str:
+    # 0.14 has no vectors
+    scalar = getattr(u.dtype, "scalar", lambda: u.dtype)
+    return name_dtype(scalar())

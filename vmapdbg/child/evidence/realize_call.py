@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import pickle
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+import weakref
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from vmapdbg.child.capture.view import find_nodes
 from vmapdbg.child.evidence.folder import ROOM, BlobsFull, EvidenceFolder
-from vmapdbg.child.evidence.graphs import Evidence, pack_graph
+from vmapdbg.child.evidence.graphs import Evidence, HeldBuffer, pack_graph
 from vmapdbg.child.evidence.launches import LaunchKeeper
 from vmapdbg.child.evidence.live_tensors import LiveTensors
-from vmapdbg.child.evidence.reference_evidence import ReferenceEvidence
+from vmapdbg.child.evidence.lost_writes import find_buffer
+from vmapdbg.child.evidence.packer import CannotPack, Packer
+from vmapdbg.child.evidence.passed import group_launches, number_kernels, pack_buffers
+from vmapdbg.child.evidence.sizes import find_argument_sizes, find_variables
 from vmapdbg.child.evidence.tensor_calls import ChosenPart
 from vmapdbg.child.failures.diagnose import diagnose
 from vmapdbg.child.failures.endless import EndlessRewrite
 from vmapdbg.child.failures.known_nodes import KnownNodes
 from vmapdbg.child.listen.launches import find_inputs
 from vmapdbg.child.listen.outcomes import find_memory
+from vmapdbg.child.listen.records import ObservedPass
 from vmapdbg.child.listen.replays import list_written, runs_captured_now
+from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.switches import read_switches
 from vmapdbg.install.overlay import is_installed
 from vmapdbg.model.wording import first_line
+from vmapdbg.reference.graph import Graph, Node
 
 UOp = Any
+Passes = Sequence[ObservedPass | None]
 _NO_VALUES = {"NULL": "the NULL device computes nothing", "DISK": "it reads a DISK", "TINYFS": "it reads TINYFS"}
 
 # custom kernels, values on several devices, views of a DISK, symbolic shapes
@@ -32,18 +40,27 @@ _NOT_REDUCED = frozenset(
 )
 
 
-class RealizeCall(ABC):
+class RealizeCall:
     """Keeps the evidence of one call: `start`, then `finish` or `fail`, then `write`. If TinyJit captures the call, its
     replays use it later."""
 
-    def __init__(self, folder: EvidenceFolder, roots: Sequence[UOp]):
-        """`roots` are the UOps that the call realizes."""
-        self.folder, self.roots = folder, list(roots)
+    def __init__(self, folder: EvidenceFolder, asked: Sequence[Any]):
+        """`asked` are the Tensors that have something to compute."""
+        self.folder, self.roots = folder, [t.uop for t in asked]
+        # from 0.13 on, a Tensor that is held keeps TinyJit from using its memory again; in 0.12.0 its replays use the
+        # BUFFERs of the call, so Tensors of our own can hold the outputs, also after the snippet's are gone
+        self._held_tensors = [type(t)(t.uop, device=t.uop.device) for t in asked] if is_installed() else []
+        self._tensors = [weakref.ref(t) for t in self._held_tensors or asked]
         self.evidence = Evidence(-1, None, switches=read_switches())
         self.launches = LaunchKeeper(folder)
-        self.reference = ReferenceEvidence(folder, self.evidence, self.launches)
         # BUFFER of the snippet -> its contents, on each of its devices
         self.inputs: dict[UOp, tuple[str, ...]] = {}
+        self.variables: dict[str, int] = {}
+        # item assignments in its graph
+        self.parts: Sequence[ChosenPart] = ()
+        self.packer: Packer | None = None
+        # compared BUFFER -> what it held after the kernels ran
+        self.held: dict[UOp, HeldBuffer] = {}
         # whether its graph can be packed, for other inputs, too
         self.is_packed = False
         # whether its own schedule is the first that it makes: later schedules belong to functions that it calls
@@ -53,16 +70,18 @@ class RealizeCall(ABC):
         self.captured: UOp = None
         # BUFFER that holds one of the roots in replays, if the call itself did not run -> this root
         self.made: dict[UOp, UOp] = {}
+        # the outputs of a captured call, None if nothing holds the output
+        self.views: list[UOp | None] = []
 
-    # *** what happens, in order
+    # *** before anything runs
 
     def start(self, sink: UOp, parts: Sequence[ChosenPart] = ()) -> None:
         """Starts before anything runs. `sink` is the graph, `parts` are the elements that its item assignments
         choose."""
+        self.parts = parts
         reason = _why_no_values(sink) or self._start(sink)
-        self.reference.parts = parts
         if reason is not None:
-            self.evidence.reference = None
+            self.evidence.graphs.pop("asked", None)
             self.note_once(reason)
 
     def _start(self, sink: UOp) -> str | None:
@@ -75,14 +94,26 @@ class RealizeCall(ABC):
                 self.inputs = {u: self.folder.keep_all(u.buffer) for u in buffers}
             except BlobsFull:
                 return f"its inputs do not fit: the buffers that are kept of one run have {ROOM >> 20} MB together"
-        self.reference.start(sink, self.roots, self.inputs)
-        self.is_packed = self.evidence.reference is not None
+        self._pack_asked(sink)
+        self.is_packed = "asked" in self.evidence.graphs
         if is_later:
             return "TinyJit captures it, and runs it later"
-        self.evidence.graph = self._pack_for_reducer(sink)
+        self.evidence.reducer_graph = self._pack_for_reducer(sink)
         self.launches.note_inputs((u.buffer, names) for u, names in self.inputs.items())
         self.launches.live = LiveTensors(self.folder, self.inputs)
         return None
+
+    def _pack_asked(self, sink: UOp) -> None:
+        self.variables = find_variables(sink)
+        packer = Packer(self.inputs.get, self.variables)
+        try:
+            packer.graph.roots = [packer.pack(root) for root in self.roots]
+            for other in sink.src:
+                packer.pack(other)
+        except CannotPack as error:
+            self.evidence.refused = str(error)
+            return
+        self.packer, self.evidence.graphs["asked"] = packer, packer.graph
 
     def _pack_for_reducer(self, sink: UOp) -> bytes | None:
         """Returns the graph for `bisect --reduce`, pickled; None if tinygrad cannot compute it again from its inputs.
@@ -93,47 +124,148 @@ class RealizeCall(ABC):
             return None
         return pickle.dumps(pack_graph([root.base for root in self.roots], lambda u: self.inputs[u][0]))
 
-    def finish(self, passes: Sequence[Any]) -> None:
+    # *** after it ran
+
+    def finish(self, passes: Passes) -> None:
         """Ends a call that returns; `passes` are the runs of the pass for its schedules, None for an unknown run."""
-        if self.evidence.reference is None:
-            if self.evidence.reference_refused is not None:
-                self.note_once(self.evidence.reference_refused)
+        if self.captured is not None:
+            self._find_made()
+        if not self.is_compared:
+            if self.evidence.refused is not None:
+                self.note_once(self.evidence.refused)
             return
         if self.launches.is_full:
             self.note_once("buffers between its kernels were not kept: there was no room")
         try:
-            self._keep_values()
+            self._keep_held()
+            self.keep_outputs(self.evidence, self._find_views())
         except BlobsFull:
-            self.evidence.graph = self.evidence.reference = None
+            self.evidence.reducer_graph = None
+            self.evidence.graphs.clear()
             self.note_once("its outputs do not fit: there was no room")
             return
         self._pack_passed(passes)
 
-    @abstractmethod
-    def _keep_values(self) -> None:
-        """Keeps what the outputs hold. Raises BlobsFull."""
+    @property
+    def is_compared(self) -> bool:
+        """Whether its values can be compared, as far as is known now."""
+        return "asked" in self.evidence.graphs
 
-    @abstractmethod
-    def _pack_passed(self, passes: Sequence[Any]) -> None:
+    def _find_views(self) -> list[UOp | None]:
+        """Returns the outputs as tinygrad has them now, None if nothing holds the output."""
+        tensors = [ref() for ref in self._tensors]
+        return [None if tensor is None else tensor.uop for tensor in tensors]
+
+    def _find_made(self) -> None:
+        """Notes the BUFFERs that hold a whole root."""
+        for root, u in zip(self.roots, self._find_views(), strict=True):
+            while u is not None and u.op.name == "RESHAPE":
+                u = u.src[0]
+            if u is not None and u.op.name == "BUFFER":
+                self.made[u] = root
+
+    def keep_outputs(self, evidence: Evidence, views: Sequence[UOp | None], moved: Mapping[int, Any] = {}) -> None:
+        """Keeps what the outputs hold now, in the evidence of the call or of a replay. `moved` has buffers to read
+        instead, by the id of the buffer that they replace. Raises BlobsFull."""
+
+        def read(u: UOp) -> tuple[str, ...] | None:
+            if not u.is_realized:
+                return None
+            return self.folder.keep_all(moved.get(id(u.buffer), u.buffer))
+
+        packer = Packer(read, self.variables)
+        for number, view in enumerate(views):
+            try:
+                if view is not None:
+                    evidence.outputs[number] = packer.pack(view)
+            except CannotPack as error:
+                evidence.unchecked.append(f"output {number}: {error}")
+        evidence.graphs["got"] = packer.graph
+
+    def _keep_held(self) -> None:
+        """Keeps what the buffers of the snippet hold: assigned buffers, and buffers that changed without an assign."""
+        assert self.packer is not None
+        touched, assigned = self.packer.find_touched(), self.packer.add_assigned()
+        for buffer, before in self.inputs.items():
+            slot = self.packer.find_slot(buffer)
+            if buffer in assigned:
+                now = self.folder.keep_all(buffer.buffer)
+                self.held[buffer] = HeldBuffer(assigned[buffer], now, True, self.launches.is_written(buffer.buffer))
+            elif slot is not None and buffer not in touched and (now := self.folder.keep_all(buffer.buffer)) != before:
+                launch = self.launches.find_writer(buffer.buffer)
+                self.held[buffer] = HeldBuffer(slot, now, False, launch=launch)
+        self.evidence.held += self.held.values()
+        for part in self.parts:
+            self._keep_part(part, self.packer)
+        self._keep_changed(self.packer.graph)
+
+    def _keep_part(self, part: ChosenPart, packer: Packer) -> None:
+        """Keeps what a buffer holds after an item assignment: only what the index chooses may change."""
+        write, graph = part.write(), packer.graph
+        buffer = None if write is None else find_buffer(write.src[0])
+        held = None if buffer is None else self.held.get(buffer)
+        if buffer is None or held is None or len(self.inputs[buffer]) != 1:
+            return
+        slot, node = packer.find_slot(buffer), graph.nodes[held.slot]
+        if slot is None or node.shape != (len(part.chosen),):
+            return
+        chosen = graph.add(Node("buffer", "bool", node.shape))
+        graph.inputs[chosen] = (self.folder.keep_data(part.chosen),)
+        right = graph.add(Node("where", node.dtype, node.shape, (chosen, held.slot, slot)))
+        shaped = graph.add(Node("reshape", node.dtype, part.shape, (right,)))
+        self.evidence.held.append(HeldBuffer(shaped, held.blobs, True, part_of=list(self.held).index(buffer)))
+
+    def _keep_changed(self, graph: Graph) -> None:
+        """Keeps what Tensors outside of the graph hold now, if they changed."""
+        if self.launches.live is None:
+            return
+        for buffer, before, now in self.launches.live.find_changed():
+            slot = graph.add(Node("buffer", name_dtype(buffer.dtype), tuple(map(int, buffer.shape))))
+            graph.inputs[slot] = before
+            launch = self.launches.find_writer(buffer.buffer)
+            self.evidence.held.append(HeldBuffer(slot, now, False, is_live=True, launch=launch))
+
+    def _pack_passed(self, passes: Passes) -> None:
         """Packs the nodes that have buffers, and what the buffers held when their kernels had run."""
+        groups = group_launches(passes, [step.ast for step in self.launches.steps])
+        passed = passes[0] if passes else None
+        if passed is None or self.scheduled is None or groups is None:
+            return
+        self.is_first = len(passes) > 1
+        inputs = find_inputs(self.scheduled, passed.toposort)
+        variables = self.variables | find_argument_sizes(self.scheduled)
+        packer = Packer(lambda u: self.inputs.get(inputs.get(u)), variables)
+        ids = {u: number for number, u in enumerate(find_nodes(passed))}
+        pack_buffers(self.evidence, passed, ids, self.launches, groups, packer)
+        self.evidence.range_names |= {r.arg[0]: r.render(simplify=False) for r in passed.scope_ranges}
 
-    def fail(self, error: BaseException, nodes: KnownNodes, passes: Sequence[Any]) -> None:
+    def fail(self, error: BaseException, nodes: KnownNodes, passes: Passes) -> None:
         """Ends a call that raises `error`; `nodes` are the known nodes of the last schedule."""
         self.evidence.failed = f"{type(error).__name__}: {first_line(error)}"
         self.evidence.crash = diagnose(error, nodes)
         self.evidence.is_endless = isinstance(error, EndlessRewrite)
+        groups = group_launches(passes, [step.ast for step in self.launches.steps])
+        failed = self.launches.failed
+        kernel = next((number for number, launches in enumerate(groups or ()) if failed in launches), None)
+        passed = passes[0] if passes else None
+        if passed is None or kernel is None:
+            return
+        self.evidence.failed_kernel = number_kernels(passed.kernels)[kernel]
+        node = passed.kernels[kernel].node
+        if node is not None:
+            self.evidence.failed_node = nodes.find(node)
 
     def write(self) -> None:
         """Writes the evidence, or writes it again. A call that made no schedule has none."""
         if self.evidence.schedule >= 0:
             self.folder.write(self.evidence)
 
-    # *** what replays of the call ask, too
-
     def note_once(self, reason: str) -> None:
         """Adds a reason why something was not compared."""
         if reason not in self.evidence.unchecked:
             self.evidence.unchecked.append(reason)
+
+    # *** what replays of the call ask, too
 
     def find_written(self) -> list[Any]:
         """Returns the buffers that its kernels wrote: a later schedule may read them."""
@@ -142,26 +274,18 @@ class RealizeCall(ABC):
             written = [find_memory(u).buffer for u in list_written(self.captured)]
         return [*written, *(buffer.base for buffer in written)]
 
-    @abstractmethod
-    def settle(self, memory: set[UOp] | None) -> None:
-        """Notes that TinyJit has captured the call. `memory` has the BUFFERs of its replays, None if they are the
-        same."""
+    def keep_views(self, memory: set[UOp] | None) -> None:
+        """Notes the outputs of a call that TinyJit has captured. `memory` has the BUFFERs of its replays, None if they
+        are the same."""
+        self.views = self._find_views()
+        for number, view in enumerate(self.views):
+            if view is not None and memory is not None and find_memory(view) not in memory:
+                self.views[number] = None
 
-    @abstractmethod
     def find_buffers(self) -> list[Any]:
-        """Returns the buffer of each output, None for an output without a buffer."""
-
-    @abstractmethod
-    def keep_outputs(self, evidence: Evidence, moved: Mapping[int, Any]) -> None:
-        """Keeps what the outputs hold now in the evidence of a replay. `moved` has buffers to read instead, by the id
-        of the buffer that they replace. Raises BlobsFull."""
-
-    # *** parts
-
-    def _find_contents(self, passed: Any) -> Callable[[UOp], tuple[str, ...] | None]:
-        """Returns a function from a leaf of the graph of a pass to the names of its contents."""
-        inputs = find_inputs(self.scheduled, passed.toposort)
-        return lambda u: self.inputs.get(inputs.get(u))
+        """Returns the buffer of each output of a captured call, None for an output without a buffer."""
+        found = [None if view is None else find_memory(view) for view in self.views]
+        return [u.buffer if u is not None and u.op.name == "BUFFER" else None for u in found]
 
 
 def _why_no_values(sink: UOp) -> str | None:

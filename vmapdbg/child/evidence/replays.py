@@ -8,6 +8,7 @@ unless something has overwritten it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -103,37 +104,43 @@ class ReplayWatcher:
         """Writes what each schedule of a finished replay read and wrote."""
         for index, call in enumerate(known.realized):
             evidence = Evidence(call.evidence.schedule, line, replay=known.replays)
-            contents = find_contents(inputs, index)
-            packer = pack_replay(evidence, call, known.made[index], contents)
+            # also what only earlier schedules read
+            ordered = sorted(inputs.items(), key=lambda one: one[0][0])
+            contents = {u: (name,) for (reader, u), name in ordered if reader <= index}
             try:
                 # an input that is assigned to is an output
-                call.keep_outputs(evidence, now)
-                if packer is not None:
-                    evidence.held += self.keep_held(known, index, packer, now)
-                    evidence.changed += self.keep_changed(known, packer, contents, now)
+                call.keep_outputs(evidence, call.views, now)
+                self._keep_held(evidence, known, index, contents, now)
             except BlobsFull:
                 known.reason = "there was no room for what they wrote"
                 return
-            drop_overwritten(evidence, call, lambda buffer, index=index: known.is_final(index, buffer))
+            drop_overwritten(evidence, call, functools.partial(known.is_final, index))
             self.folder.write(evidence)
         known.compared += 1
 
-    def keep_held(self, known: CapturedCall, index: int, packer: Packer, now: Mapping[int, Any]) -> list[HeldBuffer]:
-        """Returns what the buffers hold that a schedule of a replay assigns to once. Raises BlobsFull."""
-        found = []
-        for u, writes in packer.find_writes().items():
-            # the second of two writes may go to memory of its own, which its tensor then has
-            if len(writes) == 1 and known.is_final(index, u.buffer) and known.has_memory(u):
+    def _keep_held(
+        self,
+        evidence: Evidence,
+        known: CapturedCall,
+        index: int,
+        contents: Mapping[Any, tuple[str, ...]],
+        now: Mapping[int, Any],
+    ) -> None:
+        """Packs the graph of a schedule of a replay, which read `contents`. Keeps what the buffers hold that it assigns
+        to, and the buffers that it read and that the replay overwrote without an assign in the call. Raises
+        BlobsFull."""
+        call = known.realized[index]
+        packer = Packer(contents.get, call.variables, known.made[index])
+        try:
+            packer.graph.roots = [packer.pack(root) for root in call.roots]
+        except CannotPack as error:
+            evidence.refused = str(error)
+            return
+        evidence.graphs["asked"] = packer.graph
+        for u, slot in packer.add_assigned().items():
+            if known.is_final(index, u.buffer) and known.has_memory(u):
                 names = self.folder.keep_all(now.get(id(u.buffer), u.buffer))
-                found.append(HeldBuffer(packer.add_after(u, writes), names, True))
-        return found
-
-    def keep_changed(
-        self, known: CapturedCall, packer: Packer, contents: Mapping[Any, tuple[str, ...]], now: Mapping[int, Any]
-    ) -> list[ChangedInput]:
-        """Returns the buffers that a schedule of a replay read, that the replay overwrote without an assign in the
-        call, and that have changed; `contents` has what it read. Raises BlobsFull."""
-        found = []
+                evidence.held.append(HeldBuffer(slot, names, True))
         touched = packer.find_touched()
         for u, before in contents.items():
             slot, buffer = packer.find_slot(u), now.get(id(u.buffer), u.buffer)
@@ -141,8 +148,7 @@ class ReplayWatcher:
                 continue
             after = self.folder.keep_all(buffer)
             if after != before:
-                found.append(ChangedInput(slot, after[0], known.find_number(u.buffer)))
-        return found
+                evidence.changed.append(ChangedInput(slot, after[0], known.find_number(u.buffer)))
 
     def close(self) -> None:
         """Notes at the last schedule of each captured call how many of its replays were not compared."""
@@ -159,40 +165,14 @@ class ReplayWatcher:
 def has_same_variables(known: CapturedCall, variables: Mapping[Any, int]) -> bool:
     """Returns whether the variables of a replay have the values of the captured call."""
     now = {getattr(variable, "expr", variable): value for variable, value in (variables or {}).items()}
-    before = [call.reference.variables for call in known.realized]
+    before = [call.variables for call in known.realized]
     return all(one[name] == value for one in before for name, value in now.items() if name in one)
-
-
-def find_contents(inputs: Mapping[tuple[int, Any], str], index: int) -> dict[Any, tuple[str, ...]]:
-    """Returns the contents that a schedule of a replay reads, and those that only earlier schedules read."""
-    ordered = sorted(inputs.items(), key=lambda one: one[0][0])
-    return {u: (name,) for (reader, u), name in ordered if reader <= index}
-
-
-def pack_replay(
-    evidence: Evidence, call: RealizeCall, made: Mapping[Any, Any], inputs: Mapping[Any, tuple[str, ...]]
-) -> Packer | None:
-    """Packs the graph of a captured schedule for other contents of its inputs; `made` has the inputs that are computed.
-    Returns the packer, None if there is no graph."""
-    if not call.is_packed:
-        return None
-    packer = Packer(inputs.get, call.reference.variables, made)
-    try:
-        packer.graph.roots = [packer.pack(root) for root in call.roots]
-    except CannotPack as error:
-        evidence.reference_refused = str(error)
-        return None
-    evidence.reference = packer.graph
-    return packer
 
 
 def drop_overwritten(evidence: Evidence, call: RealizeCall, is_final: Callable[[Any], bool]) -> None:
     """Removes outputs from the evidence of a replay if its later schedules write them again."""
     for output, buffer in enumerate(call.find_buffers()):
-        if is_final(buffer):
-            continue
-        evidence.values[output] = None
-        if evidence.got_roots.pop(output, None) is not None:
+        if not is_final(buffer) and evidence.outputs.pop(output, None) is not None:
             evidence.unchecked.append(f"output {output}: a later schedule of the call writes it again")
-    if evidence.got is not None and not evidence.got_roots:
-        evidence.values = []
+    if not evidence.outputs:
+        evidence.graphs.pop("got")

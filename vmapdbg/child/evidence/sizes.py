@@ -77,3 +77,12 @@ def find_variables(sink: UOp) -> dict[str, int]:
         elif getattr(u, "is_bound_var", False):
             found[u.src[0].arg.name] = int(u.src[1].src[1].arg)
     return found
+
+
+def find_argument_sizes(scheduled: UOp) -> dict[str, int]:
+    """Returns the variables of a scheduled CALL. From 0.13 on the graph of the pass names a variable by its place among
+    the arguments."""
+    if scheduled.op.name != "CALL":
+        return {}
+    places = {f"p{place}": Sizes({}).find(u) for place, u in enumerate(scheduled.src[1:])}
+    return {name: number for name, number in places.items() if number is not None}

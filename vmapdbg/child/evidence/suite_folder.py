@@ -77,7 +77,7 @@ class SuiteFolder(EvidenceFolder):
             self._hand_on(Evidence(-1, evidence.line, unchecked=added), with_blobs=False)
             return
         # only the reducer needs the graph for tinygrad, which takes long to be packed
-        self._hand_on(replace(evidence, graph=None), with_blobs=evidence.reference is not None)
+        self._hand_on(replace(evidence, reducer_graph=None), with_blobs="asked" in evidence.graphs)
 
     def forget(self) -> None:
         """Forgets what was written: it will not be written again."""

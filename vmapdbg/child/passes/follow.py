@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from vmapdbg.check.value_path import Difference, OutputPath, PassKind, PassValue, SchedulePath, WrongRewrite
+from vmapdbg.child.evidence.loop_packer import LoopPacker
 from vmapdbg.child.evidence.packer import UNEXPECTED, CannotPack
-from vmapdbg.child.evidence.sizes import Sizes
+from vmapdbg.child.evidence.realize_call import RealizeCall
+from vmapdbg.child.evidence.sizes import find_argument_sizes
 from vmapdbg.child.failures.known_nodes import PassNodes
 from vmapdbg.child.listen.launches import find_inputs
 from vmapdbg.child.passes.compare import Judge
-from vmapdbg.child.passes.mixed_packer import MixedPacker, find_base
 from vmapdbg.child.passes.order import OrderedKernels
 from vmapdbg.child.passes.outputs import BufferFollower, Followed, choose_chains, follow_outputs
 from vmapdbg.child.passes.steps import MOST_SECONDS, Progress, StepFinder
@@ -24,7 +25,6 @@ from vmapdbg.reference.arithmetic import load
 from vmapdbg.reference.evaluate import Evaluator
 from vmapdbg.reference.graph import Unknown
 from vmapdbg.reference.value import Value
-from vmapdbg.values.itemsize import ITEMSIZE
 from vmapdbg.values.numbers import Array
 
 UOp = Any
@@ -102,7 +102,7 @@ class ScheduleFollower:
         """Yields the buffers that hold wrong values when the kernels have run."""
         first = self.chains[0].runs[0].before
         follower = BufferFollower(self.packer, self._find_own)
-        for number, (buffer, held) in enumerate(self.one.call.reference.held.items()):
+        for number, (buffer, held) in enumerate(self.one.call.held.items()):
             try:
                 right = follower.pack_memory(first, buffer)
             except (CannotPack, *UNEXPECTED):
@@ -184,10 +184,8 @@ class ScheduleFollower:
 
     def _evaluate_run(self, number: int) -> PassValue:
         def compare() -> Difference | None:
-            value, is_base = find_real_value(self.one.call, number, self.read)
             asked = self.chains[0].runs[0].before.src[number]
-            if is_base:
-                asked = find_base(asked)
+            value = find_real_value(self.one.call, number, self.read)
             return self.judge.compare_value(self.packer.pack(asked), value)
 
         return self.judge_value(RUN, "run", compare)
@@ -279,35 +277,25 @@ def _doubt(one: PassValue) -> PassValue:
     return replace(one, status="unknown", difference=None, reason=reason)
 
 
-def make_packer(one: FollowedCall) -> MixedPacker:
+def make_packer(one: FollowedCall) -> LoopPacker:
     """Returns the packer of the graphs of a schedule, with the contents of its buffers."""
-    inputs: Mapping[UOp, tuple[str, ...]] = one.call.inputs
-    scheduled = one.scheduled
-    variables = dict(one.call.reference.variables)
+    inputs, scheduled = one.call.inputs, one.scheduled
+    variables = one.call.variables | find_argument_sizes(scheduled)
     if scheduled.op.name == "CALL":
-        # from 0.13 on the graph of the pass calls a variable by its place among the arguments
-        places = {f"p{place}": Sizes({}).find(u) for place, u in enumerate(scheduled.src[1:])}
-        variables |= {name: number for name, number in places.items() if number is not None}
-        return MixedPacker(lambda u: inputs.get(u) or inputs.get(find_inputs(scheduled, [u]).get(u)) or None, variables)
+        return LoopPacker(lambda u: inputs.get(u) or inputs.get(find_inputs(scheduled, [u]).get(u)) or None, variables)
     before = find_inputs(scheduled, [])
-    return MixedPacker(lambda u: inputs.get(u) or inputs.get(before.get(u)) or None, variables)
+    return LoopPacker(lambda u: inputs.get(u) or inputs.get(before.get(u)) or None, variables)
 
 
-def find_real_value(call: Any, number: int, read: Callable[[str], bytes]) -> tuple[Value, bool]:
-    """Returns what the kernels left in an output of a call, and whether that is the base of the output; else it is the
-    output itself, which may be a view. Raises Unknown."""
+def find_real_value(call: RealizeCall, number: int, read: Callable[[str], bytes]) -> Value:
+    """Returns what the kernels left in an output of a call. Raises Unknown."""
     evidence = call.evidence
     if evidence.failed is not None:
         raise Unknown("it did not run to the end")
-    if number < len(evidence.values) and evidence.values[number] is not None:
-        data = read(evidence.values[number])
-        graph = evidence.reference
-        node = graph.nodes[graph.roots[number]]
-        return Value(load(Array(data, node.dtype, (len(data) // ITEMSIZE[node.dtype],)))), True
-    slot = evidence.got_roots.get(number)
+    slot = evidence.outputs.get(number)
     if slot is None:
         raise Unknown("what it holds was not kept")
-    value = Evaluator(evidence.got, read).evaluate([slot])[0]
+    value = Evaluator(evidence.graphs["got"], read).evaluate([slot])[0]
     if isinstance(value, Unknown):
         raise value
-    return value, False
+    return value

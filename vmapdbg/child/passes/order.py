@@ -5,26 +5,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from vmapdbg.check.value_path import WrongRead
-from vmapdbg.child.evidence.kernel_packer import pack_kernel
-from vmapdbg.child.evidence.packer import CannotPack
+from vmapdbg.child.evidence.loop_packer import LoopPacker, find_base, find_buffer, list_views, pack_kernel
+from vmapdbg.child.evidence.packer import CannotPack, UOp
+from vmapdbg.child.evidence.passed import number_kernels
 from vmapdbg.child.failures.known_nodes import PassNodes
 from vmapdbg.child.listen.schedules import ScheduledKernel, find_kernels, kernel_of
 from vmapdbg.child.memory import name_dtype
-from vmapdbg.child.passes.mixed_packer import MixedPacker, find_base, find_buffer, list_views
 from vmapdbg.child.passes.watch import Created
 from vmapdbg.reference.graph import Kernel, Node
 
-UOp = Any
 _MEMORY = frozenset({"BUFFER", "PARAM"})
 
 
 class OrderedKernels:
     """The launches of one schedule. `held` has the slot of what each buffer holds after the last launch."""
 
-    def __init__(self, created: Created, packer: MixedPacker):
+    def __init__(self, created: Created, packer: LoopPacker):
         self.graph, self.packer = created.graph, packer
         self.launches = list(find_kernels(created.launches))
         self.held: dict[UOp, int] = {}
@@ -54,23 +52,16 @@ class OrderedKernels:
 
     def _run(self, launch: ScheduledKernel) -> None:
         slots = tuple(map(self._find_held, launch.buffers))
-        nodes = self.packer.graph.nodes
         if launch.ast.op.name == "COPY":
-            held = nodes[slots[0]]
+            held = self.packer.graph.nodes[slots[0]]
             self.held[launch.buffers[0]] = self.packer.graph.add(Node("copy", held.dtype, held.shape, slots[1:2]))
             return
         kernel = self.pack(launch)
-        numbers = tuple(range(len(slots)))
-        written = dict.fromkeys(store.argument for store in kernel.stores)
-        for asked in written:
-            held = nodes[slots[asked]]
-            node = Node("launch", held.dtype, held.shape, slots, (kernel, asked, numbers))
-            self.held[launch.buffers[asked]] = self.packer.graph.add(node)
+        for number in dict.fromkeys(store.argument for store in kernel.stores):
+            self.held[launch.buffers[number]] = self.packer.add_launch(kernel, number, slots[number], slots)
 
     def pack(self, launch: ScheduledKernel) -> Kernel:
         """Packs the kernel of a launch. Raises CannotPack."""
-        if launch.ast.op.name != "SINK":
-            raise CannotPack(f"the reference does not know a kernel that is {launch.ast.op.name}")
         return pack_kernel(launch.ast, {**self.packer.sizes.variables, **launch.variables})
 
     def _find_held(self, buffer: UOp) -> int:
@@ -108,6 +99,7 @@ class OrderedKernels:
     def _look_at(
         self, number: int, arguments: Sequence[UOp], writers: dict[UOp, int], kernels: dict[int, Sequence[UOp]]
     ) -> WrongRead | None:
+        numbers = number_kernels(self.launches)
         for place in self._list_read(self.launches[number]):
             state = find_base(arguments[place])
             buffer = self.launches[number].buffers[place]
@@ -122,14 +114,14 @@ class OrderedKernels:
                 reads=buffer.op.name,
                 size=int(buffer.shape[0]),
                 dtype=name_dtype(buffer.dtype),
-                reader_kernel=self.number_kernel(number),
-                writer_kernel=self.number_kernel(writer),
+                reader_kernel=numbers[number],
+                writer_kernel=numbers[writer],
             )
         return None
 
     def _match_kernels(self) -> dict[int, Sequence[UOp]]:
         """Returns the arguments of each launch in the graph of kernels: states of memory."""
-        by_key: dict[Any, list[Sequence[UOp]]] = {}
+        by_key: dict[object, list[Sequence[UOp]]] = {}
         for u in self.graph.toposort():
             known = kernel_of(u)
             if known is not None:
@@ -166,15 +158,3 @@ class OrderedKernels:
         except CannotPack:
             return list(range(1, len(launch.buffers)))
         return sorted({node.arg for node in kernel.graph.nodes if node.op == "load"})
-
-    def number_kernel(self, number: int) -> int | None:
-        """Returns the number of the compute kernel of a launch. Launches that differ in a variable only are one
-        kernel."""
-        if not self.launches[number].is_compute:
-            return None
-        seen: dict[Any, int] = {}
-        for index, launch in enumerate(self.launches[: number + 1]):
-            if launch.is_compute:
-                own = None if launch.variables else index
-                seen.setdefault((launch.ast, launch.buffers, own), len(seen))
-        return len(seen) - 1

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from vmapdbg.check.value_path import Difference, RewriteKind, WrongRewrite
+from vmapdbg.child.evidence.loop_packer import STAGES, LoopPacker, find_base, find_buffer, list_views
 from vmapdbg.child.evidence.packer import CannotPack
 from vmapdbg.child.failures.known_nodes import KnownNodes
 from vmapdbg.child.listen.schedules import find_kernels, kernel_of
-from vmapdbg.child.passes.mixed_packer import STAGES, MixedPacker, find_base, find_buffer, list_views
 from vmapdbg.child.passes.steps import describe_uop, find_rule_of
 from vmapdbg.child.passes.watch import Chain, PassRun, Watched
 from vmapdbg.model.ops import RESHAPING
-from vmapdbg.reference.graph import Node
 
 UOp = Any
 _BELOW_TARGET = RESHAPING | {"BITCAST", "INDEX", "AFTER"}
@@ -160,7 +159,7 @@ class BufferFollower:
     """Packs what buffers hold. `find_own` returns the BUFFER of the snippet for a leaf of any graph, None for another
     leaf."""
 
-    def __init__(self, packer: MixedPacker, find_own: Callable[[UOp], UOp | None]):
+    def __init__(self, packer: LoopPacker, find_own: Callable[[UOp], UOp | None]):
         self.packer, self.find_own = packer, find_own
 
     def pack_memory(self, sink: UOp, buffer: UOp) -> int:
@@ -172,16 +171,7 @@ class BufferFollower:
                 raise CannotPack("it is written in two ways that do not follow each other")
             return self.packer.pack_memory(last)
         leaves = (u for u in sink.toposort() if self.find_own(u) is buffer)
-        memory = self.packer.pack(next(leaves, buffer))
-        views = [u for u in assigns if u.src[0].op.name != "INDEX"]
-        if views:
-            node = self.packer.graph.nodes[memory]
-            writes = tuple(self.packer.pack(u) for u in views)
-            memory = self.packer.graph.add(Node("after", node.dtype, node.shape, (memory, *writes)))
-        for u in assigns:
-            if u not in views:
-                memory = self.packer.add_write(u, memory)
-        return memory
+        return self.packer.add_writes(assigns, self.packer.pack(next(leaves, buffer)))
 
     def _find_writes(self, sink: UOp, buffer: UOp) -> tuple[list[UOp], list[UOp]]:
         """Returns the AFTERs of a buffer, and the ASSIGNs to it, in the order of the graph."""

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from vmapdbg.check.value_path import Difference, RewriteKind, WrongRewrite
+from vmapdbg.child.evidence.loop_packer import STAGES, LoopPacker
 from vmapdbg.child.evidence.packer import UNEXPECTED, CannotPack
 from vmapdbg.child.failures.known_nodes import KnownNodes
 from vmapdbg.child.failures.rewrites import name_uop, shorten_place
 from vmapdbg.child.passes.compare import Judge
-from vmapdbg.child.passes.mixed_packer import STAGES, MixedPacker
 from vmapdbg.child.passes.watch import PassRun
 from vmapdbg.model.ops import RESHAPING
 from vmapdbg.reference.graph import Unknown
@@ -47,7 +47,7 @@ Found = tuple[Step, Difference]
 class StepFinder:
     """Looks at the steps of one pass by which `output`, a UOp of the graph before it, gets another value."""
 
-    def __init__(self, run: PassRun, output: UOp, packer: MixedPacker, judge: Judge, progress: Progress):
+    def __init__(self, run: PassRun, output: UOp, packer: LoopPacker, judge: Judge, progress: Progress):
         self.run, self.output, self.packer, self.judge, self.progress = run, output, packer, judge, progress
         self.made: dict[UOp, UOp] = run.context.replace
         self.rewritten = dict(run.rewrites)
@@ -187,8 +187,7 @@ class StepFinder:
         changed = {r: index for r, index in bound.items() if r in x.ranges and r is not index}
         if not changed:
             return slot
-        sizes = tuple(self.packer.graph.ranges[self.packer.name_range(r)] for r in changed)
-        return self.packer.add_indexed(self.packer.add_closed(slot, tuple(changed), sizes), tuple(changed.values()))
+        return self.packer.add_indexed(self.packer.add_closed(slot, tuple(changed)), tuple(changed.values()))
 
     # *** what was found
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
-from vmapdbg.child.evidence.observed import ObservedCollector
+from vmapdbg.child.evidence.collector import Collector
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.failures.rewrites import shorten_place
 from vmapdbg.child.listen.adapter import CREATED
@@ -211,7 +211,7 @@ class FollowedCall:
         return self.call.evidence.schedule
 
 
-class FollowingCollector(ObservedCollector):
+class FollowingCollector(Collector):
     """Collects evidence, and the passes of each schedule."""
 
     def __init__(self, folder: Path, recorder: ObservingRecorder):

@@ -137,9 +137,9 @@ class Reducer:
         for file in folder.find_files():
             evidence: Evidence = pickle.loads(file.read_bytes())
             # a replay has the graph of its schedule again
-            if evidence.graph is None or evidence.replay is not None:
+            if evidence.reducer_graph is None or evidence.replay is not None:
                 continue
-            graph: PackedGraph = pickle.loads(evidence.graph)
+            graph: PackedGraph = pickle.loads(evidence.reducer_graph)
             contents = {name: folder.read_data(name) for name in set(graph.blobs.values())}
             yield evidence, build_graph(graph, contents)
 

@@ -1,0 +1,409 @@
+"""Packs graphs with loops, of any release of tinygrad, for `vmapdbg.reference.kernels`: kernels, and the graph after
+each pass of the scheduler. Runs in the child.
+
+The graph is a tensor graph until the ranges are assigned. Then a BUFFERIZE (STAGE from 0.13 on) makes a buffer of a
+value that depends on ranges, and an INDEX reads it. STOREs come next, and last the kernels with their buffers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from vmapdbg.child.evidence.packer import SAME, UNEXPECTED, CannotPack, Contents, Packer, UOp, name_reduce
+from vmapdbg.child.listen.schedules import kernel_of
+from vmapdbg.child.memory import name_dtype
+from vmapdbg.model.ops import ARITHMETIC, RESHAPING
+from vmapdbg.reference.graph import Kernel, Node, Store, find_view
+from vmapdbg.reference.graph import find_writes as list_writes
+
+STAGES = frozenset({"BUFFERIZE", "STAGE"})
+"""Ops that make a buffer of a value; inside of a kernel until it is lowered."""
+_ARGUMENTS = frozenset({"DEFINE_GLOBAL", "PARAM"})
+_IN_KERNEL = STAGES | SAME | frozenset(ARITHMETIC)
+_IN_KERNEL |= {"CONST", "RANGE", "CAST", "BITCAST", "INDEX", "LOAD", "REDUCE", "STACK", "VECTORIZE"}
+
+
+class LoopPacker(Packer):
+    """Packs several graphs of one schedule: a UOp that they share is one node."""
+
+    def __init__(self, contents: Contents, variables: Mapping[str, int] = {}):
+        super().__init__(contents, variables)
+        self._kernels: dict[UOp, Kernel] = {}
+        # ids of the options of the buffers that stay until the end; a later pass removes other buffers. The options
+        # stay the same object through every rewrite
+        self._memory: set[int] = set()
+
+    def find_memory(self, sinks: Iterable[UOp]) -> None:
+        """Finds the buffers that stay until the end, from the graphs after each pass in order."""
+        for sink in sinks:
+            found = {id(u.arg) for u in sink.toposort() if u.op.name in STAGES}
+            if found:
+                self._memory = found
+
+    def pack_memory(self, u: UOp) -> int:
+        """Adds all that the buffer of a UOp holds, and returns its slot. Raises CannotPack."""
+        slot = self.pack(find_base(u))
+        node = self.graph.nodes[slot]
+        if node.op == "reshape":
+            return node.src[0]
+        if node.op != "after":
+            return slot
+        return self._add_after(find_view(self.graph, slot).base, list_writes(self.graph, slot))
+
+    def add_writes(self, writes: Sequence[UOp], memory: int) -> int:
+        """Adds the contents of memory after ASSIGNs to it: first to views of it, then to INDEXes. Raises CannotPack."""
+        indexed = [u for u in writes if u.src[0].op.name == "INDEX"]
+        if len(indexed) < len(writes):
+            memory = self._add_after(memory, [self.pack(u) for u in writes if u not in indexed])
+        for u in indexed:
+            for one in (u.src[1], *u.src[0].src[1:]):
+                self.pack(one)
+            memory = self._add_write(u, find_base(u.src[0].src[0]), memory)
+        return memory
+
+    def add_view(self, view: UOp, source: int) -> int:
+        """Adds a movement op over another source. Raises CannotPack."""
+        return self._make(view, (source, *map(self.pack, self._find_sources(view)[1:])))
+
+    def add_indexed(self, held: int, indices: Sequence[UOp]) -> int:
+        """Adds the elements of a value at some indices, one index for each axis. Raises CannotPack."""
+        node = self.graph.nodes[held]
+        places = tuple(map(self.pack, indices))
+        if len(places) != len(node.shape):
+            raise CannotPack("it has another number of axes than of ranges")
+        if not places:
+            return held
+        return self.graph.add(Node("fetch", node.dtype, (), (held, *places)))
+
+    def add_closed(self, value: int, axes: Sequence[UOp], kept: tuple[int, ...] | None = None) -> int:
+        """Adds the buffer of a value that is closed over RANGEs; it may still depend on other RANGEs, only on `kept` if
+        given. A CONST is an axis of size 1. Raises CannotPack."""
+        names: list[int | None] = []
+        for r in axes:
+            if r.op.name not in {"RANGE", "CONST"}:
+                raise CannotPack(f"a buffer is closed over {r.op.name}")
+            names.append(self._name_axis(r))
+        shape = tuple(1 if name is None else self.graph.ranges[name] for name in names)
+        return self.graph.add(Node("close", self.graph.nodes[value].dtype, shape, (value,), (tuple(names), kept)))
+
+    # *** sources
+
+    def _find_sources(self, u: UOp) -> list[UOp]:
+        op = u.op.name
+        if op in STAGES:
+            return [u.src[0]]
+        if op == "INDEX":
+            return list(u.src)
+        if op == "REDUCE" and find_ranges(u):
+            return [u.src[0]]
+        if op == "AFTER" and (writes := find_writes(u)):
+            return self._find_memory_sources(u, writes)
+        return super()._find_sources(u)
+
+    def _find_memory_sources(self, after: UOp, writes: Sequence[UOp]) -> list[UOp]:
+        """Returns the sources of memory after writes: its contents before, the written values, and their indices."""
+        found = [find_base(after.src[0])]
+        for write in writes:
+            launch = kernel_of(write)
+            if launch is None:
+                target, value = write.src[:2]
+                found += [value, *target.src[1:]]
+            else:
+                found += map(find_base, list_arguments(launch[1]))
+        return list(dict.fromkeys(found))
+
+    # *** one node
+
+    def _find_shape(self, u: UOp) -> tuple[int, ...]:
+        if u.op.name == "INDEX":
+            # the axes of memory that it leaves
+            return self.graph.nodes[self._slots[u.src[0]]].shape[len(u.src) - 1 :]
+        return super()._find_shape(u)
+
+    def _make_const(self, u: UOp, src: tuple[int, ...]) -> int:
+        if is_invalid(u):
+            return self._add("invalid", u, ())
+        return super()._make_const(u, src)
+
+    def _make_bufferize(self, u: UOp, src: tuple[int, ...]) -> int:
+        kept = None
+        if id(u.arg) in self._memory and u.arg.addrspace.name == "GLOBAL":
+            # a kernel that is launched for each step of an OUTER range has the same memory for all steps
+            kept = tuple(self.name_range(r) for r in u.src[0].ranges if r.arg[-1].name == "OUTER")
+        return self.add_closed(src[0], u.src[1:], kept)
+
+    _make_stage = _make_bufferize
+
+    def _make_index(self, u: UOp, src: tuple[int, ...]) -> int:
+        if len(src) == 1:
+            return src[0]
+        held = self.graph.nodes[src[0]]
+        if len(src) - 1 > len(held.shape):
+            raise CannotPack("a value is read with more indices than it has axes")
+        return self._add("fetch", u, src, dtype=held.dtype)
+
+    def _make_reduce(self, u: UOp, src: tuple[int, ...]) -> int:
+        ranges = find_ranges(u)
+        if not ranges:
+            return super()._make_reduce(u, src)
+        axes: tuple[int, ...] = ()
+        if isinstance(u.arg, tuple):
+            # further axes, or how many of the first axes
+            axes = u.arg[1]
+            if isinstance(axes, int):
+                axes = tuple(range(axes))
+        names = tuple(map(self.name_range, ranges))
+        return self._add("reduce", u, src, (name_reduce(u), tuple(axes), False, names))
+
+    def _make_after(self, u: UOp, src: tuple[int, ...]) -> int:
+        writes = find_writes(u)
+        if not writes:
+            return super()._make_after(u, src)
+        base = find_base(u.src[0])
+        memory = self._slots[base]
+        for write in writes:
+            memory = self._add_write(write, base, memory)
+        node = self.graph.nodes[memory]
+        shape = self._find_shape(u)
+        if shape == node.shape:
+            return memory
+        if any(view.op.name != "RESHAPE" for view in list_views(u.src[0])):
+            raise CannotPack("a part of memory is looked at after writes")
+        return self.graph.add(Node("reshape", node.dtype, shape, (memory,)))
+
+    def _add_write(self, write: UOp, base: UOp, memory: int) -> int:
+        """Adds the contents of memory after a store to it, or after a kernel ran."""
+        launch = kernel_of(write)
+        if launch is not None:
+            return self._add_launch(*launch, base, memory)
+        target, value = write.src[:2]
+        if target.op.name != "INDEX" or find_base(target.src[0]) is not find_base(base):
+            raise CannotPack("a store goes to what is no memory")
+        if any(view.op.name != "RESHAPE" for view in list_views(target.src[0])):
+            raise CannotPack("a store goes through a view of memory")
+        held = self.graph.nodes[memory]
+        shape = self._find_shape(target.src[0])
+        seen = memory
+        if shape != held.shape:
+            seen = self.graph.add(Node("reshape", held.dtype, shape, (memory,)))
+        places = tuple(self._slots[index] for index in target.src[1:])
+        if len(places) != len(shape):
+            raise CannotPack("a store goes to memory with other axes than it has indices")
+        what = self._cast(self._slots[value], held.dtype)
+        put = self.graph.add(Node("put", held.dtype, shape, (seen, what, *places)))
+        if shape == held.shape:
+            return put
+        return self.graph.add(Node("reshape", held.dtype, held.shape, (put,)))
+
+    def _add_launch(self, ast: UOp, given: Sequence[UOp], base: UOp, memory: int) -> int:
+        """Adds the contents of memory after a kernel ran."""
+        arguments = list_arguments(given)
+        buffers = [find_buffer(one) for one in arguments]
+        own = find_buffer(base)
+        if own not in buffers:
+            raise CannotPack("a kernel does not get the buffer that is looked at after it")
+        slots = tuple(self._slots[find_base(one)] for one in arguments)
+        held = self.graph.nodes[memory]
+        if ast.op.name == "COPY":
+            return self.graph.add(Node("copy", held.dtype, held.shape, slots[1:2]))
+        if ast not in self._kernels:
+            self._kernels[ast] = pack_kernel(ast, self.sizes.variables)
+        return self.add_launch(self._kernels[ast], buffers.index(own), memory, slots)
+
+    def add_launch(self, kernel: Kernel, number: int, memory: int, slots: tuple[int, ...]) -> int:
+        """Adds what argument `number` of a kernel holds after it ran, in the shape of `memory`. `slots` are what its
+        arguments hold before."""
+        held = self.graph.nodes[memory]
+        arguments = tuple(range(len(slots)))
+        return self.graph.add(Node("launch", held.dtype, held.shape, slots, (kernel, number, arguments)))
+
+
+# *** kernels
+
+
+def pack_kernel(ast: UOp, variables: Mapping[str, int]) -> Kernel:
+    """Packs the AST of a compute kernel; `variables` has the numbers of its variables. Raises CannotPack."""
+    if ast.op.name != "SINK":
+        raise CannotPack(f"the reference does not know a kernel that is {ast.op.name}")
+    packer = KernelPacker(lambda u: None, variables)
+    try:
+        for store in find_stores(ast):
+            packer.add_store(store)
+    except UNEXPECTED as error:
+        raise CannotPack(f"it cannot be read: {type(error).__name__}: {error}") from error
+    if not packer.kernel.stores:
+        raise CannotPack("it stores nothing")
+    return packer.kernel
+
+
+def find_stores(ast: UOp) -> list[UOp]:
+    """Returns the STOREs of a kernel. Raises CannotPack if another op is around them."""
+    found: dict[UOp, None] = {}
+    stack = [ast]
+    while stack:
+        u = stack.pop()
+        if u.op.name == "END":
+            stack.append(u.src[0])
+        elif u.op.name in {"SINK", "GROUP"}:
+            stack += reversed(u.src)
+        elif u.op.name == "STORE":
+            found[u] = None
+        else:
+            raise CannotPack(f"the reference does not know {u.op.name} around a store")
+    return list(found)
+
+
+class KernelPacker(LoopPacker):
+    """Packs one kernel as the scheduler made it. No value has axes: it has a number for each step of its loops."""
+
+    def __init__(self, contents: Contents, variables: Mapping[str, int]):
+        super().__init__(contents, variables)
+        self.kernel = Kernel(self.graph)
+
+    def add_store(self, store: UOp) -> None:
+        """Adds what a STORE writes. Raises CannotPack."""
+        target, value, *others = store.src
+        if others or target.op.name != "INDEX":
+            raise CannotPack("the reference does not know its store")
+        argument = self._find_argument(target)
+        number = self.pack(value)
+        place, *gate = self._join_places(target, [self.pack(one) for one in self._find_sources(target)])
+        dtype = self.kernel.dtypes[argument]
+        self.kernel.stores.append(Store(argument, place, self._cast(number, dtype), *gate))
+
+    def _find_sources(self, u: UOp) -> list[UOp]:
+        if u.op.name == "INDEX" and u.src[0].op.name not in STAGES:
+            return [part for index in u.src[1:] for part in split_gate(index)]
+        if u.op.name == "LOAD" and len(u.src) > 1:
+            raise CannotPack("the reference does not know a load with an alternative")
+        return super()._find_sources(u)
+
+    def _find_shape(self, u: UOp) -> tuple[int, ...]:
+        return ()
+
+    def _make(self, u: UOp, src: tuple[int, ...]) -> int:
+        if u.op.name not in _IN_KERNEL and not self._is_number(u):
+            raise CannotPack(f"the reference does not know {u.op.name}")
+        return super()._make(u, src)
+
+    def _make_load(self, u: UOp, src: tuple[int, ...]) -> int:
+        return src[0]
+
+    def _make_index(self, u: UOp, src: tuple[int, ...]) -> int:
+        if u.src[0].op.name in STAGES:
+            return super()._make_index(u, src)
+        argument = self._find_argument(u)
+        if self.kernel.dtypes[argument] != self._name_dtype(u):
+            raise CannotPack("it reads a buffer as one of another dtype")
+        return self._add("load", u, self._join_places(u, src), argument)
+
+    def _find_argument(self, index: UOp) -> int:
+        """Returns the number of the argument that an INDEX reads or writes."""
+        memory = index.src[0]
+        if memory.op.name not in _ARGUMENTS:
+            raise CannotPack(f"the reference does not know a buffer that is {memory.op.name}")
+        argument: Any = getattr(memory.arg, "slot", memory.arg)
+        # an argument has a pointer's dtype until 0.13
+        dtype = name_dtype(getattr(memory.dtype, "base", memory.dtype))
+        known = self.kernel.dtypes.setdefault(int(argument), dtype)
+        if known != dtype:
+            raise CannotPack("it looks at a buffer in two dtypes")
+        return int(argument)
+
+    def _join_places(self, index: UOp, src: Sequence[int]) -> tuple[int, ...]:
+        """Returns the positions of the place in flat memory and, if there is one, of the condition."""
+        parts = iter(src)
+        places: list[int] = []
+        gates: list[int] = []
+        for one, stride in zip(index.src[1:], self._find_strides(index), strict=True):
+            place, *gate = [next(parts) for _ in split_gate(one)]
+            if stride != 1:
+                factor = self.graph.add(Node("const", "long", (), (), stride))
+                place = self.graph.add(Node("mul", "long", (), (place, factor)))
+            places.append(place)
+            gates += gate
+        joined = [self._join("add", "long", places)]
+        if gates:
+            joined.append(self._join("and", "bool", gates))
+        return tuple(joined)
+
+    def _find_strides(self, index: UOp) -> list[int]:
+        """Returns the stride of each index, in elements. Raises CannotPack."""
+        if len(index.src) == 2:
+            return [1]
+        sizes = [self.sizes.need(size) for size in index.src[0]._shape or ()]
+        if len(index.src) != 1 + len(sizes):
+            raise CannotPack("the reference does not know its indices")
+        return [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
+
+    def _join(self, op: str, dtype: str, slots: Sequence[int]) -> int:
+        first, *others = slots
+        for other in others:
+            first = self.graph.add(Node(op, dtype, (), (first, other)))
+        return first
+
+
+# *** UOps
+
+
+def is_invalid(u: UOp) -> bool:
+    return u.op.name == "CONST" and str(u.arg) == "Invalid"
+
+
+def split_gate(index: UOp) -> tuple[UOp, ...]:
+    """Returns an index and, if it can be Invalid, the condition under which it is valid."""
+    if index.op.name == "WHERE" and is_invalid(index.src[2]):
+        return index.src[1], index.src[0]
+    return (index,)
+
+
+def find_ranges(reduce: UOp) -> list[UOp]:
+    """Returns the ranges that a REDUCE ends. Raises CannotPack."""
+    found: list[UOp] = []
+    for r in reduce.src[1:]:
+        if r.op.name == "RANGE":
+            found.append(r)
+        elif r.op.name != "CONST":
+            raise CannotPack(f"the reference does not know a reduce over {r.op.name}")
+    return found
+
+
+def find_writes(after: UOp) -> list[UOp]:
+    """Returns the STOREs to indices, and the launches of kernels, that an AFTER comes after; none in a tensor graph."""
+    found: list[UOp] = []
+    for one in after.src[1:]:
+        while one.op.name in {"END", "BARRIER"}:
+            one = one.src[0]
+        if kernel_of(one) is not None or (one.op.name == "STORE" and one.src[0].op.name == "INDEX"):
+            found.append(one)
+    return found
+
+
+def list_arguments(given: Sequence[UOp]) -> list[UOp]:
+    """Returns the buffers among what a kernel is called with, in order."""
+    return [u for u in given if u.op.name != "BIND" and not getattr(u, "is_bound_var", False)]
+
+
+def list_views(u: UOp) -> list[UOp]:
+    """Returns the movement ops between a UOp and its base, the outermost first."""
+    found: list[UOp] = []
+    while u.op.name in RESHAPING:
+        found.append(u)
+        u = u.src[0]
+    return found
+
+
+def find_base(u: UOp) -> UOp:
+    """Returns the UOp under all movement ops."""
+    while u.op.name in RESHAPING:
+        u = u.src[0]
+    return u
+
+
+def find_buffer(u: UOp) -> Any:
+    """Returns the BUFFER or PARAM of a state of memory."""
+    while u.op.name in RESHAPING or u.op.name == "AFTER":
+        u = u.src[0]
+    return u
