@@ -54,7 +54,7 @@ def print_reports(linted: Sequence[Linted]) -> None:
     for one in linted:
         if one.died is not None:
             continue
-        text.print_text(text.Report(one.capture, one.capture.findings, one.ignored, titles), page)
+        text.print_text(one.capture, one.ignored, titles, page)
         if len(linted) > 1:
             page.print()
     if len(linted) > 1:

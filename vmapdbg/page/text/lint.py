@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from rich.console import Console
 
@@ -18,24 +17,16 @@ _INDENT = 4
 _MOST_FAILURES = 3
 
 
-@dataclass(frozen=True)
-class Report:
-    """What the views print. `titles` maps codes to the names of their rules; `ignored` counts the findings that a
-    comment on the user's line took out."""
+def print_text(capture: Capture, ignored: int, titles: Mapping[str, str], console: Console) -> None:
+    """Prints how much was checked, then each finding of a capture with its source lines and what to try.
 
-    capture: Capture
-    findings: tuple[Finding, ...]
-    ignored: int
-    titles: Mapping[str, str]
-
-
-def print_text(report: Report, console: Console) -> None:
-    """Prints the report: how much was checked, then each finding with its source lines and what to try."""
-    page = Page(console, Places.of(report.capture))
-    _print_headline(page, report)
-    for finding in report.findings:
+    `titles` maps codes to the names of their rules; `ignored` counts the findings that comments excluded.
+    """
+    page = Page(console, Places.of(capture))
+    _print_headline(page, capture, ignored)
+    for finding in capture.findings:
         page.add()
-        _print_finding(page, report, finding)
+        _print_finding(page, capture, finding, titles.get(finding.code, ""))
     page.print()
 
 
@@ -57,19 +48,18 @@ def print_explanation(code: str, title: str, severity: str, explanation: str, co
     page.print()
 
 
-def _print_headline(page: Page, report: Report) -> None:
-    capture = report.capture
+def _print_headline(page: Page, capture: Capture, ignored: int) -> None:
     kernels = count_kernels(capture.schedules)
-    found, about = _count_findings(len(report.findings)), f" in {format_plural(kernels, 'kernel')}"
-    if not kernels and not report.findings:
+    found, about = _count_findings(len(capture.findings)), f" in {format_plural(kernels, 'kernel')}"
+    if not kernels and not capture.findings:
         found, about = ("no kernels to check", ALERT), ": the snippet created no schedule"
         if capture.schedules:
             about = f": {format_plural(len(capture.schedules), 'schedule')} without kernels"
     about += f", target {capture.target}"
     if off := ", ".join(name for name, state in capture.patches.items() if not state):
         about += f", patches off: {off}"
-    if report.ignored:
-        about += f", {report.ignored} ignored by comments"
+    if ignored:
+        about += f", {ignored} ignored by comments"
     page.add((capture.snippet, "bold"), "  ", found, about)
 
 
@@ -80,11 +70,11 @@ def _count_findings(count: int) -> tuple[str, str]:
     return format_plural(count, "finding"), ALERT
 
 
-def _print_finding(page: Page, report: Report, finding: Finding) -> None:
+def _print_finding(page: Page, capture: Capture, finding: Finding, title: str) -> None:
     """Prints place, code and title of a finding, then the message, both source lines, node, advice."""
-    schedule = next((item for item in report.capture.schedules if item.index == finding.schedule), None)
-    place = page.places.format(finding.line) or report.capture.snippet
-    page.add((place, "bold"), "  ", (finding.code, ALERT), f" {report.titles.get(finding.code, '')}")
+    schedule = next((item for item in capture.schedules if item.index == finding.schedule), None)
+    place = page.places.format(finding.line) or capture.snippet
+    page.add((place, "bold"), "  ", (finding.code, ALERT), f" {title}")
     page.add(finding.message, indent=_INDENT, hang=0)
     quoted = [("your line", find_line(finding.line, {}).strip()), _kernel_line(schedule, finding)]
     shown = [(label, text) for label, text in quoted if text]
