@@ -13,7 +13,7 @@ from vmapdbg.model.wording import format_known, format_plural, join_first
 from vmapdbg.page.documents import Decided, DecisionsDocument, DecisionTrial, History
 from vmapdbg.page.format import format_shape
 from vmapdbg.page.text.diff import print_diff
-from vmapdbg.page.text.layout import Page, Part
+from vmapdbg.page.text.layout import Page, Piece
 
 _MOST_LISTED = 6
 
@@ -46,7 +46,7 @@ def print_bisect(snippet: str, kind: str, search: Search, outcomes: Sequence[Out
 
 
 def _print_sets(page: Page, label: str, search: Search, found: Found[str], away: bool = False) -> None:
-    parts: list[Part] = [f"{label}: "]
+    parts: list[Piece] = [f"{label}: "]
     for position, patches in enumerate(found.sets):
         tried = search.given - patches if away else patches
         if position:

@@ -12,7 +12,7 @@ from vmapdbg.model.capture import Bufferize
 from vmapdbg.model.wording import format_plural
 from vmapdbg.page.format import format_bytes, format_count
 from vmapdbg.page.sentences import say_reason
-from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, Cell, Part, Row
+from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, Cell, Piece, Row
 from vmapdbg.page.text.view import MARKS, STATUS_STYLES, ScheduleView
 
 _MOST_ALERTS = 3
@@ -77,7 +77,7 @@ def _format_row(view: ScheduleView, item: BufferizeChange) -> Row:
     page, side = view.page, _any_side(item)
     before, after = item.before or side, item.after or side
     elements = page.change(format_count(before.size), format_count(after.size))
-    decision: Part = ""
+    decision: Piece = ""
     if not view.is_pair:
         elements = page.text(_spell_elements(view, side))
         decision = page.join((side.outcome, _STYLES[side.outcome][0]), side.reason and f": {side.reason}")
@@ -120,10 +120,10 @@ def _spell_elements(view: ScheduleView, made: Bufferize) -> str:
     return format_count(made.size)
 
 
-def _format_open_ranges(view: ScheduleView, item: BufferizeChange, made: Bufferize) -> list[Part]:
+def _format_open_ranges(view: ScheduleView, item: BufferizeChange, made: Bufferize) -> list[Piece]:
     lost = item.lost_after
     harmless = [name for name in item.ambient if name not in (*made.closed_ranges, *lost)]
-    notes: list[Part] = []
+    notes: list[Piece] = []
     if lost:
         iterations = " x ".join(f"{view.index.size_of(name) or '?'}" for name in lost)
         alert = (
@@ -151,8 +151,8 @@ def _format_decisions(view: ScheduleView, item: BufferizeChange) -> list[Text]:
     ]
 
 
-def _format_lost(item: BufferizeChange) -> list[Part]:
-    notes: list[Part] = []
+def _format_lost(item: BufferizeChange) -> list[Piece]:
+    notes: list[Piece] = []
     if item.lost_before:
         names = ", ".join(item.lost_before)
         lost = f"before, ambient {names} was NOT closed: only one iteration of it survived{_explain_rescue(item)}"

@@ -15,7 +15,7 @@ from vmapdbg.page.crash_sentences import describe_crash
 from vmapdbg.page.findings import Findings
 from vmapdbg.page.format import Places
 from vmapdbg.page.sections import SECTIONS
-from vmapdbg.page.text.layout import ALERT, Cell, Page, Part, Row
+from vmapdbg.page.text.layout import ALERT, Cell, Page, Piece, Row
 from vmapdbg.page.text.overview import add_overview
 from vmapdbg.page.text.schedule import describe_schedule, print_schedule
 from vmapdbg.page.text.view import RunView, ScheduleView
@@ -120,7 +120,7 @@ def _print_header(capture: Capture, page: Page) -> None:
     if capture.findings:
         summary += f", {format_plural(len(capture.findings), 'finding')}"
     page.add((capture.snippet, "bold"), f"  {summary}", hang=12)
-    facts: list[tuple[str, Part]] = [("target", f"{capture.target}   ({with_what})")]
+    facts: list[tuple[str, Piece]] = [("target", f"{capture.target}   ({with_what})")]
     if capture.mode == "observe":
         # which tinygrad was observed, and what could not be observed
         tree = "" if versions.tree == versions.tinygrad else versions.tree

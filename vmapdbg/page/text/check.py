@@ -30,7 +30,7 @@ from vmapdbg.page.check_sentences import (
 )
 from vmapdbg.page.crash_sentences import describe_crash, describe_error, describe_expected, describe_left_out
 from vmapdbg.page.format import Places, format_shape
-from vmapdbg.page.text.layout import ALERT, Page, Part
+from vmapdbg.page.text.layout import ALERT, Page, Piece
 from vmapdbg.values.tolerance import Tolerance
 
 _MOST_OUTPUTS = 3
@@ -63,7 +63,7 @@ def _print_verdict(page: Page, capture: Capture, report: CheckReport) -> None:
     else:
         so_far = " so far" if report.left else ""
         verdict = (f"{format_plural(len(outputs), 'output')}, all right{so_far}", "bold green")
-    head: list[Part] = [(capture.snippet, "bold"), "  ", verdict]
+    head: list[Piece] = [(capture.snippet, "bold"), "  ", verdict]
     if lost:
         head.append((f", {format_plural(lost, 'write')} lost", ALERT))
     if failed:
@@ -118,7 +118,7 @@ def _print_failure(page: Page, index: ScheduleIndex, check: ScheduleCheck) -> No
     page.add((f"failed: {check.failed}", "red"), indent=2)
     kernel = index.kernel(check.failed_kernel)
     if kernel is not None:
-        parts: list[Part] = ["in kernel ", (f"{kernel.name} #{check.failed_kernel}", "bold")]
+        parts: list[Piece] = ["in kernel ", (f"{kernel.name} #{check.failed_kernel}", "bold")]
         node = index.node(find_failed_node(check, kernel))
         if node is not None:
             parts += [f", which writes {node.op} {node.id}", page.place(node.line)]
@@ -203,10 +203,10 @@ def _describe_rewrite(capture: Capture, check: ScheduleCheck) -> str:
     return f"vmapdbg why --value --schedule {check.schedule}"
 
 
-def _explain_blame(page: Page, blame: Blame, check: ScheduleCheck) -> list[Part]:
+def _explain_blame(page: Page, blame: Blame, check: ScheduleCheck) -> list[Piece]:
     buffer, found = blame.buffer, blame.buffer.comparison
     assert found is not None
-    sentences: list[Part] = ["wrong in the same way"]
+    sentences: list[Piece] = ["wrong in the same way"]
     # each buffer has its tolerance, by how often it is rounded: that makes no other fault
     if all(replace(output.comparison, tolerance=found.tolerance) != found for output in check.wrong):
         sentences = [f"{_count_wrong(found)}, {_describe_first(found)}{bracket_pattern(found)}"]

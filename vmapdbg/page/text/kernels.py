@@ -25,7 +25,7 @@ from vmapdbg.page.format import (
     format_share,
     join_change,
 )
-from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, Cell, Part, Row
+from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, Cell, Piece, Row
 from vmapdbg.page.text.view import MARKS, STATUS_STYLES, ScheduleView, format_short
 
 _BAR = 6
@@ -95,7 +95,7 @@ def _format_kernel(view: ScheduleView, kernels: Sequence[Kernel], group: list[Ke
     shade = _shade(share) if len(kernels) > 1 else ""
     filled = max(round(share * _BAR), 1) if share > 0 else 0
     is_redundant = kernel.redundancy is not None and kernel.redundancy >= MUCH_REDUNDANCY
-    amounts: tuple[Part, ...] = ("-",) * 5
+    amounts: tuple[Piece, ...] = ("-",) * 5
     notes: list[Text] = []
     if kernel.failed is None:
         amounts = (
@@ -222,9 +222,9 @@ def _format_names(view: ScheduleView, item: KernelChange) -> Text:
     return view.page.text(name, "bold")
 
 
-def _list_changed_facts(view: ScheduleView, item: KernelChange) -> list[Part]:
+def _list_changed_facts(view: ScheduleView, item: KernelChange) -> list[Piece]:
     page = view.page
-    facts: list[Part] = []
+    facts: list[Piece] = []
     if item.status in ("only-before", "only-after"):
         facts.append(_TITLES[item.status])
     if len(item.before) == len(item.after) == 1:
@@ -253,9 +253,9 @@ def _format_times(view: ScheduleView, item: KernelChange) -> list[Text]:
     return [view.page.join((label, "dim"), change, format_ratio(before, after) * (len(medians) > 1))]
 
 
-def _compare_facts(view: ScheduleView, before: Kernel, after: Kernel) -> list[Part]:
+def _compare_facts(view: ScheduleView, before: Kernel, after: Kernel) -> list[Piece]:
     page = view.page
-    facts: list[Part] = []
+    facts: list[Piece] = []
     for one, other in zip_longest(before.buffers, after.buffers):
         if other is None:
             facts.append((f"- {one.access}s {_describe_buffer(one)}", BEFORE))

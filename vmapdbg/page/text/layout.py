@@ -38,7 +38,7 @@ _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud8
 
 _T = TypeVar("_T")
 _Amount = TypeVar("_Amount", int, float)
-Part = str | Text | tuple[str, str]
+Piece = str | Text | tuple[str, str]
 """A part of a line: a plain string, a Text, or a string and its style."""
 
 
@@ -73,7 +73,7 @@ class Page:
         """Returns the Text of a string that may come from a user: no markup is read, escapes are shown."""
         return Text(escape_unsafe(value, self.console.encoding), style=style)
 
-    def read(self, part: Part) -> Text:
+    def read(self, part: Piece) -> Text:
         """Returns a part as a Text."""
         if isinstance(part, Text):
             return part
@@ -81,14 +81,14 @@ class Page:
             return self.text(part)
         return self.text(*part)
 
-    def join(self, *parts: Part) -> Text:
+    def join(self, *parts: Piece) -> Text:
         """Returns the parts as one Text."""
         whole = Text()
         for part in parts:
             whole.append_text(self.read(part))
         return whole
 
-    def place(self, line: str | None) -> Part:
+    def place(self, line: str | None) -> Piece:
         """Returns a line of the user as `  [file:12]`, nothing for None."""
         return self.places.format(line, "  [{}]"), NOTE
 
@@ -104,18 +104,18 @@ class Page:
 
     # *** lines
 
-    def add(self, *parts: Part, indent: int = 0, hang: int = 2) -> None:
+    def add(self, *parts: Piece, indent: int = 0, hang: int = 2) -> None:
         """Adds the parts as lines of the page's width, after `indent` spaces; `hang` more after the first. No parts: an
         empty line."""
         self.lines += self.wrap(*parts, indent=indent, hang=hang)
 
-    def head(self, title: str, *about: Part) -> None:
+    def head(self, title: str, *about: Piece) -> None:
         """Adds an empty line, the title of a section, and a few words about it, which are dim if they have no style."""
         words = [(part, "dim") if isinstance(part, str) else part for part in about]
         self.lines.append(Text())
         self.add((title, "bold"), "  " * bool(about), *words)
 
-    def rule(self, *parts: Part) -> None:
+    def rule(self, *parts: Piece) -> None:
         """Adds an empty line, and a heading with a line drawn to the end of the page, at most 100 columns wide."""
         heading = self.join(*parts, " ")
         heading.append("=" * (min(self.width, _WIDEST_RULE) - heading.cell_len), style="bold")
@@ -129,7 +129,7 @@ class Page:
         if len(shown) < len(items):
             self.add((more.format(len(items) - len(shown)), style), indent=indent)
 
-    def wrap(self, *parts: Part, indent: int = 0, hang: int = 0) -> list[Text]:
+    def wrap(self, *parts: Piece, indent: int = 0, hang: int = 0) -> list[Text]:
         """Returns the parts as lines of the page's width, after `indent` spaces; `hang` more after the first."""
         text = self.join(*parts)
         if indent + text.cell_len <= self.width and "\n" not in text.plain:
@@ -177,7 +177,7 @@ class Cell:
     """
 
     title: str
-    content: Part
+    content: Piece
     right: bool = False
     comfort: int = 12
     most: int = 48
@@ -196,8 +196,8 @@ class Row:
     """
 
     cells: Sequence[Cell]
-    facts: Sequence[Part] = ()
-    notes: Sequence[Part] = ()
+    facts: Sequence[Piece] = ()
+    notes: Sequence[Piece] = ()
     style: str = ""
 
 
@@ -222,7 +222,7 @@ class _Table:
         # a cell that would fold many times goes below, too, and has the whole width there
         long = [i for i, cell in cells.items() if len(self._fold_cell(i, cell)) > _MOST_FOLDS]
         facts: list[Text] = []
-        notes: list[Part] = []
+        notes: list[Piece] = []
         for i in self.used:
             column, whole = self.columns[i], texts[i]
             is_below = i not in self.widths and not column.optional

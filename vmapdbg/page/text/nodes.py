@@ -14,7 +14,7 @@ from vmapdbg.model.grouping import group_equal
 from vmapdbg.model.wording import count_shown, format_plural, inflect, join_first
 from vmapdbg.page.format import format_ids, format_shape, join_change
 from vmapdbg.page.sentences import say_realized
-from vmapdbg.page.text.layout import AFTER, BEFORE, NOTE, Cell, Part, Row
+from vmapdbg.page.text.layout import AFTER, BEFORE, NOTE, Cell, Piece, Row
 from vmapdbg.page.text.view import VMAP, ScheduleView
 
 # A graph with at most this many nodes (noise not counted) is shown whole.
@@ -203,7 +203,7 @@ def _print_same_nodes(view: ScheduleView) -> None:
     view.page.table(rows)
 
 
-def _list_cells(node: Part, op: str, shape: tuple[int | str, ...] | None, shape_leaves: int = 3) -> list[Cell]:
+def _list_cells(node: Piece, op: str, shape: tuple[int | str, ...] | None, shape_leaves: int = 3) -> list[Cell]:
     return [
         Cell("node", node, right=True, comfort=5, most=16),
         Cell("op", op, comfort=11, most=32),
@@ -211,7 +211,7 @@ def _list_cells(node: Part, op: str, shape: tuple[int | str, ...] | None, shape_
     ]
 
 
-def _list_sides(before: Part, after: Part, line: str) -> list[Cell]:
+def _list_sides(before: Piece, after: Piece, line: str) -> list[Cell]:
     return [
         Cell("- before", before, comfort=44, most=64, leaves=2, label="-", own_line=True),
         Cell("+ after", after, comfort=44, most=64, leaves=1, label="+", own_line=True),

@@ -37,7 +37,7 @@ from vmapdbg.page.overview import (
 from vmapdbg.page.sentences import say_left_whole
 from vmapdbg.page.text.diff import print_head
 from vmapdbg.page.text.kernels import MUCH_REDUNDANCY
-from vmapdbg.page.text.layout import ALERT, Cell, Page, Part, Row
+from vmapdbg.page.text.layout import ALERT, Cell, Page, Piece, Row
 from vmapdbg.page.text.schedule import describe_time, describe_totals, format_output
 from vmapdbg.page.text.view import MARKS
 from vmapdbg.page.view import View
@@ -163,7 +163,7 @@ class _Overview:
         ]
         return Row(cells, notes=[(note, "bold yellow") for note in list_limits(row)])
 
-    def name_places(self, lines: Iterable[str]) -> Part:
+    def name_places(self, lines: Iterable[str]) -> Piece:
         return self.places.format_first(list(lines), _MOST_PLACES), "dim"
 
     def list_work(self, before: Cost, after: Cost, ops_leave: int | None = None, moves_leave: int = 0) -> list[Cell]:
@@ -265,7 +265,7 @@ class _Overview:
         if not counted:
             return
         before, after = sum(row.before.nodes for row in counted), sum(row.after.nodes for row in counted)
-        nodes: Part = format_plural(after, "node")
+        nodes: Piece = format_plural(after, "node")
         if self.view.is_pair:
             nodes = page.change(f"{before:,}", nodes)
         page.head("Realized", nodes)

@@ -14,7 +14,7 @@ from vmapdbg.page.format import format_bytes, format_ratio, format_seconds, form
 from vmapdbg.page.sections import SECTIONS
 from vmapdbg.page.text.buffers import print_alerts
 from vmapdbg.page.text.kernels import describe_copies
-from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, Page, Part
+from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, Page, Piece
 from vmapdbg.page.text.view import STATUS_STYLES, ScheduleView, format_short
 
 _MOST_OUTPUTS = 8
@@ -49,10 +49,10 @@ def name_only_side(pair: ScheduleDiff) -> str:
     return "only before" if pair.after is None else "only after"
 
 
-def describe_schedule(view: ScheduleView, sign: str) -> list[Part]:
+def describe_schedule(view: ScheduleView, sign: str) -> list[Piece]:
     """Returns `== schedule 3`, its line, and its kernels, copies and cache, or that only one side has it."""
     pair = view.pair
-    parts: list[Part] = [(f"{sign} schedule {name_schedule(pair)}", "bold")]
+    parts: list[Piece] = [(f"{sign} schedule {name_schedule(pair)}", "bold")]
     if view.is_pair:
         line = view.line(pair.line_before, pair.line_after)
         if line.plain:
@@ -202,7 +202,7 @@ def format_output(page: Page, item: ValueDiff) -> Text:
     return page.join(f"output {item.number} ", shape, " ", dtype, ": ", (item.status, style), *difference)
 
 
-def _describe_difference(page: Page, item: ValueDiff) -> Iterator[Part]:
+def _describe_difference(page: Page, item: ValueDiff) -> Iterator[Piece]:
     errors = ""
     if item.max_absolute is not None:
         errors = f", by up to {_format_value(item.max_absolute)} ({_format_value(item.max_relative)} relative)"

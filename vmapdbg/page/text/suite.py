@@ -21,7 +21,7 @@ from vmapdbg.page.suite_words import (
     say_verdict,
     shorten_program,
 )
-from vmapdbg.page.text.layout import AFTER, BEFORE, Page, Part
+from vmapdbg.page.text.layout import AFTER, BEFORE, Page, Piece
 from vmapdbg.suite.result import SuiteDiff, SuiteGroup
 
 _MOST_GROUPS = 12
@@ -50,7 +50,7 @@ def print_suite(diff: SuiteDiff, console: Console, *, show_all: bool = False) ->
 def _print_verdict(page: Page, diff: SuiteDiff) -> None:
     before, after = diff.before, diff.after
     style = "bold green" if diff.is_empty and diff.unchanged else "bold"
-    parts: list[Part] = [(say_verdict(diff), style)]
+    parts: list[Piece] = [(say_verdict(diff), style)]
     if before.kernels != after.kernels:
         parts += [", kernels ", page.change(f"{before.kernels:,}", f"{after.kernels:,}")]
     if before.cost != after.cost:

@@ -20,7 +20,7 @@ from vmapdbg.model.capture import Capture
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
 from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.page.format import Places, format_shape
-from vmapdbg.page.text.layout import ALERT, Cell, Page, Part, Row
+from vmapdbg.page.text.layout import ALERT, Cell, Page, Piece, Row
 
 _AFTERWARDS = "the scheduler makes it right: code generation, the compiler, or memory that buffers share makes it wrong"
 _NOT_KNOWN = "it is right after every pass that could be evaluated; which of what comes then makes it wrong is not told"
@@ -65,7 +65,7 @@ def _print_verdict(page: Page, capture: Capture, report: ValueReport) -> None:
 
 
 def _print_schedule(page: Page, index: ScheduleIndex, path: SchedulePath) -> None:
-    head: list[Part] = [(f"schedule {path.schedule}", "bold"), page.places.format(path.line, "  {}")]
+    head: list[Piece] = [(f"schedule {path.schedule}", "bold"), page.places.format(path.line, "  {}")]
     if path.reason is not None:
         page.add(*head, (f"  not followed: {path.reason}", "yellow"))
     elif all(output.first_wrong is None and output.passes for output in path.outputs):
@@ -87,7 +87,7 @@ def _describe_unknown(path: SchedulePath) -> str:
 
 def _print_output(page: Page, index: ScheduleIndex, output: OutputPath) -> None:
     called = "buffer of the snippet" if output.of == "buffer" else "output"
-    name: list[Part] = [f"{called} {output.number} {format_shape(output.shape)} {output.dtype}"]
+    name: list[Piece] = [f"{called} {output.number} {format_shape(output.shape)} {output.dtype}"]
     node = index.node(output.node)
     if node is not None:
         name += [(f"  {node.op} {node.id}", "bold"), page.place(output.line)]
