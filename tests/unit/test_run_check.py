@@ -14,7 +14,7 @@ from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.evidence.suite_folder import SuiteFolder
 from vmapdbg.commands.run import read_found
 from vmapdbg.model.crash import Crash, RewriteStep
-from vmapdbg.page.run_check import make_document
+from vmapdbg.page.documents import make_run_check_document
 from vmapdbg.reference.graph import Graph, Node
 from vmapdbg.values.tolerance import make_tolerance
 
@@ -30,7 +30,7 @@ def test_a_value_that_two_tests_get_wrong_is_one_finding() -> None:
         ("model.py:4", ("a",), 1),
     ]
     assert (found.schedules, found.compared, found.values) == (5, 5, 6)
-    message = make_document(found, ["x.py"], 0).findings[0].message
+    message = make_run_check_document(found, ["x.py"], 0).findings[0].message
     assert message == "output 0 (2, 3) float: 4 of 6 elements are wrong, the first at [0, 0]: 7.0, should be 3.0"
 
 
@@ -48,7 +48,7 @@ def test_what_is_stopped_in_two_tests_is_one_finding() -> None:
         ("VD205", "model.py:5", ("b",), 1),
     ]
     assert found.schedules == 2
-    message = make_document(found, ["x.py"], 0).endless[0].message
+    message = make_run_check_document(found, ["x.py"], 0).endless[0].message
     assert 'the rewrite "add control flow" has no end, while a kernel was compiled' in message
     assert "SIN float gets SIN float as a source, by the rule at rules.py:3" in message
 

@@ -211,8 +211,8 @@ def run_and_check(program: Program, as_json: bool) -> int:
     Returns the exit code: 1 if a value is wrong or tinygrad was stopped, else the program's own; 4 if the judge died,
     the process that compares the values.
     """
-    from vmapdbg.page.run_check import make_document
-    from vmapdbg.page.text.run_check import print_run_check
+    from vmapdbg.page.documents import make_run_check_document
+    from vmapdbg.page.text.check import print_run_check
 
     with tempfile.TemporaryDirectory(prefix="vmapdbg-check-") as folder:
         root = Path(folder)
@@ -224,7 +224,7 @@ def run_and_check(program: Program, as_json: bool) -> int:
             (root / "over").touch()
             is_stopped = not wait_for_judge(child.process, root)
         died = child.process.returncode != 0 and not is_stopped
-        document = make_document(read_found(root, died), program.arguments, status)
+        document = make_run_check_document(read_found(root, died), program.arguments, status)
     if as_json:
         console.print_json(document)
     else:

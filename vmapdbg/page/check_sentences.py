@@ -20,6 +20,7 @@ from vmapdbg.check.result import (
     StaleRead,
     StaleValue,
 )
+from vmapdbg.check.suite import EndlessCall, WrongValue
 from vmapdbg.model.capture import Capture, Finding, Kernel, Node
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known, format_plural, inflect
@@ -188,6 +189,22 @@ def describe_lost(name: str) -> str:
     return f"it has no dimension for the ambient range {name}: each step writes the same place, one of them wins"
 
 
+# *** values of a whole program
+
+
+def describe_endless(call: EndlessCall | ScheduleCheck) -> list[str]:
+    """Returns what was rewritten without end, by which rules, and what should have been computed; a sentence each."""
+    return [*describe_crash(call.crash), *map(describe_expected, call.expected[:1])]
+
+
+def describe_value(wrong: WrongValue) -> str:
+    """Returns `output 0 (2, 3) float: 4 of 6 elements are wrong, the first at [0, 0]: 7.0, should be 3.0 (PATTERN)`."""
+    replay = format_known("replay {} by TinyJit: ", wrong.replay)
+    output = wrong.output
+    found = f"{replay}{name_output(output)} {output.shape} {output.dtype}: {describe_wrong(output.comparison)}"
+    return "; ".join([found, *explain_value(output)])
+
+
 # *** findings
 
 
@@ -212,7 +229,7 @@ def _make_finding(capture: Capture, fault: Fault) -> Finding:
         node_id = find_failed_node(check, failed)
         where = "" if failed is None else f" in kernel {failed.name} #{number}"
         message = f"schedule {check.schedule} fails{where}: {check.failed}"
-        message = "; ".join([message, *describe_crash(check.crash), *map(describe_expected, check.expected[:1])])
+        message = "; ".join([message, *describe_endless(check)])
         if check.stock_runs:
             message += f"; {STOCK_RUNS}"
     else:

@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
 from vmapdbg.bisect.outcome import Outcome
 from vmapdbg.bisect.search import Found, Reduced, Search
 from vmapdbg.check.result import CheckReport, ScheduleCheck
+from vmapdbg.check.suite import EndlessCall, ProgramCheck, WrongValue
 from vmapdbg.check.value_path import SchedulePath
 from vmapdbg.diff.result import CaptureDiff
 from vmapdbg.install.job import Choice
 from vmapdbg.model.capture import SCHEMA, Capture, Finding, Schedule, SnippetError, Versions
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.vocabulary import DocumentKind
-from vmapdbg.page.check_sentences import add_pattern_sentences
+from vmapdbg.page.check_sentences import add_pattern_sentences, describe_endless, describe_value
 from vmapdbg.page.graph.model import Graph
-from vmapdbg.page.run_check import RunCheckDocument
 from vmapdbg.suite.result import SuiteDiff
-
-# *** about one capture: the head of the capture, then what a command found in it
 
 
 @dataclass(frozen=True)
-class Envelope:
-    """The head that a document shares with the capture it is about."""
+class Document:
+    """The first fields of each document."""
 
     schema: Literal[1]
     kind: DocumentKind
+
+
+@dataclass(frozen=True)
+class Envelope(Document):
+    """The head that a document shares with the capture it is about."""
+
     versions: Versions
     snippet: str
     target: str
@@ -95,16 +99,15 @@ def make_check_document(capture: Capture, report: CheckReport) -> CheckDocument:
 
 
 @dataclass(frozen=True)
-class LintFilesDocument:
+class LintFilesDocument(Document):
     """What `vmapdbg lint --format json` prints about several files: the document of each."""
 
-    schema: Literal[1]
     kind: Literal["lint-files"]
     files: tuple[LintDocument, ...]
 
 
 @dataclass(frozen=True)
-class RunDocument:
+class RunDocument(Document):
     """What `vmapdbg run --lint-output` writes: the findings of a whole program, its processes together.
 
     `status` is the exit code of the program (128 + the signal that killed it). `kernels` counts the different kernels
@@ -112,7 +115,6 @@ class RunDocument:
     excluded, `failed` the schedules that could not be checked, by reason.
     """
 
-    schema: Literal[1]
     kind: Literal["run"]
     target: str
     status: int
@@ -122,6 +124,47 @@ class RunDocument:
     ignored: int
     failed: dict[str, int]
     findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True)
+class RunCheckDocument(Document):
+    """What `vmapdbg run --check --json` prints. `program` is what ran, `status` its exit code (128 + the signal that
+    killed it).
+
+    `schedules` counts what `Tensor.realize` asked for, `replays` those of TinyJit; `compared` and `replays_compared`
+    those of them that had values compared, `values` together. `unchecked` counts why something was not. `findings` are
+    values that are wrong, `endless` is what was stopped because it would never have ended.
+    """
+
+    kind: Literal["run-check"]
+    program: tuple[str, ...]
+    status: int
+    schedules: int
+    compared: int
+    replays: int
+    replays_compared: int
+    values: int
+    unchecked: dict[str, int]
+    findings: tuple[WrongValue, ...]
+    endless: tuple[EndlessCall, ...] = ()
+
+
+def make_run_check_document(found: ProgramCheck, program: Sequence[str], status: int) -> RunCheckDocument:
+    """Returns what `run --check` found, with a sentence for each finding."""
+    return RunCheckDocument(
+        schema=SCHEMA,
+        kind="run-check",
+        program=tuple(program),
+        status=status,
+        schedules=found.schedules,
+        compared=found.compared,
+        replays=found.replays,
+        replays_compared=found.replays_compared,
+        values=found.values,
+        unchecked=found.unchecked,
+        findings=tuple(replace(wrong, message=describe_value(wrong)) for wrong in found.wrong),
+        endless=tuple(replace(call, message="; ".join(describe_endless(call))) for call in found.endless),
+    )
 
 
 # *** vmapdbg bisect --json
@@ -154,12 +197,11 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class BisectDocument:
+class BisectDocument(Document):
     """What `vmapdbg bisect --json` prints. `given` are the patches of the job. `removed`: taken away from them, they
     change the outcome; `added`: alone, they change that of no patch; `enough`: alone, they have the outcome of `given`.
     """
 
-    schema: Literal[1]
     kind: Literal["bisect"]
     snippet: str
     on: str
@@ -212,7 +254,7 @@ class CommitTrial:
 
 
 @dataclass(frozen=True)
-class History:
+class History(Document):
     """What `vmapdbg bisect --commits --json` prints. `by` is what tells outcomes apart, `commits` how many there were
     to choose from; `tried` are in the order of the history.
 
@@ -220,7 +262,6 @@ class History:
     where nothing changed. `changes` compares the schedules of the last of them with those before the first.
     """
 
-    schema: Literal[1]
     kind: Literal["bisect-commits"]
     snippet: str
     by: str
@@ -259,7 +300,7 @@ class DecisionTrial:
 
 
 @dataclass(frozen=True)
-class DecisionsDocument:
+class DecisionsDocument(Document):
     """What `vmapdbg bisect --decisions --json` prints. `by` is what tells outcomes apart.
 
     `reference` says what is taken for right, and `right` names its outcome; None if the search is for any change.
@@ -270,7 +311,6 @@ class DecisionsDocument:
     schedules under the first of them with those as they are.
     """
 
-    schema: Literal[1]
     kind: Literal["bisect-decisions"]
     snippet: str
     by: str

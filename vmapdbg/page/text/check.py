@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from rich.console import Console
 
-from vmapdbg.check.blame import CHANGED, Blame, find_blame, judge_captured
+from vmapdbg.check.blame import (
+    CHANGED,
+    LIVE_CHANGED,
+    NOT_CHOSEN,
+    OVERWRITTEN,
+    STALE_READ,
+    Blame,
+    find_blame,
+    judge_captured,
+)
 from vmapdbg.check.result import CheckReport, Comparison, OutputCheck, ScheduleCheck
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
@@ -16,6 +26,7 @@ from vmapdbg.page.check_sentences import (
     REPLAYED,
     STOCK_RUNS,
     bracket_pattern,
+    describe_endless,
     describe_lost,
     describe_maker,
     describe_misread,
@@ -29,10 +40,19 @@ from vmapdbg.page.check_sentences import (
     name_output,
 )
 from vmapdbg.page.crash_sentences import describe_crash, describe_error, describe_expected, describe_left_out
+from vmapdbg.page.documents import RunCheckDocument
 from vmapdbg.page.format import Places, format_shape
 from vmapdbg.page.text.layout import ALERT, Page, Piece
 from vmapdbg.values.tolerance import Tolerance
 
+_MOST_TESTS = 3
+_MOST_REASONS = 12
+_FINDINGS = {
+    OVERWRITTEN: "overwritten input",
+    LIVE_CHANGED: "overwritten tensor",
+    NOT_CHOSEN: "written outside of the index",
+    STALE_READ: "read at the wrong time",
+}
 _MOST_OUTPUTS = 3
 _MOST_SKIPPED = 3
 _MOST_NODES = 6
@@ -231,3 +251,51 @@ def _explain_blame(page: Page, blame: Blame, check: ScheduleCheck) -> list[Piece
         sentences.append((f"patches off: {', '.join(blame.patches_off)}", "yellow"))
     culprit = buffer.misread or buffer
     return [*sentences, (f"more: vmapdbg why {culprit.node} --schedule {check.schedule}", "dim")]
+
+
+# *** a whole program
+
+
+def print_run_check(document: RunCheckDocument, console: Console) -> None:
+    """Prints the findings of a program, and the summary."""
+    page = Page(console)
+    for wrong in document.findings:
+        name = _FINDINGS.get(wrong.code, "wrong value")
+        _print_finding(page, wrong.line, wrong.code, name, [wrong.message], wrong.tests)
+    for call in document.endless:
+        _print_finding(page, call.line, call.code, "rewriting without end", describe_endless(call), call.tests)
+    _print_counts(page, document)
+    page.print()
+
+
+def _print_finding(
+    page: Page, line: str | None, code: str, name: str, sentences: Sequence[str], tests: Sequence[str]
+) -> None:
+    page.add((line or "?", "bold"), "  ", (code, ALERT), f" {name}")
+    for sentence in sentences:
+        page.add(sentence, indent=4)
+    for test in tests[:_MOST_TESTS]:
+        page.add(("in ", "dim"), test, indent=4, hang=5)
+    if len(tests) > _MOST_TESTS:
+        page.add((f"and {format_plural(len(tests) - _MOST_TESTS, 'other test')}", "dim"), indent=4)
+
+
+def _print_counts(page: Page, document: RunCheckDocument) -> None:
+    compared = f"{document.compared:,} of {format_plural(document.schedules, 'schedule')} compared"
+    if document.replays:
+        compared += f", {document.replays_compared:,} of {format_plural(document.replays, 'replay')}"
+    values = format_plural(document.values, "value")
+    verdict = (f"{values}, all right", "bold green")
+    findings = (*document.findings, *document.endless)
+    if findings:
+        tests = {test for finding in findings for test in finding.tests}
+        found = f"{format_plural(len(findings), 'finding')} in {format_plural(len(tests), 'test')}"
+        verdict = (f"{found} ({values})", ALERT)
+    elif not document.values:
+        verdict = ("nothing was compared", "bold yellow")
+    page.add("vmapdbg check: ", verdict, f"; {compared}")
+    reasons = list(document.unchecked.items())
+    for reason, count in reasons[:_MOST_REASONS]:
+        page.add((f"not compared, {count:,} times: ", "yellow"), reason, indent=2)
+    if rest := sum(count for _, count in reasons[_MOST_REASONS:]):
+        page.add((f"not compared for other reasons: {rest:,} times (--json has them)", "yellow"), indent=2)
